@@ -1,0 +1,37 @@
+//===- ToPlan.h - From lowered IR to the plan file ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The one header that sees both the compiler's IR and the plan's format.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_CONVERSION_TOPLAN_H
+#define PLAIT_CONVERSION_TOPLAN_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "plait/Codegen/Kernel.h"
+#include "plait/Plan/Plan_generated.h"
+
+namespace plait {
+
+/// What the plan says of itself beside what is in the IR.
+struct PlanIdentity {
+  std::string recompute;
+  int64_t sequence = 0;
+  int64_t globalBatch = 0;
+  int64_t microBatch = 0; // sequences per data-parallel rank
+};
+
+/// The plan of a module after the phase `lower`, with the code of its kernels.
+/// Errors are emitted at the op at fault. The plan is not checked yet.
+mlir::FailureOr<std::unique_ptr<plan::fb::PlanT>>
+convertToPlan(mlir::ModuleOp module, const PlanIdentity &identity,
+              codegen::TargetCPU target);
+
+} // namespace plait
+
+#endif // PLAIT_CONVERSION_TOPLAN_H

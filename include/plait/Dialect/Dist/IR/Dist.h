@@ -1,0 +1,49 @@
+//===- Dist.h - The dist dialect ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Meshes, shardings and collectives; the contracts are in DistOps.td.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_DIST_IR_DIST_H
+#define PLAIT_DIALECT_DIST_IR_DIST_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/TensorEncoding.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "plait/Interfaces/OpInterfaces.h"
+
+#include "plait/Dialect/Dist/IR/DistDialect.h.inc"
+#include "plait/Dialect/Dist/IR/DistEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "plait/Dialect/Dist/IR/DistAttrs.h.inc"
+#define GET_OP_CLASSES
+#include "plait/Dialect/Dist/IR/DistOps.h.inc"
+
+namespace plait::dist {
+
+/// `type` with `sharding` as its encoding (null: a plain type).
+mlir::RankedTensorType withSharding(mlir::Type type, ShardingAttr sharding);
+
+/// The global type without any sharding.
+inline mlir::RankedTensorType plainType(mlir::Type type) {
+  return withSharding(type, ShardingAttr());
+}
+
+/// Fails with an error on `op` unless `sharding` is on the mesh of the module
+/// around `op` and that mesh has all of its axes (C3 of the attribute).
+mlir::LogicalResult verifyAxes(mlir::Operation *op, ShardingAttr sharding);
+
+} // namespace plait::dist
+
+#endif // PLAIT_DIALECT_DIST_IR_DIST_H

@@ -1,0 +1,282 @@
+//===- DistOps.td - Meshes, shardings and collectives ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_DIST_IR_DISTOPS_TD
+#define PLAIT_DIALECT_DIST_IR_DISTOPS_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/IR/TensorEncoding.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "plait/Interfaces/OpInterfaces.td"
+
+def DistDialect : Dialect {
+  let name = "dist";
+  let summary = "Meshes, shardings and collectives";
+  let description = [{
+    How tensors lie on a mesh of ranks. Before partitioning, a tensor type is
+    global and carries a `#dist.sharding` as its encoding; `dist.reshard` is the
+    only op that changes it. Partitioning replaces global types by the types of
+    one rank's block and reshards by collectives.
+  }];
+  let cppNamespace = "::plait::dist";
+  let useDefaultAttributePrinterParser = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+def Dist_ReductionEnum : I32EnumAttr<"Reduction", "how partial values combine", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
+  let cppNamespace = "::plait::dist";
+  let genSpecializedAttr = 0;
+}
+def Dist_ReductionAttr : EnumAttr<DistDialect, Dist_ReductionEnum, "reduction"> {
+  let assemblyFormat = "$value";
+}
+
+def Dist_ShardingAttr : AttrDef<DistDialect, "Sharding", [
+    DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let mnemonic = "sharding";
+  let summary = "How one tensor lies on a mesh";
+  let description = [{
+    For each dimension the mesh axes that split it, major to minor, and the axes
+    over which the ranks hold partial values that are still to be combined. On
+    an axis that is named nowhere the tensor is replicated. A dimension of n
+    elements split into k blocks has blocks of ceil(n / k) elements; what lies
+    beyond n is padding and holds zeros.
+
+    Constraints:
+    - (C1) there is one list of axes per dimension of the tensor type that the
+      attribute is the encoding of.
+    - (C2) no axis is named twice.
+    - (C3) every axis is an axis of the module's mesh (checked by the ops that
+      use the attribute or a type with it).
+
+    Example: `#dist.sharding<@mesh, [{"dp"}, {}, {"tp"} ]>`, and, a partial sum,
+    `#dist.sharding<@mesh, [{}, {} ], partial = {"tp"}>`.
+  }];
+  let parameters = (ins
+    "::mlir::FlatSymbolRefAttr":$mesh,
+    ArrayRefParameter<"::mlir::ArrayAttr", "axes of each dimension">:$dims,
+    ArrayRefParameter<"::mlir::StringAttr", "partial axes">:$partial,
+    "::plait::dist::Reduction":$reduction);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// A sharding that splits nothing.
+    static ShardingAttr getReplicated(::mlir::FlatSymbolRefAttr mesh,
+                                      int64_t rank);
+    /// The encoding of a ranked tensor type, or null.
+    static ShardingAttr of(::mlir::Type type);
+    static ShardingAttr of(::mlir::Value value) { return of(value.getType()); }
+
+    bool isPartial() const { return !getPartial().empty(); }
+    bool isPartialOver(::mlir::StringAttr axis) const;
+    /// The dimension that `axis` splits, or -1.
+    int64_t findDim(::mlir::StringAttr axis) const;
+    /// Without the partial axes: what a gradient of the value has.
+    ShardingAttr withoutPartial() const;
+    ShardingAttr withPartial(::llvm::ArrayRef<::mlir::StringAttr> axes,
+                             ::plait::dist::Reduction reduction =
+                                 ::plait::dist::Reduction::Sum) const;
+    ShardingAttr withDim(int64_t dim, ::mlir::ArrayAttr axes) const;
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+class Dist_Op<string mnemonic, list<Trait> traits = []>
+    : Op<DistDialect, mnemonic, traits>;
+
+def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
+  let summary = "The grid of ranks";
+  let description = [{
+    Names the axes of the grid and their sizes. Ranks are numbered row-major:
+    the first axis is the outermost.
+
+    Constraints:
+    - (C1) there is at least one axis and as many names as sizes.
+    - (C2) no name is empty or used twice.
+    - (C3) every size is at least 1.
+
+    Example:
+    ```mlir
+    dist.mesh @mesh ["pp", "dp", "tp"] = [2, 2, 2]
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$axes,
+                       DenseI64ArrayAttr:$sizes);
+  let assemblyFormat = "$sym_name $axes `=` $sizes attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The size of an axis, or 0 if the mesh has none of that name.
+    int64_t getAxisSize(::llvm::StringRef axis);
+    /// The position of an axis, or -1.
+    int64_t getAxisIndex(::llvm::StringRef axis);
+    /// The number of blocks that `axes` cut a dimension into.
+    int64_t getBlocks(::mlir::ArrayAttr axes);
+    /// The one mesh of the module around `op`, or null.
+    static MeshOp find(::mlir::Operation *op);
+    /// The type of one rank's block of `type`; plain types stay as they are.
+    ::mlir::RankedTensorType getLocalType(::mlir::RankedTensorType type);
+  }];
+}
+
+def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultShape,
+                                         SameOperandsAndResultElementType]> {
+  let summary = "Changes how a tensor lies on the mesh";
+  let description = [{
+    The same global tensor under another sharding; partial values are combined
+    on the axes that the result is not partial over.
+
+    Constraints:
+    - (C1) both types carry a sharding, on the same mesh.
+    - (C2) the result is partial only over axes that the input is partial over.
+
+    Example:
+    ```mlir
+    %1 = dist.reshard %0 : tensor<4x8xf32, #partial> -> tensor<4x8xf32, #replicated>
+    ```
+  }];
+  let arguments = (ins AnyStaticShapeTensor:$input);
+  let results = (outs AnyStaticShapeTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+class Dist_CollectiveOp<string mnemonic> : Dist_Op<mnemonic, [Pure]> {
+  let results = (outs AnyStaticShapeTensor:$result);
+  let hasVerifier = 1;
+}
+
+def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
+  let summary = "Combines the values of all ranks along an axis, for all";
+  let description = [{
+    `members`, if given, are the indices along the axis that take part; the op
+    then stands only in the programs of those ranks.
+
+    Constraints:
+    - (C1) the axis is one of the mesh.
+    - (C2) the types are equal.
+    - (C3) `members` are ascending indices of the axis.
+
+    Example:
+    ```mlir
+    %1 = dist.all_reduce %0 on @mesh["tp"] sum : tensor<4x8xf32> -> tensor<4x8xf32>
+    ```
+  }];
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrAttr:$axis, Dist_ReductionAttr:$reduction,
+                       OptionalAttr<DenseI64ArrayAttr>:$members);
+  let assemblyFormat = [{
+    $input `on` $mesh `[` $axis `]` $reduction (`members` $members^)? attr-dict
+    `:` type($input) `->` type($result)
+  }];
+}
+
+def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
+  let summary = "Concatenates the blocks of all ranks along a dimension";
+  let description = [{
+    Constraints:
+    - (C1) the axis is one of the mesh.
+    - (C2) `dim` is a dimension of the input; all others agree.
+    - (C3) the result's extent along `dim` is the input's times the blocks.
+
+    Example:
+    ```mlir
+    %1 = dist.all_gather %0 on @mesh["tp"] dim 1 : tensor<4x4xf32> -> tensor<4x8xf32>
+    ```
+  }];
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrAttr:$axis, I64Attr:$dim);
+  let assemblyFormat = [{
+    $input `on` $mesh `[` $axis `]` `dim` $dim attr-dict
+    `:` type($input) `->` type($result)
+  }];
+}
+
+def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
+  let summary = "Combines the values of all ranks; each keeps one block";
+  let description = [{
+    Constraints:
+    - (C1) the axis is one of the mesh.
+    - (C2) `dim` is a dimension of the input; all others agree.
+    - (C3) the input's extent along `dim` is the result's times the blocks.
+
+    Example:
+    ```mlir
+    %1 = dist.reduce_scatter %0 on @mesh["tp"] sum dim 1 : tensor<4x8xf32> -> tensor<4x4xf32>
+    ```
+  }];
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrAttr:$axis, Dist_ReductionAttr:$reduction,
+                       I64Attr:$dim);
+  let assemblyFormat = [{
+    $input `on` $mesh `[` $axis `]` $reduction `dim` $dim attr-dict
+    `:` type($input) `->` type($result)
+  }];
+}
+
+def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
+  let summary = "Moves the split from one dimension to another";
+  let description = [{
+    Rank i sends block j along `split` to rank j, which concatenates what it
+    gets along `concat`.
+
+    Constraints:
+    - (C1) the axis is one of the mesh.
+    - (C2) `split` and `concat` are different dimensions.
+    - (C3) the extents are input / blocks along `split`, input × blocks along
+      `concat`, and equal elsewhere.
+
+    Example:
+    ```mlir
+    %1 = dist.all_to_all %0 on @mesh["tp"] split 1 concat 0 : tensor<4x8xf32> -> tensor<8x4xf32>
+    ```
+  }];
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrAttr:$axis, I64Attr:$split, I64Attr:$concat);
+  let assemblyFormat = [{
+    $input `on` $mesh `[` $axis `]` `split` $split `concat` $concat attr-dict
+    `:` type($input) `->` type($result)
+  }];
+}
+
+def Dist_SliceOp : Dist_Op<"slice", [Pure,
+    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
+  let summary = "The rank's own block of a tensor that all ranks hold";
+  let description = [{
+    Needs no communication. Elements beyond the input are zeros.
+
+    Constraints:
+    - (C1) the axis is one of the mesh.
+    - (C2) `dim` is a dimension of the input; all others agree.
+    - (C3) the result's extent along `dim` is ceil(input / blocks).
+
+    Example:
+    ```mlir
+    %1 = dist.slice %0 on @mesh["tp"] dim 1 : tensor<4x8xf32> -> tensor<4x4xf32>
+    ```
+  }];
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrAttr:$axis, I64Attr:$dim);
+  let results = (outs AnyStaticShapeTensor:$result);
+  let assemblyFormat = [{
+    $input `on` $mesh `[` $axis `]` `dim` $dim attr-dict
+    `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // PLAIT_DIALECT_DIST_IR_DISTOPS_TD

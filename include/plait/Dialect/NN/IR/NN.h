@@ -1,0 +1,55 @@
+//===- NN.h - The nn dialect ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The training graph; the contracts are in NN*Ops.td.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_NN_IR_NN_H
+#define PLAIT_DIALECT_NN_IR_NN_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Interfaces/OpInterfaces.h"
+
+#include "plait/Dialect/NN/IR/NNDialect.h.inc"
+#include "plait/Dialect/NN/IR/NNEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "plait/Dialect/NN/IR/NNAttrs.h.inc"
+
+namespace plait::nn {
+/// One parallel factor per dimension of the result: no dimension is special.
+FactorRule elementwiseRule(mlir::Operation *op);
+} // namespace plait::nn
+
+#define GET_OP_CLASSES
+#include "plait/Dialect/NN/IR/NNOps.h.inc"
+
+namespace plait::nn {
+
+/// The discardable attribute with the index of the repeated block of an op.
+inline constexpr llvm::StringLiteral kLayerAttr = "nn.layer";
+
+/// The name of the function that computes the loss.
+inline constexpr llvm::StringLiteral kLossFunction = "loss";
+
+/// The angles' frequencies of a rotary embedding of `size` elements: size / 2
+/// numbers in radians per position.
+std::vector<double> computeRopeFrequencies(double theta, RopeScalingAttr scaling,
+                                           int64_t size);
+
+} // namespace plait::nn
+
+#endif // PLAIT_DIALECT_NN_IR_NN_H

@@ -1,0 +1,121 @@
+//===- NNBase.td - The nn dialect, its attributes and op classes ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_NN_IR_NNBASE_TD
+#define PLAIT_DIALECT_NN_IR_NNBASE_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "plait/Interfaces/OpInterfaces.td"
+
+def NNDialect : Dialect {
+  let name = "nn";
+  let summary = "The training graph of a transformer";
+  let description = [{
+    Value semantics on ranked tensors of static shape. A model is a module with
+    `nn.parameter` symbols and one function `@loss` from tokens and targets (both
+    `tensor<batch x sequence x i32>`) to the summed loss and the number of
+    targets that count. An op may carry the discardable attribute `nn.layer = i`:
+    the index of the repeated block it belongs to, the unit of pipeline stages
+    and of recomputation.
+  }];
+  let cppNamespace = "::plait::nn";
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def NN_Float : AnyTypeOf<[F32, BF16]>;
+def NN_FloatTensor : StaticShapeTensorOf<[F32, BF16]>;
+def NN_IntTensor : StaticShapeTensorOf<[I32]>;
+def NN_Tensor : StaticShapeTensorOf<[F32, BF16, I32]>;
+
+class NN_Op<string mnemonic, list<Trait> traits = []>
+    : Op<NNDialect, mnemonic, traits>;
+
+/// The interfaces of an op with a value of its own.
+defvar NN_Compute = [
+  Pure, DeclareOpInterfaceMethods<ShardableOpInterface>,
+  DeclareOpInterfaceMethods<CostedOpInterface>];
+
+/// The same, for an op that computes with indices along a split factor.
+defvar NN_IndexCompute = [
+  Pure, DeclareOpInterfaceMethods<ShardableOpInterface,
+                                  ["localizeFactor", "keepsZeroPadding"]>,
+  DeclareOpInterfaceMethods<CostedOpInterface>];
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+def NN_InitAttr : AttrDef<NNDialect, "Init"> {
+  let mnemonic = "init";
+  let summary = "How a parameter starts when no weights are given";
+  let description = [{
+    A normal distribution, or, with `std` 0, the constant `mean`.
+
+    Example: `#nn.init<mean = 0.0, std = 0.02>`.
+  }];
+  let parameters = (ins "::mlir::FloatAttr":$mean, "::mlir::FloatAttr":$std);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def NN_FileAttr : AttrDef<NNDialect, "File"> {
+  let mnemonic = "file";
+  let summary = "Where a parameter lies in a safetensors file";
+  let description = [{
+    The parameter is a row-major view of the box that starts at `begin` and has
+    the extents `box`, in the tensor `name` of shape `shape`.
+
+    Example: `#nn.file<name = "h.0.attn.c_attn.bias", shape = [2304], begin = [768], box = [768]>`.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$name,
+    ArrayRefParameter<"int64_t">:$shape,
+    ArrayRefParameter<"int64_t">:$begin, ArrayRefParameter<"int64_t">:$box);
+  let assemblyFormat = [{
+    `<` `name` `=` $name `,` `shape` `=` `[` $shape `]` `,`
+    `begin` `=` `[` $begin `]` `,` `box` `=` `[` $box `]` `>`
+  }];
+}
+
+def NN_RopeScalingAttr : AttrDef<NNDialect, "RopeScaling"> {
+  let mnemonic = "rope_scaling";
+  let summary = "Llama 3's stretching of rotary frequencies";
+  let description = [{
+    Wavelengths above `original / low` are divided by `factor`, those below
+    `original / high` are kept, and those between are interpolated (Meta,
+    "The Llama 3 Herd of Models"; Hugging Face `rope_type` "llama3").
+  }];
+  let parameters = (ins "::mlir::FloatAttr":$factor, "::mlir::FloatAttr":$low,
+                        "::mlir::FloatAttr":$high, "int64_t":$original);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def NN_ReductionEnum : I32EnumAttr<"ReduceKind", "kind of a reduction", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
+  let cppNamespace = "::plait::nn";
+  let genSpecializedAttr = 0;
+}
+def NN_ReductionAttr : EnumAttr<NNDialect, NN_ReductionEnum, "reduce_kind"> {
+  let assemblyFormat = "$value";
+}
+
+def NN_SlotEnum : I32EnumAttr<"Slot", "a tensor that belongs to a parameter", [
+    I32EnumAttrCase<"Value", 0, "value">,
+    I32EnumAttrCase<"Gradient", 1, "gradient">,
+    I32EnumAttrCase<"Moment1", 2, "moment1">,
+    I32EnumAttrCase<"Moment2", 3, "moment2">]> {
+  let cppNamespace = "::plait::nn";
+  let genSpecializedAttr = 0;
+}
+def NN_SlotAttr : EnumAttr<NNDialect, NN_SlotEnum, "slot"> {
+  let assemblyFormat = "$value";
+}
+
+#endif // PLAIT_DIALECT_NN_IR_NNBASE_TD

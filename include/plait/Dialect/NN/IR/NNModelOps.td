@@ -1,0 +1,332 @@
+//===- NNModelOps.td - Ops at the level at which people name them ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_NN_IR_NNMODELOPS_TD
+#define PLAIT_DIALECT_NN_IR_NNMODELOPS_TD
+
+include "plait/Dialect/NN/IR/NNBase.td"
+
+def NN_MatmulOp : NN_Op<"matmul", [
+    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "A general contraction of two tensors";
+  let description = [{
+    `spec` names the dimensions as einsum does: letters in both operands and the
+    result are batch dimensions, letters missing in the result are summed over.
+
+    Constraints:
+    - (C1) `spec` reads `lhs,rhs->result` in lower-case letters, with as many
+      letters as each tensor has dimensions and no letter twice in one tensor.
+    - (C2) a letter has the same extent wherever it stands.
+    - (C3) every letter stands in at least two of the three tensors.
+
+    Example:
+    ```mlir
+    %y = nn.matmul %x, %w "bsh,hf->bsf" : (tensor<2x8x4xf32>, tensor<4x6xf32>) -> tensor<2x8x6xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs, StrAttr:$spec);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs $spec attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::llvm::StringRef getLhsLetters() { return getSpec().split(',').first; }
+    ::llvm::StringRef getRhsLetters() {
+      return getSpec().split(',').second.split("->").first;
+    }
+    ::llvm::StringRef getResultLetters() { return getSpec().split("->").second; }
+    /// Where a letter stands: its extent.
+    int64_t getExtent(char letter);
+  }];
+}
+
+def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
+  let summary = "Rows of a table";
+  let description = [{
+    result[…, :] = table[ids[…], :]; the row of an id that the table does not
+    have is zero. On a rank that holds one block of the table's rows,
+    `shard_axis` and `shard_chunk` say which: its first row is the rank's index
+    along the axis times the chunk.
+
+    Constraints:
+    - (C1) the table has two dimensions, and the result those of the ids and the
+      table's second.
+    - (C2) `shard_axis` and `shard_chunk` are given together.
+
+    Example:
+    ```mlir
+    %0 = nn.embedding %table, %ids : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$table, NN_IntTensor:$ids,
+                       OptionalAttr<StrAttr>:$shard_axis,
+                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $table `,` $ids attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
+    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
+  let summary = "The gradient of an embedding's table";
+  let description = [{
+    result[r, :] is the sum of gradient[…, :] over all positions whose id is r,
+    in the order of the positions. `shard_axis` and `shard_chunk` as in
+    `nn.embedding`.
+
+    Constraints:
+    - (C1) the result has two dimensions, and the gradient those of the ids and
+      the result's second.
+    - (C2) `shard_axis` and `shard_chunk` are given together.
+
+    Example:
+    ```mlir
+    %0 = nn.embedding_grad %dy, %ids : (tensor<2x8x4xf32>, tensor<2x8xi32>) -> tensor<16x4xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$gradient, NN_IntTensor:$ids,
+                       OptionalAttr<StrAttr>:$shard_axis,
+                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $gradient `,` $ids attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_AttentionOp : NN_Op<"attention", [
+    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "Causal attention with grouped query heads";
+  let description = [{
+    Queries are [batch, sequence, group, head, size]: `head` query heads share
+    the key and value head of their `group` (one head a group is ordinary
+    attention). out = softmax(scale · q kᵀ, over keys not after the query) v;
+    `lse` is the logarithm of the softmax's denominator, [batch, group, head,
+    sequence], which the backward pass needs. With `window` w, a query sees the
+    last w keys only, itself among them.
+
+    Constraints:
+    - (C1) query and `out` are [b, s, g, r, d], key and value [b, s, g, d], `lse`
+      [b, g, r, s].
+    - (C2) `window`, if given, is at least 1.
+
+    Example:
+    ```mlir
+    %o, %lse = nn.attention %q, %k, %v scale 5.0e-01 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
+                       NN_FloatTensor:$value, F32Attr:$scale,
+                       OptionalAttr<I64Attr>:$window);
+  let results = (outs NN_FloatTensor:$out, NN_FloatTensor:$lse);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value `scale` $scale (`window` $window^)? attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_AttentionGradOp : NN_Op<"attention_grad", [
+    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "The gradients of attention's operands";
+  let description = [{
+    The scores are computed again from query, key and `lse` (Dao et al. 2022,
+    "FlashAttention", Algorithm 4, not blocked).
+
+    Constraints:
+    - (C1) shapes as for `nn.attention`; the results have those of query, key
+      and value.
+    - (C2) `window`, if given, is at least 1.
+
+    Example:
+    ```mlir
+    %dq, %dk, %dv = nn.attention_grad %q, %k, %v, %lse, %do scale 5.0e-01 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
+                       NN_FloatTensor:$value, NN_FloatTensor:$lse,
+                       NN_FloatTensor:$gradient, F32Attr:$scale,
+                       OptionalAttr<I64Attr>:$window);
+  let results = (outs NN_FloatTensor:$query_gradient,
+                      NN_FloatTensor:$key_gradient,
+                      NN_FloatTensor:$value_gradient);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value `,` $lse `,` $gradient `scale` $scale
+    (`window` $window^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_LayerNormOp : NN_Op<"layer_norm", NN_Compute # [
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "Layer normalisation over the last dimension";
+  let description = [{
+    out = (x - mean) · rstd · weight + bias with rstd = 1 / sqrt(variance +
+    epsilon), the variance being the biased one (Ba et al. 2016). Mean and rstd
+    are results because the backward pass needs them.
+
+    Constraints:
+    - (C1) `out` has the shape of the input; weight and bias have its last
+      dimension, mean and rstd all but it.
+    - (C2) `epsilon` is positive.
+
+    Example:
+    ```mlir
+    %y, %mean, %rstd = nn.layer_norm %x, %w, %b epsilon 1.0e-05 : (tensor<2x8x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x8x4xf32>, tensor<2x8xf32>, tensor<2x8xf32>)
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight,
+                       NN_FloatTensor:$bias, F32Attr:$epsilon);
+  let results = (outs NN_FloatTensor:$out, NN_FloatTensor:$mean,
+                      NN_FloatTensor:$rstd);
+  let assemblyFormat = [{
+    $input `,` $weight `,` $bias `epsilon` $epsilon attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_RMSNormOp : NN_Op<"rms_norm", NN_Compute # [
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "Root-mean-square normalisation over the last dimension";
+  let description = [{
+    out = x · rstd · weight with rstd = 1 / sqrt(mean(x²) + epsilon) (Zhang and
+    Sennrich 2019).
+
+    Constraints:
+    - (C1) `out` has the shape of the input; the weight has its last dimension,
+      rstd all but it.
+    - (C2) `epsilon` is positive.
+
+    Example:
+    ```mlir
+    %y, %rstd = nn.rms_norm %x, %w epsilon 1.0e-05 : (tensor<2x8x4xf32>, tensor<4xf32>) -> (tensor<2x8x4xf32>, tensor<2x8xf32>)
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight,
+                       F32Attr:$epsilon);
+  let results = (outs NN_FloatTensor:$out, NN_FloatTensor:$rstd);
+  let assemblyFormat = [{
+    $input `,` $weight `epsilon` $epsilon attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_RopeOp : NN_Op<"rope", [
+    Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "Rotary position embedding";
+  let description = [{
+    Rotates the pairs (j, j + d/2) of the last dimension by position · frequency_j
+    (Su et al. 2021, in Hugging Face's "rotate half" layout). Dimension 1 is the
+    position. `inverse` rotates back, which is the gradient.
+
+    Constraints:
+    - (C1) the input has at least three dimensions, the last of even extent.
+    - (C2) `theta` is positive.
+
+    Example:
+    ```mlir
+    %y = nn.rope %x theta 1.0e+04 : tensor<2x8x3x4xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$input, F64Attr:$theta,
+                       OptionalAttr<NN_RopeScalingAttr>:$scaling,
+                       UnitAttr:$inverse);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `theta` $theta (`scaling` $scaling^)? (`inverse` $inverse^)?
+    attr-dict `:` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+class NN_ActivationOp<string mnemonic> : NN_Op<mnemonic, [
+    Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let results = (outs NN_FloatTensor:$result);
+}
+
+def NN_GeluOp : NN_ActivationOp<"gelu"> {
+  let summary = "Gaussian error linear unit";
+  let description = [{
+    x · Φ(x), or with `tanh` the approximation x/2 · (1 + tanh(√(2/π) · (x +
+    0.044715 x³))) (Hendrycks and Gimpel 2016).
+
+    Example:
+    ```mlir
+    %y = nn.gelu %x tanh : tensor<2x4xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$input, UnitAttr:$approximate);
+  let assemblyFormat = "$input (`tanh` $approximate^)? attr-dict `:` type($result)";
+}
+
+def NN_SiluOp : NN_ActivationOp<"silu"> {
+  let summary = "x · sigmoid(x)";
+  let description = [{
+    Example:
+    ```mlir
+    %y = nn.silu %x : tensor<2x4xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$input);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+def NN_SoftmaxCrossEntropyOp : NN_Op<"softmax_cross_entropy", [
+    Pure, DeclareOpInterfaceMethods<DecomposableOpInterface,
+                                    ["decomposesEarly"]>]> {
+  let summary = "The summed loss of predicting the targets";
+  let description = [{
+    loss is the sum of -log softmax(logits)[target] over all targets that are
+    not `ignore`, and count their number. Taken apart before sharding, so that
+    splitting the vocabulary needs no rule of its own.
+
+    Constraints:
+    - (C1) the logits have the dimensions of the targets and one more.
+
+    Example:
+    ```mlir
+    %loss, %count = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> (tensor<f32>, tensor<f32>)
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$logits, NN_IntTensor:$targets,
+                       I32Attr:$ignore);
+  let results = (outs 0DTensorOf<[F32]>:$loss, 0DTensorOf<[F32]>:$count);
+  let assemblyFormat = [{
+    $logits `,` $targets `ignore` $ignore attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let builders = [OpBuilder<(ins "::mlir::Value":$logits,
+                                 "::mlir::Value":$targets,
+                                 "int32_t":$ignore)>];
+}
+
+#endif // PLAIT_DIALECT_NN_IR_NNMODELOPS_TD

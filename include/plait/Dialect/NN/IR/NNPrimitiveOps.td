@@ -1,0 +1,298 @@
+//===- NNPrimitiveOps.td - Elementwise ops, broadcasts, reductions ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_NN_IR_NNPRIMITIVEOPS_TD
+#define PLAIT_DIALECT_NN_IR_NNPRIMITIVEOPS_TD
+
+include "plait/Dialect/NN/IR/NNBase.td"
+
+/// All operands and the result have one type.
+class NN_ElementwiseOp<string mnemonic, bit keepsZero, bit linear = 0>
+    : NN_Op<mnemonic, [
+    Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<ShardableOpInterface,
+                              ["keepsZeroPadding", "isLinear"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let results = (outs NN_FloatTensor:$result);
+  let extraClassDefinition = [{
+    ::plait::FactorRule $cppClass::getFactorRule() {
+      return ::plait::nn::elementwiseRule(getOperation());
+    }
+    bool $cppClass::keepsZeroPadding() { return }]
+    # !if(keepsZero, "true", "false") # [{; }
+    bool $cppClass::isLinear() { return }]
+    # !if(linear, "true", "false") # [{; }
+  }];
+}
+
+class NN_UnaryOp<string mnemonic, string what, bit keepsZero>
+    : NN_ElementwiseOp<mnemonic, keepsZero> {
+  let summary = what;
+  let description = "Example: `%y = nn." # mnemonic # " %x : tensor<2x4xf32>`.";
+  let arguments = (ins NN_FloatTensor:$input);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+class NN_BinaryOp<string mnemonic, string what, bit keepsZero, bit linear = 0>
+    : NN_ElementwiseOp<mnemonic, keepsZero, linear> {
+  let summary = what;
+  let description =
+      "Example: `%y = nn." # mnemonic # " %a, %b : tensor<2x4xf32>`.";
+  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
+}
+
+def NN_NegOp : NN_UnaryOp<"neg", "-x", 1>;
+def NN_ExpOp : NN_UnaryOp<"exp", "The exponential", 0>;
+def NN_LogOp : NN_UnaryOp<"log", "The natural logarithm", 0>;
+def NN_TanhOp : NN_UnaryOp<"tanh", "The hyperbolic tangent", 1>;
+def NN_ErfOp : NN_UnaryOp<"erf", "The error function", 1>;
+def NN_SqrtOp : NN_UnaryOp<"sqrt", "The square root", 1>;
+def NN_RsqrtOp : NN_UnaryOp<"rsqrt", "One over the square root", 0>;
+def NN_SigmoidOp : NN_UnaryOp<"sigmoid", "1 / (1 + exp(-x))", 0>;
+def NN_IsZeroOp : NN_UnaryOp<"is_zero", "1 where x is 0, else 0; no gradient", 0>;
+
+def NN_AddOp : NN_BinaryOp<"add", "a + b", 1, 1> { let hasFolder = 1; }
+def NN_SubOp : NN_BinaryOp<"sub", "a - b", 1>;
+def NN_MulOp : NN_BinaryOp<"mul", "a · b", 1>;
+def NN_DivOp : NN_BinaryOp<"div", "a / b", 0>;
+def NN_MinOp : NN_BinaryOp<"min", "The smaller of a and b; no gradient", 1>;
+
+class NN_ByConstantOp<string mnemonic, string what, bit keepsZero>
+    : NN_ElementwiseOp<mnemonic, keepsZero> {
+  let summary = what;
+  let description =
+      "Example: `%y = nn." # mnemonic # " %x by 2.0 : tensor<2x4xf32>`.";
+  let arguments = (ins NN_FloatTensor:$input, F32Attr:$amount);
+  let assemblyFormat = "$input `by` $amount attr-dict `:` type($result)";
+  let hasFolder = 1;
+}
+def NN_ScaleOp : NN_ByConstantOp<"scale", "x · amount", 1>;
+def NN_ShiftOp : NN_ByConstantOp<"shift", "x + amount", 0>;
+
+def NN_StopGradientOp : NN_ElementwiseOp<"stop_gradient", 1> {
+  let summary = "x, taken as a constant when differentiating";
+  let description = "Example: `%y = nn.stop_gradient %x : tensor<2x4xf32>`.";
+  let arguments = (ins NN_FloatTensor:$input);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+def NN_FillOp : NN_Op<"fill", NN_Compute # [
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let summary = "A tensor of one number";
+  let description = "Example: `%y = nn.fill 1.0 : tensor<2x4xf32>`.";
+  let arguments = (ins F32Attr:$amount);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$amount attr-dict `:` type($result)";
+}
+
+def NN_IotaOp : NN_Op<"iota", NN_IndexCompute # [
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let summary = "0, 1, 2, …";
+  let description = [{
+    On a rank that holds one block, the first number is the rank's index along
+    `shard_axis` times `shard_chunk`.
+
+    Constraints:
+    - (C1) the result has one dimension.
+    - (C2) `shard_axis` and `shard_chunk` are given together.
+
+    Example: `%i = nn.iota : tensor<8xi32>`.
+  }];
+  let arguments = (ins OptionalAttr<StrAttr>:$shard_axis,
+                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk);
+  let results = (outs NN_IntTensor:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def NN_RopeTableOp : NN_Op<"rope_table", [Pure,
+    DeclareOpInterfaceMethods<ConstantDataOpInterface>]> {
+  let summary = "Cosines or sines of rotary angles";
+  let description = [{
+    [positions, size]: cos or sin of position · frequency, the frequencies
+    repeated for both halves of the last dimension.
+
+    Constraints:
+    - (C1) the result has two dimensions, the second of even extent.
+    - (C2) `theta` is positive.
+
+    Example: `%c = nn.rope_table theta 1.0e+04 : tensor<8x4xf32>`.
+  }];
+  let arguments = (ins F64Attr:$theta,
+                       OptionalAttr<NN_RopeScalingAttr>:$scaling,
+                       UnitAttr:$sine);
+  let results = (outs StaticShapeTensorOf<[F32]>:$result);
+  let assemblyFormat = [{
+    (`sine` $sine^)? `theta` $theta (`scaling` $scaling^)? attr-dict
+    `:` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_RotateHalfOp : NN_Op<"rotate_half", [Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
+  let summary = "(-x₂, x₁) for x = (x₁, x₂) along the last dimension";
+  let description = [{
+    Constraints:
+    - (C1) the last dimension has an even extent.
+
+    Example: `%y = nn.rotate_half %x : tensor<2x4xf32>`.
+  }];
+  let arguments = (ins NN_FloatTensor:$input);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def NN_BroadcastOp : NN_Op<"broadcast", [
+    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
+  let summary = "Repeats a tensor along new dimensions";
+  let description = [{
+    Dimension i of the input is dimension dims[i] of the result.
+
+    Constraints:
+    - (C1) `dims` has an entry per input dimension, ascending, each a dimension
+      of the result.
+    - (C2) extents agree.
+
+    Example:
+    ```mlir
+    %y = nn.broadcast %b dims [2] : tensor<4xf32> -> tensor<2x8x4xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `dims` $dims attr-dict `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_ReduceOp : NN_Op<"reduce", [
+    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
+  let summary = "The sum or the maximum over dimensions";
+  let description = [{
+    Constraints:
+    - (C1) `dims` are ascending dimensions of the input, at least one.
+    - (C2) the result has the other dimensions.
+
+    Example:
+    ```mlir
+    %y = nn.reduce sum %x dims [0, 1] : tensor<2x8x4xf32> -> tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins NN_ReductionAttr:$kind, NN_FloatTensor:$input,
+                       DenseI64ArrayAttr:$dims);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $kind $input `dims` $dims attr-dict `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_PickOp : NN_Op<"pick", [
+    Pure, DeclareOpInterfaceMethods<ShardableOpInterface,
+                                    ["keepsZeroPadding", "localizeFactor"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let summary = "Keeps one element of each row, zeros the others";
+  let description = [{
+    result[…, j] = input[…, j] where j is ids[…], else 0. `shard_axis` and
+    `shard_chunk` as in `nn.embedding`, for the last dimension.
+
+    Constraints:
+    - (C1) the input has the dimensions of the ids and one more.
+    - (C2) `shard_axis` and `shard_chunk` are given together.
+
+    Example:
+    ```mlir
+    %y = nn.pick %x, %ids : tensor<2x4xf32>, tensor<2xi32> -> tensor<2x4xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_IntTensor:$ids,
+                       OptionalAttr<StrAttr>:$shard_axis,
+                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `,` $ids attr-dict `:` type($input) `,` type($ids) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_ValidOp : NN_Op<"valid", NN_Compute # [
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let summary = "1 where an id is not the ignored one, else 0";
+  let description = [{
+    Constraints:
+    - (C1) the types have one shape.
+
+    Example: `%v = nn.valid %ids ignore -100 : tensor<2x8xi32> -> tensor<2x8xf32>`.
+  }];
+  let arguments = (ins NN_IntTensor:$ids, I32Attr:$ignore);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $ids `ignore` $ignore attr-dict `:` type($ids) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_CausalMaskOp : NN_Op<"causal_mask", [Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let summary = "Minus infinity where a key is out of a query's sight";
+  let description = [{
+    The last two dimensions are query and key. Keys after the query are masked,
+    and with `window` w those more than w - 1 before it.
+
+    Constraints:
+    - (C1) the input has at least two dimensions.
+    - (C2) `window`, if given, is at least 1.
+
+    Example: `%y = nn.causal_mask %x : tensor<2x8x8xf32>`.
+  }];
+  let arguments = (ins NN_FloatTensor:$input, OptionalAttr<I64Attr>:$window);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$input (`window` $window^)? attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def NN_MaskPaddingOp : NN_Op<"mask_padding", [Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let summary = "Overwrites the padding of an unevenly split dimension";
+  let description = [{
+    Element j of a rank along `dim` is element j + index · chunk of the whole
+    tensor, with the rank's index along `axis`; those at `limit` and beyond
+    become `amount`.
+
+    Constraints:
+    - (C1) `dim` is a dimension of the input.
+
+    Example:
+    ```mlir
+    %y = nn.mask_padding %x dim 1 axis "tp" chunk 4 limit 7 by 0.0 : tensor<2x4xf32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$input, I64Attr:$dim, StrAttr:$axis,
+                       I64Attr:$chunk, I64Attr:$limit, F32Attr:$amount);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `dim` $dim `axis` $axis `chunk` $chunk `limit` $limit `by` $amount
+    attr-dict `:` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // PLAIT_DIALECT_NN_IR_NNPRIMITIVEOPS_TD

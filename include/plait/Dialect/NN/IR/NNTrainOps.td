@@ -1,0 +1,131 @@
+//===- NNTrainOps.td - Parameters, gradients, optimizer state ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_NN_IR_NNTRAINOPS_TD
+#define PLAIT_DIALECT_NN_IR_NNTRAINOPS_TD
+
+include "plait/Dialect/NN/IR/NNBase.td"
+
+def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
+  let summary = "A trainable tensor";
+  let description = [{
+    A global tensor that the optimizer updates. Two layers that share weights
+    read the same parameter. `decay` says that weight decay applies; `sharding`
+    pins how it lies on the mesh.
+
+    Constraints:
+    - (C1) the type is plain: shardings belong in `sharding`.
+    - (C2) the box of `file` lies inside its tensor and has as many elements as
+      the parameter.
+    - (C3) `sharding` has an entry per dimension, names axes of the mesh, and is
+      not partial.
+
+    Example:
+    ```mlir
+    nn.parameter @w : tensor<4x6xf32> init <mean = 0.0, std = 0.02> decay
+      file <name = "w.weight", shape = [4, 6], begin = [0, 0], box = [4, 6]>
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypeAttrOf<NN_FloatTensor>:$type, NN_InitAttr:$init,
+                       UnitAttr:$decay, OptionalAttr<NN_FileAttr>:$file,
+                       OptionalAttr<AnyAttr>:$sharding);
+  let assemblyFormat = [{
+    $sym_name `:` $type `init` `` $init (`decay` $decay^)? (`file` `` $file^)?
+    (`sharding` $sharding^)? attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_AccumulatorOp : NN_Op<"accumulator", [Symbol]> {
+  let summary = "A number that is summed up over the microbatches of a step";
+  let description = [{
+    Zero at the start of a step.
+
+    Example: `nn.accumulator @loss_sum : tensor<f32>`.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypeAttrOf<0DTensorOf<[F32]>>:$type);
+  let assemblyFormat = "$sym_name `:` $type attr-dict";
+}
+
+def NN_ReadOp : NN_Op<"read", [
+    MemoryEffects<[MemRead]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "The present value of a parameter, its gradient or a moment";
+  let description = [{
+    Constraints:
+    - (C1) the symbol is a parameter, or an accumulator read as `value`.
+    - (C2) the type is the symbol's, with any sharding, or one rank's block.
+
+    Example: `%w = nn.read @w value : tensor<4x6xf32>`.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$symbol, NN_SlotAttr:$slot);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$symbol $slot attr-dict `:` type($result)";
+}
+
+class NN_StoreOp<string mnemonic> : NN_Op<mnemonic, [
+    MemoryEffects<[MemWrite]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let arguments = (ins NN_FloatTensor:$input, FlatSymbolRefAttr:$symbol,
+                       NN_SlotAttr:$slot);
+  let assemblyFormat = "$input `to` $symbol $slot attr-dict `:` type($input)";
+}
+
+def NN_WriteOp : NN_StoreOp<"write"> {
+  let summary = "Replaces a parameter, its gradient or a moment";
+  let description = [{
+    Constraints: as for `nn.read`.
+
+    Example: `nn.write %v to @w value : tensor<4x6xf32>`.
+  }];
+}
+
+def NN_AccumulateOp : NN_StoreOp<"accumulate"> {
+  let summary = "Adds to a gradient or an accumulator";
+  let description = [{
+    What is added up over the microbatches of a step may be a partial sum.
+
+    Constraints: as for `nn.read`.
+
+    Example: `nn.accumulate %g to @w gradient : tensor<4x6xf32>`.
+  }];
+}
+
+def NN_StepScalarOp : NN_Op<"step_scalar", [Pure]> {
+  let summary = "A number that the trainer sets for every step";
+  let description = [{
+    The names are those of enum Scalar in lib/Plan/Plan.fbs.
+
+    Constraints:
+    - (C1) `name` is one of them.
+
+    Example: `%lr = nn.step_scalar "LearningRate" : tensor<f32>`.
+  }];
+  let arguments = (ins StrAttr:$name);
+  let results = (outs 0DTensorOf<[F32]>:$result);
+  let assemblyFormat = "$name attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def NN_MetricOp : NN_Op<"metric", [MemoryEffects<[MemWrite]>]> {
+  let summary = "A number that a step reports";
+  let description = [{
+    The names are those of enum Metric in lib/Plan/Plan.fbs.
+
+    Constraints:
+    - (C1) `name` is one of them.
+
+    Example: `nn.metric %loss "Loss" : tensor<f32>`.
+  }];
+  let arguments = (ins 0DTensorOf<[F32]>:$input, StrAttr:$name);
+  let assemblyFormat = "$input $name attr-dict `:` type($input)";
+  let hasVerifier = 1;
+}
+
+#endif // PLAIT_DIALECT_NN_IR_NNTRAINOPS_TD

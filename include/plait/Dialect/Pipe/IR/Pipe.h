@@ -1,0 +1,39 @@
+//===- Pipe.h - The pipe dialect ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Pipeline stages and schedules; the contracts are in PipeOps.td.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_PIPE_IR_PIPE_H
+#define PLAIT_DIALECT_PIPE_IR_PIPE_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "plait/Schedule/Schedule.h"
+
+#include "plait/Dialect/Pipe/IR/PipeDialect.h.inc"
+#define GET_OP_CLASSES
+#include "plait/Dialect/Pipe/IR/PipeOps.h.inc"
+
+namespace plait::pipe {
+
+/// The discardable attributes that name the stage of an op or a function, and
+/// what a function of a stage does.
+inline constexpr llvm::StringLiteral kStageAttr = "pipe.stage";
+inline constexpr llvm::StringLiteral kPhaseAttr = "pipe.phase";
+
+/// The schedule of `op` as data, or the reason why it does not parse.
+Result<schedule::Schedule> parseSchedule(ScheduleOp op);
+
+} // namespace plait::pipe
+
+#endif // PLAIT_DIALECT_PIPE_IR_PIPE_H

@@ -1,0 +1,58 @@
+//===- Driver.h - From a model file to a plan file ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The compiler as a library: plaitc is option parsing around compile().
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DRIVER_DRIVER_H
+#define PLAIT_DRIVER_DRIVER_H
+
+#include "plait/Support/Status.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plait {
+
+/// What the user asks for.
+struct CompileOptions {
+  /// A folder with config.json, that file, or a .mlir file.
+  std::string model;
+  /// Axis sizes as "pp=2,dp=2,tp=2"; axes that are not named have size 1.
+  std::string mesh = "1";
+  std::string schedule = "1f1b";  // see plait/Schedule/Generators.h
+  std::string recompute = "none"; // or full: by layer
+  int64_t globalBatch = 1;        // sequences of a step
+  int64_t microBatch = 1;         // sequences of a microbatch, per dp rank
+  int64_t sequence = 128;         // tokens of a sequence
+  /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
+  /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
+  std::vector<std::pair<std::string, std::string>> shardings;
+  /// The processor that kernels are for: a name LLVM knows, or "host".
+  std::string targetCPU = "host";
+  /// Stop after this phase and write the IR (empty: write the plan).
+  std::string compileTo;
+  /// Write the IR after every phase into this folder (empty: nowhere).
+  std::string dumpPhasesTo;
+  /// The plan, or the IR with `compileTo`; "-" is standard output.
+  std::string output;
+  /// Embed the unpartitioned model, so that `plait-run --check` can compare.
+  bool reference = true;
+  /// Say on standard error which phase is running.
+  bool progress = false;
+};
+
+/// Compiles and writes the output, completely or not at all. On failure the
+/// reason has been printed to standard error.
+bool compile(const CompileOptions &options);
+
+} // namespace plait
+
+#endif // PLAIT_DRIVER_DRIVER_H

@@ -1,0 +1,75 @@
+//===- FactorRule.h - How the dimensions of an op move together ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The central idea of plait's partitioner.
+//
+// An op is described by *factors*: independent loops of its iteration space.
+// Every dimension of every operand and result runs along one factor. The
+// product `bsh,hf->bsf` has four, b, s, h and f; its first operand runs along
+// b, s and h. Splitting a factor over a mesh axis splits all dimensions that
+// run along it, and nothing else: that is all the partitioner needs to know.
+//
+//   kind       what happens to the results when the factor is split
+//   Parallel   they are split along it
+//   Sum, Max   they do not run along it: each rank holds a partial result,
+//              which has to be added up (or maximised) over the axis
+//   Whole      it cannot be split
+//
+// Example: splitting f of `bsh,hf->bsf` over "tp" is Megatron's column-parallel
+// linear layer: the weight and the output are split, the input is not, and no
+// rank waits for another. Splitting h is the row-parallel layer: input and
+// weight are split, the output is a partial sum. Neither has a name here.
+//
+// Gradients follow: where the operand of an op is not split by an axis that
+// splits the op, its gradient is a partial sum over that axis.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_INTERFACES_FACTORRULE_H
+#define PLAIT_INTERFACES_FACTORRULE_H
+
+#include "mlir/IR/Value.h"
+#include "llvm/ADT/SmallVector.h"
+#include <cstdint>
+#include <string>
+
+namespace plait {
+
+enum class FactorKind { Parallel, Sum, Max, Whole };
+
+struct Factor {
+  /// What messages call it: "b", "head", "vocab".
+  std::string name;
+  FactorKind kind;
+  /// The number of elements along it.
+  int64_t size;
+  /// Only split into equal parts: a remainder is an error the user sees, not
+  /// a reason to pad (attention heads, the major part of a reshaped dimension).
+  bool mustDivide = false;
+};
+
+/// The factors of one op, and for each dimension of each operand and result
+/// the index of the factor that it runs along (or kNone).
+struct FactorRule {
+  static constexpr int kNone = -1;
+  using DimFactors = llvm::SmallVector<int, 4>;
+
+  llvm::SmallVector<Factor, 6> factors;
+  llvm::SmallVector<DimFactors, 3> operands;
+  llvm::SmallVector<DimFactors, 2> results;
+
+  /// Adds a factor and returns its index.
+  int add(std::string name, FactorKind kind, int64_t size,
+          bool mustDivide = false) {
+    factors.push_back({std::move(name), kind, size, mustDivide});
+    return factors.size() - 1;
+  }
+};
+
+} // namespace plait
+
+#endif // PLAIT_INTERFACES_FACTORRULE_H

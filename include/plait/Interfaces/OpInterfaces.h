@@ -1,0 +1,77 @@
+//===- OpInterfaces.h - What an op says of itself ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// C++ face of OpInterfaces.td, and the types that its methods pass around.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_INTERFACES_OPINTERFACES_H
+#define PLAIT_INTERFACES_OPINTERFACES_H
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/OpDefinition.h"
+#include "plait/Interfaces/FactorRule.h"
+#include <vector>
+
+namespace plait {
+
+/// How a fusable op maps the iteration space of a kernel.
+enum class FusionRole {
+  /// result[i] depends on operands[i], and possibly on i itself.
+  Elementwise,
+  /// result[i] = operand[i without the new dimensions].
+  Broadcast,
+  /// Sum or maximum over some dimensions; emitElement gives the summand.
+  ReduceSum,
+  ReduceMax,
+  /// result[…, j] = operand0[operand1[…], j]; rows out of range are zero.
+  Gather,
+  /// result[r, j] = sum of operand0[i, j] over all i with operand1[i] == r.
+  ScatterAdd,
+  /// result[…, j] = -operand[…, j + n/2] for j < n/2, else operand[…, j - n/2].
+  RotateHalf,
+  /// result[…, j, …] = operand[…, j + the rank's first index, …]
+  Slice,
+};
+
+/// What an op can ask for while its element is emitted.
+class ElementContext {
+public:
+  virtual ~ElementContext() = default;
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+
+  /// The number of neighbours emitted at once: 1 means scalars.
+  virtual int64_t getLanes() const = 0;
+  /// The index along dimension `dim` of the op's iteration space (its first
+  /// operand's for reductions, its result's otherwise), as i32: a scalar, or a
+  /// vector of getLanes() lanes for the innermost dimension.
+  virtual mlir::Value getIndex(int64_t dim) = 0;
+  /// A constant of `type` (f32 or i32) in the shape of the current lanes.
+  virtual mlir::Value getConstant(mlir::Attribute scalar) = 0;
+  /// bias + scale * (index of the rank along `axis`), as i32, in the shape of
+  /// the current lanes; a null axis gives bias.
+  virtual mlir::Value getRankValue(mlir::StringAttr axis, int64_t scale,
+                                   int64_t bias) = 0;
+
+protected:
+  ElementContext(mlir::OpBuilder &builder, mlir::Location loc)
+      : builder(builder), loc(loc) {}
+};
+
+namespace detail {
+mlir::LogicalResult verifyShardings(mlir::Operation *op);
+int64_t countResultElements(mlir::Operation *op);
+int64_t countOperandAndResultBytes(mlir::Operation *op);
+} // namespace detail
+
+} // namespace plait
+
+#include "plait/Interfaces/OpInterfaces.h.inc"
+
+#endif // PLAIT_INTERFACES_OPINTERFACES_H

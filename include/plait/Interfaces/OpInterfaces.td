@@ -1,0 +1,130 @@
+//===- OpInterfaces.td - What an op says of itself ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The only dispatch that plait's passes use: no pass names an op of the nn
+// dialect. Adding an op means implementing the interfaces that apply to it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_INTERFACES_OPINTERFACES_TD
+#define PLAIT_INTERFACES_OPINTERFACES_TD
+
+include "mlir/IR/OpBase.td"
+
+def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
+  let cppNamespace = "::plait";
+  let description = [{
+    How the op can be split over mesh axes: see FactorRule.h. The interface
+    also verifies the shardings in the types of the op against its rule.
+  }];
+  let methods = [
+    InterfaceMethod<"The factors of the op, for its present (global) types.",
+      "::plait::FactorRule", "getFactorRule", (ins)>,
+    InterfaceMethod<[{
+      Called on the clone with local types that one rank executes, once for
+      every split factor: the rank holds the block `index along axis` of
+      `chunk` elements, out of `limit` elements in all. Ops that compute with
+      element indices record it; for all others there is nothing to do.
+    }],
+      "void", "localizeFactor", (ins "int":$factor, "::mlir::StringAttr":$axis,
+                                 "int64_t":$chunk, "int64_t":$limit),
+      "", "return;">,
+    InterfaceMethod<[{
+      Whether zero padding in the operands along a split factor gives zeros in
+      the padding of the results. Where it does not, the partitioner masks.
+    }],
+      "bool", "keepsZeroPadding", (ins), "", "return false;">,
+    InterfaceMethod<[{
+      Whether combining partial operands after the op gives what combining them
+      before it does: then they may be partial, all over the same axes.
+    }],
+      "bool", "isLinear", (ins), "", "return false;">,
+  ];
+  let verify = [{ return ::plait::detail::verifyShardings($_op); }];
+  let verifyWithRegions = 0;
+}
+
+def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
+  let cppNamespace = "::plait";
+  let description = [{
+    The vector-Jacobian product of the op, in nn ops. `cotangents` has an entry
+    per result, null where nothing depends on the result. The method returns an
+    entry per operand, null where the operand has no gradient (indices). New ops
+    are created with plain types: the differentiation pass gives them shardings.
+    Reading an operand or a result of the op in the product makes it a residual.
+  }];
+  let methods = [
+    InterfaceMethod<"The gradients of the operands.",
+      "::llvm::SmallVector<::mlir::Value>", "buildVJP",
+      (ins "::mlir::OpBuilder &":$builder,
+           "::llvm::ArrayRef<::mlir::Value>":$cotangents)>,
+  ];
+}
+
+def CostedOpInterface : OpInterface<"CostedOpInterface"> {
+  let cppNamespace = "::plait";
+  let description = "What the op costs, for its present types.";
+  let methods = [
+    InterfaceMethod<"Floating-point operations; a multiply-add counts two.",
+      "int64_t", "getFlops", (ins), "",
+      "return ::plait::detail::countResultElements($_op);">,
+    InterfaceMethod<"Bytes read and written if the op runs alone.",
+      "int64_t", "getBytes", (ins), "",
+      "return ::plait::detail::countOperandAndResultBytes($_op);">,
+  ];
+}
+
+def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
+  let cppNamespace = "::plait";
+  let description = [{
+    An op with a name people know that is made of simpler nn ops. `early`
+    decompositions run before sharding, because a split inside of the op needs
+    communication between its parts (softmax cross-entropy over a split
+    vocabulary); the others run on one rank's local graph.
+  }];
+  let methods = [
+    InterfaceMethod<"Whether the op is taken apart before sharding.",
+      "bool", "decomposesEarly", (ins), "", "return false;">,
+    InterfaceMethod<"Builds the replacement for every result.",
+      "::llvm::SmallVector<::mlir::Value>", "decompose",
+      (ins "::mlir::OpBuilder &":$builder)>,
+  ];
+}
+
+def FusableOpInterface : OpInterface<"FusableOpInterface"> {
+  let cppNamespace = "::plait";
+  let description = [{
+    An op that generated kernels compute. Its role says how it maps a cluster's
+    iteration space; `emitElement` emits the arithmetic for one element, or for
+    a vector of neighbours along the innermost dimension.
+  }];
+  let methods = [
+    InterfaceMethod<"How the op takes part in a kernel.",
+      "::plait::FusionRole", "getFusionRole", (ins), "",
+      "return ::plait::FusionRole::Elementwise;">,
+    InterfaceMethod<[{
+      Emits arith/math ops for elements of the result. `operands` are the
+      elements of the operands at the same place (already broadcast), scalars or
+      vectors of `context.getLanes()` lanes. For reductions: the element that is
+      added up (or maximised).
+    }],
+      "::mlir::Value", "emitElement",
+      (ins "::plait::ElementContext &":$context,
+           "::mlir::ValueRange":$operands)>,
+  ];
+}
+
+def ConstantDataOpInterface : OpInterface<"ConstantDataOpInterface"> {
+  let cppNamespace = "::plait";
+  let description = "An op whose f32 result is known when compiling.";
+  let methods = [
+    InterfaceMethod<"The numbers, row-major.", "::std::vector<float>",
+      "getData", (ins)>,
+  ];
+}
+
+#endif // PLAIT_INTERFACES_OPINTERFACES_TD

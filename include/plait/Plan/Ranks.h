@@ -1,0 +1,73 @@
+//===- Ranks.h - Ranks, groups and blocks of a mesh -------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The arithmetic of a mesh, in one place for the compiler, the checker and the
+// runtime. Ranks are numbered row-major: the last axis varies fastest.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLAN_RANKS_H
+#define PLAIT_PLAN_RANKS_H
+
+#include "plait/Plan/Plan_generated.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace plait::plan {
+
+/// The sizes of the mesh axes, outermost first. Immutable.
+class Mesh {
+public:
+  explicit Mesh(std::vector<uint32_t> sizes) : sizes(std::move(sizes)) {}
+  explicit Mesh(const fb::Plan &plan);
+
+  uint32_t axes() const { return static_cast<uint32_t>(sizes.size()); }
+  uint32_t size(uint32_t axis) const { return sizes[axis]; }
+
+  /// The number of ranks: the product of the sizes.
+  uint32_t ranks() const;
+
+  /// The coordinate of `rank` along `axis`.
+  uint32_t index(uint32_t rank, uint32_t axis) const;
+
+  /// The rank that differs from `rank` only in its coordinate along `axis`.
+  uint32_t withIndex(uint32_t rank, uint32_t axis, uint32_t index) const;
+
+  /// The axis called `name`, or -1.
+  static int find(const fb::Plan &plan, const char *name);
+
+private:
+  uint32_t stride(uint32_t axis) const;
+
+  std::vector<uint32_t> sizes;
+};
+
+/// The part of one tensor dimension that a rank holds: elements
+/// [begin, begin + valid) of the global dimension, stored at the front of
+/// `extent` local elements; the rest is padding. `valid` is 0 where the whole
+/// block lies beyond the end.
+struct Block {
+  int64_t begin;
+  int64_t extent;
+  int64_t valid;
+};
+
+/// How many blocks `sharding` cuts a dimension into.
+int64_t blockCount(const Mesh &mesh, const fb::DimSharding &sharding);
+
+/// The block of `rank` of a dimension of `global` elements.
+Block blockOf(const Mesh &mesh, uint32_t rank, const fb::DimSharding &sharding,
+              int64_t global);
+
+/// True for exactly one of the ranks of a program that hold the same block of
+/// `shard`: the one with coordinate 0 on every axis that does not split it.
+bool isFirstReplica(const Mesh &mesh, uint32_t rank, const fb::Shard &shard);
+
+} // namespace plait::plan
+
+#endif // PLAIT_PLAN_RANKS_H

@@ -1,0 +1,103 @@
+//===- Communicator.h - How ranks talk to each other ------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One rank's view of the others. Every backend passes the same conformance
+// suite (test/Unit/Runtime/CommunicatorTest.cpp).
+//
+// Rules for all calls below. Addresses are in the memory of the rank's device.
+// Calls block the calling thread without spinning, until the data may be used
+// or, for what is only read, reused. All members of a group enter the same
+// collectives in the same order. Reductions add in the order of the members,
+// starting with the first, so that results depend on the inputs alone and are
+// the same bits on every member.
+//
+// A call fails when it has waited longer than the time limit of the backend,
+// or when abort() was called on any rank; after that every call on every rank
+// fails.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_RUNTIME_COMMUNICATOR_H
+#define PLAIT_RUNTIME_COMMUNICATOR_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Support/Status.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace plait::runtime {
+
+namespace fb = plan::fb;
+
+/// The shape of a collective: [outer, members, chunk] elements of `type`. See
+/// CollectiveStep in Plan.fbs for which side has which of the dimensions.
+struct CollectiveShape {
+  fb::DType type;
+  int64_t outer;
+  int64_t chunk;
+};
+
+/// A fixed list of ranks that perform collectives together. Used by the thread
+/// of its rank only.
+class Group {
+public:
+  virtual ~Group() = default;
+
+  /// `output` may equal `input`. Only f32 is reduced.
+  virtual Status allReduce(const std::byte *input, std::byte *output,
+                           const CollectiveShape &shape,
+                           fb::Reduction reduction) = 0;
+  virtual Status reduceScatter(const std::byte *input, std::byte *output,
+                               const CollectiveShape &shape,
+                               fb::Reduction reduction) = 0;
+  virtual Status allGather(const std::byte *input, std::byte *output,
+                           const CollectiveShape &shape) = 0;
+  virtual Status allToAll(const std::byte *input, std::byte *output,
+                          const CollectiveShape &shape) = 0;
+};
+
+/// The end point of one rank. Used by the thread of its rank only, except for
+/// abort().
+class Communicator {
+public:
+  virtual ~Communicator() = default;
+
+  /// The group of `ranks`, which increase and contain this rank. Called at load
+  /// time; every member calls it, the order among groups does not matter.
+  virtual Result<std::unique_ptr<Group>>
+  join(std::span<const uint32_t> ranks) = 0;
+
+  /// Offers `bytes` to rank `target` as message `id` and returns at once. The
+  /// bytes must stay until awaitReceipt(id) returns. Each id belongs to one
+  /// pair of ranks and is used at most once at a time.
+  virtual Status post(uint32_t id, uint32_t target,
+                      std::span<const std::byte> bytes) = 0;
+  /// Waits for message `id` of rank `source` and copies it to `bytes`.
+  virtual Status receive(uint32_t id, uint32_t source,
+                         std::span<std::byte> bytes) = 0;
+  /// Waits until rank `target` has received message `id`.
+  virtual Status awaitReceipt(uint32_t id, uint32_t target) = 0;
+
+  /// Makes every waiting and every later call on all ranks fail. May be called
+  /// from any thread.
+  virtual void abort() = 0;
+};
+
+/// The end points of `ranks` threads of one process, which may use message ids
+/// below `messages`. They share state that lives as long as any of them.
+std::vector<std::unique_ptr<Communicator>>
+createThreadCommunicators(uint32_t ranks, uint32_t messages,
+                          std::chrono::milliseconds timeLimit);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_RUNTIME_COMMUNICATOR_H

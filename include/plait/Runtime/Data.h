@@ -1,0 +1,86 @@
+//===- Data.h - Which tokens a step sees ------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A data set is a list of tokens, cut into samples of S + 1 tokens that
+// overlap by one: sample k is tokens [k S, k S + S]. Its first S tokens are the
+// inputs, its last S the targets. There are floor((tokens - 1) / S) samples.
+//
+// Row r of the global batch of step n (from 1) is sample (n - 1) G + r, modulo
+// the number of samples, after the permutation if there is one. Data-parallel
+// rank d has rows [d G / dp, (d + 1) G / dp); microbatch i of it is the i-th
+// run of micro_batch rows. So the batch of a step does not depend on the mesh.
+//
+// The permutation of N samples: start with the identity and, for i from N - 1
+// down to 1, swap entries i and j = (w0 + 2^32 w1) mod (i + 1), where w0 … w3
+// is Philox4x32-10 (see Random.h) of the counter (low half of i, high half of
+// i, 0, 0) under the key (low half of the seed, high half of the seed). Every
+// pass over the data uses the same one.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_RUNTIME_DATA_H
+#define PLAIT_RUNTIME_DATA_H
+
+#include "plait/Plan/Files.h"
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Support/Status.h"
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace plait::runtime {
+
+namespace fb = plan::fb;
+
+/// The batches of a data set. Immutable; reading is safe from all threads.
+class Batches {
+public:
+  /// A file of little-endian tokens: uint16 where the vocabulary has at most
+  /// 65536 entries, else uint32. Reads the file once, to check that every
+  /// token is in the vocabulary.
+  static Result<Batches> fromTokenFile(const std::string &path,
+                                       const fb::Plan &plan);
+  /// A text, each byte of which is a token.
+  static Result<Batches> fromTextFile(const std::string &path,
+                                      const fb::Plan &plan);
+  /// Random tokens for one step.
+  static Result<Batches> random(uint64_t seed, const fb::Plan &plan);
+
+  void shuffle(uint64_t seed);
+
+  uint64_t samples() const { return sampleCount; }
+
+  /// Writes row `row` of the global batch of step `step` (from 1) to
+  /// target[0, S).
+  void readRow(uint64_t step, int64_t row, fb::InputKind kind,
+               int32_t *target) const;
+
+private:
+  using Storage = std::variant<MappedFile, std::vector<uint32_t>>;
+
+  static Result<Batches> create(Storage storage, unsigned tokenBytes,
+                                const std::string &name, const fb::Plan &plan);
+  const uint8_t *data() const;
+  uint32_t token(uint64_t position) const;
+
+  Batches(Storage storage, unsigned tokenBytes, const fb::Plan &plan)
+      : storage(std::move(storage)), tokenBytes(tokenBytes),
+        sequence(plan.sequence()), globalBatch(plan.global_batch()) {}
+
+  Storage storage;
+  unsigned tokenBytes;
+  int64_t sequence;
+  int64_t globalBatch;
+  uint64_t sampleCount = 0;
+  std::vector<uint64_t> permutation; // empty: the identity
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_RUNTIME_DATA_H

@@ -1,0 +1,77 @@
+//===- Executor.h - Runs the programs of a plan -----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The executor walks the action lists of all ranks of this process. It makes
+// no decision and no allocation during a step: everything that can be looked
+// up is looked up when the executor is made. (oneDNN takes scratch memory for
+// its own use from malloc inside a matrix product.)
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_RUNTIME_EXECUTOR_H
+#define PLAIT_RUNTIME_EXECUTOR_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Plan/Ranks.h"
+#include "plait/Runtime/Data.h"
+#include "plait/Support/Status.h"
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace plait::runtime {
+
+class Device;
+
+struct ExecutorOptions {
+  /// Threads of the whole process; a rank has an equal share, at least one.
+  unsigned threads = 1;
+  /// How long a rank waits for another before the run is given up.
+  std::chrono::milliseconds timeLimit = std::chrono::minutes(10);
+};
+
+/// In the order of fb::Scalar and of fb::Metric.
+using StepScalars = std::array<float, size_t(fb::Scalar::Count)>;
+using StepMetrics = std::array<float, size_t(fb::Metric::Count)>;
+
+/// All ranks of a plan, as threads of this process. Its own calls come from
+/// one thread.
+class Executor {
+public:
+  /// Allocates the arenas, loads the code and writes the constants. `plan`
+  /// must outlive the executor and must have passed checkPlan.
+  static Result<std::unique_ptr<Executor>>
+  create(const fb::Plan &plan, const ExecutorOptions &options);
+  virtual ~Executor() = default;
+
+  /// Runs one step on the batch of step `number` (from 1) and returns the
+  /// metrics, which all ranks agree on. After a failure only destruction is
+  /// allowed.
+  virtual Result<StepMetrics> runStep(uint64_t number, const Batches &batches,
+                                      const StepScalars &scalars) = 0;
+
+  /// Runs `job` for every rank on the thread of that rank, all at once; the
+  /// first failure is returned, with the rank's number in front.
+  virtual Status
+  forEachRank(const std::function<Status(uint32_t rank)> &job) = 0;
+
+  /// The device of `rank`, to be used by the jobs of forEachRank.
+  virtual Device &device(uint32_t rank) = 0;
+  virtual const plan::Mesh &mesh() const = 0;
+  virtual const fb::Plan &plan() const = 0;
+
+  /// The program that `rank` runs.
+  const fb::Program &program(uint32_t rank) const {
+    return *plan().programs()->Get(mesh().index(rank, 0));
+  }
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_RUNTIME_EXECUTOR_H

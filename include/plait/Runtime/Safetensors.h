@@ -1,0 +1,91 @@
+//===- Safetensors.h - Reading and writing safetensors ----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The format: a little-endian u64 header length, a JSON header
+// {name: {dtype, shape, data_offsets}}, then row-major data.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_RUNTIME_SAFETENSORS_H
+#define PLAIT_RUNTIME_SAFETENSORS_H
+
+#include "plait/Plan/Files.h"
+#include "plait/Support/Status.h"
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace plait::runtime {
+
+/// A tensor inside a mapped file. Valid as long as its WeightFiles.
+struct FileTensor {
+  enum class Type { F32, F16, BF16 };
+
+  Type type;
+  std::vector<int64_t> shape;
+  std::span<const uint8_t> bytes;
+
+  /// Converts elements [begin, begin + target.size()) to f32.
+  void read(int64_t begin, std::span<float> target) const;
+};
+
+/// The weights of a model in one or more files. Immutable; reading is safe
+/// from all threads.
+class WeightFiles {
+public:
+  /// `path` is a safetensors file, or a directory that holds
+  /// model.safetensors or model.safetensors.index.json with its shards.
+  static Result<WeightFiles> open(const std::string &path);
+
+  /// The tensor `name`, or the one whose name differs only by a leading
+  /// "transformer." or "model.". Checks the shape.
+  Result<const FileTensor *> find(const std::string &name,
+                                  std::span<const int64_t> shape) const;
+
+private:
+  Status add(const std::string &path);
+
+  std::string path;
+  std::vector<MappedFile> files;
+  std::map<std::string, FileTensor> tensors;
+};
+
+/// Writes one file of f32 tensors.
+class WeightWriter {
+public:
+  struct Tensor {
+    std::string name;
+    std::vector<int64_t> shape;
+  };
+
+  /// Lays `tensors` out in their order. What is never written is zero.
+  static Result<WeightWriter> create(const std::string &path,
+                                     const std::vector<Tensor> &tensors);
+
+  /// Writes elements from `begin` of tensor `tensor`. Threads may write
+  /// different elements at the same time.
+  Status write(size_t tensor, int64_t begin, std::span<const float> elements);
+
+  /// Gives the file its final name.
+  Status commit() { return file.commit(); }
+
+private:
+  explicit WeightWriter(OutputFile file) : file(std::move(file)) {}
+
+  OutputFile file;
+  std::vector<uint64_t> offsets; // of each tensor, in the file
+};
+
+/// "[2, 3]": how messages show a shape.
+std::string formatShape(std::span<const int64_t> shape);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_RUNTIME_SAFETENSORS_H

@@ -1,0 +1,52 @@
+//===- Slices.h - Which part of a tensor a rank holds -----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A parameter is a view of a box of a file tensor, and a rank holds a padded
+// block of that view. Everything that moves parameters between ranks and the
+// outside (loading, initialising, saving, comparing) walks the same runs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_RUNTIME_SLICES_H
+#define PLAIT_RUNTIME_SLICES_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Plan/Ranks.h"
+
+#include <cstdint>
+#include <functional>
+
+namespace plait::runtime {
+
+namespace fb = plan::fb;
+
+/// `count` elements that are contiguous on both sides.
+struct Run {
+  int64_t local;  // index in the rank's padded block
+  int64_t global; // index in the other tensor
+  int64_t count;
+};
+
+using RunVisitor = std::function<void(const Run &)>;
+
+/// The runs between the block of `rank` and the parameter as a row-major
+/// tensor of shape parameter.shape. Local indices increase.
+void forEachParameterRun(const plan::Mesh &mesh, uint32_t rank,
+                         const fb::Parameter &parameter, const fb::Shard &shard,
+                         const RunVisitor &visit);
+
+/// The same between the block and the whole tensor of the safetensors file.
+void forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
+                    const fb::Parameter &parameter, const fb::Shard &shard,
+                    const RunVisitor &visit);
+
+/// The number of elements of a shape.
+int64_t elementCount(const flatbuffers::Vector<int64_t> &shape);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_RUNTIME_SLICES_H

@@ -1,0 +1,46 @@
+//===- Weights.h - Parameters into and out of a running plan ----*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// All of these run on every rank at once, each rank touching only what it
+// holds. Padding stays zero.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_RUNTIME_WEIGHTS_H
+#define PLAIT_RUNTIME_WEIGHTS_H
+
+#include "plait/Runtime/Executor.h"
+#include "plait/Runtime/Safetensors.h"
+#include "plait/Support/Status.h"
+
+#include <string>
+#include <vector>
+
+namespace plait::runtime {
+
+/// Sets every parameter from `files`.
+Status loadWeights(Executor &executor, const WeightFiles &files);
+
+/// Sets every parameter from its initialiser; see Random.h. The values do not
+/// depend on the mesh.
+Status initializeWeights(Executor &executor, uint64_t seed);
+
+/// Makes `directory` if necessary and fails when saveWeights could not write
+/// there: to be asked before a long run.
+Status prepareToSave(const std::string &directory);
+
+/// Writes DIR/model.safetensors, making the directory if necessary.
+Status saveWeights(Executor &executor, const std::string &directory);
+
+/// The gradient of parameter `parameter` after a step, as one row-major tensor
+/// of the parameter's shape: the sum over all tokens of the batch.
+Result<std::vector<float>> gatherGradient(Executor &executor,
+                                          uint32_t parameter);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_RUNTIME_WEIGHTS_H

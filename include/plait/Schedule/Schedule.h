@@ -1,0 +1,150 @@
+//===- Schedule.h - A pipeline schedule as data -----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A pipeline cuts a model into stages and a batch into microbatches; a schedule
+// says in which order each rank works on them. Here a schedule is nothing but
+// one ordered list of actions per rank. What may be done with it is split as in
+// a scheduling library:
+//
+//   Problem    what is to be scheduled                 (this file)
+//   generator  Problem -> Schedule                     (Generators.h)
+//   verify     Schedule -> sound, or why it is not     (Verify.h)
+//   simulate   Schedule x Costs -> Timeline            (Simulate.h)
+//   chart      Schedule x Timeline -> a drawing        (Chart.h)
+//
+// so that a new schedule is one more generator and everything else serves it.
+//
+// Two forms share the data type. A *compute-only* schedule holds the work
+// (F, B or I and W) and leaves communication implied; a *complete* one also
+// holds the transfers, the gradient reduction and the optimizer, and is what a
+// plan's actions are made of. insertTransfers turns the first into the second.
+//
+// Everything here is a plain value: no function keeps a reference to its
+// arguments, none has state, all may be called from several threads at once.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_SCHEDULE_SCHEDULE_H
+#define PLAIT_SCHEDULE_SCHEDULE_H
+
+#include "plait/Support/Status.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plait::schedule {
+
+/// Same names and values as fb::ActionKind in lib/Plan/Plan.fbs.
+enum class ActionKind : uint8_t {
+  Forward = 0,
+  Backward = 1,       // input and weight gradients in one go
+  BackwardInput = 2,  // the gradient that the previous stage waits for
+  BackwardWeight = 3, // the rest; nobody waits for it before Reduce
+  Send = 4,           // posts a message and goes on
+  Recv = 5,           // blocks until the peer has posted the message
+  WaitSend = 6,       // blocks until the peer has received the message
+  Reduce = 7,         // gradients over the data-parallel ranks
+  Optimizer = 8
+};
+
+/// What a message carries: activations to the next stage or gradients to the
+/// previous one. Same values as fb::Direction.
+enum class Direction : uint8_t { Forward = 0, Backward = 1 };
+
+/// One entry of a rank's list. Fields that a kind does not use are zero.
+struct Action {
+  ActionKind kind = ActionKind::Forward;
+  uint32_t chunk = 0;      // which of the rank's chunks; not Reduce, Optimizer
+  uint32_t microbatch = 0; // likewise
+  Direction direction = Direction::Forward; // Send, Recv, WaitSend
+  uint32_t peer = 0;                        // the other rank of the message
+
+  bool isCompute() const { return kind <= ActionKind::BackwardWeight; }
+  bool isTransfer() const {
+    return kind >= ActionKind::Send && kind <= ActionKind::WaitSend;
+  }
+  bool operator==(const Action &) const = default;
+};
+
+/// What is to be scheduled. The model is cut into `stages * chunks` pieces,
+/// called virtual stages and executed in increasing order by the forward pass.
+struct Problem {
+  uint32_t stages = 1;       // ranks of the pipeline
+  uint32_t chunks = 1;       // virtual stages on each rank
+  uint32_t microbatches = 1; // of one step
+
+  /// Fails unless every count is at least 1 and the schedule would stay below
+  /// 2^22 pairs of virtual stage and microbatch. Everything else in this
+  /// library expects (generators, verify and simulate: checks) that it holds.
+  Status check() const;
+
+  uint32_t virtualStages() const { return stages * chunks; }
+
+  // Where virtual stages live: round robin, virtual stage s on rank s mod
+  // `stages`. These three functions are the only place that knows.
+  uint32_t stageOf(uint32_t rank, uint32_t chunk) const {
+    return chunk * stages + rank;
+  }
+  uint32_t rankOf(uint32_t stage) const { return stage % stages; }
+  uint32_t chunkOf(uint32_t stage) const { return stage / stages; }
+
+  bool operator==(const Problem &) const = default;
+};
+
+struct Schedule {
+  Problem problem;
+  /// The generator's name, which fixes the in-flight bound that verify checks.
+  /// Empty for a schedule written by hand: then there is no bound.
+  std::string kind;
+  std::vector<std::vector<Action>> ranks; // ranks[r]: the list of rank r
+
+  /// True when no rank has transfers, a reduction or an optimizer.
+  bool isComputeOnly() const;
+  bool operator==(const Schedule &) const = default;
+};
+
+/// The most (chunk, microbatch) pairs of `rank` whose forward has run and whose
+/// backward (for a split one: BackwardWeight, the last user) has not: how many
+/// sets of activations the rank must be able to hold. Linear in the list.
+/// Returns 0 when `rank` is not one of the schedule's.
+uint32_t peakInFlight(const Schedule &schedule, uint32_t rank);
+
+//===----------------------------------------------------------------------===//
+// Text form
+//===----------------------------------------------------------------------===//
+//
+//   F0 B0 I0 W0            compute on microbatch 0; `1F0` on chunk 1
+//   SEND_F0 RECV_B0        messages; the letter is the direction
+//   WAIT_F0                the end of SEND_F0
+//   REDUCE OPTIMIZER
+//
+// A rank is its actions separated by blanks, a schedule one rank a line. The
+// names are those of torch.distributed.pipelining, except that the number in
+// front is the chunk (left out when 0): the rank is known from the line. The
+// peer of a message is not written; it follows from chunk and direction.
+
+std::string print(const Action &action);
+std::string print(const std::vector<Action> &actions);
+/// Every line ends with a newline.
+std::string print(const Schedule &schedule);
+
+/// Parses one action of `rank`. Fails, naming the word, when it is not an
+/// action, when chunk or microbatch are outside `problem`, or when the message
+/// would leave the pipeline.
+Result<Action> parseAction(const Problem &problem, uint32_t rank,
+                           std::string_view word);
+Result<std::vector<Action>> parseActions(const Problem &problem, uint32_t rank,
+                                         std::string_view line);
+/// Parses exactly `problem.stages` lines. Parsing does not verify.
+Result<Schedule> parseSchedule(const Problem &problem, std::string kind,
+                               std::string_view text);
+
+} // namespace plait::schedule
+
+#endif // PLAIT_SCHEDULE_SCHEDULE_H

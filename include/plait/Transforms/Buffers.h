@@ -1,0 +1,56 @@
+//===- Buffers.h - Names of a program's buffers ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What placing buffers and writing the plan file must agree on.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TRANSFORMS_BUFFERS_H
+#define PLAIT_TRANSFORMS_BUFFERS_H
+
+#include "mlir/IR/Operation.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include <string>
+
+namespace plait {
+
+inline constexpr llvm::StringLiteral kScalarsBuffer = "scalars";
+inline constexpr llvm::StringLiteral kMetricsBuffer = "metrics";
+
+/// On a function: the bytes of its slots (arguments, results, workspace), in
+/// that order; and on a product how it treats its buffer's old content, a
+/// plan::Accumulate.
+inline constexpr llvm::StringLiteral kSlotBytesAttr = "plan.slot_bytes";
+inline constexpr llvm::StringLiteral kAccumulateAttr = "plan.accumulate";
+
+/// The buffer of a parameter's value, gradient or moment, or of an accumulator.
+inline std::string bufferName(llvm::StringRef symbol, nn::Slot slot) {
+  return (symbol + " " + nn::stringifySlot(slot)).str();
+}
+
+/// The buffer of a compile-time constant: equal constants share one.
+std::string constantName(mlir::Operation *op);
+
+/// The name that a place has for slot `index` of its function.
+inline std::string slotName(unsigned index) {
+  return "slot " + std::to_string(index);
+}
+
+/// Bytes of a tensor.
+inline int64_t byteSize(mlir::Type type) {
+  auto tensor = mlir::cast<mlir::RankedTensorType>(type);
+  return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
+}
+
+/// The index of a name in enum Scalar or Metric of the plan file, or -1.
+int findScalar(llvm::StringRef name);
+int findMetric(llvm::StringRef name);
+
+} // namespace plait
+
+#endif // PLAIT_TRANSFORMS_BUFFERS_H

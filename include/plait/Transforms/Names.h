@@ -1,0 +1,36 @@
+//===- Names.h - Attributes and symbols that passes share ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TRANSFORMS_NAMES_H
+#define PLAIT_TRANSFORMS_NAMES_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace plait {
+
+/// On an op: it belongs to the backward pass.
+inline constexpr llvm::StringLiteral kBackwardAttr = "nn.backward";
+
+/// On an argument or a result of a stage's function: the name of the value.
+/// Values of one stage and microbatch with one name are one buffer. `tokens`
+/// and `targets` are inputs, `in…`/`out…` cross to the neighbouring stages,
+/// `din…`/`dout…` are their gradients, `res…` residuals.
+inline constexpr llvm::StringLiteral kValueAttr = "pipe.value";
+
+/// The accumulators of a step.
+inline constexpr llvm::StringLiteral kLossSum = "loss_sum";
+inline constexpr llvm::StringLiteral kTokenCount = "token_count";
+
+/// The mesh axes with a meaning: pipeline stages, data parallelism (splits the
+/// batch), tensor parallelism (whatever is cheapest).
+inline constexpr llvm::StringLiteral kPipelineAxis = "pp";
+inline constexpr llvm::StringLiteral kDataAxis = "dp";
+inline constexpr llvm::StringLiteral kTensorAxis = "tp";
+
+} // namespace plait
+
+#endif // PLAIT_TRANSFORMS_NAMES_H

@@ -1,0 +1,163 @@
+//===- Passes.td - All passes, in the order of the phases ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TRANSFORMS_PASSES_TD
+#define PLAIT_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+//===----------------------------------------------------------------------===//
+// shard: [nn] -> [nn+dist]
+//===----------------------------------------------------------------------===//
+
+def DecomposePass : Pass<"nn-decompose", "::mlir::ModuleOp"> {
+  let summary = "Replace named ops by what they are made of";
+  let description = [{
+    With `early`, takes apart the ops that must be before sharding (softmax
+    cross-entropy); without, all that can be: layer normalisation, attention,
+    rotary embeddings, activations. Everything else is left alone.
+  }];
+  let options = [Option<"early", "early", "bool", "false",
+                        "only what must be taken apart before sharding">];
+}
+
+def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
+  let summary = "Give every value of the loss function a sharding";
+  let description = [{
+    Requires a `dist.mesh` and plain types. The first dimension of the
+    function's arguments, the batch, is split over `dp`, and so is everything
+    that moves with it. On the axis `tp` an exact solver picks for each op the
+    factor that is split, so that communication, memory and repeated work
+    together are least; layers that are alike get the same answer. A parameter
+    with a `sharding` keeps it. Afterwards all types of the function carry
+    shardings, and `dist.reshard` stands where two ops want different ones.
+  }];
+  let dependentDialects = ["::plait::dist::DistDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// stage, differentiate, checkpoint
+//===----------------------------------------------------------------------===//
+
+def AssignStagesPass : Pass<"pipe-assign-stages", "::mlir::ModuleOp"> {
+  let summary = "Cut the loss function into stages of equal cost";
+  let description = [{
+    Gives every op of `@loss` the attribute `pipe.stage`, for as many stages as
+    the mesh has ranks on `pp`. Cuts lie between layers (`nn.layer`), ops before
+    the first layer belong to the first stage and those after the last to the
+    last, and the most expensive stage is as cheap as it can be (by dynamic
+    programming over the layers). Reads of parameters belong to no stage.
+  }];
+}
+
+def OutlineStagesPass : Pass<"pipe-outline-stages", "::mlir::ModuleOp"> {
+  let summary = "Make one forward function per stage";
+  let description = [{
+    Replaces `@loss` by `@forward_0`, `@forward_1`, …. A value that a later
+    stage uses is passed on from stage to stage. The last stage adds the loss
+    and the number of targets to the accumulators `@loss_sum` and
+    `@token_count`. Arguments and results are named by the attribute
+    `pipe.value`: `tokens`, `targets`, `in0`, `out0`.
+  }];
+  let dependentDialects = ["::plait::nn::NNDialect"];
+}
+
+def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
+  let summary = "Append the backward pass to every forward function";
+  let description = [{
+    Each `@forward_i` becomes `@joint_i`: it also takes the gradients of its
+    outputs (`dout0`, …), accumulates the gradients of the parameters it reads
+    and returns those of its inputs (`din0`, …). Ops of the backward pass carry
+    `nn.backward`. A gradient takes its primal's sharding.
+  }];
+}
+
+def CheckpointPass : Pass<"nn-checkpoint", "::mlir::ModuleOp"> {
+  let summary = "Choose which values the backward pass computes again";
+  let description = [{
+    With `none`, the backward pass uses the forward pass's values. With `full`,
+    those that a layer computes are computed again from the layer's inputs just
+    before the layer's backward pass. Values that cost nothing (reads of
+    parameters, constants) are always computed again.
+  }];
+  let options = [Option<"recompute", "recompute", "std::string", "\"none\"",
+                        "none or full">];
+}
+
+def SplitPhasesPass : Pass<"pipe-split-phases", "::mlir::ModuleOp"> {
+  let summary = "Split joint functions into forward and backward";
+  let description = [{
+    `@joint_i` becomes `@forward_i` and `@backward_i`. What the backward pass
+    needs of the forward pass is returned by the one and taken by the other
+    under one name (`res0`, …).
+  }];
+}
+
+def BuildOptimizerPass : Pass<"nn-build-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Write the end of a step: reduction, clipping, AdamW";
+  let description = [{
+    Creates for each stage `@reduce_i`, which combines the gradients of the
+    ranks (and of the stages that share a parameter), and `@optimizer_i`: mean
+    loss, global norm, clipping and AdamW with decoupled decay (Loshchilov and
+    Hutter 2019), on the rank's part of each parameter.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// partition: [nn+dist] -> one rank's local graph
+//===----------------------------------------------------------------------===//
+
+def PartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
+  let summary = "Turn global tensors into one rank's blocks";
+  let description = [{
+    Reshards become the cheapest sequence of collectives, types those of one
+    rank's block. Where a dimension is split unevenly, its padding is kept at
+    zero: ops that would fill it are followed by `nn.mask_padding`.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// schedule, lower
+//===----------------------------------------------------------------------===//
+
+def SchedulePass : Pass<"pipe-schedule", "::mlir::ModuleOp"> {
+  let summary = "Order the work of every rank";
+  let description = [{
+    Adds a verified `pipe.schedule` for the stages of the mesh.
+  }];
+  let options = [
+    Option<"kind", "kind", "std::string", "\"1f1b\"", "gpipe or 1f1b">,
+    Option<"microbatches", "microbatches", "unsigned", "1",
+           "microbatches of a step">,
+  ];
+  let dependentDialects = ["::plait::pipe::PipeDialect"];
+}
+
+def FormClustersPass : Pass<"plan-form-clusters", "::mlir::ModuleOp"> {
+  let summary = "Group fusable ops into kernels";
+  let description = [{
+    Puts every fusable op of every function into a `plan.cluster`. Column
+    reductions take along the elementwise work they read, unless it is needed
+    elsewhere; ops over the same rows share a cluster where that makes no
+    cycle. A gradient that a cluster computes is added to its accumulator by the
+    same kernel.
+  }];
+  let dependentDialects = ["::plait::plan::PlanDialect"];
+}
+
+def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
+  let summary = "Give every value an address and write the programs";
+  let description = [{
+    Places the values of each function in its workspace, and what lives across
+    actions (parameters, gradients, moments, residuals, transfers) in the arena,
+    by lifetime over the schedule, largest first. Adds one `plan.program` per
+    stage.
+  }];
+  let dependentDialects = ["::plait::plan::PlanDialect"];
+}
+
+#endif // PLAIT_TRANSFORMS_PASSES_TD

@@ -1,0 +1,51 @@
+//===- Pipelines.h - The phases of a compilation ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TRANSFORMS_PIPELINES_H
+#define PLAIT_TRANSFORMS_PIPELINES_H
+
+#include "mlir/Pass/PassManager.h"
+#include <string>
+
+namespace plait {
+
+/// The phases between a model and its plan, in order.
+enum class Phase {
+  Import,
+  Shard,
+  Stage,
+  Differentiate,
+  Checkpoint,
+  Partition,
+  Schedule,
+  Lower,
+  Plan,
+};
+
+struct PhaseInfo {
+  Phase phase;
+  llvm::StringLiteral name; // of --compile-to and of dump files
+  llvm::StringLiteral help; // what the IR is after it
+};
+
+/// All phases, in order.
+llvm::ArrayRef<PhaseInfo> getPhases();
+
+/// What the passes of a compilation need to know beside the module.
+struct PipelineOptions {
+  std::string schedule = "1f1b";
+  unsigned microbatches = 1;
+  std::string recompute = "none";
+};
+
+/// Adds the passes of one phase; Import and Plan have none.
+void buildPhase(mlir::OpPassManager &manager, Phase phase,
+                const PipelineOptions &options);
+
+} // namespace plait
+
+#endif // PLAIT_TRANSFORMS_PIPELINES_H

@@ -1,0 +1,317 @@
+//===- EmitRows.cpp - Kernels over rows -----------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   for row in [begin, end):
+//     for each sweep:
+//       for j in the inner group, by lanes: partial sums, stores
+//       the last, partial vector under a mask
+//     stores of one number per row
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelShape.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+namespace {
+
+class RowEmitter {
+public:
+  RowEmitter(Emitter &emitter, const RowShape &shape, KernelInfo &info)
+      : emitter(emitter), builder(emitter.builder), space(emitter.space),
+        shape(shape), info(info) {}
+
+  void run();
+
+private:
+  using Values = SmallVector<Value>;
+
+  void plan();
+  void emitRow(Value row, Values &totals);
+  void emitSweep(unsigned index, Value row, Values &totals);
+  void emitMain(Sweep &sweep, Value row, Values &partials);
+  void emitTail(Sweep &sweep, Value row, Values &partials, int64_t count);
+  Values emitChunk(Sweep &sweep, Value index, ValueRange partials);
+  void chooseSpills(const Sweep &sweep);
+  std::optional<unsigned> findSpace(Value value);
+  bool isFull(unsigned result);
+  int64_t innerExtent() const {
+    return space.getGroups()[space.getInner()].extent;
+  }
+
+  Emitter &emitter;
+  ImplicitLocOpBuilder &builder;
+  const IterationSpace &space;
+  const RowShape &shape;
+  KernelInfo &info;
+
+  int64_t rows = 1;
+  std::vector<Sweep> sweeps;
+  SmallVector<unsigned> rowStores, kernelStores;
+  SmallVector<const Reduction *> rowTotals;
+  unsigned current = 0;                           // sweep
+  SmallVector<std::pair<Value, unsigned>> spills; // of this sweep
+  llvm::SmallDenseSet<unsigned> spilled;          // results taken so far
+  bool spillsChosen = false;
+};
+
+} // namespace
+
+/// Distributes reductions and stores over the sweeps.
+void RowEmitter::plan() {
+  int64_t inner = space.getInner();
+  for (int64_t group = 0; group < inner; ++group)
+    rows *= space.getGroups()[group].extent;
+  if (shape.block)
+    rows = llvm::divideCeil(innerExtent(), shape.block);
+  if (inner >= 0)
+    emitter.groupScope[inner] = LoopScope;
+  emitter.assignScopes([&](const Reduction &reduction) {
+    return shape.isTotal(reduction) ? KernelScope : IndexScope;
+  });
+  auto sweepAt = [&](unsigned stage) -> Sweep & {
+    if (sweeps.size() <= stage)
+      sweeps.resize(stage + 1);
+    return sweeps[stage];
+  };
+  for (const Reduction &reduction : space.getReductions()) {
+    OpOperand &operand = reduction.op->getOpOperand(0);
+    if (!reduction.reduced)
+      continue;
+    if (emitter.hasInner(space.getDims(operand)))
+      sweepAt(shape.stage.lookup(operand.get()))
+          .reductions.push_back(&reduction);
+    else
+      rowTotals.push_back(&reduction);
+  }
+  for (unsigned result = 0; result < emitter.cluster.getNumResults();
+       ++result) {
+    OpOperand &use = emitter.getYielded(result);
+    ScopeIndex scope = emitter.getScope(use);
+    if (scope == LoopScope)
+      sweepAt(shape.stage.lookup(use.get())).stores.push_back(result);
+    else
+      (scope == IndexScope ? rowStores : kernelStores).push_back(result);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Keeping costly values between sweeps
+//===----------------------------------------------------------------------===//
+
+/// Whether the kernel writes all of the result, and once.
+bool RowEmitter::isFull(unsigned result) {
+  GroupSet all = (GroupSet(1) << space.getGroups().size()) - 1;
+  return emitter.getMode(result) == plan::Accumulate::Overwrite &&
+         space.getGroups(space.getDims(emitter.getYielded(result))) == all;
+}
+
+/// A result that the last sweep writes and that could hold `value` until then.
+std::optional<unsigned> RowEmitter::findSpace(Value value) {
+  for (unsigned result : sweeps.back().stores) {
+    OpOperand &use = emitter.getYielded(result);
+    if (isFull(result) && !spilled.contains(result) &&
+        space.getDims(use) == space.getDims(value) &&
+        getElementTypeOrSelf(use.get()) == getElementTypeOrSelf(value))
+      return result;
+  }
+  return std::nullopt;
+}
+
+/// A value that took long to compute and that a later sweep needs waits in the
+/// buffer of a result that is written later.
+void RowEmitter::chooseSpills(const Sweep &sweep) {
+  spillsChosen = true;
+  Block &body = emitter.cluster.getBody().front();
+  for (Operation &op : body.without_terminator()) {
+    Value value = op.getResult(0);
+    bool later = llvm::any_of(value.getUsers(), [&](Operation *user) {
+      return user->getNumResults() == 1 &&
+             shape.stage.lookup(user->getResult(0)) > current &&
+             emitter.getScope(user->getResult(0)) == LoopScope;
+    });
+    bool stored = llvm::any_of(sweep.stores, [&](unsigned result) {
+      return emitter.getYielded(result).get() == value;
+    });
+    if (!later || stored || shape.stage.lookup(value) != current ||
+        emitter.getScope(value) != LoopScope || !emitter.isCostly(value))
+      continue;
+    if (std::optional<unsigned> result = findSpace(value)) {
+      spills.push_back({value, *result});
+      spilled.insert(*result);
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
+                                         ValueRange partials) {
+  emitter.enter(LoopScope);
+  emitter.groupIndex[space.getInner()] = index;
+  Values next;
+  for (auto [reduction, partial] : llvm::zip(sweep.reductions, partials)) {
+    FusionRole role = getRole(reduction->op);
+    Value summand =
+        emitter.splat(emitter.emitSummand(*reduction), emitter.lanes);
+    if (emitter.mask) {
+      Value nothing = emitter.neutral(role, emitter.lanes);
+      summand =
+          arith::SelectOp::create(builder, emitter.mask, summand, nothing);
+    }
+    next.push_back(emitter.combine(role, partial, summand));
+  }
+  if (current + 1 < sweeps.size() && !spillsChosen)
+    chooseSpills(sweep);
+  for (auto [value, result] : spills)
+    emitter.spill(value, result);
+  emitter.storeResults(sweep.stores, LoopScope);
+  return next;
+}
+
+/// The whole vectors of a row, if it has any.
+void RowEmitter::emitMain(Sweep &sweep, Value row, Values &partials) {
+  int64_t extent = innerExtent(), whole = extent - extent % emitter.lanes;
+  if (whole == 0)
+    return;
+  Value first = emitter.constant(0), last = emitter.constant(whole);
+  if (shape.block) {
+    first = emitter.mul(row, shape.block);
+    Value next = emitter.add(first, emitter.constant(shape.block));
+    last = arith::MinSIOp::create(builder, next, last);
+  }
+  Value step = emitter.constant(emitter.lanes);
+  auto loop = scf::ForOp::create(builder, first, last, step, partials);
+  emitter.setAnchor(IndexScope, loop);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  Values next =
+      emitChunk(sweep, loop.getInductionVar(), loop.getRegionIterArgs());
+  if (!partials.empty())
+    scf::YieldOp::create(builder, next);
+  partials.assign(loop.result_begin(), loop.result_end());
+}
+
+/// The last `count` elements. Of blocks, only the last one has them.
+void RowEmitter::emitTail(Sweep &sweep, Value row, Values &partials,
+                          int64_t count) {
+  auto emitBody = [&] {
+    emitter.mask = emitter.constantMask(count);
+    Value index = emitter.constant(innerExtent() - count);
+    Values next = emitChunk(sweep, index, partials);
+    emitter.mask = Value();
+    return next;
+  };
+  if (!shape.block) {
+    partials = emitBody();
+    return;
+  }
+  Value isLast = arith::CmpIOp::create(builder, arith::CmpIPredicate::eq, row,
+                                       emitter.constant(rows - 1));
+  auto branch = scf::IfOp::create(builder, ValueRange(partials).getTypes(),
+                                  isLast, true, !partials.empty());
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  Values next = emitBody();
+  scf::YieldOp::create(builder, next);
+  if (partials.empty())
+    return;
+  builder.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(builder, partials);
+  partials.assign(branch.result_begin(), branch.result_end());
+}
+
+void RowEmitter::emitSweep(unsigned index, Value row, Values &totals) {
+  Sweep &sweep = sweeps[index];
+  current = index;
+  spills.clear();
+  spillsChosen = false;
+  Values partials;
+  for (const Reduction *reduction : sweep.reductions)
+    partials.push_back(emitter.neutral(getRole(reduction->op), emitter.lanes));
+  emitMain(sweep, row, partials);
+  if (int64_t count = innerExtent() % emitter.lanes)
+    emitTail(sweep, row, partials, count);
+  emitter.setAnchor(IndexScope, nullptr);
+  for (auto [value, result] : spills)
+    emitter.reloadFrom(value, result);
+  for (unsigned result : sweep.stores)
+    if (isFull(result) && emitter.getYielded(result).get().getDefiningOp())
+      emitter.reloadFrom(emitter.getYielded(result).get(), result);
+  for (auto [reduction, partial] : llvm::zip(sweep.reductions, partials)) {
+    FusionRole role = getRole(reduction->op);
+    Value sum = emitter.combineLanes(role, partial);
+    auto *total = llvm::find(shape.totals, reduction);
+    if (total == shape.totals.end()) {
+      emitter.setValue(reduction->op->getResult(0), IndexScope, sum);
+      continue;
+    }
+    Value &slot = totals[total - shape.totals.begin()];
+    slot = emitter.combine(role, slot, sum);
+  }
+}
+
+void RowEmitter::emitRow(Value row, Values &totals) {
+  emitter.enter(IndexScope);
+  SmallVector<int64_t> rowGroups;
+  for (int64_t group = 0; group < space.getInner(); ++group)
+    rowGroups.push_back(group);
+  emitter.setIndices(rowGroups, row);
+  for (unsigned index = 0; index < sweeps.size(); ++index)
+    emitSweep(index, row, totals);
+  for (const Reduction *reduction : rowTotals) {
+    Value &slot =
+        totals[llvm::find(shape.totals, reduction) - shape.totals.begin()];
+    Value summand = emitter.emitSummand(*reduction);
+    slot = emitter.combine(getRole(reduction->op), slot, summand);
+  }
+  emitter.storeResults(rowStores, IndexScope);
+}
+
+void RowEmitter::run() {
+  plan();
+  bool once = !shape.totals.empty();
+  info.extent = once ? 1 : rows;
+  int64_t width = shape.block      ? shape.block
+                  : sweeps.empty() ? 1
+                                   : innerExtent();
+  info.grain = std::max<int64_t>(1, kGrainElements / width);
+  Values totals;
+  for (const Reduction *reduction : shape.totals)
+    totals.push_back(emitter.neutral(getRole(reduction->op), 1));
+  if (!sweeps.empty() || !rowStores.empty() || !rowTotals.empty()) {
+    Value first = emitter.mul(emitter.function.begin, once ? rows : 1);
+    Value last = emitter.mul(emitter.function.end, once ? rows : 1);
+    Value step = emitter.constant(1);
+    auto loop = scf::ForOp::create(builder, first, last, step, totals);
+    emitter.setAnchor(KernelScope, loop);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    totals.assign(loop.getRegionIterArgs().begin(),
+                  loop.getRegionIterArgs().end());
+    emitRow(loop.getInductionVar(), totals);
+    if (!totals.empty())
+      scf::YieldOp::create(builder, totals);
+    totals.assign(loop.result_begin(), loop.result_end());
+  }
+  emitter.setAnchor(KernelScope, nullptr);
+  for (auto [reduction, total] : llvm::zip(shape.totals, totals))
+    emitter.setValue(reduction->op->getResult(0), KernelScope, total);
+  emitter.storeResults(kernelStores, KernelScope);
+}
+
+void codegen::emitRows(Emitter &emitter, const RowShape &shape,
+                       KernelInfo &info) {
+  RowEmitter(emitter, shape, info).run();
+}

@@ -1,0 +1,163 @@
+//===- EmitScatter.cpp - Kernels that add to rows of a table --------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   for block of the table's rows in [begin, end):
+//     zeros, unless the kernel accumulates
+//     for position: if its id names a row of the block, add to it
+//
+// Every block looks at all ids, which is little beside a row of numbers; no two
+// blocks write one row, and each row is added to in the order of positions.
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelShape.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+/// Blocks of a table: enough to share among threads.
+static constexpr int64_t kBlocks = 64;
+
+namespace {
+
+class ScatterEmitter {
+public:
+  ScatterEmitter(Emitter &emitter, Operation *scatter, KernelInfo &info)
+      : emitter(emitter), builder(emitter.builder), scatter(scatter),
+        info(info) {
+    auto type = cast<RankedTensorType>(scatter->getResult(0).getType());
+    rows = type.getDimSize(0), width = type.getDimSize(1);
+    height = llvm::divideCeil(rows, kBlocks);
+  }
+
+  void run();
+
+private:
+  void emitBlock(Value block);
+  void emitPosition(Value running, Value first, Value last);
+  void zeroRows(Value first, Value last);
+  void overColumns(llvm::function_ref<void(Value)> body);
+
+  Emitter &emitter;
+  ImplicitLocOpBuilder &builder;
+  Operation *scatter;
+  KernelInfo &info;
+  int64_t rows, width, height;
+  SmallVector<int64_t> positionGroups;
+};
+
+} // namespace
+
+/// Calls `body` for the columns of one row, by lanes.
+void ScatterEmitter::overColumns(llvm::function_ref<void(Value)> body) {
+  int64_t tail = width % emitter.lanes;
+  if (width > tail) {
+    Value first = emitter.constant(0), last = emitter.constant(width - tail);
+    Value step = emitter.constant(emitter.lanes);
+    auto loop = scf::ForOp::create(builder, first, last, step);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    body(loop.getInductionVar());
+  }
+  if (tail == 0)
+    return;
+  emitter.mask = emitter.constantMask(tail);
+  body(emitter.constant(width - tail));
+  emitter.mask = Value();
+}
+
+void ScatterEmitter::zeroRows(Value first, Value last) {
+  Value zero = emitter.neutral(FusionRole::ReduceSum, emitter.lanes);
+  Value step = emitter.constant(1);
+  auto loop = scf::ForOp::create(builder, first, last, step);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  Value start = emitter.mul(loop.getInductionVar(), width);
+  overColumns([&](Value column) {
+    emitter.store(emitter.getResultPointer(0), zero,
+                  emitter.add(start, column));
+  });
+}
+
+void ScatterEmitter::emitPosition(Value running, Value first, Value last) {
+  emitter.enter(LoopScope);
+  emitter.setIndices(positionGroups, running);
+  Value inside;
+  Value row = emitter.emitRow(scatter, rows, inside);
+  Value after =
+      arith::CmpIOp::create(builder, arith::CmpIPredicate::sge, row, first);
+  Value before =
+      arith::CmpIOp::create(builder, arith::CmpIPredicate::slt, row, last);
+  Value here = arith::AndIOp::create(builder, after, before);
+  auto branch = scf::IfOp::create(builder, here, false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  Value start = emitter.mul(row, width), pointer = emitter.getResultPointer(0);
+  overColumns([&](Value column) {
+    emitter.enter(LoopScope);
+    emitter.groupIndex[emitter.space.getInner()] = column;
+    Value gradient =
+        emitter.splat(emitter.emit(scatter->getOpOperand(0)), emitter.lanes);
+    Value offset = emitter.add(start, column);
+    Value old = emitter.loadLanes(pointer, builder.getF32Type(), offset);
+    Value sum = emitter.combine(FusionRole::ReduceSum, old, gradient);
+    emitter.store(pointer, sum, offset);
+  });
+}
+
+void ScatterEmitter::emitBlock(Value block) {
+  emitter.enter(IndexScope);
+  Value first = emitter.mul(block, height);
+  Value end = emitter.add(first, emitter.constant(height));
+  Value last = arith::MinSIOp::create(builder, end, emitter.constant(rows));
+  plan::Accumulate mode = emitter.getMode(0);
+  if (mode == plan::Accumulate::Overwrite)
+    zeroRows(first, last);
+  if (mode == plan::Accumulate::AddUnlessFirst) {
+    auto branch =
+        scf::IfOp::create(builder, emitter.isFirstMicrobatch(), false);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    zeroRows(first, last);
+  }
+  int64_t positions = 1;
+  for (int64_t group : positionGroups)
+    positions *= emitter.space.getGroups()[group].extent;
+  Value begin = emitter.constant(0), count = emitter.constant(positions);
+  Value step = emitter.constant(1);
+  auto loop = scf::ForOp::create(builder, begin, count, step);
+  emitter.setAnchor(IndexScope, loop);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  emitPosition(loop.getInductionVar(), first, last);
+}
+
+void ScatterEmitter::run() {
+  for (ScopeIndex &scope : emitter.groupScope)
+    scope = LoopScope;
+  emitter.assignScopes([](const Reduction &) { return LoopScope; });
+  for (int64_t group = 0; group < emitter.space.getInner(); ++group)
+    positionGroups.push_back(group);
+  info.extent = llvm::divideCeil(rows, height);
+  info.grain = std::max<int64_t>(1, kGrainElements / (height * width));
+  Value step = emitter.constant(1);
+  auto loop = scf::ForOp::create(builder, emitter.function.begin,
+                                 emitter.function.end, step);
+  emitter.setAnchor(KernelScope, loop);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  emitBlock(loop.getInductionVar());
+}
+
+void codegen::emitScatter(Emitter &emitter, Operation *scatter,
+                          KernelInfo &info) {
+  ScatterEmitter(emitter, scatter, info).run();
+}

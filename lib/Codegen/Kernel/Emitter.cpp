@@ -1,0 +1,360 @@
+//===- Emitter.cpp - Loads, stores and the small change of kernels --------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+static Type laneType(Type element, int64_t lanes) {
+  return lanes == 1 ? element : VectorType::get({lanes}, element);
+}
+
+Emitter::Emitter(plan::ClusterOp cluster, const IterationSpace &space,
+                 OpBuilder &builder, KernelFunction function, KernelInfo &info,
+                 int64_t lanes)
+    : lanes(lanes), cluster(cluster), space(space),
+      builder(cluster.getLoc(), builder), function(function), info(info) {
+  groupScope.resize(space.getGroups().size(), IndexScope);
+  groupIndex.resize(space.getGroups().size());
+  auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  unsigned count = cluster.getNumOperands() + cluster.getNumResults();
+  for (unsigned index = 0; index < count; ++index) {
+    Value address =
+        LLVM::GEPOp::create(this->builder, pointer, pointer, function.args,
+                            ArrayRef<LLVM::GEPArg>(index));
+    pointers.push_back(
+        LLVM::LoadOp::create(this->builder, pointer, address, 8));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Scopes
+//===----------------------------------------------------------------------===//
+
+ScopeIndex Emitter::getScope(GroupSet groups) const {
+  ScopeIndex scope = KernelScope;
+  for (auto [index, own] : llvm::enumerate(groupScope))
+    if (groups >> index & 1)
+      scope = std::max(scope, own);
+  return scope;
+}
+
+ScopeIndex Emitter::getScope(OpOperand &use) const {
+  if (isa<BlockArgument>(use.get()))
+    return getScope(space.getGroups(space.getDims(use)));
+  return getScope(use.get());
+}
+
+void Emitter::assignScopes(
+    llvm::function_ref<ScopeIndex(const Reduction &)> reduced) {
+  const Reduction *next = space.getReductions().begin();
+  for (Operation &op : cluster.getBody().front().without_terminator()) {
+    Value value = op.getResult(0);
+    bool reduces = next != space.getReductions().end() && next->op == &op;
+    const Reduction *reduction = reduces ? next++ : nullptr;
+    if (reduction && reduction->reduced) {
+      valueScope[value] = reduced(*reduction);
+      continue;
+    }
+    ScopeIndex scope = getScope(space.getGroups(space.getDims(value)));
+    for (OpOperand &operand : op.getOpOperands())
+      scope = std::max(scope, getScope(operand));
+    valueScope[value] = scope;
+  }
+}
+
+void Emitter::moveTo(ScopeIndex scope) {
+  if (scopes[scope].anchor)
+    builder.setInsertionPoint(scopes[scope].anchor);
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers and vectors
+//===----------------------------------------------------------------------===//
+
+bool Emitter::hasInner(ArrayRef<int64_t> dims) const {
+  return llvm::any_of(dims, [&](int64_t dim) {
+    return dim != kNoDim && space.getGroup(dim) == space.getInner();
+  });
+}
+
+OpOperand &Emitter::getYielded(unsigned result) {
+  return cluster.getBody().front().getTerminator()->getOpOperand(result);
+}
+
+plan::Accumulate Emitter::getMode(unsigned result) {
+  auto modes = cluster.getAccumulate();
+  return modes ? static_cast<plan::Accumulate>((*modes)[result])
+               : plan::Accumulate::Overwrite;
+}
+
+Value Emitter::constant(int64_t value) {
+  return arith::ConstantOp::create(builder, builder.getI64IntegerAttr(value));
+}
+
+Value Emitter::add(Value a, Value b) {
+  return arith::AddIOp::create(builder, a, b);
+}
+
+Value Emitter::mul(Value a, int64_t b) {
+  return b == 1 ? a : arith::MulIOp::create(builder, a, constant(b));
+}
+
+Value Emitter::splat(Value element, int64_t lanes) {
+  if (lanes == 1 || isa<VectorType>(element.getType()))
+    return element;
+  return vector::BroadcastOp::create(
+      builder, laneType(element.getType(), lanes), element);
+}
+
+Value Emitter::neutral(FusionRole role, int64_t lanes) {
+  float value = role == FusionRole::ReduceSum
+                    ? 0.0f
+                    : -std::numeric_limits<float>::infinity();
+  Value scalar =
+      arith::ConstantOp::create(builder, builder.getF32FloatAttr(value));
+  return splat(scalar, lanes);
+}
+
+Value Emitter::combine(FusionRole role, Value a, Value b) {
+  if (role == FusionRole::ReduceSum)
+    return arith::AddFOp::create(builder, a, b);
+  return arith::MaximumFOp::create(builder, a, b);
+}
+
+Value Emitter::combineLanes(FusionRole role, Value vector) {
+  auto type = dyn_cast<VectorType>(vector.getType());
+  if (!type)
+    return vector;
+  int64_t count = type.getNumElements();
+  while ((count /= 2)) {
+    auto half = [&](int64_t first) -> Value {
+      return vector::ExtractStridedSliceOp::create(
+          builder, vector, ArrayRef<int64_t>(first), ArrayRef<int64_t>(count),
+          ArrayRef<int64_t>(1));
+    };
+    Value low = half(0), high = half(count);
+    vector = combine(role, low, high);
+  }
+  return vector::ExtractOp::create(builder, vector, 0);
+}
+
+Value Emitter::constantMask(int64_t count) {
+  SmallVector<bool> bits(lanes, false);
+  std::fill_n(bits.begin(), count, true);
+  return arith::ConstantOp::create(
+      builder,
+      DenseElementsAttr::get(VectorType::get({lanes}, builder.getI1Type()),
+                             ArrayRef<bool>(bits)));
+}
+
+//===----------------------------------------------------------------------===//
+// Indices
+//===----------------------------------------------------------------------===//
+
+void Emitter::setIndices(ArrayRef<int64_t> set, Value running) {
+  for (int64_t group : llvm::reverse(set)) {
+    Value extent = constant(space.getGroups()[group].extent);
+    bool outermost = group == set.front();
+    groupIndex[group] =
+        outermost ? running : arith::RemUIOp::create(builder, running, extent);
+    if (!outermost)
+      running = arith::DivUIOp::create(builder, running, extent);
+  }
+}
+
+Value Emitter::indexOf(int64_t dim, int64_t lanes) {
+  if (dim == kNoDim) {
+    Value zero =
+        arith::ConstantOp::create(builder, builder.getI32IntegerAttr(0));
+    return splat(zero, lanes);
+  }
+  int64_t index = space.getGroup(dim);
+  const Group &group = space.getGroups()[index];
+  Value place =
+      arith::TruncIOp::create(builder, builder.getI32Type(), groupIndex[index]);
+  place = splat(place, lanes);
+  if (index == space.getInner() && lanes > 1) {
+    SmallVector<int32_t> numbers(lanes);
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      numbers[lane] = lane;
+    auto type = VectorType::get({lanes}, builder.getI32Type());
+    Value offsets = arith::ConstantOp::create(
+        builder, DenseElementsAttr::get(type, ArrayRef<int32_t>(numbers)));
+    place = add(place, offsets);
+  }
+  int64_t stride = 1;
+  for (int64_t other : llvm::reverse(group.dims)) {
+    if (other == dim)
+      break;
+    stride *= space.getExtent(other);
+  }
+  auto number = [&](int64_t value) {
+    Value scalar = arith::ConstantOp::create(
+        builder, builder.getI32IntegerAttr(static_cast<int32_t>(value)));
+    return splat(scalar, lanes);
+  };
+  if (stride != 1)
+    place = arith::DivUIOp::create(builder, place, number(stride));
+  if (dim != group.dims.front())
+    place =
+        arith::RemUIOp::create(builder, place, number(space.getExtent(dim)));
+  return place;
+}
+
+Value Emitter::rankScalar(RankScalar scalar) {
+  auto *found = llvm::find(info.scalars, scalar);
+  unsigned index = found - info.scalars.begin();
+  if (found == info.scalars.end())
+    info.scalars.push_back(scalar);
+  auto known = scalarValues.find(index);
+  if (known != scalarValues.end())
+    return known->second;
+  OpBuilder::InsertionGuard guard(builder);
+  moveTo(KernelScope);
+  Value address = LLVM::GEPOp::create(builder, function.scalars.getType(),
+                                      builder.getI64Type(), function.scalars,
+                                      ArrayRef<LLVM::GEPArg>(index));
+  Value value = LLVM::LoadOp::create(builder, builder.getI64Type(), address, 8);
+  return scalarValues[index] = value;
+}
+
+Value Emitter::isFirstMicrobatch() {
+  Value flag = rankScalar({StringAttr(), 0, 0, true});
+  return arith::CmpIOp::create(builder, arith::CmpIPredicate::ne, flag,
+                               constant(0));
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+static Value elementAddress(ImplicitLocOpBuilder &builder, Value pointer,
+                            Type element, Value offset) {
+  return LLVM::GEPOp::create(builder, pointer.getType(), element, pointer,
+                             ArrayRef<LLVM::GEPArg>(offset));
+}
+
+/// Whole groups only: the innermost dimension of each stands for all.
+Value Emitter::offsetOf(Value tensor, ArrayRef<int64_t> dims) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(tensor.getType()).getShape();
+  Value offset;
+  int64_t stride = 1;
+  for (int64_t index = shape.size() - 1; index >= 0; --index) {
+    int64_t dim = dims[index];
+    if (dim != kNoDim) {
+      int64_t group = space.getGroup(dim);
+      if (space.getGroups()[group].dims.back() == dim) {
+        Value step = mul(groupIndex[group], stride);
+        offset = offset ? add(offset, step) : step;
+      }
+    }
+    stride *= shape[index];
+  }
+  return offset ? offset : constant(0);
+}
+
+Value Emitter::loadScalar(Value pointer, Type element, Value offset) {
+  Value address = elementAddress(builder, pointer, element, offset);
+  return LLVM::LoadOp::create(builder, element, address, 4);
+}
+
+Value Emitter::loadMasked(Value pointer, Type element, Value offset,
+                          Value lanesMask) {
+  Value address = elementAddress(builder, pointer, element, offset);
+  if (!lanesMask)
+    return LLVM::LoadOp::create(builder, laneType(element, lanes), address, 4);
+  auto type = VectorType::get({lanes}, element);
+  Value zero = arith::ConstantOp::create(builder, builder.getZeroAttr(type));
+  return LLVM::MaskedLoadOp::create(builder, type, address, lanesMask, zero,
+                                    uint32_t(4));
+}
+
+void Emitter::store(Value pointer, Value element, Value offset) {
+  auto type = dyn_cast<VectorType>(element.getType());
+  Type scalar = type ? type.getElementType() : element.getType();
+  Value address = elementAddress(builder, pointer, scalar, offset);
+  if (type && mask)
+    LLVM::MaskedStoreOp::create(builder, element, address, mask, uint32_t(4));
+  else
+    LLVM::StoreOp::create(builder, element, address, 4);
+}
+
+/// Results that lack an enclosing loop's group are written at its first index
+/// only. Null: always.
+Value Emitter::guardOf(ArrayRef<int64_t> dims, ScopeIndex scope) {
+  GroupSet has = space.getGroups(dims);
+  Value guard;
+  auto require = [&](Value index) {
+    Value first = arith::CmpIOp::create(builder, arith::CmpIPredicate::eq,
+                                        index, constant(0));
+    guard = guard ? arith::AndIOp::create(builder, guard, first).getResult()
+                  : first;
+  };
+  for (auto [group, own] : llvm::enumerate(groupScope))
+    if (own <= scope && !(has >> group & 1))
+      require(groupIndex[group]);
+  if (scope == KernelScope)
+    require(function.begin);
+  return guard;
+}
+
+void Emitter::storeResult(unsigned result, Value element) {
+  OpOperand &use = getYielded(result);
+  ArrayRef<int64_t> dims = space.getDims(use);
+  Type type = getElementTypeOrSelf(use.get());
+  Value pointer = getResultPointer(result), offset = offsetOf(use.get(), dims);
+  plan::Accumulate mode = getMode(result);
+  if (mode != plan::Accumulate::Overwrite) {
+    bool vector = isa<VectorType>(element.getType());
+    Value old = vector ? loadLanes(pointer, type, offset)
+                       : loadScalar(pointer, type, offset);
+    Value sum = arith::AddFOp::create(builder, old, element);
+    // Selected, not multiplied: the old value may be a NaN of other data.
+    element = mode == plan::Accumulate::Add
+                  ? sum
+                  : arith::SelectOp::create(builder, isFirstMicrobatch(),
+                                            element, sum);
+  }
+  store(pointer, element, offset);
+}
+
+void Emitter::storeResults(ArrayRef<unsigned> results, ScopeIndex scope) {
+  SmallVector<Value> elements;
+  for (unsigned result : results) {
+    OpOperand &use = getYielded(result);
+    bool vector = hasInner(space.getDims(use));
+    elements.push_back(splat(emit(use), vector ? lanes : 1));
+  }
+  for (auto [result, element] : llvm::zip(results, elements)) {
+    Value guard = guardOf(space.getDims(getYielded(result)), scope);
+    OpBuilder::InsertionGuard restore(builder);
+    if (guard) {
+      auto branch = scf::IfOp::create(builder, guard, false);
+      builder.setInsertionPointToStart(branch.thenBlock());
+    }
+    storeResult(result, element);
+  }
+}
+
+void Emitter::spill(Value value, unsigned result) {
+  Value offset = offsetOf(value, space.getDims(value));
+  store(getResultPointer(result), splat(emitValue(value), lanes), offset);
+}
+
+void Emitter::reloadFrom(Value value, unsigned result) {
+  reloads[value] = result;
+}

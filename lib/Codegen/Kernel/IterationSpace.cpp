@@ -1,0 +1,319 @@
+//===- IterationSpace.cpp - The loops of a cluster ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "IterationSpace.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+FusionRole codegen::getRole(Operation *op) {
+  return cast<FusableOpInterface>(op).getFusionRole();
+}
+
+ArrayRef<int64_t> codegen::getDimsAttr(Operation *op) {
+  auto dims = op->getAttrOfType<DenseI64ArrayAttr>("dims");
+  return dims ? dims.asArrayRef() : ArrayRef<int64_t>();
+}
+
+int64_t codegen::getDimAttr(Operation *op) {
+  auto dim = op->getAttrOfType<IntegerAttr>("dim");
+  return dim ? dim.getInt() : 0;
+}
+
+static bool isReduction(FusionRole role) {
+  return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
+}
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+//===----------------------------------------------------------------------===//
+// Classes of dimensions
+//===----------------------------------------------------------------------===//
+
+/// Every dimension of every value, and of every use of an input, is a node;
+/// the ops join nodes to classes.
+class codegen::SpaceBuilder {
+public:
+  explicit SpaceBuilder(plan::ClusterOp cluster)
+      : cluster(cluster), body(cluster.getBody().front()) {}
+
+  FailureOr<IterationSpace> build();
+
+private:
+  struct Node {
+    unsigned parent;
+    bool indexed = false;  // by data: no loop runs over it
+    bool isolated = false; // no neighbour may join its loop
+    int64_t dim = kNoDim;
+  };
+  /// A tensor as the ops see it; `use` is null for an op's result.
+  struct Tensor {
+    Value value;
+    OpOperand *use;
+    unsigned first;
+    bool shifted; // another extent than the loop over it has
+  };
+
+  unsigned find(unsigned node) {
+    while (nodes[node].parent != node)
+      node = nodes[node].parent = nodes[nodes[node].parent].parent;
+    return node;
+  }
+  Node &root(unsigned node) { return nodes[find(node)]; }
+  void join(unsigned a, unsigned b) {
+    a = find(a), b = find(b);
+    nodes[b].parent = a;
+    nodes[a].isolated |= nodes[b].isolated;
+    nodes[a].indexed |= nodes[b].indexed;
+  }
+
+  unsigned addTensor(Value value, OpOperand *use, bool shifted = false);
+  LogicalResult joinOperands(Operation *op);
+  LogicalResult chooseSpace();
+  void joinUses();
+  LogicalResult assignDims();
+  void assignGroups();
+  void collectReductions();
+
+  plan::ClusterOp cluster;
+  Block &body;
+  IterationSpace space;
+  std::vector<Node> nodes;
+  std::vector<Tensor> tensors;
+  DenseMap<Value, unsigned> values; // the first node of an op's result
+  SmallVector<bool> isolated;       // per dimension of the space
+};
+
+unsigned SpaceBuilder::addTensor(Value value, OpOperand *use, bool shifted) {
+  // What an op of the cluster computed has one place in the space.
+  if (use && values.contains(value))
+    return values[value];
+  unsigned first = nodes.size();
+  for (unsigned dim = 0; dim < shapeOf(value).size(); ++dim)
+    nodes.push_back({first + dim});
+  tensors.push_back({value, use, first, shifted});
+  if (!use)
+    values[value] = first;
+  return first;
+}
+
+/// What each role says about the dimensions of its operands; see FusionRole.
+LogicalResult SpaceBuilder::joinOperands(Operation *op) {
+  FusionRole role = getRole(op);
+  unsigned result = addTensor(op->getResult(0), nullptr);
+  unsigned rank = shapeOf(op->getResult(0)).size();
+  SmallVector<unsigned> firsts;
+  for (OpOperand &operand : op->getOpOperands()) {
+    unsigned from =
+        addTensor(operand.get(), &operand, role == FusionRole::Slice);
+    firsts.push_back(from);
+    unsigned operandRank = shapeOf(operand.get()).size();
+    bool data = operand.getOperandNumber() == 0;
+    if (isReduction(role)) {
+      unsigned next = result;
+      for (unsigned dim = 0; dim < operandRank; ++dim)
+        if (!llvm::is_contained(getDimsAttr(op), dim))
+          join(from + dim, next++);
+    } else if (role == FusionRole::Broadcast) {
+      for (auto [dim, target] : llvm::enumerate(getDimsAttr(op)))
+        join(from + dim, result + target);
+    } else if (role == FusionRole::Gather && data) {
+      root(from).indexed = true;
+      root(from + 1).isolated = true;
+      join(from + 1, result + rank - 1);
+    } else if (role == FusionRole::ScatterAdd && data) {
+      root(result).indexed = true;
+      root(result + 1).isolated = true;
+      join(from + operandRank - 1, result + 1);
+    } else {
+      // Leading dimensions agree: ids, say, lack the last one.
+      bool scattered = role == FusionRole::ScatterAdd;
+      if (operandRank > rank && !scattered)
+        return op->emitOpError("has an operand of more dimensions than its "
+                               "result, which no kernel computes");
+      for (unsigned dim = 0; dim < operandRank; ++dim)
+        join(from + dim, (scattered ? firsts[0] : result) + dim);
+    }
+  }
+  if (role == FusionRole::RotateHalf)
+    root(result + rank - 1).isolated = true;
+  if (role == FusionRole::Slice)
+    root(result + getDimAttr(op)).isolated = true;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// The space
+//===----------------------------------------------------------------------===//
+
+/// The dimensions of the largest tensor are those of the space.
+LogicalResult SpaceBuilder::chooseSpace() {
+  const Tensor *largest = nullptr;
+  int64_t most = -1;
+  for (const Tensor &tensor : tensors) {
+    ArrayRef<int64_t> shape = shapeOf(tensor.value);
+    bool indexed = false;
+    for (unsigned dim = 0; dim < shape.size(); ++dim)
+      indexed |= root(tensor.first + dim).indexed;
+    int64_t count = ShapedType::getNumElements(shape);
+    bool larger =
+        count > most ||
+        (count == most && shape.size() > shapeOf(largest->value).size());
+    if (indexed || tensor.shifted || !larger)
+      continue;
+    largest = &tensor;
+    most = count;
+  }
+  if (!largest)
+    return cluster.emitOpError("holds nothing to compute");
+  ArrayRef<int64_t> shape = shapeOf(largest->value);
+  // Parts that share no value still share the loops if their shapes agree.
+  for (const Tensor &tensor : tensors)
+    if (shapeOf(tensor.value) == shape && !tensor.shifted)
+      for (unsigned dim = 0; dim < shape.size(); ++dim)
+        if (!root(tensor.first + dim).indexed)
+          join(largest->first + dim, tensor.first + dim);
+  for (unsigned dim = 0; dim < shape.size(); ++dim) {
+    Node &node = root(largest->first + dim);
+    if (shape[dim] == 1 && !node.isolated)
+      continue;
+    if (node.dim != kNoDim)
+      return cluster.emitOpError("uses dimension ")
+             << dim << " of a tensor as two at once, which no kernel does";
+    node.dim = space.extents.size();
+    space.extents.push_back(shape[dim]);
+    isolated.push_back(node.isolated);
+  }
+  if (space.extents.size() > 63)
+    return cluster.emitOpError("has more than 63 dimensions");
+  return success();
+}
+
+/// A use of an input that is joined to nothing else lies as another use of it
+/// does.
+void SpaceBuilder::joinUses() {
+  auto isPlaced = [&](const Tensor &tensor) {
+    unsigned rank = shapeOf(tensor.value).size();
+    return llvm::all_of(llvm::seq<unsigned>(rank), [&](unsigned dim) {
+      const Node &node = root(tensor.first + dim);
+      return !node.indexed &&
+             (node.dim != kNoDim || shapeOf(tensor.value)[dim] == 1);
+    });
+  };
+  for (const Tensor &tensor : tensors) {
+    if (isPlaced(tensor))
+      continue;
+    for (const Tensor &other : tensors)
+      if (other.value == tensor.value && isPlaced(other) && !other.shifted) {
+        for (unsigned dim = 0; dim < shapeOf(tensor.value).size(); ++dim)
+          if (!root(tensor.first + dim).indexed)
+            join(other.first + dim, tensor.first + dim);
+        break;
+      }
+  }
+}
+
+/// Every tensor's dimensions are ascending dimensions of the space.
+LogicalResult SpaceBuilder::assignDims() {
+  for (const Tensor &tensor : tensors) {
+    SmallVector<int64_t> dims;
+    int64_t last = kNoDim;
+    for (auto [index, extent] : llvm::enumerate(shapeOf(tensor.value))) {
+      const Node &node = root(tensor.first + index);
+      int64_t dim = node.indexed ? kNoDim : node.dim;
+      dims.push_back(dim);
+      bool fits = dim == kNoDim ? node.indexed || extent == 1
+                                : dim > last && (tensor.shifted ||
+                                                 extent == space.extents[dim]);
+      if (!fits)
+        return cluster.emitOpError("holds ")
+               << tensor.value.getType()
+               << ", which does not fit the loops over its largest tensor";
+      last = std::max(last, dim);
+    }
+    if (tensor.use)
+      space.useDims[tensor.use] = std::move(dims);
+    else
+      space.valueDims[tensor.value] = std::move(dims);
+  }
+  return success();
+}
+
+/// Dimensions join unless a tensor has one without the other.
+void SpaceBuilder::assignGroups() {
+  unsigned count = space.extents.size();
+  SmallVector<bool> cut(count, false);
+  for (unsigned dim = 1; dim < count; ++dim)
+    cut[dim] = isolated[dim] || isolated[dim - 1];
+  auto cutAlong = [&](ArrayRef<int64_t> dims) {
+    for (unsigned dim = 1; dim < count; ++dim)
+      cut[dim] = cut[dim] || llvm::is_contained(dims, dim - 1) !=
+                                 llvm::is_contained(dims, dim);
+  };
+  for (const Tensor &tensor : tensors)
+    if (!shapeOf(tensor.value).empty())
+      cutAlong(tensor.use ? space.useDims[tensor.use]
+                          : space.valueDims[tensor.value]);
+  for (unsigned dim = 0; dim < count; ++dim) {
+    if (dim == 0 || cut[dim])
+      space.groups.emplace_back();
+    Group &group = space.groups.back();
+    group.extent *= space.extents[dim];
+    group.dims.push_back(dim);
+    space.groupOfDim.push_back(space.groups.size() - 1);
+  }
+}
+
+void SpaceBuilder::collectReductions() {
+  for (Operation &op : body.without_terminator()) {
+    if (!isReduction(getRole(&op)))
+      continue;
+    GroupSet from = space.getGroups(space.getDims(op.getOpOperand(0)));
+    GroupSet to = space.getGroups(space.getDims(op.getResult(0)));
+    space.reductions.push_back({&op, from & ~to});
+  }
+}
+
+FailureOr<IterationSpace> SpaceBuilder::build() {
+  for (Operation &op : body.without_terminator())
+    if (failed(joinOperands(&op)))
+      return failure();
+  for (OpOperand &operand : body.getTerminator()->getOpOperands())
+    addTensor(operand.get(), &operand);
+  if (failed(chooseSpace()))
+    return failure();
+  joinUses();
+  if (failed(assignDims()))
+    return failure();
+  assignGroups();
+  collectReductions();
+  return std::move(space);
+}
+
+FailureOr<IterationSpace> IterationSpace::analyze(plan::ClusterOp cluster) {
+  return SpaceBuilder(cluster).build();
+}
+
+ArrayRef<int64_t> IterationSpace::getDims(Value value) const {
+  return valueDims.find(value)->second;
+}
+
+ArrayRef<int64_t> IterationSpace::getDims(OpOperand &use) const {
+  auto found = useDims.find(&use);
+  return found == useDims.end() ? getDims(use.get()) : found->second;
+}
+
+GroupSet IterationSpace::getGroups(ArrayRef<int64_t> dims) const {
+  GroupSet set = 0;
+  for (int64_t dim : dims)
+    if (dim != kNoDim)
+      set |= GroupSet(1) << groupOfDim[dim];
+  return set;
+}

@@ -1,0 +1,166 @@
+//===- KernelShape.cpp - Which loops a kernel has -------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelShape.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+/// Long one-dimensional tensors are cut into blocks of this many elements: a
+/// multiple of every number of lanes, and little enough for the first cache.
+static constexpr int64_t kBlock = 4096;
+
+static GroupSet groupsOf(const IterationSpace &space, Value value) {
+  return space.getGroups(space.getDims(value));
+}
+
+static GroupSet operandGroups(const IterationSpace &space,
+                              const Reduction &reduction) {
+  return space.getGroups(space.getDims(reduction.op->getOpOperand(0)));
+}
+
+static GroupSet innerOf(const IterationSpace &space) {
+  return space.getInner() < 0 ? 0 : GroupSet(1) << space.getInner();
+}
+
+Operation *codegen::findScatter(plan::ClusterOp cluster) {
+  for (Operation &op : cluster.getBody().front().without_terminator())
+    if (getRole(&op) == FusionRole::ScatterAdd)
+      return &op;
+  return nullptr;
+}
+
+bool codegen::needsColumns(const IterationSpace &space) {
+  GroupSet inner = innerOf(space);
+  return llvm::any_of(space.getReductions(), [&](const Reduction &reduction) {
+    return reduction.reduced && !(reduction.reduced & inner) &&
+           (operandGroups(space, reduction) & inner);
+  });
+}
+
+/// The first value that has a loop's group and depends on a value of `from`,
+/// which are known only after that loop: `loop` are such groups.
+static Operation *findDependent(plan::ClusterOp cluster,
+                                const IterationSpace &space,
+                                ArrayRef<const Reduction *> from,
+                                GroupSet loop) {
+  llvm::DenseSet<Value> after;
+  for (Operation &op : cluster.getBody().front().without_terminator()) {
+    bool reduces = llvm::any_of(
+        from, [&](const Reduction *reduction) { return reduction->op == &op; });
+    bool depends = llvm::any_of(op.getOperands(), [&](Value operand) {
+      return after.contains(operand);
+    });
+    if (depends && (reduces || (groupsOf(space, op.getResult(0)) & loop)))
+      return &op;
+    if (depends || reduces)
+      after.insert(op.getResult(0));
+  }
+  return nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+/// Sweeps: a reduction's result is known one sweep after its operand.
+static void assignStages(plan::ClusterOp cluster, const IterationSpace &space,
+                         RowShape &shape) {
+  llvm::DenseSet<Operation *> ends;
+  for (const Reduction &reduction : space.getReductions())
+    if (reduction.reduced && !shape.isTotal(reduction))
+      ends.insert(reduction.op);
+  for (Operation &op : cluster.getBody().front().without_terminator()) {
+    unsigned stage = 0;
+    for (Value operand : op.getOperands())
+      stage = std::max(stage, shape.stage.lookup(operand));
+    shape.stage[op.getResult(0)] = stage + ends.contains(&op);
+  }
+}
+
+FailureOr<RowShape> codegen::analyzeRows(plan::ClusterOp cluster,
+                                         const IterationSpace &space) {
+  RowShape shape;
+  GroupSet inner = innerOf(space);
+  GroupSet rows = 0;
+  for (int64_t group = 0; group < space.getInner(); ++group)
+    rows |= GroupSet(1) << group;
+  SmallVector<const Reduction *> overInner;
+  for (const Reduction &reduction : space.getReductions()) {
+    GroupSet operand = operandGroups(space, reduction);
+    if (!reduction.reduced)
+      continue;
+    if (reduction.reduced == inner)
+      overInner.push_back(&reduction);
+    else if (reduction.reduced == operand && (operand & rows) == rows)
+      shape.totals.push_back(&reduction);
+    else
+      return reduction.op->emitOpError(
+          "reduces dimensions that no kernel of its cluster's largest tensor "
+          "loops over innermost");
+  }
+  if (Operation *op = findDependent(cluster, space, shape.totals, ~GroupSet(0)))
+    return op->emitOpError("needs a sum over all rows before the first row");
+  bool flat = space.getGroups().size() == 1;
+  if (flat && space.getGroups()[0].extent > kBlock &&
+      !findDependent(cluster, space, overInner, ~GroupSet(0))) {
+    shape.block = kBlock;
+    shape.totals.append(overInner);
+  }
+  assignStages(cluster, space, shape);
+  return shape;
+}
+
+//===----------------------------------------------------------------------===//
+// Columns
+//===----------------------------------------------------------------------===//
+
+FailureOr<ColumnShape> codegen::analyzeColumns(plan::ClusterOp cluster,
+                                               const IterationSpace &space) {
+  ColumnShape shape;
+  GroupSet inner = innerOf(space), reduced = 0;
+  SmallVector<const Reduction *> reductions;
+  for (const Reduction &reduction : space.getReductions()) {
+    if (!reduction.reduced)
+      continue;
+    if ((reduction.reduced & inner) ||
+        (reduced && reduction.reduced != reduced))
+      return reduction.op->emitOpError("reduces other dimensions than another "
+                                       "op of its cluster, which no kernel "
+                                       "does");
+    reduced = reduction.reduced;
+    reductions.push_back(&reduction);
+  }
+  if (Operation *op = findDependent(cluster, space, reductions, reduced))
+    return op->emitOpError("needs a sum over all rows before the first row");
+  for (int64_t group = 0; group < space.getInner(); ++group)
+    (reduced >> group & 1 ? shape.reduced : shape.kept).push_back(group);
+  return shape;
+}
+
+//===----------------------------------------------------------------------===//
+// Scattering
+//===----------------------------------------------------------------------===//
+
+LogicalResult codegen::checkScatter(plan::ClusterOp cluster,
+                                    const IterationSpace &space,
+                                    Operation *op) {
+  Block &body = cluster.getBody().front();
+  if (body.getTerminator()->getOperands() != op->getResults())
+    return op->emitOpError("shares its cluster with other results, which no "
+                           "kernel computes");
+  ArrayRef<int64_t> dims = space.getDims(op->getOpOperand(0));
+  GroupSet all = (GroupSet(1) << space.getGroups().size()) - 1;
+  if (space.getGroups(dims) != all)
+    return op->emitOpError("scatters a tensor that is not its cluster's "
+                           "largest, which no kernel computes");
+  for (const Reduction &reduction : space.getReductions())
+    if (reduction.reduced)
+      return reduction.op->emitOpError("shares a cluster with a scattering op");
+  return success();
+}

@@ -1,0 +1,275 @@
+//===- FunctionConverter.cpp - Functions as lists of steps ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FunctionConverter.h"
+
+#include "Products.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Transforms/Buffers.h"
+#include "plait/Transforms/Names.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+FailureOr<std::unique_ptr<fb::KernelStepT>>
+KernelTable::convert(ClusterOp cluster) {
+  FailureOr<codegen::KernelInfo> info = library.add(cluster);
+  if (failed(info))
+    return failure();
+  auto [it, isNew] = indices.try_emplace(info->symbol, plan.kernels.size());
+  if (isNew) {
+    auto kernel = std::make_unique<fb::KernelT>();
+    kernel->symbol = info->symbol;
+    plan.kernels.push_back(std::move(kernel));
+  }
+  dist::MeshOp mesh = dist::MeshOp::find(cluster);
+  auto step = std::make_unique<fb::KernelStepT>();
+  step->kernel = it->second;
+  step->extent = info->extent;
+  step->grain = info->grain;
+  for (const codegen::RankScalar &scalar : info->scalars) {
+    auto value = std::make_unique<fb::RankScalarT>();
+    value->bias = scalar.bias;
+    value->scale = scalar.scale;
+    value->axis = scalar.axis ? mesh.getAxisIndex(scalar.axis.getValue()) : -1;
+    value->first_microbatch = scalar.firstMicrobatch;
+    step->scalars.push_back(std::move(value));
+  }
+  return step;
+}
+
+namespace {
+
+/// Converts one function.
+class Converter {
+public:
+  Converter(func::FuncOp function, const llvm::StringMap<uint64_t> &offsets,
+            KernelTable &kernels, fb::PlanT &plan)
+      : function(function), offsets(offsets), kernels(kernels), plan(plan) {}
+
+  FailureOr<std::unique_ptr<fb::FunctionT>> run();
+
+private:
+  fb::Ref refOf(Value value);
+  std::unique_ptr<fb::Ref> pointTo(Value value) {
+    return std::make_unique<fb::Ref>(refOf(value));
+  }
+  template <typename StepT>
+  void add(std::unique_ptr<StepT> step, Operation *op);
+  LogicalResult convert(Operation *op);
+  LogicalResult convertCluster(ClusterOp op);
+  LogicalResult convertProduct(nn::MatmulOp op);
+  std::unique_ptr<fb::CollectiveStepT> collective(Operation *op, Value input,
+                                                  Value output, StringRef axis);
+  void convertReduce(dist::AllReduceOp op);
+  void convertGather(dist::AllGatherOp op);
+  void convertScatter(dist::ReduceScatterOp op);
+  LogicalResult convertExchange(dist::AllToAllOp op);
+  uint32_t locate(Operation *op);
+  void addSlots();
+
+  func::FuncOp function;
+  const llvm::StringMap<uint64_t> &offsets;
+  KernelTable &kernels;
+  fb::PlanT &plan;
+  std::unique_ptr<fb::FunctionT> result = std::make_unique<fb::FunctionT>();
+};
+
+} // namespace
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+/// Elements before and after dimension `dim`.
+static std::pair<int64_t, int64_t> around(RankedTensorType type, int64_t dim) {
+  int64_t outer = 1, inner = 1;
+  for (int64_t index = 0; index < type.getRank(); ++index)
+    (index < dim ? outer : inner) *=
+        index == dim ? 1 : type.getDimSize(index);
+  return {outer, inner};
+}
+
+fb::Ref Converter::refOf(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return fb::Ref(0, argument.getArgNumber());
+  auto places =
+      value.getDefiningOp()->getAttrOfType<ArrayAttr>(kPlacesAttr);
+  auto place = cast<PlaceAttr>(
+      places[cast<OpResult>(value).getResultNumber()]);
+  StringRef buffer = place.getBuffer().getValue();
+  int slot = 0;
+  if (buffer.consume_front("slot ") && !buffer.getAsInteger(10, slot))
+    return fb::Ref(place.getOffset(), slot);
+  return fb::Ref(offsets.lookup(place.getBuffer().getValue()) +
+                     place.getOffset(),
+                 -1);
+}
+
+/// The index of "name @ function" in the plan's table of locations.
+uint32_t Converter::locate(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  op->getLoc()->walk([&](Location loc) {
+    if (auto name = dyn_cast<NameLoc>(loc)) {
+      out << name.getName().getValue() << ' ';
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  out << "(" << op->getName() << ") in " << function.getSymName();
+  if (plan.locations.empty() || plan.locations.back() != text)
+    plan.locations.push_back(text);
+  return plan.locations.size() - 1;
+}
+
+template <typename StepT>
+void Converter::add(std::unique_ptr<StepT> content, Operation *op) {
+  auto step = std::make_unique<fb::StepT>();
+  step->step.Set(std::move(*content));
+  step->location = locate(op);
+  result->steps.push_back(std::move(step));
+}
+
+LogicalResult Converter::convertCluster(ClusterOp op) {
+  FailureOr<std::unique_ptr<fb::KernelStepT>> step = kernels.convert(op);
+  if (failed(step))
+    return failure();
+  for (Value operand : op.getOperands())
+    (*step)->args.push_back(refOf(operand));
+  for (Value output : op.getResults())
+    (*step)->args.push_back(refOf(output));
+  add(std::move(*step), op);
+  return success();
+}
+
+LogicalResult Converter::convertProduct(nn::MatmulOp op) {
+  auto mode = op->getAttrOfType<IntegerAttr>(kAccumulateAttr);
+  auto accumulate = mode ? static_cast<fb::Accumulate>(mode.getInt())
+                         : fb::Accumulate::Overwrite;
+  auto steps = convertMatmul(op, refOf(op.getLhs()), refOf(op.getRhs()),
+                             refOf(op.getResult()), accumulate);
+  if (failed(steps))
+    return failure();
+  for (auto &step : *steps)
+    add(std::move(step), op);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+std::unique_ptr<fb::CollectiveStepT>
+Converter::collective(Operation *op, Value input, Value output,
+                      StringRef axis) {
+  auto step = std::make_unique<fb::CollectiveStepT>();
+  step->axis = dist::MeshOp::find(op).getAxisIndex(axis);
+  step->dtype = fb::DType::F32;
+  step->outer = 1;
+  step->input = pointTo(input);
+  step->output = pointTo(output);
+  if (auto reduction = op->getAttrOfType<dist::ReductionAttr>("reduction"))
+    step->reduction = static_cast<fb::Reduction>(reduction.getValue());
+  return step;
+}
+
+void Converter::convertReduce(dist::AllReduceOp op) {
+  auto step = collective(op, op.getInput(), op.getResult(), op.getAxis());
+  step->kind = fb::CollectiveKind::AllReduce;
+  step->chunk = typeOf(op.getInput()).getNumElements();
+  for (int64_t member : op.getMembers().value_or(ArrayRef<int64_t>()))
+    step->members.push_back(member);
+  add(std::move(step), op);
+}
+
+void Converter::convertGather(dist::AllGatherOp op) {
+  auto step = collective(op, op.getInput(), op.getResult(), op.getAxis());
+  step->kind = fb::CollectiveKind::AllGather;
+  auto [outer, inner] = around(typeOf(op.getInput()), op.getDim());
+  step->outer = outer;
+  step->chunk = inner * typeOf(op.getInput()).getDimSize(op.getDim());
+  add(std::move(step), op);
+}
+
+void Converter::convertScatter(dist::ReduceScatterOp op) {
+  auto step = collective(op, op.getInput(), op.getResult(), op.getAxis());
+  step->kind = fb::CollectiveKind::ReduceScatter;
+  auto [outer, inner] = around(typeOf(op.getResult()), op.getDim());
+  step->outer = outer;
+  step->chunk = inner * typeOf(op.getResult()).getDimSize(op.getDim());
+  add(std::move(step), op);
+}
+
+/// The plan's all_to_all exchanges blocks in place along one dimension; moving
+/// a split between two dimensions needs blocks in another order.
+LogicalResult Converter::convertExchange(dist::AllToAllOp op) {
+  return op.emitError("all_to_all cannot be executed yet; give the parameters "
+                      "involved a sharding that needs none");
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+LogicalResult Converter::convert(Operation *op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](ClusterOp op) { return convertCluster(op); })
+      .Case([&](nn::MatmulOp op) { return convertProduct(op); })
+      .Case([&](dist::AllReduceOp op) { return convertReduce(op), success(); })
+      .Case([&](dist::AllGatherOp op) { return convertGather(op), success(); })
+      .Case([&](dist::ReduceScatterOp op) {
+        return convertScatter(op), success();
+      })
+      .Case([&](dist::AllToAllOp op) { return convertExchange(op); })
+      // These only say where a value lies.
+      .Case<nn::ReadOp, nn::WriteOp, nn::AccumulateOp, nn::MetricOp,
+            nn::StepScalarOp, func::ReturnOp>(
+          [](Operation *) { return success(); })
+      .Default([](Operation *op) -> LogicalResult {
+        if (isa<ConstantDataOpInterface>(op))
+          return success();
+        return op->emitError("cannot be executed: no step computes '")
+               << op->getName() << "'";
+      });
+}
+
+void Converter::addSlots() {
+  auto name = [&](Attribute attr) {
+    auto text = dyn_cast_or_null<StringAttr>(attr);
+    result->slots.push_back(text ? text.getValue().str() : "");
+  };
+  for (unsigned index = 0; index < function.getNumArguments(); ++index)
+    name(function.getArgAttr(index, kValueAttr));
+  for (unsigned index = 0; index < function.getNumResults(); ++index)
+    name(function.getResultAttr(index, kValueAttr));
+  result->slots.push_back("workspace");
+  auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
+  for (int64_t size : bytes.asArrayRef())
+    result->slot_bytes.push_back(size);
+  result->workspace_bytes = bytes.asArrayRef().back();
+}
+
+FailureOr<std::unique_ptr<fb::FunctionT>> Converter::run() {
+  result->name = function.getSymName().str();
+  addSlots();
+  for (Operation &op : function.getBody().front())
+    if (failed(convert(&op)))
+      return failure();
+  return std::move(result);
+}
+
+FailureOr<std::unique_ptr<fb::FunctionT>>
+plait::convertFunction(func::FuncOp function,
+                       const llvm::StringMap<uint64_t> &offsets,
+                       KernelTable &kernels, fb::PlanT &plan) {
+  return Converter(function, offsets, kernels, plan).run();
+}

@@ -1,0 +1,34 @@
+//===- Products.h - Contractions as strided matrix products ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_CONVERSION_TOPLAN_PRODUCTS_H
+#define PLAIT_LIB_CONVERSION_TOPLAN_PRODUCTS_H
+
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Plan/Plan_generated.h"
+
+namespace plait {
+
+/// The library calls that compute `op`, whose tensors are row-major at `lhs`,
+/// `rhs` and `result`; the first treats the result's buffer as `accumulate`
+/// says, the others add to it.
+///
+/// The letters of the contraction fall into four groups: those in all three
+/// tensors (batch), in the left and the result (rows), in the right and the
+/// result (columns), and in both operands (summed). A group whose letters lie
+/// behind one another in both tensors is one long dimension. Where they do
+/// not, the outer letters of rows and columns become batch dimensions, with
+/// stride 0 in the operand that does not have them, and the outer summed
+/// letters a sequence of products. Nothing is ever copied or transposed.
+mlir::FailureOr<std::vector<std::unique_ptr<plan::fb::GemmStepT>>>
+convertMatmul(nn::MatmulOp op, const plan::fb::Ref &lhs,
+              const plan::fb::Ref &rhs, const plan::fb::Ref &result,
+              plan::fb::Accumulate accumulate);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_CONVERSION_TOPLAN_PRODUCTS_H

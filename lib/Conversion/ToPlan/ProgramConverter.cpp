@@ -1,0 +1,272 @@
+//===- ProgramConverter.cpp - Programs and parameters of the plan ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ProgramConverter.h"
+
+#include "plait/Transforms/Buffers.h"
+#include "plait/Transforms/Names.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cstring>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
+  auto parameter = std::make_unique<fb::ParameterT>();
+  auto type = cast<RankedTensorType>(op.getType());
+  parameter->name = op.getSymName().str();
+  parameter->shape = type.getShape().vec();
+  parameter->dtype = fb::DType::F32;
+  // Without a file, a parameter is a tensor of its own name.
+  parameter->file_name = parameter->name;
+  parameter->file_shape = parameter->box_shape = parameter->shape;
+  parameter->box_begin.assign(type.getRank(), 0);
+  if (nn::FileAttr file = op.getFileAttr()) {
+    parameter->file_name = file.getName().getValue().str();
+    parameter->file_shape = file.getShape().vec();
+    parameter->box_begin = file.getBegin().vec();
+    parameter->box_shape = file.getBox().vec();
+  }
+  double std = op.getInit().getStd().getValueAsDouble();
+  parameter->init = std == 0 ? fb::InitKind::Constant : fb::InitKind::Normal;
+  parameter->init_value = op.getInit().getMean().getValueAsDouble();
+  parameter->init_std = std;
+  parameter->decay = op.getDecay();
+  return parameter;
+}
+
+ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
+    : mesh(dist::MeshOp::find(module)) {
+  // A parameter that no stage reads is not trained, and not in the plan.
+  llvm::StringSet<> held;
+  module.walk([&](BufferOp buffer) { held.insert(buffer.getSymName()); });
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    if (held.contains(
+            bufferName(parameter.getSymName(), nn::Slot::Gradient))) {
+      parameters.push_back(parameter);
+      plan.parameters.push_back(makeParameter(parameter));
+    }
+  owned.resize(parameters.size(), false);
+}
+
+std::unique_ptr<fb::ShardT>
+ParameterTable::makeShard(nn::ParameterOp parameter) {
+  auto shard = std::make_unique<fb::ShardT>();
+  auto sharding = cast<dist::ShardingAttr>(parameter.getShardingAttr());
+  RankedTensorType local =
+      mesh.getLocalType(dist::withSharding(parameter.getType(), sharding));
+  shard->local_shape = local.getShape().vec();
+  for (ArrayAttr axes : sharding.getDims()) {
+    auto dim = std::make_unique<fb::DimShardingT>();
+    for (auto axis : axes.getAsRange<StringAttr>())
+      dim->axes.push_back(mesh.getAxisIndex(axis.getValue()));
+    shard->dims.push_back(std::move(dim));
+  }
+  return shard;
+}
+
+void ParameterTable::addShards(fb::ProgramT &program,
+                               const llvm::StringMap<uint64_t> &offsets) {
+  for (auto [index, parameter] : llvm::enumerate(parameters)) {
+    auto offset = [&, parameter = parameter](nn::Slot slot) {
+      return offsets.lookup(
+          bufferName(nn::ParameterOp(parameter).getSymName(), slot));
+    };
+    if (!offsets.contains(
+            bufferName(parameter.getSymName(), nn::Slot::Gradient)))
+      continue;
+    std::unique_ptr<fb::ShardT> shard = makeShard(parameter);
+    shard->parameter = index;
+    shard->weight = offset(nn::Slot::Value);
+    shard->gradient = offset(nn::Slot::Gradient);
+    shard->moment1 = offset(nn::Slot::Moment1);
+    shard->moment2 = offset(nn::Slot::Moment2);
+    shard->owner = !owned[index];
+    owned[index] = true;
+    program.shards.push_back(std::move(shard));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Converts one program.
+class Converter {
+public:
+  Converter(ProgramOp program, KernelTable &kernels, fb::PlanT &plan)
+      : program(program), module(program->getParentOfType<ModuleOp>()),
+        kernels(kernels), plan(plan) {}
+
+  FailureOr<std::unique_ptr<fb::ProgramT>> run(ParameterTable &parameters);
+
+private:
+  void addRegions();
+  void addInputs();
+  void addConstants();
+  LogicalResult addFunctions();
+  void addAction(ActionOp action);
+  uint64_t inputStride(StringRef name) const;
+
+  ProgramOp program;
+  ModuleOp module;
+  KernelTable &kernels;
+  fb::PlanT &plan;
+  llvm::StringMap<uint64_t> offsets, bytes;
+  llvm::StringMap<int32_t> functions;
+  llvm::DenseSet<int32_t> called;
+  std::unique_ptr<fb::ProgramT> result = std::make_unique<fb::ProgramT>();
+};
+
+} // namespace
+
+static fb::ActionKind actionKind(StringRef kind) {
+  return llvm::StringSwitch<fb::ActionKind>(kind)
+      .Case("forward", fb::ActionKind::Forward)
+      .Case("backward", fb::ActionKind::Backward)
+      .Case("backward_input", fb::ActionKind::BackwardInput)
+      .Case("backward_weight", fb::ActionKind::BackwardWeight)
+      .Case("send", fb::ActionKind::Send)
+      .Case("recv", fb::ActionKind::Recv)
+      .Case("wait_send", fb::ActionKind::WaitSend)
+      .Case("reduce", fb::ActionKind::Reduce)
+      .Default(fb::ActionKind::Optimizer);
+}
+
+void Converter::addRegions() {
+  for (auto buffer : program.getBody().getOps<BufferOp>()) {
+    offsets[buffer.getSymName()] = buffer.getOffset();
+    bytes[buffer.getSymName()] = buffer.getBytes();
+    auto region = std::make_unique<fb::RegionT>();
+    region->name = buffer.getSymName().str();
+    region->category = static_cast<fb::Category>(buffer.getCategory());
+    region->offset = buffer.getOffset();
+    region->bytes = buffer.getBytes();
+    region->first_action = buffer.getFirst();
+    region->last_action = buffer.getLast();
+    result->regions.push_back(std::move(region));
+  }
+}
+
+uint64_t Converter::inputStride(StringRef name) const {
+  return bytes.lookup(name) / plan.microbatches;
+}
+
+void Converter::addInputs() {
+  for (auto [name, kind] : {std::pair("tokens", fb::InputKind::Tokens),
+                            {"targets", fb::InputKind::Targets}}) {
+    if (!offsets.contains(name))
+      continue;
+    auto input = std::make_unique<fb::InputT>();
+    input->kind = kind;
+    input->offset = offsets.lookup(name);
+    input->microbatches = plan.microbatches;
+    input->rows = plan.micro_batch;
+    input->columns = plan.sequence;
+    input->stride = inputStride(name);
+    result->inputs.push_back(std::move(input));
+  }
+}
+
+LogicalResult Converter::addFunctions() {
+  for (auto action : program.getBody().getOps<ActionOp>()) {
+    if (!action.getCallee() || functions.contains(*action.getCallee()))
+      continue;
+    auto callee = module.lookupSymbol<func::FuncOp>(*action.getCallee());
+    FailureOr<std::unique_ptr<fb::FunctionT>> converted =
+        convertFunction(callee, offsets, kernels, plan);
+    if (failed(converted))
+      return failure();
+    functions[*action.getCallee()] = result->functions.size();
+    result->functions.push_back(std::move(*converted));
+  }
+  return success();
+}
+
+void Converter::addConstants() {
+  llvm::StringSet<> done;
+  for (auto &entry : functions)
+    module.lookupSymbol<func::FuncOp>(entry.getKey())
+        .walk([&](ConstantDataOpInterface op) {
+          std::string name = constantName(op);
+          if (!done.insert(name).second)
+            return;
+          std::vector<float> data = op.getData();
+          auto constant = std::make_unique<fb::ConstantT>();
+          constant->offset = offsets.lookup(name);
+          constant->data.resize(data.size() * sizeof(float));
+          std::memcpy(constant->data.data(), data.data(),
+                      constant->data.size());
+          result->constants.push_back(std::move(constant));
+        });
+  llvm::sort(result->constants, [](const auto &a, const auto &b) {
+    return a->offset < b->offset;
+  });
+}
+
+void Converter::addAction(ActionOp op) {
+  auto action = std::make_unique<fb::ActionT>();
+  action->kind = actionKind(op.getKind());
+  action->chunk = op.getChunk();
+  action->microbatch = op.getMicrobatch();
+  auto address = [&](FlatSymbolRefAttr buffer) {
+    StringRef name = buffer.getValue();
+    bool input = name == "tokens" || name == "targets";
+    return offsets.lookup(name) +
+           (input ? op.getMicrobatch() * inputStride(name) : 0);
+  };
+  auto buffers = op.getBuffers().getAsRange<FlatSymbolRefAttr>();
+  if (op.getCallee()) {
+    action->function = functions.lookup(*op.getCallee());
+    action->first = called.insert(action->function).second;
+    for (FlatSymbolRefAttr buffer : buffers)
+      action->bindings.push_back(address(buffer));
+  } else {
+    FlatSymbolRefAttr buffer = *buffers.begin();
+    action->direction = op.getBackward().value_or(false)
+                            ? fb::Direction::Backward
+                            : fb::Direction::Forward;
+    action->peer = *op.getPeer();
+    action->tensor = op.getTensor().value_or(0);
+    action->buffer = address(buffer);
+    action->bytes = bytes.lookup(buffer.getValue());
+  }
+  result->actions.push_back(std::move(action));
+}
+
+FailureOr<std::unique_ptr<fb::ProgramT>>
+Converter::run(ParameterTable &parameters) {
+  result->arena_bytes = program.getBytes();
+  result->peak_in_flight = program.getInFlight();
+  addRegions();
+  result->scalars = offsets.lookup(kScalarsBuffer);
+  result->metrics = offsets.lookup(kMetricsBuffer);
+  addInputs();
+  parameters.addShards(*result, offsets);
+  if (failed(addFunctions()))
+    return failure();
+  addConstants();
+  for (auto action : program.getBody().getOps<ActionOp>())
+    addAction(action);
+  return std::move(result);
+}
+
+FailureOr<std::unique_ptr<fb::ProgramT>>
+plait::convertProgram(ProgramOp program, ParameterTable &parameters,
+                      KernelTable &kernels, fb::PlanT &plan) {
+  return Converter(program, kernels, plan).run(parameters);
+}

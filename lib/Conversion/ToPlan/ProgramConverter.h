@@ -1,0 +1,41 @@
+//===- ProgramConverter.h - Programs and parameters of the plan ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_CONVERSION_TOPLAN_PROGRAMCONVERTER_H
+#define PLAIT_LIB_CONVERSION_TOPLAN_PROGRAMCONVERTER_H
+
+#include "FunctionConverter.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+namespace plait {
+
+/// The parameters that some program holds, in the order of the module. The
+/// first program that has a parameter owns it.
+class ParameterTable {
+public:
+  ParameterTable(mlir::ModuleOp module, plan::fb::PlanT &plan);
+
+  /// Adds the shards of the parameters whose buffers are in `offsets`.
+  void addShards(plan::fb::ProgramT &program,
+                 const llvm::StringMap<uint64_t> &offsets);
+
+private:
+  std::unique_ptr<plan::fb::ShardT> makeShard(nn::ParameterOp parameter);
+
+  dist::MeshOp mesh;
+  llvm::SmallVector<nn::ParameterOp> parameters;
+  llvm::SmallVector<bool> owned;
+};
+
+mlir::FailureOr<std::unique_ptr<plan::fb::ProgramT>>
+convertProgram(plan::ProgramOp program, ParameterTable &parameters,
+               KernelTable &kernels, plan::fb::PlanT &plan);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_CONVERSION_TOPLAN_PROGRAMCONVERTER_H

@@ -1,0 +1,439 @@
+//===- Dist.cpp - The dist dialect ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Dist/IR/Dist.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::dist;
+
+#include "plait/Dialect/Dist/IR/DistDialect.cpp.inc"
+#include "plait/Dialect/Dist/IR/DistEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "plait/Dialect/Dist/IR/DistAttrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "plait/Dialect/Dist/IR/DistOps.cpp.inc"
+
+void DistDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "plait/Dialect/Dist/IR/DistAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "plait/Dialect/Dist/IR/DistOps.cpp.inc"
+      >();
+}
+
+RankedTensorType dist::withSharding(Type type, ShardingAttr sharding) {
+  auto tensor = cast<RankedTensorType>(type);
+  return RankedTensorType::get(tensor.getShape(), tensor.getElementType(),
+                               sharding);
+}
+
+//===----------------------------------------------------------------------===//
+// ShardingAttr
+//===----------------------------------------------------------------------===//
+
+/// Parses `{"a", "b"}`.
+static ParseResult parseAxes(AsmParser &parser,
+                             SmallVectorImpl<Attribute> &axes) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, [&] {
+    StringAttr axis;
+    if (parser.parseAttribute(axis))
+      return failure();
+    axes.push_back(axis);
+    return success();
+  });
+}
+
+static void printAxes(AsmPrinter &printer, ArrayRef<StringAttr> axes) {
+  printer << '{';
+  llvm::interleaveComma(axes, printer, [&](StringAttr axis) {
+    printer.printAttributeWithoutType(axis);
+  });
+  printer << '}';
+}
+
+Attribute ShardingAttr::parse(AsmParser &parser, Type) {
+  FlatSymbolRefAttr mesh;
+  SmallVector<ArrayAttr> dims;
+  SmallVector<Attribute> partial;
+  Reduction reduction = Reduction::Sum;
+  auto parseDim = [&]() -> ParseResult {
+    SmallVector<Attribute> axes;
+    if (parseAxes(parser, axes))
+      return failure();
+    dims.push_back(ArrayAttr::get(parser.getContext(), axes));
+    return success();
+  };
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseAttribute(mesh) ||
+      parser.parseComma() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseDim))
+    return {};
+  if (succeeded(parser.parseOptionalComma())) {
+    if (parser.parseKeyword("partial") || parser.parseEqual() ||
+        parseAxes(parser, partial))
+      return {};
+    if (succeeded(parser.parseOptionalKeyword("max")))
+      reduction = Reduction::Max;
+  }
+  if (parser.parseGreater())
+    return {};
+  SmallVector<StringAttr> partialAxes = llvm::map_to_vector(
+      partial, [](Attribute axis) { return cast<StringAttr>(axis); });
+  return parser.getChecked<ShardingAttr>(loc, parser.getContext(), mesh, dims,
+                                         partialAxes, reduction);
+}
+
+void ShardingAttr::print(AsmPrinter &printer) const {
+  printer << '<' << getMesh() << ", [";
+  llvm::interleaveComma(getDims(), printer, [&](ArrayAttr dim) {
+    printAxes(printer, llvm::to_vector(dim.getAsRange<StringAttr>()));
+  });
+  printer << ']';
+  if (isPartial()) {
+    printer << ", partial = ";
+    printAxes(printer, getPartial());
+    if (getReduction() == Reduction::Max)
+      printer << " max";
+  }
+  printer << '>';
+}
+
+LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   FlatSymbolRefAttr, ArrayRef<ArrayAttr> dims,
+                                   ArrayRef<StringAttr> partial, Reduction) {
+  // (C2)
+  llvm::StringSet<> seen;
+  auto insert = [&](StringAttr axis) -> LogicalResult {
+    if (!seen.insert(axis.getValue()).second)
+      return emitError() << "names axis \"" << axis.getValue() << "\" twice";
+    return success();
+  };
+  for (ArrayAttr dim : dims)
+    for (auto axis : dim.getAsRange<StringAttr>())
+      if (failed(insert(axis)))
+        return failure();
+  for (StringAttr axis : partial)
+    if (failed(insert(axis)))
+      return failure();
+  return success();
+}
+
+LogicalResult ShardingAttr::verifyEncoding(
+    ArrayRef<int64_t> shape, Type,
+    function_ref<InFlightDiagnostic()> emitError) const {
+  // (C1)
+  if (getDims().size() != shape.size())
+    return emitError() << "has a sharding of " << getDims().size()
+                       << " dimensions on a tensor of rank " << shape.size();
+  return success();
+}
+
+LogicalResult dist::verifyAxes(Operation *op, ShardingAttr sharding) {
+  MeshOp mesh = MeshOp::find(op);
+  if (!mesh || mesh.getSymName() != sharding.getMesh().getValue())
+    return op->emitOpError("has a sharding on ")
+           << sharding.getMesh() << ", which is not the module's mesh";
+  auto verify = [&](StringAttr axis) -> LogicalResult {
+    if (mesh.getAxisSize(axis.getValue()) > 0)
+      return success();
+    InFlightDiagnostic diag = op->emitOpError("has a sharding over axis ")
+                              << axis << ", which the mesh does not have";
+    diag.attachNote(mesh.getLoc()) << "the mesh";
+    return diag;
+  };
+  for (ArrayAttr dim : sharding.getDims())
+    for (auto axis : dim.getAsRange<StringAttr>())
+      if (failed(verify(axis)))
+        return failure();
+  for (StringAttr axis : sharding.getPartial())
+    if (failed(verify(axis)))
+      return failure();
+  return success();
+}
+
+ShardingAttr ShardingAttr::getReplicated(FlatSymbolRefAttr mesh, int64_t rank) {
+  SmallVector<ArrayAttr> dims(rank, ArrayAttr::get(mesh.getContext(), {}));
+  return get(mesh.getContext(), mesh, dims, {}, Reduction::Sum);
+}
+
+ShardingAttr ShardingAttr::of(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? dyn_cast_or_null<ShardingAttr>(tensor.getEncoding())
+                : ShardingAttr();
+}
+
+bool ShardingAttr::isPartialOver(StringAttr axis) const {
+  return llvm::is_contained(getPartial(), axis);
+}
+
+int64_t ShardingAttr::findDim(StringAttr axis) const {
+  for (auto [index, dim] : llvm::enumerate(getDims()))
+    if (llvm::is_contained(dim, axis))
+      return index;
+  return -1;
+}
+
+ShardingAttr ShardingAttr::withoutPartial() const {
+  return get(getContext(), getMesh(), getDims(), {}, Reduction::Sum);
+}
+
+ShardingAttr ShardingAttr::withPartial(ArrayRef<StringAttr> axes,
+                                       Reduction reduction) const {
+  return get(getContext(), getMesh(), getDims(), axes, reduction);
+}
+
+ShardingAttr ShardingAttr::withDim(int64_t dim, ArrayAttr axes) const {
+  SmallVector<ArrayAttr> dims(getDims());
+  dims[dim] = axes;
+  return get(getContext(), getMesh(), dims, getPartial(), getReduction());
+}
+
+//===----------------------------------------------------------------------===//
+// MeshOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult MeshOp::verify() {
+  // (C1)
+  if (getAxes().empty() || getAxes().size() != getSizes().size())
+    return emitOpError("has ") << getAxes().size() << " axis names and "
+                               << getSizes().size() << " sizes";
+  llvm::StringSet<> seen;
+  for (auto [axis, size] :
+       llvm::zip_equal(getAxes().getAsRange<StringAttr>(), getSizes())) {
+    // (C2)
+    if (axis.getValue().empty() || !seen.insert(axis.getValue()).second)
+      return emitOpError("names axis \"")
+             << axis.getValue() << "\" twice or not at all";
+    // (C3)
+    if (size < 1)
+      return emitOpError("gives axis \"")
+             << axis.getValue() << "\" the size " << size << ", less than 1";
+  }
+  return success();
+}
+
+int64_t MeshOp::getAxisIndex(StringRef axis) {
+  for (auto [index, name] : llvm::enumerate(getAxes().getAsRange<StringAttr>()))
+    if (name.getValue() == axis)
+      return index;
+  return -1;
+}
+
+int64_t MeshOp::getAxisSize(StringRef axis) {
+  int64_t index = getAxisIndex(axis);
+  return index < 0 ? 0 : getSizes()[index];
+}
+
+int64_t MeshOp::getBlocks(ArrayAttr axes) {
+  int64_t blocks = 1;
+  for (auto axis : axes.getAsRange<StringAttr>())
+    blocks *= getAxisSize(axis.getValue());
+  return blocks;
+}
+
+MeshOp MeshOp::find(Operation *op) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    module = op->getParentOfType<ModuleOp>();
+  if (!module)
+    return {};
+  auto meshes = module.getOps<MeshOp>();
+  return meshes.empty() ? MeshOp() : *meshes.begin();
+}
+
+RankedTensorType MeshOp::getLocalType(RankedTensorType type) {
+  ShardingAttr sharding = ShardingAttr::of(type);
+  if (!sharding)
+    return type;
+  SmallVector<int64_t> shape(type.getShape());
+  for (auto [extent, axes] : llvm::zip_equal(shape, sharding.getDims()))
+    extent = llvm::divideCeil(extent, getBlocks(axes));
+  return RankedTensorType::get(shape, type.getElementType());
+}
+
+//===----------------------------------------------------------------------===//
+// ReshardOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ReshardOp::verify() {
+  ShardingAttr from = ShardingAttr::of(getInput());
+  ShardingAttr to = ShardingAttr::of(getResult());
+  // (C1)
+  if (!from || !to || from.getMesh() != to.getMesh())
+    return emitOpError("needs shardings on one mesh, got ")
+           << getInput().getType() << " and " << getResult().getType();
+  // (C2)
+  for (StringAttr axis : to.getPartial())
+    if (!from.isPartialOver(axis))
+      return emitOpError("makes a partial value over \"")
+             << axis.getValue() << "\" of one that is not";
+  if (failed(verifyAxes(*this, from)))
+    return failure();
+  return verifyAxes(*this, to);
+}
+
+OpFoldResult ReshardOp::fold(FoldAdaptor) {
+  if (getInput().getType() == getResult().getType())
+    return getInput();
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+/// The number of ranks along `axis`, or failure with an error on `op` (C1).
+static FailureOr<int64_t> getBlocks(Operation *op, FlatSymbolRefAttr meshName,
+                                    StringRef axis) {
+  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, meshName);
+  if (!mesh)
+    return op->emitOpError("is on ") << meshName << ", which is no mesh";
+  int64_t size = mesh.getAxisSize(axis);
+  if (size == 0)
+    return op->emitOpError("is on axis \"")
+           << axis << "\", which mesh " << meshName << " does not have";
+  return size;
+}
+
+/// Checks that `dim` exists and that all other extents agree (C2).
+static LogicalResult verifyOtherDims(Operation *op, Value input, Value result,
+                                     ArrayRef<int64_t> dims) {
+  auto from = cast<RankedTensorType>(input.getType());
+  auto to = cast<RankedTensorType>(result.getType());
+  for (int64_t dim : dims)
+    if (dim < 0 || dim >= from.getRank())
+      return op->emitOpError("works on dimension ")
+             << dim << " of a tensor of rank " << from.getRank();
+  if (from.getRank() != to.getRank() ||
+      from.getElementType() != to.getElementType())
+    return op->emitOpError("changes ") << from << " to " << to;
+  for (int64_t dim = 0; dim < from.getRank(); ++dim)
+    if (!llvm::is_contained(dims, dim) &&
+        from.getDimSize(dim) != to.getDimSize(dim))
+      return op->emitOpError("changes dimension ")
+             << dim << " from " << from.getDimSize(dim) << " to "
+             << to.getDimSize(dim);
+  return success();
+}
+
+static int64_t extent(Value value, int64_t dim) {
+  return cast<RankedTensorType>(value.getType()).getDimSize(dim);
+}
+
+static LogicalResult emitExtentError(Operation *op, int64_t dim, int64_t from,
+                                     int64_t to, int64_t blocks) {
+  return op->emitOpError("turns ")
+         << from << " elements of dimension " << dim << " into " << to
+         << " over " << blocks << " ranks";
+}
+
+LogicalResult AllReduceOp::verify() {
+  // (C1)
+  FailureOr<int64_t> size = getBlocks(*this, getMeshAttr(), getAxis());
+  if (failed(size))
+    return failure();
+  // (C2)
+  if (getInput().getType() != getResult().getType())
+    return emitOpError("changes ")
+           << getInput().getType() << " to " << getResult().getType();
+  // (C3)
+  int64_t last = -1;
+  for (int64_t member : getMembers().value_or(ArrayRef<int64_t>())) {
+    if (member <= last || member >= *size)
+      return emitOpError("has member ")
+             << member << " after " << last << " on an axis of " << *size;
+    last = member;
+  }
+  return success();
+}
+
+LogicalResult AllGatherOp::verify() {
+  // (C1)
+  FailureOr<int64_t> blocks = getBlocks(*this, getMeshAttr(), getAxis());
+  if (failed(blocks))
+    return failure();
+  // (C2)
+  int64_t dim = getDim();
+  if (failed(verifyOtherDims(*this, getInput(), getResult(), {dim})))
+    return failure();
+  // (C3)
+  int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
+  if (to != from * *blocks)
+    return emitExtentError(*this, dim, from, to, *blocks);
+  return success();
+}
+
+LogicalResult ReduceScatterOp::verify() {
+  // (C1)
+  FailureOr<int64_t> blocks = getBlocks(*this, getMeshAttr(), getAxis());
+  if (failed(blocks))
+    return failure();
+  // (C2)
+  int64_t dim = getDim();
+  if (failed(verifyOtherDims(*this, getInput(), getResult(), {dim})))
+    return failure();
+  // (C3)
+  int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
+  if (from != to * *blocks)
+    return emitExtentError(*this, dim, from, to, *blocks);
+  return success();
+}
+
+LogicalResult AllToAllOp::verify() {
+  // (C1)
+  FailureOr<int64_t> blocks = getBlocks(*this, getMeshAttr(), getAxis());
+  if (failed(blocks))
+    return failure();
+  // (C2)
+  int64_t split = getSplit(), concat = getConcat();
+  if (split == concat)
+    return emitOpError("splits and concatenates dimension ") << split;
+  if (failed(verifyOtherDims(*this, getInput(), getResult(), {split, concat})))
+    return failure();
+  // (C3)
+  for (auto [dim, up, down] :
+       {std::tuple(split, int64_t(1), *blocks), {concat, *blocks, 1}}) {
+    int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
+    if (from * up != to * down)
+      return emitExtentError(*this, dim, from, to, *blocks);
+  }
+  return success();
+}
+
+LogicalResult SliceOp::verify() {
+  // (C1)
+  FailureOr<int64_t> blocks = getBlocks(*this, getMeshAttr(), getAxis());
+  if (failed(blocks))
+    return failure();
+  // (C2)
+  int64_t dim = getDim();
+  if (failed(verifyOtherDims(*this, getInput(), getResult(), {dim})))
+    return failure();
+  // (C3)
+  int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
+  if (to != static_cast<int64_t>(llvm::divideCeil(from, *blocks)))
+    return emitExtentError(*this, dim, from, to, *blocks);
+  return success();
+}
+
+FusionRole SliceOp::getFusionRole() { return FusionRole::Slice; }
+
+Value SliceOp::emitElement(ElementContext &, ValueRange operands) {
+  return operands.front();
+}

@@ -1,0 +1,180 @@
+//===- ShardingVerifier.cpp - Shardings in types against factor rules ---*- C++
+//-*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Illegal shardings do not verify. For an op with sharded types:
+//  (S1) all of its tensors carry a sharding over axes of the mesh, with one
+//       entry per dimension.
+//  (S2) no operand is partial: combining is dist.reshard's work. Operands of
+//       a linear op may be, all over the same axes, and so is its result.
+//  (S3) dimensions that run along one factor are split over the same axes.
+//  (S4) a whole factor is not split, nor is a dimension without a factor.
+//  (S5) no axis splits two factors.
+//  (S6) a result is partial over exactly the axes that split its reduced
+//       factors, with the reduction of those.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::dist;
+
+namespace {
+struct Checker {
+  Operation *op;
+  FactorRule rule;
+  SmallVector<ArrayAttr> axesOfFactor;
+  ArrayRef<StringAttr> partialOperands = {};
+
+  LogicalResult checkPresence();
+  LogicalResult checkOperandPartial(Value operand, unsigned index);
+  LogicalResult checkDims(Value value, const FactorRule::DimFactors &factors,
+                          const char *kind, int index);
+  LogicalResult checkAxes();
+  LogicalResult checkPartial(Value result, int index);
+};
+} // namespace
+
+/// (S1)
+LogicalResult Checker::checkPresence() {
+  auto check = [&](Type type) -> LogicalResult {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor)
+      return success();
+    ShardingAttr sharding = ShardingAttr::of(tensor);
+    if (!sharding)
+      return op->emitOpError("mixes sharded and plain types: ") << type;
+    if (static_cast<int64_t>(sharding.getDims().size()) != tensor.getRank())
+      return op->emitOpError("has a sharding of ")
+             << sharding.getDims().size() << " dimensions on a tensor of rank "
+             << tensor.getRank();
+    return verifyAxes(op, sharding);
+  };
+  for (Type type : op->getOperandTypes())
+    if (failed(check(type)))
+      return failure();
+  for (Type type : op->getResultTypes())
+    if (failed(check(type)))
+      return failure();
+  return success();
+}
+
+LogicalResult Checker::checkDims(Value value,
+                                 const FactorRule::DimFactors &factors,
+                                 const char *kind, int index) {
+  ShardingAttr sharding = ShardingAttr::of(value);
+  if (!sharding)
+    return success();
+  for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
+    int factor = factors[dim];
+    // (S4)
+    bool whole = factor == FactorRule::kNone ||
+                 rule.factors[factor].kind == FactorKind::Whole;
+    if (whole && !axes.empty())
+      return op->emitOpError("splits dimension ")
+             << dim << " of " << kind << " " << index << " over " << axes
+             << ", which must stay whole";
+    if (whole)
+      continue;
+    // (S3)
+    ArrayAttr &expected = axesOfFactor[factor];
+    if (!expected)
+      expected = axes;
+    if (expected != axes)
+      return op->emitOpError("splits factor ")
+             << rule.factors[factor].name << " over " << expected << ", but "
+             << kind << " " << index << " over " << axes;
+  }
+  return success();
+}
+
+/// (S5)
+LogicalResult Checker::checkAxes() {
+  llvm::SetVector<Attribute> seen;
+  for (ArrayAttr axes : axesOfFactor)
+    if (axes)
+      for (Attribute axis : axes)
+        if (!seen.insert(axis))
+          return op->emitOpError("splits two factors over ") << axis;
+  return success();
+}
+
+/// (S2)
+LogicalResult Checker::checkOperandPartial(Value operand, unsigned index) {
+  ShardingAttr sharding = ShardingAttr::of(operand);
+  ArrayRef<StringAttr> partial =
+      sharding ? sharding.getPartial() : ArrayRef<StringAttr>();
+  bool linear = cast<ShardableOpInterface>(op).isLinear();
+  if (linear && index == 0)
+    partialOperands = partial;
+  if (linear ? partial == partialOperands : partial.empty())
+    return success();
+  return op->emitOpError("uses operand ")
+         << index << " as if it were whole, but it is " << operand.getType();
+}
+
+/// (S6)
+LogicalResult Checker::checkPartial(Value result, int index) {
+  ShardingAttr sharding = ShardingAttr::of(result);
+  if (!sharding)
+    return success();
+  llvm::SetVector<Attribute> expected(partialOperands.begin(),
+                                      partialOperands.end());
+  auto reduction = Reduction::Sum;
+  for (auto [factor, axes] : llvm::zip_equal(rule.factors, axesOfFactor)) {
+    bool reduced =
+        factor.kind == FactorKind::Sum || factor.kind == FactorKind::Max;
+    if (!reduced || !axes || axes.empty())
+      continue;
+    expected.insert(axes.begin(), axes.end());
+    if (factor.kind == FactorKind::Max)
+      reduction = Reduction::Max;
+  }
+  llvm::SetVector<Attribute> actual(sharding.getPartial().begin(),
+                                    sharding.getPartial().end());
+  bool same = expected.size() == actual.size() &&
+              llvm::all_of(expected, [&](Attribute axis) {
+                return actual.contains(axis);
+              });
+  if (!same || (!actual.empty() && sharding.getReduction() != reduction))
+    return op->emitOpError("gives result ")
+           << index << " as " << result.getType()
+           << ", but the split makes it partial over "
+           << ArrayAttr::get(op->getContext(), expected.getArrayRef());
+  return success();
+}
+
+LogicalResult plait::detail::verifyShardings(Operation *op) {
+  auto isSharded = [](Type type) { return bool(ShardingAttr::of(type)); };
+  if (llvm::none_of(op->getOperandTypes(), isSharded) &&
+      llvm::none_of(op->getResultTypes(), isSharded))
+    return success();
+  Checker checker{op, cast<ShardableOpInterface>(op).getFactorRule(), {}, {}};
+  checker.axesOfFactor.resize(checker.rule.factors.size());
+  if (failed(checker.checkPresence()))
+    return failure();
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    if (failed(checker.checkOperandPartial(operand, index)) ||
+        failed(checker.checkDims(operand, checker.rule.operands[index],
+                                 "operand", index)))
+      return failure();
+  }
+  for (auto [index, result] : llvm::enumerate(op->getResults()))
+    if (failed(checker.checkDims(result, checker.rule.results[index], "result",
+                                 index)))
+      return failure();
+  if (failed(checker.checkAxes()))
+    return failure();
+  for (auto [index, result] : llvm::enumerate(op->getResults()))
+    if (failed(checker.checkPartial(result, index)))
+      return failure();
+  return success();
+}

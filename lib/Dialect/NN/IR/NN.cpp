@@ -1,0 +1,494 @@
+//===- NN.cpp - The nn dialect: registration and verifiers ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/Matchers.h"
+#include "plait/Plan/Plan_generated.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::nn;
+
+#include "plait/Dialect/NN/IR/NNDialect.cpp.inc"
+#include "plait/Dialect/NN/IR/NNEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "plait/Dialect/NN/IR/NNAttrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "plait/Dialect/NN/IR/NNOps.cpp.inc"
+
+void NNDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "plait/Dialect/NN/IR/NNAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "plait/Dialect/NN/IR/NNOps.cpp.inc"
+      >();
+}
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+/// Fails with an error unless `value` has exactly this shape (the op's C1).
+static LogicalResult verifyShape(Operation *op, const char *what, Value value,
+                                 ArrayRef<int64_t> expected) {
+  if (shapeOf(value) == expected)
+    return success();
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  llvm::interleave(expected, out, "x");
+  return op->emitOpError("has ") << what << " " << value.getType()
+                                 << ", expected the shape [" << text << "]";
+}
+
+static LogicalResult verifyShard(Operation *op, std::optional<StringRef> axis,
+                                 int64_t chunk) {
+  if (axis.has_value() != (chunk > 0))
+    return op->emitOpError("needs shard_axis and a positive shard_chunk "
+                           "together, got chunk ")
+           << chunk;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Contractions
+//===----------------------------------------------------------------------===//
+
+int64_t MatmulOp::getExtent(char letter) {
+  for (auto [letters, value] : {std::pair(getLhsLetters(), Value(getLhs())),
+                                {getRhsLetters(), getRhs()},
+                                {getResultLetters(), getResult()}})
+    if (size_t at = letters.find(letter); at != StringRef::npos)
+      return shapeOf(value)[at];
+  return 0;
+}
+
+LogicalResult MatmulOp::verify() {
+  std::tuple<StringRef, Value, const char *> tensors[] = {
+      {getLhsLetters(), getLhs(), "the first operand"},
+      {getRhsLetters(), getRhs(), "the second operand"},
+      {getResultLetters(), getResult(), "the result"}};
+  llvm::MapVector<char, int> uses;
+  for (auto [letters, value, name] : tensors) {
+    // (C1)
+    if (letters.size() != shapeOf(value).size())
+      return emitOpError("spec \"")
+             << getSpec() << "\" gives " << name << " " << letters.size()
+             << " dimensions, but it has " << shapeOf(value).size();
+    llvm::SmallDenseSet<char> seen;
+    for (auto [index, letter] : llvm::enumerate(letters)) {
+      if (letter < 'a' || letter > 'z' || !seen.insert(letter).second)
+        return emitOpError("spec \"")
+               << getSpec() << "\" has '" << letter
+               << "' twice in one tensor, or it is no letter";
+      ++uses[letter];
+      // (C2)
+      if (shapeOf(value)[index] != getExtent(letter))
+        return emitOpError("has extents ")
+               << getExtent(letter) << " and " << shapeOf(value)[index]
+               << " for '" << letter << "'";
+    }
+  }
+  // (C3)
+  for (auto [letter, count] : uses)
+    if (count < 2)
+      return emitOpError("has '") << letter << "' in one tensor only";
+  return success();
+}
+
+/// (C2)
+static LogicalResult verifyWindow(Operation *op,
+                                  std::optional<int64_t> window) {
+  if (window && *window < 1)
+    return op->emitOpError("has window ") << *window << ", less than 1";
+  return success();
+}
+
+static LogicalResult verifyAttention(Operation *op, Value query, Value key,
+                                     Value value, Value out, Value lse,
+                                     std::optional<int64_t> window) {
+  // (C1)
+  ArrayRef<int64_t> q = shapeOf(query);
+  if (q.size() != 5)
+    return op->emitOpError("has query ")
+           << query.getType() << ", expected five dimensions";
+  int64_t keyShape[] = {q[0], q[1], q[2], q[4]};
+  int64_t lseShape[] = {q[0], q[2], q[3], q[1]};
+  if (failed(verifyShape(op, "key", key, keyShape)) ||
+      failed(verifyShape(op, "value", value, keyShape)) ||
+      failed(verifyShape(op, "output", out, q)) ||
+      failed(verifyShape(op, "lse", lse, lseShape)))
+    return failure();
+  return verifyWindow(op, window);
+}
+
+LogicalResult AttentionOp::verify() {
+  return verifyAttention(*this, getQuery(), getKey(), getValue(), getOut(),
+                         getLse(), getWindow());
+}
+
+LogicalResult AttentionGradOp::verify() {
+  if (failed(verifyShape(*this, "query gradient", getQueryGradient(),
+                         shapeOf(getQuery()))) ||
+      failed(verifyShape(*this, "key gradient", getKeyGradient(),
+                         shapeOf(getKey()))) ||
+      failed(verifyShape(*this, "value gradient", getValueGradient(),
+                         shapeOf(getValue()))))
+    return failure();
+  return verifyAttention(*this, getQuery(), getKey(), getValue(), getGradient(),
+                         getLse(), getWindow());
+}
+
+//===----------------------------------------------------------------------===//
+// Embeddings and losses
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyEmbedding(Operation *op, Value table, Value ids,
+                                     Value rows) {
+  // (C1)
+  if (shapeOf(table).size() != 2)
+    return op->emitOpError("has table ")
+           << table.getType() << ", expected two dimensions";
+  SmallVector<int64_t> expected(shapeOf(ids));
+  expected.push_back(shapeOf(table)[1]);
+  return verifyShape(op, "rows", rows, expected);
+}
+
+LogicalResult EmbeddingOp::verify() {
+  if (failed(verifyEmbedding(*this, getTable(), getIds(), getResult())))
+    return failure();
+  // (C2)
+  return verifyShard(*this, getShardAxis(), getShardChunk());
+}
+
+LogicalResult EmbeddingGradOp::verify() {
+  if (failed(verifyEmbedding(*this, getResult(), getIds(), getGradient())))
+    return failure();
+  // (C2)
+  return verifyShard(*this, getShardAxis(), getShardChunk());
+}
+
+LogicalResult PickOp::verify() {
+  // (C1)
+  SmallVector<int64_t> expected(shapeOf(getIds()));
+  if (shapeOf(getInput()).empty())
+    return emitOpError("has input of rank 0, expected at least 1");
+  expected.push_back(shapeOf(getInput()).back());
+  if (failed(verifyShape(*this, "input", getInput(), expected)) ||
+      failed(verifyShape(*this, "result", getResult(), expected)))
+    return failure();
+  // (C2)
+  return verifyShard(*this, getShardAxis(), getShardChunk());
+}
+
+LogicalResult ValidOp::verify() {
+  // (C1)
+  return verifyShape(*this, "result", getResult(), shapeOf(getIds()));
+}
+
+LogicalResult IotaOp::verify() {
+  // (C1)
+  if (shapeOf(getResult()).size() != 1)
+    return emitOpError("has result ")
+           << getResult().getType() << ", expected one dimension";
+  // (C2)
+  return verifyShard(*this, getShardAxis(), getShardChunk());
+}
+
+void SoftmaxCrossEntropyOp::build(OpBuilder &builder, OperationState &state,
+                                  Value logits, Value targets, int32_t ignore) {
+  auto scalar = RankedTensorType::get({}, builder.getF32Type());
+  build(builder, state, {scalar, scalar}, logits, targets,
+        builder.getI32IntegerAttr(ignore));
+}
+
+LogicalResult SoftmaxCrossEntropyOp::verify() {
+  // (C1)
+  ArrayRef<int64_t> logits = shapeOf(getLogits());
+  if (logits.empty() || logits.drop_back() != shapeOf(getTargets()))
+    return emitOpError("has logits ")
+           << getLogits().getType() << " for targets "
+           << getTargets().getType();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Normalisation, rotary embedding
+//===----------------------------------------------------------------------===//
+
+/// (C2)
+static LogicalResult verifyPositive(Operation *op, const char *what,
+                                    APFloat value) {
+  if (!value.isFinite() || value.isNegative() || value.isZero())
+    return op->emitOpError("has ") << what << ' ' << value.convertToDouble()
+                                   << ", which is not positive";
+  return success();
+}
+
+LogicalResult LayerNormOp::verify() {
+  // (C1)
+  ArrayRef<int64_t> input = shapeOf(getInput());
+  if (input.empty())
+    return emitOpError("has input of rank 0, expected at least 1");
+  if (failed(verifyShape(*this, "output", getOut(), input)) ||
+      failed(verifyShape(*this, "weight", getWeight(), input.take_back())) ||
+      failed(verifyShape(*this, "bias", getBias(), input.take_back())) ||
+      failed(verifyShape(*this, "mean", getMean(), input.drop_back())) ||
+      failed(verifyShape(*this, "rstd", getRstd(), input.drop_back())))
+    return failure();
+  return verifyPositive(*this, "epsilon", getEpsilon());
+}
+
+LogicalResult RMSNormOp::verify() {
+  // (C1)
+  ArrayRef<int64_t> input = shapeOf(getInput());
+  if (input.empty())
+    return emitOpError("has input of rank 0, expected at least 1");
+  if (failed(verifyShape(*this, "output", getOut(), input)) ||
+      failed(verifyShape(*this, "weight", getWeight(), input.take_back())) ||
+      failed(verifyShape(*this, "rstd", getRstd(), input.drop_back())))
+    return failure();
+  return verifyPositive(*this, "epsilon", getEpsilon());
+}
+
+LogicalResult RopeOp::verify() {
+  // (C1)
+  ArrayRef<int64_t> input = shapeOf(getInput());
+  if (input.size() < 3 || input.back() % 2)
+    return emitOpError("has input ")
+           << getInput().getType()
+           << ", expected at least three dimensions, the last one even";
+  return verifyPositive(*this, "theta", getTheta());
+}
+
+LogicalResult RopeTableOp::verify() {
+  // (C1)
+  ArrayRef<int64_t> shape = shapeOf(getResult());
+  if (shape.size() != 2 || shape.back() % 2)
+    return emitOpError("has result ")
+           << getResult().getType()
+           << ", expected two dimensions, the last one even";
+  return verifyPositive(*this, "theta", getTheta());
+}
+
+LogicalResult RotateHalfOp::verify() {
+  // (C1)
+  ArrayRef<int64_t> shape = shapeOf(getInput());
+  if (shape.empty() || shape.back() % 2)
+    return emitOpError("has input ")
+           << getInput().getType() << ", expected an even last dimension";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Shapes
+//===----------------------------------------------------------------------===//
+
+/// Fails unless `dims` are ascending dimensions of a tensor of rank `rank`.
+static LogicalResult verifyDims(Operation *op, ArrayRef<int64_t> dims,
+                                int64_t rank) {
+  int64_t last = -1;
+  for (int64_t dim : dims) {
+    if (dim <= last || dim >= rank)
+      return op->emitOpError("lists dimension ")
+             << dim << " after " << last << " of a tensor of rank " << rank;
+    last = dim;
+  }
+  return success();
+}
+
+LogicalResult BroadcastOp::verify() {
+  ArrayRef<int64_t> from = shapeOf(getInput()), to = shapeOf(getResult());
+  // (C1)
+  if (getDims().size() != from.size())
+    return emitOpError("lists ")
+           << getDims().size() << " dimensions for an input of rank "
+           << from.size();
+  if (failed(verifyDims(*this, getDims(), to.size())))
+    return failure();
+  // (C2)
+  for (auto [extent, dim] : llvm::zip_equal(from, getDims()))
+    if (extent != to[dim])
+      return emitOpError("turns extent ")
+             << extent << " into " << to[dim] << " along dimension " << dim;
+  return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  ArrayRef<int64_t> from = shapeOf(getInput());
+  // (C1)
+  if (getDims().empty())
+    return emitOpError("lists no dimension to reduce");
+  if (failed(verifyDims(*this, getDims(), from.size())))
+    return failure();
+  // (C2)
+  SmallVector<int64_t> expected;
+  for (auto [dim, extent] : llvm::enumerate(from))
+    if (!llvm::is_contained(getDims(), static_cast<int64_t>(dim)))
+      expected.push_back(extent);
+  return verifyShape(*this, "result", getResult(), expected);
+}
+
+LogicalResult CausalMaskOp::verify() {
+  // (C1)
+  if (shapeOf(getInput()).size() < 2)
+    return emitOpError("has input ")
+           << getInput().getType() << ", expected at least two dimensions";
+  return verifyWindow(*this, getWindow());
+}
+
+LogicalResult MaskPaddingOp::verify() {
+  // (C1)
+  int64_t rank = shapeOf(getInput()).size(), dim = getDim();
+  if (dim < 0 || dim >= rank)
+    return emitOpError("masks dimension ")
+           << dim << " of a tensor of rank " << rank;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+static int64_t product(ArrayRef<int64_t> extents) {
+  int64_t result = 1;
+  for (int64_t extent : extents)
+    result *= extent;
+  return result;
+}
+
+LogicalResult ParameterOp::verify() {
+  auto type = cast<RankedTensorType>(getType());
+  // (C1)
+  if (type.getEncoding())
+    return emitOpError("has type ") << type << ", expected a plain one";
+  // (C2)
+  if (FileAttr file = getFileAttr()) {
+    size_t rank = file.getShape().size();
+    bool inside =
+        file.getBegin().size() == rank && file.getBox().size() == rank;
+    for (size_t dim = 0; inside && dim < rank; ++dim)
+      inside =
+          file.getBegin()[dim] >= 0 && file.getBox()[dim] >= 0 &&
+          file.getBegin()[dim] <= file.getShape()[dim] &&
+          file.getBox()[dim] <= file.getShape()[dim] - file.getBegin()[dim];
+    if (!inside || product(file.getBox()) != type.getNumElements())
+      return emitOpError("has ")
+             << type.getNumElements() << " elements, but its file box " << file
+             << " does not fit";
+  }
+  // (C3)
+  if (Attribute attr = getShardingAttr()) {
+    auto sharding = dyn_cast<dist::ShardingAttr>(attr);
+    if (!sharding || sharding.isPartial() ||
+        static_cast<int64_t>(sharding.getDims().size()) != type.getRank())
+      return emitOpError("has sharding ")
+             << attr << ", expected one of " << type.getRank()
+             << " dimensions, not partial";
+    return dist::verifyAxes(*this, sharding);
+  }
+  return success();
+}
+
+/// Checks a read, write or accumulate of `type` against its symbol.
+static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
+                                  FlatSymbolRefAttr symbol, Slot slot,
+                                  RankedTensorType type) {
+  Operation *target = tables.lookupNearestSymbolFrom(op, symbol);
+  auto parameter = dyn_cast_or_null<ParameterOp>(target);
+  auto accumulator = dyn_cast_or_null<AccumulatorOp>(target);
+  // (C1)
+  if (!parameter && !(accumulator && slot == Slot::Value))
+    return op->emitOpError("names ")
+           << symbol << ", which has no " << stringifySlot(slot);
+  auto declared = cast<RankedTensorType>(parameter ? parameter.getType()
+                                                   : accumulator.getType());
+  auto sharding =
+      parameter
+          ? dyn_cast_or_null<dist::ShardingAttr>(parameter.getShardingAttr())
+          : dist::ShardingAttr();
+  // (C2)
+  dist::MeshOp mesh = dist::MeshOp::find(op);
+  bool local =
+      mesh && sharding &&
+      type == mesh.getLocalType(dist::withSharding(declared, sharding));
+  if (local || dist::plainType(type) == declared)
+    return success();
+  InFlightDiagnostic diag = op->emitOpError("has type ")
+                            << type << ", but " << symbol << " is " << declared;
+  diag.attachNote(target->getLoc()) << "declared here";
+  return diag;
+}
+
+LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyAccess(*this, tables, getSymbolAttr(), getSlot(),
+                      getResult().getType());
+}
+
+LogicalResult WriteOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyAccess(*this, tables, getSymbolAttr(), getSlot(),
+                      getInput().getType());
+}
+
+LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyAccess(*this, tables, getSymbolAttr(), getSlot(),
+                      getInput().getType());
+}
+
+/// Checks a name against the enumeration `names` of the plan format, which
+/// ends with "Count" (C1).
+static LogicalResult verifyName(Operation *op, StringRef name,
+                                const char *const *names) {
+  std::string known;
+  for (; StringRef(*names) != "Count"; ++names) {
+    if (name == *names)
+      return success();
+    known += std::string(known.empty() ? "" : ", ") + *names;
+  }
+  return op->emitOpError("has name \"")
+         << name << "\", expected one of " << known;
+}
+
+LogicalResult StepScalarOp::verify() {
+  return verifyName(*this, getName(), plan::fb::EnumNamesScalar());
+}
+
+LogicalResult MetricOp::verify() {
+  return verifyName(*this, getName(), plan::fb::EnumNamesMetric());
+}
+
+//===----------------------------------------------------------------------===//
+// Folds
+//===----------------------------------------------------------------------===//
+
+OpFoldResult ScaleOp::fold(FoldAdaptor) {
+  return getAmount().isExactlyValue(1.0) ? OpFoldResult(getInput())
+                                         : OpFoldResult();
+}
+
+OpFoldResult ShiftOp::fold(FoldAdaptor) {
+  return getAmount().isZero() ? OpFoldResult(getInput()) : OpFoldResult();
+}
+
+OpFoldResult AddOp::fold(FoldAdaptor) {
+  auto isZero = [](Value value) {
+    auto fill = value.getDefiningOp<FillOp>();
+    return fill && fill.getAmount().isZero();
+  };
+  if (isZero(getRhs()))
+    return getLhs();
+  return isZero(getLhs()) ? OpFoldResult(getRhs()) : OpFoldResult();
+}

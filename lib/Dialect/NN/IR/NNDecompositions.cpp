@@ -1,0 +1,196 @@
+//===- NNDecompositions.cpp - What named ops are made of ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/NNBuilder.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::nn;
+
+using Values = SmallVector<Value>;
+
+//===----------------------------------------------------------------------===//
+// Loss
+//===----------------------------------------------------------------------===//
+
+bool SoftmaxCrossEntropyOp::decomposesEarly() { return true; }
+
+/// -log softmax(x)[t] = log Σ exp(x - m) + m - x[t], with m = max x as a
+/// constant shift: its gradient cancels exactly.
+Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
+  NNBuilder nn(builder, getLoc());
+  Value x = getLogits();
+  int64_t last = getLogits().getType().getRank() - 1;
+  Value top = nn.reduce(x, {last}, ReduceKind::Max);
+  Value shift = nn.unary<StopGradientOp>(top);
+  Value centred = nn.sub(x, nn.broadcastRows(shift, x));
+  Value normaliser = nn.sumRows(nn.exp(centred));
+  Value picked = PickOp::create(builder, getLoc(), x.getType(), centred,
+                                getTargets(), StringAttr());
+  Value target = nn.sumRows(picked);
+  Value losses = nn.sub(nn.unary<LogOp>(normaliser), target);
+  Value valid = ValidOp::create(builder, getLoc(), losses.getType(),
+                                getTargets(), getIgnoreAttr());
+  Value loss = nn.sumAll(nn.mul(losses, valid));
+  Value count = nn.sumAll(valid);
+  return {loss, count};
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// The masked, scaled scores of all queries and keys: [b, g, r, s, t].
+static Value buildScores(NNBuilder &nn, Value query, Value key, double scale,
+                         IntegerAttr window) {
+  Value product = nn.matmul(query, key, "bsgrd,btgd->bgrst");
+  return nn.unary<CausalMaskOp>(nn.scale(product, scale), window);
+}
+
+Values AttentionOp::decompose(OpBuilder &builder) {
+  NNBuilder nn(builder, getLoc());
+  Value scores = buildScores(nn, getQuery(), getKey(),
+                             getScale().convertToDouble(), getWindowAttr());
+  Value top = nn.reduce(scores, {4}, ReduceKind::Max);
+  Value weights = nn.exp(nn.sub(scores, nn.broadcastRows(top, scores)));
+  Value sum = nn.sumRows(weights);
+  Value softmax = nn.div(weights, nn.broadcastRows(sum, weights));
+  Value lse = nn.add(top, nn.unary<LogOp>(sum));
+  Value out = nn.matmul(softmax, getValue(), "bgrst,btgd->bsgrd");
+  return {out, lse};
+}
+
+/// With p = softmax: dv = pᵀ do, dp = do vᵀ, ds = p (dp - Σ p dp),
+/// dq = scale · ds k, dk = scale · dsᵀ q.
+Values AttentionGradOp::decompose(OpBuilder &builder) {
+  NNBuilder nn(builder, getLoc());
+  double scale = getScale().convertToDouble();
+  Value scores =
+      buildScores(nn, getQuery(), getKey(), scale, getWindowAttr());
+  Value softmax = nn.exp(nn.sub(scores, nn.broadcastRows(getLse(), scores)));
+  Value dv = nn.matmul(softmax, getGradient(), "bgrst,bsgrd->btgd");
+  Value dp = nn.matmul(getGradient(), getValue(), "bsgrd,btgd->bgrst");
+  Value mean = nn.sumRows(nn.mul(softmax, dp));
+  Value inner = nn.sub(dp, nn.broadcastRows(mean, dp));
+  Value ds = nn.scale(nn.mul(softmax, inner), scale);
+  Value dq = nn.matmul(ds, getKey(), "bgrst,btgd->bsgrd");
+  Value dk = nn.matmul(ds, getQuery(), "bgrst,bsgrd->btgd");
+  return {dq, dk, dv};
+}
+
+//===----------------------------------------------------------------------===//
+// Normalisation
+//===----------------------------------------------------------------------===//
+
+Values LayerNormOp::decompose(OpBuilder &builder) {
+  NNBuilder nn(builder, getLoc());
+  Value x = getInput();
+  double inverse = 1.0 / getInput().getType().getShape().back();
+  Value mean = nn.scale(nn.sumRows(x), inverse);
+  Value centred = nn.sub(x, nn.broadcastRows(mean, x));
+  Value variance = nn.scale(nn.sumRows(nn.mul(centred, centred)), inverse);
+  Value rstd = nn.unary<RsqrtOp>(
+      nn.shift(variance, getEpsilon().convertToDouble()));
+  Value normal = nn.mul(centred, nn.broadcastRows(rstd, x));
+  Value weighted = nn.mul(normal, nn.broadcastColumns(getWeight(), x));
+  Value out = nn.add(weighted, nn.broadcastColumns(getBias(), x));
+  return {out, mean, rstd};
+}
+
+Values RMSNormOp::decompose(OpBuilder &builder) {
+  NNBuilder nn(builder, getLoc());
+  Value x = getInput();
+  double inverse = 1.0 / getInput().getType().getShape().back();
+  Value mean = nn.scale(nn.sumRows(nn.mul(x, x)), inverse);
+  Value rstd =
+      nn.unary<RsqrtOp>(nn.shift(mean, getEpsilon().convertToDouble()));
+  Value normal = nn.mul(x, nn.broadcastRows(rstd, x));
+  Value out = nn.mul(normal, nn.broadcastColumns(getWeight(), x));
+  return {out, rstd};
+}
+
+//===----------------------------------------------------------------------===//
+// Rotary embedding
+//===----------------------------------------------------------------------===//
+
+std::vector<double> nn::computeRopeFrequencies(double theta,
+                                               RopeScalingAttr scaling,
+                                               int64_t size) {
+  std::vector<double> frequencies;
+  for (int64_t pair = 0; pair < size / 2; ++pair) {
+    double frequency = std::pow(theta, -2.0 * pair / size);
+    if (scaling) {
+      double factor = scaling.getFactor().getValueAsDouble();
+      double low = scaling.getLow().getValueAsDouble();
+      double high = scaling.getHigh().getValueAsDouble();
+      double turns = scaling.getOriginal() * frequency / (2.0 * M_PI);
+      double keep = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+      frequency *= keep + (1.0 - keep) / factor;
+    }
+    frequencies.push_back(frequency);
+  }
+  return frequencies;
+}
+
+std::vector<float> RopeTableOp::getData() {
+  int64_t positions = getResult().getType().getDimSize(0);
+  int64_t size = getResult().getType().getDimSize(1);
+  std::vector<double> frequencies = computeRopeFrequencies(
+      getTheta().convertToDouble(), getScalingAttr(), size);
+  std::vector<float> data;
+  data.reserve(positions * size);
+  for (int64_t position = 0; position < positions; ++position)
+    for (int64_t j = 0; j < size; ++j) {
+      double angle = position * frequencies[j % (size / 2)];
+      data.push_back(getSine() ? std::sin(angle) : std::cos(angle));
+    }
+  return data;
+}
+
+Values RopeOp::decompose(OpBuilder &builder) {
+  NNBuilder nn(builder, getLoc());
+  auto type = getInput().getType();
+  int64_t last = type.getRank() - 1;
+  auto tableType = RankedTensorType::get(
+      {type.getDimSize(1), type.getDimSize(last)}, builder.getF32Type());
+  auto table = [&](bool sine) {
+    return nn.broadcast(
+        RopeTableOp::create(builder, getLoc(), tableType, getThetaAttr(),
+                            getScalingAttr(),
+                            sine ? builder.getUnitAttr() : UnitAttr()),
+        type.getShape(), {1, last});
+  };
+  Value cosine = table(false), sine = table(true);
+  Value kept = nn.mul(getInput(), cosine);
+  Value turned = nn.mul(nn.unary<RotateHalfOp>(getInput()), sine);
+  return {getInverse() ? nn.sub(kept, turned) : nn.add(kept, turned)};
+}
+
+//===----------------------------------------------------------------------===//
+// Activations
+//===----------------------------------------------------------------------===//
+
+Values GeluOp::decompose(OpBuilder &builder) {
+  NNBuilder nn(builder, getLoc());
+  Value x = getInput();
+  Value bend;
+  if (getApproximate()) {
+    Value polynomial = nn.shift(nn.scale(nn.mul(x, x), 0.044715), 1.0);
+    Value u = nn.scale(nn.mul(x, polynomial), std::sqrt(2.0 / M_PI));
+    bend = nn.unary<TanhOp>(u);
+  } else {
+    bend = nn.unary<ErfOp>(nn.scale(x, M_SQRT1_2));
+  }
+  return {nn.mul(x, nn.shift(nn.scale(bend, 0.5), 0.5))};
+}
+
+Values SiluOp::decompose(OpBuilder &builder) {
+  NNBuilder nn(builder, getLoc());
+  return {nn.mul(getInput(), nn.unary<SigmoidOp>(getInput()))};
+}

@@ -1,0 +1,206 @@
+//===- NNElements.cpp - The arithmetic of one element ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::nn;
+
+//===----------------------------------------------------------------------===//
+// Elementwise arithmetic
+//===----------------------------------------------------------------------===//
+
+template <typename OpTy>
+static Value emit(ElementContext &context, ValueRange operands) {
+  return OpTy::create(context.builder, context.loc, operands);
+}
+
+static Value constant(ElementContext &context, double value) {
+  return context.getConstant(context.builder.getF32FloatAttr(value));
+}
+
+Value NegOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<arith::NegFOp>(context, operands);
+}
+Value ExpOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<math::ExpOp>(context, operands);
+}
+Value LogOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<math::LogOp>(context, operands);
+}
+Value TanhOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<math::TanhOp>(context, operands);
+}
+Value ErfOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<math::ErfOp>(context, operands);
+}
+Value SqrtOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<math::SqrtOp>(context, operands);
+}
+
+/// The hardware's estimate of rsqrt is not accurate enough: divide.
+Value RsqrtOp::emitElement(ElementContext &context, ValueRange operands) {
+  Value root = emit<math::SqrtOp>(context, operands);
+  return emit<arith::DivFOp>(context, {constant(context, 1.0), root});
+}
+
+Value SigmoidOp::emitElement(ElementContext &context, ValueRange operands) {
+  Value negated = emit<arith::NegFOp>(context, operands);
+  Value power = emit<math::ExpOp>(context, negated);
+  Value one = constant(context, 1.0);
+  Value sum = emit<arith::AddFOp>(context, {one, power});
+  return emit<arith::DivFOp>(context, {one, sum});
+}
+
+Value IsZeroOp::emitElement(ElementContext &context, ValueRange operands) {
+  Value zero = constant(context, 0.0), one = constant(context, 1.0);
+  Value equal =
+      arith::CmpFOp::create(context.builder, context.loc,
+                            arith::CmpFPredicate::OEQ, operands[0], zero);
+  return arith::SelectOp::create(context.builder, context.loc, equal, one,
+                                 zero);
+}
+
+Value AddOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<arith::AddFOp>(context, operands);
+}
+Value SubOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<arith::SubFOp>(context, operands);
+}
+Value MulOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<arith::MulFOp>(context, operands);
+}
+Value DivOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<arith::DivFOp>(context, operands);
+}
+Value MinOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emit<arith::MinimumFOp>(context, operands);
+}
+
+Value ScaleOp::emitElement(ElementContext &context, ValueRange operands) {
+  Value amount = context.getConstant(getAmountAttr());
+  return emit<arith::MulFOp>(context, {operands[0], amount});
+}
+
+Value ShiftOp::emitElement(ElementContext &context, ValueRange operands) {
+  Value amount = context.getConstant(getAmountAttr());
+  return emit<arith::AddFOp>(context, {operands[0], amount});
+}
+
+Value StopGradientOp::emitElement(ElementContext &, ValueRange operands) {
+  return operands.front();
+}
+
+Value FillOp::emitElement(ElementContext &context, ValueRange) {
+  return context.getConstant(getAmountAttr());
+}
+
+//===----------------------------------------------------------------------===//
+// Elements that depend on their place
+//===----------------------------------------------------------------------===//
+
+static Value compare(ElementContext &context, arith::CmpIPredicate predicate,
+                     Value a, Value b) {
+  return arith::CmpIOp::create(context.builder, context.loc, predicate, a, b);
+}
+
+static Value select(ElementContext &context, Value condition, Value yes,
+                    Value no) {
+  return arith::SelectOp::create(context.builder, context.loc, condition, yes,
+                                 no);
+}
+
+/// The index along `dim` in the whole tensor, of which the rank holds the
+/// block `chunk` · (its index along `axis`).
+static Value globalIndex(ElementContext &context, int64_t dim, StringAttr axis,
+                         int64_t chunk) {
+  Value index = context.getIndex(dim);
+  if (!axis)
+    return index;
+  Value first = context.getRankValue(axis, chunk, 0);
+  return emit<arith::AddIOp>(context, {index, first});
+}
+
+Value IotaOp::emitElement(ElementContext &context, ValueRange) {
+  return globalIndex(context, 0, getShardAxisAttr(), getShardChunk());
+}
+
+Value PickOp::emitElement(ElementContext &context, ValueRange operands) {
+  int64_t last = getInput().getType().getRank() - 1;
+  Value index =
+      globalIndex(context, last, getShardAxisAttr(), getShardChunk());
+  Value here =
+      compare(context, arith::CmpIPredicate::eq, index, operands[1]);
+  return select(context, here, operands[0], constant(context, 0.0));
+}
+
+Value ValidOp::emitElement(ElementContext &context, ValueRange operands) {
+  Value ignored = context.getConstant(getIgnoreAttr());
+  Value counts =
+      compare(context, arith::CmpIPredicate::ne, operands[0], ignored);
+  return select(context, counts, constant(context, 1.0),
+                constant(context, 0.0));
+}
+
+Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
+  int64_t rank = getInput().getType().getRank();
+  Value query = context.getIndex(rank - 2), key = context.getIndex(rank - 1);
+  Value seen = compare(context, arith::CmpIPredicate::sle, key, query);
+  if (auto window = getWindow()) {
+    Value width =
+        context.getConstant(context.builder.getI32IntegerAttr(*window));
+    Value distance = emit<arith::SubIOp>(context, {query, key});
+    Value near = compare(context, arith::CmpIPredicate::slt, distance, width);
+    seen = emit<arith::AndIOp>(context, {seen, near});
+  }
+  Value hidden = constant(context, -std::numeric_limits<float>::infinity());
+  return select(context, seen, operands[0], hidden);
+}
+
+Value MaskPaddingOp::emitElement(ElementContext &context, ValueRange operands) {
+  Value index = globalIndex(context, getDim(), getAxisAttr(), getChunk());
+  Value limit =
+      context.getConstant(context.builder.getI32IntegerAttr(getLimit()));
+  Value inside = compare(context, arith::CmpIPredicate::slt, index, limit);
+  return select(context, inside, operands[0],
+                context.getConstant(getAmountAttr()));
+}
+
+//===----------------------------------------------------------------------===//
+// Elements that come from elsewhere: the kernel emitter finds the place
+//===----------------------------------------------------------------------===//
+
+FusionRole EmbeddingOp::getFusionRole() { return FusionRole::Gather; }
+FusionRole EmbeddingGradOp::getFusionRole() { return FusionRole::ScatterAdd; }
+FusionRole RotateHalfOp::getFusionRole() { return FusionRole::RotateHalf; }
+FusionRole BroadcastOp::getFusionRole() { return FusionRole::Broadcast; }
+FusionRole ReduceOp::getFusionRole() {
+  return getKind() == ReduceKind::Sum ? FusionRole::ReduceSum
+                                      : FusionRole::ReduceMax;
+}
+
+Value EmbeddingOp::emitElement(ElementContext &, ValueRange operands) {
+  return operands.front();
+}
+Value EmbeddingGradOp::emitElement(ElementContext &, ValueRange operands) {
+  return operands.front();
+}
+Value RotateHalfOp::emitElement(ElementContext &, ValueRange operands) {
+  return operands.front();
+}
+Value BroadcastOp::emitElement(ElementContext &, ValueRange operands) {
+  return operands.front();
+}
+Value ReduceOp::emitElement(ElementContext &, ValueRange operands) {
+  return operands.front();
+}

@@ -1,0 +1,269 @@
+//===- NNGradients.cpp - Vector-Jacobian products of nn ops ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/NNBuilder.h"
+#include "llvm/ADT/Sequence.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::nn;
+
+using Values = SmallVector<Value>;
+
+//===----------------------------------------------------------------------===//
+// Contractions, attention, lookups
+//===----------------------------------------------------------------------===//
+
+/// y = Σ a b: da = Σ dy b, db = Σ dy a, over the letters that are not theirs.
+Values MatmulOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  StringRef a = getLhsLetters(), b = getRhsLetters(), y = getResultLetters();
+  Value da = nn.matmul(cotangents[0], getRhs(), y + "," + b + "->" + a);
+  // The gradient of a weight keeps the weight's operand order, so that the
+  // product has the activations on the left in both.
+  Value db = nn.matmul(getLhs(), cotangents[0], a + "," + y + "->" + b);
+  return {da, db};
+}
+
+Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  auto grad = AttentionGradOp::create(
+      builder, getLoc(), dist::plainType(getQuery().getType()),
+      dist::plainType(getKey().getType()),
+      dist::plainType(getValue().getType()), getQuery(), getKey(), getValue(),
+      getLse(), cotangents[0], getScaleAttr(), getWindowAttr());
+  return llvm::to_vector(ValueRange(grad.getResults()));
+}
+
+Values EmbeddingOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  return {EmbeddingGradOp::create(builder, getLoc(),
+                                  dist::plainType(getTable().getType()),
+                                  cotangents[0], getIds(), StringAttr()),
+          Value()};
+}
+
+Values PickOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  return {PickOp::create(builder, getLoc(),
+                         dist::plainType(getInput().getType()), cotangents[0],
+                         getIds(), StringAttr()),
+          Value()};
+}
+
+//===----------------------------------------------------------------------===//
+// Normalisation
+//===----------------------------------------------------------------------===//
+
+/// With x̂ = (x - mean) rstd and dx̂ = dy w:
+/// dx = rstd (dx̂ - mean(dx̂) - x̂ mean(dx̂ x̂)), dw = Σ dy x̂, db = Σ dy.
+Values LayerNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value x = getInput(), dy = cotangents[0];
+  double inverse = 1.0 / getInput().getType().getShape().back();
+  Value mean = nn.broadcastRows(getMean(), x);
+  Value rstd = nn.broadcastRows(getRstd(), x);
+  Value centred = nn.sub(x, mean);
+  Value normal = nn.mul(centred, rstd);
+  Value weight = nn.broadcastColumns(getWeight(), x);
+  Value dNormal = nn.mul(dy, weight);
+  Value meanGrad = nn.scale(nn.sumRows(dNormal), inverse);
+  Value projected = nn.mul(dNormal, normal);
+  Value meanProjected = nn.scale(nn.sumRows(projected), inverse);
+  Value inner = nn.sub(dNormal, nn.broadcastRows(meanGrad, x));
+  Value along = nn.mul(normal, nn.broadcastRows(meanProjected, x));
+  Value dx = nn.mul(nn.sub(inner, along), rstd);
+  Value dw = nn.sumColumns(nn.mul(dy, normal));
+  Value db = nn.sumColumns(dy);
+  return {dx, dw, db};
+}
+
+/// With x̂ = x rstd and dx̂ = dy w: dx = rstd (dx̂ - x̂ mean(dx̂ x̂)).
+Values RMSNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value x = getInput(), dy = cotangents[0];
+  Value rstd = nn.broadcastRows(getRstd(), x);
+  Value normal = nn.mul(x, rstd);
+  Value weight = nn.broadcastColumns(getWeight(), x);
+  Value dNormal = nn.mul(dy, weight);
+  Value projected = nn.mul(dNormal, normal);
+  Value mean = nn.scale(nn.sumRows(projected),
+                        1.0 / getInput().getType().getShape().back());
+  Value along = nn.mul(normal, nn.broadcastRows(mean, x));
+  Value dx = nn.mul(nn.sub(dNormal, along), rstd);
+  Value dw = nn.sumColumns(nn.mul(dy, normal));
+  return {dx, dw};
+}
+
+//===----------------------------------------------------------------------===//
+// Activations, rotation
+//===----------------------------------------------------------------------===//
+
+Values RopeOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  return {RopeOp::create(builder, getLoc(),
+                         dist::plainType(getInput().getType()), cotangents[0],
+                         getThetaAttr(), getScalingAttr(),
+                         getInverse() ? UnitAttr() : builder.getUnitAttr())};
+}
+
+Values GeluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value x = getInput();
+  Value slope;
+  Value square = nn.mul(x, x);
+  if (getApproximate()) {
+    // t = tanh(u), u = c (x + a x³):
+    // y' = (1 + t) / 2 + x (1 - t²) c (1 + 3 a x²) / 2.
+    const double c = std::sqrt(2.0 / M_PI), a = 0.044715;
+    Value polynomial = nn.shift(nn.scale(square, a), 1.0);
+    Value u = nn.scale(nn.mul(x, polynomial), c);
+    Value t = nn.unary<TanhOp>(u);
+    Value half = nn.shift(nn.scale(t, 0.5), 0.5);
+    Value sech2 = nn.shift(nn.neg(nn.mul(t, t)), 1.0);
+    Value du = nn.shift(nn.scale(square, 3 * a * c / 2), c / 2);
+    Value bend = nn.mul(nn.mul(x, sech2), du);
+    slope = nn.add(half, bend);
+  } else {
+    // y' = Φ(x) + x φ(x).
+    Value erf = nn.unary<ErfOp>(nn.scale(x, M_SQRT1_2));
+    Value cdf = nn.shift(nn.scale(erf, 0.5), 0.5);
+    Value bell = nn.exp(nn.scale(square, -0.5));
+    Value pdf = nn.scale(bell, 1.0 / std::sqrt(2.0 * M_PI));
+    slope = nn.add(cdf, nn.mul(x, pdf));
+  }
+  return {nn.mul(cotangents[0], slope)};
+}
+
+/// y = x σ(x): y' = σ (1 + x (1 - σ)).
+Values SiluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value x = getInput();
+  Value sigma = nn.unary<SigmoidOp>(x);
+  Value rest = nn.shift(nn.neg(sigma), 1.0);
+  Value bend = nn.shift(nn.mul(x, rest), 1.0);
+  Value slope = nn.mul(sigma, bend);
+  return {nn.mul(cotangents[0], slope)};
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise
+//===----------------------------------------------------------------------===//
+
+Values NegOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  return {NNBuilder(builder, getLoc()).neg(cotangents[0])};
+}
+
+Values ExpOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  return {NNBuilder(builder, getLoc()).mul(cotangents[0], getResult())};
+}
+
+Values LogOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  return {NNBuilder(builder, getLoc()).div(cotangents[0], getInput())};
+}
+
+Values TanhOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value slope = nn.shift(nn.neg(nn.mul(getResult(), getResult())), 1.0);
+  return {nn.mul(cotangents[0], slope)};
+}
+
+Values ErfOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value bell = nn.exp(nn.neg(nn.mul(getInput(), getInput())));
+  Value slope = nn.scale(bell, M_2_SQRTPI);
+  return {nn.mul(cotangents[0], slope)};
+}
+
+Values SqrtOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  return {nn.scale(nn.div(cotangents[0], getResult()), 0.5)};
+}
+
+Values RsqrtOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value y = getResult();
+  Value cube = nn.mul(nn.mul(y, y), y);
+  return {nn.scale(nn.mul(cotangents[0], cube), -0.5)};
+}
+
+Values SigmoidOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value y = getResult();
+  Value slope = nn.mul(y, nn.shift(nn.neg(y), 1.0));
+  return {nn.mul(cotangents[0], slope)};
+}
+
+Values AddOp::buildVJP(OpBuilder &, ArrayRef<Value> cotangents) {
+  return {cotangents[0], cotangents[0]};
+}
+
+Values SubOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  return {cotangents[0], NNBuilder(builder, getLoc()).neg(cotangents[0])};
+}
+
+Values MulOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value da = nn.mul(cotangents[0], getRhs());
+  Value db = nn.mul(cotangents[0], getLhs());
+  return {da, db};
+}
+
+Values DivOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value da = nn.div(cotangents[0], getRhs());
+  Value db = nn.neg(nn.mul(da, nn.div(getLhs(), getRhs())));
+  return {da, db};
+}
+
+/// Piecewise constant.
+Values IsZeroOp::buildVJP(OpBuilder &, ArrayRef<Value>) { return {Value()}; }
+
+/// Only the optimizer takes a minimum; nothing flows through it.
+Values MinOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
+  return {Value(), Value()};
+}
+
+Values ScaleOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  double amount = getAmount().convertToDouble();
+  return {NNBuilder(builder, getLoc()).scale(cotangents[0], amount)};
+}
+
+Values ShiftOp::buildVJP(OpBuilder &, ArrayRef<Value> cotangents) {
+  return {cotangents[0]};
+}
+
+Values StopGradientOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
+  return {Value()};
+}
+
+//===----------------------------------------------------------------------===//
+// Shapes
+//===----------------------------------------------------------------------===//
+
+Values BroadcastOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  SmallVector<int64_t> added;
+  for (int64_t dim : llvm::seq(getResult().getType().getRank()))
+    if (!llvm::is_contained(getDims(), dim))
+      added.push_back(dim);
+  return {NNBuilder(builder, getLoc()).reduce(cotangents[0], added)};
+}
+
+Values ReduceOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  RankedTensorType type = getInput().getType();
+  SmallVector<int64_t> kept;
+  for (int64_t dim : llvm::seq(type.getRank()))
+    if (!llvm::is_contained(getDims(), dim))
+      kept.push_back(dim);
+  Value dx = nn.broadcast(cotangents[0], type.getShape(), kept);
+  if (getKind() == ReduceKind::Sum)
+    return {dx};
+  // The maximum passes its gradient to the elements that attain it; among
+  // equals all get it.
+  Value top = nn.broadcast(getResult(), type.getShape(), kept);
+  Value attained = nn.unary<IsZeroOp>(nn.sub(getInput(), top));
+  return {nn.mul(dx, attained)};
+}

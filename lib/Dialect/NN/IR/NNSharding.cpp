@@ -1,0 +1,260 @@
+//===- NNSharding.cpp - Factor rules and costs of nn ops ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/NN.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::nn;
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+/// Adds a factor for each dimension of `shape`, parallel but for the dimension
+/// `whole`, and returns them.
+static FactorRule::DimFactors addDims(FactorRule &rule, ArrayRef<int64_t> shape,
+                                      int64_t whole = -1) {
+  FactorRule::DimFactors dims;
+  for (auto [index, extent] : llvm::enumerate(shape)) {
+    bool isWhole = static_cast<int64_t>(index) == whole;
+    dims.push_back(rule.add("d" + std::to_string(index),
+                            isWhole ? FactorKind::Whole : FactorKind::Parallel,
+                            extent));
+  }
+  return dims;
+}
+
+FactorRule nn::elementwiseRule(Operation *op) {
+  FactorRule rule;
+  FactorRule::DimFactors dims = addDims(rule, shapeOf(op->getResult(0)));
+  rule.operands.assign(op->getNumOperands(), dims);
+  rule.results = {dims};
+  return rule;
+}
+
+FactorRule MatmulOp::getFactorRule() {
+  FactorRule rule;
+  llvm::MapVector<char, int> factors;
+  auto dimsOf = [&](StringRef letters) {
+    FactorRule::DimFactors dims;
+    for (char letter : letters) {
+      auto [it, isNew] = factors.try_emplace(letter, 0);
+      if (isNew) {
+        bool summed = !getResultLetters().contains(letter);
+        it->second = rule.add(std::string(1, letter),
+                              summed ? FactorKind::Sum : FactorKind::Parallel,
+                              getExtent(letter));
+      }
+      dims.push_back(it->second);
+    }
+    return dims;
+  };
+  rule.operands.push_back(dimsOf(getLhsLetters()));
+  rule.operands.push_back(dimsOf(getRhsLetters()));
+  rule.results.push_back(dimsOf(getResultLetters()));
+  return rule;
+}
+
+bool MatmulOp::keepsZeroPadding() { return true; }
+
+int64_t MatmulOp::getFlops() {
+  int64_t flops = 2;
+  for (const Factor &factor : getFactorRule().factors)
+    flops *= factor.size;
+  return flops;
+}
+
+/// The factors of a table lookup: v rows of h elements; ids index the rows.
+static FactorRule lookupRule(Value table, Value ids, FactorKind rowKind,
+                             FactorKind idKind) {
+  FactorRule rule;
+  int v = rule.add("row", rowKind, shapeOf(table)[0]);
+  int h = rule.add("column", FactorKind::Parallel, shapeOf(table)[1]);
+  FactorRule::DimFactors idDims = addDims(rule, shapeOf(ids));
+  for (int dim : idDims)
+    rule.factors[dim].kind = idKind;
+  FactorRule::DimFactors rowDims(idDims);
+  rowDims.push_back(h);
+  rule.operands = {{v, h}, idDims};
+  rule.results = {rowDims};
+  return rule;
+}
+
+FactorRule EmbeddingOp::getFactorRule() {
+  return lookupRule(getTable(), getIds(), FactorKind::Sum,
+                    FactorKind::Parallel);
+}
+
+FactorRule EmbeddingGradOp::getFactorRule() {
+  FactorRule rule = lookupRule(getResult(), getIds(), FactorKind::Parallel,
+                               FactorKind::Sum);
+  std::swap(rule.operands[0], rule.results[0]);
+  return rule;
+}
+
+void EmbeddingOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
+                                 int64_t) {
+  if (factor == 0) {
+    setShardAxisAttr(axis);
+    setShardChunk(chunk);
+  }
+}
+
+void EmbeddingGradOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
+                                     int64_t) {
+  if (factor == 0) {
+    setShardAxisAttr(axis);
+    setShardChunk(chunk);
+  }
+}
+
+/// The factors of attention, in the order batch, sequence, group, head, size.
+static FactorRule attentionRule(ArrayRef<int64_t> query, bool backward) {
+  FactorRule rule;
+  int b = rule.add("batch", FactorKind::Parallel, query[0]);
+  int s = rule.add("sequence", FactorKind::Whole, query[1]);
+  int g = rule.add("key/value head", FactorKind::Parallel, query[2],
+                   /*mustDivide=*/true);
+  int r = rule.add("query head of a group", FactorKind::Whole, query[3]);
+  int d = rule.add("head size", FactorKind::Whole, query[4]);
+  FactorRule::DimFactors q{b, s, g, r, d}, k{b, s, g, d}, lse{b, g, r, s};
+  if (backward) {
+    rule.operands = {q, k, k, lse, q};
+    rule.results = {q, k, k};
+  } else {
+    rule.operands = {q, k, k};
+    rule.results = {q, lse};
+  }
+  return rule;
+}
+
+FactorRule AttentionOp::getFactorRule() {
+  return attentionRule(shapeOf(getQuery()), /*backward=*/false);
+}
+
+FactorRule AttentionGradOp::getFactorRule() {
+  return attentionRule(shapeOf(getQuery()), /*backward=*/true);
+}
+
+bool AttentionOp::keepsZeroPadding() { return true; }
+bool AttentionGradOp::keepsZeroPadding() { return true; }
+
+/// One of the two products of causal attention: half of the keys are masked,
+/// but an unblocked implementation computes them.
+static int64_t scoreFlops(ArrayRef<int64_t> q) {
+  return 2 * q[0] * q[1] * q[1] * q[2] * q[3] * q[4];
+}
+
+int64_t AttentionOp::getFlops() { return 2 * scoreFlops(shapeOf(getQuery())); }
+
+int64_t AttentionGradOp::getFlops() {
+  return 5 * scoreFlops(shapeOf(getQuery()));
+}
+
+FactorRule LayerNormOp::getFactorRule() {
+  FactorRule rule;
+  ArrayRef<int64_t> shape = shapeOf(getInput());
+  FactorRule::DimFactors dims = addDims(rule, shape, shape.size() - 1);
+  FactorRule::DimFactors rows(ArrayRef(dims).drop_back());
+  rule.operands = {dims, {dims.back()}, {dims.back()}};
+  rule.results = {dims, rows, rows};
+  return rule;
+}
+
+FactorRule RMSNormOp::getFactorRule() {
+  FactorRule rule;
+  ArrayRef<int64_t> shape = shapeOf(getInput());
+  FactorRule::DimFactors dims = addDims(rule, shape, shape.size() - 1);
+  FactorRule::DimFactors rows(ArrayRef(dims).drop_back());
+  rule.operands = {dims, {dims.back()}};
+  rule.results = {dims, rows};
+  return rule;
+}
+
+FactorRule RopeOp::getFactorRule() {
+  FactorRule rule;
+  ArrayRef<int64_t> shape = shapeOf(getInput());
+  FactorRule::DimFactors dims = addDims(rule, shape, shape.size() - 1);
+  rule.factors[dims[1]].kind = FactorKind::Whole;
+  rule.operands = {dims};
+  rule.results = {dims};
+  return rule;
+}
+
+bool RopeOp::keepsZeroPadding() { return true; }
+
+FactorRule GeluOp::getFactorRule() { return elementwiseRule(*this); }
+FactorRule SiluOp::getFactorRule() { return elementwiseRule(*this); }
+bool GeluOp::keepsZeroPadding() { return true; }
+bool SiluOp::keepsZeroPadding() { return true; }
+FactorRule FillOp::getFactorRule() { return elementwiseRule(*this); }
+FactorRule IotaOp::getFactorRule() { return elementwiseRule(*this); }
+FactorRule ValidOp::getFactorRule() { return elementwiseRule(*this); }
+
+void IotaOp::localizeFactor(int, StringAttr axis, int64_t chunk, int64_t) {
+  setShardAxisAttr(axis);
+  setShardChunk(chunk);
+}
+
+FactorRule BroadcastOp::getFactorRule() {
+  FactorRule rule;
+  FactorRule::DimFactors dims = addDims(rule, shapeOf(getResult()));
+  FactorRule::DimFactors input;
+  for (int64_t dim : getDims())
+    input.push_back(dims[dim]);
+  rule.operands = {input};
+  rule.results = {dims};
+  return rule;
+}
+
+/// Zeros along a split dimension of the input stay zeros; a split dimension
+/// that is new is filled to its end.
+bool BroadcastOp::keepsZeroPadding() { return false; }
+
+FactorRule ReduceOp::getFactorRule() {
+  FactorRule rule;
+  FactorRule::DimFactors dims = addDims(rule, shapeOf(getInput()));
+  FactorRule::DimFactors kept;
+  for (auto [index, factor] : llvm::enumerate(dims)) {
+    if (!llvm::is_contained(getDims(), static_cast<int64_t>(index)))
+      kept.push_back(factor);
+    else
+      rule.factors[factor].kind =
+          getKind() == ReduceKind::Sum ? FactorKind::Sum : FactorKind::Max;
+  }
+  rule.operands = {dims};
+  rule.results = {kept};
+  return rule;
+}
+
+bool ReduceOp::keepsZeroPadding() { return true; }
+
+int64_t ReduceOp::getFlops() { return getInput().getType().getNumElements(); }
+
+FactorRule PickOp::getFactorRule() {
+  FactorRule rule;
+  FactorRule::DimFactors dims = addDims(rule, shapeOf(getInput()));
+  rule.operands = {dims, FactorRule::DimFactors(ArrayRef(dims).drop_back())};
+  rule.results = {dims};
+  return rule;
+}
+
+bool PickOp::keepsZeroPadding() { return true; }
+
+void PickOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
+                            int64_t) {
+  if (factor == static_cast<int>(shapeOf(getInput()).size()) - 1) {
+    setShardAxisAttr(axis);
+    setShardChunk(chunk);
+  }
+}
+
+// Ids never point into padding, so lookups and their gradients leave it alone.
+bool EmbeddingOp::keepsZeroPadding() { return true; }
+bool EmbeddingGradOp::keepsZeroPadding() { return true; }
+bool IotaOp::keepsZeroPadding() { return true; }

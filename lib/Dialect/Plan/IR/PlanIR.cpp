@@ -1,0 +1,167 @@
+//===- PlanIR.cpp - The plan dialect ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "plait/Interfaces/OpInterfaces.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+#include "plait/Dialect/Plan/IR/PlanDialect.cpp.inc"
+#include "plait/Dialect/Plan/IR/PlanEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "plait/Dialect/Plan/IR/PlanAttrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "plait/Dialect/Plan/IR/PlanOps.cpp.inc"
+
+void PlanDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "plait/Dialect/Plan/IR/PlanAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "plait/Dialect/Plan/IR/PlanOps.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// ClusterOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ClusterOp::verify() {
+  Block &block = getBody().front();
+  // (C1)
+  auto yield = cast<YieldOp>(block.getTerminator());
+  if (block.getArgumentTypes() != getOperandTypes())
+    return emitOpError("has block arguments that are not its operands' types");
+  if (yield.getOperandTypes() != getResultTypes())
+    return emitOpError("yields types that are not its results'");
+  // (C2)
+  for (Operation &op : block.without_terminator())
+    if (!isa<FusableOpInterface>(op)) {
+      InFlightDiagnostic diag = emitOpError("holds an op that no kernel fuses");
+      diag.attachNote(op.getLoc()) << "this one: " << op.getName();
+      return diag;
+    }
+  // (C3)
+  if (auto modes = getAccumulate()) {
+    bool valid = modes->size() == getNumResults() &&
+                 llvm::all_of(*modes, [](int32_t mode) {
+                   return symbolizeAccumulate(mode).has_value();
+                 });
+    if (!valid)
+      return emitOpError("has ") << modes->size() << " accumulate modes for "
+                                 << getNumResults() << " results";
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ProgramOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult BufferOp::verify() {
+  // The accessors of integers are unsigned.
+  int64_t offset = getOffset(), bytes = getBytes();
+  int64_t first = getFirst(), last = getLast();
+  // (C1)
+  if (offset < 0 || offset % kAlignment || bytes < 0)
+    return emitOpError("lies at ")
+           << offset << " with " << bytes << " bytes; offsets are multiples of "
+           << kAlignment;
+  // (C2)
+  if (first < 0 || first > last)
+    return emitOpError("lives over [") << first << ", " << last << "]";
+  return success();
+}
+
+LogicalResult ActionOp::verify() {
+  StringRef kind = getKind();
+  bool call = llvm::is_contained({"forward", "backward", "backward_input",
+                                  "backward_weight", "reduce", "optimizer"},
+                                 kind);
+  bool transfer = llvm::is_contained({"send", "recv", "wait_send"}, kind);
+  // (C1)
+  if (!call && !transfer)
+    return emitOpError("has unknown kind \"") << kind << "\"";
+  // (C2)
+  if (call && !getCallee())
+    return emitOpError("of kind \"") << kind << "\" calls no function";
+  if (transfer && (!getPeer() || getBuffers().size() != 1))
+    return emitOpError("of kind \"")
+           << kind << "\" needs a peer and one buffer, has "
+           << getBuffers().size();
+  return success();
+}
+
+/// (C3) Sorted by offset, a buffer can only overlap those that start before its
+/// end; few do, since live ones do not.
+static LogicalResult verifyDisjoint(SmallVectorImpl<BufferOp> &buffers) {
+  llvm::sort(buffers, [](BufferOp a, BufferOp b) {
+    return std::pair(a.getOffset(), a.getSymName()) <
+           std::pair(b.getOffset(), b.getSymName());
+  });
+  for (auto [index, buffer] : llvm::enumerate(buffers))
+    for (BufferOp other : ArrayRef(buffers).drop_front(index + 1)) {
+      if (other.getOffset() >= buffer.getOffset() + buffer.getBytes())
+        break;
+      if (other.getBytes() == 0 || other.getFirst() > buffer.getLast() ||
+          other.getLast() < buffer.getFirst())
+        continue;
+      InFlightDiagnostic diag = buffer.emitOpError("overlaps @")
+                                << other.getSymName()
+                                << ", which is live at the same time";
+      diag.attachNote(other.getLoc()) << "the other buffer";
+      return diag;
+    }
+  return success();
+}
+
+LogicalResult ProgramOp::verifyRegions() {
+  SmallVector<BufferOp> buffers;
+  llvm::StringMap<BufferOp> names;
+  SmallVector<ActionOp> actions;
+  for (Operation &op : getBody().front()) {
+    if (auto buffer = dyn_cast<BufferOp>(op)) {
+      buffers.push_back(buffer);
+      // (C5)
+      if (!names.try_emplace(buffer.getSymName(), buffer).second)
+        return buffer.emitOpError("names a second buffer @")
+               << buffer.getSymName();
+    } else if (auto action = dyn_cast<ActionOp>(op)) {
+      actions.push_back(action);
+    } else {
+      // (C1)
+      return op.emitOpError("stands in a program, which holds buffers and "
+                            "actions only");
+    }
+  }
+  for (BufferOp buffer : buffers) {
+    // (C2)
+    if (buffer.getOffset() > getBytes() ||
+        buffer.getBytes() > getBytes() - buffer.getOffset())
+      return buffer.emitOpError("of ")
+             << buffer.getBytes() << " bytes at " << buffer.getOffset()
+             << " is not inside an arena of " << getBytes() << " bytes";
+    // (C4)
+    if (buffer.getLast() >= actions.size())
+      return buffer.emitOpError("lives until action ")
+             << buffer.getLast() << " of " << actions.size();
+  }
+  for (ActionOp action : actions)
+    for (auto name : action.getBuffers().getAsRange<FlatSymbolRefAttr>())
+      if (!names.contains(name.getValue()))
+        return action.emitOpError("binds ") << name << ", which is no buffer";
+  return verifyDisjoint(buffers);
+}

@@ -1,0 +1,318 @@
+//===- Driver.cpp - From a model file to a plan file ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Driver/Driver.h"
+
+#include "Layout.h"
+#include "plait/Conversion/ToPlan.h"
+#include "plait/Import/HuggingFace.h"
+#include "plait/InitAll.h"
+#include "plait/Plan/Check.h"
+#include "plait/Plan/Container.h"
+#include "plait/Plan/Files.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Pipelines.h"
+
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <thread>
+
+using namespace mlir;
+using namespace plait;
+
+namespace {
+
+/// A reference that needs more memory than this on its one rank is left out: it
+/// could not be run where plans are checked.
+constexpr int64_t kLargestReference = int64_t(8) << 30;
+
+/// One module on its way through the phases.
+class Compilation {
+public:
+  Compilation(const CompileOptions &options, const Layout &layout)
+      : options(options), layout(layout), context(makeRegistry()),
+        handler(&context, print) {
+    context.loadAllAvailableDialects();
+    // Two compilations may run side by side; passes are short.
+    context.disableMultithreading();
+  }
+
+  LogicalResult import();
+  /// Runs the phases up to `last`.
+  LogicalResult runTo(Phase last);
+  FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
+  ModuleOp getModule() { return *module; }
+  MLIRContext *getContext() { return &context; }
+  std::string getText();
+
+private:
+  static DialectRegistry makeRegistry() {
+    DialectRegistry registry;
+    registerAllDialects(registry);
+    return registry;
+  }
+  static LogicalResult print(Diagnostic &diagnostic);
+  LogicalResult addMesh();
+  LogicalResult pinShardings();
+  LogicalResult dump(const PhaseInfo &info);
+
+  const CompileOptions &options;
+  const Layout &layout;
+  MLIRContext context;
+  ScopedDiagnosticHandler handler;
+  OwningOpRef<ModuleOp> module;
+};
+
+} // namespace
+
+static void printError(const llvm::Twine &message) {
+  llvm::errs() << "plaitc: error: " << message << "\n";
+}
+
+/// One line for each error, with the place in the model where it is known.
+LogicalResult Compilation::print(Diagnostic &diagnostic) {
+  if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
+    return success();
+  const char *kind =
+      diagnostic.getSeverity() == DiagnosticSeverity::Error     ? "error"
+      : diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning"
+                                                                : "note";
+  llvm::errs() << "plaitc: " << kind << ": ";
+  diagnostic.getLocation()->walk([](Location loc) {
+    if (auto name = dyn_cast<NameLoc>(loc)) {
+      llvm::errs() << name.getName().getValue() << ": ";
+      return WalkResult::interrupt();
+    }
+    if (auto file = dyn_cast<FileLineColLoc>(loc)) {
+      llvm::errs() << file.getFilename().getValue() << ":" << file.getLine()
+                   << ":" << file.getColumn() << ": ";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  llvm::errs() << diagnostic << "\n";
+  return success();
+}
+
+LogicalResult Compilation::addMesh() {
+  if (dist::MeshOp::find(*module))
+    return module->emitError("has a mesh already; meshes come from --mesh");
+  OpBuilder builder(module->getBodyRegion());
+  builder.setInsertionPointToStart(module->getBody());
+  dist::MeshOp::create(
+      builder, module->getLoc(), builder.getStringAttr("mesh"),
+      builder.getStrArrayAttr({kPipelineAxis, kDataAxis, kTensorAxis}),
+      builder.getDenseI64ArrayAttr(
+          {layout.pipeline, layout.data, layout.tensor}));
+  return success();
+}
+
+LogicalResult Compilation::pinShardings() {
+  for (const auto &[pattern, axes] : options.shardings) {
+    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
+    if (!glob)
+      return module->emitError("sharding of \"")
+             << pattern << "\": " << llvm::toString(glob.takeError());
+    Attribute sharding =
+        parseAttribute("#dist.sharding<@mesh, " + axes + ">", &context);
+    if (!sharding)
+      return module->emitError("sharding \"")
+             << axes << "\" does not parse, expected something like "
+             << "[{}, {\"tp\"}]";
+    bool matched = false;
+    for (auto parameter : module->getOps<nn::ParameterOp>())
+      if (glob->match(parameter.getSymName())) {
+        parameter.setShardingAttr(sharding);
+        matched = true;
+      }
+    if (!matched)
+      return module->emitError("no parameter is called \"") << pattern << "\"";
+  }
+  return success();
+}
+
+LogicalResult Compilation::import() {
+  bool text = StringRef(options.model).ends_with(".mlir");
+  FailureOr<OwningOpRef<ModuleOp>> imported =
+      text ? importMLIR(context, options.model)
+           : importHuggingFace(
+                 context, options.model,
+                 {options.microBatch * layout.data, options.sequence});
+  if (failed(imported))
+    return failure();
+  module = std::move(*imported);
+  if (failed(addMesh()) || failed(pinShardings()))
+    return failure();
+  return success();
+}
+
+std::string Compilation::getText() {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module->print(out, OpPrintingFlags().enableDebugInfo(false));
+  out << "\n";
+  return text;
+}
+
+LogicalResult Compilation::dump(const PhaseInfo &info) {
+  if (options.dumpPhasesTo.empty())
+    return success();
+  if (std::error_code error =
+          llvm::sys::fs::create_directories(options.dumpPhasesTo))
+    return module->emitError("cannot create ")
+           << options.dumpPhasesTo << ": " << error.message();
+  SmallString<128> path(options.dumpPhasesTo);
+  int number = static_cast<int>(info.phase);
+  llvm::sys::path::append(path, std::to_string(number) + "-" + info.name +
+                                    ".mlir");
+  if (Status status = plan::writeFile(path.str().str(), getText()); !status.ok())
+    return module->emitError(status.message());
+  return success();
+}
+
+LogicalResult Compilation::runTo(Phase last) {
+  PipelineOptions pipeline{options.schedule,
+                           static_cast<unsigned>(layout.microbatches),
+                           options.recompute};
+  for (const PhaseInfo &info : getPhases()) {
+    if (info.phase > last)
+      break;
+    if (options.progress)
+      llvm::errs() << "\r\033[K[" << static_cast<int>(info.phase) + 1 << "/"
+                   << getPhases().size() << "] " << info.name;
+    PassManager manager(&context);
+    buildPhase(manager, info.phase, pipeline);
+    if (manager.size() && failed(manager.run(*module)))
+      return failure();
+    if (info.phase != Phase::Plan && failed(dump(info)))
+      return failure();
+  }
+  return success();
+}
+
+FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
+  codegen::TargetCPU target = codegen::TargetCPU::getHost();
+  if (options.targetCPU != "host")
+    target = {options.targetCPU, ""};
+  return convertToPlan(*module,
+                       {options.recompute, options.sequence,
+                        options.globalBatch, options.microBatch},
+                       target);
+}
+
+//===----------------------------------------------------------------------===//
+// The driver
+//===----------------------------------------------------------------------===//
+
+/// The plan of the unpartitioned model, or nothing if it would be too large.
+/// Problems of the model show in the partitioned compilation as well, which
+/// reports them.
+static std::unique_ptr<plan::fb::PlanT>
+compileReference(CompileOptions options) {
+  options.mesh = "1";
+  options.schedule = "gpipe";
+  options.recompute = "none";
+  options.dumpPhasesTo.clear();
+  options.shardings.clear();
+  options.progress = false;
+  Result<Layout> layout = makeLayout(options);
+  if (!layout.ok())
+    return nullptr;
+  Compilation compilation(options, *layout);
+  ScopedDiagnosticHandler silent(compilation.getContext(),
+                                 [](Diagnostic &) { return success(); });
+  if (failed(compilation.import()) || failed(compilation.runTo(Phase::Lower)))
+    return nullptr;
+  for (auto program : compilation.getModule().getOps<plan::ProgramOp>())
+    if (static_cast<int64_t>(program.getBytes()) > kLargestReference)
+      return nullptr;
+  auto plan = compilation.convert();
+  return succeeded(plan) ? std::move(*plan) : nullptr;
+}
+
+static Status writeIR(const CompileOptions &options, const std::string &text) {
+  if (!options.output.empty() && options.output != "-")
+    return plan::writeFile(options.output, text);
+  llvm::outs() << text;
+  return Status::success();
+}
+
+/// Checks the plan as its readers will, and writes it.
+static Status checkAndWrite(const std::string &path,
+                            const plan::fb::PlanT &plan) {
+  std::vector<uint8_t> bytes = plan::packPlan(plan);
+  PLAIT_RETURN_IF_ERROR(plan::checkPlan(*plan::fb::GetPlan(bytes.data())));
+  return plan::writePlan(path, plan);
+}
+
+static bool report(const Status &status) {
+  if (!status.ok())
+    printError(status.message());
+  return status.ok();
+}
+
+/// The phase called `name`; failure lists those there are.
+static Result<Phase> findPhase(StringRef name) {
+  std::string names;
+  for (const PhaseInfo &info : getPhases()) {
+    if (name == info.name)
+      return info.phase;
+    names += (names.empty() ? "" : ", ") + info.name.str();
+  }
+  return fail("no phase is called \"", name.str(), "\", there are ", names);
+}
+
+static bool compilePlan(const CompileOptions &options,
+                        Compilation &compilation) {
+  std::unique_ptr<plan::fb::PlanT> reference;
+  std::thread side;
+  if (options.reference)
+    side = std::thread([&] { reference = compileReference(options); });
+  FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
+  if (succeeded(compilation.runTo(Phase::Plan)))
+    plan = compilation.convert();
+  if (side.joinable())
+    side.join();
+  if (options.progress)
+    llvm::errs() << "\r\033[K";
+  if (failed(plan))
+    return false;
+  if (reference)
+    (*plan)->reference = plan::packPlan(*reference);
+  return report(checkAndWrite(options.output, **plan));
+}
+
+bool plait::compile(const CompileOptions &options) {
+  Result<Layout> layout = makeLayout(options);
+  if (!layout.ok())
+    return report(layout.status());
+  Phase last = Phase::Plan;
+  if (!options.compileTo.empty()) {
+    Result<Phase> found = findPhase(options.compileTo);
+    if (!found.ok())
+      return report(found.status());
+    last = *found;
+  }
+  if (last == Phase::Plan && options.output.empty())
+    return report(fail("no output file; give one with -o"));
+  Compilation compilation(options, *layout);
+  if (failed(compilation.import()))
+    return false;
+  if (last == Phase::Plan)
+    return compilePlan(options, compilation);
+  if (failed(compilation.runTo(last)))
+    return false;
+  if (options.progress)
+    llvm::errs() << "\r\033[K";
+  return report(writeIR(options, compilation.getText()));
+}

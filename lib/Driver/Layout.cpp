@@ -1,0 +1,63 @@
+//===- Layout.cpp - Mesh and batch of a compilation ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Layout.h"
+
+#include "plait/Transforms/Names.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+
+using namespace plait;
+
+/// More ranks than any cluster has; products of sizes stay far from overflow.
+static constexpr int64_t kMostRanks = int64_t(1) << 24;
+
+static Status parseMesh(llvm::StringRef text, Layout &layout) {
+  if (text == "1")
+    return Status::success();
+  llvm::SmallVector<llvm::StringRef> entries;
+  text.split(entries, ',');
+  llvm::SmallVector<llvm::StringRef> seen;
+  for (llvm::StringRef entry : entries) {
+    auto [name, size] = entry.split('=');
+    int64_t *axis = name == kPipelineAxis ? &layout.pipeline
+                    : name == kDataAxis   ? &layout.data
+                    : name == kTensorAxis ? &layout.tensor
+                                          : nullptr;
+    if (!axis)
+      return fail("mesh \"", text.str(), "\" names axis \"", name.str(),
+                  "\", expected pp, dp or tp");
+    if (llvm::is_contained(seen, name))
+      return fail("mesh \"", text.str(), "\" names axis \"", name.str(),
+                  "\" twice");
+    seen.push_back(name);
+    if (size.getAsInteger(10, *axis) || *axis < 1 || *axis > kMostRanks)
+      return fail("mesh \"", text.str(), "\" gives axis ", name.str(),
+                  " the size \"", size.str(), "\", expected 1 to ", kMostRanks);
+    if (layout.ranks() > kMostRanks)
+      return fail("mesh \"", text.str(), "\" has more than ", kMostRanks,
+                  " ranks");
+  }
+  return Status::success();
+}
+
+Result<Layout> plait::makeLayout(const CompileOptions &options) {
+  Layout layout;
+  PLAIT_RETURN_IF_ERROR(parseMesh(options.mesh, layout));
+  for (auto [name, value] : {std::pair("global batch", options.globalBatch),
+                             {"micro batch", options.microBatch},
+                             {"sequence length", options.sequence}})
+    if (value < 1 || value > kMostRanks)
+      return fail(name, " is ", value, ", expected 1 to ", kMostRanks);
+  int64_t filled = options.microBatch * layout.data;
+  if (options.globalBatch % filled)
+    return fail("global batch ", options.globalBatch,
+                " is not divisible by micro batch ", options.microBatch,
+                " times dp ", layout.data, " = ", filled);
+  layout.microbatches = options.globalBatch / filled;
+  return layout;
+}

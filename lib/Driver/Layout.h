@@ -1,0 +1,29 @@
+//===- Layout.h - Mesh and batch of a compilation ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_DRIVER_LAYOUT_H
+#define PLAIT_LIB_DRIVER_LAYOUT_H
+
+#include "plait/Driver/Driver.h"
+
+namespace plait {
+
+/// The sizes that follow from the options, all at least 1.
+struct Layout {
+  int64_t pipeline = 1, data = 1, tensor = 1; // ranks along pp, dp, tp
+  int64_t microbatches = 1;                   // of a step
+
+  int64_t ranks() const { return pipeline * data * tensor; }
+};
+
+/// Fails on an axis that is not pp, dp or tp, a size that is not positive, or a
+/// global batch that the microbatches of all data-parallel ranks do not fill.
+Result<Layout> makeLayout(const CompileOptions &options);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_DRIVER_LAYOUT_H

@@ -1,0 +1,97 @@
+//===- ConfigReader.h - The fields of a config.json ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Reads fields one by one and remembers the first thing that is wrong: the
+// caller reads all that it wants and asks once at the end. Every field that is
+// read counts as understood; finish() refuses what nobody read.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_IMPORT_HUGGINGFACE_CONFIGREADER_H
+#define PLAIT_LIB_IMPORT_HUGGINGFACE_CONFIGREADER_H
+
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/JSON.h"
+
+#include <optional>
+
+namespace plait::hf {
+
+/// A field that is null counts as absent, as Hugging Face has it. Without a
+/// fallback, an absent field is an error. After an error every read returns its
+/// fallback, or a harmless value.
+class ConfigReader {
+public:
+  /// The largest size that a field may give: products of three stay far from
+  /// what 64 bits hold.
+  static constexpr int64_t kLargestSize = int64_t(1) << 24;
+
+  /// Parses `text`; a failure is remembered like any other.
+  explicit ConfigReader(llvm::StringRef text);
+
+  /// An integer from 1 to `most`.
+  int64_t getSize(llvm::StringRef field,
+                  std::optional<int64_t> fallback = std::nullopt,
+                  int64_t most = kLargestSize);
+  /// A number above 0.
+  double getPositive(llvm::StringRef field,
+                     std::optional<double> fallback = std::nullopt);
+  /// A number that is at least 0.
+  double getNonNegative(llvm::StringRef field, double fallback);
+  bool getFlag(llvm::StringRef field, bool fallback);
+  /// One of `choices`.
+  std::string getChoice(llvm::StringRef field,
+                        llvm::ArrayRef<llvm::StringRef> choices,
+                        std::optional<llvm::StringRef> fallback = std::nullopt);
+  bool has(llvm::StringRef field) const;
+
+  /// Calls `read` with a reader of the object in `field`, if there is one.
+  void readObject(llvm::StringRef field,
+                  llvm::function_ref<void(ConfigReader &)> read);
+
+  /// Fails if the flag has the value that is not supported.
+  void requireFlag(llvm::StringRef field, bool supported);
+  /// Fails unless the field is absent.
+  void requireAbsent(llvm::StringRef field);
+  /// Fails if the dropout is not a probability; adds its name to getDropouts()
+  /// if it is not 0.
+  void readDropout(llvm::StringRef field);
+
+  /// Fields that do not change the arithmetic; a trailing `*` is any suffix.
+  void ignore(llvm::ArrayRef<llvm::StringRef> fields);
+
+  /// Remembers `message` if nothing has failed before.
+  void fail(const llvm::Twine &message);
+  bool failed() const { return !message.empty(); }
+
+  /// Fails on the first field that was neither read nor ignored, and returns
+  /// the message of the first failure; empty if there was none.
+  std::string finish();
+
+  llvm::ArrayRef<std::string> getDropouts() const { return dropouts; }
+
+private:
+  ConfigReader(const llvm::json::Object &object, llvm::StringRef prefix);
+
+  /// The field's value, or null if it is absent; counts as read.
+  const llvm::json::Value *find(llvm::StringRef field);
+  /// The same, with an error if it is absent and there is no fallback.
+  const llvm::json::Value *find(llvm::StringRef field, bool hasFallback);
+  void failOn(llvm::StringRef field, const llvm::json::Value &value,
+              const llvm::Twine &expected);
+
+  llvm::json::Object object;
+  std::string prefix; // of names in messages: "rope_scaling."
+  llvm::StringSet<> known;
+  std::string message;
+  std::vector<std::string> dropouts;
+};
+
+} // namespace plait::hf
+
+#endif // PLAIT_LIB_IMPORT_HUGGINGFACE_CONFIGREADER_H

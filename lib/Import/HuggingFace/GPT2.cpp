@@ -1,0 +1,174 @@
+//===- GPT2.cpp - GPT-2 ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Radford et al. 2019, in Hugging Face's form: weights are [in, out]
+// ("Conv1D"), and c_attn holds query, key and value side by side. Letters of
+// contractions: b batch, s sequence, h hidden, g head, r query head of g (one),
+// d head size, f inner, v vocabulary.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ModelBuilder.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::hf;
+
+namespace {
+struct GPT2 {
+  int64_t vocab, positions, hidden, layers, heads, inner;
+  double epsilon, std;
+  bool tanh, tied;
+
+  explicit GPT2(ConfigReader &config);
+
+  Value build(ModelBuilder &model) const;
+  Value buildEmbedding(ModelBuilder &model) const;
+  Value buildNorm(ModelBuilder &model, const std::string &path, Value x) const;
+  Value buildAttention(ModelBuilder &model, const std::string &path,
+                       Value x) const;
+  Value buildMLP(ModelBuilder &model, const std::string &path, Value x) const;
+  Value projectHeads(ModelBuilder &model, const std::string &path, Value x,
+                     char part) const;
+  Value project(ModelBuilder &model, const std::string &path, Value x,
+                StringRef spec, Shape shape, Shape fileShape, Init init) const;
+
+  Init normal() const { return {0.0, std}; }
+  /// Weights that end in the residual stream, to which every block adds twice,
+  /// start smaller.
+  Init residual() const { return {0.0, std / std::sqrt(2.0 * layers)}; }
+};
+} // namespace
+
+GPT2::GPT2(ConfigReader &config) {
+  vocab = config.getSize("vocab_size");
+  positions = config.getSize("n_positions");
+  hidden = config.getSize("n_embd");
+  layers = config.getSize("n_layer", std::nullopt, kMostLayers);
+  heads = config.getSize("n_head");
+  inner = config.getSize("n_inner", 4 * hidden);
+  if (hidden % heads)
+    config.fail("field \"n_embd\" is " + Twine(hidden) +
+                ", which is not a multiple of \"n_head\", " + Twine(heads));
+  tanh = config.getChoice("activation_function",
+                          {"gelu_new", "gelu_pytorch_tanh", "gelu"},
+                          "gelu_new") != "gelu";
+  epsilon = config.getPositive("layer_norm_epsilon", 1e-5);
+  std = config.getNonNegative("initializer_range", 0.02);
+  tied = config.getFlag("tie_word_embeddings", true);
+  config.requireFlag("scale_attn_weights", true);
+  config.requireFlag("scale_attn_by_inverse_layer_idx", false);
+  config.requireFlag("reorder_and_upcast_attn", false);
+  for (StringRef field : {"attn_pdrop", "embd_pdrop", "resid_pdrop"})
+    config.readDropout(field);
+  config.ignore({"n_ctx", "n_special", "predict_special_tokens", "summary_*"});
+}
+
+Value GPT2::project(ModelBuilder &model, const std::string &path, Value x,
+                    StringRef spec, Shape shape, Shape fileShape,
+                    Init init) const {
+  std::string name = path + ".weight";
+  FileBox file = FileBox::whole(name, fileShape);
+  Value weight = model.read(name, shape, file, init);
+  Value bias = model.read(path + ".bias", {fileShape.back()}, kZeros);
+  Value y = model.at(path).matmul(x, weight, spec);
+  return model.addBias(path, y, bias);
+}
+
+/// The query ('q'), key ('k') or value ('v') heads of x, from the third of
+/// c_attn that makes them.
+Value GPT2::projectHeads(ModelBuilder &model, const std::string &path, Value x,
+                         char part) const {
+  int64_t column = StringRef("qkv").find(part) * hidden;
+  Shape dims{heads, hidden / heads};
+  if (part == 'q')
+    dims = {heads, 1, hidden / heads};
+  Shape shape{hidden};
+  shape.append(dims);
+
+  std::string weightName = path + ".weight", biasName = path + ".bias";
+  FileBox weightBox{
+      weightName, {hidden, 3 * hidden}, {0, column}, {hidden, hidden}};
+  FileBox biasBox{biasName, {3 * hidden}, {column}, {hidden}};
+  Value weight = model.read((weightName + "." + Twine(part)).str(), shape,
+                            weightBox, normal());
+  Value bias =
+      model.read((biasName + "." + Twine(part)).str(), dims, biasBox, kZeros);
+  Value y = model.at(path).matmul(
+      x, weight, part == 'q' ? "bsh,hgrd->bsgrd" : "bsh,hgd->bsgd");
+  return model.addBias(path, y, bias);
+}
+
+Value GPT2::buildAttention(ModelBuilder &model, const std::string &path,
+                           Value x) const {
+  Value query = projectHeads(model, path + ".c_attn", x, 'q');
+  Value key = projectHeads(model, path + ".c_attn", x, 'k');
+  Value value = projectHeads(model, path + ".c_attn", x, 'v');
+  Value y = model.at(path).attention(query, key, value);
+  return project(model, path + ".c_proj", y, "bsgrd,grdh->bsh",
+                 {heads, 1, hidden / heads, hidden}, {hidden, hidden},
+                 residual());
+}
+
+Value GPT2::buildMLP(ModelBuilder &model, const std::string &path,
+                     Value x) const {
+  Value y = project(model, path + ".c_fc", x, "bsh,hf->bsf", {hidden, inner},
+                    {hidden, inner}, normal());
+  LayerBuilder nn = model.at(path + ".act");
+  y = nn.unary<nn::GeluOp>(y, tanh ? nn.builder.getUnitAttr() : UnitAttr());
+  return project(model, path + ".c_proj", y, "bsf,fh->bsh", {inner, hidden},
+                 {inner, hidden}, residual());
+}
+
+Value GPT2::buildNorm(ModelBuilder &model, const std::string &path,
+                      Value x) const {
+  Value weight = model.read(path + ".weight", {hidden}, kOnes);
+  Value bias = model.read(path + ".bias", {hidden}, kZeros);
+  return model.at(path).layerNorm(x, weight, bias, epsilon);
+}
+
+/// The sum of token and position embeddings.
+Value GPT2::buildEmbedding(ModelBuilder &model) const {
+  Value tokenTable =
+      model.read("transformer.wte.weight", {vocab, hidden}, normal());
+  Value tokens =
+      model.at("transformer.wte").embedding(tokenTable, model.getTokens());
+  Value positionTable =
+      model.read("transformer.wpe.weight", {positions, hidden}, normal());
+  LayerBuilder nn = model.at("transformer.wpe");
+  Value indices = nn.iota(model.getSequence());
+  Value rows = nn.embedding(positionTable, indices);
+  return model.addBias("transformer.wpe", tokens, rows);
+}
+
+Value GPT2::build(ModelBuilder &model) const {
+  Value x = buildEmbedding(model);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    model.setLayer(layer);
+    std::string path = "transformer.h." + std::to_string(layer);
+    Value normal = buildNorm(model, path + ".ln_1", x);
+    Value seen = buildAttention(model, path + ".attn", normal);
+    x = model.at(path).add(x, seen);
+    normal = buildNorm(model, path + ".ln_2", x);
+    Value thought = buildMLP(model, path + ".mlp", normal);
+    x = model.at(path).add(x, thought);
+  }
+  model.setLayer(std::nullopt);
+  x = buildNorm(model, "transformer.ln_f", x);
+  Value head = model.read(tied ? "transformer.wte.weight" : "lm_head.weight",
+                          {vocab, hidden}, normal());
+  return model.at("lm_head").matmul(x, head, "bsh,vh->bsv");
+}
+
+Model hf::readGPT2(ConfigReader &config, int64_t sequence) {
+  GPT2 gpt2(config);
+  checkSequence(config, "n_positions", gpt2.positions, sequence);
+  return {gpt2.vocab, gpt2.layers,
+          [gpt2](ModelBuilder &model) { return gpt2.build(model); }};
+}

@@ -1,0 +1,138 @@
+//===- ModelBuilder.cpp - The module of a model, piece by piece ---*- C++
+//-*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ModelBuilder.h"
+
+#include "llvm/ADT/Sequence.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::hf;
+
+FileBox FileBox::whole(std::string name, Shape shape) {
+  return {std::move(name), shape, Shape(shape.size(), 0), shape};
+}
+
+void LayerListener::notifyOperationInserted(Operation *op,
+                                            OpBuilder::InsertPoint) {
+  if (layer)
+    op->setAttr(nn::kLayerAttr,
+                Builder(op->getContext()).getI64IntegerAttr(*layer));
+}
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+Value LayerBuilder::embedding(Value table, Value ids) {
+  Shape shape(typeOf(ids).getShape());
+  shape.push_back(typeOf(table).getDimSize(1));
+  return nn::EmbeddingOp::create(builder, loc,
+                                 typeOf(table).clone(ArrayRef<int64_t>(shape)),
+                                 table, ids, StringAttr());
+}
+
+Value LayerBuilder::iota(int64_t size) {
+  auto type = RankedTensorType::get({size}, builder.getI32Type());
+  return nn::IotaOp::create(builder, loc, type, StringAttr());
+}
+
+Value LayerBuilder::layerNorm(Value x, Value weight, Value bias,
+                              double epsilon) {
+  auto type = typeOf(x);
+  auto rows = type.clone(type.getShape().drop_back());
+  return nn::LayerNormOp::create(builder, loc, type, rows, rows, x, weight,
+                                 bias, builder.getF32FloatAttr(epsilon))
+      .getOut();
+}
+
+Value LayerBuilder::rmsNorm(Value x, Value weight, double epsilon) {
+  auto type = typeOf(x);
+  auto rows = type.clone(type.getShape().drop_back());
+  return nn::RMSNormOp::create(builder, loc, type, rows, x, weight,
+                               builder.getF32FloatAttr(epsilon))
+      .getOut();
+}
+
+Value LayerBuilder::attention(Value query, Value key, Value value) {
+  auto type = typeOf(query);
+  ArrayRef<int64_t> shape = type.getShape();
+  int64_t lse[] = {shape[0], shape[2], shape[3], shape[1]};
+  double scale = 1.0 / std::sqrt(static_cast<double>(shape[4]));
+  return nn::AttentionOp::create(
+             builder, loc, type, type.clone(ArrayRef<int64_t>(lse)), query, key,
+             value, builder.getF32FloatAttr(scale), IntegerAttr())
+      .getOut();
+}
+
+ModelBuilder::ModelBuilder(MLIRContext &context, const ImportOptions &options)
+    : options(options), module(ModuleOp::create(UnknownLoc::get(&context))),
+      builder(&context, &listener) {
+  builder.setInsertionPointToEnd(module->getBody());
+  auto ids = RankedTensorType::get({options.batch, options.sequence},
+                                   builder.getI32Type());
+  auto scalar = RankedTensorType::get({}, builder.getF32Type());
+  loss = func::FuncOp::create(
+      builder, NameLoc::get(builder.getStringAttr(nn::kLossFunction)),
+      nn::kLossFunction, builder.getFunctionType({ids, ids}, {scalar, scalar}));
+  builder.setInsertionPointToStart(loss.addEntryBlock());
+}
+
+LayerBuilder ModelBuilder::at(const Twine &path) {
+  return LayerBuilder(builder, NameLoc::get(builder.getStringAttr(path)));
+}
+
+Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
+                         const FileBox &file, Init init) {
+  auto type = RankedTensorType::get(shape, builder.getF32Type());
+  StringAttr name = builder.getStringAttr(symbol);
+  Location loc = NameLoc::get(name);
+  if (!SymbolTable::lookupSymbolIn(*module, name)) {
+    // Parameters belong to no block: reads of them do.
+    OpBuilder declare(loss);
+    auto initAttr =
+        nn::InitAttr::get(loss.getContext(), declare.getF64FloatAttr(init.mean),
+                          declare.getF64FloatAttr(init.std));
+    auto fileAttr =
+        nn::FileAttr::get(loss.getContext(), declare.getStringAttr(file.name),
+                          file.shape, file.begin, file.box);
+    nn::ParameterOp::create(declare, loc, name.getValue(), type, initAttr,
+                            /*decay=*/file.shape.size() >= 2, fileAttr,
+                            /*sharding=*/nullptr);
+  }
+  return nn::ReadOp::create(builder, loc, type, name.getValue(),
+                            nn::Slot::Value);
+}
+
+Value ModelBuilder::read(const Twine &symbol, const Shape &shape, Init init) {
+  return read(symbol, shape, FileBox::whole(symbol.str(), shape), init);
+}
+
+Value ModelBuilder::addBias(const Twine &path, Value x, Value bias) {
+  LayerBuilder nn = at(path);
+  int64_t rank = typeOf(x).getRank(), first = rank - typeOf(bias).getRank();
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(first, rank));
+  return nn.add(x, nn.broadcast(bias, typeOf(x).getShape(), dims));
+}
+
+OwningOpRef<ModuleOp> ModelBuilder::finish(Value logits) {
+  LayerBuilder nn = at("loss");
+  auto entropy = nn::SoftmaxCrossEntropyOp::create(
+      builder, nn.loc, logits, loss.getArgument(1), kIgnoredTarget);
+  func::ReturnOp::create(builder, nn.loc, entropy.getResults());
+  return std::move(module);
+}
+
+void hf::checkSequence(ConfigReader &config, StringRef field, int64_t positions,
+                       int64_t sequence) {
+  if (sequence > positions)
+    config.fail("field \"" + field + "\" is " + Twine(positions) +
+                ", too few for a sequence of " + Twine(sequence) + " tokens");
+}

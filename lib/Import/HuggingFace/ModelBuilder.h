@@ -1,0 +1,129 @@
+//===- ModelBuilder.h - The module of a model, piece by piece ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the model families have in common. Each family is one file: it reads its
+// config and then says, with these pieces, what the forward pass is.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_IMPORT_HUGGINGFACE_MODELBUILDER_H
+#define PLAIT_LIB_IMPORT_HUGGINGFACE_MODELBUILDER_H
+
+#include "ConfigReader.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "plait/Dialect/NN/IR/NNBuilder.h"
+#include "plait/Import/HuggingFace.h"
+
+#include <functional>
+
+namespace plait::hf {
+
+using Shape = llvm::SmallVector<int64_t>;
+
+/// Where a parameter lies in the weight files: a box of the tensor `name`.
+struct FileBox {
+  std::string name;
+  Shape shape, begin, box;
+
+  /// All of a tensor.
+  static FileBox whole(std::string name, Shape shape);
+};
+
+/// A normal distribution; with `std` 0 a constant.
+struct Init {
+  double mean, std;
+};
+inline constexpr Init kZeros{0.0, 0.0}, kOnes{1.0, 0.0};
+
+/// More layers than this are a typing error.
+inline constexpr int64_t kMostLayers = 10000;
+
+/// nn ops whose result types follow from their operands.
+class LayerBuilder : public nn::NNBuilder {
+public:
+  using NNBuilder::NNBuilder;
+
+  mlir::Value embedding(mlir::Value table, mlir::Value ids);
+  mlir::Value iota(int64_t size);
+  mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
+                        double epsilon);
+  mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double epsilon);
+  /// Causal attention with the usual scale, 1 / sqrt(head size).
+  mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value);
+};
+
+/// Gives the ops of a repeated block their `nn.layer`.
+class LayerListener : public mlir::OpBuilder::Listener {
+public:
+  void notifyOperationInserted(mlir::Operation *op,
+                               mlir::OpBuilder::InsertPoint) override;
+  std::optional<int64_t> layer;
+};
+
+/// Owns the module while it is built. Not copyable: the builder points to the
+/// listener.
+class ModelBuilder {
+public:
+  ModelBuilder(mlir::MLIRContext &context, const ImportOptions &options);
+  ModelBuilder(const ModelBuilder &) = delete;
+  ModelBuilder &operator=(const ModelBuilder &) = delete;
+
+  mlir::Value getTokens() { return loss.getArgument(0); }
+  int64_t getBatch() const { return options.batch; }
+  int64_t getSequence() const { return options.sequence; }
+
+  /// From here on ops belong to the block, or to none.
+  void setLayer(std::optional<int64_t> layer) { listener.layer = layer; }
+
+  /// Creates ops whose location is the module of this path, as in
+  /// "transformer.h.0.attn.c_attn".
+  LayerBuilder at(const llvm::Twine &path);
+
+  /// The value of a parameter; the first read declares it. Decay applies to
+  /// parameters whose tensor in the file has two dimensions or more.
+  mlir::Value read(const llvm::Twine &symbol, llvm::ArrayRef<int64_t> shape,
+                   const FileBox &file, Init init);
+  /// The same for a tensor that is used as it is in the file.
+  mlir::Value read(const llvm::Twine &symbol, const Shape &shape, Init init);
+
+  /// x + bias, whose dimensions are the last of x.
+  mlir::Value addBias(const llvm::Twine &path, mlir::Value x, mlir::Value bias);
+
+  /// Ends the function with the loss of these logits [batch, sequence, vocab],
+  /// and hands over the module.
+  mlir::OwningOpRef<mlir::ModuleOp> finish(mlir::Value logits);
+
+private:
+  ImportOptions options;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  LayerListener listener;
+  mlir::OpBuilder builder; // in the function
+  mlir::func::FuncOp loss;
+};
+
+/// What a family makes of a config. After a failure of the reader `build` is
+/// not called.
+struct Model {
+  int64_t vocab, layers;
+  /// The forward pass; returns the logits.
+  std::function<mlir::Value(ModelBuilder &)> build;
+};
+
+/// Read every field of their config; `sequence` is checked against the longest
+/// that the model has positions for.
+Model readGPT2(ConfigReader &config, int64_t sequence);
+Model readLlama(ConfigReader &config, int64_t sequence);
+
+/// Fails unless `sequence` fits into the positions that `field` gives.
+void checkSequence(ConfigReader &config, llvm::StringRef field,
+                   int64_t positions, int64_t sequence);
+
+} // namespace plait::hf
+
+#endif // PLAIT_LIB_IMPORT_HUGGINGFACE_MODELBUILDER_H

@@ -1,0 +1,69 @@
+//===- MLIRFile.cpp - Models that are written as IR ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Import/HuggingFace.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+using namespace mlir;
+using namespace plait;
+
+/// Whether `type` is from two tensor<b x s x i32> to two tensor<f32>.
+static bool isLoss(FunctionType type) {
+  if (type.getNumInputs() != 2 || type.getNumResults() != 2 ||
+      type.getInput(0) != type.getInput(1) ||
+      type.getResult(0) != type.getResult(1))
+    return false;
+  auto ids = dyn_cast<RankedTensorType>(type.getInput(0));
+  auto scalar = dyn_cast<RankedTensorType>(type.getResult(0));
+  return ids && scalar && ids.getRank() == 2 && ids.hasStaticShape() &&
+         ids.getElementType().isInteger(32) && !ids.getEncoding() &&
+         scalar.getRank() == 0 && scalar.getElementType().isF32();
+}
+
+static LogicalResult checkLoss(ModuleOp module) {
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  if (!loss || loss.isExternal())
+    return module.emitError("module has no function @")
+           << nn::kLossFunction
+           << " from tokens and targets to the loss and the number of targets";
+  if (!isLoss(loss.getFunctionType()))
+    return loss.emitError("function @")
+           << nn::kLossFunction << " is " << loss.getFunctionType()
+           << ", expected (tensor<BxSxi32>, tensor<BxSxi32>) -> (tensor<f32>, "
+              "tensor<f32>)";
+  return success();
+}
+
+static LogicalResult checkModelAttr(ModuleOp module) {
+  auto model = module->getAttrOfType<DictionaryAttr>(kModelAttr);
+  for (StringRef name : {"vocab", "layers"}) {
+    auto value = model ? model.getAs<IntegerAttr>(name) : IntegerAttr();
+    if (!value || !value.getType().isInteger(64) || value.getInt() < 1)
+      return module.emitError("module attribute ")
+             << kModelAttr << " needs an entry " << name
+             << " of at least 1, as in {layers = 12 : i64, model_type = "
+                "\"gpt2\", name = \"gpt2\", vocab = 50257 : i64}";
+  }
+  for (StringRef name : {"model_type", "name"})
+    if (!model.getAs<StringAttr>(name))
+      return module.emitError("module attribute ")
+             << kModelAttr << " needs a string " << name;
+  return success();
+}
+
+FailureOr<OwningOpRef<ModuleOp>> plait::importMLIR(MLIRContext &context,
+                                                   StringRef path) {
+  context.loadDialect<nn::NNDialect, dist::DistDialect, func::FuncDialect>();
+  // Parsing verifies, and says what is wrong.
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+  if (!module || failed(checkLoss(*module)) || failed(checkModelAttr(*module)))
+    return failure();
+  return module;
+}

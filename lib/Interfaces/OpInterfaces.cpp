@@ -1,0 +1,33 @@
+//===- OpInterfaces.cpp - What an op says of itself ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Interfaces/OpInterfaces.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+using namespace mlir;
+using namespace plait;
+
+#include "plait/Interfaces/OpInterfaces.cpp.inc"
+
+int64_t plait::detail::countResultElements(Operation *op) {
+  int64_t elements = 0;
+  for (Type type : op->getResultTypes())
+    if (auto tensor = dyn_cast<RankedTensorType>(type))
+      elements += tensor.getNumElements();
+  return elements;
+}
+
+int64_t plait::detail::countOperandAndResultBytes(Operation *op) {
+  int64_t bytes = 0;
+  auto count = [&](Type type) {
+    if (auto tensor = dyn_cast<RankedTensorType>(type))
+      bytes += tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
+  };
+  llvm::for_each(op->getOperandTypes(), count);
+  llvm::for_each(op->getResultTypes(), count);
+  return bytes;
+}

@@ -1,0 +1,54 @@
+//===- Check.cpp - Proves a plan sound ------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Check.h"
+
+#include "plait/Plan/Ranks.h"
+
+using namespace plait;
+using namespace plait::plan;
+
+static Status checkOne(const fb::Plan &plan) {
+  PLAIT_RETURN_IF_ERROR(checkStructure(plan));
+  PLAIT_RETURN_IF_ERROR(checkMemory(plan));
+  PLAIT_RETURN_IF_ERROR(checkCommunication(plan));
+  return checkNumbers(plan);
+}
+
+/// The reference must be comparable: one rank, the same batch, the same
+/// parameters under the same numbers.
+static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
+  PLAIT_RETURN_IF_ERROR(checkOne(reference));
+  if (reference.reference())
+    return fail("has a reference of its own");
+  if (uint32_t ranks = Mesh(reference).ranks(); ranks != 1)
+    return fail("runs on ", ranks, " ranks, not on 1");
+  if (reference.global_batch() != plan.global_batch() ||
+      reference.sequence() != plan.sequence())
+    return fail("has batches of ", reference.global_batch(), " x ",
+                reference.sequence(), ", the plan ", plan.global_batch(), " x ",
+                plan.sequence());
+  if (reference.parameters()->size() != plan.parameters()->size())
+    return fail("has ", reference.parameters()->size(),
+                " parameters, the plan ", plan.parameters()->size());
+  for (uint32_t i = 0; i < plan.parameters()->size(); ++i)
+    if (reference.parameters()->Get(i)->name()->str() !=
+        plan.parameters()->Get(i)->name()->str())
+      return fail("parameter ", i, " is '",
+                  reference.parameters()->Get(i)->name()->str(),
+                  "', in the plan '", plan.parameters()->Get(i)->name()->str(),
+                  "'");
+  return Status::success();
+}
+
+Status plan::checkPlan(const fb::Plan &plan) {
+  PLAIT_RETURN_IF_ERROR(checkOne(plan));
+  if (!plan.reference())
+    return Status::success();
+  Status status = checkReference(plan, *plan.reference_nested_root());
+  return status.ok() ? status : fail("reference plan: ", status.message());
+}

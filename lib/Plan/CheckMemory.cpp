@@ -1,0 +1,87 @@
+//===- CheckMemory.cpp - Live regions do not overlap ----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Check.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+using namespace plait;
+using namespace plait::plan;
+
+namespace {
+
+/// A sweep over the action list that keeps the live regions sorted by offset:
+/// since they are disjoint, a new one can only collide with its neighbours.
+class LiveRegions {
+public:
+  /// The live region that shares bytes with `region`, or null.
+  const fb::Region *insert(const fb::Region &region) {
+    auto next = byOffset.lower_bound(region.offset());
+    if (next != byOffset.end() &&
+        next->first < region.offset() + region.bytes())
+      return next->second;
+    if (next != byOffset.begin()) {
+      const fb::Region *previous = std::prev(next)->second;
+      if (previous->offset() + previous->bytes() > region.offset())
+        return previous;
+    }
+    byOffset.emplace_hint(next, region.offset(), &region);
+    return nullptr;
+  }
+
+  void erase(const fb::Region &region) { byOffset.erase(region.offset()); }
+
+private:
+  std::map<uint64_t, const fb::Region *> byOffset;
+};
+
+std::string describe(const fb::Region &region) {
+  std::ostringstream out;
+  out << "'" << (region.name() ? region.name()->str() : "") << "' (bytes "
+      << region.offset() << " to " << region.offset() + region.bytes()
+      << ", actions " << region.first_action() << " to " << region.last_action()
+      << ")";
+  return out.str();
+}
+
+Status checkProgram(uint32_t index, const fb::Program &program) {
+  if (!program.regions())
+    return Status::success();
+  std::vector<const fb::Region *> starts;
+  for (const fb::Region *region : *program.regions())
+    if (region->bytes())
+      starts.push_back(region);
+  std::vector<const fb::Region *> ends = starts;
+  std::sort(starts.begin(), starts.end(), [](auto *left, auto *right) {
+    return std::pair(left->first_action(), left->offset()) <
+           std::pair(right->first_action(), right->offset());
+  });
+  std::sort(ends.begin(), ends.end(), [](auto *left, auto *right) {
+    return left->last_action() < right->last_action();
+  });
+
+  LiveRegions live;
+  auto end = ends.begin();
+  for (const fb::Region *region : starts) {
+    for (; (*end)->last_action() < region->first_action(); ++end)
+      live.erase(**end);
+    if (const fb::Region *other = live.insert(*region))
+      return fail("program ", index, ": region ", describe(*region),
+                  " overlaps ", describe(*other));
+  }
+  return Status::success();
+}
+
+} // namespace
+
+Status plan::checkMemory(const fb::Plan &plan) {
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i)
+    PLAIT_RETURN_IF_ERROR(checkProgram(i, *plan.programs()->Get(i)));
+  return Status::success();
+}

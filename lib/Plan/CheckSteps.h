@@ -1,0 +1,45 @@
+//===- CheckSteps.h - Everything in a function is in range ------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The part of checkStructure that looks into functions, and the helpers that
+// both parts share. Private to lib/Plan.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLAN_CHECKSTEPS_H
+#define PLAIT_LIB_PLAN_CHECKSTEPS_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Support/Status.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace plait::plan {
+
+/// Absent vectors of a table are empty ones.
+template <typename T> uint32_t length(const flatbuffers::Vector<T> *vector) {
+  return vector ? vector->size() : 0;
+}
+
+/// The product of `sizes`, or nothing when one is below 1 or the bytes of that
+/// many elements would not fit an arena.
+std::optional<uint64_t> elementCount(std::span<const int64_t> sizes);
+std::optional<uint64_t> elementCount(std::initializer_list<int64_t> sizes);
+
+/// The name of slot `slot` for messages.
+std::string slotName(const fb::Function &function, uint32_t slot);
+
+/// Checks all steps of `function`, which belongs to `program`.
+Status checkFunction(const fb::Plan &plan, const fb::Program &program,
+                     const fb::Function &function);
+
+} // namespace plait::plan
+
+#endif // PLAIT_LIB_PLAN_CHECKSTEPS_H

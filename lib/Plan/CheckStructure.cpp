@@ -1,0 +1,292 @@
+//===- CheckStructure.cpp - Everything is in range ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// After this check the runtime indexes, dereferences and multiplies without
+// looking. Sizes are non-negative and every product of sizes used below was
+// formed with overflow checks.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Check.h"
+
+#include "CheckSteps.h"
+#include "plait/Plan/Ranks.h"
+
+#include <set>
+
+using namespace plait;
+using namespace plait::plan;
+
+namespace {
+
+constexpr uint64_t alignment = 64;
+/// Rank numbers and products of axis sizes fit 32 bits comfortably.
+constexpr uint64_t maxRanks = 1 << 24;
+
+Status checkMesh(const fb::Plan &plan) {
+  if (plan.mesh()->size() == 0)
+    return fail("the mesh has no axes");
+  if (plan.mesh()->Get(0)->name()->str() != "pp")
+    return fail("mesh axis 0 is '", plan.mesh()->Get(0)->name()->str(),
+                "', not 'pp'");
+  uint64_t ranks = 1;
+  for (const fb::MeshAxis *axis : *plan.mesh()) {
+    ranks *= axis->size();
+    if (ranks == 0 || ranks > maxRanks)
+      return fail("mesh axis '", axis->name()->str(), "' of size ",
+                  axis->size(), " makes ", ranks, " ranks, allowed are 1 to ",
+                  maxRanks);
+  }
+  return Status::success();
+}
+
+Status checkBatch(const fb::Plan &plan) {
+  if (plan.vocab_size() < 1 || plan.vocab_size() > INT32_MAX)
+    return fail("vocab_size is ", plan.vocab_size(), ", allowed are 1 to ",
+                INT32_MAX);
+  int64_t replicas = 1;
+  if (int axis = Mesh::find(plan, "dp"); axis >= 0)
+    replicas = plan.mesh()->Get(axis)->size();
+  // The runtime counts tokens of a step in 64 bits.
+  constexpr int64_t limit = int64_t(1) << 31;
+  for (int64_t size : {plan.sequence(), plan.global_batch(), plan.micro_batch(),
+                       int64_t(plan.microbatches())})
+    if (size < 1 || size > limit)
+      return fail("sequence ", plan.sequence(), ", global_batch ",
+                  plan.global_batch(), ", micro_batch ", plan.micro_batch(),
+                  " and microbatches ", plan.microbatches(), " must be 1 to ",
+                  limit);
+  std::optional<uint64_t> batch = elementCount(
+      {replicas, plan.micro_batch(), int64_t(plan.microbatches())});
+  if (batch != static_cast<uint64_t>(plan.global_batch()))
+    return fail("global_batch is ", plan.global_batch(), ", but ", replicas,
+                " data-parallel ranks run ", plan.microbatches(),
+                " microbatches of ", plan.micro_batch());
+  return Status::success();
+}
+
+std::optional<uint64_t> elementsOf(const flatbuffers::Vector<int64_t> &shape) {
+  return elementCount(std::span<const int64_t>(shape.data(), shape.size()));
+}
+
+Status checkParameter(const fb::Parameter &parameter) {
+  std::string name = parameter.name()->str();
+  auto elements = elementsOf(*parameter.shape());
+  auto boxElements = elementsOf(*parameter.box_shape());
+  if (!elements || !elementsOf(*parameter.file_shape()))
+    return fail("parameter '", name, "' has an impossible shape");
+  if (elements != boxElements)
+    return fail("parameter '", name, "' has ", *elements,
+                " elements, its box in '", parameter.file_name()->str(),
+                "' has ", boxElements.value_or(0));
+  uint32_t rank = parameter.file_shape()->size();
+  if (parameter.box_begin()->size() != rank ||
+      parameter.box_shape()->size() != rank)
+    return fail("parameter '", name, "': its box has another rank than '",
+                parameter.file_name()->str(), "'");
+  for (uint32_t dim = 0; dim < rank; ++dim) {
+    int64_t begin = parameter.box_begin()->Get(dim);
+    int64_t size = parameter.file_shape()->Get(dim);
+    if (begin < 0 || begin > size ||
+        parameter.box_shape()->Get(dim) > size - begin)
+      return fail("parameter '", name, "': its box ends beyond dimension ", dim,
+                  " of '", parameter.file_name()->str(), "', which has ", size);
+  }
+  if (parameter.init() > fb::InitKind::MAX ||
+      parameter.dtype() != fb::DType::F32)
+    return fail("parameter '", name,
+                "' has an unknown initialiser or a type "
+                "other than f32");
+  return Status::success();
+}
+
+Status checkParameters(const fb::Plan &plan) {
+  std::set<std::string> names;
+  for (const fb::Parameter *parameter : *plan.parameters()) {
+    PLAIT_RETURN_IF_ERROR(checkParameter(*parameter));
+    if (!names.insert(parameter->name()->str()).second)
+      return fail("parameter '", parameter->name()->str(), "' exists twice");
+  }
+  return Status::success();
+}
+
+/// The parts of one program except its functions.
+class ProgramChecker {
+public:
+  ProgramChecker(const fb::Plan &plan, const fb::Program &program)
+      : plan(plan), program(program) {}
+
+  Status check() {
+    PLAIT_RETURN_IF_ERROR(checkPlacements());
+    for (uint32_t i = 0; i < length(program.shards()); ++i)
+      PLAIT_RETURN_IF_ERROR(checkShard(*program.shards()->Get(i)));
+    for (uint32_t i = 0; i < length(program.regions()); ++i)
+      PLAIT_RETURN_IF_ERROR(checkRegion(*program.regions()->Get(i)));
+    for (uint32_t i = 0; i < length(program.functions()); ++i)
+      PLAIT_RETURN_IF_ERROR(
+          checkFunction(plan, program, *program.functions()->Get(i)));
+    for (uint32_t i = 0; i < length(program.actions()); ++i)
+      if (Status status = checkAction(*program.actions()->Get(i)); !status.ok())
+        return fail("action ", i, ": ", status.message());
+    return Status::success();
+  }
+
+private:
+  /// A range of the arena that begins at a multiple of `unit`.
+  Status place(const char *what, uint64_t offset, uint64_t bytes,
+               uint64_t unit = alignment) {
+    if (offset % unit)
+      return fail(what, " at byte ", offset, " is not aligned to ", unit);
+    if (offset > program.arena_bytes() ||
+        bytes > program.arena_bytes() - offset)
+      return fail(what, " of ", bytes, " bytes at ", offset,
+                  " ends beyond the arena of ", program.arena_bytes());
+    return Status::success();
+  }
+
+  Status checkPlacements() {
+    // Offsets and sizes add up without overflow below this.
+    if (program.arena_bytes() > uint64_t(1) << 48)
+      return fail("an arena of ", program.arena_bytes(), " bytes is too large");
+    constexpr auto count = [](auto scalar) { return uint64_t(scalar) * 4; };
+    PLAIT_RETURN_IF_ERROR(
+        place("scalars", program.scalars(), count(fb::Scalar::Count)));
+    PLAIT_RETURN_IF_ERROR(
+        place("metrics", program.metrics(), count(fb::Metric::Count)));
+    for (uint32_t i = 0; i < length(program.constants()); ++i) {
+      const fb::Constant &constant = *program.constants()->Get(i);
+      PLAIT_RETURN_IF_ERROR(
+          place("constant", constant.offset(), constant.data()->size()));
+    }
+    for (uint32_t i = 0; i < length(program.inputs()); ++i)
+      PLAIT_RETURN_IF_ERROR(checkInput(*program.inputs()->Get(i)));
+    return Status::success();
+  }
+
+  Status checkInput(const fb::Input &input) {
+    if (input.kind() > fb::InputKind::MAX)
+      return fail("input has unknown kind ", int(input.kind()));
+    if (input.microbatches() != plan.microbatches() ||
+        input.rows() != plan.micro_batch() ||
+        input.columns() != plan.sequence())
+      return fail("input is ", input.microbatches(), " x ", input.rows(), " x ",
+                  input.columns(), ", the plan feeds ", plan.microbatches(),
+                  " x ", plan.micro_batch(), " x ", plan.sequence());
+    auto elements = elementCount(
+        {int64_t(input.microbatches()), input.rows(), input.columns()});
+    return place("input", input.offset(), elements.value_or(INT64_MAX / 8) * 4);
+  }
+
+  Status checkShard(const fb::Shard &shard) {
+    if (shard.parameter() >= plan.parameters()->size())
+      return fail("shard of parameter ", shard.parameter(), ", there are ",
+                  plan.parameters()->size());
+    const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
+    std::string name = "shard of '" + parameter.name()->str() + "'";
+    uint32_t rank = parameter.shape()->size();
+    auto elements = elementsOf(*shard.local_shape());
+    if (shard.dims()->size() != rank || shard.local_shape()->size() != rank ||
+        !elements)
+      return fail(name, " does not have ", rank, " proper dimensions");
+    PLAIT_RETURN_IF_ERROR(checkSharding(shard, name));
+    for (uint64_t offset :
+         {shard.weight(), shard.gradient(), shard.moment1(), shard.moment2()})
+      PLAIT_RETURN_IF_ERROR(place(name.c_str(), offset, *elements * 4));
+    return Status::success();
+  }
+
+  Status checkSharding(const fb::Shard &shard, const std::string &name) {
+    std::set<uint8_t> used;
+    for (const fb::DimSharding *dim : *shard.dims())
+      for (uint32_t i = 0; i < length(dim->axes()); ++i) {
+        uint8_t axis = dim->axes()->Get(i);
+        // Axis 0 picks the program; it cannot split what a program holds.
+        if (axis == 0 || axis >= plan.mesh()->size())
+          return fail(name, " is split over axis ", int(axis),
+                      ", allowed are 1 to ", plan.mesh()->size() - 1);
+        if (!used.insert(axis).second)
+          return fail(name, " is split twice over axis ", int(axis));
+      }
+    return Status::success();
+  }
+
+  Status checkRegion(const fb::Region &region) {
+    std::string name =
+        "region '" + (region.name() ? region.name()->str() : "") + "'";
+    if (region.category() > fb::Category::MAX)
+      return fail(name, " has unknown category ", int(region.category()));
+    if (region.first_action() > region.last_action() ||
+        region.last_action() >= length(program.actions()))
+      return fail(name, " lives over actions ", region.first_action(), " to ",
+                  region.last_action(), " of ", length(program.actions()));
+    return place(name.c_str(), region.offset(), region.bytes());
+  }
+
+  Status checkAction(const fb::Action &action) {
+    if (action.kind() > fb::ActionKind::MAX)
+      return fail("unknown kind ", int(action.kind()));
+    if (action.microbatch() >= plan.microbatches())
+      return fail("microbatch ", action.microbatch(), ", there are ",
+                  plan.microbatches());
+    bool transfers = action.kind() == fb::ActionKind::Send ||
+                     action.kind() == fb::ActionKind::Recv ||
+                     action.kind() == fb::ActionKind::WaitSend;
+    Status status = transfers ? checkTransfer(action) : checkCall(action);
+    return status.ok() ? status
+                       : fail(fb::EnumNameActionKind(action.kind()), " ",
+                              status.message());
+  }
+
+  Status checkTransfer(const fb::Action &action) {
+    if (action.direction() > fb::Direction::MAX)
+      return fail("has unknown direction ", int(action.direction()));
+    if (action.peer() >= plan.programs()->size() ||
+        plan.programs()->Get(action.peer()) == &program)
+      return fail("has peer ", action.peer(), ", allowed are the other ",
+                  plan.programs()->size() - 1, " programs");
+    return place("buffer", action.buffer(), action.bytes());
+  }
+
+  Status checkCall(const fb::Action &action) {
+    if (action.function() < 0 ||
+        uint32_t(action.function()) >= length(program.functions()))
+      return fail("calls function ", action.function(), ", there are ",
+                  length(program.functions()));
+    const fb::Function &function = *program.functions()->Get(action.function());
+    if (length(action.bindings()) != length(function.slot_bytes()))
+      return fail("binds ", length(action.bindings()), " slots of '",
+                  function.name()->str(), "', which has ",
+                  length(function.slot_bytes()));
+    // The rows of one microbatch of an input begin at any element.
+    for (uint32_t i = 0; i < length(action.bindings()); ++i)
+      PLAIT_RETURN_IF_ERROR(
+          place(slotName(function, i).c_str(), action.bindings()->Get(i),
+                function.slot_bytes()->Get(i), elementBytes(fb::DType::I32)));
+    return Status::success();
+  }
+
+  const fb::Plan &plan;
+  const fb::Program &program;
+};
+
+} // namespace
+
+Status plan::checkStructure(const fb::Plan &plan) {
+  PLAIT_RETURN_IF_ERROR(checkMesh(plan));
+  PLAIT_RETURN_IF_ERROR(checkBatch(plan));
+  PLAIT_RETURN_IF_ERROR(checkParameters(plan));
+  if (plan.programs()->size() != plan.mesh()->Get(0)->size())
+    return fail("there are ", plan.programs()->size(),
+                " programs for a pp axis of size ",
+                plan.mesh()->Get(0)->size());
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
+    ProgramChecker checker(plan, *plan.programs()->Get(i));
+    if (Status status = checker.check(); !status.ok())
+      return fail("program ", i, ": ", status.message());
+  }
+  return Status::success();
+}

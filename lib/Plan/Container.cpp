@@ -1,0 +1,119 @@
+//===- Container.cpp - The frame of a plan file ---------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Container.h"
+
+#include "plait/Plan/Check.h"
+
+#include <array>
+#include <cstring>
+#include <limits>
+
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+
+using namespace plait;
+using namespace plait::plan;
+
+namespace {
+
+struct Header {
+  char magic[8];
+  uint32_t version;
+  uint32_t zero;
+  uint64_t length;
+  uint64_t hash;
+  uint8_t padding[32];
+};
+static_assert(sizeof(Header) == containerHeaderBytes);
+
+constexpr char magicWord[] = "PLAITPLN";
+
+Header headerOf(std::span<const uint8_t> payload) {
+  Header header = {};
+  std::memcpy(header.magic, magicWord, sizeof(header.magic));
+  header.version = containerVersion;
+  header.length = payload.size();
+  header.hash = XXH3_64bits(payload.data(), payload.size());
+  return header;
+}
+
+Status checkHeader(std::span<const uint8_t> file) {
+  Header found;
+  if (file.size() < sizeof(Header))
+    return fail("is truncated: ", file.size(), " bytes, the header alone has ",
+                sizeof(Header));
+  std::memcpy(&found, file.data(), sizeof(Header));
+  if (std::memcmp(found.magic, magicWord, sizeof(found.magic)) != 0)
+    return fail("is not a plan file");
+  if (found.version != containerVersion)
+    return fail("has version ", found.version, ", this program reads version ",
+                containerVersion);
+  auto payload = file.subspan(sizeof(Header));
+  if (payload.size() < found.length)
+    return fail("is truncated: the payload has ", payload.size(),
+                " bytes, the header announces ", found.length);
+  if (payload.size() > found.length)
+    return fail("has ", payload.size() - found.length,
+                " bytes after its payload");
+  Header expected = headerOf(payload);
+  if (found.hash != expected.hash)
+    return fail("is corrupt: the hash of its payload differs");
+  if (std::memcmp(&found, &expected, sizeof(Header)) != 0)
+    return fail("is corrupt: its header has bytes set that must be zero");
+  return Status::success();
+}
+
+bool verifyBuffer(std::span<const uint8_t> payload) {
+  // Long schedules have more tables than the verifier's default admits.
+  constexpr flatbuffers::uoffset_t maxDepth = 64;
+  constexpr auto maxTables = std::numeric_limits<uint32_t>::max();
+  flatbuffers::Verifier verifier(payload.data(), payload.size(), maxDepth,
+                                 maxTables);
+  return payload.size() < FLATBUFFERS_MAX_BUFFER_SIZE &&
+         fb::VerifyPlanBuffer(verifier);
+}
+
+} // namespace
+
+std::vector<uint8_t> plan::packPlan(const fb::PlanT &plan) {
+  flatbuffers::FlatBufferBuilder builder(1 << 20);
+  builder.Finish(fb::Plan::Pack(builder, &plan));
+  return {builder.GetBufferPointer(),
+          builder.GetBufferPointer() + builder.GetSize()};
+}
+
+Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
+  std::vector<uint8_t> payload = packPlan(plan);
+  if (!verifyBuffer(payload))
+    return fail("cannot write '", path, "': the plan lacks a required field");
+  PLAIT_RETURN_IF_ERROR(checkPlan(*fb::GetPlan(payload.data())));
+
+  auto header =
+      std::bit_cast<std::array<uint8_t, sizeof(Header)>>(headerOf(payload));
+  Result<OutputFile> file = OutputFile::create(path);
+  if (!file.ok())
+    return file.status();
+  PLAIT_RETURN_IF_ERROR(file->writeAt(0, header));
+  PLAIT_RETURN_IF_ERROR(file->writeAt(sizeof(Header), payload));
+  return file->commit();
+}
+
+Result<PlanFile> PlanFile::open(const std::string &path) {
+  Result<MappedFile> file = MappedFile::open(path, "plan");
+  if (!file.ok())
+    return file.status();
+  if (Status status = checkHeader(file->bytes()); !status.ok())
+    return fail("'", path, "' ", status.message());
+  auto payload = file->bytes().subspan(sizeof(Header));
+  if (!verifyBuffer(payload))
+    return fail("'", path, "' is malformed: not a valid plan table");
+  const fb::Plan *root = fb::GetPlan(payload.data());
+  if (Status status = checkPlan(*root); !status.ok())
+    return fail("'", path, "' is unsound: ", status.message());
+  return PlanFile(std::move(*file), root);
+}

@@ -1,0 +1,82 @@
+//===- Ranks.cpp - Ranks, groups and blocks of a mesh ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Ranks.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::plan;
+
+Mesh::Mesh(const fb::Plan &plan) {
+  for (const fb::MeshAxis *axis : *plan.mesh())
+    sizes.push_back(axis->size());
+}
+
+uint32_t Mesh::ranks() const {
+  uint32_t product = 1;
+  for (uint32_t size : sizes)
+    product *= size;
+  return product;
+}
+
+uint32_t Mesh::stride(uint32_t axis) const {
+  uint32_t product = 1;
+  for (uint32_t inner = axis + 1; inner < axes(); ++inner)
+    product *= sizes[inner];
+  return product;
+}
+
+uint32_t Mesh::index(uint32_t rank, uint32_t axis) const {
+  return rank / stride(axis) % sizes[axis];
+}
+
+uint32_t Mesh::withIndex(uint32_t rank, uint32_t axis, uint32_t index) const {
+  uint32_t step = stride(axis);
+  return rank - this->index(rank, axis) * step + index * step;
+}
+
+int Mesh::find(const fb::Plan &plan, const char *name) {
+  for (uint32_t axis = 0; axis < plan.mesh()->size(); ++axis)
+    if (plan.mesh()->Get(axis)->name()->str() == name)
+      return static_cast<int>(axis);
+  return -1;
+}
+
+int64_t plan::blockCount(const Mesh &mesh, const fb::DimSharding &sharding) {
+  int64_t count = 1;
+  if (sharding.axes())
+    for (uint8_t axis : *sharding.axes())
+      count *= mesh.size(axis);
+  return count;
+}
+
+Block plan::blockOf(const Mesh &mesh, uint32_t rank,
+                    const fb::DimSharding &sharding, int64_t global) {
+  int64_t index = 0;
+  if (sharding.axes())
+    for (uint8_t axis : *sharding.axes())
+      index = index * mesh.size(axis) + mesh.index(rank, axis);
+  int64_t count = blockCount(mesh, sharding);
+  int64_t extent = (global + count - 1) / count;
+  int64_t begin = std::min(index * extent, global);
+  return {begin, extent, std::min(extent, global - begin)};
+}
+
+bool plan::isFirstReplica(const Mesh &mesh, uint32_t rank,
+                          const fb::Shard &shard) {
+  // The pipeline axis picks the program, it never replicates a shard.
+  for (uint32_t axis = 1; axis < mesh.axes(); ++axis) {
+    bool splits = false;
+    for (const fb::DimSharding *dim : *shard.dims())
+      if (dim->axes())
+        splits |= std::count(dim->axes()->begin(), dim->axes()->end(), axis);
+    if (!splits && mesh.index(rank, axis) != 0)
+      return false;
+  }
+  return true;
+}

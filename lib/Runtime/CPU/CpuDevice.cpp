@@ -1,0 +1,110 @@
+//===- CpuDevice.cpp - Executes steps on the CPU --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Gemm.h"
+#include "KernelLibrary.h"
+#include "Team.h"
+#include "plait/Plan/Ranks.h"
+#include "plait/Runtime/Device.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+class CpuDevice : public Device {
+public:
+  CpuDevice(std::shared_ptr<const KernelLibrary> kernels, std::byte *memory,
+            size_t bytes, unsigned threads)
+      : kernels(std::move(kernels)), memory(memory), bytes(bytes),
+        threads(threads) {}
+  ~CpuDevice() override { munmap(memory, bytes); }
+
+  void attachThread() override { setTeamSize(threads); }
+
+  std::byte *arena() override { return memory; }
+
+  void write(uint64_t offset, std::span<const std::byte> data) override {
+    std::memcpy(memory + offset, data.data(), data.size());
+  }
+  void read(uint64_t offset, std::span<std::byte> data) override {
+    std::memcpy(data.data(), memory + offset, data.size());
+  }
+
+  Result<uint32_t> prepareGemm(const fb::GemmStep &step) override {
+    return gemms.prepare(step);
+  }
+
+  void kernel(uint32_t kernel, std::byte *const *args, const int64_t *scalars,
+              int64_t extent, int64_t grain) override {
+    KernelFunction function = (*kernels)[kernel];
+    parallelFor(threads, extent, grain, [=](int64_t begin, int64_t end) {
+      function(args, scalars, begin, end);
+    });
+  }
+
+  Status gemm(uint32_t prepared, const std::byte *a, const std::byte *b,
+              std::byte *c, bool add) override {
+    return gemms.run(prepared, a, b, c, add);
+  }
+
+  void copy(std::byte *target, const std::byte *source,
+            uint64_t size) override {
+    parallelFor(threads, size, memoryGrain, [=](int64_t begin, int64_t end) {
+      std::memcpy(target + begin, source + begin, end - begin);
+    });
+  }
+
+  void fillZero(std::byte *target, uint64_t size) override {
+    parallelFor(threads, size, memoryGrain, [=](int64_t begin, int64_t end) {
+      std::memset(target + begin, 0, end - begin);
+    });
+  }
+
+private:
+  /// Bytes that are worth a second thread.
+  static constexpr int64_t memoryGrain = 1 << 18;
+
+  std::shared_ptr<const KernelLibrary> kernels;
+  std::byte *memory;
+  size_t bytes;
+  unsigned threads;
+  GemmLibrary gemms;
+};
+
+} // namespace
+
+Result<std::vector<std::unique_ptr<Device>>>
+runtime::createCpuDevices(const fb::Plan &plan, unsigned threads) {
+  Result<KernelLibrary> loaded = KernelLibrary::load(plan);
+  if (!loaded.ok())
+    return loaded.status();
+  auto kernels = std::make_shared<const KernelLibrary>(std::move(*loaded));
+  plan::Mesh mesh(plan);
+  std::vector<std::unique_ptr<Device>> devices;
+  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    constexpr uint64_t page = 4096;
+    uint64_t size = plan.programs()->Get(mesh.index(rank, 0))->arena_bytes();
+    size = std::max(size + page - 1, page) / page * page;
+    void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      return fail("rank ", rank, ": cannot allocate an arena of ", size,
+                  " bytes: ", std::strerror(errno));
+    // Large pages speed memory-bound kernels up by several percent; where the
+    // system has none to give nothing is lost.
+    madvise(memory, size, MADV_HUGEPAGE);
+    devices.push_back(std::make_unique<CpuDevice>(
+        kernels, static_cast<std::byte *>(memory), size, threads));
+  }
+  return devices;
+}

@@ -1,0 +1,45 @@
+//===- Futex.cpp - Waiting without spinning -------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Futex.h"
+
+#include <climits>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+using namespace plait;
+using namespace plait::runtime;
+
+static uint32_t *address(std::atomic<uint32_t> &word) {
+  static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
+                std::atomic<uint32_t>::is_always_lock_free);
+  return reinterpret_cast<uint32_t *>(&word);
+}
+
+WaitResult runtime::waitWhileEqual(std::atomic<uint32_t> &word, uint32_t old,
+                                   const std::atomic<bool> &aborted,
+                                   std::chrono::milliseconds limit) {
+  using Clock = std::chrono::steady_clock;
+  // How long an abort may go unnoticed.
+  constexpr timespec glance = {0, 50'000'000};
+  Clock::time_point start = Clock::now();
+  while (word.load(std::memory_order_acquire) == old) {
+    if (aborted.load(std::memory_order_relaxed))
+      return WaitResult::Aborted;
+    if (Clock::now() - start > limit)
+      return WaitResult::TimedOut;
+    syscall(SYS_futex, address(word), FUTEX_WAIT_PRIVATE, old, &glance, nullptr,
+            0);
+  }
+  return WaitResult::Changed;
+}
+
+void runtime::wakeAll(std::atomic<uint32_t> &word) {
+  syscall(SYS_futex, address(word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
+          nullptr, 0);
+}

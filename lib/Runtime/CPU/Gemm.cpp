@@ -1,0 +1,137 @@
+//===- Gemm.cpp - Matrix products by oneDNN -------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Gemm.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::runtime;
+namespace fb = plait::plan::fb;
+
+namespace {
+
+/// Whether two products can share primitives: all but where the operands are.
+bool sameShape(const fb::GemmStepT &x, const fb::GemmStepT &y) {
+  return x.m == y.m && x.n == y.n && x.k == y.k && x.batch == y.batch &&
+         x.a_batch == y.a_batch && x.b_batch == y.b_batch &&
+         x.c_batch == y.c_batch && x.a_row == y.a_row && x.a_col == y.a_col &&
+         x.b_row == y.b_row && x.b_col == y.b_col && x.c_row == y.c_row;
+}
+
+/// A matrix with its batch dimensions; a batch stride of 0 repeats the matrix,
+/// which oneDNN expresses by a size of 1.
+dnnl::memory::desc describe(const fb::GemmStepT &shape,
+                            const std::vector<int64_t> &batchStrides,
+                            int64_t rows, int64_t columns, int64_t rowStride,
+                            int64_t columnStride) {
+  dnnl::memory::dims dims, strides;
+  for (size_t i = 0; i < shape.batch.size(); ++i) {
+    bool repeats = batchStrides[i] == 0;
+    dims.push_back(repeats ? 1 : shape.batch[i]);
+    strides.push_back(repeats ? rows * columns : batchStrides[i]);
+  }
+  dims.insert(dims.end(), {rows, columns});
+  strides.insert(strides.end(), {rowStride, columnStride});
+  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
+}
+
+Status check(dnnl_status_t status) {
+  if (status == dnnl_success)
+    return Status::success();
+  return fail("oneDNN failed with status ", status);
+}
+
+} // namespace
+
+Result<uint32_t> GemmLibrary::prepare(const fb::GemmStep &step) {
+  Product product;
+  step.UnPackTo(&product.shape);
+  auto found =
+      std::find_if(products.begin(), products.end(), [&](const Product &known) {
+        return sameShape(known.shape, product.shape);
+      });
+  if (found != products.end())
+    return static_cast<uint32_t>(found - products.begin());
+  for (bool add : {false, true}) {
+    if (product.shape.batch.empty())
+      break;
+    Result<Batched> batched = createBatched(product.shape, add);
+    if (!batched.ok())
+      return batched.status();
+    product.batched.push_back(std::move(*batched));
+  }
+  products.push_back(std::move(product));
+  return static_cast<uint32_t>(products.size() - 1);
+}
+
+Result<GemmLibrary::Batched>
+GemmLibrary::createBatched(const fb::GemmStepT &shape, bool add) try {
+  auto a = describe(shape, shape.a_batch, shape.m, shape.k, shape.a_row,
+                    shape.a_col);
+  auto b = describe(shape, shape.b_batch, shape.k, shape.n, shape.b_row,
+                    shape.b_col);
+  auto c = describe(shape, shape.c_batch, shape.m, shape.n, shape.c_row, 1);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (add) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attributes.set_post_ops(sum);
+  }
+  dnnl::matmul::primitive_desc description({a, b, c}, attributes, engine);
+  if (description.scratchpad_desc().get_size() >
+      (scratch ? scratch.get_desc().get_size() : 0))
+    scratch = dnnl::memory(description.scratchpad_desc(), engine);
+  auto operand = [&](const dnnl::memory::desc &desc) {
+    return dnnl::memory(desc, engine, DNNL_MEMORY_NONE);
+  };
+  return Batched{dnnl::matmul(description), operand(a), operand(b), operand(c)};
+} catch (const dnnl::error &error) {
+  return fail("oneDNN cannot multiply ", shape.m, " x ", shape.k, " by ",
+              shape.k, " x ", shape.n, ": ", error.what());
+}
+
+Status GemmLibrary::run(uint32_t prepared, const std::byte *a,
+                        const std::byte *b, std::byte *c, bool add) {
+  Product &product = products[prepared];
+  if (product.batched.empty())
+    return runSingle(product.shape, reinterpret_cast<const float *>(a),
+                     reinterpret_cast<const float *>(b),
+                     reinterpret_cast<float *>(c), add);
+  Batched &batched = product.batched[add];
+  auto place = [](dnnl::memory &memory, const std::byte *data) {
+    return dnnl_memory_set_data_handle(memory.get(),
+                                       const_cast<std::byte *>(data));
+  };
+  PLAIT_RETURN_IF_ERROR(check(place(batched.a, a)));
+  PLAIT_RETURN_IF_ERROR(check(place(batched.b, b)));
+  PLAIT_RETURN_IF_ERROR(check(place(batched.c, c)));
+  const dnnl_exec_arg_t arguments[] = {
+      {DNNL_ARG_SRC, batched.a.get()},
+      {DNNL_ARG_WEIGHTS, batched.b.get()},
+      {DNNL_ARG_DST, batched.c.get()},
+      {DNNL_ARG_SCRATCHPAD, scratch ? scratch.get() : nullptr}};
+  return check(dnnl_primitive_execute(batched.primitive.get(), stream.get(),
+                                      scratch ? 4 : 3, arguments));
+}
+
+Status GemmLibrary::runSingle(const fb::GemmStepT &shape, const float *a,
+                              const float *b, float *c, bool add) {
+  // A row of a one-column matrix may have any stride below the width that the
+  // interface wants; it is never used then.
+  auto leading = [](int64_t stride, int64_t width) {
+    return std::max(stride, width);
+  };
+  bool plainA = shape.a_col == 1 && (shape.a_row >= shape.k || shape.m == 1);
+  bool plainB = shape.b_col == 1 && (shape.b_row >= shape.n || shape.k == 1);
+  return check(dnnl_sgemm(
+      plainA ? 'N' : 'T', plainB ? 'N' : 'T', shape.m, shape.n, shape.k, 1.0f,
+      a, plainA ? leading(shape.a_row, shape.k) : leading(shape.a_col, shape.m),
+      b, plainB ? leading(shape.b_row, shape.n) : leading(shape.b_col, shape.k),
+      add ? 1.0f : 0.0f, c, leading(shape.c_row, shape.n)));
+}

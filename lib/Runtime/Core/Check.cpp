@@ -1,0 +1,166 @@
+//===- Check.cpp - Compares a plan with its reference ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Setup.h"
+#include "plait/Runtime/Weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+constexpr double lossTolerance = 1e-5;
+constexpr double gradientTolerance = 1e-4;
+constexpr size_t maxRows = 20;
+
+/// How the gradient of one parameter differs from the reference's.
+struct Difference {
+  std::string name;
+  int64_t elements;
+  double largest;   // absolute, of one element
+  double norm;      // of the difference
+  double reference; // the norm of the reference gradient
+  double relative = 0;
+};
+
+Result<Difference> compareGradient(Executor &plan, Executor &reference,
+                                   uint32_t parameter) {
+  auto found = gatherGradient(plan, parameter);
+  if (!found.ok())
+    return found.status();
+  auto expected = gatherGradient(reference, parameter);
+  if (!expected.ok())
+    return expected.status();
+  if (found->size() != expected->size())
+    return fail("parameter ", parameter, " has ", found->size(),
+                " elements, in the reference ", expected->size());
+  const fb::Parameter &which = *plan.plan().parameters()->Get(parameter);
+  Difference result = {which.name()->str(), int64_t(found->size()), 0, 0, 0};
+  for (size_t i = 0; i < found->size(); ++i) {
+    double difference = double((*found)[i]) - (*expected)[i];
+    // Not std::max: what is not a number stays.
+    if (!(std::abs(difference) <= result.largest) &&
+        !std::isnan(result.largest))
+      result.largest = std::abs(difference);
+    result.norm += difference * difference;
+    result.reference += double((*expected)[i]) * (*expected)[i];
+  }
+  result.norm = std::sqrt(result.norm);
+  result.reference = std::sqrt(result.reference);
+  return result;
+}
+
+/// Sets the relative differences. Some gradients are zero but for rounding:
+/// softmax does not change when a constant is added to its inputs, so the
+/// bias of the keys in attention has none. Relative to itself such a gradient
+/// is noise. The floor is what the parameter's norm would be if its elements
+/// were as large as those of the whole model are on average.
+void setRelative(std::vector<Difference> &differences) {
+  double squares = 0, elements = 0;
+  for (const Difference &difference : differences) {
+    squares += difference.reference * difference.reference;
+    elements += double(difference.elements);
+  }
+  for (Difference &difference : differences) {
+    double floor = std::sqrt(squares / elements * double(difference.elements));
+    difference.relative =
+        difference.norm == 0
+            ? 0
+            : difference.norm / std::max(difference.reference, floor);
+  }
+}
+
+bool worse(const Difference &left, const Difference &right) {
+  // What is not a number comes first.
+  return std::isnan(left.relative) != std::isnan(right.relative)
+             ? std::isnan(left.relative)
+             : left.relative > right.relative;
+}
+
+void printTable(const std::vector<Difference> &differences) {
+  std::printf("%-48s %14s %14s\n", "parameter", "max abs diff", "relative");
+  for (size_t i = 0; i < std::min(maxRows, differences.size()); ++i)
+    std::printf("%-48s %14.3e %14.3e\n", differences[i].name.c_str(),
+                differences[i].largest, differences[i].relative);
+  if (differences.size() > maxRows)
+    std::printf("and %zu more that differ less\n",
+                differences.size() - maxRows);
+}
+
+/// One step that leaves the weights alone and the gradients to be read.
+struct Probe {
+  std::unique_ptr<Executor> executor;
+  StepMetrics metrics;
+};
+
+Result<Probe> runProbe(const fb::Plan &plan, const Batches &batches,
+                       const TrainOptions &options) {
+  auto executor = startExecutor(plan, options);
+  if (!executor.ok())
+    return executor.status();
+  auto metrics = (*executor)->runStep(1, batches, scalarsOf(options, 1));
+  if (!metrics.ok())
+    return metrics.status();
+  return Probe{std::move(*executor), *metrics};
+}
+
+Status judge(const std::vector<Difference> &differences, double loss,
+             double expected) {
+  double lossDifference = std::abs(loss - expected) / std::abs(expected);
+  size_t bad = std::count_if(
+      differences.begin(), differences.end(),
+      [](const Difference &d) { return !(d.relative <= gradientTolerance); });
+  bool same = loss == expected || lossDifference <= lossTolerance;
+  std::printf("loss %.9g, reference %.9g; %zu of %zu gradients differ by more "
+              "than %g: %s\n",
+              loss, expected, bad, differences.size(), gradientTolerance,
+              same && !bad ? "passed" : "failed");
+  if (!same)
+    return fail("the loss is ", loss, ", the reference's is ", expected);
+  if (bad)
+    return fail("the gradient of '", differences.front().name,
+                "' differs from the reference's by ",
+                differences.front().relative, ", allowed ", gradientTolerance);
+  return Status::success();
+}
+
+} // namespace
+
+Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
+  if (!plan.reference())
+    return Status::failure("the plan has no reference to check against");
+  TrainOptions options = given;
+  options.learningRate = 0;
+  Result<Batches> batches = openBatches(plan, options);
+  if (!batches.ok())
+    return batches.status();
+  auto probe = runProbe(plan, *batches, options);
+  if (!probe.ok())
+    return probe.status();
+  auto reference = runProbe(*plan.reference_nested_root(), *batches, options);
+  if (!reference.ok())
+    return fail("reference plan: ", reference.status().message());
+
+  std::vector<Difference> differences;
+  for (uint32_t i = 0; i < plan.parameters()->size(); ++i) {
+    auto difference =
+        compareGradient(*probe->executor, *reference->executor, i);
+    if (!difference.ok())
+      return difference.status();
+    differences.push_back(*difference);
+  }
+  setRelative(differences);
+  std::sort(differences.begin(), differences.end(), worse);
+  printTable(differences);
+  constexpr auto loss = static_cast<size_t>(fb::Metric::Loss);
+  return judge(differences, probe->metrics[loss], reference->metrics[loss]);
+}

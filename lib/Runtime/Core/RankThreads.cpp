@@ -1,0 +1,69 @@
+//===- RankThreads.cpp - One thread a rank --------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RankThreads.h"
+
+using namespace plait;
+using namespace plait::runtime;
+
+RankThreads::RankThreads(uint32_t ranks, std::function<void()> onFailure)
+    : onFailure(std::move(onFailure)) {
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([this, rank] { serve(rank); });
+}
+
+RankThreads::~RankThreads() {
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  started.notify_all();
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+Status RankThreads::run(const std::function<Status(uint32_t)> &newJob) {
+  std::unique_lock lock(mutex);
+  job = &newJob;
+  running = threads.size();
+  result = Status::success();
+  ++generation;
+  started.notify_all();
+  finished.wait(lock, [&] { return running == 0; });
+  return result;
+}
+
+void RankThreads::serve(uint32_t rank) {
+  uint64_t seen = 0;
+  while (true) {
+    const std::function<Status(uint32_t)> *current;
+    {
+      std::unique_lock lock(mutex);
+      started.wait(lock, [&] { return stopping || generation != seen; });
+      if (stopping)
+        return;
+      seen = generation;
+      current = job;
+    }
+    Status status = (*current)(rank);
+    if (!status.ok())
+      report(rank, status);
+    std::lock_guard lock(mutex);
+    if (--running == 0)
+      finished.notify_one();
+  }
+}
+
+void RankThreads::report(uint32_t rank, const Status &status) {
+  {
+    std::lock_guard lock(mutex);
+    if (!result.ok())
+      return;
+    result = fail("rank ", rank, ": ", status.message());
+  }
+  onFailure();
+}

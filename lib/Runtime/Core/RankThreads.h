@@ -1,0 +1,52 @@
+//===- RankThreads.h - One thread a rank ------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CORE_RANKTHREADS_H
+#define PLAIT_LIB_RUNTIME_CORE_RANKTHREADS_H
+
+#include "plait/Support/Status.h"
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace plait::runtime {
+
+/// Threads that live as long as the object and do the same job side by side.
+class RankThreads {
+public:
+  /// `onFailure` is called, on the thread of a rank that fails, to release the
+  /// ranks that wait for it.
+  RankThreads(uint32_t ranks, std::function<void()> onFailure);
+  ~RankThreads();
+
+  /// Calls `job` on every thread and returns when all have returned: the
+  /// failure that happened first, with the rank's number in front. Later ones
+  /// are its consequences. Called from one thread outside.
+  Status run(const std::function<Status(uint32_t rank)> &job);
+
+private:
+  void serve(uint32_t rank);
+  void report(uint32_t rank, const Status &status);
+
+  std::function<void()> onFailure;
+  std::mutex mutex; // of all below except the threads
+  std::condition_variable started, finished;
+  const std::function<Status(uint32_t)> *job = nullptr;
+  uint64_t generation = 0;
+  uint32_t running = 0;
+  bool stopping = false;
+  Status result = Status::success();
+  std::vector<std::thread> threads;
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CORE_RANKTHREADS_H

@@ -1,0 +1,251 @@
+//===- Safetensors.cpp - Reading and writing safetensors ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Runtime/Safetensors.h"
+
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+using namespace plait;
+using namespace plait::runtime;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr size_t lengthBytes = 8;
+/// The format's own limit.
+constexpr uint64_t maxHeaderBytes = 100'000'000;
+
+std::optional<FileTensor::Type> parseType(const std::string &name) {
+  if (name == "F32")
+    return FileTensor::Type::F32;
+  if (name == "F16")
+    return FileTensor::Type::F16;
+  if (name == "BF16")
+    return FileTensor::Type::BF16;
+  return std::nullopt;
+}
+
+uint64_t elementBytes(FileTensor::Type type) {
+  return type == FileTensor::Type::F32 ? 4 : 2;
+}
+
+template <typename T> T load(const uint8_t *from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+/// The JSON header and the data behind it.
+struct Parts {
+  Json header;
+  std::span<const uint8_t> data;
+};
+
+Result<Parts> splitFile(std::span<const uint8_t> file) {
+  if (file.size() < lengthBytes)
+    return fail("is truncated: it has ", file.size(), " bytes");
+  uint64_t length = load<uint64_t>(file.data());
+  if (length > maxHeaderBytes)
+    return fail("is not a safetensors file: its header would have ", length,
+                " bytes");
+  if (file.size() - lengthBytes < length)
+    return fail("is truncated: it has ", file.size(),
+                " bytes, its header alone ", length);
+  const uint8_t *begin = file.data() + lengthBytes;
+  Json header = Json::parse(begin, begin + length, nullptr, false);
+  if (!header.is_object())
+    return Status::failure("is not a safetensors file: its header is not a "
+                           "JSON object");
+  return Parts{std::move(header), file.subspan(lengthBytes + length)};
+}
+
+/// Reads one entry of the header. Tensors of other types than floats exist in
+/// real files (attention masks); they are left out: nothing asks for them.
+Result<std::optional<FileTensor>>
+parseTensor(const std::string &name, const Json &entry,
+            std::span<const uint8_t> data) try {
+  auto type = parseType(entry.at("dtype").get<std::string>());
+  if (!type)
+    return std::optional<FileTensor>();
+  FileTensor tensor = {
+      *type, entry.at("shape").get<std::vector<int64_t>>(), {}};
+  auto offsets = entry.at("data_offsets").get<std::array<uint64_t, 2>>();
+  if (offsets[0] > offsets[1] || offsets[1] > data.size())
+    return fail("is truncated: tensor '", name, "' ends at byte ", offsets[1],
+                " of ", data.size());
+  tensor.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
+  uint64_t bytes = elementBytes(*type);
+  for (int64_t size : tensor.shape)
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
+      return fail("is malformed: tensor '", name, "' has an impossible shape");
+  if (bytes != tensor.bytes.size())
+    return fail("is malformed: tensor '", name, "' has ", tensor.bytes.size(),
+                " bytes, its shape ", formatShape(tensor.shape), " needs ",
+                bytes);
+  return std::optional(std::move(tensor));
+} catch (const Json::exception &) {
+  return fail("is malformed: the header's entry for '", name,
+              "' lacks dtype, shape or data_offsets");
+}
+
+/// The files of a directory: one, or those an index lists.
+Result<std::vector<std::string>> listFiles(const std::string &directory) {
+  std::error_code error;
+  std::string single = directory + "/model.safetensors";
+  if (std::filesystem::exists(single, error))
+    return std::vector<std::string>{single};
+  std::string path = directory + "/model.safetensors.index.json";
+  if (!std::filesystem::exists(path, error))
+    return fail("weights '", directory,
+                "' has neither model.safetensors nor "
+                "model.safetensors.index.json");
+  Result<MappedFile> file = MappedFile::open(path, "weights");
+  if (!file.ok())
+    return file.status();
+  auto bytes = file->bytes();
+  Json index = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
+  if (!index.is_object() || !index.contains("weight_map") ||
+      !index["weight_map"].is_object())
+    return fail("weights '", path, "' has no weight_map");
+  std::vector<std::string> files;
+  for (const auto &[tensor, name] : index["weight_map"].items()) {
+    if (!name.is_string())
+      return fail("weights '", path, "' names no file for '", tensor, "'");
+    std::string found = directory + "/" + name.get<std::string>();
+    if (std::find(files.begin(), files.end(), found) == files.end())
+      files.push_back(found);
+  }
+  return files;
+}
+
+} // namespace
+
+std::string runtime::formatShape(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+void FileTensor::read(int64_t begin, std::span<float> target) const {
+  const uint8_t *source = bytes.data() + begin * elementBytes(type);
+  if (type == Type::F32) {
+    std::memcpy(target.data(), source, target.size_bytes());
+    return;
+  }
+  for (size_t i = 0; i < target.size(); ++i) {
+    uint16_t bits = load<uint16_t>(source + 2 * i);
+    target[i] = type == Type::BF16 ? std::bit_cast<float>(uint32_t(bits) << 16)
+                                   : float(std::bit_cast<_Float16>(bits));
+  }
+}
+
+Result<WeightFiles> WeightFiles::open(const std::string &path) {
+  WeightFiles weights;
+  weights.path = path;
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    PLAIT_RETURN_IF_ERROR(weights.add(path));
+    return weights;
+  }
+  Result<std::vector<std::string>> files = listFiles(path);
+  if (!files.ok())
+    return files.status();
+  for (const std::string &file : *files)
+    PLAIT_RETURN_IF_ERROR(weights.add(file));
+  return weights;
+}
+
+Status WeightFiles::add(const std::string &file) {
+  Result<MappedFile> mapped = MappedFile::open(file, "weights");
+  if (!mapped.ok())
+    return mapped.status();
+  Result<Parts> parts = splitFile(mapped->bytes());
+  if (!parts.ok())
+    return fail("weights '", file, "' ", parts.status().message());
+  for (const auto &[name, entry] : parts->header.items()) {
+    if (name == "__metadata__")
+      continue;
+    auto tensor = parseTensor(name, entry, parts->data);
+    if (!tensor.ok())
+      return fail("weights '", file, "' ", tensor.status().message());
+    if (*tensor && !tensors.emplace(name, std::move(**tensor)).second)
+      return fail("weights '", file, "': tensor '", name, "' exists twice");
+  }
+  files.push_back(std::move(*mapped));
+  return Status::success();
+}
+
+Result<const FileTensor *>
+WeightFiles::find(const std::string &name,
+                  std::span<const int64_t> shape) const {
+  std::vector<std::string> names = {name};
+  for (std::string prefix : {"transformer.", "model."}) {
+    names.push_back(prefix + name);
+    if (name.starts_with(prefix))
+      names.push_back(name.substr(prefix.size()));
+  }
+  for (const std::string &candidate : names) {
+    auto found = tensors.find(candidate);
+    if (found == tensors.end())
+      continue;
+    const FileTensor &tensor = found->second;
+    if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(),
+                    tensor.shape.end()))
+      return fail("weights '", path, "': tensor '", candidate, "' has shape ",
+                  formatShape(tensor.shape), ", expected ", formatShape(shape));
+    return &tensor;
+  }
+  return fail("weights '", path, "' has no tensor '", name, "'");
+}
+
+Result<WeightWriter> WeightWriter::create(const std::string &path,
+                                          const std::vector<Tensor> &tensors) {
+  Json header;
+  // What other readers look for.
+  header["__metadata__"] = {{"format", "pt"}};
+  std::vector<uint64_t> offsets;
+  uint64_t end = 0;
+  for (const Tensor &tensor : tensors) {
+    offsets.push_back(end);
+    uint64_t bytes = 4;
+    for (int64_t size : tensor.shape)
+      bytes *= size;
+    header[tensor.name] = {{"dtype", "F32"},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {end, end + bytes}}};
+    end += bytes;
+  }
+  std::string text = header.dump();
+  // The data begins at a multiple of 8, so that readers can map it.
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  uint64_t length = text.size();
+  text.insert(0, reinterpret_cast<const char *>(&length), lengthBytes);
+  for (uint64_t &offset : offsets)
+    offset += text.size();
+
+  Result<OutputFile> file = OutputFile::create(path);
+  if (!file.ok())
+    return file.status();
+  PLAIT_RETURN_IF_ERROR(file->resize(text.size() + end));
+  PLAIT_RETURN_IF_ERROR(file->writeAt(
+      0, {reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
+  WeightWriter writer(std::move(*file));
+  writer.offsets = std::move(offsets);
+  return writer;
+}
+
+Status WeightWriter::write(size_t tensor, int64_t begin,
+                           std::span<const float> elements) {
+  return file.writeAt(offsets[tensor] + begin * sizeof(float),
+                      {reinterpret_cast<const uint8_t *>(elements.data()),
+                       elements.size_bytes()});
+}

@@ -1,0 +1,27 @@
+//===- Setup.h - What training and checking begin with ----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CORE_SETUP_H
+#define PLAIT_LIB_RUNTIME_CORE_SETUP_H
+
+#include "plait/Runtime/Trainer.h"
+
+namespace plait::runtime {
+
+/// The step inputs of step `step` (from 1).
+StepScalars scalarsOf(const TrainOptions &options, uint64_t step);
+
+/// The data that the options name, random tokens if none.
+Result<Batches> openBatches(const fb::Plan &plan, const TrainOptions &options);
+
+/// An executor with its weights loaded or initialised.
+Result<std::unique_ptr<Executor>> startExecutor(const fb::Plan &plan,
+                                                const TrainOptions &options);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CORE_SETUP_H

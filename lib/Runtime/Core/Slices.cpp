@@ -1,0 +1,122 @@
+//===- Slices.cpp - Which part of a tensor a rank holds -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Runtime/Slices.h"
+
+#include <algorithm>
+#include <vector>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+using Shape = flatbuffers::Vector<int64_t>;
+
+/// Joins neighbouring runs, so that a block of whole rows is one run.
+class RunMerger {
+public:
+  explicit RunMerger(const RunVisitor &visit) : visit(visit) {}
+  ~RunMerger() {
+    if (pending.count)
+      visit(pending);
+  }
+
+  void add(const Run &run) {
+    if (pending.local + pending.count == run.local &&
+        pending.global + pending.count == run.global) {
+      pending.count += run.count;
+      return;
+    }
+    if (pending.count)
+      visit(pending);
+    pending = run;
+  }
+
+private:
+  const RunVisitor &visit;
+  Run pending = {0, 0, 0};
+};
+
+/// Where element `index` of the row-major box `parameter.box_shape` lies in the
+/// file tensor.
+int64_t fileIndex(const fb::Parameter &parameter, int64_t index) {
+  int64_t result = 0;
+  int64_t stride = 1;
+  for (uint32_t dim = parameter.file_shape()->size(); dim-- > 0;) {
+    int64_t size = parameter.box_shape()->Get(dim);
+    result += (parameter.box_begin()->Get(dim) + index % size) * stride;
+    index /= size;
+    stride *= parameter.file_shape()->Get(dim);
+  }
+  return result;
+}
+
+/// The rows of a rank's block: runs along the last dimension.
+void forEachRow(const plan::Mesh &mesh, uint32_t rank, const Shape &shape,
+                const fb::Shard &shard, const RunVisitor &visit) {
+  uint32_t dims = shape.size();
+  std::vector<plan::Block> blocks;
+  for (uint32_t dim = 0; dim < dims; ++dim)
+    blocks.push_back(
+        plan::blockOf(mesh, rank, *shard.dims()->Get(dim), shape.Get(dim)));
+  for (const plan::Block &block : blocks)
+    if (block.valid == 0)
+      return;
+
+  std::vector<int64_t> index(dims, 0);
+  while (true) {
+    Run run = {0, 0, dims ? blocks.back().valid : 1};
+    for (uint32_t dim = 0; dim < dims; ++dim) {
+      run.local = run.local * blocks[dim].extent + index[dim];
+      run.global = run.global * shape.Get(dim) + blocks[dim].begin + index[dim];
+    }
+    visit(run);
+    // Count up over all dimensions but the last.
+    int64_t dim = int64_t(dims) - 2;
+    for (; dim >= 0 && ++index[dim] == blocks[dim].valid; --dim)
+      index[dim] = 0;
+    if (dim < 0)
+      return;
+  }
+}
+
+} // namespace
+
+void runtime::forEachParameterRun(const plan::Mesh &mesh, uint32_t rank,
+                                  const fb::Parameter &parameter,
+                                  const fb::Shard &shard,
+                                  const RunVisitor &visit) {
+  RunMerger merger(visit);
+  forEachRow(mesh, rank, *parameter.shape(), shard,
+             [&](const Run &run) { merger.add(run); });
+}
+
+void runtime::forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
+                             const fb::Parameter &parameter,
+                             const fb::Shard &shard, const RunVisitor &visit) {
+  RunMerger merger(visit);
+  uint32_t dims = parameter.box_shape()->size();
+  int64_t width = dims ? parameter.box_shape()->Get(dims - 1) : 1;
+  forEachParameterRun(mesh, rank, parameter, shard, [&](Run run) {
+    // A run of the view may cover several rows of the box.
+    while (run.count) {
+      int64_t count = std::min(run.count, width - run.global % width);
+      merger.add({run.local, fileIndex(parameter, run.global), count});
+      run.local += count;
+      run.global += count;
+      run.count -= count;
+    }
+  });
+}
+
+int64_t runtime::elementCount(const Shape &shape) {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}

@@ -1,0 +1,128 @@
+//===- Chart.cpp - A schedule drawn for the terminal ----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Schedule/Chart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+using namespace plait;
+using namespace plait::schedule;
+
+namespace {
+
+/// How a kind of compute action looks.
+struct Look {
+  ActionKind kind;
+  char letter;
+  const char *meaning;
+  const char *color; // black text on a background
+};
+
+constexpr Look looks[] = {
+    {ActionKind::Forward, 'F', "forward", "\033[30;44m"},
+    {ActionKind::Backward, 'B', "backward", "\033[30;42m"},
+    {ActionKind::BackwardInput, 'I', "input gradient", "\033[30;46m"},
+    {ActionKind::BackwardWeight, 'W', "weight gradient", "\033[30;43m"},
+};
+constexpr const char *plain = "\033[0m";
+
+const Look &getLook(const Action &action) {
+  return looks[size_t(action.kind)]; // the table is in the order of the kinds
+}
+
+class ChartWriter {
+public:
+  ChartWriter(const Schedule &schedule, const Timeline &timeline,
+              const ChartOptions &options)
+      : schedule(schedule), timeline(timeline), options(options) {}
+
+  std::string run();
+
+private:
+  void drawRank(uint32_t rank, size_t nameColumns, size_t columns);
+  void drawCell(const Action &action, size_t columns, bool labelled);
+  void drawLegend();
+
+  const Schedule &schedule;
+  const Timeline &timeline;
+  const ChartOptions &options;
+  std::string text;
+};
+
+} // namespace
+
+/// A label filled up to `columns`, or the letter alone.
+void ChartWriter::drawCell(const Action &action, size_t columns,
+                           bool labelled) {
+  std::string cell(columns, getLook(action).letter);
+  if (labelled) {
+    cell = print(action);
+    cell.resize(columns, options.color ? ' ' : '=');
+  }
+  text += options.color ? getLook(action).color + cell + plain : cell;
+}
+
+void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
+  std::string number = std::to_string(rank);
+  text += "rank " + std::string(nameColumns - number.size(), ' ') + number;
+  text += " |";
+  double scale = timeline.makespan > 0 ? columns / timeline.makespan : 0;
+  size_t column = 0;
+  for (size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
+    const Action &action = schedule.ranks[rank][i];
+    if (!action.isCompute())
+      continue;
+    const Interval &interval = timeline.ranks[rank][i];
+    size_t begin = std::lround(interval.start * scale);
+    size_t end = std::min<size_t>(std::lround(interval.end * scale), columns);
+    if (begin >= end)
+      continue;
+    text.append(begin - column, '.');
+    // Equal actions are labelled alike, whichever way their ends are rounded.
+    double exact = (interval.end - interval.start) * scale + 1e-6;
+    size_t room = std::min<size_t>(exact, end - begin);
+    drawCell(action, end - begin, print(action).size() <= room);
+    column = end;
+  }
+  text.append(columns - column, '.');
+  text += "|\n";
+}
+
+void ChartWriter::drawLegend() {
+  bool present[std::size(looks)] = {};
+  for (const std::vector<Action> &actions : schedule.ranks)
+    for (const Action &action : actions)
+      if (action.isCompute())
+        present[size_t(action.kind)] = true;
+  for (size_t i = 0; i < std::size(looks); ++i)
+    if (present[i])
+      text += std::string(1, looks[i].letter) + " " + looks[i].meaning + ", ";
+  char rate[64];
+  std::snprintf(rate, sizeof rate, ". idle; bubble %.1f %%\n",
+                100 * timeline.bubbleRate);
+  text += rate;
+}
+
+std::string ChartWriter::run() {
+  size_t nameColumns = std::to_string(schedule.problem.stages - 1).size();
+  // "rank ", the number, " |" and the closing "|".
+  size_t frame = nameColumns + 8;
+  size_t width = std::max<size_t>(options.width, 20);
+  size_t columns = std::max<size_t>(width - std::min(width, frame), 8);
+  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    drawRank(rank, nameColumns, columns);
+  drawLegend();
+  return std::move(text);
+}
+
+std::string schedule::drawChart(const Schedule &schedule,
+                                const Timeline &timeline,
+                                const ChartOptions &options) {
+  return ChartWriter(schedule, timeline, options).run();
+}

@@ -1,0 +1,250 @@
+//===- Execute.cpp - Runs the lists of a schedule together ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// The engine behind verify (does it end?) and simulate (when?). Every rank
+// works through its list until an action waits for an event that has not
+// happened; the event wakes it. Events have exactly one waiter, so that each
+// action is looked at at most twice.
+
+#include "Execute.h"
+#include "Messages.h"
+#include "plait/Schedule/Verify.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::schedule;
+
+namespace {
+
+constexpr double never = -1;
+
+/// A message from one virtual stage to the next in a direction was posted, or
+/// has been received.
+struct Event {
+  enum Kind : uint8_t { Posted, Received } kind;
+  Direction direction;
+  uint32_t source; // virtual stage
+  uint32_t microbatch;
+};
+
+class Engine {
+public:
+  Engine(const Schedule &schedule, const Costs &costs)
+      : schedule(schedule), problem(schedule.problem), costs(costs),
+        computeOnly(schedule.isComputeOnly()),
+        times(4 * size_t(problem.virtualStages()) * problem.microbatches,
+              never),
+        cursors(problem.stages, 0), clocks(problem.stages, 0),
+        waitingFor(problem.stages) {}
+
+  Result<Timeline> run();
+
+private:
+  size_t indexOf(const Event &event) const {
+    size_t row = 2 * event.kind + size_t(event.direction);
+    return (row * problem.virtualStages() + event.source) *
+               problem.microbatches +
+           event.microbatch;
+  }
+  const Action &current(uint32_t rank) const {
+    return schedule.ranks[rank][cursors[rank]];
+  }
+
+  std::optional<Event> inputOf(uint32_t rank, const Action &action) const;
+  std::optional<Event> outputOf(uint32_t rank, const Action &action) const;
+  uint32_t getWaiter(const Event &event) const;
+  double getDuration(const Action &action) const;
+  void advance(uint32_t rank);
+  void signal(const Event &event, double time);
+  Status describeDeadlock() const;
+  void summarise();
+
+  const Schedule &schedule;
+  const Problem &problem;
+  const Costs &costs;
+  bool computeOnly;
+  std::vector<double> times; // by indexOf(event)
+  std::vector<size_t> cursors;
+  std::vector<double> clocks;
+  std::vector<std::optional<Event>> waitingFor;
+  std::vector<uint32_t> runnable;
+  Timeline timeline;
+};
+
+} // namespace
+
+/// What `action` waits for before it ends (transfers) or starts (compute).
+std::optional<Event> Engine::inputOf(uint32_t rank,
+                                     const Action &action) const {
+  uint32_t stage = problem.stageOf(rank, action.chunk);
+  if (action.kind == ActionKind::WaitSend)
+    return Event{Event::Received, action.direction, stage, action.microbatch};
+  std::optional<Direction> direction;
+  if (action.kind == ActionKind::Recv)
+    direction = action.direction;
+  else if (action.isCompute())
+    direction = directionOf(action.kind);
+  if (!direction)
+    return std::nullopt;
+  auto source = sourceOf(problem, stage, *direction);
+  // The Recv in front has waited already.
+  bool received = action.isCompute() && !computeOnly && source &&
+                  problem.rankOf(*source) != rank;
+  if (!source || received)
+    return std::nullopt;
+  return Event{Event::Posted, *direction, *source, action.microbatch};
+}
+
+/// What happens when `action` ends.
+std::optional<Event> Engine::outputOf(uint32_t rank,
+                                      const Action &action) const {
+  uint32_t stage = problem.stageOf(rank, action.chunk);
+  if (action.kind == ActionKind::Send)
+    return Event{Event::Posted, action.direction, stage, action.microbatch};
+  if (action.kind == ActionKind::Recv)
+    return Event{Event::Received, action.direction,
+                 *sourceOf(problem, stage, action.direction),
+                 action.microbatch};
+  auto direction = action.isCompute() ? directionOf(action.kind) : std::nullopt;
+  if (!direction)
+    return std::nullopt;
+  auto target = targetOf(problem, stage, *direction);
+  if (!target || (!computeOnly && problem.rankOf(*target) != rank))
+    return std::nullopt;
+  return Event{Event::Posted, *direction, stage, action.microbatch};
+}
+
+uint32_t Engine::getWaiter(const Event &event) const {
+  if (event.kind == Event::Received)
+    return problem.rankOf(event.source);
+  return problem.rankOf(*targetOf(problem, event.source, event.direction));
+}
+
+double Engine::getDuration(const Action &action) const {
+  switch (action.kind) {
+  case ActionKind::Forward:
+    return costs.forward;
+  case ActionKind::Backward:
+    return costs.backwardInput + costs.backwardWeight;
+  case ActionKind::BackwardInput:
+    return costs.backwardInput;
+  case ActionKind::BackwardWeight:
+    return costs.backwardWeight;
+  default:
+    return 0;
+  }
+}
+
+void Engine::signal(const Event &event, double time) {
+  times[indexOf(event)] = time;
+  uint32_t waiter = getWaiter(event);
+  std::optional<Event> &awaited = waitingFor[waiter];
+  if (!awaited || indexOf(*awaited) != indexOf(event))
+    return;
+  awaited.reset();
+  runnable.push_back(waiter);
+}
+
+/// Runs `rank` until it is done or blocked.
+void Engine::advance(uint32_t rank) {
+  for (; cursors[rank] < schedule.ranks[rank].size(); ++cursors[rank]) {
+    const Action &action = current(rank);
+    double ready = clocks[rank];
+    if (auto input = inputOf(rank, action)) {
+      double time = times[indexOf(*input)];
+      if (time == never) {
+        waitingFor[rank] = input;
+        return;
+      }
+      bool crosses =
+          input->kind == Event::Posted && problem.rankOf(input->source) != rank;
+      ready = std::max(ready, time + (crosses ? costs.transfer : 0));
+    }
+    double start = action.isCompute() ? ready : clocks[rank];
+    clocks[rank] = ready + getDuration(action);
+    timeline.ranks[rank].push_back({start, clocks[rank]});
+    if (auto output = outputOf(rank, action))
+      signal(*output, clocks[rank]);
+  }
+}
+
+Status Engine::describeDeadlock() const {
+  auto describe = [&](uint32_t rank) {
+    std::string text = "rank " + std::to_string(rank);
+    if (cursors[rank] == schedule.ranks[rank].size())
+      return text + ", which has finished";
+    return text + ", action " + std::to_string(cursors[rank]) + " (" +
+           print(current(rank)) + ")";
+  };
+  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
+    if (!waitingFor[rank])
+      continue;
+    const Event &event = *waitingFor[rank];
+    uint32_t other =
+        event.kind == Event::Posted
+            ? problem.rankOf(event.source)
+            : problem.rankOf(*targetOf(problem, event.source, event.direction));
+    return fail("deadlock: ", describe(rank), " waits for ", describe(other));
+  }
+  return Status::success();
+}
+
+void Engine::summarise() {
+  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
+    const std::vector<Action> &actions = schedule.ranks[rank];
+    double first = never, last = 0;
+    for (size_t i = 0; i < actions.size(); ++i) {
+      if (!actions[i].isCompute())
+        continue;
+      if (first == never)
+        first = timeline.ranks[rank][i].start;
+      last = timeline.ranks[rank][i].end;
+    }
+    timeline.span = std::max(timeline.span, last - first);
+    timeline.makespan = std::max(timeline.makespan, clocks[rank]);
+  }
+  double work = double(problem.chunks) * problem.microbatches *
+                (costs.forward + costs.backwardInput + costs.backwardWeight);
+  if (timeline.span > 0)
+    timeline.bubbleRate = (timeline.span - work) / timeline.span;
+}
+
+Result<Timeline> Engine::run() {
+  timeline.ranks.resize(problem.stages);
+  for (uint32_t rank = problem.stages; rank-- > 0;)
+    runnable.push_back(rank);
+  while (!runnable.empty()) {
+    uint32_t rank = runnable.back();
+    runnable.pop_back();
+    advance(rank);
+  }
+  PLAIT_RETURN_IF_ERROR(describeDeadlock());
+  summarise();
+  return std::move(timeline);
+}
+
+Result<Timeline> schedule::execute(const Schedule &schedule,
+                                   const Costs &costs) {
+  return Engine(schedule, costs).run();
+}
+
+Result<Timeline> schedule::simulate(const Schedule &schedule,
+                                    const Costs &costs) {
+  auto checkCost = [](const char *name, double cost) {
+    constexpr double limit = 1e12;
+    if (cost >= 0 && cost <= limit)
+      return Status::success();
+    return fail("cost of ", name, " is ", cost, ", expected 0 to ", limit);
+  };
+  PLAIT_RETURN_IF_ERROR(checkCost("forward", costs.forward));
+  PLAIT_RETURN_IF_ERROR(checkCost("backward input", costs.backwardInput));
+  PLAIT_RETURN_IF_ERROR(checkCost("backward weight", costs.backwardWeight));
+  PLAIT_RETURN_IF_ERROR(checkCost("transfer", costs.transfer));
+  PLAIT_RETURN_IF_ERROR(verifyLists(schedule));
+  return execute(schedule, costs);
+}

@@ -1,0 +1,53 @@
+//===- Schedule.cpp - A pipeline schedule as data -------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Schedule/Schedule.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::schedule;
+
+Status Problem::check() const {
+  if (stages == 0)
+    return fail("schedule has 0 stages, expected at least 1");
+  if (chunks == 0)
+    return fail("schedule has 0 chunks per rank, expected at least 1");
+  if (microbatches == 0)
+    return fail("schedule has 0 microbatches, expected at least 1");
+  // Keeps every index in 32 bits and a verifier's tables within memory.
+  constexpr uint64_t limit = uint64_t(1) << 22;
+  if (stages > limit || chunks > limit || microbatches > limit ||
+      uint64_t(stages) * chunks > limit ||
+      uint64_t(stages) * chunks * microbatches > limit)
+    return fail("schedule of ", stages, " stages, ", chunks,
+                " chunks per rank and ", microbatches,
+                " microbatches has more than ", limit,
+                " pairs of virtual stage and microbatch");
+  return Status::success();
+}
+
+bool Schedule::isComputeOnly() const {
+  return std::all_of(ranks.begin(), ranks.end(), [](const auto &actions) {
+    return std::all_of(actions.begin(), actions.end(),
+                       [](const Action &action) { return action.isCompute(); });
+  });
+}
+
+uint32_t schedule::peakInFlight(const Schedule &schedule, uint32_t rank) {
+  if (rank >= schedule.ranks.size())
+    return 0;
+  int64_t held = 0, peak = 0;
+  for (const Action &action : schedule.ranks[rank]) {
+    if (action.kind == ActionKind::Forward)
+      peak = std::max(peak, ++held);
+    else if (action.kind == ActionKind::Backward ||
+             action.kind == ActionKind::BackwardWeight)
+      --held;
+  }
+  return peak;
+}

@@ -1,0 +1,170 @@
+//===- Text.cpp - The text form of schedules ------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Messages.h"
+
+#include <charconv>
+
+using namespace plait;
+using namespace plait::schedule;
+
+namespace {
+
+/// A spelling of the text form. Numbered actions end with their microbatch.
+struct Spelling {
+  std::string_view name;
+  ActionKind kind;
+  Direction direction;
+  bool numbered;
+};
+
+constexpr Spelling spellings[] = {
+    {"F", ActionKind::Forward, Direction::Forward, true},
+    {"B", ActionKind::Backward, Direction::Forward, true},
+    {"I", ActionKind::BackwardInput, Direction::Forward, true},
+    {"W", ActionKind::BackwardWeight, Direction::Forward, true},
+    {"SEND_F", ActionKind::Send, Direction::Forward, true},
+    {"SEND_B", ActionKind::Send, Direction::Backward, true},
+    {"RECV_F", ActionKind::Recv, Direction::Forward, true},
+    {"RECV_B", ActionKind::Recv, Direction::Backward, true},
+    {"WAIT_F", ActionKind::WaitSend, Direction::Forward, true},
+    {"WAIT_B", ActionKind::WaitSend, Direction::Backward, true},
+    {"REDUCE", ActionKind::Reduce, Direction::Forward, false},
+    {"OPTIMIZER", ActionKind::Optimizer, Direction::Forward, false},
+};
+
+const Spelling &getSpelling(const Action &action) {
+  for (const Spelling &spelling : spellings)
+    if (spelling.kind == action.kind &&
+        (!action.isTransfer() || spelling.direction == action.direction))
+      return spelling;
+  return spellings[0]; // not reached: the table lists all kinds
+}
+
+/// Reads digits into `value`; false when there are none or too many.
+bool parseNumber(std::string_view digits, uint32_t &value) {
+  const char *end = digits.data() + digits.size();
+  auto [rest, error] = std::from_chars(digits.data(), end, value);
+  return error == std::errc() && rest == end;
+}
+
+/// The chunk before, the name and the microbatch after it.
+struct Word {
+  std::string_view chunk, name, microbatch;
+};
+
+Word splitWord(std::string_view word) {
+  constexpr std::string_view digits = "0123456789";
+  size_t begin = std::min(word.find_first_not_of(digits), word.size());
+  size_t end = word.find_last_not_of(digits);
+  end = end == std::string_view::npos ? begin : end + 1;
+  return {word.substr(0, begin), word.substr(begin, end - begin),
+          word.substr(end)};
+}
+
+} // namespace
+
+std::string schedule::print(const Action &action) {
+  const Spelling &spelling = getSpelling(action);
+  if (!spelling.numbered)
+    return std::string(spelling.name);
+  std::string text = action.chunk ? std::to_string(action.chunk) : "";
+  text += spelling.name;
+  return text += std::to_string(action.microbatch);
+}
+
+std::string schedule::print(const std::vector<Action> &actions) {
+  std::string text;
+  for (const Action &action : actions) {
+    if (!text.empty())
+      text += ' ';
+    text += print(action);
+  }
+  return text;
+}
+
+std::string schedule::print(const Schedule &schedule) {
+  std::string text;
+  for (const std::vector<Action> &actions : schedule.ranks)
+    text += print(actions) + '\n';
+  return text;
+}
+
+Result<Action> schedule::parseAction(const Problem &problem, uint32_t rank,
+                                     std::string_view word) {
+  auto [chunk, name, microbatch] = splitWord(word);
+  const Spelling *found = nullptr;
+  for (const Spelling &spelling : spellings)
+    if (spelling.name == name && spelling.numbered == !microbatch.empty() &&
+        (spelling.numbered || chunk.empty()))
+      found = &spelling;
+  if (!found)
+    return fail("'", word, "' is not a schedule action");
+
+  Action action;
+  action.kind = found->kind;
+  action.direction = found->direction;
+  if (!chunk.empty() &&
+      (!parseNumber(chunk, action.chunk) || action.chunk >= problem.chunks))
+    return fail("'", word, "' names chunk ", chunk, ", the schedule has ",
+                problem.chunks);
+  if (found->numbered && (!parseNumber(microbatch, action.microbatch) ||
+                          action.microbatch >= problem.microbatches))
+    return fail("'", word, "' names microbatch ", microbatch,
+                ", the schedule has ", problem.microbatches);
+  if (!action.isTransfer())
+    return action;
+  auto peer = peerOf(problem, rank, action.chunk, action.direction,
+                     action.kind == ActionKind::Recv);
+  if (!peer)
+    return fail("'", word, "' on rank ", rank,
+                " has no other rank to exchange a message with");
+  action.peer = *peer;
+  return action;
+}
+
+Result<std::vector<Action>> schedule::parseActions(const Problem &problem,
+                                                   uint32_t rank,
+                                                   std::string_view line) {
+  constexpr std::string_view blanks = " \t\r";
+  std::vector<Action> actions;
+  size_t begin = line.find_first_not_of(blanks);
+  while (begin != std::string_view::npos) {
+    size_t end = std::min(line.find_first_of(blanks, begin), line.size());
+    Result<Action> action =
+        parseAction(problem, rank, line.substr(begin, end - begin));
+    if (!action.ok())
+      return fail("rank ", rank, ", action ", actions.size(), ": ",
+                  action.status().message());
+    actions.push_back(*action);
+    begin = line.find_first_not_of(blanks, end);
+  }
+  return actions;
+}
+
+Result<Schedule> schedule::parseSchedule(const Problem &problem,
+                                         std::string kind,
+                                         std::string_view text) {
+  PLAIT_RETURN_IF_ERROR(problem.check());
+  Schedule schedule{problem, std::move(kind), {}};
+  while (!text.empty()) {
+    size_t end = std::min(text.find('\n'), text.size());
+    if (schedule.ranks.size() == problem.stages)
+      return fail("schedule text has more than ", problem.stages,
+                  " lines, expected one per stage");
+    auto actions =
+        parseActions(problem, schedule.ranks.size(), text.substr(0, end));
+    if (!actions.ok())
+      return actions.status();
+    schedule.ranks.push_back(std::move(*actions));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  if (schedule.ranks.size() != problem.stages)
+    return fail("schedule text has ", schedule.ranks.size(),
+                " lines, expected ", problem.stages);
+  return schedule;
+}

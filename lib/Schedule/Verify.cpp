@@ -1,0 +1,257 @@
+//===- Verify.cpp - Proof that a pipeline schedule is sound ---------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Schedule/Verify.h"
+#include "Execute.h"
+#include "Messages.h"
+#include "plait/Schedule/Generators.h"
+
+using namespace plait;
+using namespace plait::schedule;
+
+namespace {
+
+/// The actions that a (chunk, microbatch) may have, each at most once.
+enum Slot : uint32_t {
+  F,
+  B,
+  I,
+  W,
+  SendF,
+  SendB,
+  RecvF,
+  RecvB,
+  WaitF,
+  WaitB,
+  numSlots
+};
+
+Slot slotOf(const Action &action) {
+  if (action.isCompute())
+    return Slot(action.kind);
+  uint32_t kind = uint32_t(action.kind) - uint32_t(ActionKind::Send);
+  return Slot(SendF + 2 * kind + uint32_t(action.direction));
+}
+
+/// V3: `earlier` runs before `later` on a rank, wherever both exist.
+struct Order {
+  Slot earlier, later;
+};
+constexpr Order orders[] = {
+    {F, B},     {F, I},         {I, W},         {RecvF, F},
+    {F, SendF}, {RecvB, B},     {RecvB, I},     {B, SendB},
+    {I, SendB}, {SendF, WaitF}, {SendB, WaitB},
+};
+
+/// V1 to V3 for the list of one rank.
+class ListVerifier {
+public:
+  ListVerifier(const Schedule &schedule, uint32_t rank, bool complete)
+      : problem(schedule.problem), actions(schedule.ranks[rank]), rank(rank),
+        complete(complete) {}
+
+  Status run();
+
+private:
+  Status checkTarget(size_t index) const;
+  Status enter(size_t index);
+  Status checkBackward(uint32_t chunk, uint32_t microbatch) const;
+  Status checkPresent(uint32_t chunk, uint32_t microbatch) const;
+  Status checkOrder(uint32_t chunk, uint32_t microbatch) const;
+  Status checkEnd() const;
+
+  /// The index of an action in the list, or `none`.
+  int64_t find(Slot slot, uint32_t chunk, uint32_t microbatch) const {
+    return positions[(size_t(slot) * problem.chunks + chunk) *
+                         problem.microbatches +
+                     microbatch];
+  }
+  std::string describe(size_t index) const {
+    return "rank " + std::to_string(rank) + ", action " +
+           std::to_string(index) + " (" + print(actions[index]) + ")";
+  }
+  Status missing(const Action &action) const {
+    return fail("rank ", rank, ": ", print(action), " is missing");
+  }
+
+  static constexpr int32_t none = -1;
+  const Problem &problem;
+  const std::vector<Action> &actions;
+  uint32_t rank;
+  bool complete;
+  std::vector<int32_t> positions; // by slot, chunk, microbatch
+  int64_t reduce = none, optimizer = none;
+};
+
+} // namespace
+
+/// V1 for one action.
+Status ListVerifier::checkTarget(size_t index) const {
+  const Action &action = actions[index];
+  if (action.kind > ActionKind::Optimizer)
+    return fail("rank ", rank, ", action ", index, ": unknown kind ",
+                unsigned(action.kind));
+  if (action.chunk >= problem.chunks)
+    return fail(describe(index), ": chunk ", action.chunk,
+                " is out of range, the schedule has ", problem.chunks);
+  if (action.microbatch >= problem.microbatches)
+    return fail(describe(index), ": microbatch ", action.microbatch,
+                " is out of range, the schedule has ", problem.microbatches);
+  if (!action.isTransfer())
+    return Status::success();
+  if (action.direction > Direction::Backward)
+    return fail("rank ", rank, ", action ", index, ": unknown direction ",
+                unsigned(action.direction));
+  auto peer = peerOf(problem, rank, action.chunk, action.direction,
+                     action.kind == ActionKind::Recv);
+  if (!peer)
+    return fail(describe(index),
+                ": no other rank holds the neighbouring stage");
+  if (action.peer != *peer)
+    return fail(describe(index), ": peer is rank ", action.peer,
+                ", the neighbouring stage is on rank ", *peer);
+  return Status::success();
+}
+
+/// V2, at most once: records where the action is.
+Status ListVerifier::enter(size_t index) {
+  const Action &action = actions[index];
+  auto record = [&](auto &position) {
+    if (position != none)
+      return fail(describe(index), ": appears twice, first as action ",
+                  position);
+    position = index;
+    return Status::success();
+  };
+  if (action.kind == ActionKind::Reduce)
+    return record(reduce);
+  if (action.kind == ActionKind::Optimizer)
+    return record(optimizer);
+  return record(
+      positions[(size_t(slotOf(action)) * problem.chunks + action.chunk) *
+                    problem.microbatches +
+                action.microbatch]);
+}
+
+/// V2: one whole backward, or both halves of a split one.
+Status ListVerifier::checkBackward(uint32_t chunk, uint32_t microbatch) const {
+  int64_t whole = find(B, chunk, microbatch);
+  int64_t input = find(I, chunk, microbatch);
+  int64_t weight = find(W, chunk, microbatch);
+  int64_t half = input != none ? input : weight;
+  if (whole != none && half != none)
+    return fail(describe(whole),
+                ": the same backward is also split, see action ", half, " (",
+                print(actions[half]), ")");
+  if (whole == none && half == none)
+    return missing({ActionKind::Backward, chunk, microbatch});
+  if (whole == none && input == none)
+    return missing({ActionKind::BackwardInput, chunk, microbatch});
+  if (whole == none && weight == none)
+    return missing({ActionKind::BackwardWeight, chunk, microbatch});
+  return Status::success();
+}
+
+/// V2, at least once.
+Status ListVerifier::checkPresent(uint32_t chunk, uint32_t microbatch) const {
+  if (find(F, chunk, microbatch) == none)
+    return missing({ActionKind::Forward, chunk, microbatch});
+  PLAIT_RETURN_IF_ERROR(checkBackward(chunk, microbatch));
+  if (!complete)
+    return Status::success();
+  for (ActionKind kind :
+       {ActionKind::Recv, ActionKind::Send, ActionKind::WaitSend})
+    for (Direction direction : {Direction::Forward, Direction::Backward}) {
+      Action action{kind, chunk, microbatch, direction};
+      if (peerOf(problem, rank, chunk, direction, kind == ActionKind::Recv) &&
+          find(slotOf(action), chunk, microbatch) == none)
+        return missing(action);
+    }
+  return Status::success();
+}
+
+/// V3 for one (chunk, microbatch).
+Status ListVerifier::checkOrder(uint32_t chunk, uint32_t microbatch) const {
+  for (auto [earlier, later] : orders) {
+    int64_t first = find(earlier, chunk, microbatch);
+    int64_t second = find(later, chunk, microbatch);
+    if (first != none && second != none && first > second)
+      return fail(describe(second), ": comes before action ", first, " (",
+                  print(actions[first]), "), which it depends on");
+  }
+  return Status::success();
+}
+
+/// V2 and V3 for the end of the step.
+Status ListVerifier::checkEnd() const {
+  if (!complete)
+    return Status::success();
+  if (reduce == none)
+    return missing({ActionKind::Reduce});
+  if (optimizer == none)
+    return missing({ActionKind::Optimizer});
+  int64_t last = int64_t(actions.size()) - 1;
+  if (optimizer != last)
+    return fail(describe(optimizer), ": is not the last of ", actions.size(),
+                " actions");
+  if (reduce != last - 1)
+    return fail(describe(reduce), ": comes before action ", reduce + 1, " (",
+                print(actions[reduce + 1]), ")");
+  return Status::success();
+}
+
+Status ListVerifier::run() {
+  positions.assign(size_t(numSlots) * problem.chunks * problem.microbatches,
+                   none);
+  for (size_t index = 0; index < actions.size(); ++index) {
+    PLAIT_RETURN_IF_ERROR(checkTarget(index));
+    PLAIT_RETURN_IF_ERROR(enter(index));
+  }
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
+    for (uint32_t m = 0; m < problem.microbatches; ++m) {
+      PLAIT_RETURN_IF_ERROR(checkPresent(chunk, m));
+      PLAIT_RETURN_IF_ERROR(checkOrder(chunk, m));
+    }
+  return checkEnd();
+}
+
+Status schedule::verifyLists(const Schedule &schedule) {
+  PLAIT_RETURN_IF_ERROR(schedule.problem.check());
+  if (schedule.ranks.size() != schedule.problem.stages)
+    return fail("schedule has lists for ", schedule.ranks.size(),
+                " ranks, expected ", schedule.problem.stages);
+  bool complete = !schedule.isComputeOnly();
+  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    PLAIT_RETURN_IF_ERROR(ListVerifier(schedule, rank, complete).run());
+  return Status::success();
+}
+
+/// V5: names the forward that exceeds the bound.
+static Status checkInFlight(const Schedule &schedule) {
+  if (schedule.kind.empty())
+    return Status::success();
+  Result<const Generator *> generator = findGenerator(schedule.kind);
+  if (!generator.ok())
+    return generator.status();
+  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    uint32_t peak = peakInFlight(schedule, rank);
+    uint32_t bound = (*generator)->inFlightBound(schedule.problem, rank);
+    if (peak > bound)
+      return fail("rank ", rank, ": ", peak,
+                  " microbatches are in flight, schedule ", schedule.kind,
+                  " allows ", bound);
+  }
+  return Status::success();
+}
+
+Status schedule::verify(const Schedule &schedule) {
+  PLAIT_RETURN_IF_ERROR(verifyLists(schedule));
+  Result<Timeline> run = execute(schedule, Costs{}); // V4
+  if (!run.ok())
+    return run.status();
+  return checkInFlight(schedule);
+}

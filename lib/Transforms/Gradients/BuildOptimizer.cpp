@@ -1,0 +1,354 @@
+//===- BuildOptimizer.cpp - The end of a step ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Gradients are sums over all targets of the global batch; dividing by their
+// number happens here, once, so that the result does not depend on how the
+// batch was cut into microbatches and ranks.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Sharding/FactorClasses.h"
+#include "plait/Dialect/NN/IR/NNBuilder.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace plait {
+#define GEN_PASS_DEF_BUILDOPTIMIZERPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+using dist::ShardingAttr;
+using nn::NNBuilder;
+using nn::ParameterOp;
+
+namespace {
+
+struct Recorder : OpBuilder::Listener {
+  SmallVector<Operation *> ops;
+  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
+    if (isa<ShardableOpInterface>(op))
+      ops.push_back(op);
+  }
+};
+
+/// A parameter and the stages that hold it, ascending.
+struct Held {
+  ParameterOp parameter;
+  SmallVector<int64_t> stages;
+};
+
+/// Writes the functions of one stage.
+class StepEnd {
+public:
+  StepEnd(ModuleOp module, dist::MeshOp mesh, int64_t stage, int64_t stages,
+          ArrayRef<Held> held)
+      : mesh(mesh), stage(stage), stages(stages), held(held),
+        meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
+        builder(module.getBodyRegion()), nn(builder, module.getLoc()) {
+    builder.setListener(&recorder);
+  }
+
+  void buildReduce(ModuleOp module);
+  void buildOptimizer(ModuleOp module);
+
+private:
+  void beginFunction(ModuleOp module, StringRef phase);
+  void endFunction();
+  void flush();
+  ShardingAttr whole() { return ShardingAttr::getReplicated(meshRef, 0); }
+  Value read(ParameterOp parameter, nn::Slot slot);
+  void write(Value value, ParameterOp parameter, nn::Slot slot);
+  Value step(StringRef name);
+  Value accumulated(StringRef name);
+  Value sumOverStages(Value value, ArrayRef<int64_t> members = {});
+  Value squaredNorm();
+  Value clipFactor(Value norm);
+  void update(ParameterOp parameter, Value gradientScale);
+
+  struct AdamScalars {
+    Value beta1, rest1, beta2, rest2, epsilon, stepSize, inverseRoot2, keep;
+  };
+  AdamScalars computeScalars();
+  AdamScalars adam;
+
+  dist::MeshOp mesh;
+  int64_t stage, stages;
+  ArrayRef<Held> held;
+  FlatSymbolRefAttr meshRef;
+  Recorder recorder;
+  OpBuilder builder;
+  NNBuilder nn;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Pieces
+//===----------------------------------------------------------------------===//
+
+void StepEnd::beginFunction(ModuleOp module, StringRef phase) {
+  builder.setInsertionPointToEnd(module.getBody());
+  auto function =
+      func::FuncOp::create(builder, module.getLoc(),
+                           (phase + "_" + Twine(stage)).str(),
+                           builder.getFunctionType({}, {}));
+  function->setAttr(pipe::kStageAttr, builder.getI64IntegerAttr(stage));
+  function->setAttr(pipe::kPhaseAttr, builder.getStringAttr(phase));
+  builder.setInsertionPointToStart(function.addEntryBlock());
+}
+
+void StepEnd::endFunction() {
+  flush();
+  func::ReturnOp::create(builder, nn.loc);
+}
+
+/// Gives the ops created so far their shardings.
+void StepEnd::flush() {
+  shardNewOps(recorder.ops, {}, meshRef);
+  recorder.ops.clear();
+}
+
+Value StepEnd::read(ParameterOp parameter, nn::Slot slot) {
+  auto sharding = cast<ShardingAttr>(parameter.getShardingAttr());
+  auto type = dist::withSharding(parameter.getType(), sharding);
+  return nn::ReadOp::create(builder, parameter.getLoc(), type,
+                            parameter.getSymName(), slot);
+}
+
+void StepEnd::write(Value value, ParameterOp parameter, nn::Slot slot) {
+  nn::WriteOp::create(builder, parameter.getLoc(), value,
+                      parameter.getSymName(), slot);
+}
+
+Value StepEnd::step(StringRef name) {
+  auto type = RankedTensorType::get({}, builder.getF32Type(), whole());
+  return nn::StepScalarOp::create(builder, nn.loc, type, name);
+}
+
+/// A sum over the pipeline, or over some of its stages.
+Value StepEnd::sumOverStages(Value value, ArrayRef<int64_t> members) {
+  if (stages == 1)
+    return value;
+  flush();
+  return dist::AllReduceOp::create(
+      builder, nn.loc, value.getType(), value, meshRef,
+      builder.getStringAttr(kPipelineAxis),
+      dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
+      members.empty() ? DenseI64ArrayAttr()
+                      : builder.getDenseI64ArrayAttr(members));
+}
+
+/// An accumulator's total over all ranks; only the last stage has one.
+Value StepEnd::accumulated(StringRef name) {
+  auto plain = RankedTensorType::get({}, builder.getF32Type());
+  Value value;
+  if (stage + 1 == stages) {
+    SmallVector<StringAttr> partial;
+    if (mesh.getAxisIndex(kDataAxis) >= 0)
+      partial.push_back(builder.getStringAttr(kDataAxis));
+    auto type = dist::withSharding(plain, whole().withPartial(partial));
+    Value part =
+        nn::ReadOp::create(builder, nn.loc, type, name, nn::Slot::Value);
+    value = reshard(builder, part, whole());
+  } else {
+    value = nn::FillOp::create(builder, nn.loc,
+                               dist::withSharding(plain, whole()),
+                               builder.getF32FloatAttr(0.0));
+  }
+  return sumOverStages(value);
+}
+
+/// The square of the norm of the gradient sums, every parameter counted once:
+/// by the first of the stages that hold it.
+Value StepEnd::squaredNorm() {
+  llvm::MapVector<Attribute, Value> groups;
+  for (const Held &entry : held) {
+    if (entry.stages.front() != stage)
+      continue;
+    Value gradient = read(entry.parameter, nn::Slot::Gradient);
+    Value sum = nn.mul(gradient, gradient);
+    while (int64_t rank = cast<RankedTensorType>(sum.getType()).getRank())
+      sum = nn.reduce(sum, {rank - 1});
+    flush();
+    Value &group = groups[ShardingAttr::of(sum)];
+    group = group ? nn.add(group, sum) : sum;
+  }
+  flush();
+  Value total;
+  for (auto [sharding, group] : groups) {
+    Value moved = reshard(builder, group, whole());
+    total = total ? nn.add(total, moved) : moved;
+  }
+  if (!total)
+    total = nn::FillOp::create(
+        builder, nn.loc, RankedTensorType::get({}, builder.getF32Type(), whole()),
+        builder.getF32FloatAttr(0.0));
+  return sumOverStages(total);
+}
+
+/// min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_ has it, or
+/// 1 if the limit is 0.
+Value StepEnd::clipFactor(Value norm) {
+  Value limit = step("MaxGradNorm");
+  Value ratio = nn.div(limit, nn.shift(norm, 1e-6));
+  Value one = nn.fillLike(norm, 1.0);
+  Value factor = nn.binary<nn::MinOp>(ratio, one);
+  Value off = nn.unary<nn::IsZeroOp>(limit);
+  Value on = nn.sub(one, off);
+  Value active = nn.mul(factor, on);
+  return nn.add(active, off);
+}
+
+//===----------------------------------------------------------------------===//
+// AdamW
+//===----------------------------------------------------------------------===//
+
+StepEnd::AdamScalars StepEnd::computeScalars() {
+  AdamScalars scalars;
+  Value rate = step("LearningRate");
+  scalars.beta1 = step("Beta1");
+  scalars.beta2 = step("Beta2");
+  scalars.epsilon = step("Epsilon");
+  scalars.rest1 = nn.shift(nn.neg(scalars.beta1), 1.0);
+  scalars.rest2 = nn.shift(nn.neg(scalars.beta2), 1.0);
+  scalars.stepSize = nn.div(rate, step("BiasCorrection1"));
+  Value root = nn.unary<nn::SqrtOp>(step("BiasCorrection2"));
+  Value one = nn.fillLike(root, 1.0);
+  scalars.inverseRoot2 = nn.div(one, root);
+  Value shrink = nn.mul(rate, step("WeightDecay"));
+  scalars.keep = nn.shift(nn.neg(shrink), 1.0);
+  return scalars;
+}
+
+/// torch.optim.AdamW: m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g²,
+/// w = (1 - η λ) w - η / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε).
+void StepEnd::update(ParameterOp parameter, Value gradientScale) {
+  auto type = cast<RankedTensorType>(parameter.getType());
+  auto spread = [&](Value scalar) {
+    return nn.broadcast(scalar, type.getShape(), {});
+  };
+  Value sum = read(parameter, nn::Slot::Gradient);
+  Value g = nn.mul(sum, spread(gradientScale));
+  Value oldM = nn.mul(read(parameter, nn::Slot::Moment1), spread(adam.beta1));
+  Value newM = nn.mul(g, spread(adam.rest1));
+  Value m = nn.add(oldM, newM);
+  Value oldV = nn.mul(read(parameter, nn::Slot::Moment2), spread(adam.beta2));
+  Value square = nn.mul(g, g);
+  Value newV = nn.mul(square, spread(adam.rest2));
+  Value v = nn.add(oldV, newV);
+  Value root = nn.mul(nn.unary<nn::SqrtOp>(v), spread(adam.inverseRoot2));
+  Value denominator = nn.add(root, spread(adam.epsilon));
+  Value w = read(parameter, nn::Slot::Value);
+  if (parameter.getDecay())
+    w = nn.mul(w, spread(adam.keep));
+  Value direction = nn.div(m, denominator);
+  Value delta = nn.mul(direction, spread(adam.stepSize));
+  w = nn.sub(w, delta);
+  flush();
+  write(w, parameter, nn::Slot::Value);
+  write(m, parameter, nn::Slot::Moment1);
+  write(v, parameter, nn::Slot::Moment2);
+}
+
+//===----------------------------------------------------------------------===//
+// The two functions
+//===----------------------------------------------------------------------===//
+
+void StepEnd::buildReduce(ModuleOp module) {
+  beginFunction(module, "reduce");
+  for (const Held &entry : held) {
+    if (!llvm::is_contained(entry.stages, stage))
+      continue;
+    ParameterOp parameter = entry.parameter;
+    auto sharding = cast<ShardingAttr>(parameter.getShardingAttr());
+    Value total = read(parameter, nn::Slot::Gradient);
+    if (mesh.getAxisIndex(kDataAxis) >= 0) {
+      total.setType(dist::withSharding(
+          total.getType(),
+          sharding.withPartial({builder.getStringAttr(kDataAxis)})));
+      total = reshard(builder, total, sharding);
+    }
+    if (entry.stages.size() > 1)
+      total = sumOverStages(total, entry.stages);
+    write(total, parameter, nn::Slot::Gradient);
+  }
+  endFunction();
+}
+
+void StepEnd::buildOptimizer(ModuleOp module) {
+  beginFunction(module, "optimizer");
+  Value lossSum = accumulated(kLossSum);
+  Value count = accumulated(kTokenCount);
+  Value inverse = nn.div(nn.fillLike(count, 1.0), count);
+  Value loss = nn.mul(lossSum, inverse);
+  Value root = nn.unary<nn::SqrtOp>(squaredNorm());
+  Value norm = nn.mul(root, inverse);
+  Value clip = clipFactor(norm);
+  Value scale = nn.mul(clip, inverse);
+  adam = computeScalars();
+  flush();
+  nn::MetricOp::create(builder, nn.loc, loss, "Loss");
+  nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
+  nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
+  for (const Held &entry : held)
+    if (llvm::is_contained(entry.stages, stage))
+      update(entry.parameter, scale);
+  endFunction();
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct BuildOptimizerPass
+    : plait::impl::BuildOptimizerPassBase<BuildOptimizerPass> {
+  /// The parameters that have gradients, in the order of the module.
+  SmallVector<Held> findHeld() {
+    llvm::DenseMap<Attribute, SmallVector<int64_t>> stagesOf;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      auto stage = function->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
+      function.walk([&](nn::AccumulateOp op) {
+        auto &stages = stagesOf[op.getSymbolAttr()];
+        if (op.getSlot() == nn::Slot::Gradient &&
+            !llvm::is_contained(stages, stage.getInt()))
+          stages.push_back(stage.getInt());
+      });
+    }
+    SmallVector<Held> held;
+    for (auto parameter : getOperation().getOps<ParameterOp>()) {
+      auto it = stagesOf.find(
+          FlatSymbolRefAttr::get(parameter.getSymNameAttr()));
+      if (it == stagesOf.end())
+        continue;
+      llvm::sort(it->second);
+      held.push_back({parameter, it->second});
+    }
+    return held;
+  }
+
+  void runOnOperation() override {
+    dist::MeshOp mesh = dist::MeshOp::find(getOperation());
+    if (!mesh) {
+      getOperation().emitError("has no mesh");
+      return signalPassFailure();
+    }
+    SmallVector<Held> held = findHeld();
+    int64_t stages = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      StepEnd end(getOperation(), mesh, stage, stages, held);
+      end.buildReduce(getOperation());
+      end.buildOptimizer(getOperation());
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,325 @@
+//===- Differentiate.cpp - Append the backward pass ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Reverse-mode differentiation of every stage, after sharding, so that a
+// gradient takes its primal's sharding.
+//
+// The gradients that the users of a value contribute may lie differently: a
+// product whose operand was not split gives a partial sum. Contributions that
+// lie alike are added first and moved once. The gradient of a reshard's result
+// is moved straight to where its operand lies: the gradient of an all-gather
+// is a reduce-scatter, that of an all-reduce nothing at all.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Sharding/FactorClasses.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace plait {
+#define GEN_PASS_DEF_DIFFERENTIATEPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+using dist::ShardingAttr;
+
+namespace {
+
+/// Collects the ops that a builder creates.
+struct Recorder : OpBuilder::Listener {
+  SmallVector<Operation *> ops;
+  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
+    ops.push_back(op);
+  }
+};
+
+/// Differentiates one function in place.
+class Differentiator {
+public:
+  Differentiator(func::FuncOp function, dist::MeshOp mesh)
+      : function(function), mesh(mesh),
+        meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
+        builder(function.getContext()) {
+    builder.setListener(&recorder);
+  }
+
+  LogicalResult run();
+
+private:
+  void findActive();
+  void seedOutputs();
+  LogicalResult visit(Operation *op);
+  void visitReshard(dist::ReshardOp op);
+  LogicalResult visitRead(nn::ReadOp op);
+  LogicalResult visitDifferentiable(Operation *op);
+  void contribute(Value primal, Value gradient);
+  Value sum(Value primal);
+  Value gradientOf(Value primal);
+  Value seedOne(Value loss);
+  void returnInputGradients();
+  /// Marks the ops created since the last call; they are part of `source`'s
+  /// layer.
+  void tagNewOps(Operation *source);
+
+  func::FuncOp function;
+  dist::MeshOp mesh;
+  FlatSymbolRefAttr meshRef;
+  Recorder recorder;
+  OpBuilder builder;
+  llvm::DenseSet<Value> active; // depends on a parameter or an input
+  llvm::DenseMap<Value, SmallVector<Value>> contributions;
+};
+
+} // namespace
+
+static bool isFloat(Value value) {
+  return isa<FloatType>(getElementTypeOrSelf(value.getType()));
+}
+
+void Differentiator::findActive() {
+  for (BlockArgument argument : function.getArguments())
+    if (isFloat(argument))
+      active.insert(argument);
+  for (Operation &op : function.getBody().front()) {
+    bool depends = isa<nn::ReadOp>(op) ||
+                   llvm::any_of(op.getOperands(), [&](Value operand) {
+                     return active.contains(operand);
+                   });
+    if (depends)
+      for (Value result : op.getResults())
+        if (isFloat(result))
+          active.insert(result);
+  }
+}
+
+void Differentiator::tagNewOps(Operation *source) {
+  for (Operation *op : recorder.ops) {
+    op->setAttr(kBackwardAttr, builder.getUnitAttr());
+    if (Attribute layer = source ? source->getAttr(nn::kLayerAttr) : Attribute())
+      op->setAttr(nn::kLayerAttr, layer);
+  }
+  recorder.ops.clear();
+}
+
+void Differentiator::contribute(Value primal, Value gradient) {
+  contributions[primal].push_back(gradient);
+}
+
+/// Adds up what the users of `primal` contribute: as long as all lie alike, in
+/// place; otherwise where the primal lies. Null if there is nothing.
+Value Differentiator::sum(Value primal) {
+  auto it = contributions.find(primal);
+  if (it == contributions.end())
+    return {};
+  llvm::MapVector<Attribute, Value> groups;
+  for (Value gradient : it->second) {
+    Value &group = groups[ShardingAttr::of(gradient)];
+    group = group ? nn::AddOp::create(builder, gradient.getLoc(),
+                                      gradient.getType(), group, gradient)
+                        .getResult()
+                  : gradient;
+  }
+  if (groups.size() == 1)
+    return groups.front().second;
+  Value total;
+  ShardingAttr wanted = ShardingAttr::of(primal).withoutPartial();
+  for (auto [sharding, group] : groups) {
+    Value moved = reshard(builder, group, wanted);
+    total = total ? nn::AddOp::create(builder, moved.getLoc(), moved.getType(),
+                                      total, moved)
+                        .getResult()
+                  : moved;
+  }
+  return total;
+}
+
+/// The gradient of `primal`, where it lies; null if there is none.
+Value Differentiator::gradientOf(Value primal) {
+  Value total = sum(primal);
+  return total ? reshard(builder, total,
+                         ShardingAttr::of(primal).withoutPartial())
+               : Value();
+}
+
+void Differentiator::visitReshard(dist::ReshardOp op) {
+  Value total = sum(op.getResult());
+  if (!total)
+    return;
+  ShardingAttr wanted = ShardingAttr::of(op.getInput()).withoutPartial();
+  contribute(op.getInput(), reshard(builder, total, wanted));
+}
+
+/// Gradients accumulate as partial sums over the data-parallel ranks and are
+/// combined once, at the end of the step.
+LogicalResult Differentiator::visitRead(nn::ReadOp op) {
+  Value total = sum(op.getResult());
+  if (!total)
+    return success();
+  ShardingAttr wanted = ShardingAttr::of(op.getResult());
+  if (mesh.getAxisIndex(kDataAxis) >= 0) {
+    StringAttr data = builder.getStringAttr(kDataAxis);
+    if (!ShardingAttr::of(total).isPartialOver(data))
+      return op.emitError("the gradient of ")
+             << op.getSymbolAttr() << " does not depend on the batch, so it "
+             << "cannot be summed over \"dp\"";
+    wanted = wanted.withPartial({data});
+  }
+  nn::AccumulateOp::create(builder, op.getLoc(), reshard(builder, total, wanted),
+                           op.getSymbol(), nn::Slot::Gradient);
+  return success();
+}
+
+LogicalResult Differentiator::visitDifferentiable(Operation *op) {
+  bool reached = llvm::any_of(op->getResults(), [&](Value result) {
+    return contributions.contains(result);
+  });
+  bool needed = llvm::any_of(op->getOperands(), [&](Value operand) {
+    return active.contains(operand);
+  });
+  if (!reached || !needed)
+    return success();
+  auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
+  if (!differentiable)
+    return op->emitError("'") << op->getName() << "' has no derivative";
+  SmallVector<Value> cotangents;
+  for (Value result : op->getResults())
+    cotangents.push_back(gradientOf(result));
+  // Only the first result of an op is meant for differentiation; the others
+  // are there for the backward pass.
+  for (auto [index, cotangent] : llvm::enumerate(cotangents))
+    if ((index == 0) != bool(cotangent))
+      return op->emitError("'") << op->getName() << "' has no derivative of "
+                                << "result " << (cotangent ? index : 0);
+  tagNewOps(op);
+  SmallVector<Value> gradients = differentiable.buildVJP(builder, cotangents);
+  SmallVector<std::pair<Value, ShardingAttr>> seeds;
+  for (auto [operand, gradient] : llvm::zip_equal(op->getOperands(), gradients))
+    if (gradient)
+      seeds.push_back({gradient, ShardingAttr::of(operand)});
+  SmallVector<Operation *> created = recorder.ops;
+  Operation *before = created.empty() ? nullptr : created.front()->getPrevNode();
+  shardNewOps(created, seeds, meshRef);
+  // Reshards that sharding inserted among the new ops belong to the layer too.
+  recorder.ops.clear();
+  if (before)
+    for (Operation *added = before->getNextNode();
+         added != &*builder.getInsertionPoint(); added = added->getNextNode())
+      recorder.ops.push_back(added);
+  tagNewOps(op);
+  for (auto [operand, gradient] : llvm::zip_equal(op->getOperands(), gradients))
+    if (gradient && active.contains(operand))
+      contribute(operand, gradient);
+  return success();
+}
+
+/// The gradient of the loss with respect to itself.
+Value Differentiator::seedOne(Value loss) {
+  ShardingAttr sharding = ShardingAttr::of(loss).withoutPartial();
+  return nn::FillOp::create(builder, loss.getLoc(),
+                            dist::withSharding(loss.getType(), sharding),
+                            builder.getF32FloatAttr(1.0));
+}
+
+LogicalResult Differentiator::visit(Operation *op) {
+  if (auto reshardOp = dyn_cast<dist::ReshardOp>(op))
+    visitReshard(reshardOp);
+  else if (auto read = dyn_cast<nn::ReadOp>(op)) {
+    if (failed(visitRead(read)))
+      return failure();
+  } else if (auto accumulate = dyn_cast<nn::AccumulateOp>(op)) {
+    if (accumulate.getSymbol() == kLossSum)
+      contribute(accumulate.getInput(), seedOne(accumulate.getInput()));
+  } else if (failed(visitDifferentiable(op))) {
+    return failure();
+  }
+  tagNewOps(op);
+  return success();
+}
+
+/// Every output gets an argument with its gradient.
+void Differentiator::seedOutputs() {
+  Block &body = function.getBody().front();
+  for (auto [index, output] :
+       llvm::enumerate(body.getTerminator()->getOperands())) {
+    auto type = dist::withSharding(output.getType(),
+                                   ShardingAttr::of(output).withoutPartial());
+    unsigned position = function.getNumArguments();
+    (void)function.insertArgument(
+        position, type,
+        builder.getDictionaryAttr(builder.getNamedAttr(
+            kValueAttr, builder.getStringAttr("dout" + Twine(index)))),
+        output.getLoc());
+    contribute(output, function.getArgument(position));
+  }
+}
+
+void Differentiator::returnInputGradients() {
+  Operation *terminator = function.getBody().front().getTerminator();
+  SmallVector<Value> results(terminator->getOperands());
+  SmallVector<DictionaryAttr> attributes;
+  function.getAllResultAttrs(attributes);
+  for (BlockArgument argument : function.getArguments()) {
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                      kValueAttr);
+    if (!name || !name.getValue().starts_with("in"))
+      continue;
+    Value gradient = gradientOf(argument);
+    if (!gradient)
+      gradient = nn::FillOp::create(builder, argument.getLoc(),
+                                    argument.getType(),
+                                    builder.getF32FloatAttr(0.0));
+    results.push_back(gradient);
+    attributes.push_back(builder.getDictionaryAttr(builder.getNamedAttr(
+        kValueAttr, builder.getStringAttr("d" + name.getValue()))));
+  }
+  tagNewOps(nullptr);
+  terminator->setOperands(results);
+  function.setFunctionType(builder.getFunctionType(
+      function.getArgumentTypes(), ValueRange(results).getTypes()));
+  function.setAllResultAttrs(attributes);
+}
+
+LogicalResult Differentiator::run() {
+  Block &body = function.getBody().front();
+  findActive();
+  SmallVector<Operation *> forward;
+  for (Operation &op : body.without_terminator())
+    forward.push_back(&op);
+  seedOutputs();
+  builder.setInsertionPoint(body.getTerminator());
+  for (Operation *op : llvm::reverse(forward))
+    if (failed(visit(op)))
+      return failure();
+  returnInputGradients();
+  auto stage = function->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
+  function.setName(("joint_" + Twine(stage.getInt())).str());
+  function->setAttr(pipe::kPhaseAttr, builder.getStringAttr("joint"));
+  return success();
+}
+
+namespace {
+struct DifferentiatePass
+    : plait::impl::DifferentiatePassBase<DifferentiatePass> {
+  void runOnOperation() override {
+    dist::MeshOp mesh = dist::MeshOp::find(getOperation());
+    auto functions =
+        llvm::to_vector(getOperation().getOps<func::FuncOp>());
+    for (func::FuncOp function : functions) {
+      auto phase = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
+      if (!phase || phase.getValue() != "forward")
+        continue;
+      if (failed(Differentiator(function, mesh).run()))
+        return signalPassFailure();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,484 @@
+//===- FormClusters.cpp - Group fusable ops into kernels ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// 1. *Free* ops (constants, broadcasts) are copied into the kernels that use
+//    them and never stored.
+// 2. A column reduction (over leading dimensions) takes copies of the
+//    elementwise ops it reads, as far as nobody needs their results stored.
+//    Column reductions over one space share a kernel.
+// 3. Every other fusable op joins the kernel of an op it reads from, if both
+//    work on the same rows and no path leads out of the kernel and back in.
+// 4. What is returned, stored or accumulated comes from a kernel, a product or
+//    a collective: where it does not, a kernel copies it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <functional>
+#include <map>
+
+namespace plait {
+#define GEN_PASS_DEF_FORMCLUSTERSPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+
+namespace {
+
+using Shape = SmallVector<int64_t, 5>;
+
+std::optional<FusionRole> roleOf(Operation *op) {
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  return fusable ? std::optional(fusable.getFusionRole()) : std::nullopt;
+}
+
+Shape shapeOf(Value value) {
+  return Shape(cast<RankedTensorType>(value.getType()).getShape());
+}
+
+/// Costs nothing to compute again inside of a kernel.
+bool isFree(Operation *op) {
+  std::optional<FusionRole> role = roleOf(op);
+  return role && (op->getNumOperands() == 0 || role == FusionRole::Broadcast);
+}
+
+bool isReduction(Operation *op) {
+  std::optional<FusionRole> role = roleOf(op);
+  return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
+}
+
+/// Reduces leading dimensions and keeps others.
+bool isColumnReduction(Operation *op) {
+  return isReduction(op) && !shapeOf(op->getResult(0)).empty() &&
+         ArrayRef(shapeOf(op->getOperand(0)))
+                 .take_back(shapeOf(op->getResult(0)).size()) ==
+             ArrayRef(shapeOf(op->getResult(0))) &&
+         cast<nn::ReduceOp>(op).getDims().front() == 0;
+}
+
+/// The first operand is read from memory at another place than the element's
+/// own, so its producer cannot be in the same kernel.
+bool readsElsewhere(Operation *op) {
+  std::optional<FusionRole> role = roleOf(op);
+  return role == FusionRole::Gather || role == FusionRole::RotateHalf ||
+         role == FusionRole::Slice || role == FusionRole::ScatterAdd;
+}
+
+/// The iteration space of an op on its own.
+Shape spaceOf(Operation *op) {
+  return shapeOf(isReduction(op) ? op->getOperand(0) : op->getResult(0));
+}
+
+/// Ops that will be one kernel, or a single other op.
+struct Unit {
+  SmallVector<Operation *> ops;
+  Shape space;
+  bool closed = false; // takes no further ops
+};
+
+/// Forms the clusters of one function.
+class Former {
+public:
+  explicit Former(func::FuncOp function)
+      : body(function.getBody().front()), builder(function.getContext()) {}
+
+  void run();
+
+private:
+  void copyStoredValues();
+  void createUnits();
+  void formColumns();
+  void formRows();
+  bool isStored(Value value);
+  void sources(Operation *op, llvm::SetVector<Operation *> &result);
+  bool fits(const Unit &unit, Operation *op);
+  bool hasOuterPath(int from, int to);
+  bool join(Operation *op, int target);
+  void emitAll();
+  void emitCluster(const Unit &unit);
+  SmallVector<int> orderUnits();
+
+  Block &body;
+  OpBuilder builder;
+  std::vector<Unit> units;
+  llvm::DenseMap<Operation *, int> unitOf;
+  /// By op: the ops that must come before it, free ones looked through.
+  llvm::DenseMap<Operation *, SmallVector<Operation *>> before;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Preparation
+//===----------------------------------------------------------------------===//
+
+/// Step 4.
+void Former::copyStoredValues() {
+  llvm::DenseSet<Value> returned;
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    bool stores = isa<nn::WriteOp, nn::AccumulateOp, nn::MetricOp>(op);
+    if (!stores && !isa<func::ReturnOp>(op))
+      continue;
+    // Writing back what was read changes nothing.
+    if (auto write = dyn_cast<nn::WriteOp>(op))
+      if (auto read = write.getInput().getDefiningOp<nn::ReadOp>();
+          read && read.getSymbol() == write.getSymbol() &&
+          read.getSlot() == write.getSlot()) {
+        write.erase();
+        continue;
+      }
+    for (OpOperand &operand : op.getOpOperands()) {
+      Operation *source = operand.get().getDefiningOp();
+      bool computed = source && !isa<nn::ReadOp, nn::StepScalarOp>(source) &&
+                      !isa<ConstantDataOpInterface>(source);
+      bool alone = operand.get().hasOneUse();
+      bool collective = source && isa<dist::DistDialect>(source->getDialect());
+      bool isAccumulate = isa<nn::AccumulateOp>(op);
+      bool first = returned.insert(operand.get()).second;
+      if (computed && first && !(isAccumulate && (!alone || collective)))
+        continue;
+      builder.setInsertionPoint(&op);
+      operand.set(nn::StopGradientOp::create(
+          builder, op.getLoc(), operand.get().getType(), operand.get()));
+    }
+  }
+}
+
+/// Whether somebody outside of kernels needs the value in memory.
+bool Former::isStored(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return !isa<FusableOpInterface>(user) || readsElsewhere(user);
+  });
+}
+
+void Former::sources(Operation *op, llvm::SetVector<Operation *> &result) {
+  for (Value operand : op->getOperands())
+    if (Operation *source = operand.getDefiningOp()) {
+      if (isFree(source) && roleOf(op))
+        sources(source, result);
+      else
+        result.insert(source);
+    }
+}
+
+void Former::createUnits() {
+  llvm::DenseMap<Attribute, SmallVector<Operation *>> accesses;
+  for (Operation &op : body) {
+    if (isFree(&op) && !isStored(op.getResult(0)))
+      continue;
+    llvm::SetVector<Operation *> earlier;
+    sources(&op, earlier);
+    // Accesses to one parameter keep their order.
+    if (auto symbol = op.getAttrOfType<FlatSymbolRefAttr>("symbol")) {
+      for (Operation *other : accesses[symbol])
+        if (!isa<nn::ReadOp>(op) || !isa<nn::ReadOp>(other))
+          earlier.insert(other);
+      accesses[symbol].push_back(&op);
+    }
+    before[&op] = earlier.takeVector();
+    bool fusable = roleOf(&op).has_value();
+    unitOf[&op] = units.size();
+    units.push_back({{&op}, fusable ? spaceOf(&op) : Shape(), !fusable});
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Growing
+//===----------------------------------------------------------------------===//
+
+/// Whether a path leads from unit `from` through another unit to unit `to`.
+bool Former::hasOuterPath(int from, int to) {
+  llvm::DenseSet<int> seen;
+  SmallVector<int> worklist{to};
+  while (!worklist.empty()) {
+    int unit = worklist.pop_back_val();
+    for (Operation *op : units[unit].ops)
+      for (Operation *source : before[op]) {
+        int other = unitOf.lookup(source);
+        if (other == from && unit != to)
+          return true;
+        if (other != from && other != to && seen.insert(other).second)
+          worklist.push_back(other);
+      }
+  }
+  return false;
+}
+
+/// Whether `op` may compute in the rows of `unit`.
+bool Former::fits(const Unit &unit, Operation *op) {
+  Shape space = spaceOf(op);
+  ArrayRef<int64_t> own(space), other(unit.space);
+  // A sum over everything is sequential: only its like joins it.
+  auto sumsAll = [](Operation *op) {
+    return isReduction(op) && shapeOf(op->getResult(0)).empty();
+  };
+  if (own == other)
+    return sumsAll(op) == llvm::any_of(unit.ops, sumsAll);
+  // Scalars only go with scalars: rows run in parallel, they do not.
+  if (own.empty() || other.empty())
+    return false;
+  // One number per row beside the elements of the row, or the reverse; what
+  // has a reduction of its own cannot become the number.
+  if (own == other.drop_back())
+    return !isReduction(op);
+  return other == own.drop_back() &&
+         llvm::none_of(unit.ops, [](Operation *member) {
+           return isReduction(member) || readsElsewhere(member);
+         });
+}
+
+/// Moves `op` into unit `target` if that is legal.
+bool Former::join(Operation *op, int target) {
+  Unit &unit = units[target];
+  int own = unitOf[op];
+  if (own == target || unit.closed || !fits(unit, op))
+    return false;
+  llvm::DenseSet<Operation *> members(unit.ops.begin(), unit.ops.end());
+  // No op of the kernel reads elsewhere what the kernel makes.
+  auto clashes = [&](Operation *reader, Operation *maker) {
+    return readsElsewhere(reader) && reader->getNumOperands() > 0 &&
+           reader->getOperand(0).getDefiningOp() == maker;
+  };
+  for (Operation *member : unit.ops)
+    if (clashes(op, member) || clashes(member, op))
+      return false;
+  // Row values reach the elements of their own row only.
+  for (Value operand : op->getOperands()) {
+    Operation *spread = operand.getDefiningOp();
+    if (!spread || roleOf(spread) != FusionRole::Broadcast)
+      continue;
+    Operation *source = spread->getOperand(0).getDefiningOp();
+    auto dims = cast<nn::BroadcastOp>(spread).getDims();
+    bool ownRow = true;
+    for (auto [index, dim] : llvm::enumerate(dims))
+      ownRow &= static_cast<int64_t>(index) == dim;
+    if (source && members.contains(source) &&
+        (!ownRow || dims.size() + 1 != shapeOf(operand).size()))
+      return false;
+  }
+  if (hasOuterPath(target, own))
+    return false;
+  unit.ops.push_back(op);
+  if (spaceOf(op).size() > unit.space.size())
+    unit.space = spaceOf(op);
+  units[own].ops.clear();
+  unitOf[op] = target;
+  return true;
+}
+
+/// Step 2. Copies are made in the block and belong to the column's unit.
+void Former::formColumns() {
+  std::map<std::pair<Shape, Shape>, int> open;
+  SmallVector<Operation *> columns;
+  for (Operation &op : body)
+    if (roleOf(&op) && unitOf.contains(&op) &&
+        (isColumnReduction(&op) || roleOf(&op) == FusionRole::ScatterAdd))
+      columns.push_back(&op);
+  for (Operation *op : columns) {
+    Unit &own = units[unitOf[op]];
+    own.closed = true;
+    if (!isColumnReduction(op))
+      continue;
+    // Copy the elementwise ops that only kernels read.
+    IRMapping copies;
+    std::function<Value(Value)> copy = [&](Value value) -> Value {
+      Operation *source = value.getDefiningOp();
+      if (!source || roleOf(source) != FusionRole::Elementwise ||
+          isFree(source) || isStored(value) ||
+          shapeOf(value) != own.space)
+        return value;
+      if (Value known = copies.lookupOrNull(value))
+        return known;
+      SmallVector<Value> operands =
+          llvm::map_to_vector(source->getOperands(), copy);
+      builder.setInsertionPoint(op);
+      Operation *clone = builder.clone(*source);
+      clone->setOperands(operands);
+      unitOf[clone] = unitOf[op];
+      own.ops.push_back(clone);
+      llvm::SetVector<Operation *> earlier;
+      sources(clone, earlier);
+      before[clone] = earlier.takeVector();
+      copies.map(value, clone->getResult(0));
+      return clone->getResult(0);
+    };
+    op->setOperand(0, copy(op->getOperand(0)));
+    llvm::SetVector<Operation *> earlier;
+    sources(op, earlier);
+    before[op] = earlier.takeVector();
+    // Share the kernel of an earlier column over the same space.
+    auto [it, isNew] = open.try_emplace(
+        {own.space, shapeOf(op->getResult(0))}, unitOf[op]);
+    int target = it->second;
+    if (isNew || hasOuterPath(target, unitOf[op]) ||
+        hasOuterPath(unitOf[op], target)) {
+      it->second = unitOf[op];
+      continue;
+    }
+    for (Operation *member : llvm::to_vector(own.ops)) {
+      unitOf[member] = target;
+      units[target].ops.push_back(member);
+    }
+    own.ops.clear();
+  }
+}
+
+/// Step 3.
+void Former::formRows() {
+  SmallVector<Operation *> ops;
+  for (Operation &op : body)
+    if (unitOf.contains(&op) && roleOf(&op) && !units[unitOf[&op]].closed)
+      ops.push_back(&op);
+  for (Operation *op : ops) {
+    // An op nobody reads any more, after columns took copies.
+    if (op->use_empty())
+      continue;
+    SmallVector<Operation *> candidates(before[op]);
+    llvm::sort(candidates, [](Operation *a, Operation *b) {
+      return b->isBeforeInBlock(a);
+    });
+    for (Operation *source : candidates)
+      if (join(op, unitOf.lookup(source)))
+        break;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Emission
+//===----------------------------------------------------------------------===//
+
+/// A topological order of the units that stays close to the program's.
+SmallVector<int> Former::orderUnits() {
+  SmallVector<int> order;
+  llvm::DenseSet<int> done;
+  std::function<void(int)> visit = [&](int unit) {
+    if (!done.insert(unit).second)
+      return;
+    SmallVector<Operation *> members(units[unit].ops);
+    llvm::sort(members, [](Operation *a, Operation *b) {
+      return a->isBeforeInBlock(b);
+    });
+    for (Operation *op : members)
+      for (Operation *source : before[op])
+        if (unitOf.lookup(source) != unit)
+          visit(unitOf.lookup(source));
+    order.push_back(unit);
+  };
+  // Stores follow what they store directly, so that it is not held for long.
+  for (Operation &op : body)
+    if (auto it = unitOf.find(&op); it != unitOf.end())
+      visit(it->second);
+  return order;
+}
+
+void Former::emitCluster(const Unit &unit) {
+  SmallVector<Operation *> members(unit.ops);
+  llvm::sort(members, [](Operation *a, Operation *b) {
+    return a->isBeforeInBlock(b);
+  });
+  llvm::DenseSet<Operation *> inside(members.begin(), members.end());
+  llvm::SetVector<Value> inputs;
+  SmallVector<Value> outputs;
+  std::function<void(Value)> addInput = [&](Value value) {
+    Operation *source = value.getDefiningOp();
+    if (source && inside.contains(source))
+      return;
+    if (source && isFree(source)) {
+      llvm::for_each(source->getOperands(), addInput);
+      return;
+    }
+    inputs.insert(value);
+  };
+  for (Operation *op : members) {
+    llvm::for_each(op->getOperands(), addInput);
+    bool leaves = llvm::any_of(op->getResult(0).getUsers(), [&](Operation *user) {
+      return !inside.contains(user);
+    });
+    if (leaves)
+      outputs.push_back(op->getResult(0));
+  }
+  auto cluster = plan::ClusterOp::create(
+      builder, members.back()->getLoc(), ValueRange(outputs).getTypes(),
+      inputs.getArrayRef(), DenseI32ArrayAttr());
+  OpBuilder::InsertionGuard guard(builder);
+  Block *block = builder.createBlock(&cluster.getBody());
+  IRMapping mapping;
+  for (Value input : inputs)
+    mapping.map(input, block->addArgument(input.getType(), input.getLoc()));
+  std::function<Value(Value)> import = [&](Value value) -> Value {
+    if (Value known = mapping.lookupOrNull(value))
+      return known;
+    // Only free ops are left: copy them.
+    Operation *source = value.getDefiningOp();
+    llvm::for_each(source->getOperands(), import);
+    return builder.clone(*source, mapping)->getResult(0);
+  };
+  for (Operation *op : members) {
+    llvm::for_each(op->getOperands(), import);
+    builder.clone(*op, mapping);
+  }
+  plan::YieldOp::create(builder, cluster.getLoc(),
+                        llvm::map_to_vector(outputs, [&](Value value) {
+                          return mapping.lookup(value);
+                        }));
+  for (auto [value, result] : llvm::zip_equal(outputs, cluster.getResults()))
+    value.replaceUsesWithIf(result, [&](OpOperand &use) {
+      return !inside.contains(use.getOwner());
+    });
+}
+
+void Former::emitAll() {
+  Operation *terminator = body.getTerminator();
+  SmallVector<Operation *> old;
+  for (Operation &op : body)
+    if (roleOf(&op))
+      old.push_back(&op);
+  for (int index : orderUnits()) {
+    Unit &unit = units[index];
+    if (unit.ops.empty() || unit.ops.front() == terminator)
+      continue;
+    bool fusable = roleOf(unit.ops.front()).has_value();
+    if (!fusable) {
+      unit.ops.front()->moveBefore(terminator);
+      continue;
+    }
+    bool used = llvm::any_of(unit.ops, [](Operation *op) {
+      return !op->use_empty();
+    });
+    builder.setInsertionPoint(terminator);
+    if (used)
+      emitCluster(unit);
+  }
+  for (Operation *op : llvm::reverse(old))
+    op->erase();
+}
+
+void Former::run() {
+  copyStoredValues();
+  createUnits();
+  formColumns();
+  formRows();
+  emitAll();
+}
+
+namespace {
+struct FormClustersPass
+    : plait::impl::FormClustersPassBase<FormClustersPass> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      Former(function).run();
+  }
+};
+} // namespace

@@ -1,0 +1,32 @@
+//===- PackMemory.h - Offsets for buffers with lifetimes ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_TRANSFORMS_LOWERING_PACKMEMORY_H
+#define PLAIT_LIB_TRANSFORMS_LOWERING_PACKMEMORY_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include <cstdint>
+
+namespace plait {
+
+/// A buffer that is live over the steps [first, last].
+struct Lifetime {
+  int64_t bytes;
+  int64_t first, last;
+};
+
+/// Offsets, multiples of plan::kAlignment, so that buffers which are live at
+/// the same time do not overlap; `total` becomes the end of the last one. The
+/// largest buffer is placed first, each at the lowest place that is free
+/// (greedy by size; Pisarchyk and Lee 2020). Deterministic; quadratic.
+llvm::SmallVector<int64_t> packMemory(llvm::ArrayRef<Lifetime> buffers,
+                                      int64_t &total);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_TRANSFORMS_LOWERING_PACKMEMORY_H

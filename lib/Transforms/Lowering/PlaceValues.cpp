@@ -1,0 +1,212 @@
+//===- PlaceValues.cpp - Addresses of the values of a function ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlaceValues.h"
+
+#include "PackMemory.h"
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Transforms/Buffers.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace plait;
+
+std::string plait::constantName(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << op->getName().getStringRef();
+  // Not the layer and the like: only what makes the numbers.
+  llvm::SmallDenseSet<StringAttr> inherent(
+      op->getRegisteredInfo()->getAttributeNames().begin(),
+      op->getRegisteredInfo()->getAttributeNames().end());
+  for (NamedAttribute attribute : op->getAttrs())
+    if (inherent.contains(attribute.getName()))
+      out << ' ' << attribute.getName().getValue() << '='
+          << attribute.getValue();
+  out << ' ' << op->getResult(0).getType();
+  return text;
+}
+
+template <typename Names> static int findName(Names names, StringRef name) {
+  for (int index = 0; names[index]; ++index)
+    if (name == names[index])
+      return index;
+  return -1;
+}
+
+int plait::findScalar(StringRef name) {
+  return findName(plan::fb::EnumNamesScalar(), name);
+}
+
+int plait::findMetric(StringRef name) {
+  return findName(plan::fb::EnumNamesMetric(), name);
+}
+
+namespace {
+
+/// Places the values of one function.
+class Placer {
+public:
+  explicit Placer(func::FuncOp function)
+      : function(function), body(function.getBody().front()),
+        builder(function.getContext()) {}
+
+  void run();
+
+private:
+  plan::PlaceAttr place(StringRef buffer, int64_t offset = 0) {
+    return plan::PlaceAttr::get(builder.getContext(),
+                                builder.getStringAttr(buffer), offset);
+  }
+  unsigned workspaceSlot() {
+    return function.getNumArguments() + function.getNumResults();
+  }
+  plan::PlaceAttr fixedPlace(Value value);
+  plan::PlaceAttr sourcePlace(Operation *op);
+  void setAccumulate(Operation *producer, OpResult result, bool first);
+  void setAccumulates();
+  Value aliasRoot(Value value);
+  int64_t packWorkspace();
+
+  func::FuncOp function;
+  Block &body;
+  Builder builder;
+  llvm::MapVector<Value, plan::PlaceAttr> places;
+  llvm::DenseMap<Operation *, int64_t> position;
+};
+
+} // namespace
+
+/// The buffer that an op without inputs stands for, or null.
+plan::PlaceAttr Placer::sourcePlace(Operation *op) {
+  if (auto read = dyn_cast<nn::ReadOp>(op))
+    return place(bufferName(read.getSymbol(), read.getSlot()));
+  if (auto scalar = dyn_cast<nn::StepScalarOp>(op))
+    return place(kScalarsBuffer, sizeof(float) * findScalar(scalar.getName()));
+  if (isa<ConstantDataOpInterface>(op))
+    return place(constantName(op));
+  return {};
+}
+
+/// Where a value must lie because of who makes or takes it; null: anywhere.
+plan::PlaceAttr Placer::fixedPlace(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return place(slotName(argument.getArgNumber()));
+  if (plan::PlaceAttr source = sourcePlace(value.getDefiningOp()))
+    return source;
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    if (isa<func::ReturnOp>(user))
+      return place(slotName(function.getNumArguments() +
+                            use.getOperandNumber()));
+    if (auto write = dyn_cast<nn::WriteOp>(user))
+      return place(bufferName(write.getSymbol(), write.getSlot()));
+    if (auto accumulate = dyn_cast<nn::AccumulateOp>(user))
+      return place(bufferName(accumulate.getSymbol(), accumulate.getSlot()));
+    if (auto metric = dyn_cast<nn::MetricOp>(user))
+      return place(kMetricsBuffer, sizeof(float) * findMetric(metric.getName()));
+  }
+  return {};
+}
+
+void Placer::setAccumulate(Operation *producer, OpResult result, bool first) {
+  auto mode = static_cast<int32_t>(first ? plan::Accumulate::AddUnlessFirst
+                                         : plan::Accumulate::Add);
+  auto cluster = dyn_cast<plan::ClusterOp>(producer);
+  if (!cluster) {
+    producer->setAttr(kAccumulateAttr, builder.getI32IntegerAttr(mode));
+    return;
+  }
+  SmallVector<int32_t> modes(cluster.getNumResults(), 0);
+  if (auto old = cluster.getAccumulate())
+    modes.assign(old->begin(), old->end());
+  modes[result.getResultNumber()] = mode;
+  cluster.setAccumulate(modes);
+}
+
+void Placer::setAccumulates() {
+  llvm::StringSet<> seen;
+  SmallVector<std::pair<nn::AccumulateOp, int64_t>> accumulates;
+  // In the order in which the contributions are computed.
+  for (auto op : body.getOps<nn::AccumulateOp>())
+    accumulates.push_back({op, position[op.getInput().getDefiningOp()]});
+  llvm::stable_sort(accumulates, llvm::less_second());
+  for (auto [op, at] : accumulates) {
+    auto result = cast<OpResult>(op.getInput());
+    bool first = seen.insert(bufferName(op.getSymbol(), op.getSlot())).second;
+    setAccumulate(result.getOwner(), result, first);
+  }
+}
+
+/// An all-reduce works in place where nobody reads its input afterwards.
+Value Placer::aliasRoot(Value value) {
+  while (auto reduce = value.getDefiningOp<dist::AllReduceOp>()) {
+    if (!reduce.getInput().hasOneUse() || fixedPlace(reduce.getInput()))
+      break;
+    value = reduce.getInput();
+  }
+  return value;
+}
+
+int64_t Placer::packWorkspace() {
+  llvm::MapVector<Value, Lifetime> lifetimes;
+  for (Operation &op : body)
+    for (Value result : op.getResults()) {
+      if (places.contains(result))
+        continue;
+      int64_t last = position[&op];
+      for (Operation *user : result.getUsers())
+        last = std::max(last, position[user]);
+      Lifetime own{byteSize(result.getType()), position[&op], last};
+      auto [it, isNew] = lifetimes.insert({aliasRoot(result), own});
+      if (!isNew)
+        it->second.last = std::max(it->second.last, last);
+    }
+  SmallVector<Lifetime> buffers;
+  for (auto &[value, lifetime] : lifetimes)
+    buffers.push_back(lifetime);
+  int64_t total = 0;
+  SmallVector<int64_t> offsets = packMemory(buffers, total);
+  llvm::DenseMap<Value, int64_t> offsetOf;
+  for (auto [entry, offset] : llvm::zip_equal(lifetimes, offsets))
+    offsetOf[entry.first] = offset;
+  for (Operation &op : body)
+    for (Value result : op.getResults())
+      if (!places.contains(result))
+        places[result] =
+            place(slotName(workspaceSlot()), offsetOf[aliasRoot(result)]);
+  return total;
+}
+
+void Placer::run() {
+  for (auto [index, op] : llvm::enumerate(body))
+    position[&op] = index;
+  setAccumulates();
+  for (Operation &op : body)
+    for (Value result : op.getResults())
+      if (plan::PlaceAttr fixed = fixedPlace(result))
+        places[result] = fixed;
+  int64_t workspace = packWorkspace();
+  for (Operation &op : body) {
+    SmallVector<Attribute> attributes;
+    for (Value result : op.getResults())
+      attributes.push_back(places[result]);
+    if (!attributes.empty())
+      op.setAttr(plan::kPlacesAttr, builder.getArrayAttr(attributes));
+  }
+  SmallVector<int64_t> bytes;
+  for (Type type : function.getArgumentTypes())
+    bytes.push_back(byteSize(type));
+  for (Type type : function.getResultTypes())
+    bytes.push_back(byteSize(type));
+  bytes.push_back(workspace);
+  function->setAttr(kSlotBytesAttr, builder.getDenseI64ArrayAttr(bytes));
+}
+
+void plait::placeValues(func::FuncOp function) { Placer(function).run(); }

@@ -1,0 +1,25 @@
+//===- PlaceValues.h - Addresses of the values of a function ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_TRANSFORMS_LOWERING_PLACEVALUES_H
+#define PLAIT_LIB_TRANSFORMS_LOWERING_PLACEVALUES_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace plait {
+
+/// Gives every tensor of `function` a place (attribute `plan.places` on its
+/// op): what the function takes and returns in slots, what it reads or stores
+/// in the buffers of parameters, constants and metrics, and all else in its
+/// workspace, packed by lifetime. Sets `plan.slot_bytes`. Gradients and
+/// accumulators are overwritten by the first product or kernel that adds to
+/// them in the first microbatch, and added to by all others.
+void placeValues(mlir::func::FuncOp function);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_TRANSFORMS_LOWERING_PLACEVALUES_H

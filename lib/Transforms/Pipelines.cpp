@@ -1,0 +1,114 @@
+//===- Pipelines.cpp - The phases of a compilation ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Transforms/Pipelines.h"
+#include "plait/Transforms/Passes.h"
+
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace plait;
+
+static constexpr PhaseInfo kPhases[] = {
+    {Phase::Import, "import", "the model: global tensors, forward and loss"},
+    {Phase::Shard, "shard", "every value has a sharding"},
+    {Phase::Stage, "stage", "one forward function per pipeline stage"},
+    {Phase::Differentiate, "differentiate", "forward and backward, joint"},
+    {Phase::Checkpoint, "checkpoint",
+     "forward, backward, reduce and optimizer functions"},
+    {Phase::Partition, "partition", "one rank's tensors, with collectives"},
+    {Phase::Schedule, "schedule", "the order of every rank's work, verified"},
+    {Phase::Lower, "lower", "kernels, addresses, programs"},
+    {Phase::Plan, "plan", "the checked plan file"},
+};
+
+ArrayRef<PhaseInfo> plait::getPhases() { return kPhases; }
+
+/// Removes what nobody uses and what is computed twice.
+static void addCleanup(OpPassManager &manager) {
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+}
+
+void plait::buildPhase(OpPassManager &manager, Phase phase,
+                       const PipelineOptions &options) {
+  switch (phase) {
+  case Phase::Import:
+  case Phase::Plan:
+    return;
+  case Phase::Shard:
+    manager.addPass(createDecomposePass({/*early=*/true}));
+    addCleanup(manager);
+    manager.addPass(createAssignShardingsPass());
+    return;
+  case Phase::Stage:
+    manager.addPass(createAssignStagesPass());
+    manager.addPass(createOutlineStagesPass());
+    return;
+  case Phase::Differentiate:
+    manager.addPass(createDifferentiatePass());
+    return;
+  case Phase::Checkpoint:
+    // No cleanup before the phases are split: it would merge what is computed
+    // again with what it repeats.
+    manager.addPass(createCheckpointPass({options.recompute}));
+    manager.addPass(createSplitPhasesPass());
+    manager.addPass(createBuildOptimizerPass());
+    addCleanup(manager);
+    return;
+  case Phase::Partition:
+    manager.addPass(createPartitionPass());
+    addCleanup(manager);
+    return;
+  case Phase::Schedule:
+    manager.addPass(createSchedulePass({options.schedule, options.microbatches}));
+    return;
+  case Phase::Lower:
+    manager.addPass(createDecomposePass({/*early=*/false}));
+    addCleanup(manager);
+    manager.addPass(createFormClustersPass());
+    manager.addPass(createPlaceBuffersPass());
+    return;
+  }
+}
+
+#define GEN_PASS_REGISTRATION
+namespace plait {
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+namespace {
+/// The options of a phase as a textual pipeline: `plait-schedule{kind=gpipe}`.
+struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
+  Option<std::string> schedule{*this, "schedule",
+                               llvm::cl::desc("gpipe or 1f1b"),
+                               llvm::cl::init("1f1b")};
+  Option<unsigned> microbatches{*this, "microbatches",
+                                llvm::cl::desc("microbatches of a step"),
+                                llvm::cl::init(1)};
+  Option<std::string> recompute{*this, "recompute",
+                                llvm::cl::desc("none or full"),
+                                llvm::cl::init("none")};
+};
+} // namespace
+
+void plait::registerAllPasses() {
+  registerPlaitPasses();
+  registerTransformsPasses();
+  for (const PhaseInfo &info : kPhases) {
+    if (info.phase == Phase::Import || info.phase == Phase::Plan)
+      continue;
+    PassPipelineRegistration<PhaseOptions>(
+        ("plait-" + info.name).str(), info.help,
+        [phase = info.phase](OpPassManager &manager, const PhaseOptions &given) {
+          PipelineOptions options{given.schedule, given.microbatches,
+                                  given.recompute};
+          buildPhase(manager, phase, options);
+        });
+  }
+}

@@ -1,0 +1,216 @@
+//===- AssignShardings.cpp - Give every value of the loss a sharding ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// 1. Group the dimensions of all values into classes that move together.
+// 2. Split the class of the batch over "dp".
+// 3. Choose on "tp", exactly, what each op splits (ShardingProblem.h).
+// 4. Write the shardings into the types and reshards between them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ShardingProblem.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Passes.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace plait {
+#define GEN_PASS_DEF_ASSIGNSHARDINGSPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::dist;
+
+namespace {
+
+/// Steps 1 to 4 for one function.
+class Assigner {
+public:
+  Assigner(func::FuncOp function, MeshOp mesh)
+      : function(function), mesh(mesh),
+        meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
+        builder(function.getContext()), data(builder.getStringAttr(kDataAxis)),
+        tensor(builder.getStringAttr(kTensorAxis)) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult seedBatch();
+  ArrayAttr axesOf(Value value, int64_t dim, bool split);
+  ShardingAttr publishedSharding(Value value);
+  FactorAxes factorAxes(ShardableOpInterface op);
+  void shardOp(Operation *op, const FactorAxes &axes);
+  void publish(Value result);
+  void pinParameters();
+
+  func::FuncOp function;
+  MeshOp mesh;
+  FlatSymbolRefAttr meshRef;
+  OpBuilder builder;
+  StringAttr data, tensor;
+  FactorClasses classes;
+  int batchClass = -1;
+  std::optional<ShardingProblem> problem;
+};
+
+} // namespace
+
+LogicalResult Assigner::seedBatch() {
+  int64_t blocks = mesh.getAxisSize(data);
+  for (BlockArgument argument : function.getArguments()) {
+    auto type = cast<RankedTensorType>(argument.getType());
+    if (type.getRank() == 0)
+      continue;
+    batchClass = classes.find(argument, 0);
+    if (blocks && type.getDimSize(0) % blocks)
+      return function.emitError("dp=")
+             << blocks << " does not divide the batch of "
+             << type.getDimSize(0) << " sequences";
+  }
+  return success();
+}
+
+/// The axes of a dimension: dp if it is the batch's, tp if `split`.
+ArrayAttr Assigner::axesOf(Value value, int64_t dim, bool split) {
+  SmallVector<Attribute> axes;
+  if (classes.find(value, dim) == batchClass && mesh.getAxisIndex(data) >= 0)
+    axes.push_back(data);
+  if (split)
+    axes.push_back(tensor);
+  return builder.getArrayAttr(axes);
+}
+
+/// What the users of `value` find: never partial.
+ShardingAttr Assigner::publishedSharding(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  int chosen = problem ? problem->getDim(value) : ShardingProblem::kNone;
+  SmallVector<ArrayAttr> dims;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    dims.push_back(axesOf(value, dim, dim == chosen));
+  return ShardingAttr::get(builder.getContext(), meshRef, dims, {},
+                           Reduction::Sum);
+}
+
+FactorAxes Assigner::factorAxes(ShardableOpInterface op) {
+  FactorRule rule = op.getFactorRule();
+  int chosen = problem ? problem->getFactor(op) : ShardingProblem::kNone;
+  bool hasData = mesh.getAxisIndex(data) >= 0;
+  FactorAxes axes;
+  for (auto [index, factor] : llvm::enumerate(rule.factors)) {
+    SmallVector<Attribute> along;
+    if (hasData && factor.kind != FactorKind::Whole &&
+        classes.findFactor(op, rule, index) == batchClass)
+      along.push_back(data);
+    if (static_cast<int>(index) == chosen)
+      along.push_back(tensor);
+    axes.push_back(builder.getArrayAttr(along));
+  }
+  return axes;
+}
+
+/// Brings a result to where its users find it. A partial value that only
+/// leaves the function stays partial: it is summed up once, after all
+/// microbatches.
+void Assigner::publish(Value result) {
+  bool onlyReturned = llvm::all_of(result.getUsers(), [](Operation *user) {
+    return isa<func::ReturnOp>(user);
+  });
+  ShardingAttr wanted = problem || ShardingAttr::of(result).isPartial()
+                            ? publishedSharding(result)
+                            : ShardingAttr::of(result);
+  if (onlyReturned || ShardingAttr::of(result) == wanted)
+    return;
+  builder.setInsertionPointAfterValue(result);
+  Value moved = reshard(builder, result, wanted);
+  result.replaceAllUsesExcept(moved, moved.getDefiningOp());
+  if (Attribute layer = result.getDefiningOp()->getAttr(nn::kLayerAttr))
+    moved.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+}
+
+void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
+  if (auto read = dyn_cast<nn::ReadOp>(op)) {
+    Value value = read.getResult();
+    value.setType(withSharding(value.getType(), publishedSharding(value)));
+    return;
+  }
+  auto shardable = dyn_cast<ShardableOpInterface>(op);
+  if (!shardable)
+    return;
+  Operation *before = op->getPrevNode();
+  applyFactorAxes(shardable, meshRef, axes);
+  if (Attribute layer = op->getAttr(nn::kLayerAttr))
+    for (Operation *added = op->getPrevNode(); added != before;
+         added = added->getPrevNode())
+      added->setAttr(nn::kLayerAttr, layer);
+  for (Value result : op->getResults())
+    publish(result);
+}
+
+/// Records where the parameters lie, for whoever reads them next.
+void Assigner::pinParameters() {
+  function.walk([&](nn::ReadOp read) {
+    auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
+        read, read.getSymbolAttr());
+    parameter.setShardingAttr(ShardingAttr::of(read.getResult()));
+  });
+}
+
+LogicalResult Assigner::run() {
+  function.walk([&](ShardableOpInterface op) { classes.add(op); });
+  if (failed(seedBatch()))
+    return failure();
+  int64_t blocks = mesh.getAxisSize(tensor);
+  llvm::DenseSet<int> dataClasses;
+  for (BlockArgument argument : function.getArguments())
+    for (int64_t dim = 0,
+                 e = cast<RankedTensorType>(argument.getType()).getRank();
+         dim < e; ++dim)
+      dataClasses.insert(classes.find(argument, dim));
+  if (blocks > 1) {
+    problem.emplace(function, tensor, blocks, classes, dataClasses, batchClass,
+                    std::max<int64_t>(1, mesh.getAxisSize(data)));
+    if (failed(problem->solve()))
+      return failure();
+  }
+
+  for (BlockArgument argument : function.getArguments())
+    argument.setType(
+        withSharding(argument.getType(), publishedSharding(argument)));
+  // Decided for all ops before the first reshard hides a value from its class.
+  SmallVector<std::pair<Operation *, FactorAxes>> ops;
+  for (Operation &op : function.getBody().front()) {
+    auto shardable = dyn_cast<ShardableOpInterface>(op);
+    ops.push_back({&op, shardable ? factorAxes(shardable) : FactorAxes()});
+  }
+  for (auto &[op, axes] : ops)
+    shardOp(op, axes);
+  Operation *terminator = function.getBody().front().getTerminator();
+  function.setFunctionType(
+      FunctionType::get(function.getContext(),
+                        function.getBody().front().getArgumentTypes(),
+                        terminator->getOperandTypes()));
+  pinParameters();
+  return success();
+}
+
+namespace {
+struct AssignShardingsPass
+    : plait::impl::AssignShardingsPassBase<AssignShardingsPass> {
+  void runOnOperation() override {
+    MeshOp mesh = MeshOp::find(getOperation());
+    auto function = getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
+    if (!mesh || !function) {
+      getOperation().emitError("has no mesh or no function @loss to shard");
+      return signalPassFailure();
+    }
+    if (failed(Assigner(function, mesh).run()))
+      signalPassFailure();
+  }
+};
+} // namespace

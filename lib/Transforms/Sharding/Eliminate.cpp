@@ -1,0 +1,182 @@
+//===- Eliminate.cpp - Exact minimisation of sums of small tables ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Eliminate.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <limits>
+#include <set>
+
+using namespace plait;
+
+int CostNetwork::addVariable(int domain) {
+  domains.push_back(domain);
+  return domains.size() - 1;
+}
+
+void CostNetwork::addCost(int variable,
+                          llvm::function_ref<double(int)> cost) {
+  Table table{{variable}, {}};
+  for (int x = 0; x < domains[variable]; ++x)
+    table.costs.push_back(cost(x));
+  tables.push_back(std::move(table));
+}
+
+void CostNetwork::addCost(int a, int b,
+                          llvm::function_ref<double(int, int)> cost) {
+  if (a == b)
+    return addCost(a, [&](int x) { return cost(x, x); });
+  Table table{{std::min(a, b), std::max(a, b)}, {}};
+  for (int x = 0; x < domains[table.scope[0]]; ++x)
+    for (int y = 0; y < domains[table.scope[1]]; ++y)
+      table.costs.push_back(a < b ? cost(x, y) : cost(y, x));
+  tables.push_back(std::move(table));
+}
+
+namespace {
+constexpr size_t kLargestTable = size_t(1) << 22;
+} // namespace
+
+/// The state of one solve: the tables that are left, by variable.
+struct CostNetwork::Elimination {
+  llvm::ArrayRef<int> domains;
+  std::vector<Table> live;
+  std::vector<bool> dead;
+  std::vector<std::set<int>> tablesOf;
+  /// For each eliminated variable, the best value for each assignment of the
+  /// neighbours that were left.
+  struct Choice {
+    int variable;
+    llvm::SmallVector<int, 4> scope;
+    std::vector<int> best;
+  };
+  std::vector<Choice> choices;
+  double constant = 0;
+
+  explicit Elimination(const CostNetwork &network)
+      : domains(network.domains), tablesOf(domains.size()) {
+    for (const Table &table : network.tables)
+      add(table);
+  }
+
+  void add(Table table) {
+    for (int variable : table.scope)
+      tablesOf[variable].insert(live.size());
+    live.push_back(std::move(table));
+    dead.push_back(false);
+  }
+
+  llvm::SmallVector<int, 4> neighbours(int variable) const {
+    std::set<int> result;
+    for (int table : tablesOf[variable])
+      result.insert(live[table].scope.begin(), live[table].scope.end());
+    result.erase(variable);
+    return llvm::to_vector<4>(result);
+  }
+
+  size_t countEntries(llvm::ArrayRef<int> scope) const {
+    size_t entries = 1;
+    for (int variable : scope)
+      entries *= domains[variable];
+    return entries;
+  }
+
+  /// The entry of `table` for the values in `assignment`, by variable.
+  double look(const Table &table, llvm::ArrayRef<int> assignment) const {
+    size_t index = 0;
+    for (int variable : table.scope)
+      index = index * domains[variable] + assignment[variable];
+    return table.costs[index];
+  }
+
+  bool eliminate(int variable);
+  bool run();
+  llvm::SmallVector<int> readBack() const;
+};
+
+bool CostNetwork::Elimination::eliminate(int variable) {
+  Choice choice{variable, neighbours(variable), {}};
+  size_t entries = countEntries(choice.scope);
+  if (entries * domains[variable] > kLargestTable)
+    return false;
+  Table merged{choice.scope, {}};
+  llvm::SmallVector<int> assignment(domains.size(), 0);
+  for (size_t entry = 0; entry < entries; ++entry) {
+    size_t rest = entry;
+    for (int other : llvm::reverse(choice.scope)) {
+      assignment[other] = rest % domains[other];
+      rest /= domains[other];
+    }
+    double least = std::numeric_limits<double>::infinity();
+    int best = 0;
+    for (int x = 0; x < domains[variable]; ++x) {
+      assignment[variable] = x;
+      double cost = 0;
+      for (int table : tablesOf[variable])
+        cost += look(live[table], assignment);
+      if (cost < least) {
+        least = cost;
+        best = x;
+      }
+    }
+    merged.costs.push_back(least);
+    choice.best.push_back(best);
+  }
+  for (int table : std::set<int>(tablesOf[variable])) {
+    dead[table] = true;
+    for (int other : live[table].scope)
+      tablesOf[other].erase(table);
+  }
+  choices.push_back(std::move(choice));
+  if (merged.scope.empty())
+    constant += merged.costs[0];
+  else
+    add(std::move(merged));
+  return true;
+}
+
+/// Always the variable next whose elimination makes the smallest table.
+bool CostNetwork::Elimination::run() {
+  std::set<int> left;
+  for (int variable = 0, e = domains.size(); variable < e; ++variable)
+    left.insert(variable);
+  while (!left.empty()) {
+    int next = -1;
+    size_t least = std::numeric_limits<size_t>::max();
+    for (int variable : left)
+      if (size_t entries = countEntries(neighbours(variable));
+          entries < least) {
+        least = entries;
+        next = variable;
+      }
+    left.erase(next);
+    if (!eliminate(next))
+      return false;
+  }
+  return true;
+}
+
+llvm::SmallVector<int> CostNetwork::Elimination::readBack() const {
+  llvm::SmallVector<int> values(domains.size(), 0);
+  for (const Choice &choice : llvm::reverse(choices)) {
+    size_t index = 0;
+    for (int other : choice.scope)
+      index = index * domains[other] + values[other];
+    values[choice.variable] = choice.best[index];
+  }
+  return values;
+}
+
+std::optional<llvm::SmallVector<int>> CostNetwork::solve(double &cost) const {
+  Elimination elimination(*this);
+  if (!elimination.run())
+    return std::nullopt;
+  cost = elimination.constant;
+  return elimination.readBack();
+}

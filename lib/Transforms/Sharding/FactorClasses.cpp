@@ -1,0 +1,212 @@
+//===- FactorClasses.cpp - Dimensions that move together ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FactorClasses.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::dist;
+
+//===----------------------------------------------------------------------===//
+// Classes
+//===----------------------------------------------------------------------===//
+
+int FactorClasses::root(int node) {
+  while (parents[node] != node)
+    node = parents[node] = parents[parents[node]];
+  return node;
+}
+
+int FactorClasses::find(Value value, int64_t dim) {
+  auto [it, isNew] = nodes.try_emplace({value, dim}, parents.size());
+  if (isNew)
+    parents.push_back(it->second);
+  return root(it->second);
+}
+
+int FactorClasses::findFactor(ShardableOpInterface op, const FactorRule &rule,
+                              int factor) {
+  auto search = [&](ValueRange values,
+                    ArrayRef<FactorRule::DimFactors> tensors) {
+    for (auto [value, dims] : llvm::zip_equal(values, tensors))
+      for (auto [dim, along] : llvm::enumerate(dims))
+        if (along == factor)
+          return find(value, dim);
+    return -1;
+  };
+  int found = search(op->getResults(), rule.results);
+  return found >= 0 ? found : search(op->getOperands(), rule.operands);
+}
+
+void FactorClasses::add(ShardableOpInterface op) {
+  FactorRule rule = op.getFactorRule();
+  SmallVector<int> first(rule.factors.size(), -1);
+  auto join = [&](ValueRange values,
+                  ArrayRef<FactorRule::DimFactors> tensors) {
+    for (auto [value, dims] : llvm::zip_equal(values, tensors))
+      for (auto [dim, factor] : llvm::enumerate(dims)) {
+        if (factor == FactorRule::kNone)
+          continue;
+        int node = find(value, dim);
+        if (first[factor] < 0)
+          first[factor] = node;
+        else
+          parents[node] = root(first[factor]);
+      }
+  };
+  join(op->getOperands(), rule.operands);
+  join(op->getResults(), rule.results);
+}
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+static bool isReduced(const Factor &factor) {
+  return factor.kind == FactorKind::Sum || factor.kind == FactorKind::Max;
+}
+
+ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
+                                const FactorAxes &axes,
+                                const FactorRule::DimFactors &dims,
+                                bool isResult) {
+  auto none = ArrayAttr::get(mesh.getContext(), {});
+  SmallVector<ArrayAttr> split;
+  for (int factor : dims)
+    split.push_back(factor != FactorRule::kNone && axes[factor] ? axes[factor]
+                                                                : none);
+  llvm::SetVector<StringAttr> partial;
+  auto reduction = Reduction::Sum;
+  for (auto [factor, along] : llvm::zip_equal(rule.factors, axes)) {
+    if (!isResult || !isReduced(factor) || !along || along.empty())
+      continue;
+    for (auto axis : along.getAsRange<StringAttr>())
+      partial.insert(axis);
+    if (factor.kind == FactorKind::Max)
+      reduction = Reduction::Max;
+  }
+  return ShardingAttr::get(mesh.getContext(), mesh, split,
+                           partial.getArrayRef(), reduction);
+}
+
+Value plait::reshard(OpBuilder &builder, Value value, ShardingAttr sharding) {
+  if (ShardingAttr::of(value) == sharding)
+    return value;
+  Operation *source = value.getDefiningOp();
+  auto op = ReshardOp::create(builder,
+                              source ? source->getLoc() : value.getLoc(),
+                              withSharding(value.getType(), sharding), value);
+  return op;
+}
+
+/// What a linear op may leave uncombined: the axes over which all of its
+/// operands are partial sums.
+static ArrayRef<StringAttr> keptPartial(ShardableOpInterface op) {
+  if (!op.isLinear())
+    return {};
+  ArrayRef<StringAttr> kept = ShardingAttr::of(op->getOperand(0)).getPartial();
+  bool alike = llvm::all_of(op->getOperands(), [&](Value operand) {
+    return ShardingAttr::of(operand).getPartial() == kept;
+  });
+  return alike ? kept : ArrayRef<StringAttr>();
+}
+
+void plait::applyFactorAxes(ShardableOpInterface op, FlatSymbolRefAttr mesh,
+                            const FactorAxes &axes) {
+  FactorRule rule = op.getFactorRule();
+  SmallVector<StringAttr> kept(keptPartial(op));
+  OpBuilder builder(op);
+  for (auto [index, dims] : llvm::enumerate(rule.operands)) {
+    ShardingAttr wanted = getSharding(mesh, rule, axes, dims, false);
+    if (!kept.empty())
+      wanted = wanted.withPartial(kept);
+    op->setOperand(index, reshard(builder, op->getOperand(index), wanted));
+  }
+  for (auto [result, dims] : llvm::zip_equal(op->getResults(), rule.results)) {
+    ShardingAttr sharding = getSharding(mesh, rule, axes, dims, true);
+    if (!kept.empty())
+      sharding = sharding.withPartial(kept);
+    result.setType(withSharding(result.getType(), sharding));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Ops among sharded values
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Assigns axes to the classes of a few new ops.
+struct Seeder {
+  FactorClasses classes;
+  llvm::DenseMap<int, ArrayAttr> axesOfClass;
+
+  void seed(Value value, ShardingAttr sharding) {
+    for (auto [dim, axes] : llvm::enumerate(sharding.getDims()))
+      if (!axes.empty())
+        axesOfClass.try_emplace(classes.find(value, dim), axes);
+  }
+
+  /// What splits the factors of `op`: their classes' axes, but no axis twice,
+  /// no whole factor, and no remainder where none is allowed.
+  FactorAxes getAxes(ShardableOpInterface op) {
+    FactorRule rule = op.getFactorRule();
+    FactorAxes result;
+    llvm::DenseSet<Attribute> used;
+    for (int factor = 0, e = rule.factors.size(); factor < e; ++factor) {
+      ArrayAttr axes =
+          axesOfClass.lookup(classes.findFactor(op, rule, factor));
+      bool free = axes && llvm::none_of(axes, [&](Attribute axis) {
+                    return used.contains(axis);
+                  });
+      if (!free || rule.factors[factor].kind == FactorKind::Whole) {
+        result.push_back({});
+        continue;
+      }
+      used.insert(axes.begin(), axes.end());
+      result.push_back(axes);
+    }
+    return result;
+  }
+};
+} // namespace
+
+static int64_t sizeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getNumElements();
+}
+
+void plait::shardNewOps(ArrayRef<Operation *> ops,
+                        ArrayRef<std::pair<Value, ShardingAttr>> seeds,
+                        FlatSymbolRefAttr mesh) {
+  Seeder seeder;
+  llvm::SetVector<Value> outside;
+  for (Operation *op : ops)
+    if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {
+      seeder.classes.add(shardable);
+      for (Value operand : op->getOperands())
+        if (!llvm::is_contained(ops, operand.getDefiningOp()))
+          outside.insert(operand);
+    }
+  auto bySize = outside.takeVector();
+  llvm::stable_sort(bySize,
+                    [](Value a, Value b) { return sizeOf(a) > sizeOf(b); });
+  for (Value value : bySize)
+    if (ShardingAttr sharding = ShardingAttr::of(value))
+      seeder.seed(value, sharding);
+  for (auto [value, sharding] : seeds)
+    seeder.seed(value, sharding);
+  // Axes are fixed before the first reshard is inserted: it would hide an
+  // operand from its class.
+  SmallVector<std::pair<ShardableOpInterface, FactorAxes>> plan;
+  for (Operation *op : ops)
+    if (auto shardable = dyn_cast<ShardableOpInterface>(op))
+      plan.push_back({shardable, seeder.getAxes(shardable)});
+  for (auto &[op, axes] : plan)
+    applyFactorAxes(op, mesh, axes);
+}

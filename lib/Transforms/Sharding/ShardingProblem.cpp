@@ -1,0 +1,355 @@
+//===- ShardingProblem.cpp - Which factor of each op an axis splits ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ShardingProblem.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace plait;
+
+namespace {
+/// What a collective costs before the first byte, in bytes of its wire time: a
+/// few microseconds at tens of gigabytes a second.
+constexpr double kLatency = 64 << 10;
+/// An all-gather and a reduce-scatter move the bytes of one all-reduce, but
+/// measured slower (Korthikanti et al. 2022, section 6.2).
+constexpr double kHalfCollectivePenalty = 1.25;
+/// A parameter costs four times its own bytes: itself, gradient, two moments.
+constexpr double kParameterMemory = 4.0;
+/// A byte of activation kept, and a byte moved through memory.
+constexpr double kActivationMemory = 0.02;
+constexpr double kMemoryTraffic = 0.02;
+constexpr double kImpossible = 1e30;
+/// A floating-point operation: 100 TFLOP/s against 100 GB/s.
+constexpr double kFlop = 1e-3;
+} // namespace
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+//===----------------------------------------------------------------------===//
+// What may be split
+//===----------------------------------------------------------------------===//
+
+LogicalResult ShardingProblem::checkDivisibility() {
+  WalkResult walk = function.walk([&](ShardableOpInterface op) {
+    FactorRule rule = op.getFactorRule();
+    for (auto [index, factor] : llvm::enumerate(rule.factors)) {
+      if (!factor.mustDivide)
+        continue;
+      evenClasses.insert(classes.findFactor(op, rule, index));
+      if (factor.size % blocks == 0)
+        continue;
+      InFlightDiagnostic diag =
+          op.emitError() << axis.getValue() << "=" << blocks
+                         << " does not divide the " << factor.size << " "
+                         << factor.name << "s of " << op->getName()
+                         << "; possible are ";
+      SmallVector<int64_t> divisors;
+      for (int64_t d = 1; d <= factor.size; ++d)
+        if (factor.size % d == 0)
+          divisors.push_back(d);
+      llvm::interleaveComma(divisors, diag);
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+bool ShardingProblem::canSplit(Value value, int64_t dim) const {
+  int64_t extent = typeOf(value).getDimSize(dim);
+  int root = classes.find(value, dim);
+  bool even = evenClasses.contains(root);
+  return extent >= blocks && !dataClasses.contains(root) &&
+         (!even || extent % blocks == 0);
+}
+
+void ShardingProblem::findDifferentiable() {
+  function.walk([&](Operation *op) {
+    bool depends = isa<nn::ReadOp>(op);
+    if (isa<DifferentiableOpInterface>(op))
+      depends = llvm::any_of(op->getOperands(), [&](Value operand) {
+        return differentiable.contains(operand);
+      });
+    if (depends)
+      for (Value result : op->getResults())
+        if (isa<FloatType>(typeOf(result).getElementType()))
+          differentiable.insert(result);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Layers that are alike
+//===----------------------------------------------------------------------===//
+
+/// What distinguishes an op within its layer: everything but the names of
+/// parameters and the layer's own index.
+static std::string describe(Operation *op,
+                            const llvm::DenseMap<Operation *, int> &position) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << op->getName();
+  for (NamedAttribute attribute : op->getAttrs())
+    if (attribute.getName() != nn::kLayerAttr &&
+        !isa<FlatSymbolRefAttr>(attribute.getValue()))
+      out << ' ' << attribute.getName() << '=' << attribute.getValue();
+  if (auto read = dyn_cast<nn::ReadOp>(op))
+    if (auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
+            op, read.getSymbolAttr()))
+      out << parameter.getShardingAttr();
+  for (Value operand : op->getOperands()) {
+    out << ' ' << operand.getType();
+    if (auto it = position.find(operand.getDefiningOp()); it != position.end())
+      out << '#' << it->second << '.'
+          << cast<OpResult>(operand).getResultNumber();
+  }
+  out << " -> ";
+  llvm::interleaveComma(op->getResultTypes(), out);
+  return text;
+}
+
+void ShardingProblem::findAlikeLayers() {
+  std::map<int64_t, SmallVector<Operation *>> layers;
+  function.walk([&](Operation *op) {
+    if (auto layer = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr))
+      layers[layer.getInt()].push_back(op);
+  });
+  llvm::StringMap<SmallVector<Operation *>> known;
+  for (auto &[layer, ops] : layers) {
+    llvm::DenseMap<Operation *, int> position;
+    std::string signature;
+    for (auto [index, op] : llvm::enumerate(ops)) {
+      signature += describe(op, position) + "\n";
+      position[op] = index;
+    }
+    auto [it, isNew] = known.try_emplace(signature, ops);
+    if (!isNew)
+      for (auto [op, first] : llvm::zip_equal(ops, it->second))
+        alike[op] = first;
+  }
+}
+
+Operation *ShardingProblem::representative(Operation *op) const {
+  auto it = alike.find(op);
+  return it == alike.end() ? op : it->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Variables
+//===----------------------------------------------------------------------===//
+
+void ShardingProblem::addVariables() {
+  auto declare = [&](Variable &variable) {
+    variable.id = network.addVariable(variable.choices.size());
+  };
+  auto declareValue = [&](Value value) {
+    Variable &variable = valueVariables[value];
+    variable.choices = {kNone};
+    if (isa<FloatType>(typeOf(value).getElementType()))
+      for (int64_t dim = 0; dim < typeOf(value).getRank(); ++dim)
+        if (canSplit(value, dim))
+          variable.choices.push_back(dim);
+    declare(variable);
+  };
+  for (Value argument : function.getArguments())
+    declareValue(argument);
+  function.walk([&](Operation *op) {
+    if (representative(op) != op)
+      return;
+    if (auto read = dyn_cast<nn::ReadOp>(op)) {
+      // All reads of a parameter find it in one place.
+      auto [it, isNew] = firstRead.try_emplace(
+          read.getSymbolAttr().getAttr(), read.getResult());
+      if (isNew)
+        declareValue(read.getResult());
+      return;
+    }
+    if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {
+      Variable &variable = opVariables[op];
+      variable.choices = {kNone};
+      FactorRule rule = shardable.getFactorRule();
+      for (auto [index, factor] : llvm::enumerate(rule.factors)) {
+        int root = classes.findFactor(shardable, rule, index);
+        bool even = evenClasses.contains(root);
+        if (factor.kind != FactorKind::Whole && factor.size >= blocks &&
+            !dataClasses.contains(root) &&
+            (!even || factor.size % blocks == 0))
+          variable.choices.push_back(index);
+      }
+      declare(variable);
+    }
+    for (Value result : op->getResults())
+      declareValue(result);
+  });
+}
+
+const ShardingProblem::Variable &
+ShardingProblem::variableOf(Operation *op) const {
+  return opVariables.find(representative(op))->second;
+}
+
+const ShardingProblem::Variable &
+ShardingProblem::variableOf(Value value) const {
+  if (Operation *op = value.getDefiningOp()) {
+    Operation *first = representative(op);
+    if (auto read = dyn_cast<nn::ReadOp>(first))
+      value = firstRead.find(read.getSymbolAttr().getAttr())->second;
+    else
+      value = first->getResult(cast<OpResult>(value).getResultNumber());
+  }
+  return valueVariables.find(value)->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Costs
+//===----------------------------------------------------------------------===//
+
+double ShardingProblem::bytesOf(Value value) const {
+  RankedTensorType type = typeOf(value);
+  double bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8.0;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    if (classes.find(value, dim) == batchClass)
+      return bytes / batchBlocks;
+  return bytes;
+}
+
+double ShardingProblem::conversionCost(Value value, int from, int to) const {
+  if (from == to)
+    return 0;
+  // Gathering or scattering blocks of unequal length is not worth having.
+  auto isUneven = [&](int dim) {
+    return dim >= 0 && typeOf(value).getDimSize(dim) % blocks;
+  };
+  if (isUneven(from) || (from != kNone && isUneven(to)))
+    return kImpossible;
+  double share = bytesOf(value) * (blocks - 1) / blocks;
+  if (from == kPartial)
+    return kLatency +
+           (to == kNone ? 2 * share : kHalfCollectivePenalty * share);
+  if (from == kNone) // everybody has it: cut out a block
+    return kMemoryTraffic * bytesOf(value);
+  if (to == kNone)
+    return kLatency + kHalfCollectivePenalty * share;
+  return kLatency + share / blocks;
+}
+
+int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,
+                                 int factor) const {
+  if (factor == kNone)
+    return kNone;
+  for (auto [dim, along] : llvm::enumerate(rule.results[result]))
+    if (along == factor)
+      return dim;
+  return rule.factors[factor].kind == FactorKind::Parallel ? kNone : kPartial;
+}
+
+void ShardingProblem::addReadCosts(nn::ReadOp read) {
+  const Variable &state = variableOf(read.getResult());
+  auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
+      read, read.getSymbolAttr());
+  auto pinned = parameter ? dyn_cast_or_null<dist::ShardingAttr>(
+                                parameter.getShardingAttr())
+                          : dist::ShardingAttr();
+  double bytes = bytesOf(read.getResult());
+  network.addCost(state.id, [&](int x) {
+    int dim = state.choices[x];
+    if (pinned && pinned.findDim(axis) != dim)
+      return kImpossible;
+    return kParameterMemory * bytes / (dim == kNone ? 1 : blocks);
+  });
+}
+
+void ShardingProblem::addOpCosts(ShardableOpInterface op) {
+  const Variable &choice = variableOf(op.getOperation());
+  FactorRule rule = op.getFactorRule();
+  double work = 0;
+  if (auto costed = dyn_cast<CostedOpInterface>(op.getOperation()))
+    work = kFlop * costed.getFlops() + kMemoryTraffic * costed.getBytes();
+  network.addCost(choice.id, [&](int x) {
+    return choice.choices[x] == kNone ? work : work / blocks;
+  });
+
+  // From what the op makes to what its users find, and gradients back.
+  for (auto [index, result] : llvm::enumerate(op->getResults())) {
+    const Variable &state = variableOf(result);
+    network.addCost(choice.id, state.id, [&](int x, int y) {
+      int native = nativeState(rule, index, choice.choices[x]);
+      int found = state.choices[y];
+      double cost = conversionCost(result, native, found) +
+                    kActivationMemory * bytesOf(result) /
+                        (found == kNone ? 1 : blocks);
+      if (differentiable.contains(result))
+        cost += conversionCost(result, found,
+                               native == kPartial ? kNone : native);
+      return cost;
+    });
+  }
+
+  // From what the op finds to what it needs, and gradients back. Users of one
+  // value add up their gradients before they are converted.
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    const Variable &state = variableOf(operand);
+    const FactorRule::DimFactors &dims = rule.operands[index];
+    double users = std::distance(operand.use_begin(), operand.use_end());
+    network.addCost(choice.id, state.id, [&](int x, int y) {
+      int factor = choice.choices[x];
+      int found = state.choices[y];
+      int needed = kNone, gradient = factor == kNone ? kNone : kPartial;
+      for (auto [dim, along] : llvm::enumerate(dims))
+        if (factor != kNone && along == factor)
+          needed = gradient = dim;
+      double cost = conversionCost(operand, found, needed);
+      if (differentiable.contains(operand))
+        cost += conversionCost(operand, gradient, found) / users;
+      return cost;
+    });
+  }
+}
+
+LogicalResult ShardingProblem::solve() {
+  if (failed(checkDivisibility()))
+    return failure();
+  findDifferentiable();
+  findAlikeLayers();
+  addVariables();
+  llvm::DenseSet<Attribute> counted;
+  function.walk([&](Operation *op) {
+    if (auto read = dyn_cast<nn::ReadOp>(op)) {
+      if (counted.insert(read.getSymbolAttr()).second)
+        addReadCosts(read);
+    } else if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {
+      addOpCosts(shardable);
+    }
+  });
+  double cost = 0;
+  std::optional<SmallVector<int>> best = network.solve(cost);
+  if (!best)
+    return function.emitError("the ops of the loss are too entangled to "
+                              "choose shardings exactly");
+  if (cost >= kImpossible)
+    return function.emitError("the shardings given for parameters cannot be "
+                              "met on axis \"")
+           << axis.getValue() << "\"";
+  solution = std::move(*best);
+  return success();
+}
+
+int ShardingProblem::getFactor(Operation *op) const {
+  const Variable &variable = variableOf(op);
+  return variable.choices[solution[variable.id]];
+}
+
+int ShardingProblem::getDim(Value value) const {
+  const Variable &variable = variableOf(value);
+  return variable.choices[solution[variable.id]];
+}

@@ -1,0 +1,101 @@
+//===- ShardingProblem.h - Which factor of each op an axis splits ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The choice of shardings along one mesh axis, as a cost network.
+//
+//   variable             values
+//   an op                the factor that the axis splits, or none
+//   a value              the dimension along which its users find it split, or
+//                        none: replicated
+//
+// Costs are counted in bytes on the wire for one microbatch, forward and
+// backward: what the collectives move between an op's native result and the
+// value, and between the value and what a user needs; memory and arithmetic
+// are converted by the constants below. Layers whose ops are alike share their
+// variables, so the network does not grow with depth.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_TRANSFORMS_SHARDING_SHARDINGPROBLEM_H
+#define PLAIT_LIB_TRANSFORMS_SHARDING_SHARDINGPROBLEM_H
+
+#include "Eliminate.h"
+#include "FactorClasses.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace plait {
+
+class ShardingProblem {
+public:
+  static constexpr int kNone = -1;
+
+  /// `axis` has `blocks` >= 2 ranks. `dataClasses` are the classes of the
+  /// function's arguments, which the axis leaves alone; tensors with a
+  /// dimension in `batchClass` have only 1 / `batchBlocks` of their elements
+  /// on a rank.
+  ShardingProblem(mlir::func::FuncOp function, mlir::StringAttr axis,
+                  int64_t blocks, FactorClasses &classes,
+                  const llvm::DenseSet<int> &dataClasses, int batchClass,
+                  int64_t batchBlocks)
+      : function(function), axis(axis), blocks(blocks), classes(classes),
+        dataClasses(dataClasses), batchClass(batchClass),
+        batchBlocks(batchBlocks) {}
+
+  /// Fails with an error where a factor that must divide does not.
+  mlir::LogicalResult solve();
+
+  /// The factor of `op` that the axis splits, or kNone.
+  int getFactor(mlir::Operation *op) const;
+  /// The dimension of `value` that users find split, or kNone.
+  int getDim(mlir::Value value) const;
+
+private:
+  struct Variable {
+    int id = -1;
+    llvm::SmallVector<int> choices; // factors, or dimensions; kNone first
+  };
+  /// How a value lies along the axis: split along a dimension, replicated
+  /// (kNone) or partial.
+  static constexpr int kPartial = -2;
+
+  mlir::LogicalResult checkDivisibility();
+  void findAlikeLayers();
+  void findDifferentiable();
+  mlir::Operation *representative(mlir::Operation *op) const;
+  const Variable &variableOf(mlir::Operation *op) const;
+  const Variable &variableOf(mlir::Value value) const;
+  void addVariables();
+  void addOpCosts(ShardableOpInterface op);
+  void addReadCosts(nn::ReadOp read);
+  bool canSplit(mlir::Value value, int64_t dim) const;
+  int nativeState(const FactorRule &rule, unsigned result, int factor) const;
+  double conversionCost(mlir::Value value, int from, int to) const;
+  double bytesOf(mlir::Value value) const;
+
+  mlir::func::FuncOp function;
+  mlir::StringAttr axis;
+  int64_t blocks;
+  FactorClasses &classes;
+  const llvm::DenseSet<int> &dataClasses;
+  int batchClass;
+  int64_t batchBlocks;
+
+  CostNetwork network;
+  llvm::SmallVector<int> solution;
+  llvm::DenseSet<int> evenClasses; // have a factor that must divide
+  llvm::DenseSet<mlir::Value> differentiable;
+  llvm::DenseMap<mlir::Operation *, mlir::Operation *> alike;
+  llvm::DenseMap<mlir::Operation *, Variable> opVariables;
+  llvm::DenseMap<mlir::Value, Variable> valueVariables;
+  llvm::DenseMap<mlir::StringAttr, mlir::Value> firstRead; // by parameter
+};
+
+} // namespace plait
+
+#endif // PLAIT_LIB_TRANSFORMS_SHARDING_SHARDINGPROBLEM_H

@@ -1,0 +1,172 @@
+//===- OutlineStages.cpp - Make one forward function per stage ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace plait {
+#define GEN_PASS_DEF_OUTLINESTAGESPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+
+namespace {
+
+/// Builds the functions of all stages of one loss function.
+class Outliner {
+public:
+  Outliner(func::FuncOp loss, int64_t stages)
+      : loss(loss), stages(stages), builder(loss) {}
+
+  void run();
+
+private:
+  int64_t stageOf(Operation *op) const;
+  void findBoundaries();
+  void buildStage(int64_t stage);
+  void addArguments(func::FuncOp function, int64_t stage, IRMapping &mapping);
+  void cloneBody(int64_t stage, IRMapping &mapping);
+  void finish(func::FuncOp function, int64_t stage, IRMapping &mapping);
+
+  func::FuncOp loss;
+  int64_t stages;
+  OpBuilder builder;
+  /// boundaries[i]: what stage i passes on to stage i + 1, in program order.
+  SmallVector<SmallVector<Value>> boundaries;
+};
+
+} // namespace
+
+/// The stage of an op; the return belongs to the last.
+int64_t Outliner::stageOf(Operation *op) const {
+  auto stage = op->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
+  return stage ? stage.getInt() : stages - 1;
+}
+
+void Outliner::findBoundaries() {
+  boundaries.resize(stages);
+  for (Operation &op : loss.getBody().front()) {
+    if (isa<nn::ReadOp>(op))
+      continue;
+    for (Value result : op.getResults()) {
+      int64_t last = stageOf(&op);
+      for (Operation *user : result.getUsers())
+        last = std::max(last, stageOf(user));
+      for (int64_t stage = stageOf(&op); stage < last; ++stage)
+        boundaries[stage].push_back(result);
+    }
+  }
+}
+
+void Outliner::addArguments(func::FuncOp function, int64_t stage,
+                            IRMapping &mapping) {
+  Block *entry = &function.getBody().front();
+  SmallVector<StringRef> names{"tokens", "targets"};
+  SmallVector<Attribute> valueNames;
+  auto add = [&](Value source, const Twine &name) {
+    mapping.map(source, entry->addArgument(source.getType(), source.getLoc()));
+    valueNames.push_back(builder.getStringAttr(name));
+  };
+  for (auto [argument, name] : llvm::zip(loss.getArguments(), names))
+    if (llvm::any_of(argument.getUsers(), [&](Operation *user) {
+          return stageOf(user) == stage;
+        }))
+      add(argument, name);
+  if (stage > 0)
+    for (auto [index, value] : llvm::enumerate(boundaries[stage - 1]))
+      add(value, "in" + Twine(index));
+  function.setFunctionType(builder.getFunctionType(
+      entry->getArgumentTypes(), function.getResultTypes()));
+  for (auto [index, name] : llvm::enumerate(valueNames))
+    function.setArgAttr(index, kValueAttr, name);
+}
+
+/// Copies the ops of the stage, and the reads of parameters that they use.
+void Outliner::cloneBody(int64_t stage, IRMapping &mapping) {
+  llvm::DenseMap<Attribute, Value> reads;
+  for (Operation &op : loss.getBody().front()) {
+    if (isa<func::ReturnOp, nn::ReadOp>(op) || stageOf(&op) != stage)
+      continue;
+    for (Value operand : op.getOperands()) {
+      auto read = operand.getDefiningOp<nn::ReadOp>();
+      if (!read || mapping.contains(operand))
+        continue;
+      Value &value = reads[read.getSymbolAttr()];
+      if (!value)
+        value = builder.clone(*read)->getResult(0);
+      mapping.map(operand, value);
+    }
+    builder.clone(op, mapping)->removeAttr(pipe::kStageAttr);
+  }
+}
+
+void Outliner::finish(func::FuncOp function, int64_t stage,
+                      IRMapping &mapping) {
+  SmallVector<Value> results;
+  if (stage + 1 < stages) {
+    for (Value value : boundaries[stage])
+      results.push_back(mapping.lookup(value));
+  } else {
+    Operation *terminator = loss.getBody().front().getTerminator();
+    for (auto [value, name] :
+         llvm::zip(terminator->getOperands(),
+                   ArrayRef<StringRef>{kLossSum, kTokenCount}))
+      nn::AccumulateOp::create(builder, loss.getLoc(), mapping.lookup(value),
+                               name, nn::Slot::Value);
+  }
+  func::ReturnOp::create(builder, loss.getLoc(), results);
+  function.setFunctionType(builder.getFunctionType(
+      function.getArgumentTypes(), ValueRange(results).getTypes()));
+  for (unsigned index = 0; index < results.size(); ++index)
+    function.setResultAttr(index, kValueAttr,
+                           builder.getStringAttr("out" + Twine(index)));
+}
+
+void Outliner::buildStage(int64_t stage) {
+  builder.setInsertionPoint(loss);
+  auto function = func::FuncOp::create(
+      builder, loss.getLoc(), ("forward_" + Twine(stage)).str(),
+      builder.getFunctionType({}, {}));
+  function->setAttr(pipe::kStageAttr, builder.getI64IntegerAttr(stage));
+  function->setAttr(pipe::kPhaseAttr, builder.getStringAttr("forward"));
+  builder.setInsertionPointToStart(function.addEntryBlock());
+  IRMapping mapping;
+  addArguments(function, stage, mapping);
+  cloneBody(stage, mapping);
+  finish(function, stage, mapping);
+}
+
+void Outliner::run() {
+  auto scalar = RankedTensorType::get({}, builder.getF32Type());
+  for (StringRef name : {kLossSum, kTokenCount})
+    nn::AccumulatorOp::create(builder, loss.getLoc(), name, scalar);
+  findBoundaries();
+  for (int64_t stage = 0; stage < stages; ++stage)
+    buildStage(stage);
+  loss.erase();
+}
+
+namespace {
+struct OutlineStagesPass
+    : plait::impl::OutlineStagesPassBase<OutlineStagesPass> {
+  void runOnOperation() override {
+    auto loss = getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
+    dist::MeshOp mesh = dist::MeshOp::find(getOperation());
+    if (!loss || !mesh) {
+      getOperation().emitError("has no mesh or no function @loss to outline");
+      return signalPassFailure();
+    }
+    Outliner(loss, std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis))).run();
+  }
+};
+} // namespace

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Installs what building and testing plait on Debian 12 needs, and a Python
+# environment for the tests under build/venv. Does nothing the second time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(
+  ca-certificates git
+  # The toolchain.
+  ccache clang-22 clang-format-22 cmake lld-22 ninja-build
+  # The compiler.
+  libmlir-22-dev libzstd-dev llvm-22-dev llvm-22-tools mlir-22-tools zlib1g-dev
+  # The runtime.
+  flatbuffers-compiler libcli11-dev libdnnl-dev libflatbuffers-dev
+  libopenmpi-dev libxxhash-dev nlohmann-json3-dev openmpi-bin
+  # The tests and benchmarks.
+  libbenchmark-dev libgmock-dev libgtest-dev python3-venv
+  # The text that the quick start trains on.
+  bible-kjv bible-kjv-text
+)
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo > /dev/null; then
+    sudo "$@"
+  else
+    echo "error: not root and no sudo; run as root: $*" >&2
+    exit 1
+  fi
+}
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null) ||
+    status=unknown
+  [ "$status" = installed ] || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "installing: ${missing[*]}"
+  as_root apt-get update -q
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "${missing[@]}"
+fi
+
+# The stamp is newer than the requirements it was made from.
+if [ ! build/venv/installed -nt test/requirements.txt ]; then
+  # The system's interpreter: another one on PATH may go away.
+  /usr/bin/python3 -m venv build/venv
+  build/venv/bin/pip install --quiet --disable-pip-version-check \
+    -r test/requirements.txt
+  touch build/venv/installed
+fi

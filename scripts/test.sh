@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Installs, builds and runs every test. The last line sums up all runners:
+# "N passed, N failed". A runner that ends without saying how many tests it ran
+# counts as one failure. Options: --quick leaves out the GPT-2 124M runs.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+large=few
+[ "${1:-}" != --quick ] || large=none
+logs=build/test-logs
+passed=0
+failed=0
+
+finish() {
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+  exit
+}
+
+# number PATTERN FILE: the last number that the sed pattern captures, or 0.
+number() {
+  local found
+  found=$(sed -nE "s/$1/\1/p" "$2" | tail -n 1)
+  echo "${found:-0}"
+}
+
+# run NAME PASSED FAILED COMMAND...: counts by the two sed patterns.
+run() {
+  local name=$1 good=$2 bad=$3 code n_good n_bad
+  shift 3
+  echo "== $name"
+  "$@" 2>&1 | tee "$logs/$name.log"
+  code=${PIPESTATUS[0]}
+  n_good=$(number "$good" "$logs/$name.log")
+  n_bad=$(number "$bad" "$logs/$name.log")
+  if [ "$n_bad" -eq 0 ] && { [ "$code" -ne 0 ] || [ "$n_good" -eq 0 ]; }; then
+    echo "$name ended with code $code after $n_good passed tests"
+    n_bad=1
+  fi
+  passed=$((passed + n_good))
+  failed=$((failed + n_bad))
+}
+
+# stage NAME COMMAND...: without it nothing else can run.
+stage() {
+  local name=$1
+  shift
+  echo "== $name"
+  if ! "$@"; then
+    echo "$name failed"
+    failed=$((failed + 1))
+    finish
+  fi
+}
+
+stage install scripts/install-deps.sh
+stage build scripts/build.sh
+mkdir -p "$logs"
+
+# A registered test is a GoogleTest binary of that name. One process each: a
+# crash costs that binary's tests, not the others.
+binaries=$(ctest --test-dir build -N | sed -nE 's/^ *Test +#[0-9]+: (.+)$/\1/p')
+for binary in $binaries; do
+  run "$binary" '^\[  PASSED  \] ([0-9]+) tests?\.$' \
+    '^\[  FAILED  \] ([0-9]+) tests?, listed below:$' "build/bin/$binary"
+done
+if [ -z "$binaries" ]; then
+  echo "no unit tests are registered with ctest"
+  failed=$((failed + 1))
+fi
+run lit '^ *Passed *: *([0-9]+).*' '^ *Failed *: *([0-9]+).*' \
+  /usr/lib/llvm-22/bin/lit -v --param plait_bin="$PWD/build/bin" test
+counts=('^([0-9]+) passed, [0-9]+ failed$' '^[0-9]+ passed, ([0-9]+) failed$')
+run execute "${counts[@]}" \
+  build/venv/bin/python test/Execute/run.py --large "$large"
+run errors "${counts[@]}" build/venv/bin/python test/Execute/errors.py
+finish

@@ -1,0 +1,238 @@
+// RUN: plait-opt %s -split-input-file -verify-diagnostics
+
+//===----------------------------------------------------------------------===//
+// mesh, sharding
+//===----------------------------------------------------------------------===//
+
+// expected-error @+1 {{has 2 axis names and 1 sizes}}
+dist.mesh @c1 ["dp", "tp"] = [2]
+
+// -----
+
+// expected-error @+1 {{has 0 axis names and 0 sizes}}
+dist.mesh @c1_empty [] = []
+
+// -----
+
+// expected-error @+1 {{names axis "tp" twice or not at all}}
+dist.mesh @c2 ["tp", "tp"] = [2, 2]
+
+// -----
+
+// expected-error @+1 {{gives axis "tp" the size 0, less than 1}}
+dist.mesh @c3 ["tp"] = [0]
+
+// -----
+
+// expected-error @+1 {{has a sharding of 1 dimensions on a tensor of rank 2}}
+func.func private @c1(tensor<4x8xf32, #dist.sharding<@mesh, [{"tp"}]>>)
+
+// -----
+
+// expected-error @+1 {{names axis "tp" twice}}
+func.func private @c2(tensor<4x8xf32, #dist.sharding<@mesh, [{"tp"}, {"tp"}]>>)
+
+// -----
+
+// expected-error @+1 {{names axis "tp" twice}}
+func.func private @c2_partial(tensor<4xf32, #dist.sharding<@mesh, [{"tp"}], partial = {"tp"}>>)
+
+// -----
+
+// expected-note @+1 {{the mesh}}
+dist.mesh @mesh ["dp"] = [2]
+func.func @c3(%0: tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>) {
+  // expected-error @+1 {{has a sharding over axis "tp", which the mesh does not have}}
+  %1 = nn.neg %0 : tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>
+  return
+}
+
+// -----
+
+func.func @c3_mesh(%0: tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>) {
+  // expected-error @+1 {{has a sharding on @mesh, which is not the module's mesh}}
+  %1 = nn.neg %0 : tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// reshard
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c1(%0: tensor<4xf32>) {
+  // expected-error @+1 {{needs shardings on one mesh, got 'tensor<4xf32>' and}}
+  %1 = dist.reshard %0 : tensor<4xf32> -> tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c2(%0: tensor<4xf32, #dist.sharding<@mesh, [{}]>>) {
+  // expected-error @+1 {{makes a partial value over "tp" of one that is not}}
+  %1 = dist.reshard %0 : tensor<4xf32, #dist.sharding<@mesh, [{}]>> -> tensor<4xf32, #dist.sharding<@mesh, [{}], partial = {"tp"}>>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// all_reduce
+//===----------------------------------------------------------------------===//
+
+func.func @c1_mesh(%0: tensor<4xf32>) {
+  // expected-error @+1 {{is on @mesh, which is no mesh}}
+  %1 = dist.all_reduce %0 on @mesh["tp"] sum : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c1_axis(%0: tensor<4xf32>) {
+  // expected-error @+1 {{is on axis "dp", which mesh @mesh does not have}}
+  %1 = dist.all_reduce %0 on @mesh["dp"] sum : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c2(%0: tensor<4xf32>) {
+  // expected-error @+1 {{changes 'tensor<4xf32>' to 'tensor<2xf32>'}}
+  %1 = dist.all_reduce %0 on @mesh["tp"] sum : tensor<4xf32> -> tensor<2xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c3(%0: tensor<4xf32>) {
+  // expected-error @+1 {{has member 2 after 0 on an axis of 2}}
+  %1 = dist.all_reduce %0 on @mesh["tp"] sum members [0, 2] : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// all_gather, reduce_scatter, all_to_all, slice
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c1_gather(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{is on axis "x", which mesh @mesh does not have}}
+  %1 = dist.all_gather %0 on @mesh["x"] dim 1 : tensor<4x8xf32> -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c2_gather(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{works on dimension 2 of a tensor of rank 2}}
+  %1 = dist.all_gather %0 on @mesh["tp"] dim 2 : tensor<4x8xf32> -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c2_gather_other(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{changes dimension 0 from 4 to 5}}
+  %1 = dist.all_gather %0 on @mesh["tp"] dim 1 : tensor<4x8xf32> -> tensor<5x16xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c3_gather(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{turns 8 elements of dimension 1 into 15 over 2 ranks}}
+  %1 = dist.all_gather %0 on @mesh["tp"] dim 1 : tensor<4x8xf32> -> tensor<4x15xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c1_scatter(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{is on axis "x", which mesh @mesh does not have}}
+  %1 = dist.reduce_scatter %0 on @mesh["x"] sum dim 1 : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c2_scatter(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{works on dimension -1 of a tensor of rank 2}}
+  %1 = dist.reduce_scatter %0 on @mesh["tp"] sum dim -1 : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c3_scatter(%0: tensor<4x7xf32>) {
+  // expected-error @+1 {{turns 7 elements of dimension 1 into 4 over 2 ranks}}
+  %1 = dist.reduce_scatter %0 on @mesh["tp"] sum dim 1 : tensor<4x7xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c1_to_all(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{is on axis "x", which mesh @mesh does not have}}
+  %1 = dist.all_to_all %0 on @mesh["x"] split 1 concat 0 : tensor<4x8xf32> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c2_to_all(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{splits and concatenates dimension 1}}
+  %1 = dist.all_to_all %0 on @mesh["tp"] split 1 concat 1 : tensor<4x8xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c3_to_all(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{turns 4 elements of dimension 0 into 4 over 2 ranks}}
+  %1 = dist.all_to_all %0 on @mesh["tp"] split 1 concat 0 : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c1_slice(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{is on axis "x", which mesh @mesh does not have}}
+  %1 = dist.slice %0 on @mesh["x"] dim 1 : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c2_slice(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{changes 'tensor<4x8xf32>' to 'tensor<4x4xbf16>'}}
+  %1 = dist.slice %0 on @mesh["tp"] dim 1 : tensor<4x8xf32> -> tensor<4x4xbf16>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @c3_slice(%0: tensor<4x7xf32>) {
+  // expected-error @+1 {{turns 7 elements of dimension 1 into 3 over 2 ranks}}
+  %1 = dist.slice %0 on @mesh["tp"] dim 1 : tensor<4x7xf32> -> tensor<4x3xf32>
+  return
+}

@@ -1,0 +1,39 @@
+// RUN: plait-opt %s --canonicalize | FileCheck %s
+
+// CHECK-LABEL: func @identities(
+// CHECK-SAME: %[[X:.*]]: tensor<2x4xf32>)
+func.func @identities(%x: tensor<2x4xf32>)
+    -> (tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>) {
+  %zero = nn.fill 0.0 : tensor<2x4xf32>
+  %0 = nn.scale %x by 1.0 : tensor<2x4xf32>
+  %1 = nn.shift %x by 0.0 : tensor<2x4xf32>
+  %2 = nn.add %x, %zero : tensor<2x4xf32>
+  %3 = nn.add %zero, %x : tensor<2x4xf32>
+  // CHECK-NEXT: return %[[X]], %[[X]], %[[X]], %[[X]]
+  return %0, %1, %2, %3 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>
+}
+
+// CHECK-LABEL: func @no_identities(
+func.func @no_identities(%x: tensor<2x4xf32>)
+    -> (tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>) {
+  %one = nn.fill 1.0 : tensor<2x4xf32>
+  // CHECK: nn.scale
+  %0 = nn.scale %x by 0.0 : tensor<2x4xf32>
+  // CHECK: nn.shift
+  %1 = nn.shift %x by 1.0 : tensor<2x4xf32>
+  // CHECK: nn.add
+  %2 = nn.add %x, %one : tensor<2x4xf32>
+  return %0, %1, %2 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>
+}
+
+// What nobody reads is dropped, what the trainer sees is not.
+nn.parameter @w : tensor<4xf32> init <mean = 0.0, std = 0.0>
+// CHECK-LABEL: func @effects(
+func.func @effects(%g: tensor<4xf32>) {
+  // CHECK-NEXT: nn.accumulate
+  // CHECK-NEXT: return
+  %w = nn.read @w value : tensor<4xf32>
+  %dead = nn.exp %w : tensor<4xf32>
+  nn.accumulate %g to @w gradient : tensor<4xf32>
+  return
+}

@@ -1,0 +1,479 @@
+// RUN: plait-opt %s -split-input-file -verify-diagnostics
+
+//===----------------------------------------------------------------------===//
+// matmul
+//===----------------------------------------------------------------------===//
+
+func.func @c1_dims(%x: tensor<2x8x4xf32>, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{spec "bh,hf->bf" gives the first operand 2 dimensions, but it has 3}}
+  %0 = nn.matmul %x, %w "bh,hf->bf" : (tensor<2x8x4xf32>, tensor<4x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @c1_result_dims(%x: tensor<2x4xf32>, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{gives the result 0 dimensions, but it has 2}}
+  %0 = nn.matmul %x, %w "bh,hf" : (tensor<2x4xf32>, tensor<4x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @c1_twice(%x: tensor<4x4xf32>, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{spec "hh,hf->hf" has 'h' twice in one tensor, or it is no letter}}
+  %0 = nn.matmul %x, %w "hh,hf->hf" : (tensor<4x4xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @c1_letter(%x: tensor<2x4xf32>, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{has 'B' twice in one tensor, or it is no letter}}
+  %0 = nn.matmul %x, %w "Bh,hf->Bf" : (tensor<2x4xf32>, tensor<4x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @c2(%x: tensor<2x5xf32>, %w: tensor<4x6xf32>) {
+  // expected-error @+1 {{has extents 5 and 4 for 'h'}}
+  %0 = nn.matmul %x, %w "bh,hf->bf" : (tensor<2x5xf32>, tensor<4x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @c3(%x: tensor<2x4xf32>, %w: tensor<3x6xf32>) {
+  // expected-error @+1 {{has 'h' in one tensor only}}
+  %0 = nn.matmul %x, %w "bh,gf->bf" : (tensor<2x4xf32>, tensor<3x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// embedding, embedding_grad, pick, valid, iota
+//===----------------------------------------------------------------------===//
+
+func.func @c1_table(%t: tensor<16xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{has table 'tensor<16xf32>', expected two dimensions}}
+  %0 = nn.embedding %t, %ids : (tensor<16xf32>, tensor<2xi32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @c1_rows(%t: tensor<16x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{has rows 'tensor<2x5xf32>', expected the shape [2x4]}}
+  %0 = nn.embedding %t, %ids : (tensor<16x4xf32>, tensor<2xi32>) -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @c2_embedding(%t: tensor<16x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{needs shard_axis and a positive shard_chunk together, got chunk 0}}
+  %0 = nn.embedding %t, %ids {shard_axis = "tp"} : (tensor<16x4xf32>, tensor<2xi32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_grad(%g: tensor<2x4xf32>, %ids: tensor<3xi32>) {
+  // expected-error @+1 {{has rows 'tensor<2x4xf32>', expected the shape [3x4]}}
+  %0 = nn.embedding_grad %g, %ids : (tensor<2x4xf32>, tensor<3xi32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+func.func @c2_grad(%g: tensor<2x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{together, got chunk 8}}
+  %0 = nn.embedding_grad %g, %ids {shard_chunk = 8 : i64} : (tensor<2x4xf32>, tensor<2xi32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_pick(%x: tensor<2x4xf32>, %ids: tensor<3xi32>) {
+  // expected-error @+1 {{has input 'tensor<2x4xf32>', expected the shape [3x4]}}
+  %0 = nn.pick %x, %ids : tensor<2x4xf32>, tensor<3xi32> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c2_pick(%x: tensor<2x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{together, got chunk -4}}
+  %0 = nn.pick %x, %ids {shard_axis = "tp", shard_chunk = -4 : i64} : tensor<2x4xf32>, tensor<2xi32> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_valid(%ids: tensor<2xi32>) {
+  // expected-error @+1 {{has result 'tensor<3xf32>', expected the shape [2]}}
+  %0 = nn.valid %ids ignore -100 : tensor<2xi32> -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @c1_iota() {
+  // expected-error @+1 {{has result 'tensor<2x4xi32>', expected one dimension}}
+  %0 = nn.iota : tensor<2x4xi32>
+  return
+}
+
+// -----
+
+func.func @c2_iota() {
+  // expected-error @+1 {{together, got chunk 4}}
+  %0 = nn.iota {shard_chunk = 4 : i64} : tensor<4xi32>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// attention, attention_grad, softmax_cross_entropy
+//===----------------------------------------------------------------------===//
+
+func.func @c1_query(%q: tensor<2x8x2x4xf32>) {
+  // expected-error @+1 {{has query 'tensor<2x8x2x4xf32>', expected five dimensions}}
+  %o, %l = nn.attention %q, %q, %q scale 0.5 : (tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x4xf32>, tensor<2x2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c1_key(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x3x4xf32>) {
+  // expected-error @+1 {{has key 'tensor<2x8x3x4xf32>', expected the shape [2x8x2x4]}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x3x4xf32>, tensor<2x8x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c1_lse(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) {
+  // expected-error @+1 {{has lse 'tensor<2x3x2x8xf32>', expected the shape [2x2x3x8]}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x3x2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c2_window(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) {
+  // expected-error @+1 {{has window 0, less than 1}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 window 0 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c1_grad_result(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>) {
+  // expected-error @+1 {{has value gradient 'tensor<2x8x2x5xf32>', expected the shape [2x8x2x4]}}
+  %0:3 = nn.attention_grad %q, %k, %k, %l, %q scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x5xf32>)
+  return
+}
+
+// -----
+
+func.func @c2_grad_window(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>) {
+  // expected-error @+1 {{has window -1, less than 1}}
+  %0:3 = nn.attention_grad %q, %k, %k, %l, %q scale 0.5 window -1 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @c1_loss(%x: tensor<2x8x16xf32>, %t: tensor<2x7xi32>) {
+  // expected-error @+1 {{has logits 'tensor<2x8x16xf32>' for targets 'tensor<2x7xi32>'}}
+  %0:2 = nn.softmax_cross_entropy %x, %t ignore -100 : (tensor<2x8x16xf32>, tensor<2x7xi32>) -> (tensor<f32>, tensor<f32>)
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// layer_norm, rms_norm, rope, rope_table, rotate_half, causal_mask
+//===----------------------------------------------------------------------===//
+
+func.func @c1_layer_norm(%x: tensor<2x4xf32>, %w: tensor<2xf32>) {
+  // expected-error @+1 {{has weight 'tensor<2xf32>', expected the shape [4]}}
+  %0:3 = nn.layer_norm %x, %w, %w epsilon 1.0e-05 : (tensor<2x4xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<2x4xf32>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @c1_mean(%x: tensor<2x4xf32>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{has mean 'tensor<4xf32>', expected the shape [2]}}
+  %0:3 = nn.layer_norm %x, %w, %w epsilon 1.0e-05 : (tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<4xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @c2_layer_norm(%x: tensor<2x4xf32>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{has epsilon 0.000000e+00, which is not positive}}
+  %0:3 = nn.layer_norm %x, %w, %w epsilon 0.0 : (tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @c1_rms_norm(%x: tensor<2x4xf32>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{has rstd 'tensor<4xf32>', expected the shape [2]}}
+  %0:2 = nn.rms_norm %x, %w epsilon 1.0e-05 : (tensor<2x4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @c2_rms_norm(%x: tensor<2x4xf32>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{has epsilon -1.000000e+00, which is not positive}}
+  %0:2 = nn.rms_norm %x, %w epsilon -1.0 : (tensor<2x4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @c1_rope(%x: tensor<2x8x5xf32>) {
+  // expected-error @+1 {{has input 'tensor<2x8x5xf32>', expected at least three dimensions, the last one even}}
+  %0 = nn.rope %x theta 1.0e+04 : tensor<2x8x5xf32>
+  return
+}
+
+// -----
+
+func.func @c2_rope(%x: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{has theta 0.000000e+00, which is not positive}}
+  %0 = nn.rope %x theta 0.0 : tensor<2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_rope_table() {
+  // expected-error @+1 {{has result 'tensor<8x5xf32>', expected two dimensions, the last one even}}
+  %0 = nn.rope_table theta 1.0e+04 : tensor<8x5xf32>
+  return
+}
+
+// -----
+
+func.func @c2_rope_table() {
+  // expected-error @+1 {{has theta -1.000000e+00, which is not positive}}
+  %0 = nn.rope_table theta -1.0 : tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_rotate_half(%x: tensor<2x5xf32>) {
+  // expected-error @+1 {{has input 'tensor<2x5xf32>', expected an even last dimension}}
+  %0 = nn.rotate_half %x : tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @c1_causal_mask(%x: tensor<5xf32>) {
+  // expected-error @+1 {{has input 'tensor<5xf32>', expected at least two dimensions}}
+  %0 = nn.causal_mask %x : tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @c2_causal_mask(%x: tensor<5x5xf32>) {
+  // expected-error @+1 {{has window 0, less than 1}}
+  %0 = nn.causal_mask %x window 0 : tensor<5x5xf32>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// broadcast, reduce, mask_padding, types
+//===----------------------------------------------------------------------===//
+
+func.func @c1_broadcast_count(%x: tensor<4xf32>) {
+  // expected-error @+1 {{lists 2 dimensions for an input of rank 1}}
+  %0 = nn.broadcast %x dims [0, 1] : tensor<4xf32> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_broadcast_order(%x: tensor<4x2xf32>) {
+  // expected-error @+1 {{lists dimension 0 after 1 of a tensor of rank 2}}
+  %0 = nn.broadcast %x dims [1, 0] : tensor<4x2xf32> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c2_broadcast(%x: tensor<4xf32>) {
+  // expected-error @+1 {{turns extent 4 into 5 along dimension 1}}
+  %0 = nn.broadcast %x dims [1] : tensor<4xf32> -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @c1_reduce_none(%x: tensor<4xf32>) {
+  // expected-error @+1 {{lists no dimension to reduce}}
+  %0 = nn.reduce sum %x dims [] : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_reduce_dim(%x: tensor<4xf32>) {
+  // expected-error @+1 {{lists dimension 1 after -1 of a tensor of rank 1}}
+  %0 = nn.reduce sum %x dims [1] : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @c2_reduce(%x: tensor<2x4xf32>) {
+  // expected-error @+1 {{has result 'tensor<2xf32>', expected the shape [4]}}
+  %0 = nn.reduce max %x dims [0] : tensor<2x4xf32> -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @c1_mask_padding(%x: tensor<2x4xf32>) {
+  // expected-error @+1 {{masks dimension 2 of a tensor of rank 2}}
+  %0 = nn.mask_padding %x dim 2 axis "tp" chunk 4 limit 7 by 0.0 : tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @static(%x: tensor<?x4xf32>) {
+  // expected-error @+1 {{must be statically shaped tensor}}
+  %0 = nn.exp %x : tensor<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @one_type(%x: tensor<2x4xf32>, %y: tensor<2x5xf32>) {
+  // expected-note @-1 {{prior use here}}
+  // expected-error @+1 {{expects different type than prior uses}}
+  %0 = nn.add %x, %y : tensor<2x4xf32>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// parameter, read, write, accumulate, step_scalar, metric
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh ["tp"] = [2]
+// expected-error @+1 {{expected a plain one}}
+nn.parameter @c1 : tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> init <mean = 0.0, std = 0.02>
+
+// -----
+
+// expected-error @+1 {{has 24 elements, but its file box}}
+nn.parameter @c2_size : tensor<4x6xf32> init <mean = 0.0, std = 0.02> file <name = "w", shape = [4, 6], begin = [0, 0], box = [4, 5]>
+
+// -----
+
+// expected-error @+1 {{does not fit}}
+nn.parameter @c2_outside : tensor<4xf32> init <mean = 0.0, std = 0.02> file <name = "w", shape = [6], begin = [3], box = [4]>
+
+// -----
+
+// expected-error @+1 {{does not fit}}
+nn.parameter @c2_overflow : tensor<4xf32> init <mean = 0.0, std = 0.02> file <name = "w", shape = [6], begin = [9223372036854775807], box = [4]>
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+// expected-error @+1 {{expected one of 2 dimensions, not partial}}
+nn.parameter @c3_rank : tensor<4x6xf32> init <mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{"tp"}]>
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+// expected-error @+1 {{expected one of 1 dimensions, not partial}}
+nn.parameter @c3_partial : tensor<4xf32> init <mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}], partial = {"tp"}>
+
+// -----
+
+// expected-note @+1 {{the mesh}}
+dist.mesh @mesh ["tp"] = [2]
+// expected-error @+1 {{has a sharding over axis "dp", which the mesh does not have}}
+nn.parameter @c3_axis : tensor<4xf32> init <mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{"dp"}]>
+
+// -----
+
+func.func @c1_read() {
+  // expected-error @+1 {{names @w, which has no value}}
+  %0 = nn.read @w value : tensor<4xf32>
+  return
+}
+
+// -----
+
+nn.accumulator @loss_sum : tensor<f32>
+func.func @c1_slot() {
+  // expected-error @+1 {{names @loss_sum, which has no gradient}}
+  %0 = nn.read @loss_sum gradient : tensor<f32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{declared here}}
+nn.parameter @w : tensor<4xf32> init <mean = 0.0, std = 0.02>
+func.func @c2_read() {
+  // expected-error @+1 {{has type 'tensor<5xf32>', but @w is 'tensor<4xf32>'}}
+  %0 = nn.read @w value : tensor<5xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+// expected-note @+1 {{declared here}}
+nn.parameter @w : tensor<4xf32> init <mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{"tp"}]>
+func.func @c2_block(%0: tensor<2xf32>, %1: tensor<1xf32>) {
+  nn.write %0 to @w value : tensor<2xf32>
+  // expected-error @+1 {{has type 'tensor<1xf32>', but @w is 'tensor<4xf32>'}}
+  nn.write %1 to @w value : tensor<1xf32>
+  return
+}
+
+// -----
+
+func.func @c1_accumulate(%0: tensor<4xf32>) {
+  // expected-error @+1 {{names @c1_accumulate, which has no gradient}}
+  nn.accumulate %0 to @c1_accumulate gradient : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_step_scalar() {
+  // expected-error @+1 {{has name "Momentum", expected one of LearningRate, Beta1,}}
+  %0 = nn.step_scalar "Momentum" : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @c1_metric(%0: tensor<f32>) {
+  // expected-error @+1 {{has name "Count", expected one of Loss, GradNorm, TokenCount}}
+  nn.metric %0 "Count" : tensor<f32>
+  return
+}

@@ -1,0 +1,161 @@
+// RUN: plait-opt %s --verify-roundtrip | FileCheck %s
+
+dist.mesh @mesh ["dp", "tp"] = [2, 4]
+
+// CHECK: nn.parameter @w : tensor<4x6xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> decay file<name = "w.weight", shape = [4, 6], begin = [0, 0], box = [4, 6]>
+nn.parameter @w : tensor<4x6xf32> init <mean = 0.0, std = 0.02> decay
+  file <name = "w.weight", shape = [4, 6], begin = [0, 0], box = [4, 6]>
+// CHECK: nn.parameter @pinned : tensor<8xbf16> init<mean = 1.000000e+00 : f64, std = 0.000000e+00 : f64> sharding #dist.sharding<@mesh, [{"tp"}]>
+nn.parameter @pinned : tensor<8xbf16> init <mean = 1.0, std = 0.0>
+  sharding #dist.sharding<@mesh, [{"tp"}]>
+// CHECK: nn.parameter @view : tensor<3x2xf32> {{.*}} file<name = "h.0.attn.c_attn.bias", shape = [18], begin = [6], box = [6]>
+nn.parameter @view : tensor<3x2xf32> init <mean = 0.0, std = 0.0>
+  file <name = "h.0.attn.c_attn.bias", shape = [18], begin = [6], box = [6]>
+// CHECK: nn.accumulator @loss_sum : tensor<f32>
+nn.accumulator @loss_sum : tensor<f32>
+
+// CHECK-LABEL: func @state
+func.func @state(%loss: tensor<f32>, %block: tensor<2xbf16>) {
+  // CHECK: %[[W:.*]] = nn.read @w value : tensor<4x6xf32>
+  %w = nn.read @w value : tensor<4x6xf32>
+  // CHECK: nn.read @w moment1 : tensor<4x6xf32, #dist.sharding<@mesh, [{"tp"}, {}]>>
+  %m = nn.read @w moment1 : tensor<4x6xf32, #dist.sharding<@mesh, [{"tp"}, {}]>>
+  // CHECK: nn.write %[[W]] to @w value : tensor<4x6xf32>
+  nn.write %w to @w value : tensor<4x6xf32>
+  // CHECK: nn.write %{{.*}} to @pinned value : tensor<2xbf16>
+  nn.write %block to @pinned value : tensor<2xbf16>
+  // CHECK: nn.accumulate %[[W]] to @w gradient : tensor<4x6xf32>
+  nn.accumulate %w to @w gradient : tensor<4x6xf32>
+  // CHECK: nn.accumulate %{{.*}} to @loss_sum value : tensor<f32>
+  nn.accumulate %loss to @loss_sum value : tensor<f32>
+  // CHECK: nn.step_scalar "LearningRate" : tensor<f32>
+  %lr = nn.step_scalar "LearningRate" : tensor<f32>
+  // CHECK: nn.metric %{{.*}} "Loss" : tensor<f32>
+  nn.metric %loss "Loss" : tensor<f32>
+  return
+}
+
+// CHECK-LABEL: func @model
+func.func @model(%x: tensor<2x8x4xf32>, %w: tensor<4x6xf32>,
+                 %table: tensor<16x4xf32>, %ids: tensor<2x8xi32>,
+                 %scale: tensor<4xf32>, %logits: tensor<2x8x16xf32>) {
+  // CHECK: nn.matmul %{{.*}}, %{{.*}} "bsh,hf->bsf" : (tensor<2x8x4xf32>, tensor<4x6xf32>) -> tensor<2x8x6xf32>
+  %0 = nn.matmul %x, %w "bsh,hf->bsf" : (tensor<2x8x4xf32>, tensor<4x6xf32>) -> tensor<2x8x6xf32>
+  // CHECK: nn.embedding %{{.*}}, %{{.*}} : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
+  %1 = nn.embedding %table, %ids : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
+  // CHECK: nn.embedding %{{.*}} {shard_axis = "tp", shard_chunk = 16 : i64}
+  %2 = nn.embedding %table, %ids {shard_axis = "tp", shard_chunk = 16 : i64} : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
+  // CHECK: nn.embedding_grad %{{.*}}, %{{.*}} : (tensor<2x8x4xf32>, tensor<2x8xi32>) -> tensor<16x4xf32>
+  %3 = nn.embedding_grad %x, %ids : (tensor<2x8x4xf32>, tensor<2x8xi32>) -> tensor<16x4xf32>
+  // CHECK: nn.layer_norm %{{.*}}, %{{.*}}, %{{.*}} epsilon 9.99999974E-6 : (
+  %4:3 = nn.layer_norm %x, %scale, %scale epsilon 1.0e-05 : (tensor<2x8x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x8x4xf32>, tensor<2x8xf32>, tensor<2x8xf32>)
+  // CHECK: nn.rms_norm %{{.*}}, %{{.*}} epsilon 9.99999974E-6 : (
+  %5:2 = nn.rms_norm %x, %scale epsilon 1.0e-05 : (tensor<2x8x4xf32>, tensor<4xf32>) -> (tensor<2x8x4xf32>, tensor<2x8xf32>)
+  // CHECK: nn.rope %{{.*}} theta 1.000000e+04 : tensor<2x8x4xf32>
+  %6 = nn.rope %x theta 1.0e+04 : tensor<2x8x4xf32>
+  // CHECK: nn.rope %{{.*}} theta 5.000000e+05 scaling <factor = 8.000000e+00 : f64, low = 1.000000e+00 : f64, high = 4.000000e+00 : f64, original = 8192> inverse : tensor<2x8x4xf32>
+  %7 = nn.rope %x theta 5.0e+05 scaling <factor = 8.0, low = 1.0, high = 4.0, original = 8192> inverse : tensor<2x8x4xf32>
+  // CHECK: nn.gelu %{{.*}} tanh : tensor<2x8x4xf32>
+  %8 = nn.gelu %x tanh : tensor<2x8x4xf32>
+  // CHECK: nn.gelu %{{[^ ]*}} : tensor<2x8x4xf32>
+  %9 = nn.gelu %x : tensor<2x8x4xf32>
+  // CHECK: nn.silu %{{.*}} : tensor<2x8x4xf32>
+  %10 = nn.silu %x : tensor<2x8x4xf32>
+  // CHECK: nn.softmax_cross_entropy %{{.*}}, %{{.*}} ignore -100 : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> (tensor<f32>, tensor<f32>)
+  %11:2 = nn.softmax_cross_entropy %logits, %ids ignore -100 : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> (tensor<f32>, tensor<f32>)
+  return
+}
+
+// CHECK-LABEL: func @attention
+func.func @attention(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
+                     %v: tensor<2x8x2x4xf32>, %do: tensor<2x8x2x3x4xf32>) {
+  // CHECK: %{{.*}}, %[[LSE:.*]] = nn.attention %{{.*}}, %{{.*}}, %{{.*}} scale 5.000000e-01 : (
+  %o, %lse = nn.attention %q, %k, %v scale 5.0e-01 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  // CHECK: nn.attention_grad %{{.*}}, %{{.*}}, %{{.*}}, %[[LSE]], %{{.*}} scale 5.000000e-01 window 3 : (
+  %dq, %dk, %dv = nn.attention_grad %q, %k, %v, %lse, %do scale 5.0e-01 window 3 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  return
+}
+
+// CHECK-LABEL: func @elementwise
+func.func @elementwise(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>) {
+  // CHECK: nn.neg %{{.*}} : tensor<2x4xf32>
+  %0 = nn.neg %x : tensor<2x4xf32>
+  // CHECK: nn.exp
+  %1 = nn.exp %x : tensor<2x4xf32>
+  // CHECK: nn.log
+  %2 = nn.log %x : tensor<2x4xf32>
+  // CHECK: nn.tanh
+  %3 = nn.tanh %x : tensor<2x4xf32>
+  // CHECK: nn.erf
+  %4 = nn.erf %x : tensor<2x4xf32>
+  // CHECK: nn.sqrt
+  %5 = nn.sqrt %x : tensor<2x4xf32>
+  // CHECK: nn.rsqrt
+  %6 = nn.rsqrt %x : tensor<2x4xf32>
+  // CHECK: nn.sigmoid
+  %7 = nn.sigmoid %x : tensor<2x4xf32>
+  // CHECK: nn.is_zero
+  %8 = nn.is_zero %x : tensor<2x4xf32>
+  // CHECK: nn.add %{{.*}}, %{{.*}} : tensor<2x4xf32>
+  %9 = nn.add %x, %y : tensor<2x4xf32>
+  // CHECK: nn.sub
+  %10 = nn.sub %x, %y : tensor<2x4xf32>
+  // CHECK: nn.mul
+  %11 = nn.mul %x, %y : tensor<2x4xf32>
+  // CHECK: nn.div
+  %12 = nn.div %x, %y : tensor<2x4xf32>
+  // CHECK: nn.min
+  %13 = nn.min %x, %y : tensor<2x4xf32>
+  // CHECK: nn.scale %{{.*}} by 2.000000e+00 : tensor<2x4xf32>
+  %14 = nn.scale %x by 2.0 : tensor<2x4xf32>
+  // CHECK: nn.shift %{{.*}} by 2.000000e+00 : tensor<2x4xf32>
+  %15 = nn.shift %x by 2.0 : tensor<2x4xf32>
+  // CHECK: nn.stop_gradient
+  %16 = nn.stop_gradient %x : tensor<2x4xf32>
+  return
+}
+
+// CHECK-LABEL: func @places
+func.func @places(%b: tensor<4xf32>, %x: tensor<2x8x8xf32>, %y: tensor<2x4xf32>,
+                  %ids: tensor<2xi32>) {
+  // CHECK: nn.fill 1.000000e+00 : tensor<2x4xf32>
+  %0 = nn.fill 1.0 : tensor<2x4xf32>
+  // CHECK: nn.iota : tensor<8xi32>
+  %1 = nn.iota : tensor<8xi32>
+  // CHECK: nn.rope_table theta 1.000000e+04 : tensor<8x4xf32>
+  %2 = nn.rope_table theta 1.0e+04 : tensor<8x4xf32>
+  // CHECK: nn.rope_table sine theta 1.000000e+04 : tensor<8x4xf32>
+  %3 = nn.rope_table sine theta 1.0e+04 : tensor<8x4xf32>
+  // CHECK: nn.rotate_half %{{.*}} : tensor<2x4xf32>
+  %4 = nn.rotate_half %y : tensor<2x4xf32>
+  // CHECK: nn.broadcast %{{.*}} dims [2] : tensor<4xf32> -> tensor<2x8x4xf32>
+  %5 = nn.broadcast %b dims [2] : tensor<4xf32> -> tensor<2x8x4xf32>
+  // CHECK: nn.reduce sum %{{.*}} dims [0, 1] : tensor<2x8x8xf32> -> tensor<8xf32>
+  %6 = nn.reduce sum %x dims [0, 1] : tensor<2x8x8xf32> -> tensor<8xf32>
+  // CHECK: nn.reduce max %{{.*}} dims [2] : tensor<2x8x8xf32> -> tensor<2x8xf32>
+  %7 = nn.reduce max %x dims [2] : tensor<2x8x8xf32> -> tensor<2x8xf32>
+  // CHECK: nn.pick %{{.*}}, %{{.*}} : tensor<2x4xf32>, tensor<2xi32> -> tensor<2x4xf32>
+  %8 = nn.pick %y, %ids : tensor<2x4xf32>, tensor<2xi32> -> tensor<2x4xf32>
+  // CHECK: nn.valid %{{.*}} ignore -100 : tensor<2xi32> -> tensor<2xf32>
+  %9 = nn.valid %ids ignore -100 : tensor<2xi32> -> tensor<2xf32>
+  // CHECK: nn.causal_mask %{{[^ ]*}} : tensor<2x8x8xf32>
+  %10 = nn.causal_mask %x : tensor<2x8x8xf32>
+  // CHECK: nn.causal_mask %{{.*}} window 2 : tensor<2x8x8xf32>
+  %11 = nn.causal_mask %x window 2 : tensor<2x8x8xf32>
+  // CHECK: nn.mask_padding %{{.*}} dim 1 axis "tp" chunk 4 limit 7 by 0.000000e+00 : tensor<2x4xf32>
+  %12 = nn.mask_padding %y dim 1 axis "tp" chunk 4 limit 7 by 0.0 : tensor<2x4xf32>
+  return
+}
+
+// A matmul that splits the contracted dimension gives a partial sum; its type
+// says so.
+// CHECK-LABEL: func @sharded
+func.func @sharded(%x: tensor<8x16xf32, #dist.sharding<@mesh, [{"dp"}, {"tp"}]>>,
+                   %w: tensor<16x4xf32, #dist.sharding<@mesh, [{"tp"}, {}]>>) {
+  // CHECK: nn.matmul {{.*}} -> tensor<8x4xf32, #dist.sharding<@mesh, [{"dp"}, {}], partial = {"tp"}>>
+  %y = nn.matmul %x, %w "ah,hc->ac" : (
+      tensor<8x16xf32, #dist.sharding<@mesh, [{"dp"}, {"tp"}]>>,
+      tensor<16x4xf32, #dist.sharding<@mesh, [{"tp"}, {}]>>) ->
+      tensor<8x4xf32, #dist.sharding<@mesh, [{"dp"}, {}], partial = {"tp"}>>
+  return
+}

@@ -1,0 +1,177 @@
+// RUN: plait-opt %s -split-input-file -verify-diagnostics
+
+//===----------------------------------------------------------------------===//
+// cluster
+//===----------------------------------------------------------------------===//
+
+func.func @c1_arguments(%a: tensor<4xf32>) {
+  // expected-error @+1 {{has block arguments that are not its operands' types}}
+  %0 = plan.cluster(%a) : (tensor<4xf32>) -> tensor<5xf32> {
+  ^bb0(%x: tensor<5xf32>):
+    plan.yield %x : tensor<5xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @c1_results(%a: tensor<4xf32>) {
+  // expected-error @+1 {{yields types that are not its results'}}
+  %0 = plan.cluster(%a) : (tensor<4xf32>) -> tensor<5xf32> {
+  ^bb0(%x: tensor<4xf32>):
+    plan.yield %x : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @c2(%a: tensor<4x4xf32>) {
+  // expected-error @+1 {{holds an op that no kernel fuses}}
+  %0 = plan.cluster(%a) : (tensor<4x4xf32>) -> tensor<4x4xf32> {
+  ^bb0(%x: tensor<4x4xf32>):
+    // expected-note @+1 {{this one: nn.matmul}}
+    %y = nn.matmul %x, %x "ab,bc->ac" : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    plan.yield %y : tensor<4x4xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @c3(%a: tensor<4xf32>) {
+  // expected-error @+1 {{has 2 accumulate modes for 1 results}}
+  %0 = plan.cluster(%a) accumulate [0, 1] : (tensor<4xf32>) -> tensor<4xf32> {
+  ^bb0(%x: tensor<4xf32>):
+    plan.yield %x : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @c3_mode(%a: tensor<4xf32>) {
+  // expected-error @+1 {{accumulate modes for 1 results}}
+  %0 = plan.cluster(%a) accumulate [7] : (tensor<4xf32>) -> tensor<4xf32> {
+  ^bb0(%x: tensor<4xf32>):
+    plan.yield %x : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// program
+//===----------------------------------------------------------------------===//
+
+plan.program @c1 stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{stands in a program, which holds buffers and actions only}}
+  %0 = nn.fill 1.0 : tensor<4xf32>
+}
+
+// -----
+
+plan.program @c2 stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{of 65 bytes at 64 is not inside an arena of 128 bytes}}
+  plan.buffer @x activations at 64 bytes 65 live [0, 0]
+  plan.action "forward" chunk 0 microbatch 0 call @f [@x]
+}
+
+// -----
+
+plan.program @c2_overflow stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{is not inside an arena of 128 bytes}}
+  plan.buffer @x activations at 64 bytes 9223372036854775807 live [0, 0]
+  plan.action "forward" chunk 0 microbatch 0 call @f [@x]
+}
+
+// -----
+
+plan.program @c3 stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{overlaps @y, which is live at the same time}}
+  plan.buffer @x activations at 0 bytes 65 live [0, 1]
+  // expected-note @+1 {{the other buffer}}
+  plan.buffer @y activations at 64 bytes 64 live [1, 2]
+  plan.action "forward" chunk 0 microbatch 0 call @f [@x]
+  plan.action "forward" chunk 0 microbatch 1 call @f [@x]
+  plan.action "forward" chunk 0 microbatch 2 call @f [@y]
+}
+
+// -----
+
+plan.program @c4_lifetime stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{lives until action 1 of 1}}
+  plan.buffer @x activations at 0 bytes 64 live [0, 1]
+  plan.action "forward" chunk 0 microbatch 0 call @f [@x]
+}
+
+// -----
+
+plan.program @c4_binding stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{binds @x, which is no buffer}}
+  plan.action "forward" chunk 0 microbatch 0 call @f [@x]
+}
+
+// -----
+
+plan.program @c5 stage 0 bytes 128 in_flight 1 {
+  plan.buffer @x activations at 0 bytes 64 live [0, 0]
+  // expected-error @+1 {{names a second buffer @x}}
+  plan.buffer @x activations at 64 bytes 64 live [0, 0]
+  plan.action "forward" chunk 0 microbatch 0 call @f [@x]
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// buffer, action
+//===----------------------------------------------------------------------===//
+
+plan.program @p stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{lies at 32 with 64 bytes; offsets are multiples of 64}}
+  plan.buffer @c1 activations at 32 bytes 64 live [0, 0]
+}
+
+// -----
+
+plan.program @p stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{lies at 0 with -1 bytes}}
+  plan.buffer @c1_negative activations at 0 bytes -1 live [0, 0]
+}
+
+// -----
+
+plan.program @p stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{lives over [2, 1]}}
+  plan.buffer @c2 activations at 0 bytes 64 live [2, 1]
+}
+
+// -----
+
+plan.program @p stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{has unknown kind "sideways"}}
+  plan.action "sideways" chunk 0 microbatch 0 []
+}
+
+// -----
+
+plan.program @p stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{of kind "forward" calls no function}}
+  plan.action "forward" chunk 0 microbatch 0 []
+}
+
+// -----
+
+plan.program @p stage 0 bytes 128 in_flight 1 {
+  plan.buffer @x activations at 0 bytes 64 live [0, 0]
+  // expected-error @+1 {{of kind "send" needs a peer and one buffer, has 1}}
+  plan.action "send" chunk 0 microbatch 0 [@x]
+}
+
+// -----
+
+plan.program @p stage 0 bytes 128 in_flight 1 {
+  // expected-error @+1 {{of kind "recv" needs a peer and one buffer, has 0}}
+  plan.action "recv" chunk 0 microbatch 0 peer 1 []
+}

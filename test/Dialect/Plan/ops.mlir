@@ -1,0 +1,40 @@
+// RUN: plait-opt %s --verify-roundtrip | FileCheck %s
+
+// CHECK-LABEL: func @clusters
+func.func @clusters(%a: tensor<2x4xf32>, %b: tensor<2x4xf32>) {
+  // CHECK: plan.cluster(%{{.*}}, %{{.*}}) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32> {
+  // CHECK-NEXT: ^bb0(%[[X:.*]]: tensor<2x4xf32>, %[[Y:.*]]: tensor<2x4xf32>):
+  // CHECK-NEXT: %[[S:.*]] = nn.add %[[X]], %[[Y]]
+  // CHECK-NEXT: plan.yield %[[S]] : tensor<2x4xf32>
+  %0 = plan.cluster(%a, %b) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32> {
+  ^bb0(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>):
+    %s = nn.add %x, %y : tensor<2x4xf32>
+    plan.yield %s : tensor<2x4xf32>
+  }
+  // CHECK: plan.cluster(%{{.*}}) accumulate [2] attributes {plan.places = [#plan.place<"slot 2", 4096>, #plan.place<"w gradient", 0>]}
+  %1 = plan.cluster(%a) accumulate [2] attributes {plan.places = [
+      #plan.place<"slot 2", 4096>, #plan.place<"w gradient", 0>]} : (tensor<2x4xf32>) -> tensor<2x4xf32> {
+  ^bb0(%x: tensor<2x4xf32>):
+    plan.yield %x : tensor<2x4xf32>
+  }
+  return
+}
+
+// CHECK: plan.program @stage0 stage 0 bytes 128 in_flight 1 {
+plan.program @stage0 stage 0 bytes 128 in_flight 1 {
+  // CHECK-NEXT: plan.buffer @x activations at 0 bytes 64 live [0, 3]
+  plan.buffer @x activations at 0 bytes 64 live [0, 3]
+  // CHECK-NEXT: plan.buffer @y transfers at 64 bytes 64 live [0, 1]
+  plan.buffer @y transfers at 64 bytes 64 live [0, 1]
+  // The place of @y, once that is dead.
+  // CHECK-NEXT: plan.buffer @z workspace at 64 bytes 64 live [2, 3]
+  plan.buffer @z workspace at 64 bytes 64 live [2, 3]
+  // CHECK-NEXT: plan.action "forward" chunk 0 microbatch 0 call @forward_0 [@x, @y]
+  plan.action "forward" chunk 0 microbatch 0 call @forward_0 [@x, @y]
+  // CHECK-NEXT: plan.action "send" chunk 0 microbatch 0 peer 1 backward false tensor 2 [@y]
+  plan.action "send" chunk 0 microbatch 0 peer 1 backward false tensor 2 [@y]
+  // CHECK-NEXT: plan.action "backward" chunk 0 microbatch 0 call @backward_0 [@x, @z]
+  plan.action "backward" chunk 0 microbatch 0 call @backward_0 [@x, @z]
+  // CHECK-NEXT: plan.action "optimizer" chunk 0 microbatch 0 call @optimizer_0 []
+  plan.action "optimizer" chunk 0 microbatch 0 call @optimizer_0 []
+}

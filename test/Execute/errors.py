@@ -1,0 +1,393 @@
+#!/usr/bin/env python3
+#===- errors.py - Bad input -------------------------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Gives plaitc and plait-run bad input. Each case must end with an exit code
+that is neither 0 nor a crash, with an error that contains the expected
+fragments (regular expressions), and with no file written or changed."""
+
+import json
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+
+from harness import (
+    GOLDEN,
+    Outcome,
+    Reporter,
+    Tools,
+    arguments,
+    read_safetensors,
+    require,
+    write_safetensors,
+)
+
+GPT2 = GOLDEN / "gpt2-small-test"
+LLAMA = GOLDEN / "llama-small-test"
+CRASHES = 128  # the shell's and most runtimes' code for death by a signal
+
+
+def snapshot(folder: pathlib.Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def check_refused(outcome: Outcome, fragments, before, after) -> str:
+    shown = f"stderr: {outcome.stderr.strip()[-1500:]}"
+    require(outcome.code != 0, f"accepted\n{shown}")
+    require(
+        0 < outcome.code < CRASHES, f"crashed with {outcome.code}\n{shown}"
+    )
+    lines = [x for x in outcome.stderr.splitlines() if x.strip()]
+    errors = sum("error:" in x for x in lines)
+    # A note or a hint at --help may follow.
+    require(
+        0 < len(lines) <= 3 and errors <= 1, f"not one clear error\n{shown}"
+    )
+    for fragment in fragments:
+        require(
+            re.search(fragment, outcome.stderr) is not None,
+            f"no '{fragment}' in the message\n{shown}",
+        )
+    changed = [k for k in before if before[k] != after.get(k)]
+    added = [k for k in after if k not in before]
+    require(not changed and not added, f"files written: {added + changed}")
+    return lines[0]
+
+
+class Compiler:
+    """Cases of plaitc: a model (edited), the usual options (replaced)."""
+
+    def __init__(self, tools: Tools, report: Reporter):
+        self.tools = tools
+        self.report = report
+
+    def refuse(self, name, fragments, edit=None, source=GPT2, **options):
+        """`edit` changes the parsed config; an option's "_" stands for "-"."""
+        usual = {
+            "mesh": "pp=1",
+            "schedule": "1f1b",
+            "global-batch": 8,
+            "micro-batch": 2,
+            "seq": 32,
+            "o": "out.plan",
+        }
+        usual |= {k.replace("_", "-"): v for k, v in options.items()}
+        flags = []
+        for key, value in usual.items():
+            flags += [f"--{key}" if len(key) > 1 else f"-{key}", str(value)]
+
+        def body():
+            with tempfile.TemporaryDirectory() as folder:
+                folder = pathlib.Path(folder)
+                config = json.loads((source / "config.json").read_text())
+                text = json.dumps(config | (edit or {}))
+                (folder / "config.json").write_text(text)
+                before = snapshot(folder)
+                outcome = self.tools.call("plaitc", ".", *flags, cwd=folder)
+                after = snapshot(folder)
+                return check_refused(outcome, fragments, before, after)
+
+        self.report.case(f"plaitc/{name}", body)
+
+    def refuse_file(self, name, fragments, content: str | None):
+        """A config.json of arbitrary content; None: there is none."""
+
+        def body():
+            with tempfile.TemporaryDirectory() as folder:
+                folder = pathlib.Path(folder)
+                if content is not None:
+                    (folder / "config.json").write_text(content)
+                before = snapshot(folder)
+                outcome = self.tools.call(
+                    "plaitc",
+                    *(".", "--mesh", "pp=1", "--global-batch", "8"),
+                    *("--micro-batch", "2", "--seq", "32", "-o", "out.plan"),
+                    cwd=folder,
+                )
+                after = snapshot(folder)
+                return check_refused(outcome, fragments, before, after)
+
+        self.report.case(f"plaitc/{name}", body)
+
+
+def compiler_cases(tools: Tools, report: Reporter) -> None:
+    compiler = Compiler(tools, report)
+    refuse = compiler.refuse
+    refuse("model-type", ["model_type", "bert"], {"model_type": "bert"})
+    refuse("config-without-layers", ["n_layer"], {"n_layer": None})
+    refuse("config-wrong-kind", ["n_layer"], {"n_layer": "four"})
+    refuse("config-negative", ["n_embd", "-64"], {"n_embd": -64})
+    refuse("heads-do-not-divide", ["n_head", "64", "5"], {"n_head": 5})
+    refuse(
+        "activation",
+        ["activation_function", "relu6"],
+        {"activation_function": "relu6"},
+    )
+    refuse(
+        "attention-scaling",
+        ["scale_attn_by_inverse_layer_idx"],
+        {"scale_attn_by_inverse_layer_idx": True},
+    )
+    refuse(
+        "rope-scaling",
+        ["rope_scaling", "yarn"],
+        {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+        source=LLAMA,
+    )
+    refuse("hidden-act", ["hidden_act", "tanh"], {"hidden_act": "tanh"}, LLAMA)
+    refuse("sequence-too-long", ["n_positions", "64", "65"], seq=65)
+    refuse("tp-kv-heads", ["tp", "8", r"1, 2|1,2|4"], source=LLAMA, mesh="tp=8")
+    refuse("tp-three", ["tp", "3"], source=LLAMA, mesh="tp=3")
+    refuse("pp-too-large", ["pp", "64", "most|largest"], mesh="pp=64")
+    refuse("batch-over-dp", ["10", "dp|micro"], global_batch=10, mesh="dp=4")
+    refuse("batch-over-micro", ["micro", "3"], micro_batch=3)
+    refuse("batch-zero", ["batch", "0"], global_batch=0)
+    refuse("micro-batch-negative", ["micro-batch"], micro_batch=-1)
+    refuse("mesh-zero", ["pp", "0"], mesh="pp=0")
+    refuse("mesh-axis", ["xx"], mesh="xx=2")
+    refuse("mesh-twice", ["tp"], mesh="tp=2,tp=2")
+    refuse("mesh-text", ["mesh"], mesh="tp")
+    refuse("schedule", ["zigzag"], schedule="zigzag")
+    refuse("recompute", ["some"], recompute="some")
+    refuse("phase", ["nowhere"], compile_to="nowhere")
+    refuse("output-folder-missing", ["absent"], o="absent/out.plan")
+    refuse("output-is-folder", ["/tmp"], o="/tmp")
+    compiler.refuse_file("config-missing", ["config.json"], None)
+    compiler.refuse_file("config-truncated", ["config.json"], '{"model_type')
+    compiler.refuse_file("config-a-list", ["config.json"], "[1, 2]")
+    compiler.refuse_file("config-empty", ["model_type"], "{}")
+
+
+class Runner:
+    """Cases of plait-run: a folder with out.plan, model.safetensors and
+    tokens.bin, one of which the case spoils."""
+
+    def __init__(self, tools: Tools, report: Reporter):
+        self.tools = tools
+        self.report = report
+        self.plan = b""
+
+    def compile(self) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            plan = pathlib.Path(folder) / "out.plan"
+            self.tools.run(
+                "plaitc",
+                *(GPT2, "--mesh", "pp=2,tp=2", "--schedule", "1f1b"),
+                *("--global-batch", "8", "--micro-batch", "2"),
+                *("--seq", "32", "-o", plan),
+            )
+            self.plan = plan.read_bytes()
+        return f"{len(self.plan)} bytes"
+
+    def refuse(self, name, fragments, spoil, *more, options=None) -> None:
+        """`spoil` edits the folder; `options` replaces the usual ones."""
+        if options is None:
+            options = ("--weights", "model.safetensors")
+            options += ("--tokens", "tokens.bin", "--steps", "1")
+
+        def body():
+            require(bool(self.plan), "no plan: compilation failed")
+            with tempfile.TemporaryDirectory() as folder:
+                folder = pathlib.Path(folder)
+                (folder / "out.plan").write_bytes(self.plan)
+                for file in ("model.safetensors", "tokens.bin"):
+                    shutil.copy(GPT2 / file, folder / file)
+                spoil(folder)
+                before = snapshot(folder)
+                outcome = self.tools.call(
+                    "plait-run", "out.plan", *options, *more, cwd=folder
+                )
+                after = snapshot(folder)
+                return check_refused(outcome, fragments, before, after)
+
+        self.report.case(f"plait-run/{name}", body)
+
+
+def cut(file: str, length: int):
+    """Keeps the first `length` bytes; a negative one drops from the end."""
+
+    def spoil(folder):
+        path = folder / file
+        path.write_bytes(path.read_bytes()[:length])
+
+    return spoil
+
+
+def flip(file: str, position: float):
+    """Flips one bit at the fraction `position` of the file."""
+
+    def spoil(folder):
+        path = folder / file
+        content = bytearray(path.read_bytes())
+        offset = int(position * (len(content) - 1))
+        content[offset] ^= 1 << (offset % 8)
+        path.write_bytes(content)
+
+    return spoil
+
+
+def overwrite(file: str, offset: int, data: bytes):
+    def spoil(folder):
+        path = folder / file
+        content = bytearray(path.read_bytes())
+        content[offset : offset + len(data)] = data
+        path.write_bytes(content)
+
+    return spoil
+
+
+def edit_header(change):
+    """Rewrites the header of model.safetensors through `change`."""
+
+    def spoil(folder):
+        path = folder / "model.safetensors"
+        header, data = read_safetensors(path)
+        change(header)
+        write_safetensors(path, header, data)
+
+    return spoil
+
+
+def untouched(folder) -> None:
+    pass
+
+
+LAYER_NORM = "transformer.h.1.ln_1.weight"
+FUSED = "transformer.h.2.attn.c_attn.weight"
+
+
+def reshape(header):
+    header[FUSED]["shape"] = [192, 64]
+
+
+def shrink(header):
+    header[FUSED]["shape"] = [64, 191]
+
+
+def remove(header):
+    del header[LAYER_NORM]
+
+
+def retype(header):
+    header[LAYER_NORM]["dtype"] = "I32"
+
+
+def overrun(header):
+    header[LAYER_NORM]["data_offsets"][1] += 1 << 40
+
+
+def weight_cases(runner: Runner) -> None:
+    file = "model.safetensors"
+    for name, length in (
+        ("empty", 0),
+        ("in-length", 5),
+        ("in-header", 100),
+        ("in-data", 400000),
+        ("last-byte", -1),
+    ):
+        runner.refuse(f"weights-cut-{name}", [file], cut(file, length))
+    huge = (1 << 62).to_bytes(8, "little")
+    runner.refuse("weights-huge-header", [file], overwrite(file, 0, huge))
+    runner.refuse("weights-no-json", [file], overwrite(file, 8, b"]]]]"))
+    expected = ["c_attn.weight", r"64\D+192", r"192\D+64"]
+    runner.refuse("weights-shape", expected, edit_header(reshape))
+    runner.refuse("weights-size", ["c_attn.weight"], edit_header(shrink))
+    runner.refuse(
+        "weights-tensor-missing", [r"h\.1\.ln_1\.weight"], edit_header(remove)
+    )
+    runner.refuse("weights-dtype", ["ln_1", "I32"], edit_header(retype))
+    runner.refuse("weights-offsets", [file], edit_header(overrun))
+    runner.refuse(
+        "weights-missing",
+        ["absent"],
+        untouched,
+        options=("--weights", "absent", "--tokens", "tokens.bin"),
+    )
+
+
+def data_cases(runner: Runner) -> None:
+    file = "tokens.bin"
+    beyond = (321).to_bytes(2, "little")
+    runner.refuse(
+        "token-beyond-vocabulary",
+        [file, r"\b321\b", r"\b100\b"],
+        overwrite(file, 200, beyond),
+    )
+    runner.refuse("tokens-odd-size", [file], cut(file, 1001))
+    runner.refuse("tokens-too-few", [file, "33"], cut(file, 64))
+    runner.refuse("tokens-empty", [file], cut(file, 0))
+    runner.refuse(
+        "tokens-missing", ["absent"], untouched, options=("--tokens", "absent")
+    )
+    runner.refuse("no-data", ["--tokens|--text"], untouched, options=())
+    runner.refuse(
+        "two-data",
+        ["--text"],
+        untouched,
+        options=("--tokens", file, "--text", file),
+    )
+
+
+def plan_cases(runner: Runner) -> None:
+    file = "out.plan"
+    for position in (0.0, 0.001, 0.1, 0.5, 0.9, 0.999):
+        length = int(position * len(runner.plan))
+        runner.refuse(f"plan-cut-at-{position}", [file], cut(file, length))
+    runner.refuse("plan-cut-last-byte", [file], cut(file, -1))
+    for count in range(20):
+        position = count / 19
+        name = f"plan-bit-flipped-at-{position:.2f}"
+        runner.refuse(name, [file], flip(file, position))
+    for offset in range(0, 32, 4):
+        runner.refuse(
+            f"plan-header-byte-{offset}",
+            [file],
+            overwrite(file, offset, b"\xa5"),
+        )
+    runner.refuse("plan-missing", [file], lambda x: (x / file).unlink())
+
+
+def output_cases(runner: Runner) -> None:
+    runner.refuse(
+        "log-unwritable", ["absent"], untouched, "--log", "absent/steps.jsonl"
+    )
+    runner.refuse(
+        "save-unwritable", ["tokens"], untouched, "--save", "tokens.bin/saved"
+    )
+    for option, value in (
+        ("--steps", "-1"),
+        ("--lr", "nan"),
+        ("--grad-clip", "-1"),
+        ("--beta1", "1.5"),
+        ("--eps", "x"),
+    ):
+        name = f"option{option[1:]}"
+        runner.refuse(name, [option[2:]], untouched, option, value)
+
+
+def main() -> int:
+    options = arguments(__doc__).parse_args()
+    tools = Tools(options.bin, options.timeout)
+    report = Reporter("errors", options.filter)
+    compiler_cases(tools, report)
+    runner = Runner(tools, report)
+    # Not through case(): a filter for one of the others must not skip it.
+    compiled = Reporter("errors", "")
+    compiled.case("plait-run/compile", runner.compile)
+    report.passed, report.failed = compiled.passed, compiled.failed
+    for cases in (weight_cases, data_cases, plan_cases, output_cases):
+        cases(runner)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+#===- harness.py - Runs the tools and counts --------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""What run.py and errors.py share: calling a tool, editing safetensors files,
+and one PASS or FAIL line a case. Standard library only."""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "test" / "golden"
+
+
+class Failure(Exception):
+    """A case that did not do what it must; the text says how."""
+
+
+@dataclasses.dataclass
+class Outcome:
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Tools:
+    """The installed programs, by name."""
+
+    def __init__(self, folder: pathlib.Path, timeout: float):
+        self.folder = folder.resolve()
+        self.timeout = timeout
+
+    def call(self, name: str, *arguments, cwd=None) -> Outcome:
+        command = [str(self.folder / name), *map(str, arguments)]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self.timeout,
+            )
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{name} did not end in {self.timeout:g} s") from None
+        except OSError as error:
+            raise Failure(f"cannot run {command[0]}: {error}") from None
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def run(self, name: str, *arguments, cwd=None) -> Outcome:
+        """Like call, but the tool must succeed."""
+        outcome = self.call(name, *arguments, cwd=cwd)
+        if outcome.code != 0:
+            shown = " ".join(map(str, arguments))
+            text = (outcome.stdout + outcome.stderr).strip()
+            raise Failure(
+                f"{name} {shown}\nended with {outcome.code}:\n{text[-2000:]}"
+            )
+        return outcome
+
+
+class Reporter:
+    """Runs named cases, prints a line each, counts."""
+
+    def __init__(self, suite: str, pattern: str):
+        self.suite = suite
+        self.pattern = pattern
+        self.passed = 0
+        self.failed = 0
+
+    def wants(self, name: str) -> bool:
+        return self.pattern in f"{self.suite}/{name}"
+
+    def case(self, name: str, body) -> None:
+        """`body` returns a remark for the line, or raises Failure."""
+        if not self.wants(name):
+            return
+        start = time.monotonic()
+        try:
+            remark, good = body() or "", True
+        except Failure as failure:
+            remark, good = str(failure), False
+        except Exception as error:  # the suite goes on: a case has failed
+            remark, good = f"{type(error).__name__}: {error}", False
+        seconds = time.monotonic() - start
+        head, *more = remark.split("\n")
+        word = "PASS" if good else "FAIL"
+        print(f"{word} {self.suite}/{name} ({seconds:.1f} s) {head}".rstrip())
+        for line in more:
+            print(f"     {line}")
+        sys.stdout.flush()
+        if good:
+            self.passed += 1
+        else:
+            self.failed += 1
+
+    def finish(self) -> int:
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed or not self.passed else 0
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--bin", type=pathlib.Path, default=ROOT / "build" / "bin"
+    )
+    parser.add_argument("--filter", default="", help="part of the case name")
+    parser.add_argument(
+        "--timeout", type=float, default=300, help="seconds, for one tool"
+    )
+    return parser
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise Failure(message)
+
+
+def read_safetensors(path: pathlib.Path):
+    """(header, data bytes) of a safetensors file."""
+    content = path.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8 : 8 + size]), content[8 + size :]
+
+
+def write_safetensors(path: pathlib.Path, header: dict, data: bytes) -> None:
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)

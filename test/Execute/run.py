@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+#===- run.py - Training runs against PyTorch's numbers ----*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Compiles and runs the golden cases over meshes, schedules and recomputation.
+
+For every plan: loss and gradient norm of each step within 1e-4 (relative) of
+PyTorch's, saved weights within 1e-4 of PyTorch's; on meshes without tensor
+parallelism the losses are also within 1e-6 (relative) of the one-rank run. The
+plan's own numbers are checked too: bytes allocated are the stated peak, and
+microbatches in flight keep the schedule's bound. The schedule is varied only
+where pp > 1: elsewhere it changes nothing but that bound.
+"""
+
+import dataclasses
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from harness import (
+    GOLDEN,
+    Failure,
+    Reporter,
+    Tools,
+    arguments,
+    read_safetensors,
+    require,
+    write_safetensors,
+)
+
+sys.path.insert(0, str(GOLDEN))
+import compare  # noqa: E402
+
+GOLDEN_TOLERANCE = 1e-4
+ONE_RANK_TOLERANCE = 1e-6
+MESHES = (
+    {},
+    {"tp": 2},
+    {"tp": 4},
+    {"dp": 2},
+    {"dp": 4},
+    {"pp": 2},
+    {"pp": 4},
+    {"pp": 2, "dp": 2, "tp": 2},
+)
+RECOMPUTE = ("none", "full")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How one run is spread: the options of plaitc that may not matter."""
+
+    mesh: tuple
+    schedule: str
+    recompute: str
+
+    @property
+    def axes(self) -> dict[str, int]:
+        return {"pp": 1, "dp": 1, "tp": 1} | dict(self.mesh)
+
+    @property
+    def mesh_text(self) -> str:
+        mesh = dict(self.mesh) or {"pp": 1}
+        return ",".join(f"{axis}={size}" for axis, size in mesh.items())
+
+    @property
+    def name(self) -> str:
+        return f"{self.mesh_text}/{self.schedule}/{self.recompute}"
+
+
+ONE_RANK = Layout((), "1f1b", "none")
+WHOLE = Layout((("pp", 2), ("dp", 2), ("tp", 2)), "1f1b", "full")
+
+
+def layouts(meshes=MESHES):
+    for mesh in meshes:
+        schedules = ("gpipe", "1f1b") if mesh.get("pp", 1) > 1 else ("1f1b",)
+        for schedule, recompute in itertools.product(schedules, RECOMPUTE):
+            yield Layout(tuple(mesh.items()), schedule, recompute)
+
+
+class Case:
+    """A folder of test/golden."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.golden_path = GOLDEN / name / "golden.json"
+        golden = json.loads(self.golden_path.read_text())
+        self.recipe = golden["recipe"]
+        self.seed = golden["seed"]
+        self.steps = golden["steps"]
+        self.inputs = GOLDEN / golden["inputs"]
+        self.final = GOLDEN / name / "final.safetensors"
+
+    def micro_batch(self, layout: Layout) -> int:
+        """Several microbatches wherever the batch allows it."""
+        sequences = self.recipe["global_batch"] // layout.axes["dp"]
+        return max(1, sequences // (2 * layout.axes["pp"]))
+
+    def microbatches(self, layout: Layout) -> int:
+        size = self.micro_batch(layout) * layout.axes["dp"]
+        return self.recipe["global_batch"] // size
+
+    def compile(self, tools: Tools, layout: Layout, plan: pathlib.Path):
+        tools.run(
+            "plaitc",
+            self.inputs,
+            *("--mesh", layout.mesh_text),
+            *("--schedule", layout.schedule),
+            *("--global-batch", self.recipe["global_batch"]),
+            *("--micro-batch", self.micro_batch(layout)),
+            *("--seq", self.recipe["seq"]),
+            *("--recompute", layout.recompute),
+            *("-o", plan),
+        )
+
+    def data_options(self, weights: pathlib.Path | None = None) -> list:
+        weights = weights or self.inputs / "model.safetensors"
+        options = ["--tokens", self.inputs / "tokens.bin", "--seed", self.seed]
+        return options + (["--weights", weights] if weights.exists() else [])
+
+    def train(self, tools: Tools, plan, folder, *more, weights=None):
+        """Runs the golden steps; returns the log's records and the output."""
+        recipe = self.recipe
+        log = folder / "steps.jsonl"
+        outcome = tools.run(
+            "plait-run",
+            plan,
+            *self.data_options(weights),
+            *("--steps", recipe["steps"]),
+            *("--lr", recipe["lr"]),
+            *("--beta1", recipe["beta1"]),
+            *("--beta2", recipe["beta2"]),
+            *("--eps", recipe["eps"]),
+            *("--weight-decay", recipe["weight_decay"]),
+            *("--grad-clip", recipe["grad_clip"]),
+            *("--log", log),
+            *more,
+        )
+        return compare.read_steps(str(log)), outcome.stdout
+
+
+def worst(rows: list[dict], key: str) -> float:
+    return max(row[key] for row in rows)
+
+
+def check_golden(case: Case, records: list[dict]) -> str:
+    rows = compare.differences(case.steps, records)
+    loss, norm = worst(rows, "loss"), worst(rows, "grad_norm")
+    remark = f"loss off {loss:.2g}, norm off {norm:.2g}"
+    require(max(loss, norm) <= GOLDEN_TOLERANCE, f"PyTorch: {remark}")
+    return remark
+
+
+def check_weights(case: Case, saved: pathlib.Path) -> str:
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(GOLDEN / "compare_weights.py"),
+            str(case.final),
+            str(saved / "model.safetensors"),
+            *("--tolerance", str(GOLDEN_TOLERANCE)),
+            "--except-key-bias",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    require(done.returncode == 0, f"weights:\n{done.stdout}{done.stderr}")
+    return done.stdout.strip().rsplit("farthest ", 1)[-1]
+
+
+def check_plan(case: Case, layout: Layout, shown: str, ran: str) -> None:
+    """Peak memory and microbatches in flight, as plait-plan shows them."""
+    peaks = re.findall(r"^ +arena .* (\d+) bytes$", shown, re.MULTILINE)
+    match = re.search(r"arena bytes((?: \d+)+)", ran)
+    require(match is not None, f"no arena bytes in the summary: {ran}")
+    allocated = match[1].split()
+    require(peaks == allocated, f"peaks {peaks}, but allocated {allocated}")
+    stages, held = layout.axes["pp"], case.microbatches(layout)
+    bounds = [
+        min(held, stages - stage) if layout.schedule == "1f1b" else held
+        for stage in range(stages)
+    ]
+    found = re.findall(r"(\d+) microbatches in flight", shown)
+    require(
+        len(found) == stages
+        and all(int(x) <= bound for x, bound in zip(found, bounds)),
+        f"{found} microbatches in flight, at most {bounds} expected",
+    )
+
+
+class Matrix:
+    """The cases, and the one-rank losses that later ones are held against."""
+
+    def __init__(self, tools: Tools, report: Reporter):
+        self.tools = tools
+        self.report = report
+        self.one_rank: dict[str, list[dict]] = {}
+
+    def one_rank_records(self, case: Case) -> list[dict]:
+        if case.name not in self.one_rank:
+            with tempfile.TemporaryDirectory() as folder:
+                folder = pathlib.Path(folder)
+                plan = folder / "out.plan"
+                case.compile(self.tools, ONE_RANK, plan)
+                records, _ = case.train(self.tools, plan, folder)
+            self.one_rank[case.name] = records
+        return self.one_rank[case.name]
+
+    def check_layout(self, case: Case, layout: Layout, folder) -> str:
+        plan = folder / "out.plan"
+        save = ["--save", folder / "saved"] if case.final.exists() else []
+        case.compile(self.tools, layout, plan)
+        records, ran = case.train(self.tools, plan, folder, *save)
+        remarks = [check_golden(case, records)]
+        shown = self.tools.run("plait-plan", "show", plan).stdout
+        check_plan(case, layout, shown, ran)
+        if layout == ONE_RANK:
+            self.one_rank[case.name] = records
+        if layout.axes["tp"] == 1:
+            alone = self.one_rank_records(case)
+            rows = compare.differences(alone, records, ("loss",))
+            off = worst(rows, "loss")
+            remarks.append(f"one rank off {off:.2g}")
+            require(off <= ONE_RANK_TOLERANCE, ", ".join(remarks))
+        if save:
+            off = check_weights(case, folder / "saved")
+            remarks.append(f"weights off {off}")
+        return ", ".join(remarks)
+
+    def add(self, name: str, body) -> None:
+        """A case with a folder of its own; `body` takes the folder."""
+
+        def wrapped():
+            with tempfile.TemporaryDirectory() as folder:
+                return body(pathlib.Path(folder))
+
+        self.report.case(name, wrapped)
+
+    def add_layouts(self, case: Case, chosen) -> None:
+        for layout in chosen:
+            self.add(
+                f"{case.name}/{layout.name}",
+                lambda folder, layout=layout: self.check_layout(
+                    case, layout, folder
+                ),
+            )
+
+    def add_weights_without_prefix(self, case: Case) -> None:
+        """GPT-2 files name tensors h.0… as well as transformer.h.0…"""
+
+        def body(folder):
+            header, data = read_safetensors(case.inputs / "model.safetensors")
+            header = {
+                key.removeprefix("transformer."): value
+                for key, value in header.items()
+            }
+            weights = folder / "short.safetensors"
+            write_safetensors(weights, header, data)
+            plan = folder / "out.plan"
+            case.compile(self.tools, ONE_RANK, plan)
+            return check_golden(
+                case, case.train(self.tools, plan, folder, weights=weights)[0]
+            )
+
+        self.add(f"{case.name}/weights-without-prefix", body)
+
+    def add_several_files(self, case: Case) -> None:
+        """Weights in two files with an index, given as their folder."""
+
+        def body(folder):
+            split_weights(case.inputs / "model.safetensors", folder)
+            plan = folder / "out.plan"
+            case.compile(self.tools, ONE_RANK, plan)
+            return check_golden(
+                case, case.train(self.tools, plan, folder, weights=folder)[0]
+            )
+
+        self.add(f"{case.name}/weights-in-two-files", body)
+
+    def add_repeatable(self, case: Case, layout: Layout) -> None:
+        """The same command twice gives the same bytes: plan, log, weights."""
+
+        def body(folder):
+            results = []
+            for name in ("a", "b"):
+                part = folder / name
+                part.mkdir()
+                plan = part / "out.plan"
+                case.compile(self.tools, layout, plan)
+                save = ("--save", part / "saved")
+                records, _ = case.train(self.tools, plan, part, *save)
+                weights = part / "saved" / "model.safetensors"
+                results.append((plan.read_bytes(), weights.read_bytes()))
+                results[-1] += ([(r["loss"], r["grad_norm"]) for r in records],)
+            for what, a, b in zip(("plan", "weights", "log"), *results):
+                require(a == b, f"the {what} differs between two runs")
+
+        self.add(f"{case.name}/{layout.name}/repeatable", body)
+
+    def add_resumed(self, case: Case, first: Layout, second: Layout) -> None:
+        """What one mesh saves, another loads: its first loss is that of the
+        first mesh loading the same file."""
+
+        def body(folder):
+            plan = folder / "a.plan"
+            case.compile(self.tools, first, plan)
+            case.train(self.tools, plan, folder, "--save", folder / "saved")
+            other = folder / "b.plan"
+            case.compile(self.tools, second, other)
+            losses = []
+            for path in (plan, other):
+                records, _ = case.train(
+                    self.tools, path, folder, weights=folder / "saved"
+                )
+                losses.append(records[0]["loss"])
+            off = compare.relative(losses[1], losses[0])
+            require(off <= 1e-5, f"losses {losses} after loading")
+            return f"first losses off {off:.2g}"
+
+        self.add(f"{case.name}/{first.name}/loaded-by/{second.name}", body)
+
+    def add_check(self, case: Case, layout: Layout) -> None:
+        """plait-run --check agrees that the gradients are right."""
+
+        def body(folder):
+            plan = folder / "out.plan"
+            case.compile(self.tools, layout, plan)
+            self.tools.run("plait-run", plan, "--check", *case.data_options())
+
+        self.add(f"{case.name}/{layout.name}/check", body)
+
+
+def split_weights(path: pathlib.Path, folder: pathlib.Path) -> None:
+    """Writes `path` as two files and model.safetensors.index.json."""
+    header, data = read_safetensors(path)
+    header.pop("__metadata__", None)
+    parts = ({}, {})
+    contents = [b"", b""]
+    weight_map = {}
+    for number, (name, entry) in enumerate(sorted(header.items())):
+        part = number % 2
+        begin, end = entry["data_offsets"]
+        start = len(contents[part])
+        contents[part] += data[begin:end]
+        offsets = [start, len(contents[part])]
+        parts[part][name] = entry | {"data_offsets": offsets}
+        weight_map[name] = f"model-{part + 1:05}-of-00002.safetensors"
+    for part, (entries, content) in enumerate(zip(parts, contents)):
+        file = folder / f"model-{part + 1:05}-of-00002.safetensors"
+        write_safetensors(file, entries, content)
+    index = {"metadata": {"total_size": len(data)}, "weight_map": weight_map}
+    text = json.dumps(index)
+    (folder / "model.safetensors.index.json").write_text(text)
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument(
+        "--large",
+        choices=("none", "few", "all"),
+        default="few",
+        help="meshes of the GPT-2 124M shape (minutes when all)",
+    )
+    options = parser.parse_args()
+    tools = Tools(options.bin, options.timeout)
+    matrix = Matrix(tools, Reporter("execute", options.filter))
+    gpt2, llama = Case("gpt2-small-test"), Case("llama-small-test")
+    llama3 = Case("llama3-small-test")
+    for case in (gpt2, llama):
+        matrix.add_layouts(case, layouts())
+        matrix.add_repeatable(case, WHOLE)
+        matrix.add_check(case, WHOLE)
+    matrix.add_layouts(llama3, layouts(({}, {"pp": 2, "tp": 2})))
+    matrix.add_layouts(Case("gpt2-small-test-plain"), (ONE_RANK, WHOLE))
+    matrix.add_weights_without_prefix(gpt2)
+    matrix.add_several_files(llama)
+    matrix.add_resumed(gpt2, WHOLE, ONE_RANK)
+    matrix.add_resumed(llama, Layout((("pp", 4),), "gpipe", "none"), WHOLE)
+    large = {"none": (), "few": (ONE_RANK, WHOLE), "all": tuple(layouts())}
+    if options.large != "none":
+        matrix.add_layouts(Case("gpt2-124m"), large[options.large])
+    return matrix.report.finish()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"error: {failure}")

@@ -1,0 +1,152 @@
+//===- Harness.cpp - Compiling and calling a cluster ----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Harness.h"
+
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "gtest/gtest.h"
+
+#include <cstring>
+#include <dlfcn.h>
+#include <random>
+#include <regex>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace plait;
+using namespace plait::test;
+
+Buffer::Buffer(size_t count) : count(count) {
+  size_t page = sysconf(_SC_PAGESIZE);
+  size_t need = (count * sizeof(float) + 63) / 64 * 64;
+  size_t pages = (need + page - 1) / page * page;
+  bytes = pages + page;
+  map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(static_cast<char *>(map) + pages, page, PROT_NONE);
+  start = static_cast<char *>(map) + pages - need;
+}
+
+Buffer::~Buffer() { munmap(map, bytes); }
+
+void Buffer::randomize(unsigned seed, float low, float high) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> numbers(low, high);
+  for (size_t index = 0; index < count; ++index)
+    floats()[index] = numbers(generator);
+}
+
+void Buffer::fill(float value) { std::fill_n(floats(), count, value); }
+
+std::string test::sized(std::string text, int64_t rows, int64_t columns) {
+  text = std::regex_replace(text, std::regex("([<x])R"),
+                            "$01" + std::to_string(rows));
+  return std::regex_replace(text, std::regex("([<x])C"),
+                            "$01" + std::to_string(columns));
+}
+
+static std::string join(const std::vector<std::string> &parts,
+                        const std::string &prefix = "") {
+  std::string text;
+  for (size_t index = 0; index < parts.size(); ++index)
+    text += (index ? ", " : "") +
+            (prefix.empty() ? "" : prefix + std::to_string(index) + ": ") +
+            parts[index];
+  return text;
+}
+
+static std::string write(const Cluster &cluster) {
+  std::string operands;
+  for (size_t index = 0; index < cluster.inputs.size(); ++index)
+    operands += (index ? ", %a" : "%a") + std::to_string(index);
+  std::string text = "dist.mesh @mesh [\"tp\"] = [2]\nfunc.func @f(" +
+                     join(cluster.inputs, "%a") + ") {\n";
+  if (!cluster.results.empty())
+    text += "%r:" + std::to_string(cluster.results.size()) + " = ";
+  text += "plan.cluster(" + operands + ") ";
+  if (!cluster.accumulate.empty())
+    text += "accumulate [" + cluster.accumulate + "] ";
+  text += ": (" + join(cluster.inputs) + ") -> (" + join(cluster.results) +
+          ") {\n^bb0(" + join(cluster.inputs, "%") + "):\n" + cluster.body +
+          "\n}\nreturn\n}\n";
+  return text;
+}
+
+Kernel::Kernel(const Cluster &cluster, codegen::TargetCPU target) {
+  context.loadDialect<nn::NNDialect, dist::DistDialect, plan::PlanDialect,
+                      mlir::func::FuncDialect>();
+  mlir::ScopedDiagnosticHandler handler(
+      &context, [&](mlir::Diagnostic &diag) { errors += diag.str() + "\n"; });
+  auto module =
+      mlir::parseSourceString<mlir::ModuleOp>(write(cluster), &context);
+  if (!module)
+    return;
+  codegen::KernelLibrary library(&context, target);
+  bool failed = false;
+  module->walk([&](plan::ClusterOp op) {
+    auto result = library.add(op);
+    failed |= mlir::failed(result);
+    if (!failed)
+      info = *result;
+  });
+  if (failed)
+    return;
+  auto bytes = library.finish();
+  if (mlir::failed(bytes))
+    return;
+  int file = memfd_create("kernels", 0);
+  bool written = write(file, bytes->data(), bytes->size()) ==
+                 static_cast<ssize_t>(bytes->size());
+  if (written)
+    handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
+                    RTLD_NOW | RTLD_LOCAL);
+  close(file);
+  if (!handle)
+    errors += dlerror();
+  else
+    function = reinterpret_cast<Function>(dlsym(handle, info.symbol.c_str()));
+}
+
+Kernel::~Kernel() {
+  if (handle)
+    dlclose(handle);
+}
+
+void Kernel::call(std::vector<Buffer *> args, std::vector<int64_t> scalars,
+                  int64_t begin, int64_t end) {
+  std::vector<void *> pointers;
+  for (Buffer *buffer : args)
+    pointers.push_back(buffer->start);
+  function(pointers.data(), scalars.data(), begin, end);
+}
+
+void Kernel::operator()(std::vector<Buffer *> args,
+                        std::vector<int64_t> scalars) {
+  ASSERT_TRUE(valid()) << errors;
+  call(args, scalars, 0, info.extent);
+}
+
+void Kernel::expectSplit(std::vector<Buffer *> args, size_t firstResult,
+                         std::vector<int64_t> scalars) {
+  ASSERT_TRUE(valid()) << errors;
+  std::vector<std::unique_ptr<Buffer>> copies;
+  std::vector<Buffer *> others = args;
+  for (size_t index = firstResult; index < args.size(); ++index) {
+    copies.push_back(std::make_unique<Buffer>(args[index]->size()));
+    others[index] = copies.back().get();
+  }
+  for (int64_t index = info.extent - 1; index >= 0; --index)
+    call(others, scalars, index, index + 1);
+  for (size_t index = firstResult; index < args.size(); ++index)
+    EXPECT_EQ(0, std::memcmp(args[index]->start, others[index]->start,
+                             args[index]->size() * sizeof(float)))
+        << "result " << index - firstResult << " depends on the split";
+}

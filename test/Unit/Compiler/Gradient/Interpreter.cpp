@@ -1,0 +1,324 @@
+//===- Interpreter.cpp - Evaluates nn ops, in double precision ---*- C++
+//-*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Interpreter.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::test;
+
+using Index = SmallVector<int64_t>;
+
+//===----------------------------------------------------------------------===//
+// Arrays
+//===----------------------------------------------------------------------===//
+
+static int64_t product(ArrayRef<int64_t> shape) {
+  int64_t result = 1;
+  for (int64_t extent : shape)
+    result *= extent;
+  return result;
+}
+
+Array::Array(ArrayRef<int64_t> shape)
+    : shape(shape), data(product(shape), 0.0) {}
+
+Array::Array(ArrayRef<int64_t> shape, std::vector<double> data)
+    : shape(shape), data(std::move(data)) {}
+
+double &Array::at(ArrayRef<int64_t> index) {
+  int64_t offset = 0;
+  for (auto [extent, i] : llvm::zip_equal(shape, index))
+    offset = offset * extent + i;
+  return data[offset];
+}
+
+Array test::random(ArrayRef<int64_t> shape, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  Array array(shape);
+  for (double &x : array.data)
+    x = normal(generator);
+  return array;
+}
+
+static Array zerosFor(Value value) {
+  return Array(cast<RankedTensorType>(value.getType()).getShape());
+}
+
+/// Calls `body` for every index of `shape`, the last dimension fastest.
+static void forEachIndex(ArrayRef<int64_t> shape,
+                         function_ref<void(ArrayRef<int64_t>)> body) {
+  Index index(shape.size(), 0);
+  for (int64_t left = product(shape); left > 0; --left) {
+    body(index);
+    for (int64_t dim = shape.size() - 1; dim >= 0; --dim) {
+      if (++index[dim] < shape[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+}
+
+/// The entries of `index` that `dims` list.
+static Index select(ArrayRef<int64_t> index, ArrayRef<int64_t> dims) {
+  Index result;
+  for (int64_t dim : dims)
+    result.push_back(index[dim]);
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise ops
+//===----------------------------------------------------------------------===//
+
+/// The result's element for the operands' elements `x`, or nothing.
+static std::optional<double> evaluateElement(Operation *op,
+                                             ArrayRef<double> x) {
+  using Result = std::optional<double>;
+  return TypeSwitch<Operation *, Result>(op)
+      .Case([&](nn::NegOp) { return -x[0]; })
+      .Case([&](nn::ExpOp) { return std::exp(x[0]); })
+      .Case([&](nn::LogOp) { return std::log(x[0]); })
+      .Case([&](nn::TanhOp) { return std::tanh(x[0]); })
+      .Case([&](nn::ErfOp) { return std::erf(x[0]); })
+      .Case([&](nn::SqrtOp) { return std::sqrt(x[0]); })
+      .Case([&](nn::RsqrtOp) { return 1.0 / std::sqrt(x[0]); })
+      .Case([&](nn::SigmoidOp) { return 1.0 / (1.0 + std::exp(-x[0])); })
+      .Case([&](nn::IsZeroOp) { return x[0] == 0.0 ? 1.0 : 0.0; })
+      .Case([&](nn::StopGradientOp) { return x[0]; })
+      .Case([&](nn::AddOp) { return x[0] + x[1]; })
+      .Case([&](nn::SubOp) { return x[0] - x[1]; })
+      .Case([&](nn::MulOp) { return x[0] * x[1]; })
+      .Case([&](nn::DivOp) { return x[0] / x[1]; })
+      .Case([&](nn::MinOp) { return std::min(x[0], x[1]); })
+      .Case([&](nn::ScaleOp scale) {
+        return x[0] * scale.getAmount().convertToDouble();
+      })
+      .Case([&](nn::ShiftOp shift) {
+        return x[0] + shift.getAmount().convertToDouble();
+      })
+      .Case([&](nn::FillOp fill) { return fill.getAmount().convertToDouble(); })
+      .Case([&](nn::ValidOp valid) {
+        return x[0] != static_cast<int32_t>(valid.getIgnore()) ? 1.0 : 0.0;
+      })
+      .Default([](Operation *) { return Result(); });
+}
+
+static bool evaluateElements(Operation *op, ArrayRef<const Array *> operands,
+                             Array &result) {
+  for (size_t i = 0; i < result.data.size(); ++i) {
+    SmallVector<double> x;
+    for (const Array *operand : operands)
+      if (i < operand->data.size())
+        x.push_back(operand->data[i]);
+    if (x.size() != operands.size())
+      return false;
+    std::optional<double> y = evaluateElement(op, x);
+    if (!y)
+      return false;
+    result.data[i] = *y;
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Ops with a rule of their own
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// One letter of a contraction: how far its tensors move when it does.
+struct Loop {
+  int64_t extent, lhs = 0, rhs = 0, out = 0;
+};
+} // namespace
+
+static void contract(ArrayRef<Loop> loops, const double *lhs, const double *rhs,
+                     double *out) {
+  if (loops.empty()) {
+    *out += *lhs * *rhs;
+    return;
+  }
+  const Loop &loop = loops.front();
+  for (int64_t i = 0; i < loop.extent; ++i)
+    contract(loops.drop_front(), lhs + i * loop.lhs, rhs + i * loop.rhs,
+             out + i * loop.out);
+}
+
+static void evaluateRule(nn::MatmulOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  std::map<char, Loop> loops;
+  auto addStrides = [&](StringRef letters, int64_t Loop::*stride) {
+    int64_t step = 1;
+    for (char letter : llvm::reverse(letters)) {
+      loops[letter].extent = op.getExtent(letter);
+      loops[letter].*stride = step;
+      step *= op.getExtent(letter);
+    }
+  };
+  addStrides(op.getLhsLetters(), &Loop::lhs);
+  addStrides(op.getRhsLetters(), &Loop::rhs);
+  addStrides(op.getResultLetters(), &Loop::out);
+  SmallVector<Loop> list;
+  for (const auto &[letter, loop] : loops)
+    list.push_back(loop);
+  contract(list, operands[0]->data.data(), operands[1]->data.data(),
+           result.data.data());
+}
+
+static void evaluateRule(nn::BroadcastOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+    result.at(index) = operands[0]->at(select(index, op.getDims()));
+  });
+}
+
+static void evaluateRule(nn::ReduceOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  bool isMax = op.getKind() == nn::ReduceKind::Max;
+  if (isMax)
+    for (double &x : result.data)
+      x = -std::numeric_limits<double>::infinity();
+  forEachIndex(operands[0]->shape, [&](ArrayRef<int64_t> index) {
+    Index kept;
+    for (auto [dim, i] : llvm::enumerate(index))
+      if (!llvm::is_contained(op.getDims(), static_cast<int64_t>(dim)))
+        kept.push_back(i);
+    double x = operands[0]->at(index), &y = result.at(kept);
+    y = isMax ? std::max(x, y) : x + y;
+  });
+}
+
+static void evaluateRule(nn::EmbeddingOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+    int64_t id = operands[1]->at(index.drop_back());
+    if (id >= 0 && id < operands[0]->shape[0])
+      result.at(index) = operands[0]->at({id, index.back()});
+  });
+}
+
+static void evaluateRule(nn::EmbeddingGradOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  forEachIndex(operands[0]->shape, [&](ArrayRef<int64_t> index) {
+    int64_t id = operands[1]->at(index.drop_back());
+    if (id >= 0 && id < result.shape[0])
+      result.at({id, index.back()}) += operands[0]->at(index);
+  });
+}
+
+static void evaluateRule(nn::PickOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+    if (operands[1]->at(index.drop_back()) == index.back())
+      result.at(index) = operands[0]->at(index);
+  });
+}
+
+static void evaluateRule(nn::CausalMaskOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+    int64_t key = index.back(), query = index.drop_back().back();
+    int64_t window = op.getWindow().value_or(query + 1);
+    bool seen = key <= query && query - key < window;
+    result.at(index) = seen ? operands[0]->at(index)
+                            : -std::numeric_limits<double>::infinity();
+  });
+}
+
+static void evaluateRule(nn::RotateHalfOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  int64_t half = result.shape.back() / 2;
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+    Index from(index);
+    bool first = index.back() < half;
+    from.back() += first ? half : -half;
+    double x = operands[0]->at(from);
+    result.at(index) = first ? -x : x;
+  });
+}
+
+static void evaluateRule(nn::IotaOp op, ArrayRef<Array *>, Array &result) {
+  for (auto [i, x] : llvm::enumerate(result.data))
+    x = i;
+}
+
+static void evaluateRule(nn::RopeTableOp op, ArrayRef<Array *>, Array &result) {
+  std::vector<float> data = op.getData();
+  result.data.assign(data.begin(), data.end());
+}
+
+template <typename... OpTys>
+static bool evaluateRules(Operation *op, ArrayRef<Array *> operands,
+                          Array &result) {
+  auto evaluate = [&](auto rule) {
+    if (rule)
+      evaluateRule(rule, operands, result);
+    return bool(rule);
+  };
+  return (evaluate(dyn_cast<OpTys>(op)) || ...);
+}
+
+//===----------------------------------------------------------------------===//
+// Interpreter
+//===----------------------------------------------------------------------===//
+
+void Interpreter::set(Value input, Array array) {
+  inputs[input] = std::move(array);
+  results.clear();
+}
+
+const Array &Interpreter::get(Value value) {
+  void *key = value.getAsOpaquePointer();
+  if (auto it = results.find(key); it != results.end())
+    return it->second;
+  if (auto it = inputs.find(value); it != inputs.end())
+    return results[key] = it->second;
+  evaluate(value.getDefiningOp());
+  return results[key];
+}
+
+void Interpreter::evaluate(Operation *op) {
+  SmallVector<Array *> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(const_cast<Array *>(&get(operand)));
+  Array result = zerosFor(op->getResult(0));
+  bool done =
+      op->getNumResults() == 1 &&
+      (evaluateRules<nn::MatmulOp, nn::BroadcastOp, nn::ReduceOp,
+                     nn::EmbeddingOp, nn::EmbeddingGradOp, nn::PickOp,
+                     nn::CausalMaskOp, nn::RotateHalfOp, nn::IotaOp,
+                     nn::RopeTableOp>(op, operands, result) ||
+       evaluateElements(
+           op, SmallVector<const Array *>(operands.begin(), operands.end()),
+           result));
+  if (done)
+    results[op->getResult(0).getAsOpaquePointer()] = std::move(result);
+  else
+    evaluateDecomposition(op);
+}
+
+void Interpreter::evaluateDecomposition(Operation *op) {
+  auto decomposable = cast<DecomposableOpInterface>(op);
+  auto [it, isNew] = parts.try_emplace(op);
+  if (isNew) {
+    OpBuilder builder(op);
+    it->second = decomposable.decompose(builder);
+  }
+  SmallVector<Value> values = it->second;
+  for (auto [value, result] : llvm::zip_equal(values, op->getResults())) {
+    Array array = get(value);
+    results[result.getAsOpaquePointer()] = std::move(array);
+  }
+}

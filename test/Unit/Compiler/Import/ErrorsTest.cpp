@@ -1,0 +1,136 @@
+//===- ErrorsTest.cpp - Models that are refused ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Harness.h"
+
+using namespace plait;
+using namespace plait::test;
+
+namespace {
+class ImportErrors : public ImportHarness {
+protected:
+  /// Exactly one error, of one line, with all of `fragments`.
+  void expectError(const Imported &result,
+                   const std::vector<std::string> &fragments) {
+    ASSERT_EQ(result.errors.size(), 1u);
+    const std::string &error = result.errors.front();
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+    for (const std::string &fragment : fragments)
+      EXPECT_NE(error.find(fragment), std::string::npos)
+          << "no '" << fragment << "' in: " << error;
+  }
+  /// `more` are fields that follow, or replace, those of a valid config.
+  void refuse(const char *config, const std::string &more,
+              const std::vector<std::string> &fragments) {
+    expectError(importText(std::string(config) + ", " + more + "}"), fragments);
+  }
+};
+} // namespace
+
+TEST_F(ImportErrors, Files) {
+  expectError(importPath("absent"), {"absent", "cannot read"});
+  expectError(importText(""), {"config.json", "is not JSON"});
+  expectError(importText("{\"model_type"), {"config.json", "is not JSON"});
+  expectError(importText("[1, 2]"), {"config.json", "is not a JSON object"});
+  expectError(importText(std::string(100000, '[')), {"100000 brackets"});
+  expectError(importText("{}"), {"model_type", "missing", "gpt2", "llama"});
+  expectError(importText("{\"model_type\": \"bert\"}"),
+              {"model_type", "bert", "gpt2", "llama"});
+  expectError(importText("{\"model_type\": 2}"), {"model_type", "is 2"});
+}
+
+TEST_F(ImportErrors, Options) {
+  std::string config = std::string(kGPT2) + "}";
+  expectError(importText(config, 0, 16), {"batch", "is 0"});
+  expectError(importText(config, 1, -1), {"sequence", "is -1"});
+  expectError(importText(config, 1 << 20, 32), {"tokens", "1048576"});
+  expectError(importText(config, 1, 33), {"n_positions", "32", "33"});
+  expectError(importText(std::string(kLlama) + "}", 1, 2049),
+              {"max_position_embeddings", "2048", "2049"});
+}
+
+TEST_F(ImportErrors, Values) {
+  refuse(kGPT2, "\"n_layer\": null", {"\"n_layer\" is missing"});
+  refuse(kGPT2, "\"n_layer\": \"four\"", {"n_layer", "four", "integer"});
+  refuse(kGPT2, "\"n_layer\": 2.5", {"n_layer", "2.5", "integer"});
+  refuse(kGPT2, "\"n_layer\": 10001", {"n_layer", "10001", "10000"});
+  refuse(kGPT2, "\"n_embd\": -64", {"n_embd", "-64"});
+  refuse(kGPT2, "\"n_embd\": 0", {"n_embd", "is 0"});
+  refuse(kGPT2, "\"vocab_size\": 1e30", {"vocab_size", "16777216"});
+  refuse(kGPT2, "\"layer_norm_epsilon\": 0", {"layer_norm_epsilon"});
+  refuse(kGPT2, "\"initializer_range\": -1", {"initializer_range", "-1"});
+  refuse(kGPT2, "\"attn_pdrop\": 1.0", {"attn_pdrop", "below 1"});
+  refuse(kGPT2, "\"n_head\": 5", {"n_embd", "12", "n_head", "5"});
+  refuse(kGPT2, "\"tie_word_embeddings\": \"yes\"",
+         {"tie_word_embeddings", "yes", "true or false"});
+}
+
+TEST_F(ImportErrors, GPT2) {
+  refuse(kGPT2, "\"activation_function\": \"relu6\"",
+         {"activation_function", "relu6", "gelu_new"});
+  refuse(kGPT2, "\"scale_attn_weights\": false", {"scale_attn_weights"});
+  refuse(kGPT2, "\"scale_attn_by_inverse_layer_idx\": true",
+         {"scale_attn_by_inverse_layer_idx", "true", "false"});
+  refuse(kGPT2, "\"reorder_and_upcast_attn\": true",
+         {"reorder_and_upcast_attn"});
+  refuse(kGPT2, "\"add_cross_attention\": true", {"add_cross_attention"});
+  refuse(kGPT2, "\"pruned_heads\": {\"0\": [1]}", {"pruned_heads.0"});
+  refuse(kGPT2, "\"moe\": 8, \"alpha\": 1",
+         {"unknown field \"alpha\" might change the arithmetic"});
+}
+
+TEST_F(ImportErrors, Llama) {
+  refuse(kLlama, "\"hidden_act\": \"gelu\"", {"hidden_act", "gelu", "silu"});
+  refuse(kLlama, "\"num_key_value_heads\": 3",
+         {"num_attention_heads", "4", "num_key_value_heads", "3"});
+  refuse(kLlama, "\"num_attention_heads\": 6",
+         {"hidden_size", "16", "num_attention_heads", "6"});
+  refuse(kLlama, "\"head_dim\": 5", {"head_dim", "5", "odd"});
+  refuse(kLlama, "\"pretraining_tp\": 2", {"pretraining_tp", "2"});
+  refuse(kLlama, "\"sliding_window\": 4096", {"sliding_window", "4096"});
+  refuse(kLlama, "\"quantization_config\": {}", {"quantization_config"});
+  refuse(kLlama, "\"rope_theta\": 0", {"rope_theta"});
+}
+
+TEST_F(ImportErrors, RopeScaling) {
+  refuse(kLlama, "\"rope_scaling\": 8", {"rope_scaling", "object"});
+  refuse(kLlama, "\"rope_scaling\": {\"factor\": 4}",
+         {"rope_scaling.rope_type", "missing", "llama3"});
+  for (const char *name : {"type", "rope_type"})
+    refuse(kLlama,
+           std::string("\"rope_scaling\": {\"") + name +
+               "\": \"yarn\", \"factor\": 4}",
+           {"rope_scaling", "yarn", "llama3"});
+  refuse(kLlama, "\"rope_scaling\": {\"rope_type\": \"llama3\"}",
+         {"rope_scaling.factor", "missing"});
+  refuse(kLlama,
+         "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8,"
+         "\"low_freq_factor\": 4, \"high_freq_factor\": 4,"
+         "\"original_max_position_embeddings\": 64}",
+         {"high_freq_factor", "low_freq_factor"});
+  refuse(kLlama,
+         "\"rope_parameters\": {\"rope_type\": \"default\","
+         "\"partial_rotary_factor\": 0.5}",
+         {"unknown field \"rope_parameters.partial_rotary_factor\""});
+}
+
+TEST_F(ImportErrors, IR) {
+  const std::string attribute =
+      "attributes {plait.model = {layers = 1 : i64, vocab = 8 : i64,"
+      "model_type = \"mlir\", name = \"m\"}} ";
+  expectError(importIR("module {}"), {"@loss"});
+  expectError(importIR("module " + attribute +
+                       "{ func.func @loss(%a: tensor<2xi32>) { return } }"),
+              {"@loss", "(tensor<2xi32>) -> ()", "tensor<BxSxi32>"});
+  expectError(importIR("module { nn.broken }"), {"nn.broken"});
+  const std::string loss =
+      "{ func.func @loss(%a: tensor<2x4xi32>, %b: tensor<2x4xi32>) ->"
+      "(tensor<f32>, tensor<f32>) { %0 = nn.fill 1.0 : tensor<f32>\n"
+      "return %0, %0 : tensor<f32>, tensor<f32> } }";
+  expectError(importIR("module " + loss), {"plait.model", "vocab"});
+  EXPECT_TRUE(importIR("module " + attribute + loss).module);
+}

@@ -1,0 +1,40 @@
+//===- Harness.h - Imports with their diagnostics ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TEST_UNIT_COMPILER_IMPORT_HARNESS_H
+#define PLAIT_TEST_UNIT_COMPILER_IMPORT_HARNESS_H
+
+#include "plait/Import/HuggingFace.h"
+
+#include <gtest/gtest.h>
+
+namespace plait::test {
+
+/// A module, or errors; warnings either way.
+struct Imported {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::vector<std::string> errors, warnings;
+};
+
+class ImportHarness : public ::testing::Test {
+protected:
+  Imported importPath(const std::string &path, int64_t batch = 2,
+                      int64_t sequence = 16);
+  /// Imports a config.json with this text.
+  Imported importText(const std::string &text, int64_t batch = 2,
+                      int64_t sequence = 16);
+  Imported importIR(const std::string &text);
+
+  mlir::MLIRContext context;
+};
+
+/// Small configs of the two families, without the closing brace.
+extern const char *const kGPT2, *const kLlama;
+
+} // namespace plait::test
+
+#endif // PLAIT_TEST_UNIT_COMPILER_IMPORT_HARNESS_H

@@ -1,0 +1,241 @@
+//===- ImportTest.cpp - Models that are understood ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Harness.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "llvm/Support/JSON.h"
+
+#include <cmath>
+#include <fstream>
+#include <map>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::test;
+
+namespace {
+class ImportTest : public ImportHarness {
+protected:
+  /// Imports without a complaint.
+  OwningOpRef<ModuleOp> load(const std::string &path) {
+    Imported result = importPath(path);
+    EXPECT_TRUE(result.module && result.warnings.empty())
+        << (result.errors.empty() ? path : result.errors.front());
+    return std::move(result.module);
+  }
+};
+} // namespace
+
+static int64_t countParameters(ModuleOp module) {
+  int64_t count = 0;
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    count += cast<RankedTensorType>(parameter.getType()).getNumElements();
+  return count;
+}
+
+static nn::ParameterOp find(ModuleOp module, StringRef name) {
+  return module.lookupSymbol<nn::ParameterOp>(name);
+}
+
+static std::string print(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  op->print(out);
+  return text;
+}
+
+TEST_F(ImportTest, CountsParameters) {
+  const std::pair<const char *, int64_t> models[] = {
+      {"gpt2", 124439808},          {"tinyllama-1.1b", 1100048384},
+      {"llama-3-8b", 8030261248},   {"llama-3.1-8b", 8030261248},
+      {"llama-3-70b", 70553706496},
+  };
+  for (auto [name, count] : models)
+    EXPECT_EQ(countParameters(*load(PLAIT_MODELS "/" + std::string(name))),
+              count)
+        << name;
+}
+
+TEST_F(ImportTest, DescribesTheModel) {
+  OwningOpRef<ModuleOp> module = load(PLAIT_MODELS "/gpt2/config.json");
+  auto model = (*module)->getAttrOfType<DictionaryAttr>(kModelAttr);
+  ASSERT_TRUE(model);
+  EXPECT_EQ(model.getAs<StringAttr>("model_type").str(), "gpt2");
+  EXPECT_EQ(model.getAs<StringAttr>("name").str(), "gpt2");
+  EXPECT_EQ(model.getAs<IntegerAttr>("vocab").getInt(), 50257);
+  EXPECT_EQ(model.getAs<IntegerAttr>("layers").getInt(), 12);
+}
+
+/// Every tensor of a real weight file is covered by parameters exactly once.
+static void expectCovers(ModuleOp module, const std::string &file) {
+  std::ifstream in(file, std::ios::binary);
+  uint64_t length = 0;
+  in.read(reinterpret_cast<char *>(&length), sizeof(length));
+  std::string text(length, ' ');
+  in.read(text.data(), length);
+  auto header = llvm::json::parse(text);
+  ASSERT_TRUE(bool(header)) << file;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  std::map<std::string, int64_t> left;
+  for (const auto &[name, value] : *header->getAsObject())
+    if (name != "__metadata__") {
+      int64_t elements = 1;
+      for (const auto &extent : *value.getAsObject()->getArray("shape")) {
+        shapes[name.str()].push_back(*extent.getAsInteger());
+        elements *= *extent.getAsInteger();
+      }
+      left[name.str()] = elements;
+    }
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    nn::FileAttr box = parameter.getFileAttr();
+    EXPECT_EQ(box.getShape().vec(), shapes[box.getName().str()])
+        << box.getName().str();
+    left[box.getName().str()] -=
+        cast<RankedTensorType>(parameter.getType()).getNumElements();
+  }
+  for (const auto &[name, elements] : left)
+    EXPECT_EQ(elements, 0) << name;
+}
+
+TEST_F(ImportTest, NamesTensorsAsHuggingFaceDoes) {
+  for (const char *name :
+       {"gpt2-small-test", "llama-small-test", "llama3-small-test"}) {
+    std::string folder = PLAIT_GOLDEN "/" + std::string(name);
+    OwningOpRef<ModuleOp> module = load(folder);
+    expectCovers(*module, folder + "/model.safetensors");
+  }
+}
+
+TEST_F(ImportTest, SplitsGPT2sAttention) {
+  OwningOpRef<ModuleOp> module = importText(std::string(kGPT2) + "}").module;
+  nn::ParameterOp key = find(*module, "transformer.h.1.attn.c_attn.weight.k");
+  ASSERT_TRUE(key);
+  EXPECT_EQ(print(key),
+            "nn.parameter @transformer.h.1.attn.c_attn.weight.k : "
+            "tensor<12x3x4xf32> init<mean = 0.000000e+00 : f64, std = "
+            "2.000000e-02 : f64> decay file<name = "
+            "\"transformer.h.1.attn.c_attn.weight\", shape = [12, 36], begin = "
+            "[0, 12], box = [12, 12]>");
+  nn::ParameterOp bias = find(*module, "transformer.h.1.attn.c_attn.bias.v");
+  ASSERT_TRUE(bias);
+  EXPECT_FALSE(bias.getDecay());
+  EXPECT_EQ(bias.getFileAttr().getBegin().vec(), std::vector<int64_t>{24});
+  // Two residual additions in each of two layers.
+  nn::ParameterOp out = find(*module, "transformer.h.0.attn.c_proj.weight");
+  EXPECT_EQ(out.getInit().getStd().getValueAsDouble(), 0.02 / std::sqrt(4.0));
+  nn::ParameterOp norm = find(*module, "transformer.ln_f.weight");
+  EXPECT_EQ(norm.getInit().getMean().getValueAsDouble(), 1.0);
+  EXPECT_EQ(norm.getInit().getStd().getValueAsDouble(), 0.0);
+}
+
+/// What a layer consists of, by the names of its ops; layer -1 is the rest.
+static std::map<int64_t, std::vector<std::string>> getLayers(ModuleOp module) {
+  std::map<int64_t, std::vector<std::string>> layers;
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  for (Operation &op : loss.getBody().front()) {
+    auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr);
+    layers[layer ? layer.getInt() : -1].push_back(
+        op.getName().getStringRef().str());
+  }
+  return layers;
+}
+
+TEST_F(ImportTest, MarksLayers) {
+  for (const char *config : {kGPT2, kLlama}) {
+    OwningOpRef<ModuleOp> module = importText(std::string(config) + "}").module;
+    auto layers = getLayers(*module);
+    ASSERT_EQ(layers.size(), 3u);
+    EXPECT_EQ(layers[0], layers[1]);
+    EXPECT_EQ(llvm::count(layers[0], "nn.attention"), 1);
+    EXPECT_EQ(llvm::count(layers[-1], "nn.softmax_cross_entropy"), 1);
+    EXPECT_EQ(llvm::count(layers[-1], "nn.attention"), 0);
+  }
+}
+
+TEST_F(ImportTest, BuildsTheLossFunction) {
+  OwningOpRef<ModuleOp> module =
+      importText(std::string(kGPT2) + "}", 3, 32).module;
+  auto loss = module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  EXPECT_EQ(print(*module).find("nn.transpose"), std::string::npos);
+  std::string type;
+  llvm::raw_string_ostream(type) << loss.getFunctionType();
+  EXPECT_EQ(type, "(tensor<3x32xi32>, tensor<3x32xi32>) -> "
+                  "(tensor<f32>, tensor<f32>)");
+}
+
+TEST_F(ImportTest, TiesOrUntiesTheHead) {
+  for (auto [config, ties] : {std::pair(kGPT2, true), {kLlama, false}})
+    for (bool tied : {true, false}) {
+      std::string field = tied == ties ? ""
+                          : tied       ? ", \"tie_word_embeddings\": true"
+                                       : ", \"tie_word_embeddings\": false";
+      OwningOpRef<ModuleOp> module =
+          importText(std::string(config) + field + "}").module;
+      EXPECT_EQ(bool(find(*module, "lm_head.weight")), !tied);
+    }
+}
+
+TEST_F(ImportTest, WarnsOfDropout) {
+  Imported result = importText(std::string(kGPT2) +
+                               ", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1}");
+  ASSERT_EQ(result.warnings.size(), 1u);
+  EXPECT_NE(result.warnings[0].find("embd_pdrop, resid_pdrop"),
+            std::string::npos)
+      << result.warnings[0];
+}
+
+TEST_F(ImportTest, ReadsRopeScalingInBothForms) {
+  const std::string scaling =
+      "\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0,"
+      "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 64";
+  const std::string older =
+      ", \"rope_theta\": 500.0, \"rope_scaling\": {" + scaling + "}}";
+  const std::string newer =
+      ", \"rope_parameters\": {\"rope_theta\": 500.0, " + scaling + "}}";
+  std::string first = print(*importText(kLlama + older).module);
+  EXPECT_EQ(first, print(*importText(kLlama + newer).module));
+  EXPECT_NE(first.find("theta 5.000000e+02 scaling <factor = 8.000000e+00"),
+            std::string::npos);
+}
+
+TEST_F(ImportTest, AddsLlamasBiases) {
+  OwningOpRef<ModuleOp> module =
+      importText(std::string(kLlama) +
+                 ", \"attention_bias\": true, \"mlp_bias\": true}")
+          .module;
+  int64_t biases = 0;
+  for (auto parameter : module->getOps<nn::ParameterOp>())
+    biases += parameter.getSymName().ends_with(".bias");
+  EXPECT_EQ(biases, 2 * 7);
+}
+
+/// Fields of published configs that the examples leave out.
+TEST_F(ImportTest, ReadsPublishedConfigs) {
+  Imported gpt2 = importText(
+      std::string(kGPT2) +
+      R"(, "architectures": ["GPT2LMHeadModel"], "n_ctx": 32, "n_special": 0,
+      "predict_special_tokens": true, "output_past": true, "n_inner": null,
+      "summary_activation": null, "summary_first_dropout": 0.1,
+      "summary_proj_to_labels": true, "summary_type": "cls_index",
+      "summary_use_proj": true, "task_specific_params": {"text-generation":
+      {"do_sample": true, "max_length": 50}}, "use_cache": true})");
+  EXPECT_TRUE(gpt2.module);
+  Imported llama = importText(
+      std::string(kLlama) +
+      R"(, "_name_or_path": "x", "bos_token_id": 1, "eos_token_id": [1, 2],
+      "pad_token_id": 0, "max_sequence_length": 2048, "head_dim": 8,
+      "torch_dtype": "bfloat16", "transformers_version": "4.43.0.dev0",
+      "rope_scaling": null, "use_cache": true, "pretraining_tp": 1})");
+  EXPECT_TRUE(llama.module);
+}
+
+TEST_F(ImportTest, IsDeterministic) {
+  std::string path = PLAIT_MODELS "/gpt2-nano";
+  EXPECT_EQ(print(*load(path)), print(*load(path)));
+}

@@ -1,0 +1,233 @@
+//===- CheckTest.cpp - The plan checker -----------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A sound plan passes; for every rule there is a plan that breaks it alone.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Check.h"
+
+#include "TestPlan.h"
+#include "plait/Plan/Container.h"
+
+#include <gtest/gtest.h>
+
+using namespace plait;
+using namespace plait::test;
+
+namespace {
+
+std::string check(const fb::PlanT &plan) {
+  std::vector<uint8_t> bytes = plan::packPlan(plan);
+  Status status = plan::checkPlan(*fb::GetPlan(bytes.data()));
+  return status.ok() ? "" : status.message();
+}
+
+template <typename T> T &stepOf(fb::ProgramT &program, int function, int step) {
+  return *static_cast<T *>(
+      program.functions[function]->steps[step]->step.value);
+}
+
+struct Case {
+  const char *name;
+  void (*damage)(fb::PlanT &);
+  const char *message; // a part of it
+};
+
+class CheckTest : public ::testing::TestWithParam<Case> {};
+
+TEST(CheckPlan, AcceptsASoundPlan) { EXPECT_EQ(check(makePlan()), ""); }
+
+TEST_P(CheckTest, Refuses) {
+  fb::PlanT plan = makePlan();
+  GetParam().damage(plan);
+  EXPECT_NE(check(plan).find(GetParam().message), std::string::npos)
+      << check(plan);
+}
+
+using P = fb::PlanT;
+
+const Case structureCases[] = {
+    {"MeshSize", [](P &p) { p.mesh[1]->size = 0; }, "makes 0 ranks"},
+    {"MeshHuge", [](P &p) { p.mesh[1]->size = 1u << 31; }, "allowed are 1 to"},
+    {"Programs", [](P &p) { p.programs.pop_back(); }, "1 programs for a pp"},
+    {"Batch", [](P &p) { p.global_batch = 5; }, "global_batch is 5"},
+    {"Vocabulary", [](P &p) { p.vocab_size = 0; }, "vocab_size is 0"},
+    {"ParameterName", [](P &p) { p.parameters[1]->name = "weight"; },
+     "'weight' exists twice"},
+    {"ParameterBox", [](P &p) { p.parameters[0]->box_begin[0] = 1; },
+     "ends beyond dimension 0"},
+    {"ParameterShape", [](P &p) { p.parameters[0]->shape[0] = 9; },
+     "54 elements, its box"},
+    {"ShardRange", [](P &p) { p.programs[0]->shards[0]->moment2 = 4096 - 64; },
+     "ends beyond the arena of 4096"},
+    {"ShardAlignment", [](P &p) { p.programs[0]->shards[0]->weight += 4; },
+     "not aligned to 64"},
+    {"ShardAxis", [](P &p) { p.programs[0]->shards[0]->dims[0]->axes = {2}; },
+     "split over axis 2"},
+    {"ShardAxisTwice",
+     [](P &p) { p.programs[0]->shards[0]->dims[0]->axes = {1, 1}; },
+     "split twice over axis 1"},
+    {"Scalars", [](P &p) { p.programs[0]->scalars = 4096; }, "scalars of 32"},
+    {"Constant", [](P &p) { p.programs[0]->constants[0]->offset = 4096; },
+     "constant of 48 bytes"},
+    {"Input", [](P &p) { p.programs[0]->inputs[0]->rows = 1; },
+     "input is 2 x 1 x 2"},
+    {"RegionLife", [](P &p) { p.programs[0]->regions[0]->last_action = 99; },
+     "lives over actions 0 to 99"},
+    {"Kernel",
+     [](P &p) { stepOf<fb::KernelStepT>(*p.programs[0], 0, 2).kernel = 2; },
+     "step 2 (KernelStep): kernel 2, there are 2"},
+    {"KernelSlot",
+     [](P &p) {
+       stepOf<fb::KernelStepT>(*p.programs[0], 0, 2).args[0] = fb::Ref(0, 2);
+     },
+     "slot 2 of 2"},
+    {"KernelScalar",
+     [](P &p) {
+       stepOf<fb::KernelStepT>(*p.programs[0], 0, 2).scalars[0] =
+           fb::RankScalar(0, 1, 2, false);
+     },
+     "names axis 2"},
+    {"GemmRange",
+     [](P &p) { stepOf<fb::GemmStepT>(*p.programs[0], 0, 0).m = 4; },
+     "ends beyond the 72 bytes of slot 'out'"},
+    {"GemmOverflow",
+     [](P &p) {
+       stepOf<fb::GemmStepT>(*p.programs[0], 0, 0).b_row = INT64_MAX / 2;
+     },
+     "B has an impossible size"},
+    {"GemmStrides",
+     [](P &p) { stepOf<fb::GemmStepT>(*p.programs[0], 0, 0).a_col = 2; },
+     "matrix A of 3 x 4 has strides 4 and 2"},
+    {"GemmBatch",
+     [](P &p) { stepOf<fb::GemmStepT>(*p.programs[0], 0, 0).batch = {2}; },
+     "batch strides"},
+    {"CollectiveRange",
+     [](P &p) { stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).chunk = 7; },
+     "input of 84 bytes"},
+    {"CollectiveMember",
+     [](P &p) {
+       stepOf<fb::CollectiveStepT>(*p.programs[0], 1, 1).members = {0, 2};
+     },
+     "has member 2"},
+    {"CollectiveSubgroup",
+     [](P &p) {
+       stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).members = {0};
+     },
+     "only the pipeline axis has subgroups"},
+    {"Copy",
+     [](P &p) { stepOf<fb::CopyStepT>(*p.programs[0], 1, 0).bytes = 5000; },
+     "ends beyond the 4096 bytes of the arena"},
+    {"Fill",
+     [](P &p) {
+       stepOf<fb::FillStepT>(*p.programs[1], 0, 0).target =
+           std::make_unique<fb::Ref>(0, -2);
+     },
+     "slot -2"},
+    {"Location",
+     [](P &p) { p.programs[0]->functions[0]->steps[0]->location = 1; },
+     "location 1, there are 1"},
+    {"ActionFunction", [](P &p) { p.programs[0]->actions[0]->function = 7; },
+     "action 0: Forward calls function 7"},
+    {"ActionBindings",
+     [](P &p) { p.programs[0]->actions[0]->bindings.pop_back(); },
+     "binds 1 slots of 'forward'"},
+    {"ActionBindingRange",
+     [](P &p) { p.programs[0]->actions[0]->bindings[0] = 4096 - 64; },
+     "slot 'out' of 72 bytes"},
+    {"ActionPeer", [](P &p) { p.programs[0]->actions[1]->peer = 0; },
+     "has peer 0"},
+    {"ActionMicrobatch",
+     [](P &p) { p.programs[0]->actions[0]->microbatch = 2; },
+     "microbatch 2, there are 2"}};
+
+const Case otherCases[] = {
+    {"MemoryOverlap", [](P &p) { p.programs[0]->regions[1]->offset = 320; },
+     "region 'result' (bytes 320 to 576, actions 0 to 6) overlaps 'weight'"},
+    {"MessageSize", [](P &p) { p.programs[1]->actions[0]->bytes = 64; },
+     "program 1, action 0 (Recv, microbatch 0): receives 64 bytes, the sender "
+     "posts 72"},
+    {"MessageLost",
+     [](P &p) {
+       p.programs[1]->actions[0]->direction = fb::Direction::Backward;
+     },
+     "is sent 1, received 0 and waited for 1 times"},
+    {"MessageNotAwaited",
+     [](P &p) {
+       p.programs[0]->regions.clear();
+       p.programs[0]->actions.erase(p.programs[0]->actions.begin() + 4);
+     },
+     "waited for 0 times"},
+    {"WaitBeforeSend",
+     [](P &p) {
+       std::swap(p.programs[0]->actions[1], p.programs[0]->actions[4]);
+     },
+     "waits for a message that is sent later"},
+    {"Deadlock",
+     [](P &p) {
+       // Stage 0 waits for the receipt of message 0 before it sends message 1,
+       // stage 1 receives message 1 first.
+       auto &first = p.programs[0]->actions;
+       std::rotate(first.begin() + 2, first.begin() + 4, first.begin() + 5);
+       std::swap(p.programs[1]->actions[0], p.programs[1]->actions[2]);
+     },
+     "deadlock: waits for program 1"},
+    {"CollectiveMismatch",
+     [](P &p) {
+       stepOf<fb::CollectiveStepT>(*p.programs[1], 1, 1).reduction =
+           fb::Reduction::Sum;
+     },
+     "AllReduce Max of 1 x 3 F32 meets AllReduce Sum of 1 x 3 F32"},
+    {"CollectiveMissing",
+     [](P &p) {
+       p.programs[1]->regions.clear();
+       p.programs[1]->actions.pop_back();
+     },
+     "is not entered by all 2 members"},
+    {"CollectiveStranger",
+     [](P &p) {
+       stepOf<fb::CollectiveStepT>(*p.programs[1], 1, 1).members = {0};
+     },
+     "does not count the program as a member"},
+    {"NoOwner", [](P &p) { p.programs[1]->shards[0]->owner = false; },
+     "'sum' is owned by no program"},
+    {"TwoOwners",
+     [](P &p) {
+       p.programs[1]->shards[0]->parameter = 0;
+       p.programs[1]->shards[0]->local_shape = {8, 6};
+       for (uint64_t *offset : {&p.programs[1]->shards[0]->gradient,
+                                &p.programs[1]->shards[0]->moment1,
+                                &p.programs[1]->shards[0]->moment2})
+         *offset = 0;
+     },
+     "'weight' is owned by programs 0 and 1"},
+    {"ShardShape",
+     [](P &p) { p.programs[0]->shards[0]->dims[0]->axes.clear(); },
+     "has 4 elements in dimension 0, its sharding of 8 implies 8"}};
+
+std::string nameOf(const ::testing::TestParamInfo<Case> &info) {
+  return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Structure, CheckTest,
+                         ::testing::ValuesIn(structureCases), nameOf);
+INSTANTIATE_TEST_SUITE_P(Other, CheckTest, ::testing::ValuesIn(otherCases),
+                         nameOf);
+
+TEST(CheckMemory, AllowsReuseOverTime) {
+  fb::PlanT plan = makePlan();
+  auto &regions = plan.programs[0]->regions;
+  regions[0]->last_action = 2;
+  regions[1]->first_action = 3;
+  regions[1]->offset = regions[0]->offset;
+  EXPECT_EQ(check(plan), "");
+  regions[1]->first_action = 2;
+  EXPECT_NE(check(plan), "");
+}
+
+} // namespace

@@ -1,0 +1,206 @@
+//===- ExecutorTest.cpp - A small plan, executed --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Runtime/Executor.h"
+
+#include "TestPlan.h"
+#include "plait/Plan/Container.h"
+#include "plait/Runtime/Device.h"
+#include "plait/Runtime/Random.h"
+#include "plait/Runtime/Trainer.h"
+#include "plait/Runtime/Weights.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+using namespace plait;
+using namespace plait::runtime;
+using namespace plait::test;
+
+// Sanitizers have a malloc of their own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PLAIT_COUNTS_ALLOCATIONS 0
+#elif defined(__has_feature)
+#define PLAIT_COUNTS_ALLOCATIONS                                               \
+  (!__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer))
+#else
+#define PLAIT_COUNTS_ALLOCATIONS 1
+#endif
+
+#if PLAIT_COUNTS_ALLOCATIONS
+// Every allocation of the process goes through these while a test counts.
+static std::atomic<bool> counting = false;
+static std::atomic<uint64_t> allocations = 0;
+
+extern "C" void *__libc_malloc(size_t bytes);
+
+extern "C" void *malloc(size_t bytes) {
+  if (counting.load(std::memory_order_relaxed))
+    allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_malloc(bytes);
+}
+#endif
+
+namespace {
+
+constexpr std::chrono::milliseconds patience = std::chrono::seconds(60);
+
+class ExecutorTest : public ::testing::Test {
+protected:
+  fb::PlanT source = makePlan();
+  std::vector<uint8_t> bytes;
+
+  ExecutorTest() {
+    fb::CodeObjectT &code = append(source.code);
+    code.target = "x86_64";
+    code.data = readFile(PLAIT_TEST_KERNELS);
+  }
+
+  /// Packs the plan as it is now. Executors refer to the latest one.
+  const fb::Plan &pack() {
+    bytes = plan::packPlan(source);
+    return plan();
+  }
+  const fb::Plan &plan() const { return *fb::GetPlan(bytes.data()); }
+
+  Result<std::unique_ptr<Executor>> start(unsigned threads = 1) {
+    return Executor::create(pack(), {threads, patience});
+  }
+
+  std::string startError() {
+    auto executor = start();
+    return executor.ok() ? "" : executor.status().message();
+  }
+
+  /// Tokens 3, 4, 5, …: microbatch 0 starts with 3, microbatch 1 with 7.
+  Batches batches() {
+    std::string path = makeDirectory() + "/text";
+    writeFile(path, {3, 4, 5, 6, 7, 8, 9, 10, 11});
+    auto result = Batches::fromTextFile(path, plan());
+    EXPECT_TRUE(result.ok());
+    return std::move(*result);
+  }
+
+  /// What the gradient of "sum" is after a step.
+  static std::vector<float> expectedSum(const std::vector<float> &weight) {
+    std::vector<float> sum(18);
+    for (int i = 0; i < 3; ++i)
+      for (int j = 0; j < 6; ++j) {
+        float product = 0;
+        // Both ranks multiply the same A with their half of the rows.
+        for (int k = 0; k < 8; ++k)
+          product += float(i * 4 + k % 4 + 1) * weight[k * 6 + j];
+        sum[i * 6 + j] = product * 3 + 1 + product * 7;
+      }
+    return sum;
+  }
+};
+
+TEST_F(ExecutorTest, RunsAPipelineOfTensorParallelStages) {
+  std::vector<float> weight(48);
+  NormalStream(11, "transformer.weight", 0, 0.5f).generate(0, weight);
+  for (unsigned threads : {1u, 8u}) {
+    auto executor = start(threads);
+    ASSERT_TRUE(executor.ok()) << executor.status().message();
+    ASSERT_TRUE(initializeWeights(**executor, 11).ok());
+    Batches data = batches();
+    // Twice: the second step must not see the first.
+    for (uint64_t step : {1, 2}) {
+      auto metrics = (*executor)->runStep(step, data, {});
+      ASSERT_TRUE(metrics.ok()) << metrics.status().message();
+      EXPECT_EQ(*metrics, (StepMetrics{2, 3, 8}));
+      auto sum = gatherGradient(**executor, 1);
+      ASSERT_TRUE(sum.ok());
+      std::vector<float> expected = expectedSum(weight);
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_NEAR((*sum)[i], expected[i], 1e-3);
+    }
+  }
+}
+
+#if PLAIT_COUNTS_ALLOCATIONS
+TEST_F(ExecutorTest, StepsDoNotAllocate) {
+  // Without the product: oneDNN takes memory from malloc inside it.
+  auto &steps = source.programs[0]->functions[0]->steps;
+  steps.erase(steps.begin());
+  auto executor = start(8);
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  Batches data = batches();
+  ASSERT_TRUE((*executor)->runStep(1, data, {}).ok());
+  allocations = 0;
+  counting = true;
+  bool ok = (*executor)->runStep(2, data, {}).ok();
+  counting = false;
+  EXPECT_TRUE(ok);
+  // One by the caller's thread: the job it hands to the ranks.
+  EXPECT_LE(allocations, 1u);
+}
+#endif
+
+TEST_F(ExecutorTest, SavesWhatItLoads) {
+  std::string directory = makeDirectory() + "/made/here";
+  auto executor = start();
+  ASSERT_TRUE(executor.ok());
+  ASSERT_TRUE(initializeWeights(**executor, 3).ok());
+  Status saved = saveWeights(**executor, directory);
+  ASSERT_TRUE(saved.ok()) << saved.message();
+  auto files = WeightFiles::open(directory);
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  std::vector<float> expected(48), found(48), constant(18);
+  NormalStream(3, "transformer.weight", 0, 0.5f).generate(0, expected);
+  (*files->find("weight", std::vector<int64_t>{8, 6}))->read(0, found);
+  (*files->find("sum", std::vector<int64_t>{3, 6}))->read(0, constant);
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(constant, std::vector<float>(18, 0.5f));
+
+  auto other = Executor::create(plan(), {1, patience});
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE(loadWeights(**other, *files).ok());
+  std::string again = makeDirectory();
+  ASSERT_TRUE(saveWeights(**other, again).ok());
+  EXPECT_EQ(readFile(again + "/model.safetensors"),
+            readFile(directory + "/model.safetensors"));
+}
+
+TEST_F(ExecutorTest, AFailingRankNamesItselfAndStopsTheOthers) {
+  // Rank 1 sleeps for longer than the others are willing to wait.
+  auto &kernel =
+      *source.programs[0]->functions[0]->steps[2]->step.AsKernelStep();
+  source.kernels[0]->symbol = "plait_test_sleep";
+  kernel.scalars = {fb::RankScalar(0, 1000, 1, false)};
+  auto executor = Executor::create(pack(), {1, std::chrono::milliseconds(200)});
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  auto metrics = (*executor)->runStep(1, batches(), {});
+  ASSERT_FALSE(metrics.ok());
+  const std::string &message = metrics.status().message();
+  EXPECT_TRUE(message.starts_with("rank ")) << message;
+  EXPECT_NE(message.find(": step 1, program "), std::string::npos) << message;
+  EXPECT_NE(message.find("waited longer than 0.2 seconds"), std::string::npos)
+      << message;
+}
+
+TEST_F(ExecutorTest, RefusesMissingFeaturesAndSymbols) {
+  source.code[0]->features = {"sse2", "warp9"};
+  EXPECT_EQ(startError(),
+            "plan needs cpu feature warp9, which this machine lacks");
+  source.code[0]->features.clear();
+  source.kernels[0]->symbol = "nothing";
+  EXPECT_EQ(startError(), "the plan's code does not define kernel 'nothing'");
+  source.code[0]->data.resize(100);
+  EXPECT_NE(startError().find("cannot load the plan's code"),
+            std::string::npos);
+  source.code[0]->target = "sparc";
+  EXPECT_EQ(startError(), "plan has kernels but no code for x86_64");
+}
+
+TEST_F(ExecutorTest, CheckNeedsAReference) {
+  EXPECT_EQ(check(pack(), {}).message(),
+            "the plan has no reference to check against");
+}
+
+} // namespace

@@ -1,0 +1,124 @@
+//===- TrainerTest.cpp - Training and checking ----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Runtime/Trainer.h"
+
+#include "TestPlan.h"
+#include "plait/Plan/Check.h"
+#include "plait/Plan/Container.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace plait;
+using namespace plait::runtime;
+using namespace plait::test;
+
+namespace {
+
+/// The second stage of the test plan alone, without its transfers: one rank
+/// whose gradient and metrics are constants.
+fb::PlanT makeSingleRankPlan(const std::vector<float> &gradient, float loss) {
+  fb::PlanT plan = makePlan();
+  for (auto &axis : plan.mesh)
+    axis->size = 1;
+  plan.kernels.clear();
+  plan.parameters.erase(plan.parameters.begin());
+  plan.programs.erase(plan.programs.begin());
+  fb::ProgramT &program = *plan.programs[0];
+  program.shards[0]->parameter = 0;
+  program.regions.clear();
+  program.functions.clear();
+  program.actions.clear();
+  append(program.functions).name = "nothing";
+  fb::ActionT &action = append(program.actions);
+  action.kind = fb::ActionKind::Optimizer;
+  action.function = 0;
+  std::vector<float> metrics = {loss, 1, 8};
+  auto store = [&](uint64_t offset, const std::vector<float> &values) {
+    fb::ConstantT &constant = append(program.constants);
+    constant.offset = offset;
+    constant.data.resize(values.size() * sizeof(float));
+    std::memcpy(constant.data.data(), values.data(), constant.data.size());
+  };
+  store(program.metrics, metrics);
+  store(program.shards[0]->gradient, gradient);
+  return plan;
+}
+
+class TrainerTest : public ::testing::Test {
+protected:
+  std::string directory = makeDirectory();
+  std::vector<uint8_t> bytes;
+
+  const fb::Plan &pack(const fb::PlanT &plan) {
+    bytes = plan::packPlan(plan);
+    Status status = plan::checkPlan(*fb::GetPlan(bytes.data()));
+    EXPECT_TRUE(status.ok()) << status.message();
+    return *fb::GetPlan(bytes.data());
+  }
+
+  std::string compare(const std::vector<float> &gradient, float loss) {
+    fb::PlanT plan = makeSingleRankPlan(gradient, loss);
+    std::vector<float> reference(18, 1);
+    plan.reference = plan::packPlan(makeSingleRankPlan(reference, 4));
+    Status status = check(pack(plan), {});
+    return status.ok() ? "" : status.message();
+  }
+};
+
+TEST_F(TrainerTest, CheckComparesLossAndGradients) {
+  std::vector<float> gradient(18, 1);
+  EXPECT_EQ(compare(gradient, 4), "");
+  EXPECT_EQ(compare(gradient, 4.00001f), "");
+  EXPECT_NE(compare(gradient, 4.001f).find("the loss is 4.001"),
+            std::string::npos);
+  gradient[5] = 1.01f;
+  EXPECT_NE(compare(gradient, 4).find("the gradient of 'sum' differs"),
+            std::string::npos);
+  gradient[5] = NAN;
+  EXPECT_NE(compare(gradient, 4), "");
+  EXPECT_NE(compare(std::vector<float>(18, 1), NAN), "");
+}
+
+TEST_F(TrainerTest, TrainLogsAndSaves) {
+  const fb::Plan &plan = pack(makeSingleRankPlan({1}, 4.5f));
+  TrainOptions options;
+  options.text = directory + "/text";
+  options.log = directory + "/log";
+  options.save = directory + "/out";
+  options.steps = 3;
+  writeFile(options.text, {1, 2, 3, 4});
+  Status status = train(plan, options);
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::vector<uint8_t> log = readFile(options.log);
+  std::istringstream lines(std::string(log.begin(), log.end()));
+  uint64_t step = 0;
+  for (std::string line; std::getline(lines, line);) {
+    auto entry = nlohmann::json::parse(line);
+    EXPECT_EQ(entry["step"], ++step);
+    EXPECT_EQ(entry["loss"], 4.5);
+    EXPECT_EQ(entry["tokens"], 8);
+    EXPECT_GT(entry["tokens_per_second"], 0);
+  }
+  EXPECT_EQ(step, 3u);
+  EXPECT_TRUE(std::filesystem::exists(options.save + "/model.safetensors"));
+}
+
+TEST_F(TrainerTest, TrainStopsAtALossThatIsNoNumber) {
+  const fb::Plan &plan = pack(makeSingleRankPlan({1}, NAN));
+  TrainOptions options;
+  options.text = directory + "/text";
+  writeFile(options.text, {1, 2, 3, 4});
+  EXPECT_EQ(train(plan, options).message(),
+            "step 1: the loss is nan; try a lower --lr");
+}
+
+} // namespace

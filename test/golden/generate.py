@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+#===- generate.py - Golden training runs ------------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Writes the golden cases of test/golden from PyTorch and transformers.
+
+A case is a folder with config.json, tokens.bin, model.safetensors (absent when
+plait's own initialisation is used), golden.json and final.safetensors. Every
+case is also trained in fp64; the distance between the two runs, printed and
+kept in golden.json, says how much of a tolerance rounding alone uses up.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import shutil
+
+import numpy
+import safetensors.torch
+import torch
+
+import plait_init
+from training import Recipe, build_model, train, trainable_names
+
+HERE = pathlib.Path(__file__).resolve().parent
+GPT2_CONFIG = HERE.parents[1] / "examples" / "models" / "gpt2" / "config.json"
+
+GPT2_SMALL = {
+    "architectures": ["GPT2LMHeadModel"],
+    "model_type": "gpt2",
+    "activation_function": "gelu_new",
+    "attn_pdrop": 0.0,
+    "bos_token_id": 320,
+    "embd_pdrop": 0.0,
+    "eos_token_id": 320,
+    "resid_pdrop": 0.0,
+    "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05,
+    "n_embd": 64,
+    "n_head": 4,
+    "n_layer": 4,
+    "n_positions": 64,
+    "tie_word_embeddings": True,
+    # Not a multiple of any mesh axis: shards of the vocabulary are padded.
+    "vocab_size": 321,
+}
+
+LLAMA_SMALL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "hidden_act": "silu",
+    "hidden_size": 64,
+    "initializer_range": 0.02,
+    "intermediate_size": 176,
+    "max_position_embeddings": 128,
+    "mlp_bias": False,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 4,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": None,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+    "vocab_size": 320,
+}
+
+# Head dimension 8 and these bounds put one frequency in each branch of the
+# rule: kept, interpolated, divided.
+LLAMA3_SMALL = LLAMA_SMALL | {
+    "num_hidden_layers": 2,
+    "rope_scaling": {
+        "factor": 8.0,
+        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 64,
+        "rope_type": "llama3",
+    },
+    "tie_word_embeddings": True,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    recipe: Recipe
+    seed: int = 0
+    config: dict | None = None
+    # Another case whose config, tokens and weights this one trains.
+    inputs: str | None = None
+    keep_final: bool = True
+
+
+CASES = [
+    Case("gpt2-small-test", Recipe(), seed=1, config=GPT2_SMALL),
+    Case("llama-small-test", Recipe(), seed=12, config=LLAMA_SMALL),
+    Case("llama3-small-test", Recipe(), seed=3, config=LLAMA3_SMALL),
+    Case(
+        "gpt2-small-test-plain",
+        Recipe(weight_decay=0.0, grad_clip=0.0),
+        inputs="gpt2-small-test",
+        keep_final=False,
+    ),
+    Case("gpt2-124m", Recipe(seq=64, global_batch=4), keep_final=False),
+]
+
+
+def randomise(model: torch.nn.Module, seed: int) -> None:
+    """Random weights in which every term matters, norms and biases too."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in sorted(trainable_names(model).items()):
+            noise = torch.randn(p.shape, generator=generator)
+            if p.dim() >= 2:
+                p.copy_(0.1 * noise)
+            elif name.endswith("bias"):
+                p.copy_(0.1 * noise)
+            else:
+                p.copy_(1.0 + 0.2 * noise)
+
+
+def random_tokens(vocab: int, samples: int, seq: int, seed: int):
+    """Skewed towards small numbers, so that there is something to learn. A
+    few tokens past the last whole sample must be ignored."""
+    uniform = numpy.random.default_rng(seed).random(samples * seq + 6)
+    return (vocab * uniform**2).astype("<u2")
+
+
+def save_weights(path: pathlib.Path, tensors: dict) -> None:
+    tensors = {
+        name: p.detach().to(torch.float32).contiguous()
+        for name, p in tensors.items()
+    }
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    path.chmod(0o644)
+
+
+def write_inputs(case: Case, folder: pathlib.Path) -> None:
+    """config.json, tokens.bin and model.safetensors of a case of its own."""
+    recipe = case.recipe
+    samples = recipe.steps * recipe.global_batch
+    if case.config is None:
+        shutil.copy(GPT2_CONFIG, folder / "config.json")
+    else:
+        text = json.dumps(case.config, indent=2) + "\n"
+        (folder / "config.json").write_text(text)
+        samples -= recipe.global_batch // 2  # the last step wraps
+        model = build_model(folder / "config.json")
+        randomise(model, case.seed)
+        save_weights(folder / "model.safetensors", trainable_names(model))
+    vocab = json.loads((folder / "config.json").read_text())["vocab_size"]
+    tokens = random_tokens(vocab, samples, recipe.seq, case.seed)
+    (folder / "tokens.bin").write_bytes(tokens.tobytes())
+
+
+def load_model(case: Case, source: pathlib.Path) -> torch.nn.Module:
+    model = build_model(source / "config.json")
+    if (source / "model.safetensors").exists():
+        values = safetensors.torch.load_file(source / "model.safetensors")
+    else:
+        config = json.loads((source / "config.json").read_text())
+        shapes = {n: p.shape for n, p in trainable_names(model).items()}
+        values = {
+            name: torch.from_numpy(value)
+            for name, value in plait_init.initialise(
+                config, shapes, case.seed
+            ).items()
+        }
+    parameters = trainable_names(model)
+    assert parameters.keys() == values.keys()
+    with torch.no_grad():
+        for name, value in values.items():
+            parameters[name].copy_(value)
+    return model
+
+
+def rounding(records, records64) -> float:
+    """The largest relative distance between an fp32 and the fp64 run."""
+    return max(
+        abs(a[key] - b[key]) / abs(b[key])
+        for a, b in zip(records, records64)
+        for key in ("loss", "grad_norm")
+    )
+
+
+def weight_rounding(model, model64) -> float:
+    """Largest absolute difference of the weights; GPT-2's key bias, whose true
+    gradient is zero, is left out."""
+    worst = 0.0
+    others = trainable_names(model64)
+    for name, p in trainable_names(model).items():
+        difference = (p.detach() - others[name].detach()).abs()
+        if name.endswith("attn.c_attn.bias"):
+            width = p.shape[0] // 3
+            difference[width : 2 * width] = 0
+        worst = max(worst, difference.max().item())
+    return worst
+
+
+def generate(case: Case) -> None:
+    folder = HERE / case.name
+    folder.mkdir(exist_ok=True)
+    source = HERE / (case.inputs or case.name)
+    if case.inputs is None:
+        write_inputs(case, folder)
+    tokens = numpy.frombuffer((source / "tokens.bin").read_bytes(), "<u2")
+    model = load_model(case, source)
+    records = train(model, tokens, case.recipe)
+    model64 = load_model(case, source).to(torch.float64)
+    records64 = train(model64, tokens, case.recipe)
+    golden = {
+        "case": case.name,
+        "inputs": case.inputs or case.name,
+        "seed": case.seed,
+        "recipe": dataclasses.asdict(case.recipe),
+        "rounding": float(f"{rounding(records, records64):.3g}"),
+        "steps": [
+            {key: float(f"{value:.9g}") for key, value in record.items()}
+            for record in records
+        ],
+    }
+    for record in golden["steps"]:
+        record["step"] = int(record["step"])
+    (folder / "golden.json").write_text(json.dumps(golden, indent=2) + "\n")
+    if case.keep_final:
+        save_weights(folder / "final.safetensors", trainable_names(model))
+    print(
+        f"{case.name}: loss {records[0]['loss']:.6f} -> "
+        f"{records[-1]['loss']:.6f}, fp32 to fp64: records "
+        f"{rounding(records, records64):.2g}, weights "
+        f"{weight_rounding(model, model64):.2g}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--filter", default="", help="part of the case name")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.use_deterministic_algorithms(True)
+    for case in CASES:
+        if arguments.filter in case.name:
+            generate(case)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+# ===- lit.cfg.py - FileCheck tests of the compiler ---*- Python -*-===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===-----------------------------------------------------------------------===#
+"""`lit test` finds the tools in build/bin, or where `--param plait_bin=DIR` or
+the environment variable PLAIT_BUILD (a build folder) says."""
+
+import os
+
+import lit.formats
+
+LLVM = "/usr/lib/llvm-22/bin"
+
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+build = os.environ.get("PLAIT_BUILD", os.path.join(root, "build"))
+tools = os.path.abspath(
+    lit_config.params.get("plait_bin", os.path.join(build, "bin"))
+)
+if not os.path.exists(os.path.join(tools, "plait-opt")):
+    lit_config.fatal(f"no plait-opt in '{tools}': build it first")
+
+config.name = "plait"
+config.test_format = lit.formats.ShTest()
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["golden", "Execute", "Unit"]
+config.test_source_root = os.path.join(root, "test")
+config.test_exec_root = os.path.join(os.path.dirname(tools), "lit")
+config.environment["PATH"] = os.pathsep.join(
+    [tools, LLVM, os.environ["PATH"]]
+)
+# One answer whatever the user's terminal is.
+config.environment["TERM"] = "dumb"
+config.substitutions.append(("%models", os.path.join(root, "examples/models")))

@@ -1,0 +1,40 @@
+//===- PlanSummary.h - What can be counted in a plan ------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TOOLS_PLAIT_PLAN_PLANSUMMARY_H
+#define PLAIT_TOOLS_PLAIT_PLAN_PLANSUMMARY_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Schedule/Schedule.h"
+
+#include <map>
+
+namespace plait::tool {
+
+/// What one rank of a program holds and does in one training step.
+struct ProgramSummary {
+  uint64_t weights = 0; // elements, padding included
+  /// The most bytes of a category live at once. The peaks of two categories
+  /// may lie at different times, so that they can add up to more than the
+  /// arena.
+  std::map<plan::fb::Category, uint64_t> peakBytes;
+  std::map<plan::fb::StepKind, uint64_t> steps; // executed, by kind
+  /// By mesh axis: bytes that the rank sends if collectives run as rings.
+  std::vector<uint64_t> sentBytes;
+};
+
+/// `plan` must be one that PlanFile::open accepted, `program` one of it.
+ProgramSummary summarise(const plan::fb::Plan &plan,
+                         const plan::fb::Program &program);
+
+/// The compute actions of a plan, program by program. The schedule has no kind:
+/// it is what the plan does, whatever it is called.
+schedule::Schedule getSchedule(const plan::fb::Plan &plan);
+
+} // namespace plait::tool
+
+#endif // PLAIT_TOOLS_PLAIT_PLAN_PLANSUMMARY_H

@@ -1,0 +1,164 @@
+//===- ShowCommand.cpp - plait-plan show ----------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ChartOutput.h"
+#include "Commands.h"
+#include "PlanSummary.h"
+#include "plait/Plan/Container.h"
+#include "plait/Plan/Ranks.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdarg>
+#include <iostream>
+#include <memory>
+
+using namespace plait;
+namespace fb = plait::plan::fb;
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
+/// printf into a string.
+__attribute__((format(printf, 1, 2))) static std::string
+format(const char *pattern, ...) {
+  char text[256];
+  va_list arguments;
+  va_start(arguments, pattern);
+  std::vsnprintf(text, sizeof text, pattern, arguments);
+  va_end(arguments);
+  return text;
+}
+
+/// "      1.50 MiB      1572864 bytes"
+static std::string formatBytes(uint64_t bytes) {
+  return format("%12.2f MiB %15llu bytes", bytes / 1048576.0,
+                static_cast<unsigned long long>(bytes));
+}
+
+/// The name of an enumerator as a word: "Parameters" -> "parameters",
+/// "GemmStep" -> "gemm".
+static std::string toWord(std::string name) {
+  if (name.size() > 4 && name.ends_with("Step"))
+    name.resize(name.size() - 4);
+  for (char &letter : name)
+    letter = std::tolower(static_cast<unsigned char>(letter));
+  return name;
+}
+
+//===----------------------------------------------------------------------===//
+// Sections
+//===----------------------------------------------------------------------===//
+
+static void showHeader(const fb::Plan &plan) {
+  std::string name = plan.model_name() ? plan.model_name()->str() : "";
+  std::cout << "model     " << plan.model_type()->str()
+            << (name.empty() ? "" : " '" + name + "'") << ", vocabulary "
+            << plan.vocab_size() << ", sequence " << plan.sequence() << ", "
+            << plan.parameters()->size() << " parameters\n";
+  std::cout << "mesh     ";
+  for (const fb::MeshAxis *axis : *plan.mesh())
+    std::cout << " " << axis->name()->str() << "=" << axis->size();
+  std::cout << ", " << plan::Mesh(plan).ranks() << " ranks\n";
+  std::cout << "batch     " << plan.global_batch() << " sequences, in "
+            << plan.microbatches() << " microbatches of " << plan.micro_batch()
+            << " per data-parallel rank\n";
+  std::cout << "schedule  " << plan.schedule()->str() << ", recompute "
+            << plan.recompute()->str() << "\n";
+  for (uint32_t i = 0; plan.code() && i < plan.code()->size(); ++i) {
+    const fb::CodeObject &code = *plan.code()->Get(i);
+    std::cout << "code      " << code.target()->str();
+    if (code.cpu() && code.cpu()->size())
+      std::cout << " for " << code.cpu()->str();
+    std::cout << ", " << code.data()->size() << " bytes\n";
+  }
+  std::cout << "reference " << (plan.reference() ? "included" : "none") << "\n";
+}
+
+static void showFunctions(const fb::Program &program) {
+  for (uint32_t i = 0; program.functions() && i < program.functions()->size();
+       ++i) {
+    const fb::Function &function = *program.functions()->Get(i);
+    unsigned steps = function.steps() ? function.steps()->size() : 0;
+    std::string title = function.name()->str() + ", " + std::to_string(steps) +
+                        " steps, workspace";
+    std::cout << format("    %-36s", title.c_str())
+              << formatBytes(function.workspace_bytes()) << "\n";
+  }
+}
+
+static void showMemory(const tool::ProgramSummary &summary,
+                       uint64_t arenaBytes) {
+  std::cout << "  memory of a rank, each category at its own peak\n";
+  for (auto [category, bytes] : summary.peakBytes)
+    std::cout << format("    %-36s",
+                        toWord(fb::EnumNameCategory(category)).c_str())
+              << formatBytes(bytes) << "\n";
+  std::cout << format("    %-36s", "arena") << formatBytes(arenaBytes) << "\n";
+}
+
+static void showTraffic(const fb::Plan &plan,
+                        const tool::ProgramSummary &summary) {
+  std::cout << "  sent by a rank in a training step, collectives as rings\n";
+  for (uint32_t axis = 0; axis < summary.sentBytes.size(); ++axis)
+    std::cout << format("    %-36s", plan.mesh()->Get(axis)->name()->c_str())
+              << formatBytes(summary.sentBytes[axis]) << "\n";
+}
+
+static void showProgram(const fb::Plan &plan, uint32_t index) {
+  const fb::Program &program = *plan.programs()->Get(index);
+  uint32_t ranks = plan::Mesh(plan).ranks() / plan.mesh()->Get(0)->size();
+  tool::ProgramSummary summary = tool::summarise(plan, program);
+  std::cout << "\nprogram " << index << ", ranks " << index * ranks << " to "
+            << (index + 1) * ranks - 1 << ", " << summary.weights
+            << " weights, " << program.peak_in_flight()
+            << " microbatches in flight\n";
+  std::cout << "  functions\n";
+  showFunctions(program);
+  showMemory(summary, program.arena_bytes());
+  std::cout << "  steps executed in a training step:";
+  for (auto [kind, count] : summary.steps)
+    std::cout << " " << count << " " << toWord(fb::EnumNameStepKind(kind));
+  std::cout << "\n";
+  showTraffic(plan, summary);
+}
+
+static void showSchedule(const fb::Plan &plan, const tool::ChartFlags &flags) {
+  schedule::Schedule schedule = tool::getSchedule(plan);
+  // A plan holds no predicted times: a backward counts two forwards.
+  auto timeline = schedule::simulate(schedule, schedule::Costs{});
+  std::cout << "\nschedule, a backward drawn as long as two forwards\n";
+  if (timeline.ok())
+    std::cout << schedule::drawChart(schedule, *timeline,
+                                     tool::getChartOptions(flags));
+  else
+    std::cout << "not drawn: " << timeline.status().message() << "\n";
+}
+
+tool::Command tool::addShowCommand(CLI::App &app) {
+  struct Options {
+    std::string path;
+    ChartFlags chart;
+  };
+  CLI::App *command =
+      app.add_subcommand("show", "Print what a plan file holds");
+  auto options = std::make_shared<Options>();
+  command->add_option("plan", options->path, "The .plan file")->required();
+  addChartFlags(*command, options->chart);
+  return {command, [options]() -> Status {
+            auto file = plan::PlanFile::open(options->path);
+            if (!file.ok())
+              return file.status();
+            const fb::Plan &plan = file->plan();
+            showHeader(plan);
+            for (uint32_t i = 0; i < plan.programs()->size(); ++i)
+              showProgram(plan, i);
+            showSchedule(plan, options->chart);
+            return Status::success();
+          }};
+}

@@ -1,0 +1,95 @@
+//===- plait-run.cpp - Executes a plan ------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Container.h"
+#include "plait/Runtime/Trainer.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+using namespace plait;
+
+namespace {
+
+struct Options {
+  std::string plan;
+  bool check = false;
+  double timeout = 600;
+  runtime::TrainOptions train;
+};
+
+void addOptions(CLI::App &app, Options &options) {
+  runtime::TrainOptions &train = options.train;
+  // Below 1, which would leave nothing to correct the bias with.
+  app.get_formatter()->column_width(48);
+  CLI::Range positive(0.0, 1e9);
+  CLI::Range fraction(0.0, 0.999999);
+  app.add_option("plan", options.plan, "The plan to run")->required();
+  app.add_option("--weights", train.weights,
+                 "Safetensors file or directory (else random)");
+  auto *tokens = app.add_option("--tokens", train.tokens,
+                                "Tokens, little-endian uint16 or uint32");
+  app.add_option("--text", train.text, "Text, a token a byte")
+      ->excludes(tokens);
+  app.add_flag("--shuffle", train.shuffle, "Permute the samples");
+  app.add_flag("--check", options.check,
+               "Compare a step with the unpartitioned model");
+  app.add_option("--log", train.log, "JSON lines, one a step");
+  app.add_option("--save", train.save, "Directory for the trained weights");
+
+  app.option_defaults()->always_capture_default();
+  app.add_option("--steps", train.steps, "Steps to train")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
+  app.add_option("--seed", train.seed, "Of weights and permutation");
+  app.add_option("--lr", train.learningRate, "Learning rate")->check(positive);
+  app.add_option("--beta1", train.beta1, "First decay of AdamW")
+      ->check(fraction);
+  app.add_option("--beta2", train.beta2, "Second decay of AdamW")
+      ->check(fraction);
+  app.add_option("--eps", train.epsilon, "Epsilon of AdamW")->check(positive);
+  app.add_option("--weight-decay", train.weightDecay, "Decoupled decay")
+      ->check(positive);
+  app.add_option("--grad-clip", train.gradClip, "Largest gradient norm, 0: any")
+      ->check(positive);
+  app.add_option("--threads", train.executor.threads, "Of all ranks together")
+      ->check(CLI::Range(1u, 4096u));
+  app.add_option("--timeout", options.timeout,
+                 "Seconds a rank waits for another")
+      ->check(CLI::Range(0.001, 1e6));
+}
+
+Status run(Options &options) {
+  if (!options.check && options.train.tokens.empty() &&
+      options.train.text.empty())
+    return Status::failure("give --tokens or --text (or --check)");
+  options.train.executor.timeLimit =
+      std::chrono::milliseconds(int64_t(options.timeout * 1000));
+  Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
+  if (!file.ok())
+    return file.status();
+  return options.check ? runtime::check(file->plan(), options.train)
+                       : runtime::train(file->plan(), options.train);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  CLI::App app("Executes a plan: all ranks of its mesh as threads.",
+               "plait-run");
+  Options options;
+  options.train.executor.threads =
+      std::max(1u, std::thread::hardware_concurrency());
+  addOptions(app, options);
+  CLI11_PARSE(app, argc, argv);
+  Status status = run(options);
+  if (status.ok())
+    return 0;
+  std::fprintf(stderr, "plait-run: error: %s\n", status.message().c_str());
+  return 1;
+}

@@ -11,7 +11,6 @@
 #include "plait/Conversion/ToPlan.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/InitAll.h"
-#include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
 #include "plait/Transforms/Names.h"
@@ -175,7 +174,7 @@ LogicalResult Compilation::dump(const PhaseInfo &info) {
   int number = static_cast<int>(info.phase);
   llvm::sys::path::append(path, std::to_string(number) + "-" + info.name +
                                     ".mlir");
-  if (Status status = plan::writeFile(path.str().str(), getText()); !status.ok())
+  if (Status status = writeTextFile(path.str().str(), getText()); !status.ok())
     return module->emitError(status.message());
   return success();
 }
@@ -242,17 +241,9 @@ compileReference(CompileOptions options) {
 
 static Status writeIR(const CompileOptions &options, const std::string &text) {
   if (!options.output.empty() && options.output != "-")
-    return plan::writeFile(options.output, text);
+    return writeTextFile(options.output, text);
   llvm::outs() << text;
   return Status::success();
-}
-
-/// Checks the plan as its readers will, and writes it.
-static Status checkAndWrite(const std::string &path,
-                            const plan::fb::PlanT &plan) {
-  std::vector<uint8_t> bytes = plan::packPlan(plan);
-  PLAIT_RETURN_IF_ERROR(plan::checkPlan(*plan::fb::GetPlan(bytes.data())));
-  return plan::writePlan(path, plan);
 }
 
 static bool report(const Status &status) {
@@ -289,7 +280,7 @@ static bool compilePlan(const CompileOptions &options,
     return false;
   if (reference)
     (*plan)->reference = plan::packPlan(*reference);
-  return report(checkAndWrite(options.output, **plan));
+  return report(plan::writePlan(options.output, **plan));
 }
 
 bool plait::compile(const CompileOptions &options) {

@@ -8,6 +8,7 @@
 #include "Layout.h"
 
 #include "plait/Transforms/Names.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 

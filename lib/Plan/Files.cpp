@@ -104,3 +104,12 @@ Status OutputFile::commit() {
   unlink(temporary.c_str());
   return fail("cannot write '", path, "': ", std::strerror(error));
 }
+
+Status plait::writeTextFile(const std::string &path, std::string_view text) {
+  Result<OutputFile> file = OutputFile::create(path);
+  if (!file.ok())
+    return file.status();
+  PLAIT_RETURN_IF_ERROR(file->writeAt(
+      0, {reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
+  return file->commit();
+}

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace plait {
 
@@ -75,6 +76,9 @@ private:
   std::string temporary;
   int descriptor = -1;
 };
+
+/// Writes `text` to `path`, aside first and then renamed.
+Status writeTextFile(const std::string &path, std::string_view text);
 
 } // namespace plait
 

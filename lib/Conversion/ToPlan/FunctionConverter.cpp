@@ -36,12 +36,9 @@ KernelTable::convert(ClusterOp cluster) {
   step->extent = info->extent;
   step->grain = info->grain;
   for (const codegen::RankScalar &scalar : info->scalars) {
-    auto value = std::make_unique<fb::RankScalarT>();
-    value->bias = scalar.bias;
-    value->scale = scalar.scale;
-    value->axis = scalar.axis ? mesh.getAxisIndex(scalar.axis.getValue()) : -1;
-    value->first_microbatch = scalar.firstMicrobatch;
-    step->scalars.push_back(std::move(value));
+    int32_t axis = scalar.axis ? mesh.getAxisIndex(scalar.axis.getValue()) : -1;
+    step->scalars.emplace_back(scalar.bias, scalar.scale, axis,
+                               scalar.firstMicrobatch);
   }
   return step;
 }

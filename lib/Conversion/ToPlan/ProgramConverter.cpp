@@ -10,6 +10,7 @@
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
 
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -177,7 +178,6 @@ void Converter::addInputs() {
     input->microbatches = plan.microbatches;
     input->rows = plan.micro_batch;
     input->columns = plan.sequence;
-    input->stride = inputStride(name);
     result->inputs.push_back(std::move(input));
   }
 }

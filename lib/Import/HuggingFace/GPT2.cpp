@@ -142,9 +142,11 @@ Value GPT2::buildEmbedding(ModelBuilder &model) const {
   Value positionTable =
       model.read("transformer.wpe.weight", {positions, hidden}, normal());
   LayerBuilder nn = model.at("transformer.wpe");
-  Value indices = nn.iota(model.getSequence());
+  // Positions have a batch dimension like the tokens, so that the gradient of
+  // the table is a sum over the batch like any other.
+  Value indices = nn.positions(model.getTokens());
   Value rows = nn.embedding(positionTable, indices);
-  return model.addBias("transformer.wpe", tokens, rows);
+  return nn.add(tokens, rows);
 }
 
 Value GPT2::build(ModelBuilder &model) const {

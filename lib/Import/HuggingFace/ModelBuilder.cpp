@@ -39,9 +39,9 @@ Value LayerBuilder::embedding(Value table, Value ids) {
                                  table, ids, StringAttr());
 }
 
-Value LayerBuilder::iota(int64_t size) {
-  auto type = RankedTensorType::get({size}, builder.getI32Type());
-  return nn::IotaOp::create(builder, loc, type, StringAttr());
+Value LayerBuilder::positions(Value tokens) {
+  return nn::IotaOp::create(builder, loc, typeOf(tokens), /*along=*/1,
+                            StringAttr());
 }
 
 Value LayerBuilder::layerNorm(Value x, Value weight, Value bias,

@@ -50,7 +50,8 @@ public:
   using NNBuilder::NNBuilder;
 
   mlir::Value embedding(mlir::Value table, mlir::Value ids);
-  mlir::Value iota(int64_t size);
+  /// The position of every token in its sequence.
+  mlir::Value positions(mlir::Value tokens);
   mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
                         double epsilon);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double epsilon);

@@ -98,7 +98,7 @@ static std::string ofMicrobatch(StringRef value, int64_t microbatch) {
 void ProgramBuilder::addCall(StringRef phase, const schedule::Action &action) {
   func::FuncOp callee = function(phase);
   PlannedAction planned{phase.str(), callee.getSymName().str(),
-                        action.microbatch};
+                        action.microbatch, {}, {}, false, {}};
   int64_t at = actions.size();
   auto bind = [&](StringAttr name, Type type) {
     if (categoryOf(name.getValue()) == Category::Inputs) {
@@ -136,7 +136,7 @@ void ProgramBuilder::addTransfer(const schedule::Action &action) {
                      : action.kind == ActionKind::Send ? "send"
                                                        : "wait_send";
     PlannedAction planned{kind.str(), "", action.microbatch, action.peer,
-                          tensor, backward};
+                          tensor, backward, {}};
     std::string buffer = ofMicrobatch(value, action.microbatch);
     use(buffer, Category::Transfers, size->second, actions.size(),
         actions.size());
@@ -171,13 +171,11 @@ void ProgramBuilder::addStanding() {
     });
   stand(kScalarsBuffer.str(), Category::Inputs, 64);
   stand(kMetricsBuffer.str(), Category::Inputs, 64);
-  // Tokens and targets are written before the step starts, in rows of equal
-  // distance: one buffer each.
+  // Tokens and targets of all microbatches are written before the step starts.
   for (StringRef value : {"tokens", "targets"})
     if (auto size = bytesOf.find(value); size != bytesOf.end())
       stand(value.str(), Category::Inputs,
-            schedule.problem.microbatches *
-                llvm::alignTo(size->second, plan::kAlignment));
+            schedule.problem.microbatches * size->second);
 }
 
 void ProgramBuilder::emit() {

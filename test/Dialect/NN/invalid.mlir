@@ -121,8 +121,8 @@ func.func @c1_valid(%ids: tensor<2xi32>) {
 // -----
 
 func.func @c1_iota() {
-  // expected-error @+1 {{has result 'tensor<2x4xi32>', expected one dimension}}
-  %0 = nn.iota : tensor<2x4xi32>
+  // expected-error @+1 {{counts along dimension 2 of a tensor of rank 2}}
+  %0 = nn.iota along 2 : tensor<2x4xi32>
   return
 }
 
@@ -130,7 +130,7 @@ func.func @c1_iota() {
 
 func.func @c2_iota() {
   // expected-error @+1 {{together, got chunk 4}}
-  %0 = nn.iota {shard_chunk = 4 : i64} : tensor<4xi32>
+  %0 = nn.iota along 0 {shard_chunk = 4 : i64} : tensor<4xi32>
   return
 }
 

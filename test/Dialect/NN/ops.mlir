@@ -120,8 +120,8 @@ func.func @places(%b: tensor<4xf32>, %x: tensor<2x8x8xf32>, %y: tensor<2x4xf32>,
                   %ids: tensor<2xi32>) {
   // CHECK: nn.fill 1.000000e+00 : tensor<2x4xf32>
   %0 = nn.fill 1.0 : tensor<2x4xf32>
-  // CHECK: nn.iota : tensor<8xi32>
-  %1 = nn.iota : tensor<8xi32>
+  // CHECK: nn.iota along 1 : tensor<2x8xi32>
+  %1 = nn.iota along 1 : tensor<2x8xi32>
   // CHECK: nn.rope_table theta 1.000000e+04 : tensor<8x4xf32>
   %2 = nn.rope_table theta 1.0e+04 : tensor<8x4xf32>
   // CHECK: nn.rope_table sine theta 1.000000e+04 : tensor<8x4xf32>

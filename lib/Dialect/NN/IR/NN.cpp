@@ -201,9 +201,10 @@ LogicalResult ValidOp::verify() {
 
 LogicalResult IotaOp::verify() {
   // (C1)
-  if (shapeOf(getResult()).size() != 1)
-    return emitOpError("has result ")
-           << getResult().getType() << ", expected one dimension";
+  if (getAlong() >= shapeOf(getResult()).size())
+    return emitOpError("counts along dimension ")
+           << static_cast<int64_t>(getAlong()) << " of a tensor of rank "
+           << shapeOf(getResult()).size();
   // (C2)
   return verifyShard(*this, getShardAxis(), getShardChunk());
 }

@@ -132,7 +132,7 @@ static Value globalIndex(ElementContext &context, int64_t dim, StringAttr axis,
 }
 
 Value IotaOp::emitElement(ElementContext &context, ValueRange) {
-  return globalIndex(context, 0, getShardAxisAttr(), getShardChunk());
+  return globalIndex(context, getAlong(), getShardAxisAttr(), getShardChunk());
 }
 
 Value PickOp::emitElement(ElementContext &context, ValueRange operands) {

@@ -196,9 +196,12 @@ FactorRule FillOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule IotaOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule ValidOp::getFactorRule() { return elementwiseRule(*this); }
 
-void IotaOp::localizeFactor(int, StringAttr axis, int64_t chunk, int64_t) {
-  setShardAxisAttr(axis);
-  setShardChunk(chunk);
+void IotaOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
+                            int64_t) {
+  if (factor == static_cast<int>(getAlong())) {
+    setShardAxisAttr(axis);
+    setShardChunk(chunk);
+  }
 }
 
 FactorRule BroadcastOp::getFactorRule() {

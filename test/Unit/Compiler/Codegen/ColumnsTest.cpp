@@ -160,7 +160,7 @@ TEST(ColumnsTest, ScatterByPosition) {
   Kernel kernel({{"tensor<5x70xf32>"},
                  {"tensor<8x70xf32>"},
                  R"(
-    %i = nn.iota : tensor<5xi32>
+    %i = nn.iota along 0 : tensor<5xi32>
     %g = nn.embedding_grad %0, %i : (tensor<5x70xf32>, tensor<5xi32>) -> tensor<8x70xf32>
     plan.yield %g : tensor<8x70xf32>)"});
   Buffer x(350), y(560);

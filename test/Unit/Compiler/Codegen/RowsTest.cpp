@@ -187,7 +187,7 @@ TEST_P(Rows, EmbeddingWithPositions) {
                  test::sized(R"(
     %t = nn.embedding %0, %2 {shard_axis = "tp", shard_chunk = 9 : i64}
       : (tensor<9xCxf32>, tensor<2xRxi32>) -> tensor<2xRxCxf32>
-    %i = nn.iota : tensor<Rxi32>
+    %i = nn.iota along 0 : tensor<Rxi32>
     %p = nn.embedding %1, %i : (tensor<RxCxf32>, tensor<Rxi32>) -> tensor<RxCxf32>
     %b = nn.broadcast %p dims [1, 2] : tensor<RxCxf32> -> tensor<2xRxCxf32>
     %y = nn.add %t, %b : tensor<2xRxCxf32>

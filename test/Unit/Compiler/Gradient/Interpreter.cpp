@@ -250,8 +250,9 @@ static void evaluateRule(nn::RotateHalfOp op, ArrayRef<Array *> operands,
 }
 
 static void evaluateRule(nn::IotaOp op, ArrayRef<Array *>, Array &result) {
-  for (auto [i, x] : llvm::enumerate(result.data))
-    x = i;
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+    result.at(index) = index[op.getAlong()];
+  });
 }
 
 static void evaluateRule(nn::RopeTableOp op, ArrayRef<Array *>, Array &result) {

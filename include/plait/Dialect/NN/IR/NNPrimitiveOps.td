@@ -94,21 +94,21 @@ def NN_FillOp : NN_Op<"fill", NN_Compute # [
 
 def NN_IotaOp : NN_Op<"iota", NN_IndexCompute # [
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
-  let summary = "0, 1, 2, …";
+  let summary = "0, 1, 2, … along one dimension";
   let description = [{
-    On a rank that holds one block, the first number is the rank's index along
+    result[…, i, …] = i, for the index i along `along`. On a rank that holds one block, the first number is the rank's index along
     `shard_axis` times `shard_chunk`.
 
     Constraints:
-    - (C1) the result has one dimension.
+    - (C1) `along` is a dimension of the result.
     - (C2) `shard_axis` and `shard_chunk` are given together.
 
-    Example: `%i = nn.iota : tensor<8xi32>`.
+    Example: `%i = nn.iota along 1 : tensor<2x8xi32>`.
   }];
-  let arguments = (ins OptionalAttr<StrAttr>:$shard_axis,
+  let arguments = (ins I64Attr:$along, OptionalAttr<StrAttr>:$shard_axis,
                        DefaultValuedAttr<I64Attr, "0">:$shard_chunk);
   let results = (outs NN_IntTensor:$result);
-  let assemblyFormat = "attr-dict `:` type($result)";
+  let assemblyFormat = "`along` $along attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 

@@ -106,7 +106,7 @@ LogicalResult Mover::moveAxis(StringAttr axis, int step) {
     return success();
   case 2:
     block = AllReduceOp::create(builder, loc, block.getType(), block, meshRef,
-                                axis, reduction, DenseI64ArrayAttr());
+                                axis, reduction, DenseI64ArrayAttr(), UnitAttr());
     return success();
   case 3:
     if (failed(checkEven(target, blocks)))

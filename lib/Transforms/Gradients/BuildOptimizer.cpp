@@ -144,7 +144,8 @@ Value StepEnd::sumOverStages(Value value, ArrayRef<int64_t> members) {
       builder.getStringAttr(kPipelineAxis),
       dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
       members.empty() ? DenseI64ArrayAttr()
-                      : builder.getDenseI64ArrayAttr(members));
+                      : builder.getDenseI64ArrayAttr(members),
+      builder.getUnitAttr());
 }
 
 /// An accumulator's total over all ranks; only the last stage has one.

@@ -154,7 +154,13 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
   Value total = sum(op.getResult());
   if (!total)
     return;
-  ShardingAttr wanted = ShardingAttr::of(op.getInput()).withoutPartial();
+  // What the reshard did not touch stays partial.
+  ShardingAttr input = ShardingAttr::of(op.getInput());
+  SmallVector<StringAttr> kept;
+  for (StringAttr axis : ShardingAttr::of(total).getPartial())
+    if (input.findDim(axis) < 0 && !input.isPartialOver(axis))
+      kept.push_back(axis);
+  ShardingAttr wanted = input.withoutPartial().withPartial(kept);
   contribute(op.getInput(), reshard(builder, total, wanted));
 }
 

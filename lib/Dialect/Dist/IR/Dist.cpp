@@ -363,6 +363,13 @@ LogicalResult AllReduceOp::verify() {
   return success();
 }
 
+void AllReduceOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  if (getOrdered())
+    effects.emplace_back(MemoryEffects::Write::get());
+}
+
 LogicalResult AllGatherOp::verify() {
   // (C1)
   FailureOr<int64_t> blocks = getBlocks(*this, getMeshAttr(), getAxis());

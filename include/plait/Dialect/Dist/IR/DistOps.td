@@ -155,16 +155,19 @@ def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultShape,
   let hasFolder = 1;
 }
 
-class Dist_CollectiveOp<string mnemonic> : Dist_Op<mnemonic, [Pure]> {
+class Dist_CollectiveOp<string mnemonic, list<Trait> effects = [Pure]>
+    : Dist_Op<mnemonic, effects> {
   let results = (outs AnyStaticShapeTensor:$result);
   let hasVerifier = 1;
 }
 
-def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
+def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce",
+    [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Combines the values of all ranks along an axis, for all";
   let description = [{
     `members`, if given, are the indices along the axis that take part; the op
-    then stands only in the programs of those ranks.
+    then stands only in the programs of those ranks. An `ordered` one is never
+    dropped or merged with an equal one: ranks with another program take part.
 
     Constraints:
     - (C1) the axis is one of the mesh.
@@ -178,9 +181,11 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
   }];
   let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
                        StrAttr:$axis, Dist_ReductionAttr:$reduction,
-                       OptionalAttr<DenseI64ArrayAttr>:$members);
+                       OptionalAttr<DenseI64ArrayAttr>:$members,
+                       UnitAttr:$ordered);
   let assemblyFormat = [{
-    $input `on` $mesh `[` $axis `]` $reduction (`members` $members^)? attr-dict
+    $input `on` $mesh `[` $axis `]` $reduction (`members` $members^)?
+    (`ordered` $ordered^)? attr-dict
     `:` type($input) `->` type($result)
   }];
 }

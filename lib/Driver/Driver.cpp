@@ -24,8 +24,6 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <thread>
-
 using namespace mlir;
 using namespace plait;
 
@@ -42,7 +40,7 @@ public:
       : options(options), layout(layout), context(makeRegistry()),
         handler(&context, print) {
     context.loadAllAvailableDialects();
-    // Two compilations may run side by side; passes are short.
+    // Passes are short: threads cost more than they save.
     context.disableMultithreading();
   }
 
@@ -265,15 +263,12 @@ static Result<Phase> findPhase(StringRef name) {
 
 static bool compilePlan(const CompileOptions &options,
                         Compilation &compilation) {
-  std::unique_ptr<plan::fb::PlanT> reference;
-  std::thread side;
-  if (options.reference)
-    side = std::thread([&] { reference = compileReference(options); });
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
   if (succeeded(compilation.runTo(Phase::Plan)))
     plan = compilation.convert();
-  if (side.joinable())
-    side.join();
+  std::unique_ptr<plan::fb::PlanT> reference;
+  if (succeeded(plan) && options.reference)
+    reference = compileReference(options);
   if (options.progress)
     llvm::errs() << "\r\033[K";
   if (failed(plan))

@@ -49,9 +49,9 @@ static Status parseMesh(llvm::StringRef text, Layout &layout) {
 Result<Layout> plait::makeLayout(const CompileOptions &options) {
   Layout layout;
   PLAIT_RETURN_IF_ERROR(parseMesh(options.mesh, layout));
-  for (auto [name, value] : {std::pair("global batch", options.globalBatch),
-                             {"micro batch", options.microBatch},
-                             {"sequence length", options.sequence}})
+  for (auto [name, value] : {std::pair("global-batch", options.globalBatch),
+                             {"micro-batch", options.microBatch},
+                             {"seq", options.sequence}})
     if (value < 1 || value > kMostRanks)
       return fail(name, " is ", value, ", expected 1 to ", kMostRanks);
   int64_t filled = options.microBatch * layout.data;

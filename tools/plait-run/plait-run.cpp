@@ -28,7 +28,16 @@ void addOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
   // Below 1, which would leave nothing to correct the bias with.
   app.get_formatter()->column_width(48);
-  CLI::Range positive(0.0, 1e9);
+  // Not CLI::Range: it lets nan pass.
+  CLI::Validator positive(
+      [](std::string &text) {
+        double value = 0;
+        bool valid = CLI::detail::lexical_cast(text, value) && value >= 0 &&
+                     value <= 1e9;
+        return valid ? std::string()
+                     : "Value " + text + " not in range 0 to 1e9";
+      },
+      "in [0 - 1e9]");
   CLI::Range fraction(0.0, 0.999999);
   app.add_option("plan", options.plan, "The plan to run")->required();
   app.add_option("--weights", train.weights,

@@ -7,6 +7,7 @@
 
 #include "KernelLibrary.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
@@ -59,7 +60,13 @@ Result<void *> loadObject(const flatbuffers::Vector<uint8_t> &data) {
   int descriptor = memfd_create("plait-kernels", MFD_CLOEXEC);
   if (descriptor < 0)
     return fail("cannot map the plan's code: ", std::strerror(errno));
-  std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  // The loader takes a path that it has seen for the object it has loaded, and
+  // descriptors are used again: no two objects may have one spelling.
+  static std::atomic<int> objects = 0;
+  std::string path = "/proc/self/fd/";
+  for (int i = objects++; i > 0; --i)
+    path += "./";
+  path += std::to_string(descriptor);
   size_t written = 0;
   while (written < data.size()) {
     ssize_t count =

@@ -304,7 +304,7 @@ def weight_cases(runner: Runner) -> None:
     runner.refuse(
         "weights-tensor-missing", [r"h\.1\.ln_1\.weight"], edit_header(remove)
     )
-    runner.refuse("weights-dtype", ["ln_1"], edit_header(retype))
+    runner.refuse("weights-dtype", ["ln_1", "I32"], edit_header(retype))
     runner.refuse("weights-offsets", [file], edit_header(overrun))
     runner.refuse(
         "weights-missing",

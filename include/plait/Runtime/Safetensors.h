@@ -55,6 +55,7 @@ private:
   std::string path;
   std::vector<MappedFile> files;
   std::map<std::string, FileTensor> tensors;
+  std::map<std::string, std::string> otherTypes; // tensors that are not floats
 };
 
 /// Writes one file of f32 tensors.

@@ -177,6 +177,8 @@ Status WeightFiles::add(const std::string &file) {
     auto tensor = parseTensor(name, entry, parts->data);
     if (!tensor.ok())
       return fail("weights '", file, "' ", tensor.status().message());
+    if (!*tensor)
+      otherTypes.emplace(name, entry.at("dtype").get<std::string>());
     if (*tensor && !tensors.emplace(name, std::move(**tensor)).second)
       return fail("weights '", file, "': tensor '", name, "' exists twice");
   }
@@ -204,6 +206,10 @@ WeightFiles::find(const std::string &name,
                   formatShape(tensor.shape), ", expected ", formatShape(shape));
     return &tensor;
   }
+  for (const std::string &candidate : names)
+    if (auto other = otherTypes.find(candidate); other != otherTypes.end())
+      return fail("weights '", path, "': tensor '", candidate, "' has type ",
+                  other->second, ", expected F32, F16 or BF16");
   return fail("weights '", path, "' has no tensor '", name, "'");
 }
 

@@ -180,7 +180,7 @@ LogicalResult Compilation::dump(const PhaseInfo &info) {
 LogicalResult Compilation::runTo(Phase last) {
   PipelineOptions pipeline{options.schedule,
                            static_cast<unsigned>(layout.microbatches),
-                           options.recompute};
+                           options.recompute, options.sequenceParallel};
   for (const PhaseInfo &info : getPhases()) {
     if (info.phase > last)
       break;
@@ -219,6 +219,7 @@ compileReference(CompileOptions options) {
   options.mesh = "1";
   options.schedule = "gpipe";
   options.recompute = "none";
+  options.sequenceParallel = false;
   options.dumpPhasesTo.clear();
   options.shardings.clear();
   options.progress = false;

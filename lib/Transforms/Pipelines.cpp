@@ -44,7 +44,7 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
   case Phase::Shard:
     manager.addPass(createDecomposePass({/*early=*/true}));
     addCleanup(manager);
-    manager.addPass(createAssignShardingsPass());
+    manager.addPass(createAssignShardingsPass({options.sequenceParallel}));
     return;
   case Phase::Stage:
     manager.addPass(createAssignStagesPass());
@@ -94,6 +94,10 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   Option<std::string> recompute{*this, "recompute",
                                 llvm::cl::desc("none or full"),
                                 llvm::cl::init("none")};
+  Option<bool> sequenceParallel{
+      *this, "sequence-parallel",
+      llvm::cl::desc("let tp split the sequence as well"),
+      llvm::cl::init(false)};
 };
 } // namespace
 
@@ -107,7 +111,7 @@ void plait::registerAllPasses() {
         ("plait-" + info.name).str(), info.help,
         [phase = info.phase](OpPassManager &manager, const PhaseOptions &given) {
           PipelineOptions options{given.schedule, given.microbatches,
-                                  given.recompute};
+                                  given.recompute, given.sequenceParallel};
           buildPhase(manager, phase, options);
         });
   }

@@ -60,6 +60,7 @@ class Layout:
     mesh: tuple
     schedule: str
     recompute: str
+    sequence_parallel: bool = False
 
     @property
     def axes(self) -> dict[str, int]:
@@ -72,7 +73,8 @@ class Layout:
 
     @property
     def name(self) -> str:
-        return f"{self.mesh_text}/{self.schedule}/{self.recompute}"
+        sequence = "/sequence-parallel" if self.sequence_parallel else ""
+        return f"{self.mesh_text}/{self.schedule}/{self.recompute}{sequence}"
 
 
 ONE_RANK = Layout((), "1f1b", "none")
@@ -84,6 +86,12 @@ def layouts(meshes=MESHES):
         schedules = ("gpipe", "1f1b") if mesh.get("pp", 1) > 1 else ("1f1b",)
         for schedule, recompute in itertools.product(schedules, RECOMPUTE):
             yield Layout(tuple(mesh.items()), schedule, recompute)
+
+
+def sequence_parallel(meshes=({"tp": 2}, {"tp": 4}, dict(WHOLE.mesh))):
+    """The same with the sequence split over tp between the products."""
+    for layout in layouts(meshes):
+        yield dataclasses.replace(layout, sequence_parallel=True)
 
 
 class Case:
@@ -118,6 +126,7 @@ class Case:
             *("--micro-batch", self.micro_batch(layout)),
             *("--seq", self.recipe["seq"]),
             *("--recompute", layout.recompute),
+            *(["--sequence-parallel"] if layout.sequence_parallel else []),
             *("-o", plan),
         )
 
@@ -376,6 +385,7 @@ def main() -> int:
     llama3 = Case("llama3-small-test")
     for case in (gpt2, llama):
         matrix.add_layouts(case, layouts())
+        matrix.add_layouts(case, sequence_parallel())
         matrix.add_repeatable(case, WHOLE)
         matrix.add_check(case, WHOLE)
     matrix.add_layouts(llama3, layouts(({}, {"pp": 2, "tp": 2})))

@@ -40,6 +40,8 @@ int main(int argc, char **argv) {
       ->capture_default_str();
   app.add_option("--recompute", options.recompute, "none, or full: by layer")
       ->capture_default_str();
+  app.add_flag("--sequence-parallel", options.sequenceParallel,
+               "let tp split the sequence where that is cheaper");
   app.add_option("--global-batch", options.globalBatch, "sequences of a step")
       ->capture_default_str();
   app.add_option("--micro-batch", options.microBatch,

@@ -29,6 +29,7 @@ struct CompileOptions {
   std::string mesh = "1";
   std::string schedule = "1f1b";  // see plait/Schedule/Generators.h
   std::string recompute = "none"; // or full: by layer
+  bool sequenceParallel = false;  // let tp split the sequence as well
   int64_t globalBatch = 1;        // sequences of a step
   int64_t microBatch = 1;         // sequences of a microbatch, per dp rank
   int64_t sequence = 128;         // tokens of a sequence

@@ -33,9 +33,13 @@ def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
     that moves with it. On the axis `tp` an exact solver picks for each op the
     factor that is split, so that communication, memory and repeated work
     together are least; layers that are alike get the same answer. A parameter
-    with a `sharding` keeps it. Afterwards all types of the function carry
-    shardings, and `dist.reshard` stands where two ops want different ones.
+    with a `sharding` keeps it. With `sequence-parallel`, `tp` may also split
+    the other dimensions of the function's arguments: the sequence. Afterwards
+    all types of the function carry shardings, and `dist.reshard` stands where
+    two ops want different ones.
   }];
+  let options = [Option<"sequenceParallel", "sequence-parallel", "bool",
+                        "false", "let tp split the sequence as well">];
   let dependentDialects = ["::plait::dist::DistDialect"];
 }
 

@@ -40,6 +40,7 @@ struct PipelineOptions {
   std::string schedule = "1f1b";
   unsigned microbatches = 1;
   std::string recompute = "none";
+  bool sequenceParallel = false;
 };
 
 /// Adds the passes of one phase; Import and Plan have none.

@@ -19,6 +19,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 
+#include <map>
+
 namespace plait {
 #define GEN_PASS_DEF_BUILDOPTIMIZERPASS
 #include "plait/Transforms/Passes.h.inc"
@@ -40,18 +42,26 @@ struct Recorder : OpBuilder::Listener {
   }
 };
 
-/// A parameter and the stages that hold it, ascending.
+/// How a stage's microbatches leave what they added up: as partial sums over
+/// some axes. By symbol and stage.
+using Accumulated =
+    llvm::MapVector<Attribute, std::map<int64_t, ShardingAttr>>;
+
+/// A parameter and how the stages that hold it leave its gradient.
 struct Held {
   ParameterOp parameter;
-  SmallVector<int64_t> stages;
+  std::map<int64_t, ShardingAttr> gradients;
+
+  bool isHeldBy(int64_t stage) const { return gradients.count(stage); }
 };
 
 /// Writes the functions of one stage.
 class StepEnd {
 public:
   StepEnd(ModuleOp module, dist::MeshOp mesh, int64_t stage, int64_t stages,
-          ArrayRef<Held> held)
+          ArrayRef<Held> held, const Accumulated &accumulated)
       : mesh(mesh), stage(stage), stages(stages), held(held),
+        accumulated(accumulated),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(module.getBodyRegion()), nn(builder, module.getLoc()) {
     builder.setListener(&recorder);
@@ -68,7 +78,7 @@ private:
   Value read(ParameterOp parameter, nn::Slot slot);
   void write(Value value, ParameterOp parameter, nn::Slot slot);
   Value step(StringRef name);
-  Value accumulated(StringRef name);
+  Value total(StringRef name);
   Value sumOverStages(Value value, ArrayRef<int64_t> members = {});
   Value squaredNorm();
   Value clipFactor(Value norm);
@@ -83,6 +93,7 @@ private:
   dist::MeshOp mesh;
   int64_t stage, stages;
   ArrayRef<Held> held;
+  const Accumulated &accumulated;
   FlatSymbolRefAttr meshRef;
   Recorder recorder;
   OpBuilder builder;
@@ -149,16 +160,15 @@ Value StepEnd::sumOverStages(Value value, ArrayRef<int64_t> members) {
 }
 
 /// An accumulator's total over all ranks; only the last stage has one.
-Value StepEnd::accumulated(StringRef name) {
+Value StepEnd::total(StringRef name) {
   auto plain = RankedTensorType::get({}, builder.getF32Type());
   Value value;
   if (stage + 1 == stages) {
-    SmallVector<StringAttr> partial;
-    if (mesh.getAxisIndex(kDataAxis) >= 0)
-      partial.push_back(builder.getStringAttr(kDataAxis));
-    auto type = dist::withSharding(plain, whole().withPartial(partial));
-    Value part =
-        nn::ReadOp::create(builder, nn.loc, type, name, nn::Slot::Value);
+    auto symbol = FlatSymbolRefAttr::get(builder.getContext(), name);
+    ShardingAttr sharding = accumulated.find(symbol)->second.at(stage);
+    Value part = nn::ReadOp::create(builder, nn.loc,
+                                    dist::withSharding(plain, sharding), name,
+                                    nn::Slot::Value);
     value = reshard(builder, part, whole());
   } else {
     value = nn::FillOp::create(builder, nn.loc,
@@ -173,7 +183,7 @@ Value StepEnd::accumulated(StringRef name) {
 Value StepEnd::squaredNorm() {
   llvm::MapVector<Attribute, Value> groups;
   for (const Held &entry : held) {
-    if (entry.stages.front() != stage)
+    if (entry.gradients.begin()->first != stage)
       continue;
     Value gradient = read(entry.parameter, nn::Slot::Gradient);
     Value sum = nn.mul(gradient, gradient);
@@ -267,28 +277,26 @@ void StepEnd::update(ParameterOp parameter, Value gradientScale) {
 void StepEnd::buildReduce(ModuleOp module) {
   beginFunction(module, "reduce");
   for (const Held &entry : held) {
-    if (!llvm::is_contained(entry.stages, stage))
+    if (!entry.isHeldBy(stage))
       continue;
     ParameterOp parameter = entry.parameter;
-    auto sharding = cast<ShardingAttr>(parameter.getShardingAttr());
-    Value total = read(parameter, nn::Slot::Gradient);
-    if (mesh.getAxisIndex(kDataAxis) >= 0) {
-      total.setType(dist::withSharding(
-          total.getType(),
-          sharding.withPartial({builder.getStringAttr(kDataAxis)})));
-      total = reshard(builder, total, sharding);
-    }
-    if (entry.stages.size() > 1)
-      total = sumOverStages(total, entry.stages);
-    write(total, parameter, nn::Slot::Gradient);
+    Value gradient = read(parameter, nn::Slot::Gradient);
+    gradient.setType(
+        dist::withSharding(gradient.getType(), entry.gradients.at(stage)));
+    gradient = reshard(builder, gradient,
+                       cast<ShardingAttr>(parameter.getShardingAttr()));
+    SmallVector<int64_t> members(llvm::make_first_range(entry.gradients));
+    if (members.size() > 1)
+      gradient = sumOverStages(gradient, members);
+    write(gradient, parameter, nn::Slot::Gradient);
   }
   endFunction();
 }
 
 void StepEnd::buildOptimizer(ModuleOp module) {
   beginFunction(module, "optimizer");
-  Value lossSum = accumulated(kLossSum);
-  Value count = accumulated(kTokenCount);
+  Value lossSum = total(kLossSum);
+  Value count = total(kTokenCount);
   Value inverse = nn.div(nn.fillLike(count, 1.0), count);
   Value loss = nn.mul(lossSum, inverse);
   Value root = nn.unary<nn::SqrtOp>(squaredNorm());
@@ -301,7 +309,7 @@ void StepEnd::buildOptimizer(ModuleOp module) {
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
   for (const Held &entry : held)
-    if (llvm::is_contained(entry.stages, stage))
+    if (entry.isHeldBy(stage))
       update(entry.parameter, scale);
   endFunction();
 }
@@ -313,26 +321,26 @@ void StepEnd::buildOptimizer(ModuleOp module) {
 namespace {
 struct BuildOptimizerPass
     : plait::impl::BuildOptimizerPassBase<BuildOptimizerPass> {
-  /// The parameters that have gradients, in the order of the module.
-  SmallVector<Held> findHeld() {
-    llvm::DenseMap<Attribute, SmallVector<int64_t>> stagesOf;
+  Accumulated findAccumulated() {
+    Accumulated found;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       auto stage = function->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
       function.walk([&](nn::AccumulateOp op) {
-        auto &stages = stagesOf[op.getSymbolAttr()];
-        if (op.getSlot() == nn::Slot::Gradient &&
-            !llvm::is_contained(stages, stage.getInt()))
-          stages.push_back(stage.getInt());
+        found[op.getSymbolAttr()].try_emplace(stage.getInt(),
+                                              ShardingAttr::of(op.getInput()));
       });
     }
+    return found;
+  }
+
+  /// The parameters that have gradients, in the order of the module.
+  SmallVector<Held> findHeld(const Accumulated &accumulated) {
     SmallVector<Held> held;
     for (auto parameter : getOperation().getOps<ParameterOp>()) {
-      auto it = stagesOf.find(
+      auto it = accumulated.find(
           FlatSymbolRefAttr::get(parameter.getSymNameAttr()));
-      if (it == stagesOf.end())
-        continue;
-      llvm::sort(it->second);
-      held.push_back({parameter, it->second});
+      if (it != accumulated.end())
+        held.push_back({parameter, it->second});
     }
     return held;
   }
@@ -343,10 +351,11 @@ struct BuildOptimizerPass
       getOperation().emitError("has no mesh");
       return signalPassFailure();
     }
-    SmallVector<Held> held = findHeld();
+    Accumulated accumulated = findAccumulated();
+    SmallVector<Held> held = findHeld(accumulated);
     int64_t stages = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
     for (int64_t stage = 0; stage < stages; ++stage) {
-      StepEnd end(getOperation(), mesh, stage, stages, held);
+      StepEnd end(getOperation(), mesh, stage, stages, held, accumulated);
       end.buildReduce(getOperation());
       end.buildOptimizer(getOperation());
     }

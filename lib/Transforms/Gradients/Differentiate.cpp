@@ -164,8 +164,9 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
   contribute(op.getInput(), reshard(builder, total, wanted));
 }
 
-/// Gradients accumulate as partial sums over the data-parallel ranks and are
-/// combined once, at the end of the step.
+/// Gradients accumulate as partial sums over the data-parallel ranks, and over
+/// all others that hold the whole parameter but worked on a part of the data;
+/// they are combined once, at the end of the step.
 LogicalResult Differentiator::visitRead(nn::ReadOp op) {
   Value total = sum(op.getResult());
   if (!total)
@@ -177,7 +178,11 @@ LogicalResult Differentiator::visitRead(nn::ReadOp op) {
       return op.emitError("the gradient of ")
              << op.getSymbolAttr() << " does not depend on the batch, so it "
              << "cannot be summed over \"dp\"";
-    wanted = wanted.withPartial({data});
+    SmallVector<StringAttr> kept{data};
+    for (StringAttr axis : ShardingAttr::of(total).getPartial())
+      if (axis != data && wanted.findDim(axis) < 0)
+        kept.push_back(axis);
+    wanted = wanted.withPartial(kept);
   }
   nn::AccumulateOp::create(builder, op.getLoc(), reshard(builder, total, wanted),
                            op.getSymbol(), nn::Slot::Gradient);

@@ -32,8 +32,8 @@ namespace {
 /// Steps 1 to 4 for one function.
 class Assigner {
 public:
-  Assigner(func::FuncOp function, MeshOp mesh)
-      : function(function), mesh(mesh),
+  Assigner(func::FuncOp function, MeshOp mesh, bool splitSequence)
+      : function(function), mesh(mesh), splitSequence(splitSequence),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(function.getContext()), data(builder.getStringAttr(kDataAxis)),
         tensor(builder.getStringAttr(kTensorAxis)) {}
@@ -41,6 +41,7 @@ public:
   LogicalResult run();
 
 private:
+  LogicalResult checkPins();
   LogicalResult seedBatch();
   ArrayAttr axesOf(Value value, int64_t dim, bool split);
   ShardingAttr publishedSharding(Value value);
@@ -51,6 +52,7 @@ private:
 
   func::FuncOp function;
   MeshOp mesh;
+  bool splitSequence;
   FlatSymbolRefAttr meshRef;
   OpBuilder builder;
   StringAttr data, tensor;
@@ -61,12 +63,40 @@ private:
 
 } // namespace
 
+/// A sharding that is given is kept or refused, never dropped.
+LogicalResult Assigner::checkPins() {
+  WalkResult walk = function.walk([&](nn::ReadOp read) {
+    auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
+        read, read.getSymbolAttr());
+    auto pinned = parameter ? dyn_cast_or_null<ShardingAttr>(
+                                  parameter.getShardingAttr())
+                            : ShardingAttr();
+    if (!pinned)
+      return WalkResult::advance();
+    for (ArrayAttr axes : pinned.getDims())
+      for (auto axis : axes.getAsRange<StringAttr>())
+        if (axis != tensor) {
+          parameter.emitError("has a sharding over axis ")
+              << axis << ", but parameters are split over " << tensor
+              << " only";
+          return WalkResult::interrupt();
+        }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
 LogicalResult Assigner::seedBatch() {
   int64_t blocks = mesh.getAxisSize(data);
+  Value first;
   for (BlockArgument argument : function.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
     if (type.getRank() == 0)
       continue;
+    // Tokens and targets share the batch even where no op says so.
+    if (first)
+      classes.join(first, argument, 0);
+    first = argument;
     batchClass = classes.find(argument, 0);
     if (blocks && type.getDimSize(0) % blocks)
       return function.emitError("dp=")
@@ -163,7 +193,7 @@ void Assigner::pinParameters() {
 
 LogicalResult Assigner::run() {
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
-  if (failed(seedBatch()))
+  if (failed(checkPins()) || failed(seedBatch()))
     return failure();
   int64_t blocks = mesh.getAxisSize(tensor);
   llvm::DenseSet<int> dataClasses;
@@ -171,10 +201,12 @@ LogicalResult Assigner::run() {
     for (int64_t dim = 0,
                  e = cast<RankedTensorType>(argument.getType()).getRank();
          dim < e; ++dim)
-      dataClasses.insert(classes.find(argument, dim));
+      if (dim == 0 || !splitSequence)
+        dataClasses.insert(classes.find(argument, dim));
   if (blocks > 1) {
     problem.emplace(function, tensor, blocks, classes, dataClasses, batchClass,
-                    std::max<int64_t>(1, mesh.getAxisSize(data)));
+                    std::max<int64_t>(1, mesh.getAxisSize(data)),
+                    splitSequence);
     if (failed(problem->solve()))
       return failure();
   }
@@ -202,6 +234,8 @@ LogicalResult Assigner::run() {
 namespace {
 struct AssignShardingsPass
     : plait::impl::AssignShardingsPassBase<AssignShardingsPass> {
+  using AssignShardingsPassBase::AssignShardingsPassBase;
+
   void runOnOperation() override {
     MeshOp mesh = MeshOp::find(getOperation());
     auto function = getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
@@ -209,7 +243,7 @@ struct AssignShardingsPass
       getOperation().emitError("has no mesh or no function @loss to shard");
       return signalPassFailure();
     }
-    if (failed(Assigner(function, mesh).run()))
+    if (failed(Assigner(function, mesh, sequenceParallel).run()))
       signalPassFailure();
   }
 };

@@ -26,6 +26,11 @@ public:
   /// Joins the dimensions that `op`, a ShardableOpInterface, moves together.
   void add(ShardableOpInterface op);
 
+  /// Has dimension `dim` of two values move together.
+  void join(mlir::Value a, mlir::Value b, int64_t dim) {
+    parents[find(a, dim)] = find(b, dim);
+  }
+
   /// The representative of dimension `dim` of `value`.
   int find(mlir::Value value, int64_t dim);
   /// The representative of a factor of `op`, or -1 if no dimension runs along

@@ -159,6 +159,8 @@ void ShardingProblem::addVariables() {
       for (int64_t dim = 0; dim < typeOf(value).getRank(); ++dim)
         if (canSplit(value, dim))
           variable.choices.push_back(dim);
+    if (differentiable.contains(value))
+      variable.choices.push_back(kPartial);
     declare(variable);
   };
   for (Value argument : function.getArguments())
@@ -233,14 +235,15 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
   if (isUneven(from) || (from != kNone && isUneven(to)))
     return kImpossible;
   double share = bytesOf(value) * (blocks - 1) / blocks;
+  double half = savesMemory ? share : kHalfCollectivePenalty * share;
+  double latency = savesMemory ? 0 : kLatency;
   if (from == kPartial)
-    return kLatency +
-           (to == kNone ? 2 * share : kHalfCollectivePenalty * share);
+    return latency + (to == kNone ? 2 * share : half);
   if (from == kNone) // everybody has it: cut out a block
     return kMemoryTraffic * bytesOf(value);
   if (to == kNone)
-    return kLatency + kHalfCollectivePenalty * share;
-  return kLatency + share / blocks;
+    return latency + half;
+  return kImpossible; // an exchange between dimensions is never executed
 }
 
 int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,
@@ -253,20 +256,25 @@ int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,
   return rule.factors[factor].kind == FactorKind::Parallel ? kNone : kPartial;
 }
 
-void ShardingProblem::addReadCosts(nn::ReadOp read) {
+LogicalResult ShardingProblem::addReadCosts(nn::ReadOp read) {
   const Variable &state = variableOf(read.getResult());
   auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
       read, read.getSymbolAttr());
   auto pinned = parameter ? dyn_cast_or_null<dist::ShardingAttr>(
                                 parameter.getShardingAttr())
                           : dist::ShardingAttr();
+  if (pinned && !llvm::is_contained(state.choices, pinned.findDim(axis)))
+    return parameter.emitError("cannot be split along dimension ")
+           << pinned.findDim(axis) << " over " << axis.getValue() << "="
+           << blocks << ", as its sharding says";
   double bytes = bytesOf(read.getResult());
   network.addCost(state.id, [&](int x) {
-    int dim = state.choices[x];
+    int dim = foundAt(state.choices[x]);
     if (pinned && pinned.findDim(axis) != dim)
       return kImpossible;
     return kParameterMemory * bytes / (dim == kNone ? 1 : blocks);
   });
+  return success();
 }
 
 void ShardingProblem::addOpCosts(ShardableOpInterface op) {
@@ -284,12 +292,12 @@ void ShardingProblem::addOpCosts(ShardableOpInterface op) {
     const Variable &state = variableOf(result);
     network.addCost(choice.id, state.id, [&](int x, int y) {
       int native = nativeState(rule, index, choice.choices[x]);
-      int found = state.choices[y];
+      int gradient = state.choices[y], found = foundAt(gradient);
       double cost = conversionCost(result, native, found) +
                     kActivationMemory * bytesOf(result) /
                         (found == kNone ? 1 : blocks);
       if (differentiable.contains(result))
-        cost += conversionCost(result, found,
+        cost += conversionCost(result, gradient,
                                native == kPartial ? kNone : native);
       return cost;
     });
@@ -303,14 +311,16 @@ void ShardingProblem::addOpCosts(ShardableOpInterface op) {
     double users = std::distance(operand.use_begin(), operand.use_end());
     network.addCost(choice.id, state.id, [&](int x, int y) {
       int factor = choice.choices[x];
-      int found = state.choices[y];
+      int wanted = state.choices[y], found = foundAt(wanted);
       int needed = kNone, gradient = factor == kNone ? kNone : kPartial;
       for (auto [dim, along] : llvm::enumerate(dims))
         if (factor != kNone && along == factor)
           needed = gradient = dim;
       double cost = conversionCost(operand, found, needed);
       if (differentiable.contains(operand))
-        cost += conversionCost(operand, gradient, found) / users;
+        cost += wanted == kPartial && gradient != kPartial
+                    ? kImpossible
+                    : conversionCost(operand, gradient, wanted) / users;
       return cost;
     });
   }
@@ -323,14 +333,18 @@ LogicalResult ShardingProblem::solve() {
   findAlikeLayers();
   addVariables();
   llvm::DenseSet<Attribute> counted;
-  function.walk([&](Operation *op) {
+  WalkResult walk = function.walk([&](Operation *op) {
     if (auto read = dyn_cast<nn::ReadOp>(op)) {
-      if (counted.insert(read.getSymbolAttr()).second)
-        addReadCosts(read);
+      if (counted.insert(read.getSymbolAttr()).second &&
+          failed(addReadCosts(read)))
+        return WalkResult::interrupt();
     } else if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {
       addOpCosts(shardable);
     }
+    return WalkResult::advance();
   });
+  if (walk.wasInterrupted())
+    return failure();
   double cost = 0;
   std::optional<SmallVector<int>> best = network.solve(cost);
   if (!best)
@@ -351,5 +365,5 @@ int ShardingProblem::getFactor(Operation *op) const {
 
 int ShardingProblem::getDim(Value value) const {
   const Variable &variable = variableOf(value);
-  return variable.choices[solution[variable.id]];
+  return foundAt(variable.choices[solution[variable.id]]);
 }

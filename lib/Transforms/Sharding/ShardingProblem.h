@@ -10,7 +10,9 @@
 //   variable             values
 //   an op                the factor that the axis splits, or none
 //   a value              the dimension along which its users find it split, or
-//                        none: replicated
+//                        none: replicated; in the latter case also whether the
+//                        users' gradients stay partial sums until they reach
+//                        the op that makes the value
 //
 // Costs are counted in bytes on the wire for one microbatch, forward and
 // backward: what the collectives move between an op's native result and the
@@ -38,14 +40,16 @@ public:
   /// `axis` has `blocks` >= 2 ranks. `dataClasses` are the classes of the
   /// function's arguments, which the axis leaves alone; tensors with a
   /// dimension in `batchClass` have only 1 / `batchBlocks` of their elements
-  /// on a rank.
+  /// on a rank. With `savesMemory` collectives cost what they move and nothing
+  /// else: an all-gather and a reduce-scatter as much as the all-reduce they
+  /// replace, so that what ranks no longer hold twice decides.
   ShardingProblem(mlir::func::FuncOp function, mlir::StringAttr axis,
                   int64_t blocks, FactorClasses &classes,
                   const llvm::DenseSet<int> &dataClasses, int batchClass,
-                  int64_t batchBlocks)
+                  int64_t batchBlocks, bool savesMemory)
       : function(function), axis(axis), blocks(blocks), classes(classes),
         dataClasses(dataClasses), batchClass(batchClass),
-        batchBlocks(batchBlocks) {}
+        batchBlocks(batchBlocks), savesMemory(savesMemory) {}
 
   /// Fails with an error where a factor that must divide does not.
   mlir::LogicalResult solve();
@@ -61,8 +65,11 @@ private:
     llvm::SmallVector<int> choices; // factors, or dimensions; kNone first
   };
   /// How a value lies along the axis: split along a dimension, replicated
-  /// (kNone) or partial.
+  /// (kNone) or partial. As a choice for a value: replicated, with partial
+  /// gradients.
   static constexpr int kPartial = -2;
+  /// Where the users of a value find it, and where its gradient is added up.
+  static int foundAt(int choice) { return choice == kPartial ? kNone : choice; }
 
   mlir::LogicalResult checkDivisibility();
   void findAlikeLayers();
@@ -72,7 +79,8 @@ private:
   const Variable &variableOf(mlir::Value value) const;
   void addVariables();
   void addOpCosts(ShardableOpInterface op);
-  void addReadCosts(nn::ReadOp read);
+  /// Fails where a parameter's sharding asks for what cannot be.
+  mlir::LogicalResult addReadCosts(nn::ReadOp read);
   bool canSplit(mlir::Value value, int64_t dim) const;
   int nativeState(const FactorRule &rule, unsigned result, int factor) const;
   double conversionCost(mlir::Value value, int from, int to) const;
@@ -85,6 +93,7 @@ private:
   const llvm::DenseSet<int> &dataClasses;
   int batchClass;
   int64_t batchBlocks;
+  bool savesMemory;
 
   CostNetwork network;
   llvm::SmallVector<int> solution;

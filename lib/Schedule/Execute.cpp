@@ -39,8 +39,11 @@ public:
         computeOnly(schedule.isComputeOnly()),
         times(4 * size_t(problem.virtualStages()) * problem.microbatches,
               never),
-        cursors(problem.stages, 0), clocks(problem.stages, 0),
-        waitingFor(problem.stages) {}
+        rankOf(problem.virtualStages()), cursors(problem.stages, 0),
+        clocks(problem.stages, 0), waitingFor(problem.stages) {
+    for (uint32_t stage = 0; stage < rankOf.size(); ++stage)
+      rankOf[stage] = problem.rankOf(stage);
+  }
 
   Result<Timeline> run();
 
@@ -58,7 +61,7 @@ private:
   std::optional<Event> inputOf(uint32_t rank, const Action &action) const;
   std::optional<Event> outputOf(uint32_t rank, const Action &action) const;
   uint32_t getWaiter(const Event &event) const;
-  double getDuration(const Action &action) const;
+  double getDuration(uint32_t rank, const Action &action) const;
   void advance(uint32_t rank);
   void signal(const Event &event, double time);
   Status describeDeadlock() const;
@@ -68,7 +71,8 @@ private:
   const Problem &problem;
   const Costs &costs;
   bool computeOnly;
-  std::vector<double> times; // by indexOf(event)
+  std::vector<double> times;    // by indexOf(event)
+  std::vector<uint32_t> rankOf; // problem.rankOf, without its divisions
   std::vector<size_t> cursors;
   std::vector<double> clocks;
   std::vector<std::optional<Event>> waitingFor;
@@ -93,8 +97,8 @@ std::optional<Event> Engine::inputOf(uint32_t rank,
     return std::nullopt;
   auto source = sourceOf(problem, stage, *direction);
   // The Recv in front has waited already.
-  bool received = action.isCompute() && !computeOnly && source &&
-                  problem.rankOf(*source) != rank;
+  bool received =
+      action.isCompute() && !computeOnly && source && rankOf[*source] != rank;
   if (!source || received)
     return std::nullopt;
   return Event{Event::Posted, *direction, *source, action.microbatch};
@@ -114,27 +118,28 @@ std::optional<Event> Engine::outputOf(uint32_t rank,
   if (!direction)
     return std::nullopt;
   auto target = targetOf(problem, stage, *direction);
-  if (!target || (!computeOnly && problem.rankOf(*target) != rank))
+  if (!target || (!computeOnly && rankOf[*target] != rank))
     return std::nullopt;
   return Event{Event::Posted, *direction, stage, action.microbatch};
 }
 
 uint32_t Engine::getWaiter(const Event &event) const {
   if (event.kind == Event::Received)
-    return problem.rankOf(event.source);
-  return problem.rankOf(*targetOf(problem, event.source, event.direction));
+    return rankOf[event.source];
+  return rankOf[*targetOf(problem, event.source, event.direction)];
 }
 
-double Engine::getDuration(const Action &action) const {
+double Engine::getDuration(uint32_t rank, const Action &action) const {
+  uint32_t stage = problem.stageOf(rank, action.chunk);
   switch (action.kind) {
   case ActionKind::Forward:
-    return costs.forward;
+    return costs.forwardOf(stage);
   case ActionKind::Backward:
-    return costs.backwardInput + costs.backwardWeight;
+    return costs.backwardInputOf(stage) + costs.backwardWeightOf(stage);
   case ActionKind::BackwardInput:
-    return costs.backwardInput;
+    return costs.backwardInputOf(stage);
   case ActionKind::BackwardWeight:
-    return costs.backwardWeight;
+    return costs.backwardWeightOf(stage);
   default:
     return 0;
   }
@@ -162,11 +167,11 @@ void Engine::advance(uint32_t rank) {
         return;
       }
       bool crosses =
-          input->kind == Event::Posted && problem.rankOf(input->source) != rank;
+          input->kind == Event::Posted && rankOf[input->source] != rank;
       ready = std::max(ready, time + (crosses ? costs.transfer : 0));
     }
     double start = action.isCompute() ? ready : clocks[rank];
-    clocks[rank] = ready + getDuration(action);
+    clocks[rank] = ready + getDuration(rank, action);
     timeline.ranks[rank].push_back({start, clocks[rank]});
     if (auto output = outputOf(rank, action))
       signal(*output, clocks[rank]);
@@ -187,8 +192,8 @@ Status Engine::describeDeadlock() const {
     const Event &event = *waitingFor[rank];
     uint32_t other =
         event.kind == Event::Posted
-            ? problem.rankOf(event.source)
-            : problem.rankOf(*targetOf(problem, event.source, event.direction));
+            ? rankOf[event.source]
+            : rankOf[*targetOf(problem, event.source, event.direction)];
     return fail("deadlock: ", describe(rank), " waits for ", describe(other));
   }
   return Status::success();
@@ -208,16 +213,17 @@ void Engine::summarise() {
     timeline.span = std::max(timeline.span, last - first);
     timeline.makespan = std::max(timeline.makespan, clocks[rank]);
   }
-  double work = double(problem.chunks) * problem.microbatches *
-                (costs.forward + costs.backwardInput + costs.backwardWeight);
   if (timeline.span > 0)
-    timeline.bubbleRate = (timeline.span - work) / timeline.span;
+    timeline.bubbleRate =
+        (timeline.span - getWork(problem, costs)) / timeline.span;
 }
 
 Result<Timeline> Engine::run() {
   timeline.ranks.resize(problem.stages);
-  for (uint32_t rank = problem.stages; rank-- > 0;)
+  for (uint32_t rank = problem.stages; rank-- > 0;) {
+    timeline.ranks[rank].reserve(schedule.ranks[rank].size());
     runnable.push_back(rank);
+  }
   while (!runnable.empty()) {
     uint32_t rank = runnable.back();
     runnable.pop_back();
@@ -235,16 +241,8 @@ Result<Timeline> schedule::execute(const Schedule &schedule,
 
 Result<Timeline> schedule::simulate(const Schedule &schedule,
                                     const Costs &costs) {
-  auto checkCost = [](const char *name, double cost) {
-    constexpr double limit = 1e12;
-    if (cost >= 0 && cost <= limit)
-      return Status::success();
-    return fail("cost of ", name, " is ", cost, ", expected 0 to ", limit);
-  };
-  PLAIT_RETURN_IF_ERROR(checkCost("forward", costs.forward));
-  PLAIT_RETURN_IF_ERROR(checkCost("backward input", costs.backwardInput));
-  PLAIT_RETURN_IF_ERROR(checkCost("backward weight", costs.backwardWeight));
-  PLAIT_RETURN_IF_ERROR(checkCost("transfer", costs.transfer));
+  PLAIT_RETURN_IF_ERROR(schedule.problem.check());
+  PLAIT_RETURN_IF_ERROR(costs.check(schedule.problem));
   PLAIT_RETURN_IF_ERROR(verifyLists(schedule));
   return execute(schedule, costs);
 }

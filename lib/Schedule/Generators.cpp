@@ -1,4 +1,4 @@
-//===- Generators.cpp - Named pipeline schedules --------------------------===//
+//===- Generators.cpp - The table of named schedules ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Generators.h"
-#include "Messages.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace plait;
 using namespace plait::schedule;
@@ -17,52 +17,167 @@ using namespace plait::schedule;
 // The table
 //===----------------------------------------------------------------------===//
 
+/// A generator that looks at nothing but the problem, as the table wants it.
+template <Schedule (*emit)(const Problem &)>
+static Schedule fixed(const Problem &problem, const GeneratorOptions &) {
+  return emit(problem);
+}
+
+/// No schedule holds more than all microbatches.
+static double atMostAll(const Problem &problem, double activations) {
+  return std::min<double>(problem.microbatches, activations);
+}
+
+static double boundInterleaved(const Problem &problem, uint32_t rank, double) {
+  double p = problem.stages, v = problem.chunks;
+  return atMostAll(problem, (2 * (p - rank - 1) + (v - 1) * p + 1) / v);
+}
+
+static constexpr uint32_t anyChunks = std::numeric_limits<uint32_t>::max();
+
 static constexpr Generator generators[] = {
-    {"gpipe", "all forwards, then all backwards", 1, gpipe,
-     [](const Problem &problem, uint32_t) { return problem.microbatches; }},
+    {"gpipe", "all forwards, then all backwards", 1, 1, Placement::RoundRobin,
+     false, false, fixed<gpipe>,
+     [](const Problem &problem, uint32_t, double) {
+       return double(problem.microbatches);
+     }},
     {"1f1b", "alternate one forward and one backward after a short warm-up", 1,
-     oneFOneB,
-     [](const Problem &problem, uint32_t rank) {
-       return std::min(problem.microbatches, problem.stages - rank);
+     1, Placement::RoundRobin, false, false, fixed<oneFOneB>,
+     [](const Problem &problem, uint32_t rank, double) {
+       return atMostAll(problem, problem.stages - rank);
+     }},
+    {"interleaved-1f1b", "1f1b with several chunks on each rank", 2, anyChunks,
+     Placement::RoundRobin, false, false, fixed<interleavedOneFOneB>,
+     boundInterleaved},
+    {"zb-h1", "split backward, memory of 1f1b, a third of its bubble", 1, 1,
+     Placement::RoundRobin, true, false, fixed<zeroBubbleH1>,
+     [](const Problem &problem, uint32_t rank, double share) {
+       return atMostAll(problem, problem.stages - rank + rank * share);
+     }},
+    {"zb-h2", "split backward, twice the memory of 1f1b, next to no bubble", 1,
+     1, Placement::RoundRobin, true, false, fixed<zeroBubbleH2>,
+     [](const Problem &problem, uint32_t rank, double share) {
+       return atMostAll(problem,
+                        2.0 * (problem.stages - rank) - 1 + 2 * rank * share);
+     }},
+    {"zb-v", "split backward, two chunks in a V, memory of 1f1b", 2, 2,
+     Placement::VShape, true, false, fixed<zeroBubbleV>,
+     [](const Problem &problem, uint32_t, double) {
+       return atMostAll(problem, problem.stages);
+     }},
+    {"zb-auto", "split backward, the best found for the costs and a limit", 1,
+     1, Placement::RoundRobin, true, true, zeroBubbleAuto,
+     [](const Problem &problem, uint32_t, double) {
+       return double(problem.microbatches); // and the limit it was made for
      }},
 };
 
 std::span<const Generator> schedule::getGenerators() { return generators; }
 
-Result<const Generator *> schedule::findGenerator(std::string_view name) {
+/// The failure for a name that is not among those that `isListed` accepts.
+template <typename Predicate>
+static Status failListing(const std::string &problem, Predicate isListed) {
   std::string known;
   for (const Generator &generator : generators) {
-    if (generator.name == name)
-      return &generator;
+    if (!isListed(generator))
+      continue;
     known += known.empty() ? "" : ", ";
     known += generator.name;
   }
-  return fail("unknown schedule '", name, "', expected one of ", known);
+  return fail(problem, ", expected one of ", known);
+}
+
+static const Generator *lookUp(std::string_view name) {
+  for (const Generator &generator : generators)
+    if (generator.name == name)
+      return &generator;
+  return nullptr;
+}
+
+static std::string describeUnknown(std::string_view name) {
+  return "unknown schedule '" + std::string(name) + "'";
+}
+
+Result<const Generator *> schedule::findGenerator(std::string_view name) {
+  if (const Generator *generator = lookUp(name))
+    return generator;
+  return failListing(describeUnknown(name),
+                     [](const Generator &) { return true; });
+}
+
+Status schedule::checkExecutable(std::string_view name,
+                                 const Abilities &abilities) {
+  auto canExecute = [&](const Generator &generator) {
+    return generator.minChunks <= abilities.chunks &&
+           (abilities.splitBackward || !generator.splitsBackward);
+  };
+  const Generator *generator = lookUp(name);
+  if (!generator)
+    return failListing(describeUnknown(name), canExecute);
+  if (canExecute(*generator))
+    return Status::success();
+  std::string reason = "schedule " + std::string(name);
+  if (generator->minChunks > abilities.chunks)
+    reason += " needs " + std::to_string(generator->minChunks) +
+              " chunks per rank, at most " + std::to_string(abilities.chunks) +
+              " can be executed";
+  else
+    reason += " splits the backward pass, which cannot be executed";
+  return failListing(reason, canExecute);
+}
+
+//===----------------------------------------------------------------------===//
+// Generation
+//===----------------------------------------------------------------------===//
+
+static Status checkChunks(const Generator &generator, uint32_t chunks) {
+  auto [minimum, maximum] = std::pair(generator.minChunks, generator.maxChunks);
+  if (chunks >= minimum && chunks <= maximum)
+    return Status::success();
+  const char *bound = minimum == maximum ? "exactly" : "at least";
+  return fail("schedule ", generator.name, " orders ", bound, " ", minimum,
+              " chunk(s) per rank, got ", chunks);
+}
+
+static Status checkLimit(const Schedule &schedule) {
+  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    if (double peak = peakActivations(schedule, rank);
+        !schedule.memory.allows(peak))
+      return fail("schedule ", schedule.kind, " holds ", peak,
+                  " activations on rank ", rank, ", the limit is ",
+                  schedule.memory.limit);
+  return Status::success();
 }
 
 Result<Schedule> schedule::generate(std::string_view name,
-                                    const Problem &problem) {
-  Result<const Generator *> generator = findGenerator(name);
-  if (!generator.ok())
-    return generator.status();
+                                    const Problem &problem,
+                                    const GeneratorOptions &options) {
+  Result<const Generator *> found = findGenerator(name);
+  if (!found.ok())
+    return found.status();
+  const Generator &generator = **found;
   PLAIT_RETURN_IF_ERROR(problem.check());
-  if (problem.chunks > (*generator)->maxChunks)
-    return fail("schedule ", name, " orders at most ", (*generator)->maxChunks,
-                " chunk(s) per rank, got ", problem.chunks);
-  Schedule schedule = (*generator)->generate(problem);
+  PLAIT_RETURN_IF_ERROR(checkChunks(generator, problem.chunks));
+  PLAIT_RETURN_IF_ERROR(options.costs.check(problem));
+  PLAIT_RETURN_IF_ERROR(options.memory.check());
+  Problem placed = problem;
+  placed.placement = generator.placement;
+  Schedule schedule = generator.generate(placed, options);
   schedule.kind = name;
+  schedule.memory = options.memory;
+  PLAIT_RETURN_IF_ERROR(checkLimit(schedule));
   return schedule;
 }
 
 //===----------------------------------------------------------------------===//
-// Generators
+// Whole backwards, one chunk
 //===----------------------------------------------------------------------===//
 
 /// The schedule in which rank r runs warmUp(r) forwards, then alternates a
 /// forward and a backward until no forward is left, then drains.
 template <typename WarmUp>
 static Schedule alternate(const Problem &problem, WarmUp warmUp) {
-  Schedule schedule{problem, "", {}};
+  Schedule schedule{problem, ""};
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     std::vector<Action> &actions = schedule.ranks.emplace_back();
     actions.reserve(2 * size_t(problem.microbatches));
@@ -85,77 +200,4 @@ Schedule schedule::gpipe(const Problem &problem) {
 Schedule schedule::oneFOneB(const Problem &problem) {
   return alternate(problem,
                    [&](uint32_t rank) { return problem.stages - rank - 1; });
-}
-
-//===----------------------------------------------------------------------===//
-// Transfers
-//===----------------------------------------------------------------------===//
-
-namespace {
-
-/// Rewrites the list of one rank.
-class TransferInserter {
-public:
-  TransferInserter(const Problem &problem, uint32_t rank)
-      : problem(problem), rank(rank) {}
-
-  std::vector<Action> run(const std::vector<Action> &compute) {
-    for (const Action &action : compute) {
-      auto direction = directionOf(action.kind);
-      if (direction)
-        insertRecv(action, *direction);
-      result.push_back(action);
-      if (direction)
-        insertSend(action, *direction);
-    }
-    insertWait(Direction::Forward);
-    insertWait(Direction::Backward);
-    result.push_back({ActionKind::Reduce});
-    result.push_back({ActionKind::Optimizer});
-    return std::move(result);
-  }
-
-private:
-  void insertRecv(const Action &action, Direction direction) {
-    if (auto peer = peerOf(problem, rank, action.chunk, direction, true))
-      result.push_back({ActionKind::Recv, action.chunk, action.microbatch,
-                        direction, *peer});
-  }
-
-  void insertSend(const Action &action, Direction direction) {
-    auto peer = peerOf(problem, rank, action.chunk, direction, false);
-    if (!peer)
-      return;
-    insertWait(direction);
-    Action send{ActionKind::Send, action.chunk, action.microbatch, direction,
-                *peer};
-    result.push_back(send);
-    unfinished[size_t(direction)] = send;
-  }
-
-  void insertWait(Direction direction) {
-    std::optional<Action> &send = unfinished[size_t(direction)];
-    if (!send)
-      return;
-    send->kind = ActionKind::WaitSend;
-    result.push_back(*send);
-    send.reset();
-  }
-
-  const Problem &problem;
-  uint32_t rank;
-  std::vector<Action> result;
-  std::optional<Action> unfinished[2]; // the last Send, by direction
-};
-
-} // namespace
-
-Schedule schedule::insertTransfers(const Schedule &schedule) {
-  if (!schedule.isComputeOnly())
-    return schedule;
-  Schedule complete{schedule.problem, schedule.kind, {}};
-  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank)
-    complete.ranks.push_back(
-        TransferInserter(schedule.problem, rank).run(schedule.ranks[rank]));
-  return complete;
 }

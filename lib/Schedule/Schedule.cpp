@@ -31,6 +31,17 @@ Status Problem::check() const {
   return Status::success();
 }
 
+Status MemoryModel::check() const {
+  constexpr double most = 1e9;
+  if (!(weightShare >= 0 && weightShare <= 1))
+    return fail("weight share is ", weightShare, ", expected 0 to 1");
+  // Counted in floating point, so that rounding must stay far below one half.
+  if (!(limit == 0 || (limit >= 1 && limit <= most)))
+    return fail("memory limit is ", limit, ", expected 1 to ", most,
+                " activations of a microbatch, or 0 for none");
+  return Status::success();
+}
+
 bool Schedule::isComputeOnly() const {
   return std::all_of(ranks.begin(), ranks.end(), [](const auto &actions) {
     return std::all_of(actions.begin(), actions.end(),
@@ -50,4 +61,24 @@ uint32_t schedule::peakInFlight(const Schedule &schedule, uint32_t rank) {
       --held;
   }
   return peak;
+}
+
+double schedule::peakActivations(const Schedule &schedule, uint32_t rank) {
+  if (rank >= schedule.ranks.size())
+    return 0;
+  // Whole chunks and halves are counted apart, so that no rounding adds up.
+  double share = schedule.memory.weightShare;
+  int64_t whole = 0, halves = 0;
+  double peak = 0;
+  for (const Action &action : schedule.ranks[rank]) {
+    if (action.kind == ActionKind::Forward)
+      peak = std::max(peak, ++whole + share * halves);
+    else if (action.kind == ActionKind::Backward)
+      --whole;
+    else if (action.kind == ActionKind::BackwardInput)
+      --whole, ++halves;
+    else if (action.kind == ActionKind::BackwardWeight)
+      --halves;
+  }
+  return peak / schedule.problem.chunks;
 }

@@ -230,20 +230,31 @@ Status schedule::verifyLists(const Schedule &schedule) {
   return Status::success();
 }
 
-/// V5: names the forward that exceeds the bound.
-static Status checkInFlight(const Schedule &schedule) {
-  if (schedule.kind.empty())
-    return Status::success();
-  Result<const Generator *> generator = findGenerator(schedule.kind);
-  if (!generator.ok())
-    return generator.status();
+/// V5.
+static Status checkMemory(const Schedule &schedule) {
+  PLAIT_RETURN_IF_ERROR(schedule.memory.check());
+  const Generator *generator = nullptr;
+  if (!schedule.kind.empty()) {
+    Result<const Generator *> found = findGenerator(schedule.kind);
+    if (!found.ok())
+      return found.status();
+    generator = *found;
+  }
   for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    uint32_t peak = peakInFlight(schedule, rank);
-    uint32_t bound = (*generator)->inFlightBound(schedule.problem, rank);
-    if (peak > bound)
+    double peak = peakActivations(schedule, rank);
+    if (!schedule.memory.allows(peak))
+      return fail("rank ", rank, ": ", peak,
+                  " microbatches are in flight, the memory limit is ",
+                  schedule.memory.limit);
+    if (!generator)
+      continue;
+    MemoryModel named = schedule.memory;
+    named.limit =
+        generator->memoryBound(schedule.problem, rank, named.weightShare);
+    if (!named.allows(peak))
       return fail("rank ", rank, ": ", peak,
                   " microbatches are in flight, schedule ", schedule.kind,
-                  " allows ", bound);
+                  " allows ", named.limit);
   }
   return Status::success();
 }
@@ -253,5 +264,5 @@ Status schedule::verify(const Schedule &schedule) {
   Result<Timeline> run = execute(schedule, Costs{}); // V4
   if (!run.ok())
     return run.status();
-  return checkInFlight(schedule);
+  return checkMemory(schedule);
 }

@@ -6,33 +6,58 @@
 //===----------------------------------------------------------------------===//
 //
 // Every named schedule is one row of one table. To add one, write a function
-// Problem -> Schedule that emits compute actions in the order wanted, say how
-// many microbatches it keeps in flight, and add the row: the driver's option,
-// the verifier, the simulator and the charts then know it.
+// that emits compute actions in the order wanted, say what it needs and how
+// much memory it keeps to, and add the row: the driver's option, the verifier,
+// the simulator and the charts then know it.
+//
+//   name               memory of rank r   bubble, free transfers, even stages
+//   gpipe              m                  (p - 1)(F + I + W)
+//   1f1b               p - r              (p - 1)(F + I + W)
+//   interleaved-1f1b   see below          (p - 1)(F + I + W) / v
+//   zb-h1              p - r + r w        (p - 1)(F + I - W), if positive
+//   zb-h2              2(p - r) - 1 + 2rw (p - 1)(F + I - 2W), if not negative
+//   zb-v               p                  0 when F = I = W
+//   zb-auto            as asked for       the least found
+//
+// with p ranks of v chunks, m microbatches (no more memory than m) and w of an
+// activation left after its I. F, I and W are the times on a whole rank.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef PLAIT_SCHEDULE_GENERATORS_H
 #define PLAIT_SCHEDULE_GENERATORS_H
 
-#include "plait/Schedule/Schedule.h"
+#include "plait/Schedule/Simulate.h"
 
 #include <span>
 
 namespace plait::schedule {
 
+/// What a generator may be told beyond the problem.
+struct GeneratorOptions {
+  /// Of one virtual stage. Only a generator that searches looks at them.
+  Costs costs;
+  /// A limit that the result must keep.
+  MemoryModel memory;
+};
+
 /// A row of the table. The strings are literals and live for ever.
 struct Generator {
   const char *name;
-  const char *help;   // one line for option help
-  uint32_t maxChunks; // per rank that the generator can order
+  const char *help;    // one line for option help
+  uint32_t minChunks;  // per rank that the generator can order
+  uint32_t maxChunks;  // likewise
+  Placement placement; // of the virtual stages
+  bool splitsBackward; // emits I and W in place of B
+  bool searches;       // depends on GeneratorOptions
 
-  /// Emits a compute-only schedule with `kind` still empty. Expects
-  /// problem.check() to hold and chunks <= maxChunks; use generate().
-  Schedule (*generate)(const Problem &problem);
+  /// Emits a compute-only schedule with `kind` and `memory` still empty.
+  /// Expects everything that the function generate() below checks.
+  Schedule (*generate)(const Problem &problem, const GeneratorOptions &options);
 
-  /// The most microbatches that `rank` may hold at once; see peakInFlight.
-  uint32_t (*inFlightBound)(const Problem &problem, uint32_t rank);
+  /// The most memory that `rank` may hold at once; see peakActivations.
+  double (*memoryBound)(const Problem &problem, uint32_t rank,
+                        double weightShare);
 };
 
 /// All named schedules, in the order in which help texts list them.
@@ -41,9 +66,29 @@ std::span<const Generator> getGenerators();
 /// The row called `name`, or a failure that lists the names there are.
 Result<const Generator *> findGenerator(std::string_view name);
 
-/// The compute-only schedule `name` for `problem`. Fails on an unknown name, a
-/// problem that does not check or more chunks than the schedule can order.
-Result<Schedule> generate(std::string_view name, const Problem &problem);
+/// The compute-only schedule `name` for `problem`, the placement of which is
+/// the generator's whatever it says. Fails on an unknown name, a problem or
+/// options that do not check, a number of chunks that the generator cannot
+/// order, and when the schedule would not keep options.memory.limit.
+Result<Schedule> generate(std::string_view name, const Problem &problem,
+                          const GeneratorOptions &options = {});
+
+/// What something that executes schedules can do. The defaults are what the
+/// compiler can turn into a plan.
+struct Abilities {
+  uint32_t chunks = 1;        // most per rank
+  bool splitBackward = false; // I and W on their own
+};
+
+/// Success when `abilities` suffice for the schedule `name`. Otherwise a
+/// failure that says what is missing and lists the schedules that remain.
+Status checkExecutable(std::string_view name, const Abilities &abilities);
+
+//===----------------------------------------------------------------------===//
+// Generators
+//===----------------------------------------------------------------------===//
+//
+// Each expects problem.check() to hold, and its row's chunks and placement.
 
 /// All forwards, then all backwards. Needs memory for all microbatches.
 Schedule gpipe(const Problem &problem);
@@ -53,18 +98,55 @@ Schedule gpipe(const Problem &problem);
 /// fast as gpipe (Narayanan et al., PipeDream-Flush).
 Schedule oneFOneB(const Problem &problem);
 
+/// 1F1B over v chunks a rank, microbatches taken in groups of p through all
+/// chunks (Narayanan et al., "Efficient Large-Scale Language Model Training on
+/// GPU Clusters", SC 2021). Holds min(m, (2(p - r - 1) + (v - 1)p + 1) / v).
+/// When p does not divide m, the last group is what is left: the order is that
+/// of the next multiple of p, without the microbatches that do not exist.
+Schedule interleavedOneFOneB(const Problem &problem);
+
+/// The handcrafted schedules of Qi et al., "Zero Bubble Pipeline Parallelism"
+/// (ICLR 2024). H1 starts like 1F1B and delays weight gradients by r
+/// microbatches; H2 starts about twice as many forwards and delays by 2r.
+Schedule zeroBubbleH1(const Problem &problem);
+Schedule zeroBubbleH2(const Problem &problem);
+
+/// Two chunks in a V, so that the last rank turns from forward to backward
+/// without waiting and rank 0 starts both: no bubble when F, I and W take the
+/// same time, in the memory of 1F1B's first rank on every rank (same authors,
+/// "Pipeline Parallelism with Controllable Memory", NeurIPS 2024).
+Schedule zeroBubbleV(const Problem &problem);
+
+/// The best of H1, H2 and a search, for given costs and within a given memory
+/// limit; see Automatic.cpp. Stops at the lower bound of Bound.h, which the
+/// first pass over the actions mostly meets on even stages; takes up to 18
+/// passes otherwise.
+Schedule zeroBubbleAuto(const Problem &problem,
+                        const GeneratorOptions &options);
+
+//===----------------------------------------------------------------------===//
+// Transfers
+//===----------------------------------------------------------------------===//
+
 /// Makes a compute-only schedule complete. Around the compute actions go
 ///
 ///   RECV_F before F, SEND_F after it     (not at the ends of the pipeline)
 ///   RECV_B before B or I, SEND_B after it
-///   WAIT_x before the same rank's next SEND_x, so that a rank has at most one
-///          unfinished message a direction and needs one buffer for it
+///   WAIT_x before the same chunk's next SEND_x, so that a chunk has at most
+///          one unfinished message a direction and needs one buffer for it
 ///
 /// and at the end of every rank the last waits, REDUCE and OPTIMIZER. Virtual
-/// stages that are neighbours on one rank exchange nothing. A schedule that is
-/// already complete is returned as it is. The result can still deadlock when
-/// the order given keeps more messages unread than one per direction: verify
-/// it.
+/// stages that are neighbours on one rank exchange nothing.
+///
+/// Where a rank runs so far ahead of its neighbour that the ranks would
+/// deadlock with one unfinished message, each WAIT_x comes one SEND_x later
+/// (and so on): the least depth that does not deadlock, the same everywhere. Of
+/// the named schedules only zb-auto needs more than 1, and no more than 2 has
+/// been seen. On even stages, named schedules then wait for no reader; on
+/// uneven ones a rank may, for a reader that is about to come.
+///
+/// A schedule that is already complete is returned as it is; of one that is not
+/// sound the result is not either.
 Schedule insertTransfers(const Schedule &schedule);
 
 } // namespace plait::schedule

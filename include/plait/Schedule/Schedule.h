@@ -14,6 +14,7 @@
 //   generator  Problem -> Schedule                     (Generators.h)
 //   verify     Schedule -> sound, or why it is not     (Verify.h)
 //   simulate   Schedule x Costs -> Timeline            (Simulate.h)
+//   bound      Problem x Costs -> no schedule is faster  (Bound.h)
 //   chart      Schedule x Timeline -> a drawing        (Chart.h)
 //
 // so that a new schedule is one more generator and everything else serves it.
@@ -72,12 +73,19 @@ struct Action {
   bool operator==(const Action &) const = default;
 };
 
+/// Which rank holds which virtual stage, shown for 3 ranks with 2 chunks each.
+enum class Placement : uint8_t {
+  RoundRobin, // 0 1 2 | 0 1 2: every message goes to the next rank, in a ring
+  VShape      // 0 1 2 | 2 1 0: at the turns, neighbours share a rank
+};
+
 /// What is to be scheduled. The model is cut into `stages * chunks` pieces,
 /// called virtual stages and executed in increasing order by the forward pass.
 struct Problem {
   uint32_t stages = 1;       // ranks of the pipeline
   uint32_t chunks = 1;       // virtual stages on each rank
   uint32_t microbatches = 1; // of one step
+  Placement placement = Placement::RoundRobin;
 
   /// Fails unless every count is at least 1 and the schedule would stay below
   /// 2^22 pairs of virtual stage and microbatch. Everything else in this
@@ -86,23 +94,49 @@ struct Problem {
 
   uint32_t virtualStages() const { return stages * chunks; }
 
-  // Where virtual stages live: round robin, virtual stage s on rank s mod
-  // `stages`. These three functions are the only place that knows.
+  // Where virtual stages live. These functions are the only place that knows.
   uint32_t stageOf(uint32_t rank, uint32_t chunk) const {
-    return chunk * stages + rank;
+    return chunk * stages + mirror(rank, chunk);
   }
-  uint32_t rankOf(uint32_t stage) const { return stage % stages; }
+  uint32_t rankOf(uint32_t stage) const {
+    return mirror(stage % stages, chunkOf(stage));
+  }
   uint32_t chunkOf(uint32_t stage) const { return stage / stages; }
 
   bool operator==(const Problem &) const = default;
+
+private:
+  /// Every second chunk of a V runs from the last rank to the first.
+  uint32_t mirror(uint32_t position, uint32_t chunk) const {
+    bool turned = placement == Placement::VShape && chunk % 2 == 1;
+    return turned ? stages - 1 - position : position;
+  }
+};
+
+/// Memory is counted in activations of one microbatch on one rank; a chunk
+/// holds 1 / chunks of that from the start of its F to the end of its B. After
+/// an I only the share that the weight gradient reads is left, until the W.
+struct MemoryModel {
+  double weightShare = 0.5; // left after an I; 0 to 1
+  double limit = 0;         // on every rank; 0: none
+
+  /// Fails unless both are in range.
+  Status check() const;
+  /// Whether a rank may hold so much; lets sums of shares be rounded.
+  bool allows(double activations) const {
+    return limit == 0 || activations <= limit + 1e-9;
+  }
+  bool operator==(const MemoryModel &) const = default;
 };
 
 struct Schedule {
   Problem problem;
-  /// The generator's name, which fixes the in-flight bound that verify checks.
-  /// Empty for a schedule written by hand: then there is no bound.
+  /// The generator's name, which fixes the memory bound that verify checks.
+  /// Empty for a schedule written by hand: then there is no such bound.
   std::string kind;
-  std::vector<std::vector<Action>> ranks; // ranks[r]: the list of rank r
+  std::vector<std::vector<Action>> ranks = {}; // ranks[r]: the list of rank r
+  /// What the schedule was made for. verify checks the limit as well.
+  MemoryModel memory = {};
 
   /// True when no rank has transfers, a reduction or an optimizer.
   bool isComputeOnly() const;
@@ -114,6 +148,11 @@ struct Schedule {
 /// sets of activations the rank must be able to hold. Linear in the list.
 /// Returns 0 when `rank` is not one of the schedule's.
 uint32_t peakInFlight(const Schedule &schedule, uint32_t rank);
+
+/// The most memory that `rank` holds at once, in the units and with the
+/// weight share of schedule.memory. Linear in the list; 0 when `rank` is not
+/// one of the schedule's.
+double peakActivations(const Schedule &schedule, uint32_t rank);
 
 //===----------------------------------------------------------------------===//
 // Text form

@@ -24,7 +24,8 @@
 //      compute-only, by the action itself), RECV blocking until posted and
 //      WAIT until received, no rank waits for ever. Which rank runs first does
 //      not matter: a step never takes back what another waits for.
-//  V5  peakInFlight(rank) keeps the bound of the named schedule.
+//  V5  peakActivations(rank) keeps the bound of the named schedule and the
+//      schedule's own memory limit.
 //
 //===----------------------------------------------------------------------===//
 

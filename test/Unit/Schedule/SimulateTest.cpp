@@ -29,29 +29,6 @@ Timeline run(const char *kind, const Problem &problem, const Costs &costs) {
   return *timeline;
 }
 
-// Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024: measured times of
-// the passes in milliseconds and the bubble rate of 1F1B given for them.
-TEST(Simulate, PublishedBubbleRates) {
-  struct Row {
-    uint32_t stages, microbatches;
-    Costs costs;
-    double bubbleRate;
-  };
-  const Row rows[] = {
-      {8, 24, {18.522, 18.086, 9.337, 0.601}, 0.2431},
-      {8, 32, {18.513, 18.086, 9.331, 0.626}, 0.1985},
-      {8, 64, {18.546, 18.097, 9.321, 0.762}, 0.1240},
-      {16, 48, {11.347, 11.248, 8.132, 0.377}, 0.2552},
-      {16, 64, {11.307, 11.254, 8.101, 0.379}, 0.2082},
-      {16, 128, {11.325, 11.308, 8.109, 0.378}, 0.1251},
-  };
-  for (const Row &row : rows)
-    EXPECT_NEAR(
-        run("1f1b", {row.stages, 1, row.microbatches}, row.costs).bubbleRate,
-        row.bubbleRate, 0.00005)
-        << row.stages << " stages, " << row.microbatches << " microbatches";
-}
-
 // Equal stages, free transfers: (P - 1) / (M + P - 1).
 TEST(Simulate, BubbleFormula) {
   for (const char *kind : {"gpipe", "1f1b"})
@@ -60,6 +37,54 @@ TEST(Simulate, BubbleFormula) {
         EXPECT_NEAR(run(kind, {p, 1, m}, {1, 1, 1, 0}).bubbleRate,
                     (p - 1.0) / (m + p - 1.0), 1e-12)
             << kind << " " << p << " " << m;
+}
+
+// (P - 1) / (P - 1 + V M) where P divides M.
+TEST(Simulate, InterleavedBubbleFormula) {
+  for (uint32_t v : {2, 4})
+    for (uint32_t p : {4, 16})
+      for (uint32_t m : {16, 64, 256})
+        EXPECT_NEAR(run("interleaved-1f1b", {p, v, m}, {1, 1, 1, 0}).bubbleRate,
+                    (p - 1.0) / (p - 1 + double(v) * m), 1e-12)
+            << p << " " << v << " " << m;
+}
+
+// Qi et al. (ICLR 2024), Table 2, and (NeurIPS 2024) for the V.
+TEST(Simulate, ZeroBubbleFormulas) {
+  for (uint32_t p : {4, 8})
+    for (uint32_t m : {2 * p, 3 * p + 1}) {
+      double work = m * (4 + 3.5 + 1.5);
+      Costs costs{4, 3.5, 1.5, 0};
+      EXPECT_EQ(run("zb-h1", {p, 1, m}, costs).span,
+                work + (p - 1) * (4 + 3.5 - 1.5));
+      EXPECT_EQ(run("zb-h2", {p, 1, m}, costs).span,
+                work + (p - 1) * (4 + 3.5 - 2 * 1.5));
+      EXPECT_EQ(run("zb-h2", {p, 1, m}, {1, 1, 1, 0}).bubbleRate, 0);
+      EXPECT_EQ(run("zb-v", {p, 2, m}, {1, 1, 1, 0}).bubbleRate, 0);
+    }
+}
+
+TEST(Simulate, UnevenStages) {
+  auto schedule = parseSchedule({2, 1, 1}, "", "F0 B0\nF0 I0 W0");
+  ASSERT_TRUE(schedule.ok());
+  Costs costs{9, 9, 4, 0.5, {1, 2}, {3, 5}};
+  auto timeline = simulate(*schedule, costs);
+  ASSERT_TRUE(timeline.ok());
+  EXPECT_EQ(timeline->ranks[1][0].start, 1.5);
+  EXPECT_EQ(timeline->ranks[1][1].start, 3.5);
+  EXPECT_EQ(timeline->ranks[1][2].end, 12.5);
+  EXPECT_EQ(timeline->ranks[0][1].start, 9);
+  EXPECT_EQ(timeline->span, 16);
+  // Rank 1 is the busier one: 2 + 5 + 4.
+  EXPECT_EQ(timeline->bubbleRate, (16 - 11) / 16.0);
+
+  costs.backwardInputs.push_back(1);
+  EXPECT_EQ(simulate(*schedule, costs).status().message(),
+            "costs of backward input are given for 3 virtual stages, expected "
+            "2");
+  costs.backwardInputs = {1, -2};
+  EXPECT_EQ(simulate(*schedule, costs).status().message(),
+            "cost of backward input is -2, expected 0 to 1e+12");
 }
 
 TEST(Simulate, Times) {

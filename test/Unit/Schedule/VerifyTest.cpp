@@ -178,15 +178,30 @@ TEST(Verify, V4WaitSend) {
             "ok");
 }
 
-TEST(Verify, V5InFlight) {
+TEST(Verify, V5NamedBound) {
   EXPECT_EQ(check("F0 F1 B0 B1\nF0 F1 B0 B1", 2, 1, "gpipe"), "ok");
   EXPECT_EQ(check("F0 F1 B0 B1\nF0 F1 B0 B1", 2, 1, "1f1b"),
             "rank 1: 2 microbatches are in flight, schedule 1f1b allows 1");
-  // A split backward holds its activations until the weight gradient.
+  // A split backward holds a share of its activations until the weight
+  // gradient.
   EXPECT_EQ(check("F0 F1 B0 B1\nF0 I0 F1 I1 W0 W1", 2, 1, "1f1b"),
-            "rank 1: 2 microbatches are in flight, schedule 1f1b allows 1");
+            "rank 1: 1.5 microbatches are in flight, schedule 1f1b allows 1");
   EXPECT_EQ(check("F0 B0\nF0 B0", 1, 1, "zigzag"),
-            "unknown schedule 'zigzag', expected one of gpipe, 1f1b");
+            "unknown schedule 'zigzag', expected one of gpipe, 1f1b, "
+            "interleaved-1f1b, zb-h1, zb-h2, zb-v, zb-auto");
+}
+
+TEST(Verify, V5Limit) {
+  auto schedule = parseSchedule({1, 1, 2}, "", "F0 I0 F1 I1 W0 W1");
+  ASSERT_TRUE(schedule.ok());
+  schedule->memory = {0.25, 1.25};
+  EXPECT_EQ(messageOf(verify(*schedule)), "ok");
+  schedule->memory = {0.5, 1.25};
+  EXPECT_EQ(messageOf(verify(*schedule)),
+            "rank 0: 1.5 microbatches are in flight, the memory limit is 1.25");
+  schedule->memory = {1.5, 2};
+  EXPECT_EQ(messageOf(verify(*schedule)),
+            "weight share is 1.5, expected 0 to 1");
 }
 
 } // namespace

@@ -1,0 +1,63 @@
+//===- Costs.cpp - Times of actions ---------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Schedule/Simulate.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::schedule;
+
+static Status checkCost(const char *name, double cost) {
+  constexpr double limit = 1e12;
+  if (cost >= 0 && cost <= limit)
+    return Status::success();
+  return fail("cost of ", name, " is ", cost, ", expected 0 to ", limit);
+}
+
+Status Costs::check(const Problem &problem) const {
+  struct Entry {
+    const char *name;
+    double even;
+    const std::vector<double> *uneven;
+  };
+  for (auto [name, even, uneven] :
+       {Entry{"forward", forward, &forwards},
+        {"backward input", backwardInput, &backwardInputs},
+        {"backward weight", backwardWeight, &backwardWeights}}) {
+    PLAIT_RETURN_IF_ERROR(checkCost(name, even));
+    if (!uneven->empty() && uneven->size() != problem.virtualStages())
+      return fail("costs of ", name, " are given for ", uneven->size(),
+                  " virtual stages, expected ", problem.virtualStages());
+    for (double cost : *uneven)
+      PLAIT_RETURN_IF_ERROR(checkCost(name, cost));
+  }
+  return checkCost("transfer", transfer);
+}
+
+Costs schedule::perChunk(const Costs &costs, uint32_t chunks) {
+  Costs result;
+  result.forward = costs.forward / chunks;
+  result.backwardInput = costs.backwardInput / chunks;
+  result.backwardWeight = costs.backwardWeight / chunks;
+  result.transfer = costs.transfer;
+  return result;
+}
+
+double schedule::getWork(const Problem &problem, const Costs &costs) {
+  double most = 0;
+  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
+    double work = 0;
+    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+      uint32_t stage = problem.stageOf(rank, chunk);
+      work += costs.forwardOf(stage) + costs.backwardInputOf(stage) +
+              costs.backwardWeightOf(stage);
+    }
+    most = std::max(most, work * problem.microbatches);
+  }
+  return most;
+}

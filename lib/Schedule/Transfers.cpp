@@ -1,0 +1,102 @@
+//===- Transfers.cpp - From compute actions to a complete schedule --------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Messages.h"
+#include "plait/Schedule/Generators.h"
+
+#include <deque>
+
+using namespace plait;
+using namespace plait::schedule;
+
+namespace {
+
+/// Rewrites the list of one rank.
+class TransferInserter {
+public:
+  TransferInserter(const Problem &problem, uint32_t rank, uint32_t depth)
+      : problem(problem), rank(rank), depth(depth),
+        unfinished(2 * size_t(problem.chunks)) {}
+
+  std::vector<Action> run(const std::vector<Action> &compute) {
+    for (const Action &action : compute) {
+      auto direction = directionOf(action.kind);
+      if (direction)
+        insertRecv(action, *direction);
+      result.push_back(action);
+      if (direction)
+        insertSend(action, *direction);
+    }
+    for (std::deque<Action> &channel : unfinished)
+      while (!channel.empty())
+        insertWait(channel);
+    result.push_back({ActionKind::Reduce});
+    result.push_back({ActionKind::Optimizer});
+    return std::move(result);
+  }
+
+private:
+  void insertRecv(const Action &action, Direction direction) {
+    if (auto peer = peerOf(problem, rank, action.chunk, direction, true))
+      result.push_back({ActionKind::Recv, action.chunk, action.microbatch,
+                        direction, *peer});
+  }
+
+  void insertSend(const Action &action, Direction direction) {
+    auto peer = peerOf(problem, rank, action.chunk, direction, false);
+    if (!peer)
+      return;
+    std::deque<Action> &channel =
+        unfinished[2 * action.chunk + size_t(direction)];
+    if (channel.size() == depth)
+      insertWait(channel);
+    Action send{ActionKind::Send, action.chunk, action.microbatch, direction,
+                *peer};
+    result.push_back(send);
+    channel.push_back(send);
+  }
+
+  /// For the oldest message of a channel.
+  void insertWait(std::deque<Action> &channel) {
+    result.push_back(channel.front());
+    result.back().kind = ActionKind::WaitSend;
+    channel.pop_front();
+  }
+
+  const Problem &problem;
+  uint32_t rank, depth;
+  std::vector<Action> result;
+  std::vector<std::deque<Action>> unfinished; // by chunk and direction
+};
+
+} // namespace
+
+static Schedule insertAtDepth(const Schedule &schedule, uint32_t depth) {
+  Schedule complete{schedule.problem, schedule.kind, {}, schedule.memory};
+  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    complete.ranks.push_back(TransferInserter(schedule.problem, rank, depth)
+                                 .run(schedule.ranks[rank]));
+  return complete;
+}
+
+Schedule schedule::insertTransfers(const Schedule &schedule) {
+  if (!schedule.isComputeOnly())
+    return schedule;
+  auto ends = [](const Schedule &schedule) {
+    return simulate(schedule, Costs{}).ok();
+  };
+  Schedule complete = insertAtDepth(schedule, 1);
+  if (ends(complete) || !ends(schedule))
+    return complete;
+  // Some depth works: with all waits at the end, nobody waits for a reader.
+  for (uint32_t depth = 2; depth <= schedule.problem.microbatches; ++depth) {
+    Schedule deeper = insertAtDepth(schedule, depth);
+    if (ends(deeper))
+      return deeper;
+  }
+  return complete;
+}

@@ -1,0 +1,156 @@
+//===- ZeroBubble.cpp - Handcrafted schedules with a split backward -------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ZeroBubble.h"
+
+#include <algorithm>
+#include <tuple>
+
+using namespace plait;
+using namespace plait::schedule;
+
+//===----------------------------------------------------------------------===//
+// One chunk
+//===----------------------------------------------------------------------===//
+
+std::vector<Action> schedule::delayWeights(uint32_t microbatches, uint32_t lead,
+                                           uint32_t delay) {
+  std::vector<Action> actions;
+  actions.reserve(3 * size_t(microbatches));
+  lead = std::min(lead, microbatches);
+  delay = std::min(delay, microbatches);
+  for (uint32_t m = 0; m < lead; ++m)
+    actions.push_back({ActionKind::Forward, 0, m});
+  for (uint32_t m = 0; m < microbatches; ++m) {
+    actions.push_back({ActionKind::BackwardInput, 0, m});
+    // Before the forward, which can use the memory.
+    if (m >= delay)
+      actions.push_back({ActionKind::BackwardWeight, 0, m - delay});
+    if (m < microbatches - lead)
+      actions.push_back({ActionKind::Forward, 0, m + lead});
+  }
+  for (uint32_t m = microbatches - delay; m < microbatches; ++m)
+    actions.push_back({ActionKind::BackwardWeight, 0, m});
+  return actions;
+}
+
+Schedule schedule::zeroBubbleH1(const Problem &problem) {
+  Schedule schedule{problem, ""};
+  for (uint32_t rank = 0; rank < problem.stages; ++rank)
+    schedule.ranks.push_back(
+        delayWeights(problem.microbatches, problem.stages - rank, rank));
+  return schedule;
+}
+
+Schedule schedule::zeroBubbleH2(const Problem &problem) {
+  Schedule schedule{problem, ""};
+  for (uint32_t rank = 0; rank < problem.stages; ++rank)
+    schedule.ranks.push_back(delayWeights(
+        problem.microbatches, 2 * (problem.stages - rank) - 1, 2 * rank));
+  return schedule;
+}
+
+//===----------------------------------------------------------------------===//
+// Two chunks in a V
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The list of one rank. In four phases, each action having a slot in one:
+///
+///   0  forwards of chunk 0, until the first microbatch is back from the turn
+///   1  chunk 1 and chunk 0 forwards in turn
+///   2  chunk 1: forward, input and weight gradient
+///   3  rounds of F0 I0 W0 F1 I1 W1; where microbatches run out, the rest of
+///      the round stays in its order
+///   4  weight gradients left out of the rounds without forwards, in which the
+///      ranks before this one wait for input gradients
+///
+/// The phases are long enough for at least 2p - 1 microbatches. With fewer, the
+/// slots of those that do not exist stay empty.
+class VList {
+public:
+  VList(const Problem &problem, uint32_t rank)
+      : problem(problem), rank(rank), p(problem.stages),
+        padded(std::max<int64_t>(problem.microbatches, 2 * p - 1)) {}
+
+  std::vector<Action> run() {
+    slots.reserve(6 * size_t(problem.microbatches));
+    for (int64_t m = 0; m < problem.microbatches; ++m) {
+      addFirstChunk(m);
+      addSecondChunk(m);
+    }
+    std::sort(slots.begin(), slots.end(), [](const Slot &a, const Slot &b) {
+      return std::tie(a.phase, a.place) < std::tie(b.phase, b.place);
+    });
+    std::vector<Action> actions;
+    actions.reserve(slots.size());
+    for (const Slot &slot : slots)
+      actions.push_back(slot.action);
+    return actions;
+  }
+
+private:
+  struct Slot {
+    int64_t phase, place;
+    Action action;
+  };
+
+  void add(int64_t phase, int64_t place, ActionKind kind, uint32_t chunk,
+           int64_t microbatch) {
+    slots.push_back({phase, place, {kind, chunk, uint32_t(microbatch)}});
+  }
+
+  void addFirstChunk(int64_t m) {
+    int64_t alone = 2 * (p - rank) - 1; // phase 0
+    if (m < alone)
+      add(0, m, ActionKind::Forward, 0, m);
+    else if (m < alone + rank)
+      add(1, 2 * (m - alone) + 1, ActionKind::Forward, 0, m);
+    else
+      add(3, 6 * (m - alone - rank), ActionKind::Forward, 0, m);
+    add(3, 6 * m + 1, ActionKind::BackwardInput, 0, m);
+    int64_t drained = padded - p; // first round without forwards
+    if (m < drained || m >= drained + rank)
+      add(3, 6 * m + 2, ActionKind::BackwardWeight, 0, m);
+    else
+      add(4, 2 * m, ActionKind::BackwardWeight, 0, m);
+  }
+
+  void addSecondChunk(int64_t m) {
+    if (m < rank)
+      add(1, 2 * m, ActionKind::Forward, 1, m);
+    else if (m < p)
+      add(2, 3 * (m - rank), ActionKind::Forward, 1, m);
+    else
+      add(3, 6 * (m - p) + 3, ActionKind::Forward, 1, m);
+    int64_t early = p - rank; // backwards of phase 2
+    if (m < early) {
+      add(2, 3 * m + 1, ActionKind::BackwardInput, 1, m);
+      add(2, 3 * m + 2, ActionKind::BackwardWeight, 1, m);
+      return;
+    }
+    add(3, 6 * (m - early) + 4, ActionKind::BackwardInput, 1, m);
+    if (m < padded - rank)
+      add(3, 6 * (m - early) + 5, ActionKind::BackwardWeight, 1, m);
+    else
+      add(4, 2 * m + 1, ActionKind::BackwardWeight, 1, m);
+  }
+
+  const Problem &problem;
+  int64_t rank, p, padded;
+  std::vector<Slot> slots;
+};
+
+} // namespace
+
+Schedule schedule::zeroBubbleV(const Problem &problem) {
+  Schedule schedule{problem, ""};
+  for (uint32_t rank = 0; rank < problem.stages; ++rank)
+    schedule.ranks.push_back(VList(problem, rank).run());
+  return schedule;
+}

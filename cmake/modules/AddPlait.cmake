@@ -8,6 +8,7 @@ add_compile_options(-Wall -Wextra -Wno-unused-parameter -Werror=return-type
 function(plait_add_library name)
   cmake_parse_arguments(ARG "" "" "LINK;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL APPEND PROPERTY PLAIT_LIBRARIES ${name})
   if(ARG_LINK)
     target_link_libraries(${name} PUBLIC ${ARG_LINK})
   endif()

@@ -36,8 +36,11 @@ constexpr int64_t kLargestReference = int64_t(8) << 30;
 /// One module on its way through the phases.
 class Compilation {
 public:
-  Compilation(const CompileOptions &options, const Layout &layout)
-      : options(options), layout(layout), context(makeRegistry()),
+  /// A mesh that the model brings along must be the one of `layout`, unless
+  /// `replaceMesh`.
+  Compilation(const CompileOptions &options, const Layout &layout,
+              bool replaceMesh = false)
+      : options(options), layout(layout), replaceMesh(replaceMesh), context(makeRegistry(options)),
         handler(&context, print) {
     context.loadAllAvailableDialects();
     // Passes are short: threads cost more than they save.
@@ -53,18 +56,22 @@ public:
   std::string getText();
 
 private:
-  static DialectRegistry makeRegistry() {
+  static DialectRegistry makeRegistry(const CompileOptions &options) {
     DialectRegistry registry;
     registerAllDialects(registry);
+    if (options.addDialects)
+      options.addDialects(registry);
     return registry;
   }
   static LogicalResult print(Diagnostic &diagnostic);
+  LogicalResult checkBatch();
   LogicalResult addMesh();
   LogicalResult pinShardings();
   LogicalResult dump(const PhaseInfo &info);
 
   const CompileOptions &options;
   const Layout &layout;
+  bool replaceMesh;
   MLIRContext context;
   ScopedDiagnosticHandler handler;
   OwningOpRef<ModuleOp> module;
@@ -101,16 +108,42 @@ LogicalResult Compilation::print(Diagnostic &diagnostic) {
   return success();
 }
 
+static bool isText(const CompileOptions &options) {
+  return StringRef(options.model).ends_with(".mlir");
+}
+
+/// The types of a model in IR fix its batch, over all data-parallel ranks.
+LogicalResult Compilation::checkBatch() {
+  auto loss = module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  auto shape = cast<RankedTensorType>(loss.getArgumentTypes()[0]).getShape();
+  int64_t batch = options.microBatch * layout.data;
+  if (shape[0] == batch && shape[1] == options.sequence)
+    return success();
+  return loss.emitError("is for ")
+         << shape[0] << " sequences of " << shape[1]
+         << " tokens, but --micro-batch " << options.microBatch << " times dp "
+         << layout.data << " is " << batch << ", and --seq is "
+         << options.sequence;
+}
+
 LogicalResult Compilation::addMesh() {
-  if (dist::MeshOp::find(*module))
-    return module->emitError("has a mesh already; meshes come from --mesh");
   OpBuilder builder(module->getBodyRegion());
   builder.setInsertionPointToStart(module->getBody());
-  dist::MeshOp::create(
+  auto mesh = dist::MeshOp::create(
       builder, module->getLoc(), builder.getStringAttr("mesh"),
       builder.getStrArrayAttr({kPipelineAxis, kDataAxis, kTensorAxis}),
       builder.getDenseI64ArrayAttr(
           {layout.pipeline, layout.data, layout.tensor}));
+  // The dump of an earlier compilation has one.
+  for (auto other : llvm::make_early_inc_range(module->getOps<dist::MeshOp>())) {
+    if (other == mesh)
+      continue;
+    if (!replaceMesh && other->getAttrDictionary() != mesh->getAttrDictionary())
+      return other.emitError("is not the mesh that --mesh gives: pp=")
+             << layout.pipeline << ",dp=" << layout.data
+             << ",tp=" << layout.tensor;
+    other.erase();
+  }
   return success();
 }
 
@@ -139,15 +172,16 @@ LogicalResult Compilation::pinShardings() {
 }
 
 LogicalResult Compilation::import() {
-  bool text = StringRef(options.model).ends_with(".mlir");
   FailureOr<OwningOpRef<ModuleOp>> imported =
-      text ? importMLIR(context, options.model)
+      isText(options) ? importMLIR(context, options.model)
            : importHuggingFace(
                  context, options.model,
                  {options.microBatch * layout.data, options.sequence});
   if (failed(imported))
     return failure();
   module = std::move(*imported);
+  if (isText(options) && failed(checkBatch()))
+    return failure();
   if (failed(addMesh()) || failed(pinShardings()))
     return failure();
   return success();
@@ -215,7 +249,9 @@ FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
 /// Problems of the model show in the partitioned compilation as well, which
 /// reports them.
 static std::unique_ptr<plan::fb::PlanT>
-compileReference(CompileOptions options) {
+compileReference(CompileOptions options, const Layout &partitioned) {
+  if (isText(options))
+    options.microBatch *= partitioned.data;
   options.mesh = "1";
   options.schedule = "gpipe";
   options.recompute = "none";
@@ -226,7 +262,7 @@ compileReference(CompileOptions options) {
   Result<Layout> layout = makeLayout(options);
   if (!layout.ok())
     return nullptr;
-  Compilation compilation(options, *layout);
+  Compilation compilation(options, *layout, /*replaceMesh=*/true);
   ScopedDiagnosticHandler silent(compilation.getContext(),
                                  [](Diagnostic &) { return success(); });
   if (failed(compilation.import()) || failed(compilation.runTo(Phase::Lower)))
@@ -262,14 +298,14 @@ static Result<Phase> findPhase(StringRef name) {
   return fail("no phase is called \"", name.str(), "\", there are ", names);
 }
 
-static bool compilePlan(const CompileOptions &options,
+static bool compilePlan(const CompileOptions &options, const Layout &layout,
                         Compilation &compilation) {
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
   if (succeeded(compilation.runTo(Phase::Plan)))
     plan = compilation.convert();
   std::unique_ptr<plan::fb::PlanT> reference;
   if (succeeded(plan) && options.reference)
-    reference = compileReference(options);
+    reference = compileReference(options, layout);
   if (options.progress)
     llvm::errs() << "\r\033[K";
   if (failed(plan))
@@ -296,7 +332,7 @@ bool plait::compile(const CompileOptions &options) {
   if (failed(compilation.import()))
     return false;
   if (last == Phase::Plan)
-    return compilePlan(options, compilation);
+    return compilePlan(options, *layout, compilation);
   if (failed(compilation.runTo(last)))
     return false;
   if (options.progress)

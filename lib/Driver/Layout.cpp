@@ -7,6 +7,7 @@
 
 #include "Layout.h"
 
+#include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Names.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -48,6 +49,8 @@ static Status parseMesh(llvm::StringRef text, Layout &layout) {
 
 Result<Layout> plait::makeLayout(const CompileOptions &options) {
   Layout layout;
+  PLAIT_RETURN_IF_ERROR(
+      schedule::checkExecutable(options.schedule, schedule::Abilities{}));
   PLAIT_RETURN_IF_ERROR(parseMesh(options.mesh, layout));
   for (auto [name, value] : {std::pair("global-batch", options.globalBatch),
                              {"micro-batch", options.microBatch},

@@ -20,8 +20,9 @@ struct Layout {
   int64_t ranks() const { return pipeline * data * tensor; }
 };
 
-/// Fails on an axis that is not pp, dp or tp, a size that is not positive, or a
-/// global batch that the microbatches of all data-parallel ranks do not fill.
+/// Fails on an axis that is not pp, dp or tp, a size that is not positive, a
+/// global batch that the microbatches of all data-parallel ranks do not fill,
+/// or a schedule that cannot be compiled.
 Result<Layout> makeLayout(const CompileOptions &options);
 
 } // namespace plait

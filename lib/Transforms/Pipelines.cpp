@@ -42,7 +42,7 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
   case Phase::Plan:
     return;
   case Phase::Shard:
-    manager.addPass(createDecomposePass({/*early=*/true}));
+    manager.addPass(createDecomposePass({/*early=*/true, /*keep=*/{}}));
     addCleanup(manager);
     manager.addPass(createAssignShardingsPass({options.sequenceParallel}));
     return;
@@ -69,10 +69,12 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
     manager.addPass(createSchedulePass({options.schedule, options.microbatches}));
     return;
   case Phase::Lower:
-    manager.addPass(createDecomposePass({/*early=*/false}));
+    manager.addPass(createDecomposePass(
+        {/*early=*/false, SmallVector<std::string>(ArrayRef(options.keep))}));
     addCleanup(manager);
     manager.addPass(createFormClustersPass());
-    manager.addPass(createPlaceBuffersPass());
+    if (options.place)
+      manager.addPass(createPlaceBuffersPass());
     return;
   }
 }

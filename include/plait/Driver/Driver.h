@@ -15,9 +15,14 @@
 #include "plait/Support/Status.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
+
+namespace mlir {
+class DialectRegistry;
+} // namespace mlir
 
 namespace plait {
 
@@ -48,6 +53,8 @@ struct CompileOptions {
   bool reference = true;
   /// Say on standard error which phase is running.
   bool progress = false;
+  /// Adds dialects that a .mlir file may use beside plait's own.
+  std::function<void(mlir::DialectRegistry &)> addDialects;
 };
 
 /// Compiles and writes the output, completely or not at all. On failure the

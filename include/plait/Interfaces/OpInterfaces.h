@@ -19,6 +19,18 @@
 
 namespace plait {
 
+/// The shape of an op's arithmetic, for cost models that know how fast each
+/// shape is computed. Sizes are those of the op's present types.
+struct WorkShape {
+  enum Kind {
+    Memory,      // as fast as its operands and results move
+    Contraction, // batch x (m x k) . (k x n)
+    Attention,   // softmax(q kᵀ) v, or its gradients
+  } kind = Memory;
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+  int64_t heads = 0, keyValueHeads = 0, headSize = 0, sequence = 0;
+};
+
 /// How a fusable op maps the iteration space of a kernel.
 enum class FusionRole {
   /// result[i] depends on operands[i], and possibly on i itself.

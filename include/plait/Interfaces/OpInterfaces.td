@@ -75,6 +75,8 @@ def CostedOpInterface : OpInterface<"CostedOpInterface"> {
     InterfaceMethod<"Bytes read and written if the op runs alone.",
       "int64_t", "getBytes", (ins), "",
       "return ::plait::detail::countOperandAndResultBytes($_op);">,
+    InterfaceMethod<"What kind of arithmetic it is, and of which shape.",
+      "::plait::WorkShape", "getWorkShape", (ins), "", "return {};">,
   ];
 }
 

@@ -19,10 +19,13 @@ def DecomposePass : Pass<"nn-decompose", "::mlir::ModuleOp"> {
   let description = [{
     With `early`, takes apart the ops that must be before sharding (softmax
     cross-entropy); without, all that can be: layer normalisation, attention,
-    rotary embeddings, activations. Everything else is left alone.
+    rotary embeddings, activations. Everything else is left alone, and so are
+    the ops named by `keep`.
   }];
   let options = [Option<"early", "early", "bool", "false",
-                        "only what must be taken apart before sharding">];
+                        "only what must be taken apart before sharding">,
+                 ListOption<"keep", "keep", "std::string",
+                            "ops that are left alone, as \"nn.attention\"">];
 }
 
 def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {

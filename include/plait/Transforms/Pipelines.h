@@ -10,6 +10,7 @@
 
 #include "mlir/Pass/PassManager.h"
 #include <string>
+#include <vector>
 
 namespace plait {
 
@@ -41,6 +42,10 @@ struct PipelineOptions {
   unsigned microbatches = 1;
   std::string recompute = "none";
   bool sequenceParallel = false;
+  /// Ops that lowering leaves whole, and whether it places buffers: a cost
+  /// model looks at the kernels alone.
+  std::vector<std::string> keep = {};
+  bool place = true;
 };
 
 /// Adds the passes of one phase; Import and Plan have none.

@@ -18,16 +18,16 @@ namespace {
 /// The way of one tensor from one sharding to another.
 class Mover {
 public:
-  Mover(OpBuilder &builder, Location loc, Value block, ShardingAttr from,
-        ShardingAttr to, MeshOp mesh)
-      : builder(builder), loc(loc), block(block), from(from), to(to),
-        mesh(mesh), meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())) {}
+  Mover(OpBuilder &builder, Location loc, Value block, RankedTensorType whole,
+        ShardingAttr from, ShardingAttr to, MeshOp mesh)
+      : builder(builder), loc(loc), block(block), whole(whole), from(from),
+        to(to), mesh(mesh), meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())) {}
 
   FailureOr<Value> run();
 
 private:
   LogicalResult moveAxis(StringAttr axis, int step);
-  LogicalResult checkAlone(StringAttr axis, int64_t dim, ShardingAttr sharding);
+  LogicalResult checkAlone(StringAttr axis, int64_t dim);
   RankedTensorType scaled(ArrayRef<std::pair<int64_t, int64_t>> multiply,
                           ArrayRef<std::pair<int64_t, int64_t>> divide);
   LogicalResult checkEven(int64_t dim, int64_t blocks);
@@ -35,6 +35,7 @@ private:
   OpBuilder &builder;
   Location loc;
   Value block;
+  RankedTensorType whole;
   ShardingAttr from, to;
   MeshOp mesh;
   FlatSymbolRefAttr meshRef;
@@ -55,13 +56,17 @@ Mover::scaled(ArrayRef<std::pair<int64_t, int64_t>> multiply,
   return RankedTensorType::get(shape, type.getElementType());
 }
 
-LogicalResult Mover::checkAlone(StringAttr axis, int64_t dim,
-                                ShardingAttr sharding) {
-  int64_t others = llvm::count_if(
-      sharding.getDims()[dim].getAsRange<StringAttr>(), [&](StringAttr other) {
-        return other != axis && mesh.getAxisSize(other.getValue()) > 1;
-      });
-  if (others == 0)
+/// Blocks of one axis lie among those of another in an order that a collective
+/// over one of them does not respect.
+LogicalResult Mover::checkAlone(StringAttr axis, int64_t dim) {
+  auto isAlone = [&](ShardingAttr sharding) {
+    return llvm::none_of(
+        sharding.getDims()[dim].getAsRange<StringAttr>(),
+        [&](StringAttr other) {
+          return other != axis && mesh.getAxisSize(other.getValue()) > 1;
+        });
+  };
+  if (isAlone(from) && isAlone(to))
     return success();
   return emitError(loc) << "cannot move axis \"" << axis.getValue()
                         << "\" of dimension " << dim
@@ -69,7 +74,7 @@ LogicalResult Mover::checkAlone(StringAttr axis, int64_t dim,
 }
 
 LogicalResult Mover::checkEven(int64_t dim, int64_t blocks) {
-  int64_t extent = cast<RankedTensorType>(block.getType()).getDimSize(dim);
+  int64_t extent = whole.getDimSize(dim);
   if (extent % blocks == 0)
     return success();
   return emitError(loc) << "cannot move " << extent << " elements of dimension "
@@ -87,8 +92,12 @@ LogicalResult Mover::moveAxis(StringAttr axis, int step) {
                      : (source < 0 ? 0 : (target >= 0 ? 3 : 4));
   if (kind != step)
     return success();
-  if ((source >= 0 && failed(checkAlone(axis, source, from))) ||
-      (target >= 0 && failed(checkAlone(axis, target, to))))
+  if ((source >= 0 && failed(checkAlone(axis, source))) ||
+      (target >= 0 && failed(checkAlone(axis, target))))
+    return failure();
+  // A slice pads; collectives move equal blocks.
+  if (kind != 0 && ((source >= 0 && failed(checkEven(source, blocks))) ||
+                    (target >= 0 && failed(checkEven(target, blocks)))))
     return failure();
   auto reduction = ReductionAttr::get(builder.getContext(), from.getReduction());
   auto attr = [&](int64_t dim) { return builder.getI64IntegerAttr(dim); };
@@ -98,8 +107,6 @@ LogicalResult Mover::moveAxis(StringAttr axis, int step) {
                             meshRef, axis, attr(target));
     return success();
   case 1:
-    if (failed(checkEven(target, blocks)))
-      return failure();
     block = ReduceScatterOp::create(builder, loc,
                                     scaled({}, {{target, blocks}}), block,
                                     meshRef, axis, reduction, attr(target));
@@ -109,8 +116,6 @@ LogicalResult Mover::moveAxis(StringAttr axis, int step) {
                                 axis, reduction, DenseI64ArrayAttr(), UnitAttr());
     return success();
   case 3:
-    if (failed(checkEven(target, blocks)))
-      return failure();
     block = AllToAllOp::create(
         builder, loc, scaled({{source, blocks}}, {{target, blocks}}), block,
         meshRef, axis, attr(target), attr(source));
@@ -131,7 +136,8 @@ FailureOr<Value> Mover::run() {
 }
 
 FailureOr<Value> plait::lowerReshard(OpBuilder &builder, Location loc,
-                                     Value block, ShardingAttr from,
-                                     ShardingAttr to, MeshOp mesh) {
-  return Mover(builder, loc, block, from, to, mesh).run();
+                                     Value block, RankedTensorType whole,
+                                     ShardingAttr from, ShardingAttr to,
+                                     MeshOp mesh) {
+  return Mover(builder, loc, block, whole, from, to, mesh).run();
 }

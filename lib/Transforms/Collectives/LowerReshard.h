@@ -13,8 +13,8 @@
 
 namespace plait {
 
-/// Brings `block`, a rank's block of a tensor that lies as `from`, to where
-/// `to` wants it, with the cheapest collective for each axis. In this order,
+/// Brings `block`, a rank's block of a tensor of type `whole` that lies as
+/// `from`, to where `to` wants it, with the cheapest collective for each axis. In this order,
 /// so that as little as possible is moved:
 ///   replicated -> split    dist.slice, free
 ///   partial -> split       reduce_scatter
@@ -25,6 +25,7 @@ namespace plait {
 /// on one dimension, or blocks are uneven.
 mlir::FailureOr<mlir::Value> lowerReshard(mlir::OpBuilder &builder,
                                           mlir::Location loc, mlir::Value block,
+                                          mlir::RankedTensorType whole,
                                           dist::ShardingAttr from,
                                           dist::ShardingAttr to,
                                           dist::MeshOp mesh);

@@ -174,6 +174,7 @@ LogicalResult Partitioner::visit(Operation *op, Global &global) {
     builder.setInsertionPoint(op);
     FailureOr<Value> moved =
         lowerReshard(builder, op->getLoc(), reshard.getInput(),
+                     cast<RankedTensorType>(reshard.getType()),
                      global.operands[0], global.results[0], mesh);
     if (failed(moved))
       return failure();

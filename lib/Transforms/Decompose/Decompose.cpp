@@ -43,7 +43,8 @@ struct DecomposePass : plait::impl::DecomposePassBase<DecomposePass> {
     do {
       worklist.clear();
       getOperation().walk([&](DecomposableOpInterface op) {
-        if (!early || op.decomposesEarly())
+        bool kept = llvm::is_contained(keep, op->getName().getStringRef());
+        if (!kept && (!early || op.decomposesEarly()))
           worklist.push_back(op);
       });
       for (DecomposableOpInterface op : worklist)

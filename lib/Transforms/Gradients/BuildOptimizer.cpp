@@ -333,6 +333,23 @@ struct BuildOptimizerPass
     return found;
   }
 
+  /// What StepEnd relies on.
+  LogicalResult check(const Accumulated &accumulated, ArrayRef<Held> held,
+                      int64_t stages) {
+    for (StringRef name : {kLossSum, kTokenCount}) {
+      auto it = accumulated.find(FlatSymbolRefAttr::get(&getContext(), name));
+      if (it == accumulated.end() || !it->second.count(stages - 1))
+        return getOperation().emitError("stage ")
+               << stages - 1 << " does not accumulate @" << name;
+    }
+    for (const Held &entry : held) {
+      ParameterOp parameter = entry.parameter;
+      if (!parameter.getShardingAttr())
+        return parameter.emitError("has a gradient but no sharding");
+    }
+    return success();
+  }
+
   /// The parameters that have gradients, in the order of the module.
   SmallVector<Held> findHeld(const Accumulated &accumulated) {
     SmallVector<Held> held;
@@ -354,6 +371,8 @@ struct BuildOptimizerPass
     Accumulated accumulated = findAccumulated();
     SmallVector<Held> held = findHeld(accumulated);
     int64_t stages = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
+    if (failed(check(accumulated, held, stages)))
+      return signalPassFailure();
     for (int64_t stage = 0; stage < stages; ++stage) {
       StepEnd end(getOperation(), mesh, stage, stages, held, accumulated);
       end.buildReduce(getOperation());

@@ -320,15 +320,36 @@ LogicalResult Differentiator::run() {
 namespace {
 struct DifferentiatePass
     : plait::impl::DifferentiatePassBase<DifferentiatePass> {
+  /// Gradients lie where their primals do, so all of those must lie somewhere.
+  LogicalResult checkSharded(func::FuncOp function) {
+    auto check = [](Operation *op, TypeRange types) -> LogicalResult {
+      for (Type type : types)
+        if (!ShardingAttr::of(type))
+          return op->emitError("has type ") << type << " without a sharding";
+      return success();
+    };
+    if (failed(check(function, function.getArgumentTypes())))
+      return failure();
+    for (Operation &op : function.getBody().front())
+      if (failed(check(&op, op.getResultTypes())))
+        return failure();
+    return success();
+  }
+
   void runOnOperation() override {
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
+    if (!mesh) {
+      getOperation().emitError("has no mesh");
+      return signalPassFailure();
+    }
     auto functions =
         llvm::to_vector(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp function : functions) {
       auto phase = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
       if (!phase || phase.getValue() != "forward")
         continue;
-      if (failed(Differentiator(function, mesh).run()))
+      if (failed(checkSharded(function)) ||
+          failed(Differentiator(function, mesh).run()))
         return signalPassFailure();
     }
   }

@@ -5,10 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Transforms/Names.h"
+#include "../ValueNames.h"
 #include "plait/Transforms/Passes.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace plait {
@@ -160,8 +159,11 @@ struct SplitPhasesPass : plait::impl::SplitPhasesPassBase<SplitPhasesPass> {
     for (auto function :
          llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       auto phase = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
-      if (phase && phase.getValue() == "joint")
-        Splitter(function).run();
+      if (!phase || phase.getValue() != "joint")
+        continue;
+      if (failed(checkValueNames(function)))
+        return signalPassFailure();
+      Splitter(function).run();
     }
   }
 };

@@ -107,6 +107,7 @@ private:
   bool hasOuterPath(int from, int to);
   bool join(Operation *op, int target);
   void emitAll();
+  bool isReadOutside(Value value, const llvm::DenseSet<Operation *> &inside);
   void emitCluster(const Unit &unit);
   SmallVector<int> orderUnits();
 
@@ -383,6 +384,19 @@ SmallVector<int> Former::orderUnits() {
   return order;
 }
 
+/// Whether a value is needed outside of the kernel that holds the ops `inside`:
+/// free ops are copied into kernels, and ops that nobody reads any more go.
+bool Former::isReadOutside(Value value,
+                           const llvm::DenseSet<Operation *> &inside) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    if (inside.contains(user))
+      return false;
+    if (roleOf(user) && user->use_empty())
+      return false;
+    return unitOf.contains(user) || isReadOutside(user->getResult(0), inside);
+  });
+}
+
 void Former::emitCluster(const Unit &unit) {
   SmallVector<Operation *> members(unit.ops);
   llvm::sort(members, [](Operation *a, Operation *b) {
@@ -403,10 +417,7 @@ void Former::emitCluster(const Unit &unit) {
   };
   for (Operation *op : members) {
     llvm::for_each(op->getOperands(), addInput);
-    bool leaves = llvm::any_of(op->getResult(0).getUsers(), [&](Operation *user) {
-      return !inside.contains(user);
-    });
-    if (leaves)
+    if (isReadOutside(op->getResult(0), inside))
       outputs.push_back(op->getResult(0));
   }
   auto cluster = plan::ClusterOp::create(

@@ -5,14 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../ValueNames.h"
 #include "PackMemory.h"
 #include "PlaceValues.h"
 #include "plait/Schedule/Schedule.h"
 #include "plait/Transforms/Buffers.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -244,6 +243,20 @@ void ProgramBuilder::build() {
 namespace {
 struct PlaceBuffersPass
     : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
+  LogicalResult checkFunctions(uint32_t stages) {
+    for (uint32_t stage = 0; stage < stages; ++stage)
+      for (StringRef phase : {"forward", "backward", "reduce", "optimizer"}) {
+        std::string name = (phase + "_" + Twine(stage)).str();
+        auto function = getOperation().lookupSymbol<func::FuncOp>(name);
+        if (!function)
+          return getOperation().emitError("has no function @")
+                 << name << " for its schedule";
+        if (failed(checkValueNames(function)))
+          return failure();
+      }
+    return success();
+  }
+
   void runOnOperation() override {
     auto schedules = getOperation().getOps<pipe::ScheduleOp>();
     if (schedules.empty()) {
@@ -256,6 +269,8 @@ struct PlaceBuffersPass
       getOperation().emitError(schedule.status().message());
       return signalPassFailure();
     }
+    if (failed(checkFunctions(schedule->problem.stages)))
+      return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>())
       placeValues(function);
     for (uint32_t stage = 0; stage < schedule->problem.stages; ++stage)

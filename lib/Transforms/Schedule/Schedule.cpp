@@ -23,6 +23,8 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
   using SchedulePassBase::SchedulePassBase;
 
   Result<schedule::Schedule> makeSchedule() {
+    PLAIT_RETURN_IF_ERROR(
+        schedule::checkExecutable(kind.getValue(), schedule::Abilities{}));
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
     schedule::Problem problem;
     if (mesh)
@@ -47,8 +49,7 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
     OpBuilder builder(getOperation().getBodyRegion());
     builder.setInsertionPointToEnd(getOperation().getBody());
     pipe::ScheduleOp::create(builder, getOperation().getLoc(), "schedule", kind,
-                             order->problem.stages,
-                             order->problem.microbatches,
+                             order->problem.stages, order->problem.microbatches,
                              builder.getStrArrayAttr(texts));
   }
 };

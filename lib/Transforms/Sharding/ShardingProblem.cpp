@@ -7,11 +7,6 @@
 
 #include "ShardingProblem.h"
 
-#include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringMap.h"
-
-#include <map>
-
 using namespace mlir;
 using namespace plait;
 
@@ -30,6 +25,8 @@ constexpr double kMemoryTraffic = 0.02;
 constexpr double kImpossible = 1e30;
 /// A floating-point operation: 100 TFLOP/s against 100 GB/s.
 constexpr double kFlop = 1e-3;
+/// The backward pass of a product is two of its size.
+constexpr double kWithBackward = 3.0;
 } // namespace
 
 static RankedTensorType typeOf(Value value) {
@@ -89,62 +86,6 @@ void ShardingProblem::findDifferentiable() {
 }
 
 //===----------------------------------------------------------------------===//
-// Layers that are alike
-//===----------------------------------------------------------------------===//
-
-/// What distinguishes an op within its layer: everything but the names of
-/// parameters and the layer's own index.
-static std::string describe(Operation *op,
-                            const llvm::DenseMap<Operation *, int> &position) {
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  out << op->getName();
-  for (NamedAttribute attribute : op->getAttrs())
-    if (attribute.getName() != nn::kLayerAttr &&
-        !isa<FlatSymbolRefAttr>(attribute.getValue()))
-      out << ' ' << attribute.getName() << '=' << attribute.getValue();
-  if (auto read = dyn_cast<nn::ReadOp>(op))
-    if (auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
-            op, read.getSymbolAttr()))
-      out << parameter.getShardingAttr();
-  for (Value operand : op->getOperands()) {
-    out << ' ' << operand.getType();
-    if (auto it = position.find(operand.getDefiningOp()); it != position.end())
-      out << '#' << it->second << '.'
-          << cast<OpResult>(operand).getResultNumber();
-  }
-  out << " -> ";
-  llvm::interleaveComma(op->getResultTypes(), out);
-  return text;
-}
-
-void ShardingProblem::findAlikeLayers() {
-  std::map<int64_t, SmallVector<Operation *>> layers;
-  function.walk([&](Operation *op) {
-    if (auto layer = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr))
-      layers[layer.getInt()].push_back(op);
-  });
-  llvm::StringMap<SmallVector<Operation *>> known;
-  for (auto &[layer, ops] : layers) {
-    llvm::DenseMap<Operation *, int> position;
-    std::string signature;
-    for (auto [index, op] : llvm::enumerate(ops)) {
-      signature += describe(op, position) + "\n";
-      position[op] = index;
-    }
-    auto [it, isNew] = known.try_emplace(signature, ops);
-    if (!isNew)
-      for (auto [op, first] : llvm::zip_equal(ops, it->second))
-        alike[op] = first;
-  }
-}
-
-Operation *ShardingProblem::representative(Operation *op) const {
-  auto it = alike.find(op);
-  return it == alike.end() ? op : it->second;
-}
-
-//===----------------------------------------------------------------------===//
 // Variables
 //===----------------------------------------------------------------------===//
 
@@ -166,7 +107,7 @@ void ShardingProblem::addVariables() {
   for (Value argument : function.getArguments())
     declareValue(argument);
   function.walk([&](Operation *op) {
-    if (representative(op) != op)
+    if (layers.representative(op) != op)
       return;
     if (auto read = dyn_cast<nn::ReadOp>(op)) {
       // All reads of a parameter find it in one place.
@@ -197,13 +138,13 @@ void ShardingProblem::addVariables() {
 
 const ShardingProblem::Variable &
 ShardingProblem::variableOf(Operation *op) const {
-  return opVariables.find(representative(op))->second;
+  return opVariables.find(layers.representative(op))->second;
 }
 
 const ShardingProblem::Variable &
 ShardingProblem::variableOf(Value value) const {
   if (Operation *op = value.getDefiningOp()) {
-    Operation *first = representative(op);
+    Operation *first = layers.representative(op);
     if (auto read = dyn_cast<nn::ReadOp>(first))
       value = firstRead.find(read.getSymbolAttr().getAttr())->second;
     else
@@ -236,7 +177,9 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
     return kImpossible;
   double share = bytesOf(value) * (blocks - 1) / blocks;
   double half = savesMemory ? share : kHalfCollectivePenalty * share;
-  double latency = savesMemory ? 0 : kLatency;
+  // Keeping small parameters in parts is never worth gathering them each time.
+  bool isParameter = value.getDefiningOp<nn::ReadOp>() != nullptr;
+  double latency = savesMemory && !isParameter ? 0 : kLatency;
   if (from == kPartial)
     return latency + (to == kNone ? 2 * share : half);
   if (from == kNone) // everybody has it: cut out a block
@@ -283,6 +226,10 @@ void ShardingProblem::addOpCosts(ShardableOpInterface op) {
   double work = 0;
   if (auto costed = dyn_cast<CostedOpInterface>(op.getOperation()))
     work = kFlop * costed.getFlops() + kMemoryTraffic * costed.getBytes();
+  if (llvm::any_of(op->getResults(), [&](Value result) {
+        return differentiable.contains(result);
+      }))
+    work *= kWithBackward;
   network.addCost(choice.id, [&](int x) {
     return choice.choices[x] == kNone ? work : work / blocks;
   });
@@ -330,7 +277,6 @@ LogicalResult ShardingProblem::solve() {
   if (failed(checkDivisibility()))
     return failure();
   findDifferentiable();
-  findAlikeLayers();
   addVariables();
   llvm::DenseSet<Attribute> counted;
   WalkResult walk = function.walk([&](Operation *op) {

@@ -28,6 +28,7 @@
 #include "Eliminate.h"
 #include "FactorClasses.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "plait/Analysis/AlikeLayers.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -49,7 +50,7 @@ public:
                   int64_t batchBlocks, bool savesMemory)
       : function(function), axis(axis), blocks(blocks), classes(classes),
         dataClasses(dataClasses), batchClass(batchClass),
-        batchBlocks(batchBlocks), savesMemory(savesMemory) {}
+        batchBlocks(batchBlocks), savesMemory(savesMemory), layers(function) {}
 
   /// Fails with an error where a factor that must divide does not.
   mlir::LogicalResult solve();
@@ -72,9 +73,7 @@ private:
   static int foundAt(int choice) { return choice == kPartial ? kNone : choice; }
 
   mlir::LogicalResult checkDivisibility();
-  void findAlikeLayers();
   void findDifferentiable();
-  mlir::Operation *representative(mlir::Operation *op) const;
   const Variable &variableOf(mlir::Operation *op) const;
   const Variable &variableOf(mlir::Value value) const;
   void addVariables();
@@ -99,7 +98,7 @@ private:
   llvm::SmallVector<int> solution;
   llvm::DenseSet<int> evenClasses; // have a factor that must divide
   llvm::DenseSet<mlir::Value> differentiable;
-  llvm::DenseMap<mlir::Operation *, mlir::Operation *> alike;
+  AlikeLayers layers;
   llvm::DenseMap<mlir::Operation *, Variable> opVariables;
   llvm::DenseMap<mlir::Value, Variable> valueVariables;
   llvm::DenseMap<mlir::StringAttr, mlir::Value> firstRead; // by parameter

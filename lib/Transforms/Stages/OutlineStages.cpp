@@ -36,6 +36,7 @@ private:
   void buildStage(int64_t stage);
   void addArguments(func::FuncOp function, int64_t stage, IRMapping &mapping);
   void cloneBody(int64_t stage, IRMapping &mapping);
+  void cloneSources(Operation *user, IRMapping &mapping);
   void finish(func::FuncOp function, int64_t stage, IRMapping &mapping);
 
   func::FuncOp loss;
@@ -47,6 +48,11 @@ private:
 
 } // namespace
 
+/// Reads of parameters and constants, which every stage makes for itself.
+static bool isSource(Operation *op) {
+  return op && op->getNumOperands() == 0 && op->getNumResults() == 1;
+}
+
 /// The stage of an op; the return belongs to the last.
 int64_t Outliner::stageOf(Operation *op) const {
   auto stage = op->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
@@ -56,7 +62,7 @@ int64_t Outliner::stageOf(Operation *op) const {
 void Outliner::findBoundaries() {
   boundaries.resize(stages);
   for (Operation &op : loss.getBody().front()) {
-    if (isa<nn::ReadOp>(op))
+    if (isSource(&op))
       continue;
     for (Value result : op.getResults()) {
       int64_t last = stageOf(&op);
@@ -91,21 +97,29 @@ void Outliner::addArguments(func::FuncOp function, int64_t stage,
     function.setArgAttr(index, kValueAttr, name);
 }
 
-/// Copies the ops of the stage, and the reads of parameters that they use.
-void Outliner::cloneBody(int64_t stage, IRMapping &mapping) {
-  llvm::DenseMap<Attribute, Value> reads;
-  for (Operation &op : loss.getBody().front()) {
-    if (isa<func::ReturnOp, nn::ReadOp>(op) || stageOf(&op) != stage)
+/// Copies the sources that `user` reads and the stage does not have yet.
+void Outliner::cloneSources(Operation *user, IRMapping &mapping) {
+  for (Value operand : user->getOperands()) {
+    Operation *source = operand.getDefiningOp();
+    if (!isSource(source) || mapping.contains(operand))
       continue;
-    for (Value operand : op.getOperands()) {
-      auto read = operand.getDefiningOp<nn::ReadOp>();
-      if (!read || mapping.contains(operand))
-        continue;
-      Value &value = reads[read.getSymbolAttr()];
-      if (!value)
-        value = builder.clone(*read)->getResult(0);
-      mapping.map(operand, value);
-    }
+    Operation *copy = builder.clone(*source);
+    copy->removeAttr(pipe::kStageAttr);
+    mapping.map(operand, copy->getResult(0));
+    // A parameter is read once.
+    if (auto read = dyn_cast<nn::ReadOp>(source))
+      for (auto other : loss.getOps<nn::ReadOp>())
+        if (other.getSymbolAttr() == read.getSymbolAttr())
+          mapping.map(other.getResult(), copy->getResult(0));
+  }
+}
+
+/// Copies the ops of the stage, and the sources that they use.
+void Outliner::cloneBody(int64_t stage, IRMapping &mapping) {
+  for (Operation &op : loss.getBody().front()) {
+    if (isa<func::ReturnOp>(op) || isSource(&op) || stageOf(&op) != stage)
+      continue;
+    cloneSources(&op, mapping);
     builder.clone(op, mapping)->removeAttr(pipe::kStageAttr);
   }
 }
@@ -118,6 +132,7 @@ void Outliner::finish(func::FuncOp function, int64_t stage,
       results.push_back(mapping.lookup(value));
   } else {
     Operation *terminator = loss.getBody().front().getTerminator();
+    cloneSources(terminator, mapping);
     for (auto [value, name] :
          llvm::zip(terminator->getOperands(),
                    ArrayRef<StringRef>{kLossSum, kTokenCount}))

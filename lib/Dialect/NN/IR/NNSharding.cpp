@@ -69,6 +69,22 @@ int64_t MatmulOp::getFlops() {
   return flops;
 }
 
+WorkShape MatmulOp::getWorkShape() {
+  WorkShape shape;
+  shape.kind = WorkShape::Contraction;
+  for (const Factor &factor : getFactorRule().factors) {
+    bool left = getLhsLetters().contains(factor.name);
+    bool right = getRhsLetters().contains(factor.name);
+    bool result = getResultLetters().contains(factor.name);
+    int64_t &extent = !result ? shape.k
+                      : !right ? shape.m
+                      : !left  ? shape.n
+                               : shape.batch;
+    extent *= factor.size;
+  }
+  return shape;
+}
+
 /// The factors of a table lookup: v rows of h elements; ids index the rows.
 static FactorRule lookupRule(Value table, Value ids, FactorKind rowKind,
                              FactorKind idKind) {
@@ -154,6 +170,25 @@ int64_t AttentionOp::getFlops() { return 2 * scoreFlops(shapeOf(getQuery())); }
 
 int64_t AttentionGradOp::getFlops() {
   return 5 * scoreFlops(shapeOf(getQuery()));
+}
+
+static WorkShape attentionShape(ArrayRef<int64_t> q) {
+  WorkShape shape;
+  shape.kind = WorkShape::Attention;
+  shape.batch = q[0];
+  shape.sequence = q[1];
+  shape.keyValueHeads = q[2];
+  shape.heads = q[2] * q[3];
+  shape.headSize = q[4];
+  return shape;
+}
+
+WorkShape AttentionOp::getWorkShape() {
+  return attentionShape(shapeOf(getQuery()));
+}
+
+WorkShape AttentionGradOp::getWorkShape() {
+  return attentionShape(shapeOf(getQuery()));
 }
 
 FactorRule LayerNormOp::getFactorRule() {

@@ -12,7 +12,7 @@ include "plait/Dialect/NN/IR/NNBase.td"
 
 def NN_MatmulOp : NN_Op<"matmul", [
     Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
-    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "A general contraction of two tensors";
   let description = [{
@@ -107,7 +107,7 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
 
 def NN_AttentionOp : NN_Op<"attention", [
     Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
-    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "Causal attention with grouped query heads";
@@ -142,7 +142,7 @@ def NN_AttentionOp : NN_Op<"attention", [
 
 def NN_AttentionGradOp : NN_Op<"attention_grad", [
     Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
-    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "The gradients of attention's operands";
   let description = [{

@@ -1,0 +1,134 @@
+//===- published_runs.cpp - Predictions against published runs ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   plait-bench-published [RUNS.json] [--rows] [--parts]
+//
+// predicts every run of a file of published measurements and prints, per
+// source, how far off the predictions are: as they come, and after one scalar
+// for the whole source. --rows adds every run, --parts what its time and its
+// memory consist of.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PublishedRuns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+struct Options {
+  std::string file = PLAIT_PUBLISHED_RUNS;
+  bool rows = false, parts = false;
+};
+
+} // namespace
+
+static void printStage(const Estimate &estimate, size_t index) {
+  const StageTime &time = estimate.stages[index];
+  std::printf("    stage %zu, %d layers, ms: forward %.3f (tp %.3f) input %.3f "
+              "(tp %.3f, recompute %.3f) weight %.3f\n",
+              index, estimate.layers[index], 1e3 * time.forward,
+              1e3 * time.tensorForward, 1e3 * time.backwardInput,
+              1e3 * time.tensorBackward, 1e3 * time.recompute,
+              1e3 * time.backwardWeight);
+}
+
+static void printRank(const Estimate &estimate, size_t index) {
+  const StageMemory &memory = estimate.memory[index];
+  std::printf("    rank %zu, GB: parameters %.2f gradients %.2f optimizer %.2f "
+              "activations %.2f workspace %.2f\n",
+              index, memory.parameters / 1e9, memory.gradients / 1e9,
+              memory.optimizer / 1e9, memory.activations / 1e9,
+              memory.workspace / 1e9);
+}
+
+/// Of the first and the last stage: the others are alike.
+static void printParts(const PublishedRun &run) {
+  Result<Estimate> estimate = run.predict();
+  if (!estimate.ok())
+    return;
+  std::printf("  %s: pipeline %.3f s (bubble %.1f %%, tp %.3f, transfers %.3f) "
+              "data %.3f (wait %.3f) optimizer %.3f overhead %.3f, published "
+              "%.3f\n",
+              run.id.c_str(), estimate->pipelineSeconds,
+              100 * estimate->bubbleFraction, estimate->exposed.tensor,
+              estimate->exposed.pipeline, estimate->dataSeconds,
+              estimate->waitSeconds, estimate->optimizerSeconds,
+              estimate->overheadSeconds, run.seconds);
+  printStage(*estimate, 0);
+  printStage(*estimate, estimate->stages.size() / 2);
+  if (estimate->stages.size() > 1)
+    printStage(*estimate, estimate->stages.size() - 1);
+  printRank(*estimate, 0);
+  if (estimate->memory.size() > 1)
+    printRank(*estimate, estimate->memory.size() - 1);
+}
+
+static void printRows(const std::vector<Comparison> &comparisons,
+                      const char *unit, double scale) {
+  for (const Comparison &row : comparisons)
+    std::printf("  %-60s %9.3f %s, published %9.3f: %+6.1f %%\n",
+                row.name.c_str(), scale * row.predicted, unit,
+                scale * row.published, 100 * row.error());
+}
+
+static void printSource(const PublishedSource &source, const Options &options) {
+  Comparisons found = compare(source);
+  double scale = findBestScale(found.seconds), worst = 0;
+  for (const Comparison &row : found.seconds)
+    worst = std::max(worst, std::abs(row.error()));
+  std::printf("%-28s %4zu %8.1f %8.1f %8.1f %8.3f %8.1f", source.name.c_str(),
+              found.seconds.size(), 100 * meanAbsoluteError(found.seconds),
+              100 * meanSignedError(found.seconds), 100 * worst, scale,
+              100 * meanAbsoluteError(found.seconds, scale));
+  if (found.bytes.empty())
+    std::printf("\n");
+  else
+    std::printf(" %8.1f %8.1f\n", 100 * meanAbsoluteError(found.bytes),
+                100 * meanSignedError(found.bytes));
+  for (const std::string &failure : found.failures)
+    std::printf("  %s\n", failure.c_str());
+  if (options.rows) {
+    printRows(found.seconds, "s", 1);
+    printRows(found.bytes, "GB", 1e-9);
+  }
+  if (options.parts)
+    for (const PublishedRun &run : source.runs)
+      printParts(run);
+  if (!source.isRanking)
+    return;
+  for (const Ranking &ranking : rankByModel(found.seconds))
+    std::printf("  %s, %zu runs: Kendall tau %.2f, regret %.1f %%\n",
+                ranking.model.c_str(), ranking.runs, ranking.kendallTau,
+                100 * ranking.regret);
+}
+
+int main(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    std::string argument = argv[i];
+    options.rows |= argument == "--rows";
+    options.parts |= argument == "--parts";
+    if (!argument.starts_with("--"))
+      options.file = argument;
+  }
+  auto sources = readPublishedRuns(options.file);
+  if (!sources.ok()) {
+    std::fprintf(stderr, "error: %s\n", sources.status().message().c_str());
+    return 1;
+  }
+  std::printf("%-28s %4s %8s %8s %8s %8s %8s %8s %8s\n", "", "runs", "|err| %",
+              "err %", "max %", "scale", "|err| %", "|mem| %", "mem %");
+  for (const PublishedSource &source : *sources)
+    printSource(source, options);
+  return 0;
+}

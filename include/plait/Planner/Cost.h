@@ -1,0 +1,71 @@
+//===- Cost.h - How long operations and messages take -----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Analytic: no measurement of the target is needed, only its hardware file.
+// What is modelled are causes: tiles and waves of matrix products, alignment,
+// memory traffic, the steps and protocols of collectives. Every function is
+// pure, allocates nothing and takes well below a microsecond, because a search
+// asks a million times. Sizes of zero or less cost nothing.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLANNER_COST_H
+#define PLAIT_PLANNER_COST_H
+
+#include "plait/Planner/Cluster.h"
+#include "plait/Planner/Configuration.h"
+#include "plait/Planner/Work.h"
+
+namespace plait::planner {
+
+/// The members of a communicator: `ranks` of them, `perNode` of which share a
+/// node. perNode divides ranks, or the last node holds fewer.
+struct Group {
+  int ranks = 1;
+  int perNode = 1;
+};
+
+struct CostOptions {
+  Precision precision = Precision::BF16;
+  bool flashAttention = true;
+  bool dropout = false;
+  int64_t microBatch = 1; // sequences
+  /// Ranks that share a sequence: each has 1/context of its tokens, and of
+  /// attention 1/context of the queries (balanced) against all keys.
+  int context = 1;
+};
+
+/// Bytes of an activation.
+double elementBytes(Precision precision);
+
+/// Seconds of a collective over `bytes`, the full tensor's (what an all-reduce
+/// combines, what an all-gather ends with, what a reduce-scatter begins with,
+/// what one rank holds before an all-to-all), alone on its links. All groups of
+/// the same shape run at the same time: where the members lie one per node,
+/// their node's other devices use their own NICs. Monotone in `bytes`.
+double collectiveSeconds(CollectiveKind kind, double bytes, Group group,
+                         const Cluster &cluster);
+
+/// Seconds from the send of `bytes` until the receiver can read them.
+double transferSeconds(double bytes, bool sameNode, const Cluster &cluster);
+
+/// Seconds on the device, launches included. Collectives are not its business:
+/// they cost 0 here.
+double operationSeconds(const Operation &operation, const Device &device,
+                        const CostOptions &options);
+
+/// Seconds of one matrix product batch x (m x k) . (k x n).
+double matmulSeconds(int64_t batch, int64_t m, int64_t n, int64_t k,
+                     const Device &device, Precision precision);
+
+/// Seconds of one kernel that does nothing but move `bytes` through the
+/// device's memory (reads and writes together): an optimizer, a cast.
+double memorySeconds(double bytes, const Device &device);
+
+} // namespace plait::planner
+
+#endif // PLAIT_PLANNER_COST_H

@@ -1,0 +1,79 @@
+//===- Framework.h - How a training program behaves -------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Two programs that run the same configuration on the same cluster differ in
+// what they overlap, in how often they walk over the gradients and in what the
+// host costs. These are switches of a program and constants of its host code;
+// none is of a model, a cluster or a run.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLANNER_FRAMEWORK_H
+#define PLAIT_PLANNER_FRAMEWORK_H
+
+#include "plait/Support/Status.h"
+
+#include <span>
+#include <string_view>
+
+namespace plait::planner {
+
+/// The defaults are a program that overlaps what can be overlapped.
+struct Framework {
+  const char *name = "plait";
+
+  /// A sum over tp in the backward pass runs beside the gradient of the weight
+  /// (Narayanan et al. call it asynchronous all-reduce).
+  bool overlapTensor = true;
+  /// Gradients are reduced while the last microbatch still runs backward, in
+  /// buckets; otherwise after it.
+  bool overlapGradients = true;
+  /// Sharded parameters are gathered while the next step's first microbatch
+  /// runs forward.
+  bool overlapParameters = true;
+  /// A message between stages holds up the rank that sends it.
+  bool blockingTransfers = false;
+  /// A message that all ranks of tp hold alike is cut over them, and gathered
+  /// on the other side (Narayanan et al. 2021, section 4.1).
+  bool scatterGather = true;
+  /// The matrix product of a weight's gradient adds to the accumulated one
+  /// instead of a kernel of its own.
+  bool fusedAccumulation = true;
+  /// With ZeRO 3, gradients are reduced after every microbatch.
+  bool reduceEveryMicrobatch = true;
+
+  /// What its libraries reach of what the hardware file says of today's: of
+  /// matrix products and of fused attention.
+  double matrixFraction = 1, attentionFraction = 1;
+  /// What a collective between nodes keeps of its rate when its group has some
+  /// but not all devices of a node: a library that cannot relay through the
+  /// device beside a NIC then crosses the host.
+  double stridedFraction = 1;
+  /// Bytes of memory traffic per parameter that the optimizer's step adds to
+  /// reading and writing its state once: unscaling, copies between
+  /// precisions, the norm.
+  double optimizerExtraBytes = 0;
+  /// Host time from one kernel to the next, in the forward and in the backward
+  /// pass (which Python may not be part of): what a device waits for when its
+  /// kernels are shorter.
+  double hostSeconds = 0, backwardHostSeconds = 0;
+  /// Once a step: input, logging, synchronisation.
+  double stepSeconds = 0;
+  /// Standard deviation of the time of a replica's step, as a part of it. All
+  /// replicas wait for the slowest.
+  double spread = 0.01;
+};
+
+/// All named frameworks, in the order in which help texts list them.
+std::span<const Framework> getFrameworks();
+
+/// The framework called `name`, or a failure that lists the names there are.
+Result<Framework> findFramework(std::string_view name);
+
+} // namespace plait::planner
+
+#endif // PLAIT_PLANNER_FRAMEWORK_H

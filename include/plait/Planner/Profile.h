@@ -1,0 +1,67 @@
+//===- Profile.h - A model's work, read off the IR ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The planner asks what one rank would compute, move and keep for a degree of
+// tensor parallelism. Instead of formulas for transformers, the compiler's own
+// passes give the answer: of each run of layers that are alike one is kept,
+// every kept layer is made a stage of its own, and the module goes through
+// sharding, differentiation, partitioning and kernel formation. Two profiles,
+// for microbatches of one and of two sequences, tell what grows with the
+// microbatch. The cost does not depend on the number of layers or ranks.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLANNER_PROFILE_H
+#define PLAIT_PLANNER_PROFILE_H
+
+#include "plait/Planner/Work.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace plait {
+
+/// Makes the nn module of a model for a microbatch of `batch` sequences, on one
+/// rank: with `@loss`, without mesh. Failure has been reported as a diagnostic.
+using ModelSource =
+    std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(
+        int64_t batch)>;
+
+/// Profiles one model, each (tensor parallelism, sequence parallelism) once.
+/// `context` must have all dialects of plait loaded.
+class ModelProfile : public planner::WorkSource {
+public:
+  /// Imports the model. Null when that fails; a diagnostic has said why.
+  static std::unique_ptr<ModelProfile> create(mlir::MLIRContext &context,
+                                              const ModelSource &source);
+  ~ModelProfile() override;
+
+  const planner::Work *get(int tensorParallel, bool sequenceParallel,
+                           std::string &reason) override;
+
+private:
+  struct Model; // folded: one layer of each kind
+  struct Entry {
+    std::optional<planner::Work> work;
+    std::string reason;
+  };
+  explicit ModelProfile(mlir::MLIRContext &context) : context(context) {}
+  Entry profile(int tensorParallel, bool sequenceParallel);
+
+  mlir::MLIRContext &context;
+  std::vector<std::unique_ptr<Model>> models; // for one and two sequences
+  std::map<std::pair<int, bool>, Entry> known;
+};
+
+} // namespace plait
+
+#endif // PLAIT_PLANNER_PROFILE_H

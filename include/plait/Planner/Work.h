@@ -1,0 +1,143 @@
+//===- Work.h - What one rank computes, moves and keeps ---------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The planner's view of a model. It is read off the IR (Profile.h): the
+// compiler's own passes shard, differentiate and fuse one layer of each kind,
+// and what they leave is written down here as a list of operations with local
+// sizes. Nothing below knows what a transformer is.
+//
+//   Work      a model on tp ranks: blocks, and the order they run in
+//   Block     layers that are alike, or what comes before or after the layers
+//   Operation a matrix product, an attention, a fused kernel, a collective
+//
+// Sizes hold for one rank of `tp` and for a microbatch of ONE sequence. What
+// grows with the microbatch says so (`perSequence`), so that one profile serves
+// every microbatch size. Counts are of elements; the bytes of an element are
+// the precision's business (Cost.h), except where `fourByte` says that the
+// element is always 4 bytes wide (indices, statistics, losses).
+//
+// Plain values: no function keeps a reference to its arguments.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLANNER_WORK_H
+#define PLAIT_PLANNER_WORK_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace plait::planner {
+
+enum class OperationKind : uint8_t {
+  Matmul,     // batch x (m x k) . (k x n)
+  Attention,  // softmax(Q K^T) V in one operation
+  Kernel,     // fused elementwise work and reductions: bound by memory
+  Collective, // over the ranks of `tp`
+};
+
+/// Which part of a step runs the operation. BackwardWeight is what only a
+/// parameter's gradient needs and what may therefore run late.
+enum class Pass : uint8_t { Forward, BackwardInput, BackwardWeight };
+
+enum class CollectiveKind : uint8_t {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll
+};
+
+struct Operation {
+  OperationKind kind = OperationKind::Kernel;
+  Pass pass = Pass::Forward;
+  /// The source op, for reports: "nn.matmul h.*.mlp.c_fc".
+  std::string name;
+
+  // Matmul: local sizes; exactly one of them grows with the microbatch, or none
+  // where the product is of weights alone. k is the contraction.
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  enum class Scaled : uint8_t { None, Batch, M, N, K } scaled = Scaled::None;
+
+  // Attention: per sequence. In a backward pass the operation stands for all of
+  // its gradients.
+  int64_t heads = 0, keyValueHeads = 0, headSize = 0, queries = 0, keys = 0;
+  bool causal = true;
+
+  // Kernel: elements read and written. `fixed` ones do not grow with the
+  // microbatch (weights of norms, biases, their gradients).
+  double elementsPerSequence = 0, fourBytePerSequence = 0;
+  double elementsFixed = 0;
+  double flopsPerSequence = 0;
+
+  // Collective: elements of the full tensor (what an all-reduce combines, what
+  // an all-gather ends with, what a reduce-scatter begins with).
+  CollectiveKind collective = CollectiveKind::AllReduce;
+  double collectivePerSequence = 0;
+};
+
+/// Parameters of one shape class, on one rank.
+struct ParameterGroup {
+  double elements = 0; // held by this rank
+  /// Held by every rank of tp alike (its gradients need no sum over tp).
+  bool replicated = false;
+  /// Also read by another block: a tied embedding.
+  bool tied = false;
+};
+
+/// What a rank keeps of a forward pass until the backward pass, in elements per
+/// sequence.
+struct Saved {
+  double elements = 0; // of activation type
+  double fourByte = 0; // statistics, indices
+};
+
+struct Block {
+  std::string name; // "embedding", "layer", "head"
+  std::vector<Operation> operations;
+  std::vector<ParameterGroup> parameters;
+  Saved kept;       // without recomputation
+  Saved input;      // with full recomputation: the block's inputs
+  /// The most temporary elements alive at once inside of the block, per
+  /// sequence, beside what is kept.
+  Saved workspace;
+  /// What is passed on to the next block: the message between stages.
+  Saved output;
+};
+
+struct Work {
+  int tensorParallel = 1;
+  bool sequenceParallel = false;
+  std::vector<Block> blocks;
+  /// Indices into `blocks` in the order of the forward pass. The cuttable
+  /// places are those between two entries with `isLayer`.
+  std::vector<int> order;
+  /// How many entries at the beginning and at the end of `order` are bound to
+  /// the first and the last stage; the ones between are layers.
+  int before = 0, after = 0;
+  /// Of the whole model, over all ranks.
+  double totalParameters = 0;
+  /// Forward and backward without recomputation, one sequence, over all ranks;
+  /// causal attention counted in full: the convention of model FLOP
+  /// utilisation (Korthikanti et al. 2022, appendix A).
+  double modelFlopsPerSequence = 0;
+  int64_t sequence = 0; // tokens of a sequence
+  int64_t layers() const { return int64_t(order.size()) - before - after; }
+};
+
+/// Makes the work for a tensor-parallel degree. Implemented by the compiler's
+/// profile; the result stays valid as long as the source.
+class WorkSource {
+public:
+  virtual ~WorkSource() = default;
+  /// Null where the model cannot be split that way; `reason` then says why.
+  virtual const Work *get(int tensorParallel, bool sequenceParallel,
+                          std::string &reason) = 0;
+};
+
+} // namespace plait::planner
+
+#endif // PLAIT_PLANNER_WORK_H

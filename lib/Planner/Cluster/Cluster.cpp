@@ -1,0 +1,256 @@
+//===- Cluster.cpp - Names and files of clusters --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cluster/Hardware.h"
+
+#include <charconv>
+#include <optional>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+constexpr int maximumNodes = 1'000'000;
+
+struct Size {
+  int nodes = 0; // 0: only the number of devices was given
+  int devices = 0;
+};
+
+std::optional<int> parseCount(std::string_view text, int maximum) {
+  int number = 0;
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1 ||
+      number > maximum)
+    return std::nullopt;
+  return number;
+}
+
+/// "64x8" or "512".
+Result<Size> parseSize(const std::string &cluster, std::string_view text) {
+  size_t cross = text.find('x');
+  auto bad = [&](const char *what, std::string_view part, int maximum) {
+    return fail("cluster '", cluster, "': ", what,
+                " must be a whole number of 1 to ", maximum, ", not '", part,
+                "'");
+  };
+  if (cross == text.npos) {
+    auto devices = parseCount(text, maximumNodes);
+    if (!devices)
+      return bad("the number of devices", text, maximumNodes);
+    return Size{0, *devices};
+  }
+  auto nodes = parseCount(text.substr(0, cross), maximumNodes);
+  if (!nodes)
+    return bad("the number of nodes", text.substr(0, cross), maximumNodes);
+  auto devices = parseCount(text.substr(cross + 1), 1024);
+  if (!devices)
+    return bad("devices per node", text.substr(cross + 1), 1024);
+  return Size{*nodes, *devices};
+}
+
+/// Ranks of one machine share what it has.
+void divideAmongRanks(Hardware &hardware, int ranks) {
+  Device &device = hardware.device;
+  for (double &peak : device.peakFlops)
+    peak /= ranks;
+  device.vectorFlops /= ranks;
+  device.memoryBytes /= ranks;
+  device.reservedBytes /= ranks;
+  device.memoryBandwidth /= ranks;
+  hardware.intra.bandwidth /= ranks;
+}
+
+Result<Cluster> build(const std::string &name, Hardware hardware, Size size) {
+  if (size.nodes == 0) {
+    int usual = hardware.devicesPerNode;
+    if (size.devices <= usual)
+      size.nodes = 1;
+    else if (size.devices % usual == 0)
+      size = {size.devices / usual, usual};
+    else
+      return fail("cluster '", name, "': ", size.devices,
+                  " devices are no whole number of nodes of ", usual);
+  }
+  if (size.devices > hardware.maximumDevices)
+    return fail("cluster '", name, "': the links of a node join at most ",
+                hardware.maximumDevices, " devices of ", hardware.device.name,
+                ", not ", size.devices);
+  if (hardware.shared)
+    divideAmongRanks(hardware, size.devices);
+  Cluster cluster;
+  cluster.name = name;
+  cluster.nodes = size.nodes;
+  cluster.devicesPerNode = size.devices;
+  cluster.device = std::move(hardware.device);
+  cluster.intra = std::move(hardware.intra);
+  cluster.inter = std::move(hardware.inter);
+  return cluster;
+}
+
+/// A device as a preset's name, a path, or an object in place.
+Result<Hardware> readDevice(const Json &value, const std::string &what,
+                            const std::string &folder) {
+  if (value.is_string()) {
+    std::string name = value.get<std::string>();
+    Result<Json> fields = loadHardware(name, folder);
+    if (!fields.ok())
+      return fail(what, ": ", fields.status().message());
+    return parseHardware(*fields, "hardware file '" + name + "'");
+  }
+  if (!value.is_object())
+    return fail(what, ": device must be a name or an object, not ",
+                value.dump());
+  Result<Json> fields = resolveHardware(value, what + ": device", folder);
+  if (!fields.ok())
+    return fields.status();
+  return parseHardware(*fields, what + ": device");
+}
+
+/// Nodes of one kind.
+struct NodeGroup {
+  Hardware hardware;
+  Size size;
+};
+
+/// Takes device, nodes and devicesPerNode from `fields`.
+Result<NodeGroup> readGroup(Fields &fields, const std::string &what,
+                            const std::string &folder) {
+  const Json *device = fields.require("device").get("device");
+  Size size;
+  fields.require("nodes").read("nodes", size.nodes, {1, maximumNodes});
+  fields.read("devicesPerNode", size.devices, {1, 1024});
+  if (!device)
+    return fields.finish(); // a failure: the field is required
+  Result<Hardware> hardware = readDevice(*device, what, folder);
+  if (!hardware.ok())
+    return hardware.status();
+  if (size.devices == 0)
+    size.devices = hardware->devicesPerNode;
+  return NodeGroup{std::move(*hardware), size};
+}
+
+/// The nodes of a mixed cluster: all of them, as bad as the worst.
+Result<NodeGroup> readGroups(const Json &groups, const std::string &what,
+                             const std::string &folder) {
+  if (!groups.is_array() || groups.empty())
+    return fail(what, ": groups must be a list that is not empty");
+  std::optional<NodeGroup> all;
+  for (const Json &entry : groups) {
+    Fields fields(entry, what + ": groups");
+    Result<NodeGroup> group = readGroup(fields, what, folder);
+    if (!group.ok())
+      return group;
+    PLAIT_RETURN_IF_ERROR(fields.finish());
+    if (!all) {
+      all = std::move(*group);
+      continue;
+    }
+    if (group->size.devices != all->size.devices)
+      return fail(what, ": all groups must have the same devicesPerNode, not ",
+                  all->size.devices, " and ", group->size.devices);
+    all->size.nodes += group->size.nodes;
+    all->hardware = getWorst(all->hardware, group->hardware);
+  }
+  if (all->size.nodes > maximumNodes)
+    return fail(what, ": groups must have at most ", maximumNodes,
+                " nodes together, not ", all->size.nodes);
+  return *all;
+}
+
+Result<Cluster> parseClusterFile(const Json &object, const std::string &path,
+                                 const std::string &folder,
+                                 std::optional<Size> override) {
+  std::string what = "cluster file '" + path + "'";
+  Fields fields(object, what + ":");
+  std::string name = path;
+  fields.read("name", name);
+  const Json *groups = fields.get("groups");
+  Result<NodeGroup> group = groups ? readGroups(*groups, what, folder)
+                                   : readGroup(fields, what, folder);
+  if (!group.ok())
+    return group.status();
+  Hardware &hardware = group->hardware;
+  std::pair<const char *, Fabric *> links[] = {{"intra", &hardware.intra},
+                                               {"inter", &hardware.inter}};
+  for (auto &[field, fabric] : links)
+    if (const Json *value = fields.get(field))
+      PLAIT_RETURN_IF_ERROR(parseFabric(*value, fields.path(field), *fabric));
+  int podNodes = 0;
+  double oversubscription = 1;
+  fields.read("podNodes", podNodes, {0, maximumNodes});
+  fields.read("podOversubscription", oversubscription, {1, 1000});
+  PLAIT_RETURN_IF_ERROR(fields.finish());
+  Result<Cluster> cluster =
+      build(name, hardware, override ? *override : group->size);
+  if (!cluster.ok())
+    return cluster;
+  cluster->podNodes = podNodes;
+  cluster->podOversubscription = oversubscription;
+  return cluster;
+}
+
+/// A file holds a cluster unless it only describes a device.
+bool isClusterFile(const Json &object) {
+  return object.contains("nodes") || object.contains("groups") ||
+         (object.contains("device") && object["device"].is_string());
+}
+
+Result<Cluster> parseFile(const std::string &text, const std::string &path,
+                          std::optional<Size> size) {
+  Result<Json> json = readJsonFile(path, "cluster file");
+  if (!json.ok())
+    return json.status();
+  size_t slash = path.rfind('/');
+  std::string folder = slash == path.npos ? "" : path.substr(0, slash + 1);
+  if (isClusterFile(*json))
+    return parseClusterFile(*json, path, folder, size);
+  if (!size)
+    return fail("hardware file '", path,
+                "' describes a device and needs a number of them, as in '",
+                path, ":2x8'");
+  std::string what = "hardware file '" + path + "'";
+  Result<Json> fields = resolveHardware(std::move(*json), what, folder);
+  if (!fields.ok())
+    return fields.status();
+  Result<Hardware> hardware = parseHardware(*fields, what);
+  if (!hardware.ok())
+    return hardware.status();
+  return build(text, std::move(*hardware), *size);
+}
+
+} // namespace
+
+Result<Cluster> planner::parseCluster(const std::string &text) {
+  size_t extension = text.rfind(".json");
+  bool isFile = extension != text.npos;
+  size_t colon = text.find(':', isFile ? extension : 0);
+  std::string name = text.substr(0, colon);
+  std::optional<Size> size;
+  if (colon != text.npos) {
+    Result<Size> parsed =
+        parseSize(text, std::string_view(text).substr(colon + 1));
+    if (!parsed.ok())
+      return parsed.status();
+    size = *parsed;
+  }
+  if (isFile)
+    return parseFile(text, name, size);
+  Result<Json> fields = loadHardware(name, "");
+  if (!fields.ok())
+    return fields.status();
+  if (!size)
+    return fail("cluster '", text, "' needs a size: '", name,
+                ":NODESxDEVICES', as in '", name, ":2x8'");
+  Result<Hardware> hardware =
+      parseHardware(*fields, "hardware file '" + name + "'");
+  if (!hardware.ok())
+    return hardware.status();
+  return build(text, std::move(*hardware), *size);
+}

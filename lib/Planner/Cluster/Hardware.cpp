@@ -1,0 +1,319 @@
+//===- Hardware.cpp - Reading hardware files ------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Ranges are what could possibly be: they catch a figure in the wrong unit, not
+// an optimistic one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cluster/Hardware.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+constexpr Range flops = {1e6, 1e18};
+constexpr Range bytes = {0, 1e15};
+constexpr Range bandwidth = {1e3, 1e15};
+constexpr Range seconds = {0, 1};
+constexpr Range part = {0, 1};
+/// A switch that adds up moves less than the ring that busbw is counted for.
+constexpr Range linkPart = {0, 2};
+constexpr Range count = {1, 1e6};
+
+using Rows = std::vector<std::vector<double>>;
+
+template <typename Key>
+void assignPairs(const Rows &rows, std::vector<std::pair<Key, double>> &to) {
+  to.clear();
+  for (const auto &row : rows)
+    to.emplace_back(Key(row[0]), row[1]);
+}
+
+template <typename Key>
+void readPairs(Fields &fields, const char *name,
+               std::vector<std::pair<Key, double>> &to, Range keys,
+               Range values) {
+  Rows rows;
+  if (!fields.get(name))
+    return;
+  fields.read(name, rows, {keys, values}, /*ascending=*/true);
+  assignPairs(rows, to);
+}
+
+Status parseMatrix(const Json &object, const std::string &where,
+                   MatrixUnit &unit) {
+  Fields fields(object, where);
+  Rows tiles;
+  fields.require("tiles").read("tiles", tiles, {count, count, {0.001, 1}},
+                               false);
+  unit.tiles.clear();
+  for (const auto &tile : tiles)
+    unit.tiles.push_back({int(tile[0]), int(tile[1]), tile[2]});
+  if (tiles.empty())
+    fields.fail(fail(where, ".tiles must not be empty"));
+  fields.read("tileK", unit.tileK, count);
+  fields.read("rampTrips", unit.rampTrips, {0, 1000});
+  fields.read("sustainedFraction", unit.sustainedFraction, {0.001, 1});
+  fields.read("serialFraction", unit.serialFraction, part);
+  fields.read("maximumSplits", unit.maximumSplits, {1, 64});
+  readPairs(fields, "alignment", unit.alignment, count, {0.001, 1});
+  readPairs(fields, "batchedAlignment", unit.batchedAlignment, count,
+            {0.001, 1});
+  return fields.finish();
+}
+
+Status parseAttention(const Json &object, const std::string &where,
+                      AttentionUnit &unit) {
+  Fields fields(object, where);
+  readPairs(fields, "forward", unit.forward, count, {0.001, 1});
+  readPairs(fields, "backward", unit.backward, count, {0.001, 1});
+  if (unit.forward.empty() != unit.backward.empty())
+    fields.fail(fail(where, " needs both forward and backward, or neither"));
+  fields.read("tileQueries", unit.tileQueries, count);
+  fields.read("tileKeys", unit.tileKeys, count);
+  fields.read("headMultiple", unit.headMultiple, count);
+  fields.read("tail", unit.tail, {0, 2});
+  return fields.finish();
+}
+
+Status parseDevice(const Json &object, const std::string &where,
+                   Device &device) {
+  Fields fields(object, where);
+  const char *peaks[] = {"fp32Flops", "bf16Flops", "fp16Flops"};
+  for (int i = 0; i < 3; ++i)
+    fields.require(peaks[i]).read(peaks[i], device.peakFlops[i], flops);
+  fields.require("vectorFlops").read("vectorFlops", device.vectorFlops, flops);
+  fields.require("memoryBytes")
+      .read("memoryBytes", device.memoryBytes, {1e6, 1e15});
+  fields.read("reservedBytes", device.reservedBytes, bytes);
+  if (device.reservedBytes >= device.memoryBytes)
+    fields.fail(fail(where, ".reservedBytes must be below memoryBytes, ",
+                     device.memoryBytes, ", not ", device.reservedBytes));
+  fields.require("memoryBandwidth")
+      .read("memoryBandwidth", device.memoryBandwidth, bandwidth);
+  fields.read("memoryFraction", device.memoryFraction, {0.001, 1});
+  fields.read("memoryHalfBytes", device.memoryHalfBytes, bytes);
+  fields.read("multiprocessors", device.multiprocessors, count);
+  fields.read("launchSeconds", device.launchSeconds, seconds);
+  if (const Json *matrix = fields.require("matrix").get("matrix"))
+    if (Status bad = parseMatrix(*matrix, where + ".matrix", device.matrix);
+        !bad.ok())
+      return bad;
+  if (const Json *attention = fields.get("attention"))
+    if (Status bad =
+            parseAttention(*attention, where + ".attention", device.attention);
+        !bad.ok())
+      return bad;
+  return fields.finish();
+}
+
+/// "ring": {"ll": [base, hop, fraction, fill, fillBytes], …}
+Status parseChannels(const Json &object, const std::string &where,
+                     std::array<Channel, protocolCount> &channels) {
+  Fields fields(object, where);
+  const char *names[] = {"ll", "ll128", "simple"};
+  for (int i = 0; i < protocolCount; ++i) {
+    std::vector<double> row;
+    fields.read(names[i], row,
+                {seconds, seconds, linkPart, seconds, {1, 1e15}});
+    if (!row.empty())
+      channels[i] = {row[0], row[1], row[2], row[3], row[4]};
+  }
+  return fields.finish();
+}
+
+constexpr const char *collectiveNames[] = {"all-reduce", "all-gather",
+                                           "reduce-scatter", "all-to-all"};
+
+Status parseCurve(const Json &object, const std::string &where, Curve &curve) {
+  Fields fields(object, where);
+  std::string kind;
+  fields.require("collective").read("collective", kind);
+  auto *name =
+      std::find(std::begin(collectiveNames), std::end(collectiveNames), kind);
+  if (name == std::end(collectiveNames))
+    fields.fail(fail(where, ".collective must be one of ",
+                     joinNames(collectiveNames), ", not '", kind, "'"));
+  else
+    curve.collective = CollectiveKind(name - collectiveNames);
+  fields.require("members").read("members", curve.members, {2, 1e6});
+  Rows rows;
+  fields.require("points").read("points", rows, {{1, 1e15}, {1, 1e15}}, true);
+  if (rows.empty())
+    fields.fail(fail(where, ".points must not be empty"));
+  if (Status bad = fields.finish(); !bad.ok())
+    return bad;
+  // Noise must not make a larger message the faster one.
+  double members = curve.members, last = 0;
+  double perByte = (members - 1) / members;
+  if (curve.collective == CollectiveKind::AllReduce)
+    perByte *= 2;
+  for (const auto &row : rows) {
+    last = std::max(last, perByte * row[0] / row[1]);
+    curve.points.emplace_back(row[0], last);
+  }
+  return Status::success();
+}
+
+/// Replaces "extends" by what it names. A chain that comes back to itself ends
+/// at `depth`.
+Result<Json> resolve(Json object, const std::string &what,
+                     const std::string &folder, int depth);
+
+std::string getFolder(const std::string &path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+}
+
+Result<Json> load(const std::string &name, const std::string &folder,
+                  int depth) {
+  if (name.ends_with(".json")) {
+    std::string path = name[0] == '/' ? name : folder + name;
+    Result<Json> json = readJsonFile(path, "hardware file");
+    if (!json.ok())
+      return json;
+    return resolve(std::move(*json), "hardware file '" + path + "'",
+                   getFolder(path), depth);
+  }
+  auto it = getEmbeddedHardware().find(name);
+  if (it == getEmbeddedHardware().end())
+    return fail("unknown device '", name,
+                "'; known are: ", joinNames(getDevicePresets()),
+                ", or the path of a hardware file that ends with .json");
+  return resolve(Json::parse(it->second, nullptr, false),
+                 "hardware file '" + name + "'", "", depth);
+}
+
+Result<Json> resolve(Json object, const std::string &what,
+                     const std::string &folder, int depth) {
+  auto it = object.find("extends");
+  if (it == object.end())
+    return object;
+  if (!it->is_string())
+    return fail(what, ": extends must be a text, not ", it->dump());
+  if (depth == 0)
+    return fail(what, ": extends '", it->get<std::string>(),
+                "' leads to more than 8 files");
+  Result<Json> base = load(it->get<std::string>(), folder, depth - 1);
+  if (!base.ok())
+    return base;
+  object.erase("extends");
+  base->merge_patch(object);
+  return base;
+}
+
+} // namespace
+
+Status planner::parseFabric(const Json &object, const std::string &where,
+                            Fabric &fabric) {
+  Fields fields(object, where);
+  fields.read("name", fabric.name);
+  fields.read("bandwidth", fabric.bandwidth, bandwidth);
+  readPairs(fields, "byMembers", fabric.byMembers, count, bandwidth);
+  const char *algorithms[] = {"ring", "tree", "inSwitch"};
+  for (int i = 0; i < algorithmCount; ++i)
+    if (const Json *channels = fields.get(algorithms[i]))
+      PLAIT_RETURN_IF_ERROR(parseChannels(*channels, fields.path(algorithms[i]),
+                                          fabric.channels[i]));
+  fields.read("startSeconds", fabric.startSeconds, seconds);
+  fields.read("ringPlateau", fabric.ringPlateau, {1, 10});
+  fields.read("inSwitchMembers", fabric.inSwitchMembers, {0, 1e6});
+  fields.read("transferLatency", fabric.transferLatency, seconds);
+  fields.read("transferFraction", fabric.transferFraction, {0.001, 1});
+  fields.read("computeLoss", fabric.computeLoss, {0, 0.999});
+  if (const Json *curves = fields.get("curves")) {
+    if (!curves->is_array())
+      return fail(fields.path("curves"), " must be a list");
+    fabric.curves.resize(curves->size());
+    for (size_t i = 0; i < curves->size(); ++i)
+      PLAIT_RETURN_IF_ERROR(parseCurve(
+          (*curves)[i], fields.path("curves[" + std::to_string(i) + "]"),
+          fabric.curves[i] = Curve()));
+  }
+  return fields.finish();
+}
+
+Result<Json> planner::loadHardware(const std::string &name,
+                                   const std::string &folder) {
+  return load(name, folder, 8);
+}
+
+Result<Json> planner::resolveHardware(Json object, const std::string &what,
+                                      const std::string &folder) {
+  return resolve(std::move(object), what, folder, 8);
+}
+
+Result<Hardware> planner::parseHardware(const Json &object,
+                                        const std::string &what) {
+  Fields fields(object, what + ":");
+  Hardware hardware;
+  fields.require("name").read("name", hardware.device.name);
+  fields.read("devicesPerNode", hardware.devicesPerNode, {1, 1024});
+  fields.read("maximumDevices", hardware.maximumDevices, {1, 1024});
+  fields.read("shared", hardware.shared);
+  if (const Json *device = fields.require("device").get("device"))
+    PLAIT_RETURN_IF_ERROR(
+        parseDevice(*device, fields.path("device"), hardware.device));
+  std::pair<const char *, Fabric *> links[] = {{"intra", &hardware.intra},
+                                               {"inter", &hardware.inter}};
+  for (auto &[name, fabric] : links) {
+    const Json *value = fields.require(name).get(name);
+    if (!value)
+      break;
+    PLAIT_RETURN_IF_ERROR(parseFabric(*value, fields.path(name), *fabric));
+    if (fabric->bandwidth == 0)
+      return fail(fields.path(name), ".bandwidth is missing");
+    if (fabric->channels[0][int(Protocol::Simple)].fraction == 0)
+      return fail(fields.path(name), ".ring.simple is missing or has a "
+                                     "fraction of 0");
+  }
+  PLAIT_RETURN_IF_ERROR(fields.finish());
+  return hardware;
+}
+
+Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
+  constexpr size_t bf16 = size_t(Precision::BF16);
+  bool slower = a.device.peakFlops[bf16] <= b.device.peakFlops[bf16];
+  Hardware worst = slower ? a : b;
+  const Hardware &other = slower ? b : a;
+  Device &device = worst.device;
+  auto lower = [](double &to, double value) { to = std::min(to, value); };
+  for (size_t i = 0; i < device.peakFlops.size(); ++i)
+    lower(device.peakFlops[i], other.device.peakFlops[i]);
+  lower(device.vectorFlops, other.device.vectorFlops);
+  // What is usable is the smaller of the two.
+  if (other.device.usableBytes() < device.usableBytes()) {
+    device.memoryBytes = other.device.memoryBytes;
+    device.reservedBytes = other.device.reservedBytes;
+  }
+  if (other.device.memoryBandwidth * other.device.memoryFraction <
+      device.memoryBandwidth * device.memoryFraction) {
+    device.memoryBandwidth = other.device.memoryBandwidth;
+    device.memoryFraction = other.device.memoryFraction;
+  }
+  device.launchSeconds =
+      std::max(device.launchSeconds, other.device.launchSeconds);
+  if (other.device.name != device.name)
+    device.name += "+" + other.device.name;
+  // Links: the slower kind as a whole, with its own latencies.
+  if (other.intra.bandwidth < worst.intra.bandwidth)
+    worst.intra = other.intra;
+  if (other.inter.bandwidth < worst.inter.bandwidth)
+    worst.inter = other.inter;
+  return worst;
+}
+
+std::vector<std::string> planner::getDevicePresets() {
+  std::vector<std::string> names;
+  for (const auto &[name, text] : getEmbeddedHardware())
+    names.push_back(name);
+  return names;
+}

@@ -1,0 +1,122 @@
+//===- Attention.cpp - Time of attention ----------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Fused attention never writes its scores (Dao 2023, FlashAttention-2): forward
+// it multiplies twice, backward five times, because it computes the scores
+// again. A block works on a tile of queries (forward) or of keys (backward) of
+// one head; under a causal mask the blocks are of unequal length and the
+// longest ones end last.
+//
+// Otherwise attention is batched matrix products over all scores, masked or
+// not, and kernels that read and write them: a fused scale, mask and softmax,
+// and dropout with a mask of one byte (Korthikanti et al. 2022, section 4.1).
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cost/Parts.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// Sizes on one rank.
+struct Sizes {
+  double batch; // heads of all sequences
+  double queries, keys, headSize;
+  bool causal;
+};
+
+double interpolate(const std::vector<std::pair<int, double>> &table, double x) {
+  if (x <= table.front().first)
+    return table.front().second;
+  for (size_t i = 1; i < table.size(); ++i) {
+    auto [x0, y0] = table[i - 1];
+    auto [x1, y1] = table[i];
+    if (x <= x1)
+      return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+  }
+  return table.back().second;
+}
+
+double roundUp(double value, double multiple) {
+  return std::ceil(value / multiple) * multiple;
+}
+
+double fusedSeconds(const Sizes &sizes, const Device &device,
+                    const CostOptions &options, bool forward) {
+  const AttentionUnit &unit = device.attention;
+  double headSize = roundUp(sizes.headSize, unit.headMultiple);
+  double along = forward ? sizes.queries : sizes.keys;
+  double across = forward ? sizes.keys : sizes.queries;
+  double tile = forward ? unit.tileQueries : unit.tileKeys;
+  double rows = roundUp(along, tile);
+  // Half of the scores, and half of the tiles on the diagonal.
+  double share = sizes.causal ? std::min(1.0, 0.5 + tile / (2 * rows)) : 1;
+  double products = forward ? 2 : 5;
+  double unitFlops =
+      device.peak(options.precision) *
+      interpolate(forward ? unit.forward : unit.backward, headSize) /
+      device.multiprocessors;
+  double longest = products * 2 * tile * across * headSize / unitFlops;
+  double even =
+      sizes.batch * (rows / tile) * longest * share / device.multiprocessors;
+  double arithmetic = std::max(longest, even + unit.tail * longest);
+  // Q, K, V and the result; backward their gradients as well.
+  double bytes = elementBytes(options.precision) * sizes.batch *
+                 sizes.headSize * (2 * sizes.queries + 2 * sizes.keys) *
+                 (forward ? 1 : 2);
+  // Backward, the sums over rows of dO and O are a kernel of their own.
+  double launches = forward ? 1 : 2;
+  return std::max(arithmetic, memorySeconds(bytes, device)) +
+         launches * device.launchSeconds;
+}
+
+double unfusedSeconds(const Sizes &sizes, const Device &device,
+                      const CostOptions &options, bool forward) {
+  double bytes = elementBytes(options.precision);
+  int64_t batch = std::llround(sizes.batch),
+          queries = std::llround(sizes.queries),
+          keys = std::llround(sizes.keys), head = std::llround(sizes.headSize);
+  auto multiply = [&](int64_t m, int64_t n, int64_t k) {
+    return matmulSeconds(batch, m, n, k, device, options.precision);
+  };
+  double scores = sizes.batch * sizes.queries * sizes.keys;
+  // A masked score is written as zero but not read.
+  double read = sizes.causal ? 0.5 : 1;
+  double dropout = 2 * bytes + 1; // read, write, mask
+  if (forward)
+    return multiply(queries, keys, head) + multiply(queries, head, keys) +
+           memorySeconds(scores * bytes * (read + 1), device) +
+           (options.dropout ? memorySeconds(scores * dropout, device) : 0);
+  // dV and dP, then dQ and dK; softmax reads P and dP and writes dS.
+  return multiply(keys, head, queries) + multiply(queries, keys, head) +
+         multiply(queries, head, keys) + multiply(keys, head, queries) +
+         memorySeconds(scores * bytes * (2 * read + 1), device) +
+         (options.dropout ? memorySeconds(scores * dropout, device) : 0);
+}
+
+} // namespace
+
+double planner::attentionSeconds(const Operation &operation,
+                                 const Device &device,
+                                 const CostOptions &options) {
+  Sizes sizes = {double(operation.heads) * double(options.microBatch),
+                 double(operation.queries) / options.context,
+                 double(operation.keys), double(operation.headSize),
+                 operation.causal};
+  if (sizes.batch <= 0 || sizes.queries <= 0 || sizes.keys <= 0 ||
+      sizes.headSize <= 0)
+    return 0;
+  bool forward = operation.pass == Pass::Forward;
+  bool fused = options.flashAttention && !device.attention.forward.empty();
+  return fused ? fusedSeconds(sizes, device, options, forward)
+               : unfusedSeconds(sizes, device, options, forward);
+}

@@ -1,0 +1,182 @@
+//===- Collective.cpp - Time of collectives and transfers -----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The model by which NCCL itself chooses (its src/graph/tuning.cc): every pair
+// of an algorithm and a protocol has a start-up time, a time per step and a
+// bandwidth; the fastest pair counts. A ring takes n-1 steps a pass and moves
+// (n-1)/n of the tensor over every link; a double binary tree takes a number of
+// steps that grows with the logarithm of the nodes and moves the whole tensor
+// up and down; a switch that adds up needs one step.
+//
+// Across nodes all members of a node take part in the traffic with their own
+// NICs: a ring is as fast as the links inside of a node or as the NICs of a
+// node's members together, whichever is slower.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/Cost.h"
+
+#include <algorithm>
+#include <bit>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// A group on a cluster.
+struct Place {
+  int members, perNode, nodes;
+  double intraBandwidth, interBandwidth; // of one member
+};
+
+double getIntraBandwidth(const Fabric &fabric, int members) {
+  for (auto [most, bandwidth] : fabric.byMembers)
+    if (members <= most)
+      return bandwidth;
+  return fabric.bandwidth;
+}
+
+Place getPlace(Group group, const Cluster &cluster) {
+  int perNode = std::clamp(group.perNode, 1, group.ranks);
+  int nodes = (group.ranks + perNode - 1) / perNode;
+  double inter = cluster.inter.bandwidth;
+  if (cluster.podNodes > 0 && nodes > cluster.podNodes)
+    inter /= cluster.podOversubscription;
+  return {group.ranks, perNode, nodes,
+          getIntraBandwidth(cluster.intra, perNode), inter};
+}
+
+/// Steps inside of a node and between nodes, and the bytes over each link.
+struct Traffic {
+  double intraSteps = 0, interSteps = 0, bytes = 0;
+};
+
+Traffic getTraffic(Algorithm algorithm, const Place &place, int passes,
+                   double bytes) {
+  double n = place.members;
+  double ringBytes = passes * (n - 1) / n * bytes;
+  switch (algorithm) {
+  case Algorithm::Ring: {
+    double interSteps = passes * (place.nodes - 1.0);
+    return {passes * (n - 1) - interSteps, interSteps, ringBytes};
+  }
+  case Algorithm::Tree:
+    return {2.0 * (place.perNode - 1),
+            2.0 * (std::bit_width(unsigned(place.nodes)) - 1), 2 * bytes};
+  case Algorithm::InSwitch:
+    return {0, 0, ringBytes};
+  }
+  return {};
+}
+
+/// Infinite where the combination does not exist.
+double getChannelSeconds(Algorithm algorithm, Protocol protocol,
+                         const Place &place, const Cluster &cluster,
+                         const Traffic &traffic, double bytes) {
+  constexpr double never = 1e300;
+  const Channel &intra = cluster.intra.channels[int(algorithm)][int(protocol)];
+  bool crosses = place.nodes > 1;
+  const Fabric &outer = crosses ? cluster.inter : cluster.intra;
+  const Channel &channel = outer.channels[int(algorithm)][int(protocol)];
+  double bandwidth = never;
+  if (place.perNode > 1)
+    bandwidth = place.intraBandwidth * intra.fraction;
+  if (crosses)
+    bandwidth = std::min(bandwidth, place.perNode * place.interBandwidth *
+                                        channel.fraction);
+  if (bandwidth <= 0)
+    return never;
+  double latency = traffic.intraSteps * intra.hop;
+  if (crosses)
+    latency += traffic.interSteps * channel.hop;
+  if (algorithm == Algorithm::Ring && protocol == Protocol::Simple)
+    latency *= outer.ringPlateau;
+  return outer.startSeconds + channel.base + latency +
+         traffic.bytes / bandwidth +
+         channel.fill * bytes / (bytes + channel.fillBytes);
+}
+
+/// Grouped sends and receives: what stays in the node and what leaves it move
+/// at the same time.
+double getAllToAllSeconds(double bytes, const Place &place,
+                          const Cluster &cluster) {
+  double n = place.members;
+  double inside = (place.perNode - 1) / n * bytes /
+                  (place.intraBandwidth * cluster.intra.transferFraction);
+  if (place.nodes == 1)
+    return cluster.intra.startSeconds + cluster.intra.transferLatency + inside;
+  double outside = (n - place.perNode) / n * bytes /
+                   (place.interBandwidth * cluster.inter.transferFraction);
+  return cluster.inter.startSeconds + cluster.inter.transferLatency +
+         std::max(inside, outside);
+}
+
+/// Straight lines between the points; below the first one its time, above the
+/// last one its rate.
+double readCurve(const Curve &curve, double bytes) {
+  const auto &points = curve.points;
+  if (bytes <= points.front().first)
+    return points.front().second;
+  if (bytes >= points.back().first)
+    return points.back().second * (bytes / points.back().first);
+  auto above = std::upper_bound(
+      points.begin(), points.end(), bytes,
+      [](double value, const auto &point) { return value < point.first; });
+  auto below = above - 1;
+  double part = (bytes - below->first) / (above->first - below->first);
+  return below->second + part * (above->second - below->second);
+}
+
+const Curve *findCurve(CollectiveKind kind, const Place &place,
+                       const Cluster &cluster) {
+  bool crosses = place.nodes > 1;
+  if (crosses && place.perNode != cluster.devicesPerNode)
+    return nullptr;
+  for (const Curve &curve : (crosses ? cluster.inter : cluster.intra).curves)
+    if (curve.collective == kind && curve.members == place.members)
+      return &curve;
+  return nullptr;
+}
+
+} // namespace
+
+double planner::collectiveSeconds(CollectiveKind kind, double bytes,
+                                  Group group, const Cluster &cluster) {
+  if (group.ranks <= 1 || bytes <= 0)
+    return 0;
+  Place place = getPlace(group, cluster);
+  if (const Curve *curve = findCurve(kind, place, cluster))
+    return readCurve(*curve, bytes);
+  if (kind == CollectiveKind::AllToAll)
+    return getAllToAllSeconds(bytes, place, cluster);
+  bool reduces = kind == CollectiveKind::AllReduce;
+  double best = 1e300;
+  for (int a = 0; a < algorithmCount; ++a) {
+    Algorithm algorithm = Algorithm(a);
+    // All-gather and reduce-scatter are rings everywhere.
+    if (algorithm != Algorithm::Ring && !reduces)
+      continue;
+    if (algorithm == Algorithm::InSwitch &&
+        (place.nodes > 1 || place.members < cluster.intra.inSwitchMembers))
+      continue;
+    Traffic traffic = getTraffic(algorithm, place, reduces ? 2 : 1, bytes);
+    for (int p = 0; p < protocolCount; ++p)
+      best = std::min(best, getChannelSeconds(algorithm, Protocol(p), place,
+                                              cluster, traffic, bytes));
+  }
+  return best;
+}
+
+double planner::transferSeconds(double bytes, bool sameNode,
+                                const Cluster &cluster) {
+  if (bytes <= 0)
+    return 0;
+  const Fabric &fabric = sameNode ? cluster.intra : cluster.inter;
+  double bandwidth = sameNode ? getIntraBandwidth(fabric, 2) : fabric.bandwidth;
+  return fabric.transferLatency + bytes / (bandwidth * fabric.transferFraction);
+}

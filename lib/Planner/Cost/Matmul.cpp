@@ -1,0 +1,113 @@
+//===- Matmul.cpp - Time of matrix products -------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A matrix library cuts the result into tiles, one per block of threads, and
+// runs as many blocks at a time as there are multiprocessors: a wave. What a
+// product loses against the peak follows from that:
+//
+//   tiles      a tile that hangs over the edge computes nothing there
+//   waves      the last wave leaves multiprocessors idle
+//   ramp       filling the pipeline and writing the result take the time of a
+//              few trips of the main loop, much for a short contraction
+//   memory     the traffic that no arithmetic hides
+//   alignment  rows that start at odd addresses need narrower loads, or another
+//              kind of kernel
+//   power      the clock that the device holds while all of it multiplies
+//
+// The library picks its tile well: the best one counts. Splitting the
+// contraction over blocks fills a wave that the tiles alone do not, and costs
+// another pass over the result. (The picture is that of NVIDIA, "Matrix
+// Multiplication Background User's Guide"; the figures are the device's.)
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cost/Parts.h"
+
+#include <algorithm>
+#include <bit>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// Rounded up. Tiles are powers of two nearly everywhere, and a shift takes a
+/// tenth of a division's time.
+uint64_t divideUp(uint64_t a, uint64_t b) {
+  uint64_t sum = a + b - 1;
+  return std::has_single_bit(b) ? sum >> std::countr_zero(b) : sum / b;
+}
+
+/// `blocks` / `units` rounded up, with the reciprocal of `units`.
+double countWaves(double blocks, double units, double perUnit) {
+  double waves = double(int64_t(blocks * perUnit));
+  return waves * units < blocks ? waves + 1 : waves;
+}
+
+/// What is left of the speed when all dimensions share `bytes` as a factor.
+double getAlignmentFactor(const Product &product, const MatrixUnit &unit) {
+  const auto &table =
+      product.batch > 1 ? unit.batchedAlignment : unit.alignment;
+  if (table.empty())
+    return 1;
+  uint64_t bits =
+      uint64_t(product.m) | uint64_t(product.n) | uint64_t(product.k);
+  double bytes =
+      double(uint64_t(1) << std::countr_zero(bits)) * product.inputBytes;
+  double factor = table.front().second;
+  for (auto [multiple, remaining] : table)
+    if (bytes >= multiple)
+      factor = remaining;
+  return factor;
+}
+
+} // namespace
+
+double planner::productSeconds(const Product &product, const Device &device,
+                               Precision precision) {
+  auto [batch, m, n, k, inputBytes, outputBytes] = product;
+  if (batch <= 0 || m <= 0 || n <= 0 || k <= 0)
+    return 0;
+  const MatrixUnit &unit = device.matrix;
+  double units = device.multiprocessors, perUnit = 1 / units;
+  double peak = device.peak(precision);
+  double bandwidth = device.memoryBandwidth * device.memoryFraction;
+  double result = double(batch) * m * n;
+  double traffic =
+      (double(batch) * k * (double(m) + n) * inputBytes + result * outputBytes);
+  // Of one trip of one block, at the peak.
+  double perElement = 2.0 * unit.tileK * units / peak;
+  double trips = double(divideUp(k, unit.tileK));
+  double best = 1e300;
+  for (const Tile &tile : unit.tiles) {
+    double blocks = double(batch) * double(divideUp(m, tile.m)) *
+                    double(divideUp(n, tile.n));
+    double tripSeconds = perElement * tile.m * tile.n / tile.efficiency;
+    // Splits help where there are fewer than two waves.
+    int most = blocks >= 2 * units ? 1 : unit.maximumSplits;
+    for (int splits = 1; splits <= most; ++splits) {
+      double arithmetic = countWaves(blocks * splits, units, perUnit) *
+                          (trips / splits + unit.rampTrips) * tripSeconds;
+      double bytes =
+          traffic + (splits > 1 ? 2.0 * splits * sizeof(float) * result : 0);
+      double memory = bytes / bandwidth;
+      double seconds = std::max(arithmetic, memory) +
+                       unit.serialFraction * std::min(arithmetic, memory) +
+                       (splits > 1 ? device.launchSeconds : 0);
+      best = std::min(best, seconds);
+    }
+  }
+  // Units that idle leave power to the others: the limit is one of the sum.
+  best = std::max(best, 2 * result * k / (peak * unit.sustainedFraction));
+  return best / getAlignmentFactor(product, unit) + device.launchSeconds;
+}
+
+double planner::matmulSeconds(int64_t batch, int64_t m, int64_t n, int64_t k,
+                              const Device &device, Precision precision) {
+  double bytes = elementBytes(precision);
+  return productSeconds({batch, m, n, k, bytes, bytes}, device, precision);
+}

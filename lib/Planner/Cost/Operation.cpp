@@ -1,0 +1,89 @@
+//===- Operation.cpp - Time of one operation ------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cost/Parts.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+double matmulOperationSeconds(const Operation &operation, const Device &device,
+                              const CostOptions &options) {
+  Product product = {operation.batch, operation.m, operation.n, operation.k};
+  auto scale = [&](int64_t &size) {
+    size = (size * options.microBatch + options.context - 1) / options.context;
+  };
+  switch (operation.scaled) {
+  case Operation::Scaled::None:
+    break;
+  case Operation::Scaled::Batch:
+    scale(product.batch);
+    break;
+  case Operation::Scaled::M:
+    scale(product.m);
+    break;
+  case Operation::Scaled::N:
+    scale(product.n);
+    break;
+  case Operation::Scaled::K:
+    scale(product.k);
+    break;
+  }
+  product.inputBytes = product.outputBytes = elementBytes(options.precision);
+  // The gradient of a weight is added to the sum over microbatches, which has 4
+  // bytes an element.
+  if (operation.pass == Pass::BackwardWeight &&
+      operation.scaled == Operation::Scaled::K)
+    product.outputBytes = 2 * sizeof(float);
+  return productSeconds(product, device, options.precision);
+}
+
+} // namespace
+
+double planner::elementBytes(Precision precision) {
+  return precision == Precision::FP32 ? 4 : 2;
+}
+
+double planner::kernelSeconds(double bytes, double flops,
+                              const Device &device) {
+  if (bytes <= 0 && flops <= 0)
+    return 0;
+  double bandwidth = device.memoryBandwidth * device.memoryFraction;
+  return std::max((bytes + device.memoryHalfBytes) / bandwidth,
+                  flops / device.vectorFlops) +
+         device.launchSeconds;
+}
+
+double planner::memorySeconds(double bytes, const Device &device) {
+  return kernelSeconds(bytes, 0, device);
+}
+
+double planner::operationSeconds(const Operation &operation,
+                                 const Device &device,
+                                 const CostOptions &options) {
+  switch (operation.kind) {
+  case OperationKind::Matmul:
+    return matmulOperationSeconds(operation, device, options);
+  case OperationKind::Attention:
+    return attentionSeconds(operation, device, options);
+  case OperationKind::Kernel: {
+    double sequences = double(options.microBatch) / options.context;
+    double elements =
+        operation.elementsPerSequence * sequences + operation.elementsFixed;
+    return kernelSeconds(elements * elementBytes(options.precision) +
+                             operation.fourBytePerSequence * sequences *
+                                 sizeof(float),
+                         operation.flopsPerSequence * sequences, device);
+  }
+  case OperationKind::Collective:
+    return 0;
+  }
+  return 0;
+}

@@ -1,0 +1,34 @@
+//===- Parts.h - What the parts of the cost model share ---------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLANNER_COST_PARTS_H
+#define PLAIT_PLANNER_COST_PARTS_H
+
+#include "plait/Planner/Cost.h"
+
+namespace plait::planner {
+
+/// batch x (m x k) . (k x n); `outputBytes` is the traffic of one element of
+/// the result (twice its size where the product is added to what is there).
+struct Product {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  double inputBytes = 2, outputBytes = 2;
+};
+
+double productSeconds(const Product &product, const Device &device,
+                      Precision precision);
+
+/// Attention of one operation, forward or all of its gradients.
+double attentionSeconds(const Operation &operation, const Device &device,
+                        const CostOptions &options);
+
+/// A kernel that moves `bytes` and computes `flops` elementwise.
+double kernelSeconds(double bytes, double flops, const Device &device);
+
+} // namespace plait::planner
+
+#endif // PLAIT_PLANNER_COST_PARTS_H

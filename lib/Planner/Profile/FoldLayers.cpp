@@ -1,0 +1,104 @@
+//===- FoldLayers.cpp - One layer of each kind ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FoldLayers.h"
+
+#include "plait/Analysis/AlikeLayers.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+using namespace mlir;
+using namespace plait;
+
+/// Replaces a layer by the one before it, which is like it. What the later one
+/// hands on is then what the earlier one does.
+static void mergeLayer(ArrayRef<Operation *> layer,
+                       ArrayRef<Operation *> previous) {
+  for (auto [op, other] : llvm::zip_equal(layer, previous))
+    op->replaceUsesWithIf(other, [&](OpOperand &use) {
+      return !llvm::is_contained(layer, use.getOwner());
+    });
+  for (Operation *op : llvm::reverse(layer))
+    op->erase();
+}
+
+/// How many layers each layer that is left stands for.
+static std::map<int64_t, int64_t> mergeRuns(func::FuncOp function) {
+  AlikeLayers alike(function);
+  std::map<int64_t, int64_t> counts;
+  SmallVector<int64_t> ids;
+  for (const auto &[id, ops] : alike.getLayers())
+    ids.push_back(id);
+  int64_t run = 1;
+  // From the last to the first, so that results hand over along the run.
+  for (size_t index = ids.size(); index-- > 0;) {
+    bool merges = index > 0 && alike.getFirst(ids[index]) ==
+                                   alike.getFirst(ids[index - 1]);
+    if (!merges) {
+      counts[ids[index]] = run;
+      run = 1;
+      continue;
+    }
+    mergeLayer(alike.getLayers().at(ids[index]),
+               alike.getLayers().at(ids[index - 1]));
+    ++run;
+  }
+  return counts;
+}
+
+static void eraseUnreadParameters(func::FuncOp function) {
+  llvm::DenseSet<Attribute> read;
+  function.walk([&](nn::ReadOp op) { read.insert(op.getSymbolAttr()); });
+  auto module = function->getParentOfType<ModuleOp>();
+  for (auto parameter :
+       llvm::make_early_inc_range(module.getOps<nn::ParameterOp>()))
+    if (!read.contains(FlatSymbolRefAttr::get(parameter.getSymNameAttr())))
+      parameter.erase();
+}
+
+FoldedBlocks plait::foldLayers(func::FuncOp function) {
+  std::map<int64_t, int64_t> counts = mergeRuns(function);
+  eraseUnreadParameters(function);
+  FoldedBlocks folded;
+  std::map<int64_t, int64_t> blockOf;
+  auto isRead = [](Operation &op) { return isa<nn::ReadOp>(op); };
+  auto layerOf = [](Operation &op) {
+    return op.getAttrOfType<IntegerAttr>(nn::kLayerAttr);
+  };
+  // What stands between two layers belongs to the one before.
+  auto ops = function.getBody().front().without_terminator();
+  auto first = llvm::find_if(ops, [&](Operation &op) { return layerOf(op); });
+  bool before = counts.empty() ? false
+                               : std::any_of(ops.begin(), first, [&](auto &op) {
+                                   return !isRead(op);
+                                 });
+  if (before)
+    folded.blocks.push_back({"embedding", 1, false});
+  for (auto [layer, count] : counts) {
+    blockOf[layer] = folded.blocks.size();
+    std::string suffix = counts.size() > 1 ? " " + std::to_string(layer) : "";
+    folded.blocks.push_back({"layer" + suffix, count, true});
+  }
+  if (counts.empty())
+    folded.blocks.push_back({"model", 1, true});
+  int64_t last = folded.blocks.size() - 1;
+  bool after = false;
+  Builder builder(function.getContext());
+  int64_t current = 0;
+  for (Operation &op : ops) {
+    if (auto layer = layerOf(op)) {
+      current = blockOf[layer.getInt()];
+      after = false;
+    } else if (current == last && !counts.empty() && !isRead(op)) {
+      after = true;
+    }
+    op.setAttr(nn::kLayerAttr,
+               builder.getI64IntegerAttr(current + (after ? 1 : 0)));
+  }
+  if (after)
+    folded.blocks.push_back({"head", 1, false});
+  return folded;
+}

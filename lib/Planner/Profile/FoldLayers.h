@@ -1,0 +1,34 @@
+//===- FoldLayers.h - One layer of each kind ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_PROFILE_FOLDLAYERS_H
+#define PLAIT_LIB_PLANNER_PROFILE_FOLDLAYERS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace plait {
+
+/// What folding left: blocks in the order of the forward pass. What comes
+/// before the first layer and after the last are blocks, too.
+struct FoldedBlocks {
+  struct Block {
+    std::string name;
+    int64_t count; // layers that it stands for
+    bool isLayer;
+  };
+  llvm::SmallVector<Block> blocks;
+};
+
+/// Keeps the first of each run of layers that are alike, one after the other:
+/// the next ones' results are replaced by its own. Every op that is left gets
+/// the index of its block as `nn.layer`; parameters that nothing reads any
+/// more are erased. A function without layers is one block.
+FoldedBlocks foldLayers(mlir::func::FuncOp function);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_PLANNER_PROFILE_FOLDLAYERS_H

@@ -1,0 +1,238 @@
+//===- Measure.cpp - The work of lowered functions ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Measure.h"
+
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Transforms/Names.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace plait;
+using planner::CollectiveKind;
+using planner::OperationKind;
+using planner::Saved;
+
+static double countElements(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? tensor.getNumElements() : 0;
+}
+
+static bool isFloat(Type type) {
+  return isa<FloatType>(getElementTypeOrSelf(type));
+}
+
+/// Results behind the first are statistics for the backward pass.
+static bool isStatistic(Value value) {
+  auto result = dyn_cast<OpResult>(value);
+  return result && result.getResultNumber() > 0 &&
+         isa<DecomposableOpInterface>(result.getOwner());
+}
+
+static void addTo(Saved &saved, Value value) {
+  bool four = !isFloat(value.getType()) || isStatistic(value);
+  (four ? saved.fourByte : saved.elements) += countElements(value.getType());
+}
+
+/// The innermost name of a location: where in the model an op comes from.
+static std::string nameOf(Operation *op) {
+  std::string name = op->getName().getStringRef().str();
+  op->getLoc()->walk([&](Location location) {
+    auto named = dyn_cast<NameLoc>(location);
+    if (!named)
+      return WalkResult::advance();
+    name += " " + named.getName().str();
+    return WalkResult::interrupt();
+  });
+  return name;
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+/// What a kernel reads of an operand: of a table, the rows it looks up.
+static double countRead(plan::ClusterOp cluster, unsigned index) {
+  BlockArgument inner = cluster.getBody().getArgument(index);
+  for (Operation *user : inner.getUsers())
+    if (auto fusable = dyn_cast<FusableOpInterface>(user);
+        fusable && fusable.getFusionRole() == FusionRole::Gather &&
+        user->getOperand(0) == inner)
+      return countElements(user->getResult(0).getType());
+  return countElements(inner.getType());
+}
+
+/// What a kernel writes of a result: of a scattered one, the rows it adds to,
+/// which it reads as well.
+static double countWritten(plan::ClusterOp cluster, unsigned index) {
+  Value inner = cluster.getBody().front().getTerminator()->getOperand(index);
+  double written = countElements(inner.getType());
+  if (auto fusable = inner.getDefiningOp<FusableOpInterface>();
+      fusable && fusable.getFusionRole() == FusionRole::ScatterAdd)
+    written = 2 * countElements(fusable->getOperand(0).getType());
+  bool adds = cluster.getAccumulate() &&
+              (*cluster.getAccumulate())[index] !=
+                  static_cast<int32_t>(plan::Accumulate::Overwrite);
+  return adds ? 2 * written : written;
+}
+
+static planner::Operation makeKernel(plan::ClusterOp cluster) {
+  planner::Operation kernel;
+  kernel.kind = OperationKind::Kernel;
+  auto add = [&](Type type, double elements) {
+    (isFloat(type) ? kernel.elementsPerSequence : kernel.fourBytePerSequence) +=
+        elements;
+  };
+  for (auto [index, input] : llvm::enumerate(cluster.getInputs()))
+    add(input.getType(), countRead(cluster, index));
+  for (auto [index, output] : llvm::enumerate(cluster.getOutputs()))
+    add(output.getType(), countWritten(cluster, index));
+  cluster.getBody().walk([&](CostedOpInterface op) {
+    kernel.flopsPerSequence += op.getFlops();
+  });
+  kernel.name = nameOf(&cluster.getBody().front().front());
+  return kernel;
+}
+
+static planner::Operation makeShaped(CostedOpInterface op,
+                                     const WorkShape &shape) {
+  planner::Operation result;
+  result.name = nameOf(op);
+  if (shape.kind == WorkShape::Contraction) {
+    result.kind = OperationKind::Matmul;
+    result.batch = shape.batch;
+    result.m = shape.m;
+    result.n = shape.n;
+    result.k = shape.k;
+    return result;
+  }
+  result.kind = OperationKind::Attention;
+  result.heads = shape.heads;
+  result.keyValueHeads = shape.keyValueHeads;
+  result.headSize = shape.headSize;
+  result.queries = result.keys = shape.sequence;
+  return result;
+}
+
+static planner::Operation makeCollective(Operation *op,
+                                         CollectiveKind kind) {
+  planner::Operation result;
+  result.kind = OperationKind::Collective;
+  result.name = nameOf(op);
+  result.collective = kind;
+  result.collectivePerSequence =
+      std::max(countElements(op->getOperand(0).getType()),
+               countElements(op->getResult(0).getType()));
+  return result;
+}
+
+/// The operation that `op` is, or none: reads and stores are part of others.
+static std::optional<planner::Operation> makeOperation(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::optional<planner::Operation>>(
+             op)
+      .Case([](plan::ClusterOp cluster) { return makeKernel(cluster); })
+      .Case([&](dist::AllReduceOp) {
+        return makeCollective(op, CollectiveKind::AllReduce);
+      })
+      .Case([&](dist::AllGatherOp) {
+        return makeCollective(op, CollectiveKind::AllGather);
+      })
+      .Case([&](dist::ReduceScatterOp) {
+        return makeCollective(op, CollectiveKind::ReduceScatter);
+      })
+      .Case([](CostedOpInterface costed) -> std::optional<planner::Operation> {
+        WorkShape shape = costed.getWorkShape();
+        if (shape.kind == WorkShape::Memory)
+          return std::nullopt;
+        return makeShaped(costed, shape);
+      })
+      .Default(std::nullopt);
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+/// What the function's results depend on.
+static llvm::DenseSet<Operation *> findReturned(func::FuncOp function) {
+  llvm::DenseSet<Operation *> found;
+  SmallVector<Operation *> worklist{
+      function.getBody().front().getTerminator()};
+  while (!worklist.empty())
+    for (Value operand : worklist.pop_back_val()->getOperands())
+      if (Operation *source = operand.getDefiningOp();
+          source && found.insert(source).second)
+        worklist.push_back(source);
+  return found;
+}
+
+/// The most that temporary values of the function take at once.
+static Saved findWorkspace(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  llvm::DenseMap<Value, Operation *> lastUse;
+  for (Operation &op : body)
+    for (Value operand : op.getOperands())
+      if (operand.getDefiningOp())
+        lastUse[operand] = &op;
+  Operation *terminator = body.getTerminator();
+  Saved live, most;
+  for (Operation &op : body) {
+    if (!isa<nn::ReadOp>(op))
+      for (Value result : op.getResults())
+        if (auto it = lastUse.find(result);
+            it != lastUse.end() && it->second != terminator)
+          addTo(live, result);
+    if (live.elements + live.fourByte > most.elements + most.fourByte)
+      most = live;
+    Saved dead;
+    for (Value operand : llvm::SmallDenseSet<Value>(op.operand_begin(),
+                                                    op.operand_end()))
+      if (auto it = lastUse.find(operand);
+          it != lastUse.end() && it->second == &op && &op != terminator &&
+          !operand.getDefiningOp<nn::ReadOp>())
+        addTo(dead, operand);
+    live.elements -= dead.elements;
+    live.fourByte -= dead.fourByte;
+  }
+  return most;
+}
+
+static bool isNamed(func::FuncOp function, unsigned argument, StringRef prefix) {
+  auto name = function.getArgAttrOfType<StringAttr>(argument, kValueAttr);
+  return name && name.getValue().starts_with(prefix);
+}
+
+planner::Block plait::measureBlock(func::FuncOp forward,
+                                   func::FuncOp backward) {
+  planner::Block block;
+  for (Operation &op : forward.getBody().front())
+    if (auto operation = makeOperation(&op))
+      block.operations.push_back(std::move(*operation));
+  llvm::DenseSet<Operation *> returned = findReturned(backward);
+  for (Operation &op : backward.getBody().front())
+    if (auto operation = makeOperation(&op)) {
+      operation->pass = returned.contains(&op) ? planner::Pass::BackwardInput
+                                               : planner::Pass::BackwardWeight;
+      block.operations.push_back(std::move(*operation));
+    }
+  for (BlockArgument argument : forward.getArguments())
+    addTo(block.input, argument);
+  for (auto [index, argument] : llvm::enumerate(backward.getArguments()))
+    if (!isNamed(backward, index, "dout"))
+      addTo(block.kept, argument);
+  for (auto [index, type] : llvm::enumerate(forward.getResultTypes())) {
+    auto name = forward.getResultAttrOfType<StringAttr>(index, kValueAttr);
+    if (name && name.getValue().starts_with("out"))
+      block.output.elements += countElements(type);
+  }
+  Saved first = findWorkspace(forward), second = findWorkspace(backward);
+  bool larger = first.elements > second.elements;
+  block.workspace = larger ? first : second;
+  return block;
+}

@@ -1,0 +1,24 @@
+//===- Measure.h - The work of lowered functions ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_PROFILE_MEASURE_H
+#define PLAIT_LIB_PLANNER_PROFILE_MEASURE_H
+
+#include "plait/Planner/Work.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace plait {
+
+/// Lists what `forward` and `backward` do, for the batch that their types have:
+/// "per sequence" means per batch here. Parameters are left empty.
+planner::Block measureBlock(mlir::func::FuncOp forward,
+                            mlir::func::FuncOp backward);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_PLANNER_PROFILE_MEASURE_H

@@ -1,0 +1,178 @@
+//===- BlockTime.cpp - How long a block takes -----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "BlockTime.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+
+CostOptions Context::costOptions() const {
+  CostOptions options;
+  options.precision = training.precision;
+  options.flashAttention = training.flashAttention;
+  options.dropout = training.dropout;
+  options.microBatch = configuration.microBatch;
+  options.context = configuration.context;
+  return options;
+}
+
+Group Context::group(int members, int stride) const {
+  int perNode = std::max(1, cluster.devicesPerNode / stride);
+  return {members, std::min(members, perNode)};
+}
+
+namespace {
+
+/// Adds up one pass of a block.
+struct PassTime {
+  double device = 0;     // busy with operations
+  double collective = 0; // busy with communication over tp that nothing hides
+  double contention = 0; // lost by operations that run beside communication
+  double attention = 0;  // of `device`: inside of attention
+  int kernels = 0;
+
+  /// A device that is done before the host has issued the next kernel waits.
+  double seconds(double hostSeconds) const {
+    return std::max(device + collective + contention, kernels * hostSeconds);
+  }
+};
+
+class BlockTimer {
+public:
+  BlockTimer(const Block &block, const Context &context, bool split)
+      : block(block), context(context), split(split),
+        options(context.costOptions()) {}
+
+  StageTime run();
+
+private:
+  double getSeconds(const Operation &op) const;
+  double collectiveSecondsOf(const Operation &op) const;
+  double ringSeconds(const Operation &op) const;
+  void add(const Operation &op);
+  void hide(double &collective, double beside);
+  bool overlaps(const Operation &op) const;
+
+  const Block &block;
+  const Context &context;
+  bool split;
+  CostOptions options;
+  PassTime forward, input, weight;
+  /// Communication of the backward pass that may still find work to hide
+  /// behind.
+  double pending = 0;
+};
+
+} // namespace
+
+double BlockTimer::getSeconds(const Operation &op) const {
+  double seconds = operationSeconds(op, context.cluster.device, options);
+  if (op.kind == OperationKind::Matmul)
+    return seconds / context.framework().matrixFraction;
+  if (op.kind == OperationKind::Attention && options.flashAttention)
+    return seconds / context.framework().attentionFraction;
+  return seconds;
+}
+
+double BlockTimer::collectiveSecondsOf(const Operation &op) const {
+  double bytes = op.collectivePerSequence * context.sequences() *
+                 elementBytes(options.precision);
+  return collectiveSeconds(op.collective, bytes, context.tensorGroup(),
+                           context.cluster);
+}
+
+/// Ring attention: each rank of cp passes its keys and values on while it works
+/// on the ones it has (Liu et al. 2023); the backward pass moves their
+/// gradients too. What is left is what the work of one step does not hide.
+double BlockTimer::ringSeconds(const Operation &op) const {
+  int members = options.context;
+  if (members == 1)
+    return 0;
+  double bytes = 2.0 * op.keys / members * op.keyValueHeads * op.headSize *
+                 options.microBatch * elementBytes(options.precision);
+  if (op.pass != Pass::Forward)
+    bytes *= 2;
+  Group group = context.contextGroup();
+  bool inside = group.perNode == group.ranks;
+  double step = transferSeconds(bytes, inside, context.cluster);
+  double work = getSeconds(op) / members;
+  return (members - 1) * std::max(0.0, step - work);
+}
+
+bool BlockTimer::overlaps(const Operation &op) const {
+  if (!context.framework().overlapTensor || split || op.pass == Pass::Forward)
+    return false;
+  // Everything else waits for what a gather of gradients brings.
+  return op.pass == Pass::BackwardWeight ||
+         op.collective != CollectiveKind::AllGather;
+}
+
+/// Runs pending communication beside `beside` seconds of work.
+void BlockTimer::hide(double &collective, double beside) {
+  double hidden = std::min(pending, beside);
+  pending -= hidden;
+  collective -= hidden;
+  const Group group = context.tensorGroup();
+  const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
+                                                      : context.cluster.inter;
+  input.contention += hidden * fabric.computeLoss;
+}
+
+void BlockTimer::add(const Operation &op) {
+  PassTime &pass = op.pass == Pass::Forward         ? forward
+                   : op.pass == Pass::BackwardInput ? input
+                                                    : weight;
+  ++pass.kernels;
+  if (op.kind == OperationKind::Collective) {
+    double seconds = collectiveSecondsOf(op);
+    input.collective += op.pass == Pass::Forward ? 0 : seconds;
+    forward.collective += op.pass == Pass::Forward ? seconds : 0;
+    pending = overlaps(op) ? seconds : 0;
+    return;
+  }
+  double seconds = getSeconds(op);
+  pass.device += seconds;
+  if (op.kind == OperationKind::Attention) {
+    pass.attention += seconds;
+    pass.collective += ringSeconds(op);
+    if (!options.flashAttention) // two products and what is between them
+      pass.kernels += op.pass == Pass::Forward ? 3 : 6;
+  }
+  // One operation runs beside one collective: the matrix product after it.
+  if (op.kind == OperationKind::Matmul && pending > 0) {
+    hide(input.collective, seconds);
+    pending = 0;
+  }
+}
+
+StageTime BlockTimer::run() {
+  for (const Operation &op : block.operations)
+    add(op);
+  const Framework &framework = context.framework();
+  StageTime time;
+  time.forward = forward.seconds(framework.hostSeconds);
+  time.backwardInput = input.seconds(framework.backwardHostSeconds);
+  time.backwardWeight = weight.seconds(framework.backwardHostSeconds);
+  time.tensorForward = forward.collective;
+  time.tensorBackward = input.collective;
+  if (context.configuration.recompute == Recompute::Full) {
+    time.recompute = time.forward;
+    time.tensorBackward += forward.collective;
+  } else if (context.configuration.recompute == Recompute::Selective &&
+             !options.flashAttention) {
+    time.recompute = forward.attention;
+  }
+  time.backwardInput += time.recompute;
+  return time;
+}
+
+StageTime planner::getBlockTime(const Block &block, const Context &context,
+                                bool split) {
+  return BlockTimer(block, context, split).run();
+}

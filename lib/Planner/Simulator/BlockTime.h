@@ -1,0 +1,58 @@
+//===- BlockTime.h - How long a block takes ---------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SIMULATOR_BLOCKTIME_H
+#define PLAIT_LIB_PLANNER_SIMULATOR_BLOCKTIME_H
+
+#include "plait/Planner/Cluster.h"
+#include "plait/Planner/Configuration.h"
+#include "plait/Planner/Cost.h"
+#include "plait/Planner/Estimate.h"
+
+namespace plait::planner {
+
+/// What an estimate passes around. References: lives as long as one call.
+struct Context {
+  const Work &work;
+  const Cluster &cluster;
+  const Training &training;
+  const Configuration &configuration;
+
+  const Framework &framework() const { return training.framework; }
+  CostOptions costOptions() const;
+  /// Sequences of a microbatch that one rank works on: a part of one under
+  /// context parallelism.
+  double sequences() const {
+    return double(configuration.microBatch) / configuration.context;
+  }
+  double gradientBytes() const {
+    return training.fp32Gradients ? 4 : elementBytes(training.precision);
+  }
+  /// Ranks over which gradients are summed and ZeRO shards.
+  int replicas() const { return configuration.data * configuration.context; }
+
+  // Ranks are numbered tp first, then cp, dp and pp: what communicates most
+  // has the nearest neighbours.
+  Group group(int members, int stride) const;
+  Group tensorGroup() const { return group(configuration.tensor, 1); }
+  Group contextGroup() const {
+    return group(configuration.context, configuration.tensor);
+  }
+  Group replicaGroup() const { return group(replicas(), configuration.tensor); }
+  /// Neighbouring stages may lie on different nodes.
+  bool stagesCrossNodes() const {
+    return configuration.ranks() > cluster.devicesPerNode;
+  }
+};
+
+/// Seconds of one microbatch of one block. `split` says that the schedule runs
+/// the gradients of weights apart, where they hide no communication.
+StageTime getBlockTime(const Block &block, const Context &context, bool split);
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SIMULATOR_BLOCKTIME_H

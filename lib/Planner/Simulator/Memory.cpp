@@ -1,0 +1,154 @@
+//===- Memory.cpp - What a rank holds -------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Memory.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+
+template <typename Visitor>
+static void forEachGroup(const Work &work,
+                         std::span<const StageBlocks *const> stages,
+                         Visitor visit) {
+  for (const StageBlocks *stage : stages)
+    for (const StageBlocks::Entry &entry : stage->entries)
+      for (const ParameterGroup &group : work.blocks[entry.block].parameters)
+        visit(group, entry.count);
+}
+
+double planner::countTied(const Work &work,
+                          std::span<const StageBlocks *const> stages) {
+  double tied = 0;
+  forEachGroup(work, stages, [&](const ParameterGroup &group, int) {
+    tied = std::max(tied, group.tied ? group.elements : 0);
+  });
+  return tied;
+}
+
+double planner::countParameters(const Work &work,
+                                std::span<const StageBlocks *const> stages) {
+  double sum = 0;
+  forEachGroup(work, stages, [&](const ParameterGroup &group, int count) {
+    sum += group.tied ? 0 : count * group.elements;
+  });
+  return sum + countTied(work, stages);
+}
+
+static double toBytes(const Saved &saved, const Context &context) {
+  double bytes = saved.elements * elementBytes(context.training.precision) +
+                 saved.fourByte * 4;
+  return bytes * context.sequences();
+}
+
+/// Of one layer whose attention writes its scores: their softmax, and with
+/// dropout a mask of one byte and the product (Korthikanti et al. 2022, section
+/// 4.1: 2 + 1 + 2 bytes in 16-bit training).
+static double scoreBytes(const Block &block, const Context &context) {
+  const Training &training = context.training;
+  if (training.flashAttention)
+    return 0;
+  double element = elementBytes(training.precision);
+  double bytes = element + (training.dropout ? 1 + element : 0);
+  double scores = 0;
+  for (const Operation &op : block.operations)
+    if (op.kind == OperationKind::Attention && op.pass == Pass::Forward)
+      scores += double(op.heads) * op.queries * op.keys;
+  return scores * bytes * context.sequences();
+}
+
+static double keptBytes(const Block &block, const Context &context) {
+  return toBytes(block.kept, context) + scoreBytes(block, context);
+}
+
+double planner::savedBytes(const StageBlocks &stage, const Context &context) {
+  Recompute recompute = context.configuration.recompute;
+  double bytes = 0;
+  for (const StageBlocks::Entry &entry : stage.entries) {
+    const Block &block = context.work.blocks[entry.block];
+    // What comes before and after the layers is not recomputed.
+    if (!entry.isLayer || recompute == Recompute::None)
+      bytes += entry.count * keptBytes(block, context);
+    else if (recompute == Recompute::Selective)
+      bytes += entry.count * toBytes(block.kept, context);
+    else
+      bytes += entry.count * toBytes(block.input, context);
+  }
+  return bytes;
+}
+
+double planner::weightBytes(const StageBlocks &stage, const Context &context) {
+  double elements = 0;
+  for (const StageBlocks::Entry &entry : stage.entries)
+    for (const Operation &op : context.work.blocks[entry.block].operations)
+      if (op.pass == Pass::BackwardWeight &&
+          op.scaled == Operation::Scaled::K)
+        elements += entry.count * double(op.m + op.n) * op.k;
+  return toBytes({elements, 0}, context);
+}
+
+/// What lives for the length of one block: its temporaries, and what it
+/// recomputes.
+static double temporaryBytes(const StageBlocks::Entry &entry,
+                             const Context &context) {
+  const Block &block = context.work.blocks[entry.block];
+  double bytes = toBytes(block.workspace, context);
+  // The gradients of the scores, beside the ones of the softmax.
+  if (!context.training.flashAttention)
+    bytes = std::max(bytes, scoreBytes(block, context));
+  if (!entry.isLayer)
+    return bytes;
+  if (context.configuration.recompute == Recompute::Full)
+    bytes += keptBytes(block, context);
+  else if (context.configuration.recompute == Recompute::Selective)
+    bytes += scoreBytes(block, context);
+  return bytes;
+}
+
+/// With ZeRO 3, one block is whole while it runs and the next is on its way;
+/// the gradients of one wait for their reduction.
+static double gatheredBytes(const Block &block, const Context &context) {
+  double elements = 0;
+  for (const ParameterGroup &group : block.parameters)
+    elements += group.elements;
+  return elements *
+         (2 * elementBytes(context.training.precision) + context.gradientBytes());
+}
+
+StageMemory planner::getMemory(uint32_t rank,
+                               std::span<const StageBlocks *const> stages,
+                               const PipelineModel &pipeline,
+                               const Context &context) {
+  const Configuration &configuration = context.configuration;
+  bool isSixteenBit = context.training.precision != Precision::FP32;
+  double element = elementBytes(context.training.precision);
+  double parameters = countParameters(context.work, stages);
+  auto shardsOf = [&](int level) {
+    return configuration.zero >= level ? double(context.replicas()) : 1.0;
+  };
+  StageMemory memory;
+  memory.parameters = parameters * element / shardsOf(3);
+  memory.gradients = parameters * context.gradientBytes() / shardsOf(2);
+  // Two moments, and a 4-byte copy of parameters that are shorter.
+  memory.optimizer = parameters * (isSixteenBit ? 12 : 8) / shardsOf(1);
+  double temporary = 0, gathered = 0;
+  for (size_t chunk = 0; chunk < stages.size(); ++chunk) {
+    InFlight count = pipeline.inFlight(rank, uint32_t(chunk));
+    memory.activations += count.whole * savedBytes(*stages[chunk], context);
+    if (count.weights > 0)
+      memory.activations += count.weights * weightBytes(*stages[chunk], context);
+    for (const StageBlocks::Entry &entry : stages[chunk]->entries) {
+      temporary = std::max(temporary, temporaryBytes(entry, context));
+      const Block &block = context.work.blocks[entry.block];
+      gathered = std::max(gathered, gatheredBytes(block, context));
+    }
+  }
+  memory.workspace = temporary + (configuration.zero >= 3 ? gathered : 0);
+  memory.reserved = context.cluster.device.reservedBytes;
+  return memory;
+}

@@ -1,0 +1,50 @@
+//===- Memory.h - What a rank holds -----------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SIMULATOR_MEMORY_H
+#define PLAIT_LIB_PLANNER_SIMULATOR_MEMORY_H
+
+#include "BlockTime.h"
+#include "Pipeline.h"
+
+#include <span>
+
+namespace plait::planner {
+
+/// The blocks of one virtual stage: indices into Work::blocks with the number
+/// of times each occurs.
+struct StageBlocks {
+  struct Entry {
+    int block = 0;
+    int count = 0;
+    bool isLayer = false;
+  };
+  std::vector<Entry> entries;
+};
+
+/// Parameters that a rank of the pipeline holds. A tied one counts once on a
+/// rank that reads it in two blocks.
+double countParameters(const Work &work,
+                       std::span<const StageBlocks *const> stages);
+/// Of them: those that another block reads too.
+double countTied(const Work &work, std::span<const StageBlocks *const> stages);
+
+/// Bytes that one microbatch leaves on a stage between its forward and its
+/// backward pass.
+double savedBytes(const StageBlocks &stage, const Context &context);
+
+/// What of it is still held when only gradients of weights are left to do:
+/// their products' operands.
+double weightBytes(const StageBlocks &stage, const Context &context);
+
+/// `stages`: the virtual stages of the rank, by chunk.
+StageMemory getMemory(uint32_t rank, std::span<const StageBlocks *const> stages,
+                      const PipelineModel &pipeline, const Context &context);
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SIMULATOR_MEMORY_H

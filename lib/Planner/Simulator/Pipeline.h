@@ -1,0 +1,110 @@
+//===- Pipeline.h - How long a schedule takes -------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A search asks for the same schedule with other costs again and again. Orders
+// do not depend on costs: a schedule is generated once, put into an order in
+// which every action comes after what it waits for, and kept; an estimate is
+// one pass over that array.
+//
+// A step of many microbatches repeats itself between its beginning and its end.
+// Beyond three rounds of the pipeline (a round: as many microbatches as ranks),
+// one simulates one and two rounds and continues the line.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SIMULATOR_PIPELINE_H
+#define PLAIT_LIB_PLANNER_SIMULATOR_PIPELINE_H
+
+#include "plait/Schedule/Schedule.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace plait::planner {
+
+/// Seconds of one microbatch on one virtual stage.
+struct StageCost {
+  double forward = 0, backwardInput = 0, backwardWeight = 0;
+};
+
+struct TransferCost {
+  double seconds = 0;    // of one message
+  bool blocking = false; // holds up its sender
+};
+
+struct PipelineTime {
+  double seconds = 0; // from the first forward to the end of the last action
+  /// Part of it in which a rank does nothing, over all ranks.
+  double idle = 0;
+};
+
+/// Microbatches of a chunk that a rank holds.
+struct InFlight {
+  double whole = 0;   // between the forward and the backward pass
+  double weights = 0; // only what the gradients of weights still need
+};
+
+/// One generated order. Immutable; shared between threads.
+class CompiledSchedule {
+public:
+  CompiledSchedule(const schedule::Schedule &schedule);
+
+  /// `costs` by virtual stage.
+  double run(std::span<const StageCost> costs, TransferCost transfer) const;
+
+  /// By chunk, at the fullest moment of `rank`.
+  std::span<const InFlight> inFlight(uint32_t rank) const {
+    return std::span(peaks).subspan(rank * problem.chunks, problem.chunks);
+  }
+  const schedule::Problem &getProblem() const { return problem; }
+
+private:
+  struct Entry {
+    uint32_t rank, cost; // action kind x virtual stages + virtual stage
+    int32_t dependsOn;   // an index before this one, or -1
+    bool crosses;        // the input comes from another rank
+    bool sends;          // the output goes to another rank
+  };
+  class Results;
+
+  void order(const schedule::Schedule &schedule);
+  bool append(uint32_t rank, const schedule::Action &action, Results &results);
+  void countInFlight(const schedule::Schedule &schedule);
+
+  schedule::Problem problem;
+  std::vector<Entry> entries;
+  std::vector<InFlight> peaks;
+};
+
+/// A schedule for a problem of any number of microbatches.
+class PipelineModel {
+public:
+  /// Fails as schedule::generate does. A schedule that is searched for is
+  /// searched for with `costs`, rounded.
+  static Result<PipelineModel> get(const std::string &schedule,
+                                   const schedule::Problem &problem,
+                                   const StageCost &costs);
+
+  PipelineTime run(std::span<const StageCost> costs,
+                   TransferCost transfer) const;
+  /// As CompiledSchedule::inFlight.
+  InFlight inFlight(uint32_t rank, uint32_t chunk) const;
+  /// With the generator's placement of virtual stages.
+  const schedule::Problem &getProblem() const { return problem; }
+
+private:
+  schedule::Problem problem;
+  /// Equal where all microbatches are simulated.
+  std::shared_ptr<const CompiledSchedule> small, large;
+  uint32_t smallCount = 0, largeCount = 0;
+};
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SIMULATOR_PIPELINE_H

@@ -1,0 +1,26 @@
+//===- StageCut.h - Which layers form a stage -------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SIMULATOR_STAGECUT_H
+#define PLAIT_LIB_PLANNER_SIMULATOR_STAGECUT_H
+
+#include <span>
+#include <vector>
+
+namespace plait::planner {
+
+/// Cuts a row of layers into `stages` runs so that the slowest stage is as fast
+/// as possible. `before` and `after` are what the first and the last stage do
+/// besides. Every stage gets a layer; expects stages <= costs.size(). Where an
+/// even cut is as good it is taken, with the short stages in front, because
+/// they hold the most microbatches.
+std::vector<int> cutStages(std::span<const double> costs, double before,
+                           double after, int stages);
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SIMULATOR_STAGECUT_H

@@ -1,0 +1,138 @@
+//===- Step.cpp - What happens once a step --------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Step.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// Communication that runs beside `window` seconds of work.
+struct Overlap {
+  double exposed = 0;
+  double slowdown = 0; // of the work
+};
+
+} // namespace
+
+/// Overlapped communication is cut into buckets; what the last one needs is
+/// always exposed, because no work is left then.
+static Overlap overlap(double seconds, double window, const Context &context) {
+  constexpr double buckets = 16;
+  double hidden = std::min(seconds * (1 - 1 / buckets), window);
+  Group group = context.replicaGroup();
+  const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
+                                                      : context.cluster.inter;
+  return {seconds - hidden, hidden * fabric.computeLoss};
+}
+
+static double replicaSeconds(CollectiveKind kind, double bytes,
+                             const Context &context) {
+  Group group = context.replicaGroup();
+  double seconds = collectiveSeconds(kind, bytes, group, context.cluster);
+  bool crosses = group.perNode < group.ranks;
+  bool strided =
+      group.perNode > 1 && group.perNode < context.cluster.devicesPerNode;
+  return crosses && strided ? seconds / context.framework().stridedFraction
+                            : seconds;
+}
+
+/// A copy of a tied table lives on the first and on the last stage; their
+/// gradients are added up between the two.
+static double getTiedSeconds(const StepLoad &load, const Context &context) {
+  if (context.configuration.pipeline == 1 || load.tied == 0)
+    return 0;
+  Group pair = context.group(2, context.configuration.tensor *
+                                    context.replicas());
+  if (context.stagesCrossNodes())
+    pair.perNode = 1;
+  return collectiveSeconds(CollectiveKind::AllReduce,
+                           load.tied * context.gradientBytes(), pair,
+                           context.cluster);
+}
+
+/// ZeRO 3: parameters are gathered for each pass over a microbatch, one block
+/// ahead of the work.
+static double getShardedSeconds(const StepLoad &load, const Context &context) {
+  const Framework &framework = context.framework();
+  double bytes = load.parameters * elementBytes(context.training.precision);
+  double gather =
+      replicaSeconds(CollectiveKind::AllGather, bytes, context);
+  double reduce = replicaSeconds(CollectiveKind::ReduceScatter,
+                                 load.parameters * context.gradientBytes(),
+                                 context);
+  bool everyTime = framework.reduceEveryMicrobatch;
+  double reductions = everyTime ? double(load.microbatches) : 1;
+  double m = double(load.microbatches);
+  if (!framework.overlapGradients)
+    return 2 * m * gather + reductions * reduce;
+  Overlap forward = overlap(gather, load.forward, context);
+  Overlap backward = overlap(gather + reduce * reductions / m, load.backward,
+                             context);
+  return m * (forward.exposed + forward.slowdown + backward.exposed +
+              backward.slowdown);
+}
+
+double planner::getDataSeconds(const StepLoad &load, const Context &context) {
+  double seconds = getTiedSeconds(load, context);
+  if (context.replicas() == 1)
+    return seconds;
+  int zero = context.configuration.zero;
+  if (zero >= 3)
+    return seconds + getShardedSeconds(load, context);
+  const Framework &framework = context.framework();
+  double gradientBytes = load.parameters * context.gradientBytes();
+  double reduce = replicaSeconds(zero >= 1 ? CollectiveKind::ReduceScatter
+                                           : CollectiveKind::AllReduce,
+                                 gradientBytes, context);
+  Overlap backward{reduce, 0};
+  if (framework.overlapGradients)
+    backward = overlap(reduce, load.backward, context);
+  seconds += backward.exposed + backward.slowdown;
+  if (zero == 0)
+    return seconds;
+  double bytes = load.parameters * elementBytes(context.training.precision);
+  double gather = replicaSeconds(CollectiveKind::AllGather, bytes, context);
+  Overlap forward{gather, 0};
+  if (framework.overlapParameters)
+    forward = overlap(gather, load.forward, context);
+  return seconds + forward.exposed + forward.slowdown;
+}
+
+double planner::getOptimizerSeconds(const StepLoad &load,
+                                    const Context &context) {
+  const Training &training = context.training;
+  double element = elementBytes(training.precision);
+  double gradient = context.gradientBytes();
+  // Gradients are read for the norm and for the update, and set to zero; the
+  // state (two moments and parameters of 4 bytes) is read and written; short
+  // parameters are written anew.
+  double bytes = 3 * gradient + 2 * 12 +
+                 (training.precision == Precision::FP32 ? 0 : element) +
+                 context.framework().optimizerExtraBytes;
+  double shards = context.configuration.zero >= 1 ? context.replicas() : 1;
+  double norm = collectiveSeconds(
+      CollectiveKind::AllReduce, 4,
+      context.group(int(context.configuration.ranks()), 1), context.cluster);
+  return memorySeconds(load.parameters / shards * bytes,
+                       context.cluster.device) +
+         norm;
+}
+
+double planner::getAccumulationSeconds(double parameters,
+                                       const Context &context) {
+  // Matrix products are charged for adding to the sum themselves.
+  if (context.framework().fusedAccumulation ||
+      context.configuration.zero >= 2)
+    return 0;
+  double bytes =
+      elementBytes(context.training.precision) + 2 * context.gradientBytes();
+  return memorySeconds(parameters * bytes, context.cluster.device);
+}

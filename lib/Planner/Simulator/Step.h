@@ -1,0 +1,36 @@
+//===- Step.h - What happens once a step ------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SIMULATOR_STEP_H
+#define PLAIT_LIB_PLANNER_SIMULATOR_STEP_H
+
+#include "BlockTime.h"
+
+namespace plait::planner {
+
+/// The rank of the pipeline that holds the most parameters.
+struct StepLoad {
+  double parameters = 0; // elements
+  double tied = 0;       // of them: shared with another stage
+  double forward = 0, backward = 0; // seconds of one microbatch
+  int64_t microbatches = 1;
+};
+
+/// Seconds in which nothing but the sum of gradients and the exchange of
+/// parameters goes on.
+double getDataSeconds(const StepLoad &load, const Context &context);
+
+/// Seconds of the optimizer: norm, clipping, update.
+double getOptimizerSeconds(const StepLoad &load, const Context &context);
+
+/// Seconds in which one microbatch's gradients are added to the sum, in a
+/// kernel of its own or by the matrix product.
+double getAccumulationSeconds(double parameters, const Context &context);
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SIMULATOR_STEP_H

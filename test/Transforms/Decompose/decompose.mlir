@@ -1,0 +1,90 @@
+// RUN: plait-opt %s --nn-decompose=early=true | FileCheck %s --check-prefix=EARLY
+// RUN: plait-opt %s --nn-decompose | FileCheck %s --check-prefix=LATE
+
+// What the parts compute is compared with PyTorch in test/Unit; here it is which
+// ops are taken apart, and when.
+
+// Before sharding: the loss, whose parts may be split over the vocabulary. The
+// maximum is a constant to the derivative; it cancels.
+// EARLY-LABEL: func.func @cross_entropy(
+// EARLY-SAME: %[[X:[^:]*]]: tensor<2x16xf32>, %[[IDS:[^:]*]]: tensor<2xi32>)
+// EARLY-NOT: nn.softmax_cross_entropy
+// EARLY: %[[MAX:.*]] = nn.reduce max %{{.*}} dims [1]
+// EARLY: nn.stop_gradient
+// EARLY: nn.exp
+// EARLY: nn.reduce sum {{.*}} dims [1]
+// EARLY: nn.pick %{{.*}}, %[[IDS]]
+// EARLY: nn.log
+// EARLY: nn.valid %[[IDS]] ignore -100
+// EARLY: return
+// LATE-LABEL: func.func @cross_entropy(
+// LATE-NOT: nn.softmax_cross_entropy
+// LATE: return
+func.func @cross_entropy(%x: tensor<2x16xf32>, %ids: tensor<2xi32>) -> (tensor<f32>, tensor<f32>) {
+  %loss, %count = nn.softmax_cross_entropy %x, %ids ignore -100 : (tensor<2x16xf32>, tensor<2xi32>) -> (tensor<f32>, tensor<f32>)
+  return %loss, %count : tensor<f32>, tensor<f32>
+}
+
+// On the local graph: all other named ops. Before, sharding and differentiation
+// take them whole.
+// EARLY-LABEL: func.func @named(
+// EARLY-NEXT: nn.layer_norm
+// EARLY-NEXT: nn.rms_norm
+// EARLY-NEXT: nn.gelu
+// EARLY-NEXT: nn.silu
+// EARLY-NEXT: return
+// LATE-LABEL: func.func @named(
+// LATE-NOT: nn.{{layer_norm|rms_norm|gelu|silu}}
+// LATE: return
+func.func @named(%x: tensor<2x4xf32>, %w: tensor<4xf32>) -> tensor<2x4xf32> {
+  %0:3 = nn.layer_norm %x, %w, %w epsilon 1.0e-05 : (tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2xf32>, tensor<2xf32>)
+  %1:2 = nn.rms_norm %0#0, %w epsilon 1.0e-05 : (tensor<2x4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2xf32>)
+  %2 = nn.gelu %1#0 : tensor<2x4xf32>
+  %3 = nn.silu %2 : tensor<2x4xf32>
+  return %3 : tensor<2x4xf32>
+}
+
+// EARLY-LABEL: func.func @attention(
+// EARLY-NEXT: nn.rope
+// EARLY-NEXT: nn.attention
+// EARLY-NEXT: nn.attention_grad
+// LATE-LABEL: func.func @attention(
+// LATE-NOT: nn.rope %
+// LATE-NOT: nn.attention
+// LATE: nn.rope_table
+// LATE: nn.rope_table sine
+// LATE-NOT: nn.attention
+// LATE: nn.causal_mask
+// LATE-NOT: nn.attention
+// LATE: return
+func.func @attention(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) -> tensor<2x8x2x3x4xf32> {
+  %0 = nn.rope %q theta 1.0e+04 : tensor<2x8x2x3x4xf32>
+  %1:2 = nn.attention %0, %k, %k scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  %2:3 = nn.attention_grad %0, %k, %k, %1#1, %1#0 scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  return %2#0 : tensor<2x8x2x3x4xf32>
+}
+
+// The parts belong to what the whole belonged to.
+// LATE-LABEL: func.func @attributes(
+// LATE-NEXT: nn.sigmoid %{{.*}} {nn.layer = 3 : i64, note}
+// LATE-NEXT: nn.mul %{{.*}} {nn.layer = 3 : i64, note}
+// LATE-NEXT: return
+func.func @attributes(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = nn.silu %x {nn.layer = 3 : i64, note} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// Primitives are left alone.
+// EARLY-LABEL: func.func @primitive(
+// EARLY-NEXT: nn.exp
+// EARLY-NEXT: nn.reduce max
+// EARLY-NEXT: return
+// LATE-LABEL: func.func @primitive(
+// LATE-NEXT: nn.exp
+// LATE-NEXT: nn.reduce max
+// LATE-NEXT: return
+func.func @primitive(%x: tensor<2x4xf32>) -> tensor<2xf32> {
+  %0 = nn.exp %x : tensor<2x4xf32>
+  %1 = nn.reduce max %0 dims [1] : tensor<2x4xf32> -> tensor<2xf32>
+  return %1 : tensor<2xf32>
+}

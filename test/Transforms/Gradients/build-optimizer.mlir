@@ -1,0 +1,156 @@
+// RUN: plait-opt %s --nn-build-optimizer -split-input-file | FileCheck %s
+// RUN: plait-opt %s --nn-build-optimizer --canonicalize --cse -split-input-file | \
+// RUN:   FileCheck %s --check-prefix=CSE
+
+//===----------------------------------------------------------------------===//
+// One stage: reduction and AdamW
+//===----------------------------------------------------------------------===//
+
+// Gradients lie as they were accumulated; each is brought to where its parameter
+// lies, once a step: summed over dp for both, over tp for the one that tp did not
+// split.
+#w = #dist.sharding<@mesh, [{"tp"}]>
+#dw = #dist.sharding<@mesh, [{"tp"}], partial = {"dp"}>
+#b = #dist.sharding<@mesh, [{}]>
+#db = #dist.sharding<@mesh, [{}], partial = {"dp", "tp"}>
+#loss = #dist.sharding<@mesh, [], partial = {"dp"}>
+dist.mesh @mesh ["dp", "tp"] = [2, 2]
+nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02> decay sharding #w
+nn.parameter @b : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #b
+nn.parameter @frozen : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #b
+nn.accumulator @loss_sum : tensor<f32>
+nn.accumulator @token_count : tensor<f32>
+func.func @forward_0(%loss: tensor<f32, #loss> {pipe.value = "x"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  nn.accumulate %loss to @loss_sum value : tensor<f32, #loss>
+  nn.accumulate %loss to @token_count value : tensor<f32, #loss>
+  return
+}
+func.func @backward_0(%dw: tensor<4xf32, #dw> {pipe.value = "x"}, %db: tensor<4xf32, #db> {pipe.value = "y"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+  nn.accumulate %dw to @w gradient : tensor<4xf32, #dw>
+  nn.accumulate %db to @b gradient : tensor<4xf32, #db>
+  return
+}
+
+// CHECK-LABEL: func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64}
+// CHECK-NEXT: %[[DW:.*]] = nn.read @w gradient : tensor<4xf32, #dist.sharding<@mesh, [{"tp"}], partial = {"dp"}>>
+// CHECK-NEXT: %[[DW2:.*]] = dist.reshard %[[DW]] : {{.*}} -> tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>
+// CHECK-NEXT: nn.write %[[DW2]] to @w gradient
+// CHECK-NEXT: %[[DB:.*]] = nn.read @b gradient : tensor<4xf32, #dist.sharding<@mesh, [{}], partial = {"dp", "tp"}>>
+// CHECK-NEXT: %[[DB2:.*]] = dist.reshard %[[DB]] : {{.*}} -> tensor<4xf32, #dist.sharding<@mesh, [{}]>>
+// CHECK-NEXT: nn.write %[[DB2]] to @b gradient
+// CHECK-NEXT: return
+
+// CHECK-LABEL: func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64}
+// The loss is divided by the number of targets of the global batch.
+// CHECK: nn.read @loss_sum value : tensor<f32, #dist.sharding<@mesh, [], partial = {"dp"}>>
+// CHECK-NEXT: %[[LOSS:.*]] = dist.reshard
+// CHECK-NEXT: nn.read @token_count value
+// CHECK-NEXT: %[[COUNT:.*]] = dist.reshard
+// CHECK-NEXT: %[[ONE:.*]] = nn.fill 1.0
+// CHECK-NEXT: %[[INVERSE:.*]] = nn.div %[[ONE]], %[[COUNT]]
+// CHECK-NEXT: %[[MEAN:.*]] = nn.mul %[[LOSS]], %[[INVERSE]]
+// The norm is the one of the mean's gradient. Every element counts once: those
+// of @w lie on two ranks each a half, those of @b on both.
+// CHECK: nn.read @w gradient
+// CHECK: %[[SUMW:.*]] = nn.reduce sum {{.*}} -> tensor<f32, #dist.sharding<@mesh, [], partial = {"tp"}>>
+// CHECK: nn.read @b gradient
+// CHECK: %[[SUMB:.*]] = nn.reduce sum {{.*}} -> tensor<f32, #dist.sharding<@mesh, []>>
+// CHECK: %[[ALLW:.*]] = dist.reshard %[[SUMW]]
+// CHECK: %[[SQUARE:.*]] = nn.add %[[ALLW]], %[[SUMB]]
+// CHECK: %[[ROOT:.*]] = nn.sqrt %[[SQUARE]]
+// CHECK: %[[NORM:.*]] = nn.mul %[[ROOT]], %[[INVERSE]]
+// CHECK: nn.step_scalar "MaxGradNorm"
+// CHECK: nn.metric %[[MEAN]] "Loss"
+// CHECK: nn.metric %[[NORM]] "GradNorm"
+// CHECK: nn.metric %[[COUNT]] "TokenCount"
+// Parameters that have gradients are updated, in the blocks in which they lie.
+// @w decays and @b does not: decay is one more product with the value.
+// CHECK: %[[VALUE:.*]] = nn.read @w value : tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>
+// CHECK: %[[KEPT:.*]] = nn.mul %[[VALUE]], %{{.*}}
+// CHECK: %[[NEW:.*]] = nn.sub %[[KEPT]], %{{.*}}
+// CHECK-NEXT: nn.write %[[NEW]] to @w value
+// CHECK-NEXT: nn.write %{{.*}} to @w moment1
+// CHECK-NEXT: nn.write %{{.*}} to @w moment2
+// CHECK: %[[VALUE:.*]] = nn.read @b value
+// CHECK: %[[NEW:.*]] = nn.sub %[[VALUE]], %{{.*}}
+// CHECK-NEXT: nn.write %[[NEW]] to @b value
+// CHECK-NOT: @frozen
+// CHECK: return
+
+// CSE-LABEL: func.func @optimizer_0
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Several stages
+//===----------------------------------------------------------------------===//
+
+// An embedding that the first and the last of three stages share. Both add up
+// their contributions, over the two of them; the stage between takes no part.
+// Later the first counts it in the norm, and both make the same update.
+#v = #dist.sharding<@mesh, [{}]>
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["pp"] = [3]
+nn.parameter @tied : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.parameter @middle : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.accumulator @loss_sum : tensor<f32>
+nn.accumulator @token_count : tensor<f32>
+func.func @forward_2(%loss: tensor<f32, #s> {pipe.value = "x"}) attributes {pipe.phase = "forward", pipe.stage = 2 : i64} {
+  nn.accumulate %loss to @loss_sum value : tensor<f32, #s>
+  nn.accumulate %loss to @token_count value : tensor<f32, #s>
+  return
+}
+func.func @backward_0(%g: tensor<4xf32, #v> {pipe.value = "x"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+  nn.accumulate %g to @tied gradient : tensor<4xf32, #v>
+  return
+}
+func.func @backward_1(%g: tensor<4xf32, #v> {pipe.value = "x"}) attributes {pipe.phase = "backward", pipe.stage = 1 : i64} {
+  nn.accumulate %g to @middle gradient : tensor<4xf32, #v>
+  return
+}
+func.func @backward_2(%g: tensor<4xf32, #v> {pipe.value = "x"}) attributes {pipe.phase = "backward", pipe.stage = 2 : i64} {
+  nn.accumulate %g to @tied gradient : tensor<4xf32, #v>
+  return
+}
+
+// CHECK-LABEL: func.func @reduce_0()
+// CHECK-NEXT: %[[G:.*]] = nn.read @tied gradient
+// CHECK-NEXT: %[[SUM:.*]] = dist.all_reduce %[[G]] on @mesh["pp"] sum members [0, 2] ordered :
+// CHECK-NEXT: nn.write %[[SUM]] to @tied gradient
+// CHECK-NEXT: return
+// CHECK-LABEL: func.func @optimizer_0()
+// CHECK: nn.read @tied gradient
+// CHECK: nn.read @tied gradient
+// CHECK: nn.write {{.*}} to @tied value
+// CHECK-NOT: @middle
+// CHECK-LABEL: func.func @reduce_1()
+// CHECK-NOT: dist.all_reduce
+// CHECK-LABEL: func.func @optimizer_1()
+// CHECK-NOT: @tied
+// CHECK: nn.write {{.*}} to @middle value
+// CHECK-LABEL: func.func @reduce_2()
+// CHECK: dist.all_reduce {{.*}} on @mesh["pp"] sum members [0, 2] ordered :
+// CHECK-LABEL: func.func @optimizer_2()
+// Once, for the update; the norm is the first stage's.
+// CHECK-COUNT-1: nn.read @tied gradient
+// CHECK-NOT: nn.read @tied gradient
+// CHECK: nn.write {{.*}} to @tied value
+
+// Every stage takes part in the sums of the loss, of the number of targets and
+// of the norm. On the stages that have neither loss nor targets the first two
+// add up the same zero: they look like one op computed twice, but the last stage
+// waits for both. CSE must leave them alone.
+// CSE-LABEL: func.func @optimizer_0()
+// CSE-COUNT-3: dist.all_reduce {{.*}} on @mesh["pp"] sum ordered : tensor<f32,
+// CSE-NOT: dist.all_reduce
+// CSE-LABEL: func.func @reduce_1()
+// CSE-LABEL: func.func @optimizer_1()
+// CSE: %[[ZERO:.*]] = nn.fill 0.0
+// CSE-NEXT: dist.all_reduce %[[ZERO]] on @mesh["pp"] sum ordered
+// CSE-NEXT: dist.all_reduce %[[ZERO]] on @mesh["pp"] sum ordered
+// CSE: dist.all_reduce {{.*}} on @mesh["pp"] sum ordered
+// CSE-NOT: dist.all_reduce
+// CSE-LABEL: func.func @reduce_2()
+// CSE-LABEL: func.func @optimizer_2()
+// CSE-COUNT-3: dist.all_reduce {{.*}} on @mesh["pp"] sum ordered
+// CSE-NOT: dist.all_reduce

@@ -1,0 +1,93 @@
+// RUN: plait-opt %s --nn-checkpoint | FileCheck %s --check-prefixes=CHECK,NONE
+// RUN: plait-opt %s --nn-checkpoint=recompute=none | FileCheck %s --check-prefixes=CHECK,NONE
+// RUN: plait-opt %s --nn-checkpoint=recompute=full | FileCheck %s --check-prefixes=CHECK,FULL
+
+nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
+
+// Two layers. With `none` the backward pass uses what the forward pass left.
+// With `full` each layer's values are computed again from what the layer got,
+// right before its backward pass: %b is kept, as the input of layer 1, and
+// computed again in layer 0. Parameters are read again either way.
+// CHECK-LABEL: func.func @layers(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32>, %[[DY:[^:]*]]: tensor<4xf32>)
+func.func @layers(%x: tensor<4xf32>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+  // CHECK: %[[W:.*]] = nn.read @w value {nn.layer = 0 : i64}
+  // CHECK-NEXT: %[[A:.*]] = nn.mul %[[X]], %[[W]] {nn.layer = 0 : i64}
+  // CHECK-NEXT: %[[B:.*]] = nn.exp %[[A]] {nn.layer = 0 : i64}
+  // CHECK-NEXT: %[[C:.*]] = nn.tanh %[[B]] {nn.layer = 1 : i64}
+  // CHECK-NEXT: %[[D:.*]] = nn.exp %[[C]] {nn.layer = 1 : i64}
+  %w = nn.read @w value {nn.layer = 0 : i64} : tensor<4xf32>
+  %a = nn.mul %x, %w {nn.layer = 0 : i64} : tensor<4xf32>
+  %b = nn.exp %a {nn.layer = 0 : i64} : tensor<4xf32>
+  %c = nn.tanh %b {nn.layer = 1 : i64} : tensor<4xf32>
+  %d = nn.exp %c {nn.layer = 1 : i64} : tensor<4xf32>
+
+  // FULL-NEXT: %[[C2:.*]] = nn.tanh %[[B]] {nn.backward, nn.layer = 1 : i64}
+  // FULL-NEXT: %[[D2:.*]] = nn.exp %[[C2]] {nn.backward, nn.layer = 1 : i64}
+  // FULL-NEXT: %[[E:.*]] = nn.mul %[[DY]], %[[D2]] {nn.backward, nn.layer = 1 : i64}
+  // FULL-NEXT: %[[F:.*]] = nn.mul %[[E]], %[[C2]]
+  // FULL-NEXT: %[[W2:.*]] = nn.read @w value {nn.backward, nn.layer = 0 : i64}
+  // FULL-NEXT: %[[A2:.*]] = nn.mul %[[X]], %[[W2]] {nn.backward, nn.layer = 0 : i64}
+  // FULL-NEXT: %[[B2:.*]] = nn.exp %[[A2]] {nn.backward, nn.layer = 0 : i64}
+  // FULL-NEXT: %[[G:.*]] = nn.mul %[[F]], %[[B2]]
+  // FULL-NEXT: %[[H:.*]] = nn.mul %[[G]], %[[W2]]
+
+  // NONE-NEXT: %[[W2:.*]] = nn.read @w value {nn.backward, nn.layer = 0 : i64}
+  // NONE-NEXT: %[[E:.*]] = nn.mul %[[DY]], %[[D]]
+  // NONE-NEXT: %[[F:.*]] = nn.mul %[[E]], %[[C]]
+  // NONE-NEXT: %[[G:.*]] = nn.mul %[[F]], %[[B]]
+  // NONE-NEXT: %[[H:.*]] = nn.mul %[[G]], %[[W2]]
+
+  // CHECK-NEXT: return %[[D]], %[[H]]
+  %e = nn.mul %dy, %d {nn.backward, nn.layer = 1 : i64} : tensor<4xf32>
+  %f = nn.mul %e, %c {nn.backward, nn.layer = 1 : i64} : tensor<4xf32>
+  %g = nn.mul %f, %b {nn.backward, nn.layer = 0 : i64} : tensor<4xf32>
+  %h = nn.mul %g, %w {nn.backward, nn.layer = 0 : i64} : tensor<4xf32>
+  return %d, %h : tensor<4xf32>, tensor<4xf32>
+}
+
+// What no layer owns is kept under both; constants and repetitions of smaller
+// values are always made again, the repeated value is not.
+// CHECK-LABEL: func.func @no_layer(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32>, %[[DY:[^:]*]]: tensor<2x4xf32>)
+func.func @no_layer(%x: tensor<4xf32>, %dy: tensor<2x4xf32>) -> tensor<2x4xf32> attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+  // CHECK-NEXT: %[[A:.*]] = nn.exp %[[X]]
+  // CHECK-NEXT: nn.broadcast
+  // CHECK-NEXT: nn.fill
+  %a = nn.exp %x : tensor<4xf32>
+  %b = nn.broadcast %a dims [1] : tensor<4xf32> -> tensor<2x4xf32>
+  %c = nn.fill 2.0 : tensor<2x4xf32>
+  // CHECK-NEXT: %[[B2:.*]] = nn.broadcast %[[A]] dims [1] {nn.backward}
+  // CHECK-NEXT: %[[C2:.*]] = nn.fill 2.0{{.*}} {nn.backward}
+  // CHECK-NEXT: %[[D:.*]] = nn.mul %[[DY]], %[[B2]]
+  // CHECK-NEXT: nn.mul %[[D]], %[[C2]]
+  %d = nn.mul %dy, %b {nn.backward} : tensor<2x4xf32>
+  %e = nn.mul %d, %c {nn.backward} : tensor<2x4xf32>
+  return %e : tensor<2x4xf32>
+}
+
+// A layer's collective is repeated with the layer: its result is not kept.
+#partial = #dist.sharding<@mesh, [{}], partial = {"tp"}>
+#whole = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["tp"] = [2]
+// CHECK-LABEL: func.func @collective(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32,
+func.func @collective(%x: tensor<4xf32, #partial>, %dy: tensor<4xf32, #whole>) -> tensor<4xf32, #whole> attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+  // CHECK-NEXT: dist.reshard %[[X]] {nn.layer = 0 : i64}
+  // FULL-NEXT: dist.reshard %[[X]] {nn.backward, nn.layer = 0 : i64}
+  // CHECK-NEXT: nn.mul
+  %a = dist.reshard %x {nn.layer = 0 : i64} : tensor<4xf32, #partial> -> tensor<4xf32, #whole>
+  %b = nn.mul %dy, %a {nn.backward, nn.layer = 0 : i64} : tensor<4xf32, #whole>
+  return %b : tensor<4xf32, #whole>
+}
+
+// Only joint functions are touched.
+// CHECK-LABEL: func.func @forward(
+// CHECK-NEXT: nn.read
+// CHECK-NEXT: nn.exp
+// CHECK-NEXT: return
+func.func @forward() -> tensor<4xf32> attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  %w = nn.read @w value {nn.layer = 0 : i64} : tensor<4xf32>
+  %0 = nn.exp %w {nn.backward, nn.layer = 0 : i64} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

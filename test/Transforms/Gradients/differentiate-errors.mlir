@@ -1,0 +1,65 @@
+// RUN: plait-opt %s --nn-differentiate -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{has no mesh}}
+module {
+  func.func @forward_0(%x: tensor<4xf32> {pipe.value = "in0"}) -> (tensor<4xf32> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+// The model has not been sharded.
+dist.mesh @mesh ["tp"] = [2]
+// expected-error @+1 {{has type 'tensor<4xf32>' without a sharding}}
+func.func @forward_0(%x: tensor<4xf32> {pipe.value = "in0"}) -> (tensor<4xf32> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
+func.func @forward_0() -> (tensor<4xf32> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // expected-error @+1 {{has type 'tensor<4xf32>' without a sharding}}
+  %0 = nn.fill 1.0 : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+#m = #dist.sharding<@mesh, [{}, {}]>
+dist.mesh @mesh ["tp"] = [2]
+func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.value = "in0"}) -> (tensor<4x4xf32, #m> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // expected-error @+1 {{'nn.causal_mask' has no derivative}}
+  %0 = nn.causal_mask %x : tensor<4x4xf32, #m>
+  return %0 : tensor<4x4xf32, #m>
+}
+
+// -----
+
+// Statistics of a norm are results for the backward pass's sake only.
+#m = #dist.sharding<@mesh, [{}, {}]>
+#v = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["tp"] = [2]
+func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.value = "in0"}, %w: tensor<4xf32, #v> {pipe.value = "in1"}) -> (tensor<4x4xf32, #m> {pipe.value = "out0"}, tensor<4xf32, #v> {pipe.value = "out1"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // expected-error @+1 {{'nn.rms_norm' has no derivative of result 1}}
+  %0:2 = nn.rms_norm %x, %w epsilon 1.0e-05 : (tensor<4x4xf32, #m>, tensor<4xf32, #v>) -> (tensor<4x4xf32, #m>, tensor<4xf32, #v>)
+  return %0#0, %0#1 : tensor<4x4xf32, #m>, tensor<4xf32, #v>
+}
+
+// -----
+
+// A penalty on a weight is the same on all ranks; summed over dp it would count
+// as often as there are ranks.
+#v = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["dp"] = [2]
+nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
+nn.accumulator @loss_sum : tensor<f32>
+func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // expected-error @+1 {{the gradient of @w does not depend on the batch, so it cannot be summed over "dp"}}
+  %w = nn.read @w value : tensor<4xf32, #v>
+  %0 = nn.mul %w, %w : tensor<4xf32, #v>
+  %1 = nn.reduce sum %0 dims [0] : tensor<4xf32, #v> -> tensor<f32, #dist.sharding<@mesh, []>>
+  nn.accumulate %1 to @loss_sum value : tensor<f32, #dist.sharding<@mesh, []>>
+  return
+}

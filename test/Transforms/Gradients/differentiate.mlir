@@ -1,0 +1,204 @@
+// RUN: plait-opt %s --nn-differentiate -split-input-file | FileCheck %s
+
+// Numbers are compared with PyTorch in test/Unit/Compiler/Gradient; here it is
+// where gradients lie, and what is communicated for them.
+
+//===----------------------------------------------------------------------===//
+// A gradient lies where its primal does
+//===----------------------------------------------------------------------===//
+
+// A column-parallel product on the first stage. The weight's gradient is split
+// like the weight and stays a partial sum over dp, to be combined once a step.
+// Tokens have no gradient, so nothing is returned.
+#x = #dist.sharding<@mesh, [{"dp"}, {}]>
+#col = #dist.sharding<@mesh, [{}, {"tp"}]>
+#y = #dist.sharding<@mesh, [{"dp"}, {"tp"}]>
+dist.mesh @mesh ["dp", "tp"] = [2, 2]
+nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #col
+// CHECK-NOT: @forward_0
+// CHECK-LABEL: func.func @joint_0(
+// CHECK-SAME: %[[DY:[^:]*]]: tensor<8x6xf32, #dist.sharding<@mesh, [{"dp"}, {"tp"}]>> {pipe.value = "dout0"})
+// CHECK-SAME: -> (tensor<8x6xf32, {{[^%]*}} {pipe.value = "out0"})
+// CHECK-SAME: attributes {pipe.phase = "joint", pipe.stage = 0 : i64}
+func.func @forward_0(%ids: tensor<8xi32, #dist.sharding<@mesh, [{"dp"}]>> {pipe.value = "tokens"}) -> (tensor<8x6xf32, #y> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // CHECK: %[[X:.*]] = nn.broadcast
+  %valid = nn.valid %ids ignore 0 : tensor<8xi32, #dist.sharding<@mesh, [{"dp"}]>> -> tensor<8xf32, #dist.sharding<@mesh, [{"dp"}]>>
+  %x = nn.broadcast %valid dims [0] : tensor<8xf32, #dist.sharding<@mesh, [{"dp"}]>> -> tensor<8x4xf32, #x>
+  %w = nn.read @w value {nn.layer = 7 : i64} : tensor<4x6xf32, #col>
+  // CHECK: %[[Y:.*]] = nn.matmul %[[X]], %{{.*}} "bi,ij->bj" {nn.layer = 7 : i64} :
+  %y = nn.matmul %x, %w "bi,ij->bj" {nn.layer = 7 : i64} : (tensor<8x4xf32, #x>, tensor<4x6xf32, #col>) -> tensor<8x6xf32, #y>
+  // Ops of the backward pass are marked, and belong to the layer of the op that
+  // they differentiate.
+  // CHECK: %[[DW:.*]] = nn.matmul %[[X]], %[[DY]] "bi,bj->ij" {nn.backward, nn.layer = 7 : i64} : {{.*}} -> tensor<4x6xf32, #dist.sharding<@mesh, [{}, {"tp"}], partial = {"dp"}>>
+  // CHECK-NEXT: nn.accumulate %[[DW]] to @w gradient {nn.backward, nn.layer = 7 : i64}
+  // CHECK-NEXT: return %[[Y]]
+  return %y : tensor<8x6xf32, #y>
+}
+
+// -----
+
+// A stage in the middle, with two users of its input. Both leave partial sums
+// over tp (their weights are split along what they make), which are added first
+// and combined once, where the input lies: Megatron's "f".
+#x = #dist.sharding<@mesh, [{}, {}]>
+#col = #dist.sharding<@mesh, [{}, {"tp"}]>
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @a : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #col
+nn.parameter @b : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #col
+// CHECK-LABEL: func.func @joint_1(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<8x4xf32, #dist.sharding<@mesh, [{}, {}]>> {pipe.value = "in0"},
+// CHECK-SAME: {pipe.value = "dout0"},
+// CHECK-SAME: {pipe.value = "dout1"})
+// CHECK-SAME: {pipe.value = "out0"}
+// CHECK-SAME: {pipe.value = "out1"}
+// CHECK-SAME: {pipe.value = "din0"})
+func.func @forward_1(%x: tensor<8x4xf32, #x> {pipe.value = "in0"}) -> (tensor<8x6xf32, #col> {pipe.value = "out0"}, tensor<8x6xf32, #col> {pipe.value = "out1"}) attributes {pipe.phase = "forward", pipe.stage = 1 : i64} {
+  %a = nn.read @a value : tensor<4x6xf32, #col>
+  %0 = nn.matmul %x, %a "bi,ij->bj" : (tensor<8x4xf32, #x>, tensor<4x6xf32, #col>) -> tensor<8x6xf32, #col>
+  %b = nn.read @b value : tensor<4x6xf32, #col>
+  %1 = nn.matmul %x, %b "bi,ij->bj" : (tensor<8x4xf32, #x>, tensor<4x6xf32, #col>) -> tensor<8x6xf32, #col>
+  // CHECK: nn.backward
+  // CHECK-NOT: dist.reshard
+  // CHECK: %[[SUM:.*]] = nn.add %{{.*}}, %{{.*}} {nn.backward} : tensor<8x4xf32, #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>>
+  // CHECK-NEXT: %[[DX:.*]] = dist.reshard %[[SUM]] {nn.backward} : {{.*}} -> tensor<8x4xf32, #dist.sharding<@mesh, [{}, {}]>>
+  // CHECK-NOT: dist.reshard
+  // CHECK: return %{{.*}}, %{{.*}}, %[[DX]] :
+  return %0, %1 : tensor<8x6xf32, #col>, tensor<8x6xf32, #col>
+}
+
+// -----
+
+// A row-parallel product: the forward pass adds its partial sums up, and the
+// backward pass has nothing to do ("g" of Megatron).
+#row = #dist.sharding<@mesh, [{"tp"}, {}]>
+#x = #dist.sharding<@mesh, [{}, {"tp"}]>
+#partial = #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>
+#whole = #dist.sharding<@mesh, [{}, {}]>
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #row
+// CHECK-LABEL: func.func @joint_0(
+// CHECK: dist.reshard
+// CHECK-NOT: dist.reshard
+// CHECK: return
+func.func @forward_0(%x: tensor<8x4xf32, #x> {pipe.value = "in0"}) -> (tensor<8x6xf32, #whole> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  %w = nn.read @w value : tensor<4x6xf32, #row>
+  %0 = nn.matmul %x, %w "bi,ij->bj" : (tensor<8x4xf32, #x>, tensor<4x6xf32, #row>) -> tensor<8x6xf32, #partial>
+  %1 = dist.reshard %0 : tensor<8x6xf32, #partial> -> tensor<8x6xf32, #whole>
+  return %1 : tensor<8x6xf32, #whole>
+}
+
+// -----
+
+// The gradient of an all-gather is a reduce-scatter: what two users leave
+// partial goes straight to the blocks, not by way of the whole.
+#block = #dist.sharding<@mesh, [{}, {"tp"}]>
+#whole = #dist.sharding<@mesh, [{}, {}]>
+#col = #dist.sharding<@mesh, [{}, {"tp"}]>
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #col
+// CHECK-LABEL: func.func @joint_0(
+func.func @forward_0(%x: tensor<8x4xf32, #block> {pipe.value = "in0"}) -> (tensor<8x6xf32, #col> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // CHECK: dist.reshard
+  %0 = dist.reshard %x : tensor<8x4xf32, #block> -> tensor<8x4xf32, #whole>
+  %w = nn.read @w value : tensor<4x6xf32, #col>
+  %1 = nn.matmul %0, %w "bi,ij->bj" : (tensor<8x4xf32, #whole>, tensor<4x6xf32, #col>) -> tensor<8x6xf32, #col>
+  // CHECK: dist.reshard {{.*}} : tensor<8x4xf32, #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>> -> tensor<8x4xf32, #dist.sharding<@mesh, [{}, {"tp"}]>>
+  // CHECK-NOT: dist.reshard
+  // CHECK: return
+  return %1 : tensor<8x6xf32, #col>
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// What contributes, and what does not
+//===----------------------------------------------------------------------===//
+
+// The last stage starts from the loss, with one; the number of targets is not
+// differentiated. A parameter whose value does not reach the loss gets nothing.
+#s = #dist.sharding<@mesh, []>
+#v = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @used : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.parameter @dead : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.parameter @stopped : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.accumulator @loss_sum : tensor<f32>
+nn.accumulator @token_count : tensor<f32>
+// CHECK-LABEL: func.func @joint_0(
+// CHECK-SAME: ) attributes
+func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  %used = nn.read @used value : tensor<4xf32, #v>
+  %dead = nn.read @dead value : tensor<4xf32, #v>
+  %0 = nn.exp %dead : tensor<4xf32, #v>
+  %read = nn.read @stopped value : tensor<4xf32, #v>
+  %stopped = nn.stop_gradient %read : tensor<4xf32, #v>
+  // CHECK: %[[PRODUCT:.*]] = nn.mul
+  %1 = nn.mul %used, %stopped : tensor<4xf32, #v>
+  // CHECK: %[[LOSS:.*]] = nn.reduce sum %[[PRODUCT]]
+  %2 = nn.reduce sum %1 dims [0] : tensor<4xf32, #v> -> tensor<f32, #s>
+  %3 = nn.reduce sum %0 dims [0] : tensor<4xf32, #v> -> tensor<f32, #s>
+  nn.accumulate %2 to @loss_sum value : tensor<f32, #s>
+  nn.accumulate %3 to @token_count value : tensor<f32, #s>
+  // CHECK: nn.accumulate {{.*}} to @token_count
+  // CHECK: %[[ONE:.*]] = nn.fill 1.0{{.*}} {nn.backward} : tensor<f32,
+  // CHECK: nn.broadcast %[[ONE]] dims []
+  // CHECK-NOT: nn.accumulate {{.*}}@dead
+  // CHECK-NOT: nn.accumulate {{.*}}@stopped
+  // CHECK: nn.accumulate {{.*}} to @used gradient {nn.backward}
+  // CHECK-NOT: nn.accumulate
+  // CHECK: return
+  return
+}
+
+// -----
+
+// An output that the stage uses itself has two contributions: the gradient that
+// comes from the next stage and its own.
+#v = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["tp"] = [2]
+// CHECK-LABEL: func.func @joint_0(
+// CHECK-SAME: %[[X:[^:]*]]: {{[^%]*}}"in0"}, %[[D0:[^:]*]]: {{[^%]*}}"dout0"}, %[[D1:[^:]*]]: {{[^%]*}}"dout1"})
+func.func @forward_0(%x: tensor<4xf32, #v> {pipe.value = "in0"}) -> (tensor<4xf32, #v> {pipe.value = "out0"}, tensor<4xf32, #v> {pipe.value = "out1"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // CHECK: %[[Y:.*]] = nn.exp %[[X]]
+  %0 = nn.exp %x : tensor<4xf32, #v>
+  // CHECK: nn.neg %[[Y]]
+  %1 = nn.neg %0 : tensor<4xf32, #v>
+  // CHECK: %[[OWN:.*]] = nn.neg %[[D1]] {nn.backward}
+  // CHECK: %[[SUM:.*]] = nn.add %[[D0]], %[[OWN]] {nn.backward}
+  // CHECK: %[[DX:.*]] = nn.mul %[[SUM]], %[[Y]] {nn.backward}
+  // CHECK: return %{{.*}}, %{{.*}}, %[[DX]]
+  return %0, %1 : tensor<4xf32, #v>, tensor<4xf32, #v>
+}
+
+// -----
+
+// An input that nothing depends on has a gradient all the same: the stage before
+// waits for it.
+#v = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["tp"] = [2]
+// CHECK-LABEL: func.func @joint_0(
+func.func @forward_0(%x: tensor<4xf32, #v> {pipe.value = "in0"}, %y: tensor<4xf32, #v> {pipe.value = "in1"}) -> (tensor<4xf32, #v> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // CHECK: %[[DX:.*]] = nn.mul {{.*}} {nn.backward}
+  // CHECK: %[[ZERO:.*]] = nn.fill 0.0{{.*}} {nn.backward}
+  // CHECK: return %{{.*}}, %[[DX]], %[[ZERO]]
+  %0 = nn.exp %x : tensor<4xf32, #v>
+  return %0 : tensor<4xf32, #v>
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Untouched
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh ["tp"] = [2]
+// CHECK-LABEL: func.func @backward_0
+// CHECK-NEXT: return
+func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+  return
+}
+// CHECK-LABEL: func.func @other
+// CHECK-NEXT: return
+func.func @other() {
+  return
+}

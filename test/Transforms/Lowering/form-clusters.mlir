@@ -1,0 +1,210 @@
+// RUN: plait-opt %s --plan-form-clusters | FileCheck %s
+
+nn.parameter @w : tensor<8x4xf32> init<mean = 0.0, std = 0.02>
+nn.parameter @b : tensor<4xf32> init<mean = 0.0, std = 0.02>
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+// A norm is one kernel, with one result: its statistic of a row is found, spread
+// over the row and used without being stored.
+// CHECK-LABEL: func.func @norm(
+// CHECK-SAME: %[[X:.*]]: tensor<8x4xf32>)
+// CHECK-NEXT: %[[Y:.*]] = plan.cluster(%[[X]]) : (tensor<8x4xf32>) -> tensor<8x4xf32> {
+// CHECK: nn.mul
+// CHECK: nn.reduce sum
+// CHECK: nn.rsqrt
+// CHECK: nn.broadcast
+// CHECK: %[[OUT:.*]] = nn.mul
+// CHECK: plan.yield %[[OUT]]
+// CHECK: return %[[Y]]
+func.func @norm(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.mul %x, %x : tensor<8x4xf32>
+  %1 = nn.reduce sum %0 dims [1] : tensor<8x4xf32> -> tensor<8xf32>
+  %2 = nn.rsqrt %1 : tensor<8xf32>
+  %3 = nn.broadcast %2 dims [0] : tensor<8xf32> -> tensor<8x4xf32>
+  %4 = nn.mul %x, %3 : tensor<8x4xf32>
+  return %4 : tensor<8x4xf32>
+}
+
+// What somebody else reads is stored as well.
+// CHECK-LABEL: func.func @two_results(
+// CHECK-NEXT: plan.cluster(%{{.*}}) : (tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+// CHECK: plan.yield %{{.*}}, %{{.*}} :
+func.func @two_results(%x: tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+  %0 = nn.exp %x : tensor<8x4xf32>
+  %1 = nn.tanh %0 : tensor<8x4xf32>
+  return %0, %1 : tensor<8x4xf32>, tensor<8x4xf32>
+}
+
+// Products and collectives are not fused, and cut kernels in two.
+// CHECK-LABEL: func.func @product(
+// CHECK-NEXT: %[[A:.*]] = plan.cluster(%arg0)
+// CHECK: nn.exp
+// CHECK: %[[B:.*]] = nn.matmul %[[A]], %arg1
+// CHECK-NEXT: plan.cluster(%[[B]])
+// CHECK: nn.tanh
+func.func @product(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.exp %x : tensor<8x4xf32>
+  %1 = nn.matmul %0, %w "bi,ij->bj" : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %2 = nn.tanh %1 : tensor<8x4xf32>
+  return %2 : tensor<8x4xf32>
+}
+
+// No cycle: %2 could join the kernel of %0, but then that kernel would need the
+// product, which needs the kernel.
+// CHECK-LABEL: func.func @cycle(
+// CHECK-NEXT: %[[A:.*]] = plan.cluster(%arg0)
+// CHECK: %[[B:.*]] = nn.matmul %[[A]],
+// CHECK-NEXT: plan.cluster({{.*}}%[[B]]{{.*}}) : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+// CHECK: nn.add
+func.func @cycle(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.exp %x : tensor<8x4xf32>
+  %1 = nn.matmul %0, %w "bi,ij->bj" : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %2 = nn.add %0, %1 : tensor<8x4xf32>
+  return %2 : tensor<8x4xf32>
+}
+
+// Other rows, another kernel.
+// CHECK-LABEL: func.func @spaces(
+// CHECK-COUNT-2: plan.cluster(
+// CHECK-NOT: plan.cluster(
+// CHECK: return
+func.func @spaces(%x: tensor<8x4xf32>, %y: tensor<6x4xf32>) -> (tensor<8x4xf32>, tensor<6x4xf32>) {
+  %0 = nn.exp %x : tensor<8x4xf32>
+  %1 = nn.exp %y : tensor<6x4xf32>
+  return %0, %1 : tensor<8x4xf32>, tensor<6x4xf32>
+}
+
+//===----------------------------------------------------------------------===//
+// What costs nothing is never stored
+//===----------------------------------------------------------------------===//
+
+// A bias is spread and a constant made inside of the kernel.
+// CHECK-LABEL: func.func @free(
+// CHECK-NEXT: %[[B:.*]] = nn.read @b value
+// CHECK-NEXT: plan.cluster(%arg0, %[[B]]) : (tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32> {
+// CHECK-DAG: nn.broadcast
+// CHECK-DAG: nn.fill
+// CHECK: plan.yield
+func.func @free(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %b = nn.read @b value : tensor<4xf32>
+  %0 = nn.broadcast %b dims [1] : tensor<4xf32> -> tensor<8x4xf32>
+  %1 = nn.add %x, %0 : tensor<8x4xf32>
+  %2 = nn.fill 2.0 : tensor<8x4xf32>
+  %3 = nn.mul %1, %2 : tensor<8x4xf32>
+  return %3 : tensor<8x4xf32>
+}
+
+// Unless a product reads it.
+// CHECK-LABEL: func.func @stored(
+// CHECK-NEXT: %[[A:.*]] = plan.cluster(%arg0) : (tensor<4xf32>) -> tensor<8x4xf32>
+// CHECK: nn.matmul %[[A]],
+func.func @stored(%b: tensor<4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.broadcast %b dims [1] : tensor<4xf32> -> tensor<8x4xf32>
+  %1 = nn.matmul %0, %w "bi,ij->bj" : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  return %1 : tensor<8x4xf32>
+}
+
+//===----------------------------------------------------------------------===//
+// Columns
+//===----------------------------------------------------------------------===//
+
+// Sums over rows take copies of the elementwise work they read, and share a
+// kernel: the exponential is computed in both kernels and not stored for this.
+// CHECK-LABEL: func.func @columns(
+// CHECK: plan.cluster(%{{.*}}) : (tensor<8x4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+// CHECK: nn.exp
+// CHECK: nn.reduce sum {{.*}} dims [0]
+// CHECK: nn.reduce sum {{.*}} dims [0]
+// CHECK: plan.yield
+func.func @columns(%x: tensor<8x4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = nn.exp %x : tensor<8x4xf32>
+  %1 = nn.reduce sum %0 dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  %2 = nn.mul %x, %0 : tensor<8x4xf32>
+  %3 = nn.reduce sum %2 dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  return %1, %3 : tensor<4xf32>, tensor<4xf32>
+}
+
+//===----------------------------------------------------------------------===//
+// Ops that read elsewhere
+//===----------------------------------------------------------------------===//
+
+// The other half of a row is not at hand in the kernel that makes it.
+// CHECK-LABEL: func.func @rotate(
+// CHECK: nn.exp
+// CHECK: plan.yield
+// CHECK: plan.cluster(
+// CHECK: nn.rotate_half
+// CHECK: nn.tanh
+func.func @rotate(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.exp %x : tensor<8x4xf32>
+  %1 = nn.rotate_half %0 : tensor<8x4xf32>
+  %2 = nn.tanh %1 : tensor<8x4xf32>
+  return %2 : tensor<8x4xf32>
+}
+
+//===----------------------------------------------------------------------===//
+// What is stored comes from a kernel, a product or a collective
+//===----------------------------------------------------------------------===//
+
+// An argument that is returned, and the second of two results that are one
+// value, are copied by a kernel.
+// CHECK-LABEL: func.func @copies(
+// CHECK-NEXT: %[[TWO:.*]]:2 = plan.cluster(%arg0) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+// CHECK: %[[EXP:.*]] = nn.exp
+// CHECK-NEXT: %[[AGAIN:.*]] = nn.stop_gradient %[[EXP]]
+// CHECK-NEXT: plan.yield %[[EXP]], %[[AGAIN]]
+// CHECK: %[[ONE:.*]] = plan.cluster(%arg0)
+// CHECK: nn.stop_gradient
+// CHECK: return %[[ONE]], %[[TWO]]#0, %[[TWO]]#1
+func.func @copies(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %0 = nn.exp %x : tensor<4xf32>
+  return %x, %0, %0 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// A product adds to its accumulator itself; a collective's result is added by a
+// kernel, and so is one that others read too.
+// CHECK-LABEL: func.func @accumulate(
+// CHECK: %[[P:.*]] = nn.matmul
+// CHECK: nn.accumulate %[[P]] to @w gradient
+// CHECK: %[[R:.*]] = dist.all_reduce
+// CHECK: %[[C:.*]] = plan.cluster(%[[R]])
+// CHECK: nn.accumulate %[[C]] to @w gradient
+dist.mesh @mesh ["tp"] = [2]
+func.func @accumulate(%x: tensor<2x8xf32>, %y: tensor<2x4xf32>, %z: tensor<8x4xf32>) {
+  %0 = nn.matmul %x, %y "bi,bj->ij" : (tensor<2x8xf32>, tensor<2x4xf32>) -> tensor<8x4xf32>
+  nn.accumulate %0 to @w gradient : tensor<8x4xf32>
+  %1 = dist.all_reduce %z on @mesh["tp"] sum : tensor<8x4xf32> -> tensor<8x4xf32>
+  nn.accumulate %1 to @w gradient : tensor<8x4xf32>
+  return
+}
+
+// Writing back what was read is nothing; accesses to one parameter keep their
+// order.
+// CHECK-LABEL: func.func @order(
+// CHECK-NEXT: %[[OLD:.*]] = nn.read @b value
+// CHECK-NEXT: %[[NEW:.*]] = plan.cluster(%[[OLD]])
+// CHECK: nn.write %[[NEW]] to @b value
+// CHECK-NEXT: nn.read @b value
+func.func @order() -> tensor<4xf32> {
+  %0 = nn.read @b value : tensor<4xf32>
+  nn.write %0 to @b value : tensor<4xf32>
+  %1 = nn.exp %0 : tensor<4xf32>
+  nn.write %1 to @b value : tensor<4xf32>
+  %2 = nn.read @b value : tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+//===----------------------------------------------------------------------===//
+// Untouched
+//===----------------------------------------------------------------------===//
+
+// CHECK-LABEL: func.func @nothing(
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: return
+func.func @nothing(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.matmul %x, %w "bi,ij->bj" : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+}

@@ -1,0 +1,24 @@
+// RUN: plait-opt %s --pipe-schedule=microbatches=3 -split-input-file | FileCheck %s
+// RUN: plait-opt %s "--pipe-schedule=kind=gpipe microbatches=3" -split-input-file | \
+// RUN:   FileCheck %s --check-prefix=GPIPE
+
+// One schedule for as many stages as the mesh has ranks on pp; other axes do not
+// matter. That it is sound is verified by the op (test/Dialect/Pipe) and its
+// order by test/Unit/Schedule.
+
+dist.mesh @mesh ["pp", "dp", "tp"] = [2, 2, 2]
+// 1F1B: the first stage is one forward pass ahead of the last, which turns
+// around at once.
+// CHECK: pipe.schedule @schedule "1f1b" stages 2 microbatches 3
+// CHECK-SAME: ["{{[^"]*}}F0 {{[^"]*}}F1 {{[^"]*}}B0 {{[^"]*}}F2 {{[^"]*}}B1 {{[^"]*}}B2 {{[^"]*}}REDUCE OPTIMIZER",
+// CHECK-SAME: "RECV_F0 F0 B0 {{[^"]*}}F1 B1 {{[^"]*}}F2 B2 {{[^"]*}}REDUCE OPTIMIZER"]
+// GPipe: all forward passes, then all backward passes.
+// GPIPE: pipe.schedule @schedule "gpipe" stages 2 microbatches 3
+// GPIPE-SAME: "RECV_F0 F0 {{[^"B]*}} F1 {{[^"B]*}} F2 {{[^"]*}}B2
+
+// -----
+
+// A mesh without pp is one stage, which sends nothing.
+dist.mesh @mesh ["tp"] = [2]
+// CHECK: pipe.schedule @schedule "1f1b" stages 1 microbatches 3 ["F0 B0 F1 B1 F2 B2 REDUCE OPTIMIZER"]
+// GPIPE: pipe.schedule @schedule "gpipe" stages 1 microbatches 3 ["F0 F1 F2 B

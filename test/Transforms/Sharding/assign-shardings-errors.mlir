@@ -1,0 +1,106 @@
+// RUN: plait-opt %s --dist-assign-shardings -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{has no mesh or no function @loss to shard}}
+module {
+  func.func @loss(%x: tensor<4xf32>) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+// expected-error @+1 {{has no mesh or no function @loss to shard}}
+module {
+  dist.mesh @mesh ["tp"] = [2]
+  func.func @lost(%x: tensor<4xf32>) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.mesh @mesh ["dp"] = [3]
+// expected-error @+1 {{dp=3 does not divide the batch of 64 sequences}}
+func.func @loss(%x: tensor<64x8xi32>, %y: tensor<64x8xi32>) {
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Heads are never padded
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh ["tp"] = [4]
+func.func @loss(%q: tensor<2x8x6x1x4xf32>, %k: tensor<2x8x6x4xf32>) {
+  // expected-error @+1 {{tp=4 does not divide the 6 key/value heads of nn.attention; possible are 1, 2, 3, 6}}
+  %o:2 = nn.attention %q, %k, %k scale 0.5 : (tensor<2x8x6x1x4xf32>, tensor<2x8x6x4xf32>, tensor<2x8x6x4xf32>) -> (tensor<2x8x6x1x4xf32>, tensor<2x6x1x8xf32>)
+  return
+}
+
+// -----
+
+// Eight query heads, but two key and value heads: those count.
+dist.mesh @mesh ["dp", "tp"] = [2, 8]
+func.func @loss(%q: tensor<2x8x2x4x4xf32>, %k: tensor<2x8x2x4xf32>) {
+  // expected-error @+1 {{tp=8 does not divide the 2 key/value heads of nn.attention; possible are 1, 2}}
+  %o:2 = nn.attention %q, %k, %k scale 0.5 : (tensor<2x8x2x4x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x4x4xf32>, tensor<2x2x4x8xf32>)
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Shardings that are given and cannot be kept
+//===----------------------------------------------------------------------===//
+
+// The product sums over the tokens' own dimension, which tp leaves alone.
+dist.mesh @mesh ["tp"] = [2]
+// expected-error @+1 {{cannot be split along dimension 0 over tp=2, as its sharding says}}
+nn.parameter @w : tensor<256x256xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{"tp"}, {}]>
+func.func @loss(%x: tensor<64x256xf32>) -> tensor<64x256xf32> {
+  %w = nn.read @w value : tensor<256x256xf32>
+  %0 = nn.matmul %x, %w "bi,ij->bj" : (tensor<64x256xf32>, tensor<256x256xf32>) -> tensor<64x256xf32>
+  return %0 : tensor<64x256xf32>
+}
+
+// -----
+
+// More blocks than elements.
+dist.mesh @mesh ["tp"] = [8]
+// expected-error @+1 {{cannot be split along dimension 1 over tp=8, as its sharding says}}
+nn.parameter @w : tensor<256x4xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}, {"tp"}]>
+func.func @loss(%x: tensor<64x256xf32>) -> tensor<64x4xf32> {
+  %w = nn.read @w value : tensor<256x4xf32>
+  %0 = nn.matmul %x, %w "bi,ij->bj" : (tensor<64x256xf32>, tensor<256x4xf32>) -> tensor<64x4xf32>
+  return %0 : tensor<64x4xf32>
+}
+
+// -----
+
+// Parameters are replicated over dp; a sharding that says otherwise must not be
+// dropped in silence.
+dist.mesh @mesh ["dp", "tp"] = [2, 2]
+// expected-error @+1 {{has a sharding over axis "dp", but parameters are split over "tp" only}}
+nn.parameter @w : tensor<256x256xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}, {"dp"}]>
+func.func @loss(%x: tensor<64x256xf32>) -> tensor<64x256xf32> {
+  %w = nn.read @w value : tensor<256x256xf32>
+  %0 = nn.matmul %x, %w "bi,ij->bj" : (tensor<64x256xf32>, tensor<256x256xf32>) -> tensor<64x256xf32>
+  return %0 : tensor<64x256xf32>
+}
+
+// -----
+
+// The scale could be split alone, but the norm needs it whole, and blocks of 128
+// and 127 elements cannot be gathered.
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @table : tensor<16x255xf32> init<mean = 0.0, std = 0.02>
+nn.parameter @scale : tensor<255xf32> init<mean = 1.0, std = 0.0> sharding #dist.sharding<@mesh, [{"tp"}]>
+// expected-error @+1 {{the shardings given for parameters cannot be met on axis "tp"}}
+func.func @loss(%ids: tensor<64xi32>) -> tensor<64x255xf32> {
+  %table = nn.read @table value : tensor<16x255xf32>
+  %x = nn.embedding %table, %ids : (tensor<16x255xf32>, tensor<64xi32>) -> tensor<64x255xf32>
+  %scale = nn.read @scale value : tensor<255xf32>
+  %y:2 = nn.rms_norm %x, %scale epsilon 1.0e-05 : (tensor<64x255xf32>, tensor<255xf32>) -> (tensor<64x255xf32>, tensor<64xf32>)
+  return %y#0 : tensor<64x255xf32>
+}

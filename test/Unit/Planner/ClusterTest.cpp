@@ -1,0 +1,244 @@
+//===- ClusterTest.cpp - Presets, cluster files, errors -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/Cluster.h"
+
+#include "plait/Plan/Files.h"
+
+#include <filesystem>
+#include <functional>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace plait;
+using namespace plait::planner;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::string sourceDir = PLAIT_SOURCE_DIR;
+
+Cluster parse(const std::string &text) {
+  Result<Cluster> cluster = parseCluster(text);
+  EXPECT_TRUE(cluster.ok()) << text << ": " << cluster.status().message();
+  return cluster.ok() ? *cluster : Cluster();
+}
+
+std::string getError(const std::string &text) {
+  Result<Cluster> cluster = parseCluster(text);
+  return cluster.ok() ? "no error" : cluster.status().message();
+}
+
+/// A file that lives as long as the test.
+class TemporaryFile {
+public:
+  TemporaryFile(const std::string &text) {
+    static int number = 0;
+    path = testing::TempDir() + "plait-cluster-" + std::to_string(number++) +
+           ".json";
+    EXPECT_TRUE(writeTextFile(path, text).ok());
+  }
+  ~TemporaryFile() { std::filesystem::remove(path); }
+  std::string path;
+};
+
+TEST(Cluster, EveryPresetParses) {
+  std::vector<std::string> expected = {
+      "a100-40g", "a100-80g", "a100-pcie", "b200",   "cpu",
+      "gb200",    "h100",     "h200",      "mi300x", "v100"};
+  EXPECT_EQ(getDevicePresets(), expected);
+  for (const std::string &name : getDevicePresets()) {
+    Cluster cluster = parse(name + ":2x4");
+    EXPECT_EQ(cluster.device.name, name);
+    EXPECT_EQ(cluster.devices(), 8);
+    EXPECT_GT(cluster.device.usableBytes(), 0);
+    EXPECT_GT(cluster.device.peak(Precision::BF16), 0);
+    EXPECT_GT(cluster.intra.bandwidth, 0);
+    EXPECT_GT(cluster.inter.bandwidth, 0);
+  }
+}
+
+TEST(Cluster, DataSheets) {
+  // NVIDIA and AMD data sheets: dense 16-bit peaks, memory bandwidths.
+  EXPECT_EQ(parse("a100-80g:8").device.peak(Precision::BF16), 312e12);
+  EXPECT_EQ(parse("h100:8").device.peak(Precision::BF16), 989e12);
+  EXPECT_EQ(parse("mi300x:8").device.peak(Precision::FP16), 1307e12);
+  EXPECT_EQ(parse("h200:8").device.memoryBandwidth, 4.8e12);
+  // 40 GB and 80 GB devices hold no less, and no more than 7 % above (GiB).
+  for (auto [name, bytes] : {std::pair{"a100-40g:8", 40e9},
+                             {"a100-80g:8", 80e9},
+                             {"h100:8", 80e9},
+                             {"h200:8", 141e9}}) {
+    EXPECT_GE(parse(name).device.memoryBytes, bytes) << name;
+    EXPECT_LE(parse(name).device.memoryBytes, 1.074 * bytes) << name;
+  }
+}
+
+TEST(Cluster, Sizes) {
+  Cluster cluster = parse("h100:64x8");
+  EXPECT_EQ(cluster.nodes, 64);
+  EXPECT_EQ(cluster.devicesPerNode, 8);
+  EXPECT_EQ(cluster.name, "h100:64x8");
+  EXPECT_EQ(parse("h100:64").nodes, 8);
+  EXPECT_EQ(parse("h100:4").devicesPerNode, 4);
+  EXPECT_EQ(parse("cpu:8").nodes, 1);
+  EXPECT_EQ(parse("gb200:2x72").devices(), 144);
+}
+
+TEST(Cluster, RanksShareAMachine) {
+  Cluster one = parse("cpu:1"), four = parse("cpu:4");
+  EXPECT_DOUBLE_EQ(one.device.peak(Precision::FP32), 232e9);
+  EXPECT_DOUBLE_EQ(four.device.peak(Precision::FP32), 58e9);
+  EXPECT_DOUBLE_EQ(4 * four.device.memoryBytes, one.device.memoryBytes);
+}
+
+TEST(Cluster, EveryFigureOfAHardwareFileHasASource) {
+  int figures = 0;
+  std::function<void(const Json &, const std::string &)> visit =
+      [&](const Json &value, const std::string &path) {
+        if (value.is_object() && value.contains("value")) {
+          EXPECT_TRUE(value.contains("source") &&
+                      !value["source"].get<std::string>().empty())
+              << path;
+          ++figures;
+        } else if (value.is_object()) {
+          for (const auto &[name, field] : value.items())
+            visit(field, path + "." + name);
+        } else {
+          EXPECT_FALSE(value.is_number() || value.is_array()) << path;
+        }
+      };
+  for (const auto &entry : std::filesystem::directory_iterator(
+           sourceDir + "/lib/Planner/Cluster/hardware")) {
+    auto file = MappedFile::open(entry.path(), "hardware file");
+    ASSERT_TRUE(file.ok());
+    visit(Json::parse(file->bytes().begin(), file->bytes().end()),
+          entry.path().filename());
+  }
+  EXPECT_GT(figures, 200);
+}
+
+TEST(Cluster, ExamplesParse) {
+  int examples = 0;
+  for (const auto &entry :
+       std::filesystem::directory_iterator(sourceDir + "/examples/clusters"))
+    if (entry.path().extension() == ".json") {
+      parse(entry.path());
+      ++examples;
+    }
+  EXPECT_GE(examples, 6);
+  Cluster selene = parse(sourceDir + "/examples/clusters/selene.json");
+  EXPECT_EQ(selene.name, "selene");
+  EXPECT_EQ(selene.devices(), 4480);
+  EXPECT_EQ(selene.inter.bandwidth, 25e9);
+  // A size of its own.
+  EXPECT_EQ(parse(sourceDir + "/examples/clusters/selene.json:16x8").devices(),
+            128);
+}
+
+TEST(Cluster, TheWorstMemberGoverns) {
+  Cluster mixed = parse(sourceDir + "/examples/clusters/mixed-a100.json");
+  EXPECT_EQ(mixed.devices(), 32);
+  EXPECT_EQ(mixed.device.usableBytes(),
+            parse("a100-40g:8").device.usableBytes());
+  TemporaryFile file(R"({"groups": [
+      {"device": "h100", "nodes": 1, "devicesPerNode": 8},
+      {"device": "a100-80g", "nodes": 3, "devicesPerNode": 8}]})");
+  Cluster two = parse(file.path);
+  EXPECT_EQ(two.nodes, 4);
+  EXPECT_EQ(two.device.peak(Precision::BF16), 312e12);
+  EXPECT_EQ(two.device.memoryBandwidth, 2.039e12);
+  EXPECT_EQ(two.device.memoryBytes, parse("h100:8").device.memoryBytes);
+  EXPECT_EQ(two.inter.bandwidth, 25e9);
+}
+
+TEST(Cluster, AHardwareFileOverridesWhatItExtends) {
+  TemporaryFile file(R"({"extends": "cpu", "name": "mine",
+      "device": {"fp32Flops": 1e12, "matrix": {"sustainedFraction": 0.5}},
+      "intra": {"startSeconds": {"value": 1e-4, "source": "measured"}}})");
+  Cluster cluster = parse(file.path + ":2");
+  Cluster base = parse("cpu:2");
+  EXPECT_EQ(cluster.device.name, "mine");
+  EXPECT_EQ(cluster.device.peak(Precision::FP32), 5e11);
+  EXPECT_EQ(cluster.device.matrix.sustainedFraction, 0.5);
+  EXPECT_EQ(cluster.device.matrix.tiles.size(),
+            base.device.matrix.tiles.size());
+  EXPECT_EQ(cluster.intra.startSeconds, 1e-4);
+  EXPECT_EQ(cluster.intra.bandwidth, base.intra.bandwidth);
+}
+
+TEST(Cluster, SizesThatMakeNoSense) {
+  EXPECT_EQ(getError("h100"), "cluster 'h100' needs a size: "
+                              "'h100:NODESxDEVICES', as in 'h100:2x8'");
+  EXPECT_EQ(getError("h100:0x8"), "cluster 'h100:0x8': the number of nodes "
+                                  "must be a whole number of 1 to 1000000, "
+                                  "not '0'");
+  EXPECT_EQ(getError("h100:2x8x"), "cluster 'h100:2x8x': devices per node must "
+                                   "be a whole number of 1 to 1024, not '8x'");
+  EXPECT_EQ(getError("h100:-8"), "cluster 'h100:-8': the number of devices "
+                                 "must be a whole number of 1 to 1000000, not "
+                                 "'-8'");
+  EXPECT_EQ(getError("h100:12"), "cluster 'h100:12': 12 devices are no whole "
+                                 "number of nodes of 8");
+  EXPECT_EQ(getError("h100:1x16"), "cluster 'h100:1x16': the links of a node "
+                                   "join at most 8 devices of h100, not 16");
+}
+
+TEST(Cluster, UnknownNames) {
+  EXPECT_EQ(getError("h101:1x8"),
+            "unknown device 'h101'; known are: a100-40g, a100-80g, a100-pcie, "
+            "b200, cpu, gb200, h100, h200, mi300x, v100, or the path of a "
+            "hardware file that ends with .json");
+  EXPECT_NE(getError("missing.json")
+                .find("cannot open cluster file "
+                      "'missing.json'"),
+            std::string::npos);
+}
+
+/// Parses `text` as a file; the error, without the path.
+std::string getFileError(const std::string &text) {
+  TemporaryFile file(text);
+  std::string error = getError(file.path);
+  size_t at = error.find(file.path);
+  return at == error.npos ? error : error.erase(at, file.path.size());
+}
+
+TEST(Cluster, FilesThatMakeNoSense) {
+  EXPECT_EQ(getFileError("[1]"), "cluster file '' is not a JSON object");
+  EXPECT_EQ(getFileError(std::string(100000, '[')),
+            "cluster file '' nests deeper than 16 levels");
+  EXPECT_EQ(getFileError(R"({"device": "h100"})"),
+            "cluster file '': nodes is missing");
+  EXPECT_EQ(getFileError(R"({"device": "h100", "nodes": 2.5})"),
+            "cluster file '': nodes must be a whole number, not 2.5");
+  EXPECT_EQ(getFileError(R"({"device": "h100", "nodes": 2, "nics": 8})"),
+            "cluster file '': nics is unknown; the fields here are: device, "
+            "devicesPerNode, groups, inter, intra, name, nodes, "
+            "podNodes, podOversubscription");
+  EXPECT_EQ(
+      getFileError(
+          R"({"device": "h100", "nodes": 2, "inter": {"bandwidth": -1}})"),
+      "cluster file '': inter.bandwidth must be a number of 1000 to "
+      "1e+15, not -1");
+  EXPECT_EQ(getFileError(R"({"device": "h1", "nodes": 2})").substr(0, 44),
+            "cluster file '': unknown device 'h1'; known ");
+  EXPECT_EQ(getFileError(R"({"name": "x", "device": {}})").substr(0, 60),
+            "hardware file '' describes a device and needs a number of th");
+  EXPECT_EQ(
+      getFileError(R"({"device": {"name": "x", "device": {}}, "nodes": 1})"),
+      "cluster file '': device: device.fp32Flops is missing");
+}
+
+TEST(Cluster, FilesThatExtendThemselves) {
+  std::string path = testing::TempDir() + "plait-cluster-loop.json";
+  ASSERT_TRUE(writeTextFile(path, "{\"extends\": \"" + path + "\"}").ok());
+  EXPECT_NE(getError(path + ":8").find("leads to more than 8 files"),
+            std::string::npos);
+  std::filesystem::remove(path);
+}
+
+} // namespace

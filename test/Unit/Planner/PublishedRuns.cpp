@@ -1,0 +1,282 @@
+//===- PublishedRuns.cpp - Measured runs from the literature --------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PublishedRuns.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+
+using namespace plait;
+using namespace plait::planner;
+using nlohmann::json;
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+static TransformerShape readShape(const json &source, const json &run) {
+  TransformerShape shape;
+  shape.layers = run.at("layers");
+  shape.hidden = run.at("hidden");
+  shape.heads = run.at("heads");
+  shape.keyValueHeads = run.value("kv", shape.heads);
+  shape.ffn = run.value("ffn", 4 * shape.hidden);
+  shape.ffnMatrices = source.value("matrices", 2);
+  shape.vocabulary = run.at("vocab");
+  shape.vocabularyMultiple = 128; // Megatron-LM's; the others chose theirs so
+  shape.sequence = run.at("seq");
+  shape.biases = source.at("biases");
+  shape.layerNorm = source.at("norm") == "layer";
+  shape.learnedPositions = source.at("positions") == "learned";
+  shape.rotary = source.at("positions") == "rotary";
+  shape.tied = source.at("tied");
+  shape.dropout = source.at("dropout");
+  using Loss = TransformerShape::Loss;
+  std::string loss = source.at("loss");
+  shape.loss = loss == "fused"     ? Loss::Fused
+               : loss == "softmax" ? Loss::Softmax
+                                   : Loss::Steps;
+  return shape;
+}
+
+static Result<Training> readTraining(const json &source, const json &run) {
+  Training training;
+  training.globalBatch = run.at("batch");
+  training.sequence = run.at("seq");
+  training.precision =
+      source.at("precision") == "fp16" ? Precision::FP16 : Precision::BF16;
+  training.flashAttention = source.at("attention") == "flash";
+  training.dropout = source.at("dropout");
+  training.fp32Gradients = source.at("fp32Gradients");
+  Result<Framework> framework =
+      findFramework(source.at("framework").get<std::string>());
+  if (!framework.ok())
+    return framework.status();
+  training.framework = *framework;
+  training.framework.matrixFraction =
+      source.value("matrixFraction", framework->matrixFraction);
+  training.framework.attentionFraction =
+      source.value("attentionFraction", framework->attentionFraction);
+  training.framework.fusedAccumulation =
+      source.value("fusedAccumulation", framework->fusedAccumulation);
+  return training;
+}
+
+/// Layers are spread evenly where that is possible, as all these programs do.
+static Configuration readConfiguration(const json &run) {
+  Configuration configuration;
+  configuration.pipeline = run.value("pp", 1);
+  configuration.data = run.value("dp", 1);
+  configuration.tensor = run.value("tp", 1);
+  configuration.context = run.value("cp", 1);
+  configuration.chunks = run.value("chunks", 1);
+  configuration.schedule = run.value("schedule", "1f1b");
+  configuration.microBatch = run.at("micro");
+  configuration.zero = run.value("zero", 0);
+  configuration.sequenceParallel = run.value("sp", false);
+  std::string recompute = run.value("recompute", "none");
+  configuration.recompute = recompute == "full"        ? Recompute::Full
+                            : recompute == "selective" ? Recompute::Selective
+                                                       : Recompute::None;
+  if (run.contains("stageLayers"))
+    configuration.layers = run.at("stageLayers").get<std::vector<int>>();
+  int layers = run.at("layers");
+  int stages = configuration.pipeline * configuration.chunks;
+  if (configuration.layers.empty() && layers % stages == 0)
+    configuration.layers.assign(size_t(stages), layers / stages);
+  return configuration;
+}
+
+/// As many nodes of eight devices as the run needs.
+static Result<Cluster> readCluster(const json &source, int64_t ranks) {
+  std::string text = source.at("cluster");
+  text += ":" + std::to_string((ranks + 7) / 8) + "x8";
+  Result<Cluster> cluster = parseCluster(text);
+  if (cluster.ok())
+    cluster->inter.bandwidth = source.at("nicGbps").get<double>() * 1e9 / 8;
+  return cluster;
+}
+
+static Result<PublishedRun> readRun(const json &source, const json &run) {
+  PublishedRun result;
+  result.id = run.at("id");
+  result.shape = readShape(source, run);
+  result.configuration = readConfiguration(run);
+  Result<Training> training = readTraining(source, run);
+  if (!training.ok())
+    return training.status();
+  result.training = *training;
+  Result<Cluster> cluster =
+      readCluster(source, result.configuration.ranks());
+  if (!cluster.ok())
+    return cluster.status();
+  result.cluster = *cluster;
+  result.seconds = run.value("seconds", 0.0);
+  result.residentBytes = run.value("steadyBytes", 0.0);
+  result.peakBytes = run.value("peakBytes", 0.0);
+  if (run.contains("layerMilliseconds")) {
+    result.layerForward = 1e-3 * run.at("layerMilliseconds")[0].get<double>();
+    result.layerBackward = 1e-3 * run.at("layerMilliseconds")[1].get<double>();
+  }
+  return result;
+}
+
+Result<std::vector<PublishedSource>>
+planner::readPublishedRuns(const std::string &path) {
+  std::ifstream file(path);
+  json content = json::parse(file, nullptr, false);
+  if (content.is_discarded())
+    return fail("no JSON in ", path);
+  std::vector<PublishedSource> sources;
+  for (const json &entry : content.at("sources")) {
+    PublishedSource &source = sources.emplace_back();
+    source.name = entry.at("name");
+    source.isRanking = entry.value("ranking", false);
+    for (const json &run : entry.at("runs")) {
+      Result<PublishedRun> read = readRun(entry, run);
+      if (!read.ok())
+        return read.status();
+      source.runs.push_back(std::move(*read));
+    }
+  }
+  return sources;
+}
+
+//===----------------------------------------------------------------------===//
+// Comparing
+//===----------------------------------------------------------------------===//
+
+Result<Estimate> PublishedRun::predict(int64_t extraLayers) const {
+  TransformerShape deeper = shape;
+  deeper.layers += extraLayers;
+  Configuration chosen = configuration;
+  if (extraLayers > 0)
+    chosen.layers.clear();
+  Work work = buildTransformerWork(deeper, chosen.tensor,
+                                   chosen.sequenceParallel);
+  return estimate(work, cluster, training, chosen);
+}
+
+/// A layer alone is the difference between two models.
+static Status compareLayer(const PublishedRun &run, Comparisons &comparisons) {
+  Result<Estimate> one = run.predict(), two = run.predict(1);
+  if (!one.ok())
+    return one.status();
+  if (!two.ok())
+    return two.status();
+  const StageTime &a = one->stages[0], &b = two->stages[0];
+  double backward = b.backwardInput + b.backwardWeight - a.backwardInput -
+                    a.backwardWeight;
+  comparisons.seconds.push_back(
+      {run.id + " forward", "", b.forward - a.forward, run.layerForward});
+  comparisons.seconds.push_back(
+      {run.id + " backward", "", backward, run.layerBackward});
+  return Status::success();
+}
+
+static Status compareRun(const PublishedRun &run, Comparisons &comparisons) {
+  if (run.layerForward > 0)
+    return compareLayer(run, comparisons);
+  Result<Estimate> estimate = run.predict();
+  if (!estimate.ok())
+    return estimate.status();
+  std::string model = "hidden " + std::to_string(run.shape.hidden);
+  if (run.seconds > 0)
+    comparisons.seconds.push_back(
+        {run.id, model, estimate->iterationSeconds, run.seconds});
+  // Where what is resident was published too, both are of the first rank.
+  const StageMemory &first = estimate->memory.front();
+  bool ofFirst = run.residentBytes > 0;
+  if (ofFirst)
+    comparisons.bytes.push_back(
+        {run.id + " resident", model, first.resident(), run.residentBytes});
+  if (run.peakBytes > 0)
+    comparisons.bytes.push_back(
+        {run.id + " peak", model,
+         ofFirst ? first.peak() : estimate->peakMemory(), run.peakBytes});
+  return Status::success();
+}
+
+Comparisons planner::compare(const PublishedSource &source) {
+  Comparisons comparisons;
+  for (const PublishedRun &run : source.runs) {
+    Status status = compareRun(run, comparisons);
+    if (!status.ok())
+      comparisons.failures.push_back(run.id + ": " + status.message());
+  }
+  return comparisons;
+}
+
+//===----------------------------------------------------------------------===//
+// Statistics
+//===----------------------------------------------------------------------===//
+
+double planner::meanAbsoluteError(const std::vector<Comparison> &comparisons,
+                                  double scale) {
+  double sum = 0;
+  for (const Comparison &comparison : comparisons)
+    sum += std::abs(scale * comparison.predicted / comparison.published - 1);
+  return comparisons.empty() ? 0 : sum / double(comparisons.size());
+}
+
+double planner::meanSignedError(const std::vector<Comparison> &comparisons) {
+  double sum = 0;
+  for (const Comparison &comparison : comparisons)
+    sum += comparison.error();
+  return comparisons.empty() ? 0 : sum / double(comparisons.size());
+}
+
+double planner::findBestScale(const std::vector<Comparison> &comparisons) {
+  // The error is piecewise linear in the scale: one that makes a run exact is
+  // the best.
+  double best = 1;
+  for (const Comparison &comparison : comparisons) {
+    double scale = comparison.published / comparison.predicted;
+    if (meanAbsoluteError(comparisons, scale) <
+        meanAbsoluteError(comparisons, best))
+      best = scale;
+  }
+  return best;
+}
+
+static Ranking rankRuns(const std::string &model,
+                        const std::vector<Comparison> &runs) {
+  Ranking ranking{model, runs.size()};
+  int agree = 0, pairs = 0;
+  for (size_t i = 0; i < runs.size(); ++i)
+    for (size_t j = 0; j < i; ++j, ++pairs) {
+      double published = runs[i].published - runs[j].published;
+      double predicted = runs[i].predicted - runs[j].predicted;
+      agree += published * predicted > 0 ? 1 : -1;
+    }
+  ranking.kendallTau = pairs > 0 ? double(agree) / pairs : 1;
+  auto byPublished = [](const Comparison &a, const Comparison &b) {
+    return a.published < b.published;
+  };
+  auto byPredicted = [](const Comparison &a, const Comparison &b) {
+    return a.predicted < b.predicted;
+  };
+  auto best = std::min_element(runs.begin(), runs.end(), byPublished);
+  auto pick = std::min_element(runs.begin(), runs.end(), byPredicted);
+  ranking.regret = pick->published / best->published - 1;
+  return ranking;
+}
+
+std::vector<Ranking>
+planner::rankByModel(const std::vector<Comparison> &comparisons) {
+  std::map<std::string, std::vector<Comparison>> models;
+  for (const Comparison &comparison : comparisons)
+    models[comparison.model].push_back(comparison);
+  std::vector<Ranking> rankings;
+  for (const auto &[model, runs] : models)
+    rankings.push_back(rankRuns(model, runs));
+  return rankings;
+}

@@ -1,0 +1,80 @@
+//===- PublishedRuns.h - Measured runs from the literature ------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// data/published_runs.json groups runs by source: what all runs of a source
+// share (cluster, program, precision, kind of attention and of loss) stands
+// beside them, with where the figures were published.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TEST_UNIT_PLANNER_PUBLISHEDRUNS_H
+#define PLAIT_TEST_UNIT_PLANNER_PUBLISHEDRUNS_H
+
+#include "TransformerWork.h"
+#include "plait/Planner/Estimate.h"
+
+namespace plait::planner {
+
+struct PublishedRun {
+  std::string id;
+  TransformerShape shape;
+  Training training;
+  Configuration configuration;
+  Cluster cluster;
+  // 0 where nothing was published.
+  double seconds = 0;                    // of a step
+  double layerForward = 0, layerBackward = 0; // seconds of one layer alone
+  double residentBytes = 0, peakBytes = 0;
+
+  /// With `extraLayers` more than the model has, cut by cost.
+  Result<Estimate> predict(int64_t extraLayers = 0) const;
+};
+
+struct PublishedSource {
+  std::string name;
+  bool isRanking = false; // many configurations of the same models
+  std::vector<PublishedRun> runs;
+};
+
+/// Fails on a file that cannot be read and on the first run that makes no
+/// sense.
+Result<std::vector<PublishedSource>>
+readPublishedRuns(const std::string &path);
+
+/// What was predicted and what was published, in the same unit.
+struct Comparison {
+  std::string name, model;
+  double predicted = 0, published = 0;
+  double error() const { return predicted / published - 1; }
+};
+
+struct Comparisons {
+  std::vector<Comparison> seconds, bytes;
+  std::vector<std::string> failures;
+};
+
+Comparisons compare(const PublishedSource &source);
+
+double meanAbsoluteError(const std::vector<Comparison> &comparisons,
+                         double scale = 1);
+double meanSignedError(const std::vector<Comparison> &comparisons);
+/// The scalar for all predictions that has the smallest mean absolute error.
+double findBestScale(const std::vector<Comparison> &comparisons);
+
+/// How well predictions rank the configurations of one model.
+struct Ranking {
+  std::string model;
+  size_t runs = 0;
+  double kendallTau = 0;
+  /// How much slower the run that is predicted best is than the best.
+  double regret = 0;
+};
+std::vector<Ranking> rankByModel(const std::vector<Comparison> &comparisons);
+
+} // namespace plait::planner
+
+#endif // PLAIT_TEST_UNIT_PLANNER_PUBLISHEDRUNS_H

@@ -10,7 +10,7 @@
 // passes give the answer: of each run of layers that are alike one is kept,
 // every kept layer is made a stage of its own, and the module goes through
 // sharding, differentiation, partitioning and kernel formation. Two profiles,
-// for microbatches of one and of two sequences, tell what grows with the
+// for microbatches of two sizes, tell what grows with the
 // microbatch. The cost does not depend on the number of layers or ranks.
 //
 //===----------------------------------------------------------------------===//
@@ -42,7 +42,7 @@ class ModelProfile : public planner::WorkSource {
 public:
   /// Imports the model. Null when that fails; a diagnostic has said why.
   static std::unique_ptr<ModelProfile> create(mlir::MLIRContext &context,
-                                              const ModelSource &source);
+                                              ModelSource source);
   ~ModelProfile() override;
 
   const planner::Work *get(int tensorParallel, bool sequenceParallel,
@@ -54,11 +54,16 @@ private:
     std::optional<planner::Work> work;
     std::string reason;
   };
-  explicit ModelProfile(mlir::MLIRContext &context) : context(context) {}
+  ModelProfile(mlir::MLIRContext &context, ModelSource source);
+  Model *getModel(int64_t batch);
+  mlir::FailureOr<std::vector<planner::Block>>
+  measureAt(int64_t batch, int tensorParallel, bool sequenceParallel);
+  planner::Work assemble(std::vector<planner::Block> blocks);
   Entry profile(int tensorParallel, bool sequenceParallel);
 
   mlir::MLIRContext &context;
-  std::vector<std::unique_ptr<Model>> models; // for one and two sequences
+  ModelSource source;
+  std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
   std::map<std::pair<int, bool>, Entry> known;
 };
 

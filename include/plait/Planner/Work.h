@@ -74,9 +74,15 @@ struct Operation {
   double flopsPerSequence = 0;
 
   // Collective: elements of the full tensor (what an all-reduce combines, what
-  // an all-gather ends with, what a reduce-scatter begins with).
+  // an all-gather ends with, what a reduce-scatter begins with). `fixed` ones
+  // are of parameters.
   CollectiveKind collective = CollectiveKind::AllReduce;
-  double collectivePerSequence = 0;
+  double collectivePerSequence = 0, collectiveFixed = 0;
+
+  /// Elements that the collective of a microbatch of `sequences` moves.
+  double collectiveElements(double sequences) const {
+    return collectivePerSequence * sequences + collectiveFixed;
+  }
 };
 
 /// Parameters of one shape class, on one rank.

@@ -35,8 +35,12 @@ static std::map<int64_t, int64_t> mergeRuns(func::FuncOp function) {
   int64_t run = 1;
   // From the last to the first, so that results hand over along the run.
   for (size_t index = ids.size(); index-- > 0;) {
-    bool merges = index > 0 && alike.getFirst(ids[index]) ==
-                                   alike.getFirst(ids[index - 1]);
+    auto isLike = [&](size_t other) {
+      return alike.getFirst(ids[index]) == alike.getFirst(ids[other]);
+    };
+    // The first of a run stays: what comes in there may be sharded unlike what
+    // layers hand to each other.
+    bool merges = index > 1 && isLike(index - 1) && isLike(index - 2);
     if (!merges) {
       counts[ids[index]] = run;
       run = 1;

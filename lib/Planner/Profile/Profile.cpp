@@ -15,6 +15,9 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace plait;
@@ -22,15 +25,23 @@ using planner::ParameterGroup;
 using planner::Saved;
 using planner::Work;
 
+/// Sequences of the two microbatches that are compared: the first pair that is
+/// sharded alike. What is cheapest may change with the microbatch; one sequence
+/// is the worst guide, because parameters then weigh as much as activations.
+static constexpr std::pair<int64_t, int64_t> kBatches[] = {
+    {2, 4}, {1, 2}, {4, 8}};
+
 /// What a profile does not depend on.
 struct ModelProfile::Model {
   OwningOpRef<ModuleOp> module;
   FoldedBlocks folded;
   double parameters = 0; // of the whole model
-  double flops = 0;      // forward and backward of the microbatch
+  double flops = 0;      // forward and backward of a sequence
   int64_t sequence = 0;
 };
 
+ModelProfile::ModelProfile(MLIRContext &context, ModelSource source)
+    : context(context), source(std::move(source)) {}
 ModelProfile::~ModelProfile() = default;
 
 static double countElements(Type type) {
@@ -51,24 +62,30 @@ static double countForwardFlops(func::FuncOp loss, const FoldedBlocks &folded) {
 }
 
 std::unique_ptr<ModelProfile> ModelProfile::create(MLIRContext &context,
-                                                   const ModelSource &source) {
-  std::unique_ptr<ModelProfile> profile(new ModelProfile(context));
-  for (int64_t batch : {1, 2}) {
-    FailureOr<OwningOpRef<ModuleOp>> module = source(batch);
-    if (failed(module))
-      return nullptr;
-    auto model = std::make_unique<Model>();
-    model->module = std::move(*module);
-    auto loss = model->module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
-    for (auto parameter : model->module->getOps<nn::ParameterOp>())
-      model->parameters += countElements(parameter.getType());
-    model->sequence =
-        cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(1);
-    model->folded = foldLayers(loss);
-    model->flops = 3 * countForwardFlops(loss, model->folded);
-    profile->models.push_back(std::move(model));
-  }
-  return profile;
+                                                   ModelSource source) {
+  std::unique_ptr<ModelProfile> profile(
+      new ModelProfile(context, std::move(source)));
+  return profile->getModel(kBatches[0].first) ? std::move(profile) : nullptr;
+}
+
+/// The model for microbatches of `batch` sequences, imported on first use.
+ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
+  std::unique_ptr<Model> &model = models[batch];
+  if (model)
+    return model.get();
+  FailureOr<OwningOpRef<ModuleOp>> module = source(batch);
+  if (failed(module))
+    return nullptr;
+  model = std::make_unique<Model>();
+  model->module = std::move(*module);
+  auto loss = model->module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  for (auto parameter : model->module->getOps<nn::ParameterOp>())
+    model->parameters += countElements(parameter.getType());
+  model->sequence =
+      cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(1);
+  model->folded = foldLayers(loss);
+  model->flops = 3 * countForwardFlops(loss, model->folded) / batch;
+  return model.get();
 }
 
 //===----------------------------------------------------------------------===//
@@ -159,51 +176,109 @@ static std::vector<planner::Block> measure(ModuleOp module, int64_t blocks) {
 // Two microbatch sizes
 //===----------------------------------------------------------------------===//
 
-/// What grows is the difference of the two, the rest is fixed.
-static void separate(double &perSequence, double two, double *fixed = nullptr) {
-  double one = perSequence;
-  perSequence = two - one;
-  if (fixed)
-    *fixed += std::max(0.0, one - perSequence);
-}
+namespace {
 
-static void separate(Saved &saved, const Saved &two) {
-  separate(saved.elements, two.elements);
-  separate(saved.fourByte, two.fourByte);
-}
+/// Tells what grows with the microbatch from what does not, by the same block
+/// at two sizes.
+class Separator {
+public:
+  Separator(double small, double large) : small(small), large(large) {}
 
-static bool separate(planner::Operation &one, const planner::Operation &two) {
-  using Scaled = planner::Operation::Scaled;
-  if (one.kind != two.kind || one.collective != two.collective)
-    return false;
-  if (two.batch != one.batch)
-    one.scaled = Scaled::Batch;
-  else if (two.m != one.m)
-    one.scaled = Scaled::M;
-  else if (two.n != one.n)
-    one.scaled = Scaled::N;
-  else if (two.k != one.k)
-    one.scaled = Scaled::K;
-  separate(one.elementsPerSequence, two.elementsPerSequence,
-           &one.elementsFixed);
-  separate(one.fourBytePerSequence, two.fourBytePerSequence,
-           &one.elementsFixed);
-  separate(one.flopsPerSequence, two.flopsPerSequence);
-  separate(one.collectivePerSequence, two.collectivePerSequence);
-  return true;
-}
+  /// Leaves `first` per sequence. False where the blocks differ in more than
+  /// sizes.
+  bool separate(planner::Block &first, const planner::Block &second) const;
 
-static bool separate(planner::Block &one, const planner::Block &two) {
-  if (one.operations.size() != two.operations.size())
-    return false;
-  for (size_t index = 0; index < one.operations.size(); ++index)
-    if (!separate(one.operations[index], two.operations[index]))
+private:
+  void split(double &value, double atLarge, double *fixed = nullptr) const {
+    double perSequence = (atLarge - value) / (large - small);
+    if (fixed)
+      *fixed += std::max(0.0, value - small * perSequence);
+    value = perSequence;
+  }
+  void split(Saved &value, const Saved &atLarge) const {
+    split(value.elements, atLarge.elements);
+    split(value.fourByte, atLarge.fourByte);
+  }
+  void split(planner::Operation &op, const planner::Operation &atLarge) const;
+  bool scale(int64_t &size, int64_t atLarge) const {
+    if (size == atLarge)
       return false;
-  separate(one.kept, two.kept);
-  separate(one.input, two.input);
-  separate(one.workspace, two.workspace);
-  separate(one.output, two.output);
+    size = std::llround(size / small);
+    return true;
+  }
+
+  double small, large;
+};
+
+} // namespace
+
+void Separator::split(planner::Operation &op,
+                      const planner::Operation &atLarge) const {
+  using Scaled = planner::Operation::Scaled;
+  if (scale(op.batch, atLarge.batch))
+    op.scaled = Scaled::Batch;
+  else if (scale(op.m, atLarge.m))
+    op.scaled = Scaled::M;
+  else if (scale(op.n, atLarge.n))
+    op.scaled = Scaled::N;
+  else if (scale(op.k, atLarge.k))
+    op.scaled = Scaled::K;
+  split(op.elementsPerSequence, atLarge.elementsPerSequence,
+        &op.elementsFixed);
+  split(op.fourBytePerSequence, atLarge.fourBytePerSequence,
+        &op.elementsFixed);
+  split(op.flopsPerSequence, atLarge.flopsPerSequence);
+  split(op.collectivePerSequence, atLarge.collectivePerSequence,
+        &op.collectiveFixed);
+}
+
+bool Separator::separate(planner::Block &first,
+                         const planner::Block &second) const {
+  auto alike = [](const planner::Operation &x, const planner::Operation &y) {
+    return x.kind == y.kind && x.pass == y.pass && x.name == y.name &&
+           x.collective == y.collective;
+  };
+  if (!llvm::equal(first.operations, second.operations, alike))
+    return false;
+  for (auto [op, atLarge] :
+       llvm::zip_equal(first.operations, second.operations))
+    split(op, atLarge);
+  split(first.kept, second.kept);
+  split(first.input, second.input);
+  split(first.workspace, second.workspace);
+  split(first.output, second.output);
   return true;
+}
+
+/// The blocks of one rank at a microbatch of `batch` sequences.
+FailureOr<std::vector<planner::Block>>
+ModelProfile::measureAt(int64_t batch, int tensorParallel,
+                        bool sequenceParallel) {
+  Model *model = getModel(batch);
+  if (!model)
+    return failure();
+  OwningOpRef<ModuleOp> module = model->module->clone();
+  int64_t blocks = model->folded.blocks.size();
+  if (failed(lower(*module, blocks, tensorParallel, sequenceParallel)))
+    return failure();
+  return measure(*module, blocks);
+}
+
+/// The work whose blocks are given, in the model's order.
+Work ModelProfile::assemble(std::vector<planner::Block> blocks) {
+  const Model &model = *getModel(kBatches[0].first);
+  Work work;
+  work.totalParameters = model.parameters;
+  work.modelFlopsPerSequence = model.flops;
+  work.sequence = model.sequence;
+  for (auto [index, info] : llvm::enumerate(model.folded.blocks)) {
+    blocks[index].name = info.name;
+    work.order.insert(work.order.end(), info.count, index);
+    if (!info.isLayer)
+      (index == 0 ? work.before : work.after) += 1;
+  }
+  work.blocks = std::move(blocks);
+  return work;
 }
 
 ModelProfile::Entry ModelProfile::profile(int tensorParallel,
@@ -215,34 +290,25 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
       entry.reason = diagnostic.str();
     return success();
   });
-  const FoldedBlocks &folded = models[0]->folded;
-  std::vector<std::vector<planner::Block>> measured;
-  for (auto &model : models) {
-    OwningOpRef<ModuleOp> module = model->module->clone();
-    if (failed(lower(*module, folded.blocks.size(), tensorParallel,
-                     sequenceParallel)))
+  for (auto [small, large] : kBatches) {
+    auto first = measureAt(small, tensorParallel, sequenceParallel);
+    if (failed(first))
       return entry;
-    measured.push_back(measure(*module, folded.blocks.size()));
-  }
-  Work work;
-  work.tensorParallel = tensorParallel;
-  work.sequenceParallel = sequenceParallel;
-  work.totalParameters = models[0]->parameters;
-  work.modelFlopsPerSequence = models[0]->flops;
-  work.sequence = models[0]->sequence;
-  for (auto [index, info] : llvm::enumerate(folded.blocks)) {
-    planner::Block &block = measured[0][index];
-    if (!separate(block, measured[1][index])) {
-      entry.reason = "one and two sequences are sharded differently";
+    auto second = measureAt(large, tensorParallel, sequenceParallel);
+    if (failed(second))
       return entry;
-    }
-    block.name = info.name;
-    work.blocks.push_back(std::move(block));
-    work.order.insert(work.order.end(), info.count, index);
-    if (!info.isLayer)
-      (index == 0 ? work.before : work.after) += 1;
+    Separator separator(small, large);
+    bool alike = true;
+    for (auto [block, atLarge] : llvm::zip_equal(*first, *second))
+      alike = alike && separator.separate(block, atLarge);
+    if (!alike)
+      continue;
+    entry.work = assemble(std::move(*first));
+    entry.work->tensorParallel = tensorParallel;
+    entry.work->sequenceParallel = sequenceParallel;
+    return entry;
   }
-  entry.work = std::move(work);
+  entry.reason = "the shardings of small and large microbatches differ";
   return entry;
 }
 

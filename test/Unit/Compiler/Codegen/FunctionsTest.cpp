@@ -121,21 +121,22 @@ TEST(Library, EqualClustersShareAKernelAndBytesRepeat) {
   for (int run = 0; run < 2; ++run) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(kTwins, &context);
     ASSERT_TRUE(module);
-    codegen::KernelLibrary library(&context, codegen::TargetCPU::getHost());
+    auto library = codegen::KernelLibrary::create(
+        &context, codegen::TargetCPU::getHost());
     std::vector<std::string> symbols;
     module->walk([&](plan::ClusterOp op) {
-      auto info = library.add(op);
+      auto info = library->add(op);
       ASSERT_TRUE(mlir::succeeded(info));
       symbols.push_back(info->symbol);
     });
     EXPECT_EQ(symbols[0], symbols[1]);
     EXPECT_NE(symbols[0], symbols[2]);
     EXPECT_NE(symbols[2], symbols[3]);
-    auto bytes = library.finish();
-    ASSERT_TRUE(mlir::succeeded(bytes));
+    auto code = library->finish();
+    ASSERT_TRUE(mlir::succeeded(code));
     if (run)
-      EXPECT_EQ(before, *bytes);
-    before = *bytes;
+      EXPECT_EQ(before, code->front().data);
+    before = code->front().data;
   }
 }
 
@@ -182,8 +183,11 @@ TEST(Library, OldProcessorsAreRefused) {
 
 TEST(Library, FeaturesOfALevel) {
   mlir::MLIRContext context;
-  codegen::KernelLibrary library(&context, {"x86-64-v3", ""});
-  auto features = library.requiredFeatures();
+  auto library = codegen::KernelLibrary::create(
+      &context, codegen::TargetCPU{"x86-64-v3", ""});
+  auto code = library->finish();
+  ASSERT_TRUE(mlir::succeeded(code));
+  const std::vector<std::string> &features = code->front().features;
   EXPECT_TRUE(llvm::is_contained(features, "avx2"));
   EXPECT_TRUE(llvm::is_contained(features, "fma"));
   EXPECT_FALSE(llvm::is_contained(features, "avx512f"));

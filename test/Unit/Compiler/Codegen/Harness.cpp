@@ -89,22 +89,23 @@ Kernel::Kernel(const Cluster &cluster, codegen::TargetCPU target) {
       mlir::parseSourceString<mlir::ModuleOp>(write(cluster), &context);
   if (!module)
     return;
-  codegen::KernelLibrary library(&context, target);
+  auto library = codegen::KernelLibrary::create(&context, target);
   bool failed = false;
   module->walk([&](plan::ClusterOp op) {
-    auto result = library.add(op);
+    auto result = library->add(op);
     failed |= mlir::failed(result);
     if (!failed)
       info = *result;
   });
   if (failed)
     return;
-  auto bytes = library.finish();
-  if (mlir::failed(bytes))
+  auto code = library->finish();
+  if (mlir::failed(code))
     return;
+  const std::vector<char> &bytes = code->front().data;
   int file = memfd_create("kernels", 0);
-  bool written = write(file, bytes->data(), bytes->size()) ==
-                 static_cast<ssize_t>(bytes->size());
+  bool written = write(file, bytes.data(), bytes.size()) ==
+                 static_cast<ssize_t>(bytes.size());
   if (written)
     handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
                     RTLD_NOW | RTLD_LOCAL);

@@ -1,0 +1,210 @@
+//===- ProfileTest.cpp - The work that the passes leave -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The profile of a model against the same model written down by hand
+// (TransformerWork.h): matrix products, attention, parameters and collectives
+// have to be equal, because Megatron's form has to come out of the solver.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TransformerWork.h"
+#include "plait/Import/HuggingFace.h"
+#include "plait/InitAll.h"
+#include "plait/Planner/Profile.h"
+
+#include "gtest/gtest.h"
+#include "mlir/IR/MLIRContext.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+struct Totals {
+  double matmul[3] = {};    // m n k of a whole model, by pass
+  double attention[3] = {}; // heads x queries
+  double parameters = 0, replicated = 0;
+  std::map<CollectiveKind, double> collective; // elements
+};
+
+class ProfileTest : public ::testing::Test {
+protected:
+  ProfileTest() : context(makeRegistry()) {
+    context.loadAllAvailableDialects();
+    context.disableMultithreading();
+  }
+
+  void open(const std::string &model, int64_t sequence) {
+    profile = ModelProfile::create(context, [&, model, sequence](int64_t n) {
+      return importHuggingFace(context, PLAIT_MODELS "/" + model,
+                               {n, sequence});
+    });
+    ASSERT_TRUE(profile);
+  }
+
+  const Work &get(int tensor, bool sequenceParallel) {
+    std::string reason;
+    const Work *work = profile->get(tensor, sequenceParallel, reason);
+    EXPECT_TRUE(work) << reason;
+    return *work;
+  }
+
+  MLIRContext context;
+  std::unique_ptr<ModelProfile> profile;
+
+private:
+  static DialectRegistry makeRegistry() {
+    DialectRegistry registry;
+    registerAllDialects(registry);
+    return registry;
+  }
+};
+
+} // namespace
+
+static Totals sumUp(const Work &work) {
+  Totals totals;
+  for (int index : work.order) {
+    const planner::Block &block = work.blocks[index];
+    for (const ParameterGroup &group : block.parameters) {
+      totals.parameters += group.elements;
+      totals.replicated += group.replicated ? group.elements : 0;
+    }
+    for (const planner::Operation &op : block.operations) {
+      int pass = int(op.pass);
+      if (op.kind == OperationKind::Matmul)
+        totals.matmul[pass] += double(op.batch) * op.m * op.n * op.k;
+      if (op.kind == OperationKind::Attention)
+        totals.attention[pass] += double(op.heads) * op.queries;
+      if (op.kind == OperationKind::Collective)
+        totals.collective[op.collective] += op.collectivePerSequence;
+    }
+  }
+  return totals;
+}
+
+static void compare(const Work &profiled, const Work &expected) {
+  Totals got = sumUp(profiled), want = sumUp(expected);
+  for (int pass = 0; pass < 3; ++pass) {
+    EXPECT_EQ(got.matmul[pass], want.matmul[pass]) << "pass " << pass;
+    EXPECT_EQ(got.attention[pass], want.attention[pass]) << "pass " << pass;
+  }
+  EXPECT_EQ(profiled.totalParameters, expected.totalParameters);
+  EXPECT_EQ(profiled.modelFlopsPerSequence, expected.modelFlopsPerSequence);
+  EXPECT_EQ(profiled.order.size(), expected.order.size());
+  EXPECT_EQ(profiled.layers(), expected.layers());
+}
+
+static const TransformerShape gpt2 = {.layers = 12,
+                                      .hidden = 768,
+                                      .heads = 12,
+                                      .vocabulary = 50257,
+                                      .sequence = 1024};
+
+static const TransformerShape llama8b = {.layers = 32,
+                                         .hidden = 4096,
+                                         .heads = 32,
+                                         .keyValueHeads = 8,
+                                         .ffn = 14336,
+                                         .ffnMatrices = 3,
+                                         .vocabulary = 128256,
+                                         .sequence = 4096,
+                                         .biases = false,
+                                         .layerNorm = false,
+                                         .learnedPositions = false,
+                                         .rotary = true,
+                                         .tied = false};
+
+TEST_F(ProfileTest, CountsWhatOneRankComputes) {
+  open("gpt2", 1024);
+  for (int tensor : {1, 2, 4})
+    compare(get(tensor, false), buildTransformerWork(gpt2, tensor, false));
+  open("llama-3-8b", 4096);
+  for (int tensor : {1, 2, 4, 8})
+    compare(get(tensor, false), buildTransformerWork(llama8b, tensor, false));
+}
+
+/// Two sums forward and two backward a layer (Shoeybi et al. 2019), beside those
+/// of the embedding and of the loss.
+TEST_F(ProfileTest, FindsMegatronsCollectives) {
+  open("llama-3-8b", 4096);
+  Totals totals = sumUp(get(8, false));
+  double layer = 4096.0 * 4096;
+  double sums = totals.collective[CollectiveKind::AllReduce];
+  EXPECT_NEAR(sums, (32 * 4 + 1) * layer, 0.01 * layer);
+}
+
+/// Each sum becomes a reduce-scatter, and an all-gather in front of the products
+/// that need whole rows (Korthikanti et al. 2022); no layer but the first, which
+/// reads the embedding, keeps a sum.
+TEST_F(ProfileTest, SplitsTheSequence) {
+  open("llama-3-8b", 4096);
+  const Work &work = get(8, true);
+  ASSERT_EQ(work.blocks.size(), 4u);
+  std::map<CollectiveKind, int> counts;
+  for (const planner::Operation &op : work.blocks[2].operations)
+    counts[op.collective] += op.kind == OperationKind::Collective;
+  EXPECT_EQ(counts[CollectiveKind::AllReduce], 0);
+  EXPECT_EQ(counts[CollectiveKind::ReduceScatter], 4);
+  EXPECT_EQ(counts[CollectiveKind::AllGather], 4);
+  EXPECT_EQ(work.blocks[2].input.elements, 4096.0 * 4096 / 8);
+  EXPECT_LT(work.blocks[2].kept.elements,
+            get(8, false).blocks[2].kept.elements);
+}
+
+TEST_F(ProfileTest, SplitsParameters) {
+  open("llama-3-8b", 4096);
+  Totals totals = sumUp(get(8, false));
+  double norms = 65 * 4096; // two a layer and the last
+  EXPECT_EQ(totals.replicated, norms);
+  EXPECT_EQ(totals.parameters, (8030261248.0 - norms) / 8 + norms);
+}
+
+/// The embedding of GPT-2 is read by the first and by the last block.
+TEST_F(ProfileTest, MarksTiedParameters) {
+  open("gpt2", 64);
+  const Work &work = get(1, false);
+  double table = 50257 * 768;
+  for (const planner::Block *block :
+       {&work.blocks.front(), &work.blocks.back()}) {
+    double tied = 0;
+    for (const ParameterGroup &group : block->parameters)
+      tied += group.tied ? group.elements : 0;
+    EXPECT_EQ(tied, table) << block->name;
+  }
+}
+
+/// Nothing but the first layer and one for all others is looked at.
+TEST_F(ProfileTest, FoldsLayersThatAreAlike) {
+  open("llama-3-70b", 128);
+  const Work &work = get(1, false);
+  EXPECT_EQ(work.blocks.size(), 4u);
+  EXPECT_EQ(work.layers(), 80);
+  EXPECT_EQ(work.before, 1);
+  EXPECT_EQ(work.after, 1);
+}
+
+TEST_F(ProfileTest, SaysWhyADegreeIsImpossible) {
+  open("gpt2", 64);
+  std::string reason;
+  EXPECT_EQ(profile->get(8, false, reason), nullptr);
+  EXPECT_EQ(reason, "tp=8 does not divide the 12 key/value heads of "
+                    "nn.attention; possible are 1, 2, 3, 4, 6, 12");
+}
+
+TEST_F(ProfileTest, FailsWithTheModel) {
+  ScopedDiagnosticHandler silent(&context, [](Diagnostic &) {});
+  EXPECT_EQ(ModelProfile::create(
+                context,
+                [](int64_t) -> FailureOr<OwningOpRef<ModuleOp>> {
+                  return failure();
+                }),
+            nullptr);
+}

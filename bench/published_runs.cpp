@@ -9,8 +9,9 @@
 //
 // predicts every run of a file of published measurements and prints, per
 // source, how far off the predictions are: as they come, and after one scalar
-// for the whole source. --rows adds every run, --parts what its time and its
-// memory consist of.
+// for the whole source. Without a file: those of the repository, first the runs
+// that were known when the model was made, then those that were not. --rows
+// adds every run, --parts what its time and its memory consist of.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +27,7 @@ using namespace plait::planner;
 namespace {
 
 struct Options {
-  std::string file = PLAIT_PUBLISHED_RUNS;
+  std::vector<std::string> files;
   bool rows = false, parts = false;
 };
 
@@ -56,14 +57,14 @@ static void printParts(const PublishedRun &run) {
   Result<Estimate> estimate = run.predict();
   if (!estimate.ok())
     return;
-  std::printf("  %s: pipeline %.3f s (bubble %.1f %%, tp %.3f, transfers %.3f) "
-              "data %.3f (wait %.3f) optimizer %.3f overhead %.3f, published "
-              "%.3f\n",
-              run.id.c_str(), estimate->pipelineSeconds,
-              100 * estimate->bubbleFraction, estimate->exposed.tensor,
-              estimate->exposed.pipeline, estimate->dataSeconds,
-              estimate->waitSeconds, estimate->optimizerSeconds,
-              estimate->overheadSeconds, run.seconds);
+  std::printf(
+      "  %s: pipeline %.3f s (bubble %.1f %%, tp %.3f, transfers %.3f) "
+      "data %.3f (wait %.3f) optimizer %.3f overhead %.3f, published "
+      "%.3f\n",
+      run.id.c_str(), estimate->pipelineSeconds, 100 * estimate->bubbleFraction,
+      estimate->breakdown.exposed.tensor, estimate->breakdown.exposed.pipeline,
+      estimate->dataSeconds, estimate->waitSeconds, estimate->optimizerSeconds,
+      estimate->overheadSeconds, run.seconds);
   printStage(*estimate, 0);
   printStage(*estimate, estimate->stages.size() / 2);
   if (estimate->stages.size() > 1)
@@ -112,6 +113,18 @@ static void printSource(const PublishedSource &source, const Options &options) {
                 100 * ranking.regret);
 }
 
+static Status printFile(const std::string &file, const Options &options) {
+  auto sources = readPublishedRuns(file);
+  if (!sources.ok())
+    return sources.status();
+  std::printf("%-28s %4s %8s %8s %8s %8s %8s %8s %8s\n",
+              file.substr(file.rfind('/') + 1).c_str(), "runs", "|err| %",
+              "err %", "max %", "scale", "|err| %", "|mem| %", "mem %");
+  for (const PublishedSource &source : *sources)
+    printSource(source, options);
+  return Status::success();
+}
+
 int main(int argc, char **argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -119,16 +132,17 @@ int main(int argc, char **argv) {
     options.rows |= argument == "--rows";
     options.parts |= argument == "--parts";
     if (!argument.starts_with("--"))
-      options.file = argument;
+      options.files.push_back(argument);
   }
-  auto sources = readPublishedRuns(options.file);
-  if (!sources.ok()) {
-    std::fprintf(stderr, "error: %s\n", sources.status().message().c_str());
-    return 1;
+  if (options.files.empty())
+    options.files = {PLAIT_RUNS_FOLDER "/published_runs.json",
+                     PLAIT_RUNS_FOLDER "/held_out_runs.json"};
+  for (const std::string &file : options.files) {
+    Status status = printFile(file, options);
+    if (!status.ok()) {
+      std::fprintf(stderr, "error: %s\n", status.message().c_str());
+      return 1;
+    }
   }
-  std::printf("%-28s %4s %8s %8s %8s %8s %8s %8s %8s\n", "", "runs", "|err| %",
-              "err %", "max %", "scale", "|err| %", "|mem| %", "mem %");
-  for (const PublishedSource &source : *sources)
-    printSource(source, options);
   return 0;
 }

@@ -8,6 +8,9 @@
 the environment variable PLAIT_BUILD (a build folder) says."""
 
 import os
+import shutil
+import subprocess
+import sys
 
 import lit.formats
 
@@ -33,3 +36,15 @@ config.environment["PATH"] = os.pathsep.join(
 # One answer whatever the user's terminal is.
 config.environment["TERM"] = "dumb"
 config.substitutions.append(("%models", os.path.join(root, "examples/models")))
+config.substitutions.append(("%python", sys.executable))
+config.substitutions.append(("%{root}", root))
+
+# What the tests of GPU kernels need: a code generator, the toolkit's assembler.
+targets = subprocess.run(
+    [os.path.join(LLVM, "llc"), "--version"], capture_output=True, text=True
+)
+if "nvptx64" in targets.stdout:
+    config.available_features.add("nvptx")
+path = os.pathsep.join([os.environ["PATH"], "/usr/local/cuda/bin"])
+if shutil.which("ptxas", path=path):
+    config.available_features.add("ptxas")

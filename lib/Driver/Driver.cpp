@@ -8,24 +8,49 @@
 #include "plait/Driver/Driver.h"
 
 #include "Layout.h"
+#include "Model.h"
 #include "plait/Conversion/ToPlan.h"
-#include "plait/Import/HuggingFace.h"
-#include "plait/InitAll.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Pipelines.h"
 
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace plait;
+
+/// What kernels are compiled for; fails where the options contradict each other.
+static Result<codegen::Target> makeTarget(const CompileOptions &options) {
+  if (options.backend != "cpu" && options.backend != "cuda")
+    return fail("backend is \"", options.backend, "\", expected cpu or cuda");
+  bool host = options.targetCPU == "host";
+  if (options.backend == "cpu") {
+    if (!options.target.empty())
+      return fail("--target ", options.target,
+                  " is for --backend cuda, not cpu");
+    codegen::TargetCPU cpu{options.targetCPU, ""};
+    return codegen::Target(host ? codegen::TargetCPU::getHost() : cpu);
+  }
+  if (!host)
+    return fail("--target-cpu ", options.targetCPU,
+                " is for --backend cpu, not cuda");
+  if (options.target.empty())
+    return codegen::Target(codegen::TargetGPU());
+  if (auto target = codegen::TargetGPU::get(options.target))
+    return codegen::Target(*target);
+  return fail("target is \"", options.target, "\", expected one of ",
+              llvm::join(codegen::TargetGPU::getNames(), ", "));
+}
 
 namespace {
 
@@ -40,77 +65,30 @@ public:
   /// `replaceMesh`.
   Compilation(const CompileOptions &options, const Layout &layout,
               bool replaceMesh = false)
-      : options(options), layout(layout), replaceMesh(replaceMesh), context(makeRegistry(options)),
-        handler(&context, print) {
-    context.loadAllAvailableDialects();
-    // Passes are short: threads cost more than they save.
-    context.disableMultithreading();
-  }
+      : options(options), layout(layout), replaceMesh(replaceMesh),
+        context(options) {}
 
   LogicalResult import();
   /// Runs the phases up to `last`.
   LogicalResult runTo(Phase last);
   FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
   ModuleOp getModule() { return *module; }
-  MLIRContext *getContext() { return &context; }
+  MLIRContext *getContext() { return context.get(); }
   std::string getText();
 
 private:
-  static DialectRegistry makeRegistry(const CompileOptions &options) {
-    DialectRegistry registry;
-    registerAllDialects(registry);
-    if (options.addDialects)
-      options.addDialects(registry);
-    return registry;
-  }
-  static LogicalResult print(Diagnostic &diagnostic);
   LogicalResult checkBatch();
   LogicalResult addMesh();
-  LogicalResult pinShardings();
   LogicalResult dump(const PhaseInfo &info);
 
   const CompileOptions &options;
   const Layout &layout;
   bool replaceMesh;
-  MLIRContext context;
-  ScopedDiagnosticHandler handler;
+  ModelContext context;
   OwningOpRef<ModuleOp> module;
 };
 
 } // namespace
-
-static void printError(const llvm::Twine &message) {
-  llvm::errs() << "plaitc: error: " << message << "\n";
-}
-
-/// One line for each error, with the place in the model where it is known.
-LogicalResult Compilation::print(Diagnostic &diagnostic) {
-  if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
-    return success();
-  const char *kind =
-      diagnostic.getSeverity() == DiagnosticSeverity::Error     ? "error"
-      : diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning"
-                                                                : "note";
-  llvm::errs() << "plaitc: " << kind << ": ";
-  diagnostic.getLocation()->walk([](Location loc) {
-    if (auto name = dyn_cast<NameLoc>(loc)) {
-      llvm::errs() << name.getName().getValue() << ": ";
-      return WalkResult::interrupt();
-    }
-    if (auto file = dyn_cast<FileLineColLoc>(loc)) {
-      llvm::errs() << file.getFilename().getValue() << ":" << file.getLine()
-                   << ":" << file.getColumn() << ": ";
-      return WalkResult::interrupt();
-    }
-    return WalkResult::advance();
-  });
-  llvm::errs() << diagnostic << "\n";
-  return success();
-}
-
-static bool isText(const CompileOptions &options) {
-  return StringRef(options.model).ends_with(".mlir");
-}
 
 /// The types of a model in IR fix its batch, over all data-parallel ranks.
 LogicalResult Compilation::checkBatch() {
@@ -147,44 +125,15 @@ LogicalResult Compilation::addMesh() {
   return success();
 }
 
-LogicalResult Compilation::pinShardings() {
-  for (const auto &[pattern, axes] : options.shardings) {
-    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
-    if (!glob)
-      return module->emitError("sharding of \"")
-             << pattern << "\": " << llvm::toString(glob.takeError());
-    Attribute sharding =
-        parseAttribute("#dist.sharding<@mesh, " + axes + ">", &context);
-    if (!sharding)
-      return module->emitError("sharding \"")
-             << axes << "\" does not parse, expected something like "
-             << "[{}, {\"tp\"}]";
-    bool matched = false;
-    for (auto parameter : module->getOps<nn::ParameterOp>())
-      if (glob->match(parameter.getSymName())) {
-        parameter.setShardingAttr(sharding);
-        matched = true;
-      }
-    if (!matched)
-      return module->emitError("no parameter is called \"") << pattern << "\"";
-  }
-  return success();
-}
-
 LogicalResult Compilation::import() {
   FailureOr<OwningOpRef<ModuleOp>> imported =
-      isText(options) ? importMLIR(context, options.model)
-           : importHuggingFace(
-                 context, options.model,
-                 {options.microBatch * layout.data, options.sequence});
+      importModel(context, options, options.microBatch * layout.data);
   if (failed(imported))
     return failure();
   module = std::move(*imported);
   if (isText(options) && failed(checkBatch()))
     return failure();
-  if (failed(addMesh()) || failed(pinShardings()))
-    return failure();
-  return success();
+  return addMesh();
 }
 
 std::string Compilation::getText() {
@@ -214,14 +163,15 @@ LogicalResult Compilation::dump(const PhaseInfo &info) {
 LogicalResult Compilation::runTo(Phase last) {
   PipelineOptions pipeline{options.schedule,
                            static_cast<unsigned>(layout.microbatches),
-                           options.recompute, options.sequenceParallel};
+                           options.recompute, options.sequenceParallel,
+                           options.layers};
   for (const PhaseInfo &info : getPhases()) {
     if (info.phase > last)
       break;
     if (options.progress)
       llvm::errs() << "\r\033[K[" << static_cast<int>(info.phase) + 1 << "/"
                    << getPhases().size() << "] " << info.name;
-    PassManager manager(&context);
+    PassManager manager(getContext());
     buildPhase(manager, info.phase, pipeline);
     if (manager.size() && failed(manager.run(*module)))
       return failure();
@@ -232,13 +182,10 @@ LogicalResult Compilation::runTo(Phase last) {
 }
 
 FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
-  codegen::TargetCPU target = codegen::TargetCPU::getHost();
-  if (options.targetCPU != "host")
-    target = {options.targetCPU, ""};
   return convertToPlan(*module,
                        {options.recompute, options.sequence,
                         options.globalBatch, options.microBatch},
-                       target);
+                       *makeTarget(options));
 }
 
 //===----------------------------------------------------------------------===//
@@ -256,6 +203,7 @@ compileReference(CompileOptions options, const Layout &partitioned) {
   options.schedule = "gpipe";
   options.recompute = "none";
   options.sequenceParallel = false;
+  options.layers.clear();
   options.dumpPhasesTo.clear();
   options.shardings.clear();
   options.progress = false;
@@ -279,12 +227,6 @@ static Status writeIR(const CompileOptions &options, const std::string &text) {
     return writeTextFile(options.output, text);
   llvm::outs() << text;
   return Status::success();
-}
-
-static bool report(const Status &status) {
-  if (!status.ok())
-    printError(status.message());
-  return status.ok();
 }
 
 /// The phase called `name`; failure lists those there are.
@@ -319,6 +261,8 @@ bool plait::compile(const CompileOptions &options) {
   Result<Layout> layout = makeLayout(options);
   if (!layout.ok())
     return report(layout.status());
+  if (Result<codegen::Target> target = makeTarget(options); !target.ok())
+    return report(target.status());
   Phase last = Phase::Plan;
   if (!options.compileTo.empty()) {
     Result<Phase> found = findPhase(options.compileTo);

@@ -29,6 +29,11 @@ static constexpr PhaseInfo kPhases[] = {
 
 ArrayRef<PhaseInfo> plait::getPhases() { return kPhases; }
 
+ArrayRef<StringLiteral> plait::getRecomputeKinds() {
+  static constexpr StringLiteral kinds[] = {"none", "full"};
+  return kinds;
+}
+
 /// Removes what nobody uses and what is computed twice.
 static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCanonicalizerPass());
@@ -47,7 +52,8 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
     manager.addPass(createAssignShardingsPass({options.sequenceParallel}));
     return;
   case Phase::Stage:
-    manager.addPass(createAssignStagesPass());
+    manager.addPass(createAssignStagesPass(
+        {SmallVector<int64_t>(ArrayRef(options.layers))}));
     manager.addPass(createOutlineStagesPass());
     return;
   case Phase::Differentiate:

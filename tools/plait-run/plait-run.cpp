@@ -21,6 +21,7 @@ struct Options {
   std::string plan;
   bool check = false;
   double timeout = 600;
+  std::string cudaGraph = "on";
   runtime::TrainOptions train;
 };
 
@@ -49,6 +50,8 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_flag("--shuffle", train.shuffle, "Permute the samples");
   app.add_flag("--check", options.check,
                "Compare a step with the unpartitioned model");
+  app.add_flag("--tf32", train.executor.tf32,
+               "Faster, coarser f32 products on GPUs");
   app.add_option("--log", train.log, "JSON lines, one a step");
   app.add_option("--save", train.save, "Directory for the trained weights");
 
@@ -68,6 +71,12 @@ void addOptions(CLI::App &app, Options &options) {
       ->check(positive);
   app.add_option("--threads", train.executor.threads, "Of all ranks together")
       ->check(CLI::Range(1u, 4096u));
+  app.add_option("--devices", train.executor.devices,
+                 "GPUs to use of those visible, 0: all")
+      ->check(CLI::Range(0u, 4096u));
+  app.add_option("--cuda-graph", options.cudaGraph,
+                 "Record a step on GPUs and replay it")
+      ->check(CLI::IsMember({"on", "off"}));
   app.add_option("--timeout", options.timeout,
                  "Seconds a rank waits for another")
       ->check(CLI::Range(0.001, 1e6));
@@ -77,6 +86,7 @@ Status run(Options &options) {
   if (!options.check && options.train.tokens.empty() &&
       options.train.text.empty())
     return Status::failure("give --tokens or --text (or --check)");
+  options.train.executor.cudaGraph = options.cudaGraph == "on";
   options.train.executor.timeLimit =
       std::chrono::milliseconds(int64_t(options.timeout * 1000));
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
@@ -89,7 +99,8 @@ Status run(Options &options) {
 } // namespace
 
 int main(int argc, char **argv) {
-  CLI::App app("Executes a plan: all ranks of its mesh as threads.",
+  CLI::App app("Executes a plan: its ranks as threads, or, on GPUs, one of them "
+               "for each process of a launcher.",
                "plait-run");
   Options options;
   options.train.executor.threads =

@@ -5,12 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Driver/Driver.h"
+#include "plait/Driver/Planning.h"
 
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
 using plait::CompileOptions;
+using plait::PlanningOptions;
 
 /// Splits NAME=AXES.
 static void addSharding(CompileOptions &options, const std::string &text) {
@@ -23,34 +24,25 @@ static void addSharding(CompileOptions &options, const std::string &text) {
       {text.substr(0, equals), text.substr(equals + 1)});
 }
 
-int main(int argc, char **argv) {
-  CompileOptions options;
-  options.progress = isatty(STDERR_FILENO);
-  std::vector<std::string> shardings;
-  bool noReference = false;
-  CLI::App app("Compiles a transformer into an executable training plan.",
-               "plaitc");
+static void addCompileOptions(CLI::App &app, CompileOptions &options) {
   app.add_option("model", options.model,
                  "folder with config.json, that file, or a .mlir file")
       ->required();
   app.add_option("-o,--output", options.output, "the plan file");
-  app.add_option("--mesh", options.mesh, "ranks, e.g. pp=2,dp=2,tp=2")
-      ->capture_default_str();
-  app.add_option("--schedule", options.schedule, "gpipe or 1f1b")
-      ->capture_default_str();
-  app.add_option("--recompute", options.recompute, "none, or full: by layer")
-      ->capture_default_str();
-  app.add_flag("--sequence-parallel", options.sequenceParallel,
-               "let tp split the sequence where that is cheaper");
   app.add_option("--global-batch", options.globalBatch, "sequences of a step")
-      ->capture_default_str();
-  app.add_option("--micro-batch", options.microBatch,
-                 "sequences of a microbatch on one data-parallel rank")
       ->capture_default_str();
   app.add_option("--seq", options.sequence, "tokens of a sequence")
       ->capture_default_str();
-  app.add_option("--shard", shardings,
-                 "pin a parameter's sharding: NAME=[{},{\"tp\"}], * matches");
+  app.add_option("--shard")
+      ->each([&options](const std::string &text) {
+        addSharding(options, text);
+      })
+      ->type_name("TEXT")
+      ->description("pin a sharding: PARAMETER=[{},{\"tp\"}], * matches");
+  app.add_option("--backend", options.backend, "what runs it: cpu or cuda")
+      ->capture_default_str();
+  app.add_option("--target", options.target,
+                 "GPU architecture: sm_80, sm_90 or sm_100; any if not given");
   app.add_option("--target-cpu", options.targetCPU,
                  "processor of the ranks, e.g. x86-64-v3")
       ->capture_default_str();
@@ -59,18 +51,123 @@ int main(int argc, char **argv) {
                  "checkpoint, partition, schedule, lower) and write its IR");
   app.add_option("--dump-phases-to", options.dumpPhasesTo,
                  "write the IR after every phase into a folder");
-  app.add_flag("--no-reference", noReference,
+  app.add_flag_callback(
+      "--no-reference", [&options] { options.reference = false; },
                "leave out what plait-run --check compares with");
+}
+
+/// The options that the planner decides where they are not given.
+static void addConfigurationOptions(CLI::App &app, CompileOptions &options) {
+  app.option_defaults()->group("How to spread it (what is given is pinned)");
+  app.add_option("--mesh", options.mesh, "ranks, e.g. pp=2,dp=2,tp=2")
+      ->capture_default_str();
+  app.add_option("--schedule", options.schedule, "gpipe or 1f1b")
+      ->capture_default_str();
+  app.add_option("--recompute", options.recompute, "none, or full: by layer")
+      ->capture_default_str();
+  app.add_flag("--sequence-parallel", options.sequenceParallel,
+               "let tp split the sequence where that is cheaper");
+  app.add_option("--micro-batch", options.microBatch,
+                 "sequences of a microbatch on one data-parallel rank")
+      ->capture_default_str();
+  app.add_option("--layers", options.layers, "of each stage, e.g. 11,11,10")
+      ->delimiter(',');
+}
+
+static void addPlanningOptions(CLI::App &app, PlanningOptions &options) {
+  app.option_defaults()->group("Let the planner decide the rest");
+  app.add_option("--cluster", options.cluster,
+                 "h100:64x8, cpu:8, or a file; see docs/Hardware.md");
+  app.add_option("--search-space", options.searchSpace,
+                 "executable, or all: what is only modelled too")
+      ->capture_default_str();
+  app.add_option("--pin", options.pinned, "e.g. zero=1,chunks=2,cp=2");
+  app.add_option("--precision", options.precision, "fp32, bf16 or fp16");
+  app.add_option("--attention", options.attention, "flash or unfused");
+  app.add_option("--framework", options.framework, "what would run it")
+      ->capture_default_str();
+  app.add_flag("--predict", options.predict, "print JSON, compile nothing");
+  app.add_flag("--explain", options.explain, "print why, and what else");
+  app.add_option("--why-not", options.whyNot, "compare with e.g. tp=4,pp=2");
+  app.add_option("--report", options.report, "write an HTML page");
+  app.add_option("--trace", options.trace, "write a Perfetto trace");
+}
+
+/// What was given of the options that the planner could decide, in the words of
+/// planner::parsePins.
+static std::string getPins(const CLI::App &app, const CompileOptions &options,
+                           const std::string &further) {
+  std::string pins;
+  auto pin = [&](const char *option, const std::string &text) {
+    if (app.count(option))
+      pins += (pins.empty() ? "" : ",") + text;
+  };
+  if (options.mesh != "1")
+    pin("--mesh", options.mesh);
+  else
+    pin("--mesh", "pp=1,dp=1,tp=1");
+  pin("--schedule", "schedule=" + options.schedule);
+  pin("--recompute", "recompute=" + options.recompute);
+  pin("--micro-batch", "micro-batch=" + std::to_string(options.microBatch));
+  pin("--sequence-parallel",
+      std::string("sp=") + (options.sequenceParallel ? "on" : "off"));
+  pin("--pin", further);
+  return pins;
+}
+
+static void fail(const std::string &message) {
+  std::cerr << "plaitc: error: " << message << "\n";
+}
+
+/// Returns false after a message; `compiles` tells whether there is more to do.
+static bool plan(const CLI::App &app, CompileOptions &options,
+                 PlanningOptions &planning, bool &compiles) {
+  for (const char *option :
+       {"--search-space", "--pin", "--precision", "--attention", "--framework",
+        "--predict", "--explain", "--why-not", "--report", "--trace"})
+    if (planning.cluster.empty() && app.count(option)) {
+      fail(std::string(option) + " needs --cluster");
+      return false;
+    }
+  compiles = true;
+  if (planning.cluster.empty())
+    return true;
+  if (std::string text = getPins(app, options, planning.pinned);
+      !text.empty()) {
+    auto pins = plait::planner::parsePins(text);
+    if (!pins.ok()) {
+      fail(pins.status().message());
+      return false;
+    }
+    planning.pins = *pins;
+  }
+  planning.pins.layers.assign(options.layers.begin(), options.layers.end());
+  bool tells = planning.explain || !planning.whyNot.empty() ||
+               !planning.report.empty() || !planning.trace.empty();
+  compiles = !planning.predict &&
+             !(tells && options.output.empty() && options.compileTo.empty());
+  return plait::choose(options, planning);
+}
+
+int main(int argc, char **argv) {
+  CompileOptions options;
+  PlanningOptions planning;
+  options.progress = isatty(STDERR_FILENO);
+  CLI::App app("Compiles a transformer into an executable training plan.",
+               "plaitc");
+  addCompileOptions(app, options);
+  addConfigurationOptions(app, options);
+  addPlanningOptions(app, planning);
   try {
     app.parse(argc, argv);
-    for (const std::string &sharding : shardings)
-      addSharding(options, sharding);
   } catch (const CLI::Success &request) {
     return app.exit(request);
   } catch (const CLI::ParseError &error) {
-    std::cerr << "plaitc: error: " << error.what() << "\n";
+    fail(error.what());
     return 1;
   }
-  options.reference = !noReference;
-  return plait::compile(options) ? 0 : 1;
+  bool compiles = true;
+  if (!plan(app, options, planning, compiles))
+    return 1;
+  return !compiles || plait::compile(options) ? 0 : 1;
 }

@@ -6,16 +6,23 @@
 //===----------------------------------------------------------------------===//
 //
 // From clusters to machine code. A cluster (`plan.cluster`) becomes one
-// function of a shared object:
+// function, which a plan names by its symbol. On a processor,
 //
 //   extern "C" void symbol(void *const *args, const int64_t *scalars,
 //                          int64_t begin, int64_t end);
 //
+// computes the parallel indices [begin, end) of [0, extent). On a GPU it is
+//
+//   .visible .entry symbol(.param .u64 arg0, …, .param .u64 scalar0, …)
+//
+// and each block of KernelInfo::blockThreads threads computes
+// KernelInfo::indicesPerBlock indices. Either way, indices are independent, so
+// that any split over threads or blocks gives the same bits.
+//
 // `args` are the buffers of the cluster's operands in order, then those of its
-// results: row-major f32 or i32, aligned to 64 bytes, not overlapping.
-// `scalars` are the values of KernelInfo::scalars on the rank. A call computes
-// the parallel indices [begin, end) of [0, extent); indices are independent, so
-// that any split over threads gives the same bits.
+// results: row-major f32 or i32, aligned to 64 bytes. A result may be the very
+// buffer of an operand of its shape, and otherwise overlaps nothing. `scalars`
+// are the values of KernelInfo::scalars on the rank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,12 +35,10 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 #include <memory>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
-
-namespace llvm {
-class TargetMachine;
-} // namespace llvm
 
 namespace plait::codegen {
 
@@ -54,6 +59,10 @@ struct KernelInfo {
   int64_t extent = 1; ///< The number of parallel indices.
   int64_t grain = 1;  ///< Ranges shorter than this are not worth a thread.
   llvm::SmallVector<RankScalar> scalars;
+  // Of GPU kernels, 0 for others:
+  int64_t blockThreads = 0;    ///< A multiple of 32, up to 1024.
+  int64_t indicesPerBlock = 0; ///< The grid has ceil(extent / this) blocks.
+  int64_t sharedBytes = 0;     ///< Static shared memory of a block.
 };
 
 /// The processor that code is for.
@@ -67,12 +76,36 @@ struct TargetCPU {
   static TargetCPU getHost();
 };
 
+/// The GPUs that code is for.
+struct TargetGPU {
+  /// The least architecture, whose PTX any later driver can compile too.
+  std::string ptx = "sm_80";
+  /// The architecture to assemble for, where the toolkit's ptxas is found.
+  std::string cubin = "sm_90";
+
+  /// One architecture for both, by name; nothing if kernels cannot be compiled
+  /// for it.
+  static std::optional<TargetGPU> get(llvm::StringRef name);
+  /// The names that `get` knows, oldest first.
+  static llvm::ArrayRef<llvm::StringRef> getNames();
+};
+
+using Target = std::variant<TargetCPU, TargetGPU>;
+
+/// Loadable code, as the plan file's table of the same name has it.
+struct CodeObject {
+  std::string target, cpu;
+  std::vector<std::string> features;
+  std::vector<char> data;
+};
+
 /// Collects the kernels of one plan and compiles them together. Not thread
-/// safe; `context` must outlive the library.
+/// safe; the context must outlive the library.
 class KernelLibrary {
 public:
-  KernelLibrary(mlir::MLIRContext *context, TargetCPU target);
-  ~KernelLibrary();
+  static std::unique_ptr<KernelLibrary> create(mlir::MLIRContext *context,
+                                               const Target &target);
+  virtual ~KernelLibrary();
   KernelLibrary(const KernelLibrary &) = delete;
   KernelLibrary &operator=(const KernelLibrary &) = delete;
 
@@ -81,18 +114,20 @@ public:
   /// no kernel computes has been emitted.
   llvm::FailureOr<KernelInfo> add(plan::ClusterOp cluster);
 
-  /// Optimises, assembles and links all kernels: the bytes of an ELF shared
-  /// object without undefined symbols. Deterministic in the sequence of calls
-  /// to `add`. To be called once; errors are emitted at an unknown location.
-  llvm::FailureOr<std::vector<char>> finish();
+  /// Optimises and assembles all kernels. For a processor, one ELF shared
+  /// object without undefined symbols; for GPUs, PTX and, if there is a ptxas
+  /// on the path or in the toolkit's usual place, a cubin. Deterministic in
+  /// the sequence of calls to `add`. To be called once; errors are emitted at
+  /// an unknown location.
+  virtual llvm::FailureOr<std::vector<CodeObject>> finish() = 0;
 
-  /// What a machine must have to run the code, as /proc/cpuinfo names it.
-  std::vector<std::string> requiredFeatures() const;
+protected:
+  explicit KernelLibrary(mlir::MLIRContext *context);
+  /// Appends the kernel of `cluster` to the module and fills in `info`, which
+  /// has its symbol.
+  virtual llvm::LogicalResult emit(plan::ClusterOp cluster,
+                                   KernelInfo &info) = 0;
 
-private:
-  /// Null when LLVM does not know the processor.
-  std::unique_ptr<llvm::TargetMachine> machine;
-  TargetCPU target;
   mlir::OwningOpRef<mlir::Operation *> module;
   llvm::StringMap<KernelInfo> kernels;
 };

@@ -30,7 +30,7 @@ struct PlanIdentity {
 /// Errors are emitted at the op at fault. The plan is not checked yet.
 mlir::FailureOr<std::unique_ptr<plan::fb::PlanT>>
 convertToPlan(mlir::ModuleOp module, const PlanIdentity &identity,
-              codegen::TargetCPU target);
+              const codegen::Target &target);
 
 } // namespace plait
 

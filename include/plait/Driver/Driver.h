@@ -38,11 +38,17 @@ struct CompileOptions {
   int64_t globalBatch = 1;        // sequences of a step
   int64_t microBatch = 1;         // sequences of a microbatch, per dp rank
   int64_t sequence = 128;         // tokens of a sequence
+  std::vector<int64_t> layers;    // of each stage; empty: cut by cost
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
   std::vector<std::pair<std::string, std::string>> shardings;
-  /// The processor that kernels are for: a name LLVM knows, or "host".
+  /// What executes the plan: "cpu" or "cuda".
+  std::string backend = "cpu";
+  /// The processor that kernels are for: a name LLVM knows, or "host". CPU only.
   std::string targetCPU = "host";
+  /// The GPU architecture that kernels are for, "sm_90". CUDA only; empty: any,
+  /// and the usual one without a delay when the plan is loaded.
+  std::string target;
   /// Stop after this phase and write the IR (empty: write the plan).
   std::string compileTo;
   /// Write the IR after every phase into this folder (empty: nowhere).

@@ -128,6 +128,8 @@ struct AttentionUnit {
 /// One accelerator, or one rank's share of a CPU.
 struct Device {
   std::string name;
+  /// A share of this machine's processor, beside other ranks.
+  bool isProcessor = false;
   std::array<double, 3> peakFlops{}; // by Precision; dense
   /// Of elementwise arithmetic.
   double vectorFlops = 0;

@@ -37,6 +37,10 @@ struct CostOptions {
   /// Ranks that share a sequence: each has 1/context of its tokens, and of
   /// attention 1/context of the queries (balanced) against all keys.
   int context = 1;
+  /// Traffic per element that the product of a weight's gradient has at its
+  /// result. Where it adds to a sum of 4 bytes over microbatches: reads and
+  /// writes them.
+  double weightGradientBytes = 8;
 };
 
 /// Bytes of an activation.

@@ -32,32 +32,58 @@ struct StageMemory {
   double peak() const { return resident() + activations + workspace; }
 };
 
-/// Seconds of a step in which a rank waits for communication of a kind, on the
-/// critical path.
+/// Seconds of a step in which a rank waits for communication of a kind and does
+/// nothing else. `expert` is 0: mixtures of experts are not modelled.
 struct Exposed {
   double tensor = 0, pipeline = 0, data = 0, context = 0, expert = 0;
+};
+
+/// Where the seconds of a step go on the rank of the pipeline that computes
+/// longest. The others have more bubble instead.
+struct Breakdown {
+  // Operations, with what collectives beside them cost them.
+  double forward = 0, backward = 0;
+  double recompute = 0; // forward again
+  Exposed exposed;
+  double bubble = 0; // no microbatch is there to work on
+  double wait = 0;   // for the slowest replica
+  double optimizer = 0, overhead = 0;
+
+  /// Estimate::iterationSeconds, but for rounding.
+  double sum() const {
+    return forward + backward + recompute + exposed.tensor + exposed.pipeline +
+           exposed.data + exposed.context + exposed.expert + bubble + wait +
+           optimizer + overhead;
+  }
 };
 
 /// Seconds of one microbatch on one virtual stage.
 struct StageTime {
   double forward = 0, backwardInput = 0, backwardWeight = 0;
-  double recompute = 0;                    // part of backwardInput
-  double tensorForward = 0, tensorBackward = 0; // exposed, part of the above
+  // Parts of the above.
+  double recompute = 0; // of the backward pass, without communication
+  double tensorForward = 0, tensorBackward = 0; // exposed
+  double contextForward = 0, contextBackward = 0;
+
+  double sum() const { return forward + backwardInput + backwardWeight; }
+  /// Communication that nothing hides.
+  double exposed() const {
+    return tensorForward + tensorBackward + contextForward + contextBackward;
+  }
 };
 
 struct Estimate {
   double iterationSeconds = 0;
   double tokensPerSecond = 0;
-  double modelFlops = 0; // of a step, over all ranks
-  double mfu = 0;        // against the device's peak for the precision
+  double modelFlops = 0;     // of a step, over all ranks
+  double mfu = 0;            // against the device's peak for the precision
   double bubbleFraction = 0; // idle time of the pipeline / its span
-  Exposed exposed;
   // iterationSeconds is their sum.
-  double pipelineSeconds = 0, dataSeconds = 0, optimizerSeconds = 0,
-         overheadSeconds = 0;
-  double waitSeconds = 0; // part of dataSeconds: for the slowest replica
-  double transferSeconds = 0; // one message between stages
-  std::vector<StageTime> stages; // by virtual stage
+  double pipelineSeconds = 0, waitSeconds = 0, dataSeconds = 0,
+         optimizerSeconds = 0, overheadSeconds = 0;
+  Breakdown breakdown;             // the same sum by cause
+  double transferSeconds = 0;      // one message between stages
+  std::vector<StageTime> stages;   // by virtual stage
   std::vector<StageMemory> memory; // by rank of the pipeline
   std::vector<int> layers;         // by virtual stage: what was cut
 

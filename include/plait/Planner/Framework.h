@@ -49,6 +49,9 @@ struct Framework {
   /// What its libraries reach of what the hardware file says of today's: of
   /// matrix products and of fused attention.
   double matrixFraction = 1, attentionFraction = 1;
+  /// How often a layer's elementwise work goes through memory, as a multiple of
+  /// once per fused kernel.
+  double kernelPasses = 1;
   /// What a collective between nodes keeps of its rate when its group has some
   /// but not all devices of a node: a library that cannot relay through the
   /// device beside a NIC then crosses the host.

@@ -8,12 +8,19 @@
 // One rank's view of the others. Every backend passes the same conformance
 // suite (test/Unit/Runtime/CommunicatorTest.cpp).
 //
-// Rules for all calls below. Addresses are in the memory of the rank's device.
-// Calls block the calling thread without spinning, until the data may be used
-// or, for what is only read, reused. All members of a group enter the same
-// collectives in the same order. Reductions add in the order of the members,
-// starting with the first, so that results depend on the inputs alone and are
-// the same bits on every member.
+// Rules for all calls below. Addresses are in the memory of the rank's device,
+// and calls take their place in the order of the device's other calls (see
+// Device.h): they happen after what was enqueued before them, and what is
+// enqueued later sees their results and may overwrite what they have read. On a
+// CPU that means that they block the calling thread, without spinning, until
+// they are done. On a GPU they return as soon as the work is enqueued; they may
+// block the thread until other ranks have enqueued their part.
+//
+// All members of a group enter the same collectives in the same order.
+// Reductions add in the order of the members, starting with the first, so that
+// results depend on the inputs alone and are the same bits on every member;
+// only NCCL's own algorithms, between GPUs, have an order of theirs (fixed for
+// one machine and one number of ranks).
 //
 // A call fails when it has waited longer than the time limit of the backend,
 // or when abort() was called on any rank; after that every call on every rank
@@ -46,6 +53,25 @@ struct CollectiveShape {
   int64_t chunk;
 };
 
+/// What the ranks of a run will say to each other, known before it begins.
+struct Topology {
+  /// Messages of one channel, source and target are received in the order in
+  /// which they are sent.
+  struct Route {
+    uint32_t source;
+    uint32_t target;
+    uint32_t channel;
+  };
+
+  uint32_t ranks = 1;
+  /// Every group that is joined, each once; members increase.
+  std::vector<std::vector<uint32_t>> groups;
+  std::vector<Route> messages; // by message id
+  /// The largest tensor of a collective whose blocks are not contiguous (outer
+  /// above 1), all blocks together. Some backends pack such a tensor.
+  uint64_t packedBytes = 0;
+};
+
 /// A fixed list of ranks that perform collectives together. Used by the thread
 /// of its rank only.
 class Group {
@@ -71,14 +97,15 @@ class Communicator {
 public:
   virtual ~Communicator() = default;
 
-  /// The group of `ranks`, which increase and contain this rank. Called at load
-  /// time; every member calls it, the order among groups does not matter.
+  /// The group of `ranks`, one of Topology::groups that contains this rank.
+  /// Called at load time; every member calls it, the order among groups does
+  /// not matter.
   virtual Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) = 0;
 
   /// Offers `bytes` to rank `target` as message `id` and returns at once. The
-  /// bytes must stay until awaitReceipt(id) returns. Each id belongs to one
-  /// pair of ranks and is used at most once at a time.
+  /// bytes must stay until awaitReceipt(id). Each id is used at most once at a
+  /// time.
   virtual Status post(uint32_t id, uint32_t target,
                       std::span<const std::byte> bytes) = 0;
   /// Waits for message `id` of rank `source` and copies it to `bytes`.
@@ -87,15 +114,18 @@ public:
   /// Waits until rank `target` has received message `id`.
   virtual Status awaitReceipt(uint32_t id, uint32_t target) = 0;
 
+  /// Blocks until all that this rank has enqueued on its device is done.
+  virtual Status finish() = 0;
+
   /// Makes every waiting and every later call on all ranks fail. May be called
   /// from any thread.
   virtual void abort() = 0;
 };
 
-/// The end points of `ranks` threads of one process, which may use message ids
-/// below `messages`. They share state that lives as long as any of them.
+/// The end points of all ranks as threads of one process, on the CPU. They
+/// share state that lives as long as any of them.
 std::vector<std::unique_ptr<Communicator>>
-createThreadCommunicators(uint32_t ranks, uint32_t messages,
+createThreadCommunicators(const Topology &topology,
                           std::chrono::milliseconds timeLimit);
 
 } // namespace plait::runtime

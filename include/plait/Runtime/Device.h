@@ -10,6 +10,10 @@
 // placed everything in it. Calls trust the plan checker: indices and ranges
 // are not checked again.
 //
+// Calls happen in the order in which they are made. On a GPU most of them only
+// enqueue work and return; Communicator::finish() waits for it. A call that
+// fails may be reported by a later one.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLAIT_RUNTIME_DEVICE_H
@@ -34,15 +38,17 @@ public:
   virtual ~Device() = default;
 
   /// Called once by the thread that will make all further calls.
-  virtual void attachThread() = 0;
+  virtual Status attachThread() = 0;
 
   /// The first byte of the arena, in device memory, aligned to a page. The
   /// arena starts out as zeros.
   virtual std::byte *arena() = 0;
 
-  /// Copies between host memory and arena offset `offset`; done on return.
-  virtual void write(uint64_t offset, std::span<const std::byte> bytes) = 0;
-  virtual void read(uint64_t offset, std::span<std::byte> bytes) = 0;
+  /// Copies host memory to arena offset `offset`. The host memory may be
+  /// reused on return.
+  virtual Status write(uint64_t offset, std::span<const std::byte> bytes) = 0;
+  /// Copies from arena offset `offset` to host memory; done on return.
+  virtual Status read(uint64_t offset, std::span<std::byte> bytes) = 0;
 
   /// Does at load time all that a product of this shape needs; the number is
   /// for gemm().
@@ -50,16 +56,15 @@ public:
 
   // What follows is called during a step and allocates nothing of its own.
 
-  /// Kernel `kernel` of Plan.kernels over [0, extent).
-  virtual void kernel(uint32_t kernel, std::byte *const *args,
-                      const int64_t *scalars, int64_t extent,
-                      int64_t grain) = 0;
+  /// The kernel of `step` with its operands looked up.
+  virtual Status kernel(const fb::KernelStep &step, std::byte *const *args,
+                        const int64_t *scalars) = 0;
   /// C = A B, or C += A B with `add`.
   virtual Status gemm(uint32_t prepared, const std::byte *a, const std::byte *b,
                       std::byte *c, bool add) = 0;
-  virtual void copy(std::byte *target, const std::byte *source,
-                    uint64_t bytes) = 0;
-  virtual void fillZero(std::byte *target, uint64_t bytes) = 0;
+  virtual Status copy(std::byte *target, const std::byte *source,
+                      uint64_t bytes) = 0;
+  virtual Status fillZero(std::byte *target, uint64_t bytes) = 0;
 };
 
 /// One CPU device a rank of `plan`, in rank order, each with `threads` threads

@@ -10,6 +10,11 @@
 // up is looked up when the executor is made. (oneDNN takes scratch memory for
 // its own use from malloc inside a matrix product.)
 //
+// Where the ranks of a plan run. A CPU plan: all in this process. A CUDA plan:
+// all in this process too, rank r on GPU r modulo the number of GPUs; or, when
+// a launcher (torchrun, mpirun, srun) has started one process a rank, this
+// process runs one of them. See docs/GPU.md.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLAIT_RUNTIME_EXECUTOR_H
@@ -24,6 +29,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
 
 namespace plait::runtime {
 
@@ -34,14 +41,20 @@ struct ExecutorOptions {
   unsigned threads = 1;
   /// How long a rank waits for another before the run is given up.
   std::chrono::milliseconds timeLimit = std::chrono::minutes(10);
+  /// Of CUDA plans. How many of the visible GPUs to use, 0: all of them.
+  unsigned devices = 0;
+  /// Record the second step and replay it from then on.
+  bool cudaGraph = true;
+  /// Round the factors of f32 matrix products to TF32's 10 bits of mantissa.
+  bool tf32 = false;
 };
 
 /// In the order of fb::Scalar and of fb::Metric.
 using StepScalars = std::array<float, size_t(fb::Scalar::Count)>;
 using StepMetrics = std::array<float, size_t(fb::Metric::Count)>;
 
-/// All ranks of a plan, as threads of this process. Its own calls come from
-/// one thread.
+/// The ranks of a plan that belong to this process, as its threads. Its own
+/// calls come from one thread.
 class Executor {
 public:
   /// Allocates the arenas, loads the code and writes the constants. `plan`
@@ -56,15 +69,24 @@ public:
   virtual Result<StepMetrics> runStep(uint64_t number, const Batches &batches,
                                       const StepScalars &scalars) = 0;
 
-  /// Runs `job` for every rank on the thread of that rank, all at once; the
-  /// first failure is returned, with the rank's number in front.
+  /// Runs `job` for every rank of this process on the thread of that rank, all
+  /// at once; the first failure is returned, with the rank's number in front.
   virtual Status
   forEachRank(const std::function<Status(uint32_t rank)> &job) = 0;
 
   /// The device of `rank`, to be used by the jobs of forEachRank.
   virtual Device &device(uint32_t rank) = 0;
+  /// The ranks of this process, increasing.
+  virtual std::span<const uint32_t> ranks() const = 0;
+  /// One line that says where they run; empty where that goes without saying.
+  virtual const std::string &placement() const = 0;
   virtual const plan::Mesh &mesh() const = 0;
   virtual const fb::Plan &plan() const = 0;
+
+  /// Whether every rank of the plan is in this process.
+  bool hasAllRanks() const { return ranks().size() == mesh().ranks(); }
+  /// Whether this process speaks for all: it has rank 0.
+  bool leads() const { return ranks().front() == 0; }
 
   /// The program that `rank` runs.
   const fb::Program &program(uint32_t rank) const {

@@ -39,14 +39,16 @@ struct TrainOptions {
 };
 
 /// Trains for `steps` steps. Writes one JSON object a step to the log, progress
-/// to stderr when that is a terminal, and a summary to stdout. Fails as soon
-/// as the loss is not a finite number.
+/// to stderr when that is a terminal, and a summary to stdout; of several
+/// processes, that of rank 0 does. Fails as soon as the loss is not a finite
+/// number.
 Status train(const fb::Plan &plan, const TrainOptions &options);
 
 /// Runs one step of the plan and of its reference plan from the same weights on
 /// the same data with a learning rate of 0, prints how the gradients differ,
 /// worst first, and fails when the loss differs by more than 1e-5 or a gradient
-/// by more than 1e-4, both relative. Without data it draws random tokens.
+/// by more than 1e-4, both relative. Without data it draws random tokens. All
+/// ranks must be in this process.
 Status check(const fb::Plan &plan, const TrainOptions &options);
 
 } // namespace plait::runtime

@@ -57,8 +57,11 @@ def AssignStagesPass : Pass<"pipe-assign-stages", "::mlir::ModuleOp"> {
     the mesh has ranks on `pp`. Cuts lie between layers (`nn.layer`), ops before
     the first layer belong to the first stage and those after the last to the
     last, and the most expensive stage is as cheap as it can be (by dynamic
-    programming over the layers). Reads of parameters belong to no stage.
+    programming over the layers), unless `layers` says how many each stage has.
+    Reads of parameters belong to no stage.
   }];
+  let options = [ListOption<"layers", "layers", "int64_t",
+                            "layers of each stage, from the first">];
 }
 
 def OutlineStagesPass : Pass<"pipe-outline-stages", "::mlir::ModuleOp"> {

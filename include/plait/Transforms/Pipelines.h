@@ -42,11 +42,16 @@ struct PipelineOptions {
   unsigned microbatches = 1;
   std::string recompute = "none";
   bool sequenceParallel = false;
+  /// Layers of each stage; empty: cut by cost.
+  std::vector<int64_t> layers = {};
   /// Ops that lowering leaves whole, and whether it places buffers: a cost
   /// model looks at the kernels alone.
   std::vector<std::string> keep = {};
   bool place = true;
 };
+
+/// What `recompute` may be.
+llvm::ArrayRef<llvm::StringLiteral> getRecomputeKinds();
 
 /// Adds the passes of one phase; Import and Plan have none.
 void buildPhase(mlir::OpPassManager &manager, Phase phase,

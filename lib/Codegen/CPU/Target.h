@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The steps of KernelLibrary::finish. All report errors at an unknown location
+// The steps of CPULibrary::finish. All report errors at an unknown location
 // of the context they are given.
 //
 //===----------------------------------------------------------------------===//
@@ -17,6 +17,10 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/SmallString.h"
+
+namespace llvm {
+class TargetMachine;
+} // namespace llvm
 
 namespace plait::codegen {
 

@@ -5,15 +5,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-//   for block of columns in [begin, end):
+//   for part of the sums, for block of columns:
 //     for row: partial sums of the block's columns in registers, stores
 //     stores of one number per column
 //
-// The rows are added in order, whatever the split of the columns.
+// The order of the additions does not depend on the split of the columns.
 //
 //===----------------------------------------------------------------------===//
 
 #include "KernelShape.h"
+#include "Workers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -26,27 +27,31 @@ namespace {
 
 class ColumnEmitter {
 public:
-  ColumnEmitter(Emitter &emitter, const ColumnShape &shape, KernelInfo &info)
-      : emitter(emitter), builder(emitter.builder), space(emitter.space),
-        shape(shape), info(info) {}
+  ColumnEmitter(Emitter &emitter, Workers &workers, const ColumnShape &shape,
+                KernelInfo &info)
+      : emitter(emitter), workers(workers), builder(emitter.builder),
+        space(emitter.space), shape(shape), info(info) {}
 
   void run();
 
 private:
   void plan();
   void emitIndex(Value index);
-  void emitBlock(int64_t count);
-  void emitSums();
+  void emitPart(const ColumnPart &part, Value block);
+  void placeNeighbours(Value block);
+  void emitBlock(const ColumnPart &part, int64_t count);
+  void emitSums(const ColumnPart &part);
+  SmallVector<unsigned> resultsAt(const ColumnPart &part, ScopeIndex scope);
 
   Emitter &emitter;
+  Workers &workers;
   ImplicitLocOpBuilder &builder;
   const IterationSpace &space;
   const ColumnShape &shape;
   KernelInfo &info;
 
-  int64_t rows = 1, blocks = 1;
-  SmallVector<const Reduction *> reductions;
-  SmallVector<unsigned> loopStores, indexStores, kernelStores;
+  int64_t rows = 1, kept = 1, vectors = 1, blocks = 1;
+  Value lastRow; // of this thread's columns; null: they have all
 };
 
 } // namespace
@@ -57,29 +62,34 @@ void ColumnEmitter::plan() {
     rows *= space.getGroups()[group].extent;
   }
   emitter.assignScopes([](const Reduction &) { return IndexScope; });
-  for (const Reduction &reduction : space.getReductions())
-    if (reduction.reduced)
-      reductions.push_back(&reduction);
-  for (unsigned result = 0; result < emitter.cluster.getNumResults();
-       ++result) {
-    ScopeIndex scope = emitter.getScope(emitter.getYielded(result));
-    (scope == LoopScope    ? loopStores
-     : scope == IndexScope ? indexStores
-                           : kernelStores)
-        .push_back(result);
-  }
+  for (int64_t group : shape.kept)
+    kept *= space.getGroups()[group].extent;
+  int64_t columns = space.getGroups()[space.getInner()].extent;
+  vectors = llvm::divideCeil(columns, emitter.lanes);
+  blocks = llvm::divideCeil(vectors, workers.neighbours);
+}
+
+SmallVector<unsigned> ColumnEmitter::resultsAt(const ColumnPart &part,
+                                               ScopeIndex scope) {
+  SmallVector<unsigned> results;
+  for (unsigned result : part.results)
+    if (emitter.getScope(emitter.getYielded(result)) == scope)
+      results.push_back(result);
+  return results;
 }
 
 /// The loop over rows, and what is known after it.
-void ColumnEmitter::emitSums() {
+void ColumnEmitter::emitSums(const ColumnPart &part) {
   SmallVector<Value> sums;
-  for (const Reduction *reduction : reductions) {
+  SmallVector<FusionRole> roles;
+  for (const Reduction *reduction : part.reductions) {
     bool wide = emitter.hasInner(space.getDims(reduction->op->getOpOperand(0)));
-    sums.push_back(
-        emitter.neutral(getRole(reduction->op), wide ? emitter.lanes : 1));
+    roles.push_back(getRole(reduction->op));
+    sums.push_back(emitter.neutral(roles.back(), wide ? emitter.lanes : 1));
   }
-  Value first = emitter.constant(0), last = emitter.constant(rows);
-  Value step = emitter.constant(1);
+  Value first = workers.dealFirst(emitter.constant(0), 1);
+  Value last = lastRow ? lastRow : emitter.constant(rows);
+  Value step = emitter.constant(workers.dealStep(1));
   auto loop = scf::ForOp::create(builder, first, last, step, sums);
   emitter.setAnchor(IndexScope, loop);
   {
@@ -89,19 +99,21 @@ void ColumnEmitter::emitSums() {
     emitter.setIndices(shape.reduced, loop.getInductionVar());
     SmallVector<Value> next;
     for (auto [reduction, sum] :
-         llvm::zip(reductions, loop.getRegionIterArgs())) {
+         llvm::zip(part.reductions, loop.getRegionIterArgs())) {
       bool wide = isa<VectorType>(sum.getType());
       Value summand = emitter.splat(emitter.emitSummand(*reduction),
                                     wide ? emitter.lanes : 1);
       next.push_back(emitter.combine(getRole(reduction->op), sum, summand));
     }
-    emitter.storeResults(loopStores, LoopScope);
+    emitter.storeResults(resultsAt(part, LoopScope), LoopScope);
     scf::YieldOp::create(builder, next);
   }
   emitter.setAnchor(IndexScope, nullptr);
-  for (auto [reduction, sum] : llvm::zip(reductions, loop.getResults()))
+  sums.assign(loop.result_begin(), loop.result_end());
+  workers.combine(roles, sums);
+  for (auto [reduction, sum] : llvm::zip(part.reductions, sums))
     emitter.setValue(reduction->op->getResult(0), IndexScope, sum);
-  emitter.storeResults(indexStores, IndexScope);
+  emitter.storeResults(resultsAt(part, IndexScope), IndexScope);
 }
 
 //===----------------------------------------------------------------------===//
@@ -109,55 +121,88 @@ void ColumnEmitter::emitSums() {
 //===----------------------------------------------------------------------===//
 
 /// A block of which `count` columns exist.
-void ColumnEmitter::emitBlock(int64_t count) {
+void ColumnEmitter::emitBlock(const ColumnPart &part, int64_t count) {
   emitter.enter(IndexScope);
   if (count < emitter.lanes)
     emitter.mask = emitter.constantMask(count);
-  emitSums();
+  emitSums(part);
   emitter.mask = Value();
 }
 
-void ColumnEmitter::emitIndex(Value index) {
-  Value count = emitter.constant(blocks);
-  Value block = arith::RemUIOp::create(builder, index, count);
-  Value kept = arith::DivUIOp::create(builder, index, count);
-  emitter.setIndices(shape.kept, kept);
-  emitter.groupIndex[space.getInner()] = emitter.mul(block, emitter.lanes);
+/// Threads beyond the last column stand in for the last one without rows: they
+/// take part in combining, but count for nothing.
+void ColumnEmitter::placeNeighbours(Value block) {
+  Value vector = emitter.add(emitter.mul(block, workers.neighbours),
+                             workers.neighbour);
+  if (vectors % workers.neighbours) {
+    Value exists =
+        arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, vector,
+                              emitter.constant(vectors));
+    vector = arith::MinUIOp::create(builder, vector,
+                                    emitter.constant(vectors - 1));
+    Value all = emitter.constant(rows), none = emitter.constant(0);
+    lastRow = arith::SelectOp::create(builder, exists, all, none);
+    Value &guard = emitter.indexGuard;
+    guard = guard ? arith::AndIOp::create(builder, guard, exists).getResult()
+                  : exists;
+  }
+  emitter.groupIndex[space.getInner()] = emitter.mul(vector, emitter.lanes);
+}
+
+void ColumnEmitter::emitPart(const ColumnPart &part, Value block) {
   int64_t tail = space.getGroups()[space.getInner()].extent % emitter.lanes;
   if (tail == 0 || blocks == 1)
-    return emitBlock(tail ? tail : emitter.lanes);
+    return emitBlock(part, tail ? tail : emitter.lanes);
   Value isLast = arith::CmpIOp::create(builder, arith::CmpIPredicate::eq, block,
                                        emitter.constant(blocks - 1));
   auto branch = scf::IfOp::create(builder, isLast, true);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(branch.thenBlock());
-  emitBlock(tail);
+  emitBlock(part, tail);
   builder.setInsertionPointToStart(branch.elseBlock());
-  emitBlock(emitter.lanes);
+  emitBlock(part, emitter.lanes);
+}
+
+void ColumnEmitter::emitIndex(Value index) {
+  Value count = emitter.constant(blocks);
+  Value block = arith::RemUIOp::create(builder, index, count);
+  Value rest = arith::DivUIOp::create(builder, index, count);
+  Value part;
+  if (shape.parts.size() > 1) {
+    Value size = emitter.constant(kept);
+    part = arith::DivUIOp::create(builder, rest, size);
+    rest = arith::RemUIOp::create(builder, rest, size);
+  }
+  emitter.setIndices(shape.kept, rest);
+  if (workers.neighbours > 1)
+    placeNeighbours(block);
+  else
+    emitter.groupIndex[space.getInner()] = emitter.mul(block, emitter.lanes);
+  if (!part)
+    return emitPart(shape.parts.front(), block);
+  for (auto [number, one] : llvm::enumerate(shape.parts)) {
+    Value own = arith::CmpIOp::create(builder, arith::CmpIPredicate::eq, part,
+                                      emitter.constant(number));
+    auto branch = scf::IfOp::create(builder, own, false);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    emitPart(one, block);
+  }
 }
 
 void ColumnEmitter::run() {
   plan();
-  const Group &inner = space.getGroups()[space.getInner()];
-  blocks = llvm::divideCeil(inner.extent, emitter.lanes);
-  info.extent = blocks;
-  for (int64_t group : shape.kept)
-    info.extent *= space.getGroups()[group].extent;
+  info.extent = blocks * kept * static_cast<int64_t>(shape.parts.size());
   info.grain = std::max<int64_t>(1, kGrainElements / (rows * emitter.lanes));
-  Value step = emitter.constant(1);
-  auto loop = scf::ForOp::create(builder, emitter.function.begin,
-                                 emitter.function.end, step);
-  emitter.setAnchor(KernelScope, loop);
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(loop.getBody());
-    emitIndex(loop.getInductionVar());
-  }
+  SmallVector<Value> none;
+  workers.forIndices(info.extent, {}, none,
+                     [&](Value index) { emitIndex(index); });
   emitter.setAnchor(KernelScope, nullptr);
-  emitter.storeResults(kernelStores, KernelScope);
+  for (const ColumnPart &part : shape.parts)
+    emitter.storeResults(resultsAt(part, KernelScope), KernelScope);
 }
 
-void codegen::emitColumns(Emitter &emitter, const ColumnShape &shape,
-                          KernelInfo &info) {
-  ColumnEmitter(emitter, shape, info).run();
+void codegen::emitColumns(Emitter &emitter, Workers &workers,
+                          const ColumnShape &shape, KernelInfo &info) {
+  ColumnEmitter(emitter, workers, shape, info).run();
 }

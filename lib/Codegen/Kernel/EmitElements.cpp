@@ -77,7 +77,7 @@ static Value emitElement(Emitter &emitter, Operation *op,
 }
 
 Value Emitter::pointerOf(OpOperand &input) const {
-  return pointers[cast<BlockArgument>(input.get()).getArgNumber()];
+  return function.pointers[cast<BlockArgument>(input.get()).getArgNumber()];
 }
 
 Value Emitter::emit(OpOperand &use) {
@@ -179,15 +179,16 @@ Value Emitter::emitInside(Value inside, Value pointer, Type element,
   offset = arith::SelectOp::create(builder, inside, offset, constant(0));
   // A whole vector from the start may pass the end of a small tensor, so the
   // lanes are masked rather than moved.
-  Value lanesMask;
-  if (width > 1) {
-    lanesMask = splat(inside, width);
+  if (width > 1 && !aligned) {
+    Value lanesMask = splat(inside, width);
     if (mask)
       lanesMask = arith::AndIOp::create(builder, lanesMask, mask);
     return loadMasked(pointer, element, offset, lanesMask);
   }
-  Value loaded = loadScalar(pointer, element, offset);
-  Value zero = arith::ConstantOp::create(builder, builder.getZeroAttr(element));
+  Value loaded = width > 1 ? loadLanes(pointer, element, offset)
+                           : loadScalar(pointer, element, offset);
+  Value zero = arith::ConstantOp::create(
+      builder, builder.getZeroAttr(loaded.getType()));
   return arith::SelectOp::create(builder, inside, loaded, zero);
 }
 
@@ -208,6 +209,8 @@ Value Emitter::emitRotated(Operation *op) {
   int64_t half = space.getExtent(dims.back()) / 2;
   Type element = getElementTypeOrSelf(input.get());
   Value offset = offsetOf(input.get(), dims);
+  if (aligned)
+    return emitRotatedWhole(input, offset, half);
   Value index = indexOf(dims.back(), lanes);
   Value bound = arith::ConstantOp::create(
       builder, builder.getI32IntegerAttr(static_cast<int32_t>(half)));
@@ -230,6 +233,19 @@ Value Emitter::emitRotated(Operation *op) {
   return arith::SelectOp::create(builder, first, negated, lower);
 }
 
+/// One half or the other holds all lanes.
+Value Emitter::emitRotatedWhole(OpOperand &input, Value offset, int64_t half) {
+  Value first = arith::CmpIOp::create(builder, arith::CmpIPredicate::slt,
+                                      groupIndex[space.getInner()],
+                                      constant(half));
+  Value above = constant(half), below = constant(-half);
+  Value shift = arith::SelectOp::create(builder, first, above, below);
+  Value turned = loadLanes(pointerOf(input), getElementTypeOrSelf(input.get()),
+                           add(offset, shift));
+  Value negated = arith::NegFOp::create(builder, turned);
+  return arith::SelectOp::create(builder, first, negated, turned);
+}
+
 /// The rank's first index moves all its loads; `dim` is a group of its own.
 Value Emitter::emitSlice(Operation *op) {
   OpOperand &input = op->getOpOperand(0);
@@ -246,7 +262,7 @@ Value Emitter::emitSlice(Operation *op) {
   Value offset = offsetOf(input.get(), dims);
   Value extent = constant(type.getDimSize(dim));
   bool vector = hasInner(dims) && lanes > 1;
-  if (group != space.getInner() || !vector) {
+  if (group != space.getInner() || !vector || aligned) {
     groupIndex[group] = own;
     Value inside = arith::CmpIOp::create(builder, arith::CmpIPredicate::slt,
                                          shifted, extent);

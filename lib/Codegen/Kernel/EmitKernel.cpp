@@ -1,4 +1,4 @@
-//===- EmitKernel.cpp - The function of a cluster -------------------------===//
+//===- EmitKernel.cpp - What all kernels have in common -------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,10 +9,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-
-#include <functional>
 
 using namespace mlir;
 using namespace plait;
@@ -66,17 +63,6 @@ static LogicalResult checkOperands(plan::ClusterOp cluster,
   return success();
 }
 
-/// As many lanes as fit, but no more than the next power of two of the extent.
-/// One sum over long rows takes wider blocks: longer runs of memory a row.
-static int64_t chooseLanes(const IterationSpace &space, int64_t lanes,
-                           bool columns) {
-  int64_t extent =
-      space.getInner() < 0 ? 1 : space.getGroups()[space.getInner()].extent;
-  if (columns && space.getReductions().size() == 1 && extent >= 32 * lanes)
-    lanes *= 4;
-  return std::min<int64_t>(lanes, llvm::PowerOf2Ceil(extent));
-}
-
 /// Dividing many elements by one number: multiplying by its reciprocal costs
 /// half an ulp and a tenth of the time.
 static void replaceDivisions(func::FuncOp function) {
@@ -104,67 +90,29 @@ static void allowContraction(func::FuncOp function) {
   });
 }
 
-static func::FuncOp createFunction(plan::ClusterOp cluster, ModuleOp module,
-                                   StringRef name) {
-  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  Type index = builder.getI64Type();
-  auto function = func::FuncOp::create(
-      builder, cluster.getLoc(), name,
-      builder.getFunctionType({pointer, pointer, index, index}, {}));
-  function.addEntryBlock();
-  return function;
-}
-
-/// Finds out which loops the cluster needs, and returns what emits them.
-static FailureOr<std::function<void(Emitter &, KernelInfo &)>>
-chooseLoops(plan::ClusterOp cluster, const IterationSpace &space) {
-  using Emit = std::function<void(Emitter &, KernelInfo &)>;
-  if (Operation *scatter = findScatter(cluster)) {
-    if (failed(checkScatter(cluster, space, scatter)))
-      return failure();
-    return Emit([scatter](Emitter &emitter, KernelInfo &info) {
-      emitScatter(emitter, scatter, info);
-    });
-  }
-  if (needsColumns(space)) {
-    FailureOr<ColumnShape> shape = analyzeColumns(cluster, space);
-    if (failed(shape))
-      return failure();
-    return Emit([shape](Emitter &emitter, KernelInfo &info) {
-      emitColumns(emitter, *shape, info);
-    });
-  }
-  FailureOr<RowShape> shape = analyzeRows(cluster, space);
-  if (failed(shape))
-    return failure();
-  return Emit([shape](Emitter &emitter, KernelInfo &info) {
-    emitRows(emitter, *shape, info);
-  });
-}
-
-LogicalResult codegen::emitKernel(plan::ClusterOp cluster, ModuleOp module,
-                                  int64_t lanes, KernelInfo &info) {
+FailureOr<IterationSpace> codegen::analyzeCluster(plan::ClusterOp cluster) {
   if (failed(checkTypes(cluster)))
     return failure();
   FailureOr<IterationSpace> space = IterationSpace::analyze(cluster);
   if (failed(space) || failed(checkOperands(cluster, *space)))
     return failure();
-  auto emitLoops = chooseLoops(cluster, *space);
-  if (failed(emitLoops))
-    return failure();
+  return space;
+}
 
-  func::FuncOp function = createFunction(cluster, module, info.symbol);
-  Block &entry = function.front();
-  OpBuilder builder = OpBuilder::atBlockBegin(&entry);
-  KernelFunction arguments{entry.getArgument(0), entry.getArgument(1),
-                           entry.getArgument(2), entry.getArgument(3)};
-  Emitter emitter(cluster, *space, builder, arguments, info,
-                  chooseLanes(*space, lanes, needsColumns(*space)));
-  (*emitLoops)(emitter, info);
-  builder.setInsertionPointToEnd(&entry);
-  func::ReturnOp::create(builder, cluster.getLoc());
+void codegen::emitLoops(Emitter &emitter, Workers &workers,
+                        const KernelShape &shape, KernelInfo &info) {
+  if (std::holds_alternative<ElementShape>(shape))
+    return emitElementwise(emitter, workers, info);
+  if (auto *rows = std::get_if<RowShape>(&shape))
+    return emitRows(emitter, workers, *rows, info);
+  if (auto *columns = std::get_if<ColumnShape>(&shape))
+    return emitColumns(emitter, workers, *columns, info);
+  emitScatter(emitter, workers, std::get<ScatterShape>(shape), info);
+}
+
+void codegen::finishFunction(func::FuncOp function) {
+  OpBuilder builder = OpBuilder::atBlockEnd(&function.front());
+  func::ReturnOp::create(builder, function.getLoc());
   replaceDivisions(function);
   allowContraction(function);
-  return success();
 }

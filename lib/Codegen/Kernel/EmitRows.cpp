@@ -5,15 +5,18 @@
 //
 //===----------------------------------------------------------------------===//
 //
-//   for row in [begin, end):
+//   for row:
 //     for each sweep:
 //       for j in the inner group, by lanes: partial sums, stores
 //       the last, partial vector under a mask
 //     stores of one number per row
 //
+// Which rows a thread has, and which elements of one, is its workers' business.
+//
 //===----------------------------------------------------------------------===//
 
 #include "KernelShape.h"
+#include "Workers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -26,9 +29,10 @@ namespace {
 
 class RowEmitter {
 public:
-  RowEmitter(Emitter &emitter, const RowShape &shape, KernelInfo &info)
-      : emitter(emitter), builder(emitter.builder), space(emitter.space),
-        shape(shape), info(info) {}
+  RowEmitter(Emitter &emitter, Workers &workers, const RowShape &shape,
+             KernelInfo &info)
+      : emitter(emitter), workers(workers), builder(emitter.builder),
+        space(emitter.space), shape(shape), info(info) {}
 
   void run();
 
@@ -38,6 +42,7 @@ private:
   void plan();
   void emitRow(Value row, Values &totals);
   void emitSweep(unsigned index, Value row, Values &totals);
+  void endSweep(const Sweep &sweep, Values &partials, Values &totals);
   void emitMain(Sweep &sweep, Value row, Values &partials);
   void emitTail(Sweep &sweep, Value row, Values &partials, int64_t count);
   Values emitChunk(Sweep &sweep, Value index, ValueRange partials);
@@ -49,6 +54,7 @@ private:
   }
 
   Emitter &emitter;
+  Workers &workers;
   ImplicitLocOpBuilder &builder;
   const IterationSpace &space;
   const RowShape &shape;
@@ -172,7 +178,7 @@ RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
     }
     next.push_back(emitter.combine(role, partial, summand));
   }
-  if (current + 1 < sweeps.size() && !spillsChosen)
+  if (current + 1 < sweeps.size() && !spillsChosen && workers.keepsCostly)
     chooseSpills(sweep);
   for (auto [value, result] : spills)
     emitter.spill(value, result);
@@ -191,7 +197,8 @@ void RowEmitter::emitMain(Sweep &sweep, Value row, Values &partials) {
     Value next = emitter.add(first, emitter.constant(shape.block));
     last = arith::MinSIOp::create(builder, next, last);
   }
-  Value step = emitter.constant(emitter.lanes);
+  first = workers.dealFirst(first, emitter.lanes);
+  Value step = emitter.constant(workers.dealStep(emitter.lanes));
   auto loop = scf::ForOp::create(builder, first, last, step, partials);
   emitter.setAnchor(IndexScope, loop);
   OpBuilder::InsertionGuard guard(builder);
@@ -249,16 +256,26 @@ void RowEmitter::emitSweep(unsigned index, Value row, Values &totals) {
   for (unsigned result : sweep.stores)
     if (isFull(result) && emitter.getYielded(result).get().getDefiningOp())
       emitter.reloadFrom(emitter.getYielded(result).get(), result);
+  endSweep(sweep, partials, totals);
+}
+
+/// What the sweep's reductions found becomes known.
+void RowEmitter::endSweep(const Sweep &sweep, Values &partials,
+                          Values &totals) {
+  SmallVector<FusionRole> roles;
   for (auto [reduction, partial] : llvm::zip(sweep.reductions, partials)) {
-    FusionRole role = getRole(reduction->op);
-    Value sum = emitter.combineLanes(role, partial);
+    roles.push_back(getRole(reduction->op));
+    partial = emitter.combineLanes(roles.back(), partial);
+  }
+  workers.combine(roles, partials);
+  for (auto [reduction, sum] : llvm::zip(sweep.reductions, partials)) {
     auto *total = llvm::find(shape.totals, reduction);
     if (total == shape.totals.end()) {
       emitter.setValue(reduction->op->getResult(0), IndexScope, sum);
       continue;
     }
     Value &slot = totals[total - shape.totals.begin()];
-    slot = emitter.combine(role, slot, sum);
+    slot = emitter.combine(getRole(reduction->op), slot, sum);
   }
 }
 
@@ -288,30 +305,21 @@ void RowEmitter::run() {
                                    : innerExtent();
   info.grain = std::max<int64_t>(1, kGrainElements / width);
   Values totals;
-  for (const Reduction *reduction : shape.totals)
-    totals.push_back(emitter.neutral(getRole(reduction->op), 1));
-  if (!sweeps.empty() || !rowStores.empty() || !rowTotals.empty()) {
-    Value first = emitter.mul(emitter.function.begin, once ? rows : 1);
-    Value last = emitter.mul(emitter.function.end, once ? rows : 1);
-    Value step = emitter.constant(1);
-    auto loop = scf::ForOp::create(builder, first, last, step, totals);
-    emitter.setAnchor(KernelScope, loop);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(loop.getBody());
-    totals.assign(loop.getRegionIterArgs().begin(),
-                  loop.getRegionIterArgs().end());
-    emitRow(loop.getInductionVar(), totals);
-    if (!totals.empty())
-      scf::YieldOp::create(builder, totals);
-    totals.assign(loop.result_begin(), loop.result_end());
+  SmallVector<FusionRole> roles;
+  for (const Reduction *reduction : shape.totals) {
+    roles.push_back(getRole(reduction->op));
+    totals.push_back(emitter.neutral(roles.back(), 1));
   }
+  if (!sweeps.empty() || !rowStores.empty() || !rowTotals.empty())
+    workers.forIndices(rows, roles, totals,
+                       [&](Value row) { emitRow(row, totals); });
   emitter.setAnchor(KernelScope, nullptr);
   for (auto [reduction, total] : llvm::zip(shape.totals, totals))
     emitter.setValue(reduction->op->getResult(0), KernelScope, total);
   emitter.storeResults(kernelStores, KernelScope);
 }
 
-void codegen::emitRows(Emitter &emitter, const RowShape &shape,
-                       KernelInfo &info) {
-  RowEmitter(emitter, shape, info).run();
+void codegen::emitRows(Emitter &emitter, Workers &workers,
+                       const RowShape &shape, KernelInfo &info) {
+  RowEmitter(emitter, workers, shape, info).run();
 }

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-//   for block of the table's rows in [begin, end):
+//   for block of the table's rows:
 //     zeros, unless the kernel accumulates
 //     for position: if its id names a row of the block, add to it
 //
@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "KernelShape.h"
+#include "Workers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -23,30 +24,30 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
-/// Blocks of a table: enough to share among threads.
-static constexpr int64_t kBlocks = 64;
-
 namespace {
 
 class ScatterEmitter {
 public:
-  ScatterEmitter(Emitter &emitter, Operation *scatter, KernelInfo &info)
-      : emitter(emitter), builder(emitter.builder), scatter(scatter),
-        info(info) {
+  ScatterEmitter(Emitter &emitter, Workers &workers, Operation *scatter,
+                 KernelInfo &info)
+      : emitter(emitter), workers(workers), builder(emitter.builder),
+        scatter(scatter), info(info) {
     auto type = cast<RankedTensorType>(scatter->getResult(0).getType());
     rows = type.getDimSize(0), width = type.getDimSize(1);
-    height = llvm::divideCeil(rows, kBlocks);
+    height = llvm::divideCeil(rows, workers.tableBlocks);
   }
 
   void run();
 
 private:
   void emitBlock(Value block);
+  Value emitTest(Value running, Value first, Value last, Value &row);
   void emitPosition(Value running, Value first, Value last);
   void zeroRows(Value first, Value last);
   void overColumns(llvm::function_ref<void(Value)> body);
 
   Emitter &emitter;
+  Workers &workers;
   ImplicitLocOpBuilder &builder;
   Operation *scatter;
   KernelInfo &info;
@@ -61,7 +62,8 @@ void ScatterEmitter::overColumns(llvm::function_ref<void(Value)> body) {
   int64_t tail = width % emitter.lanes;
   if (width > tail) {
     Value first = emitter.constant(0), last = emitter.constant(width - tail);
-    Value step = emitter.constant(emitter.lanes);
+    first = workers.dealFirst(first, emitter.lanes);
+    Value step = emitter.constant(workers.dealStep(emitter.lanes));
     auto loop = scf::ForOp::create(builder, first, last, step);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(loop.getBody());
@@ -87,16 +89,23 @@ void ScatterEmitter::zeroRows(Value first, Value last) {
   });
 }
 
-void ScatterEmitter::emitPosition(Value running, Value first, Value last) {
+/// Whether a position's id names one of the rows [first, last): `row`.
+Value ScatterEmitter::emitTest(Value running, Value first, Value last,
+                               Value &row) {
   emitter.enter(LoopScope);
   emitter.setIndices(positionGroups, running);
   Value inside;
-  Value row = emitter.emitRow(scatter, rows, inside);
+  row = emitter.emitRow(scatter, rows, inside);
   Value after =
       arith::CmpIOp::create(builder, arith::CmpIPredicate::sge, row, first);
   Value before =
       arith::CmpIOp::create(builder, arith::CmpIPredicate::slt, row, last);
-  Value here = arith::AndIOp::create(builder, after, before);
+  return arith::AndIOp::create(builder, after, before);
+}
+
+void ScatterEmitter::emitPosition(Value running, Value first, Value last) {
+  Value row;
+  Value here = emitTest(running, first, last, row);
   auto branch = scf::IfOp::create(builder, here, false);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(branch.thenBlock());
@@ -131,13 +140,11 @@ void ScatterEmitter::emitBlock(Value block) {
   int64_t positions = 1;
   for (int64_t group : positionGroups)
     positions *= emitter.space.getGroups()[group].extent;
-  Value begin = emitter.constant(0), count = emitter.constant(positions);
-  Value step = emitter.constant(1);
-  auto loop = scf::ForOp::create(builder, begin, count, step);
-  emitter.setAnchor(IndexScope, loop);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(loop.getBody());
-  emitPosition(loop.getInductionVar(), first, last);
+  Value row;
+  workers.forMatches(
+      positions,
+      [&](Value position) { return emitTest(position, first, last, row); },
+      [&](Value position) { emitPosition(position, first, last); });
 }
 
 void ScatterEmitter::run() {
@@ -148,16 +155,12 @@ void ScatterEmitter::run() {
     positionGroups.push_back(group);
   info.extent = llvm::divideCeil(rows, height);
   info.grain = std::max<int64_t>(1, kGrainElements / (height * width));
-  Value step = emitter.constant(1);
-  auto loop = scf::ForOp::create(builder, emitter.function.begin,
-                                 emitter.function.end, step);
-  emitter.setAnchor(KernelScope, loop);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(loop.getBody());
-  emitBlock(loop.getInductionVar());
+  SmallVector<Value> none;
+  workers.forIndices(info.extent, {}, none,
+                     [&](Value block) { emitBlock(block); });
 }
 
-void codegen::emitScatter(Emitter &emitter, Operation *scatter,
-                          KernelInfo &info) {
-  ScatterEmitter(emitter, scatter, info).run();
+void codegen::emitScatter(Emitter &emitter, Workers &workers,
+                          const ScatterShape &shape, KernelInfo &info) {
+  ScatterEmitter(emitter, workers, shape.op, info).run();
 }

@@ -26,18 +26,10 @@ Emitter::Emitter(plan::ClusterOp cluster, const IterationSpace &space,
                  OpBuilder &builder, KernelFunction function, KernelInfo &info,
                  int64_t lanes)
     : lanes(lanes), cluster(cluster), space(space),
-      builder(cluster.getLoc(), builder), function(function), info(info) {
+      builder(cluster.getLoc(), builder), function(std::move(function)),
+      info(info) {
   groupScope.resize(space.getGroups().size(), IndexScope);
   groupIndex.resize(space.getGroups().size());
-  auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  unsigned count = cluster.getNumOperands() + cluster.getNumResults();
-  for (unsigned index = 0; index < count; ++index) {
-    Value address =
-        LLVM::GEPOp::create(this->builder, pointer, pointer, function.args,
-                            ArrayRef<LLVM::GEPArg>(index));
-    pointers.push_back(
-        LLVM::LoadOp::create(this->builder, pointer, address, 8));
-  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -225,11 +217,7 @@ Value Emitter::rankScalar(RankScalar scalar) {
     return known->second;
   OpBuilder::InsertionGuard guard(builder);
   moveTo(KernelScope);
-  Value address = LLVM::GEPOp::create(builder, function.scalars.getType(),
-                                      builder.getI64Type(), function.scalars,
-                                      ArrayRef<LLVM::GEPArg>(index));
-  Value value = LLVM::LoadOp::create(builder, builder.getI64Type(), address, 8);
-  return scalarValues[index] = value;
+  return scalarValues[index] = function.getScalar(builder, index);
 }
 
 Value Emitter::isFirstMicrobatch() {
@@ -276,7 +264,8 @@ Value Emitter::loadMasked(Value pointer, Type element, Value offset,
                           Value lanesMask) {
   Value address = elementAddress(builder, pointer, element, offset);
   if (!lanesMask)
-    return LLVM::LoadOp::create(builder, laneType(element, lanes), address, 4);
+    return LLVM::LoadOp::create(builder, laneType(element, lanes), address,
+                                aligned ? 4 * lanes : 4);
   auto type = VectorType::get({lanes}, element);
   Value zero = arith::ConstantOp::create(builder, builder.getZeroAttr(type));
   return LLVM::MaskedLoadOp::create(builder, type, address, lanesMask, zero,
@@ -290,7 +279,8 @@ void Emitter::store(Value pointer, Value element, Value offset) {
   if (type && mask)
     LLVM::MaskedStoreOp::create(builder, element, address, mask, uint32_t(4));
   else
-    LLVM::StoreOp::create(builder, element, address, 4);
+    LLVM::StoreOp::create(builder, element, address,
+                          type && aligned ? 4 * lanes : 4);
 }
 
 /// Results that lack an enclosing loop's group are written at its first index
@@ -308,7 +298,10 @@ Value Emitter::guardOf(ArrayRef<int64_t> dims, ScopeIndex scope) {
     if (own <= scope && !(has >> group & 1))
       require(groupIndex[group]);
   if (scope == KernelScope)
-    require(function.begin);
+    require(function.first);
+  if (scope == IndexScope && indexGuard)
+    guard = guard ? arith::AndIOp::create(builder, guard, indexGuard).getResult()
+                  : indexGuard;
   return guard;
 }
 

@@ -7,8 +7,8 @@
 //
 // Emits the elements of a cluster's values at the place where the loops stand,
 // as arith, math and vector ops with loads and stores through raw pointers.
-// Which loops there are is the business of EmitRows.cpp and EmitColumns.cpp;
-// both nest three scopes:
+// Which loops there are is the business of EmitRows.cpp and its siblings; all
+// nest three scopes:
 //
 //   kernel { for parallel index { for … { } } }
 //
@@ -28,6 +28,7 @@
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/TypeUtilities.h"
 
+#include <functional>
 #include <map>
 
 namespace plait::codegen {
@@ -36,12 +37,20 @@ enum ScopeIndex : unsigned { KernelScope, IndexScope, LoopScope };
 
 /// The function around a kernel's loops.
 struct KernelFunction {
-  mlir::Value args, scalars, begin, end;
+  /// The buffers of the cluster's operands, then those of its results.
+  llvm::SmallVector<mlir::Value> pointers;
+  /// The value of KernelInfo::scalars[index], as i64, where `builder` stands.
+  std::function<mlir::Value(mlir::ImplicitLocOpBuilder &builder,
+                            unsigned index)>
+      getScalar;
+  /// 0 in one of the places that run the kernel, which writes what belongs to
+  /// no parallel index.
+  mlir::Value first;
 };
 
 class Emitter {
 public:
-  /// `builder` stands in the entry block of the kernel.
+  /// `builder` stands where the loops will.
   Emitter(plan::ClusterOp cluster, const IterationSpace &space,
           mlir::OpBuilder &builder, KernelFunction function, KernelInfo &info,
           int64_t lanes);
@@ -56,6 +65,13 @@ public:
   /// The lanes that count, a vector of i1; null: all.
   mlir::Value mask;
   int64_t lanes;
+  /// Vectors are whole (there is no mask), lie at multiples of their size, and
+  /// no boundary inside of a tensor cuts through one: on machines that load
+  /// nothing else.
+  bool aligned = false;
+  /// What must hold for this thread to write the results of an index, an i1;
+  /// null: nothing, it is alone.
+  mlir::Value indexGuard;
 
   /// Opens `scope` afresh.
   void enter(ScopeIndex scope) { scopes[scope] = Scope(); }
@@ -119,7 +135,7 @@ public:
   /// The index along a dimension of the space as i32, in `lanes` lanes.
   mlir::Value indexOf(int64_t dim, int64_t lanes);
   mlir::Value getResultPointer(unsigned result) {
-    return pointers[cluster.getNumOperands() + result];
+    return function.pointers[cluster.getNumOperands() + result];
   }
   /// What lies `offset` elements after `pointer`: one element, or as many as
   /// there are lanes under the mask.
@@ -154,6 +170,8 @@ private:
   mlir::Value emitOp(mlir::Operation *op);
   mlir::Value emitGather(mlir::Operation *op);
   mlir::Value emitRotated(mlir::Operation *op);
+  mlir::Value emitRotatedWhole(mlir::OpOperand &input, mlir::Value offset,
+                               int64_t half);
   mlir::Value emitSlice(mlir::Operation *op);
   mlir::Value emitInput(mlir::OpOperand &use);
   mlir::Value loadMasked(mlir::Value pointer, mlir::Type element,
@@ -166,17 +184,11 @@ private:
 
   KernelInfo &info;
   Scope scopes[3];
-  llvm::SmallVector<mlir::Value> pointers;
   std::map<unsigned, mlir::Value> scalarValues;
   llvm::DenseMap<mlir::Value, ScopeIndex> valueScope;
   llvm::DenseSet<mlir::Value> costly;
   llvm::DenseMap<mlir::Value, unsigned> reloads;
 };
-
-/// Emits the function `info.symbol` for `cluster` at the end of `module`, with
-/// vectors of up to `lanes` elements, and fills in the rest of `info`.
-llvm::LogicalResult emitKernel(plan::ClusterOp cluster, mlir::ModuleOp module,
-                               int64_t lanes, KernelInfo &info);
 
 } // namespace plait::codegen
 

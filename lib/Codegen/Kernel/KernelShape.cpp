@@ -7,13 +7,11 @@
 
 #include "KernelShape.h"
 
+#include "llvm/ADT/IntEqClasses.h"
+
 using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
-
-/// Long one-dimensional tensors are cut into blocks of this many elements: a
-/// multiple of every number of lanes, and little enough for the first cache.
-static constexpr int64_t kBlock = 4096;
 
 static GroupSet groupsOf(const IterationSpace &space, Value value) {
   return space.getGroups(space.getDims(value));
@@ -28,14 +26,16 @@ static GroupSet innerOf(const IterationSpace &space) {
   return space.getInner() < 0 ? 0 : GroupSet(1) << space.getInner();
 }
 
-Operation *codegen::findScatter(plan::ClusterOp cluster) {
+/// The op that scatters, or null.
+static Operation *findScatter(plan::ClusterOp cluster) {
   for (Operation &op : cluster.getBody().front().without_terminator())
     if (getRole(&op) == FusionRole::ScatterAdd)
       return &op;
   return nullptr;
 }
 
-bool codegen::needsColumns(const IterationSpace &space) {
+/// Whether the cluster needs a kernel over columns.
+static bool needsColumns(const IterationSpace &space) {
   GroupSet inner = innerOf(space);
   return llvm::any_of(space.getReductions(), [&](const Reduction &reduction) {
     return reduction.reduced && !(reduction.reduced & inner) &&
@@ -83,8 +83,9 @@ static void assignStages(plan::ClusterOp cluster, const IterationSpace &space,
   }
 }
 
-FailureOr<RowShape> codegen::analyzeRows(plan::ClusterOp cluster,
-                                         const IterationSpace &space) {
+static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
+                                          const IterationSpace &space,
+                                          int64_t block) {
   RowShape shape;
   GroupSet inner = innerOf(space);
   GroupSet rows = 0;
@@ -107,21 +108,73 @@ FailureOr<RowShape> codegen::analyzeRows(plan::ClusterOp cluster,
   if (Operation *op = findDependent(cluster, space, shape.totals, ~GroupSet(0)))
     return op->emitOpError("needs a sum over all rows before the first row");
   bool flat = space.getGroups().size() == 1;
-  if (flat && space.getGroups()[0].extent > kBlock &&
+  if (flat && block && space.getGroups()[0].extent > block &&
       !findDependent(cluster, space, overInner, ~GroupSet(0))) {
-    shape.block = kBlock;
+    shape.block = block;
     shape.totals.append(overInner);
   }
   assignStages(cluster, space, shape);
-  return shape;
+  return KernelShape(std::move(shape));
 }
 
 //===----------------------------------------------------------------------===//
 // Columns
 //===----------------------------------------------------------------------===//
 
-FailureOr<ColumnShape> codegen::analyzeColumns(plan::ClusterOp cluster,
-                                               const IterationSpace &space) {
+/// The reductions that each result depends on share a part. Parts take further
+/// ones, in order, up to `most`.
+static SmallVector<ColumnPart>
+splitParts(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
+           size_t most) {
+  llvm::IntEqClasses classes(reductions.size());
+  llvm::DenseMap<Value, int> needed; // one reduction of the class
+  auto need = [&](Operation *op) {
+    int own = -1;
+    for (Value operand : op->getOperands()) {
+      auto found = needed.find(operand);
+      if (found == needed.end())
+        continue;
+      own = own < 0 ? found->second : classes.join(own, found->second);
+    }
+    return own;
+  };
+  for (Operation &op : cluster.getBody().front().without_terminator()) {
+    int own = need(&op);
+    const auto *place = llvm::find_if(
+        reductions, [&](const Reduction *one) { return one->op == &op; });
+    if (place != reductions.end())
+      own = place - reductions.begin();
+    if (own >= 0)
+      needed[op.getResult(0)] = own;
+  }
+  classes.compress();
+  SmallVector<size_t> sizes(classes.getNumClasses(), 0);
+  for (unsigned index = 0; index < reductions.size(); ++index)
+    ++sizes[classes[index]];
+  SmallVector<unsigned> partOf;
+  SmallVector<ColumnPart> parts(1);
+  size_t filled = 0;
+  for (size_t size : sizes) {
+    if (filled && filled + size > most) {
+      parts.emplace_back();
+      filled = 0;
+    }
+    filled += size;
+    partOf.push_back(parts.size() - 1);
+  }
+  for (auto [index, reduction] : llvm::enumerate(reductions))
+    parts[partOf[classes[index]]].reductions.push_back(reduction);
+  for (OpOperand &use : cluster.getBody().front().getTerminator()->getOpOperands()) {
+    auto found = needed.find(use.get());
+    unsigned part = found == needed.end() ? 0 : partOf[classes[found->second]];
+    parts[part].results.push_back(use.getOperandNumber());
+  }
+  return parts;
+}
+
+static FailureOr<KernelShape> analyzeColumns(plan::ClusterOp cluster,
+                                             const IterationSpace &space,
+                                             size_t most) {
   ColumnShape shape;
   GroupSet inner = innerOf(space), reduced = 0;
   SmallVector<const Reduction *> reductions;
@@ -140,16 +193,16 @@ FailureOr<ColumnShape> codegen::analyzeColumns(plan::ClusterOp cluster,
     return op->emitOpError("needs a sum over all rows before the first row");
   for (int64_t group = 0; group < space.getInner(); ++group)
     (reduced >> group & 1 ? shape.reduced : shape.kept).push_back(group);
-  return shape;
+  shape.parts = splitParts(cluster, reductions, most);
+  return KernelShape(std::move(shape));
 }
 
 //===----------------------------------------------------------------------===//
 // Scattering
 //===----------------------------------------------------------------------===//
 
-LogicalResult codegen::checkScatter(plan::ClusterOp cluster,
-                                    const IterationSpace &space,
-                                    Operation *op) {
+static LogicalResult checkScatter(plan::ClusterOp cluster,
+                                  const IterationSpace &space, Operation *op) {
   Block &body = cluster.getBody().front();
   if (body.getTerminator()->getOperands() != op->getResults())
     return op->emitOpError("shares its cluster with other results, which no "
@@ -163,4 +216,26 @@ LogicalResult codegen::checkScatter(plan::ClusterOp cluster,
     if (reduction.reduced)
       return reduction.op->emitOpError("shares a cluster with a scattering op");
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Choosing
+//===----------------------------------------------------------------------===//
+
+FailureOr<KernelShape> codegen::chooseShape(plan::ClusterOp cluster,
+                                            const IterationSpace &space,
+                                            const ShapeLimits &limits) {
+  if (Operation *scatter = findScatter(cluster)) {
+    if (failed(checkScatter(cluster, space, scatter)))
+      return failure();
+    return KernelShape(ScatterShape{scatter});
+  }
+  if (needsColumns(space))
+    return analyzeColumns(cluster, space, limits.columnSums);
+  bool reduces = llvm::any_of(space.getReductions(), [](const Reduction &one) {
+    return one.reduced != 0;
+  });
+  if (limits.elements && !reduces)
+    return KernelShape(ElementShape{});
+  return analyzeRows(cluster, space, limits.block);
 }

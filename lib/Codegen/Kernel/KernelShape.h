@@ -7,6 +7,8 @@
 //
 // What reductions a cluster holds decides its loops:
 //
+//   elements  parallel over vectors of all groups together: no reductions, and
+//             threads enough for that
 //   rows      parallel over all groups but the inner, which is swept once or
 //             several times: reductions over the inner group end a sweep
 //   columns   parallel over blocks of the inner group, with one loop over the
@@ -23,7 +25,12 @@
 
 #include "Emitter.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <variant>
+
 namespace plait::codegen {
+
+class Workers;
 
 /// Everything that one pass over the inner group computes.
 struct Sweep {
@@ -45,27 +52,62 @@ struct RowShape {
   }
 };
 
-struct ColumnShape {
-  llvm::SmallVector<int64_t> reduced, kept; ///< Groups; `kept` not the inner.
+/// Sums that one loop over the rows computes, and what depends on them.
+struct ColumnPart {
+  llvm::SmallVector<const Reduction *> reductions;
+  llvm::SmallVector<unsigned> results;
 };
 
-/// The op that scatters, or null.
-mlir::Operation *findScatter(plan::ClusterOp cluster);
-/// Whether the cluster needs a kernel over columns; rows otherwise.
-bool needsColumns(const IterationSpace &space);
+struct ColumnShape {
+  llvm::SmallVector<int64_t> reduced, kept; ///< Groups; `kept` not the inner.
+  /// At least one; results that need no sum are in the first.
+  llvm::SmallVector<ColumnPart> parts;
+};
 
-/// These fail with an error at the op that does not fit.
-llvm::FailureOr<RowShape> analyzeRows(plan::ClusterOp cluster,
-                                      const IterationSpace &space);
-llvm::FailureOr<ColumnShape> analyzeColumns(plan::ClusterOp cluster,
-                                            const IterationSpace &space);
-llvm::LogicalResult checkScatter(plan::ClusterOp cluster,
-                                 const IterationSpace &space,
-                                 mlir::Operation *scatter);
+struct ScatterShape {
+  mlir::Operation *op;
+};
 
-void emitRows(Emitter &emitter, const RowShape &shape, KernelInfo &info);
-void emitColumns(Emitter &emitter, const ColumnShape &shape, KernelInfo &info);
-void emitScatter(Emitter &emitter, mlir::Operation *scatter, KernelInfo &info);
+struct ElementShape {};
+
+using KernelShape =
+    std::variant<ElementShape, RowShape, ColumnShape, ScatterShape>;
+
+/// What a machine makes of a space.
+struct ShapeLimits {
+  /// Whether vectors of elements can be parallel indices; else rows are.
+  bool elements = false;
+  /// Long one-dimensional tensors are cut into blocks of this many elements;
+  /// 0: never.
+  int64_t block = 0;
+  /// The column sums that one loop holds in registers.
+  size_t columnSums = SIZE_MAX;
+};
+
+/// The space of a cluster that kernels can compute; on failure an error at the
+/// op that none does.
+llvm::FailureOr<IterationSpace> analyzeCluster(plan::ClusterOp cluster);
+
+/// Fails with an error at the op that does not fit. `space` must outlive the
+/// shape.
+llvm::FailureOr<KernelShape> chooseShape(plan::ClusterOp cluster,
+                                         const IterationSpace &space,
+                                         const ShapeLimits &limits);
+
+/// Emits the loops of `shape`, and sets extent, grain and scalars of `info`.
+void emitLoops(Emitter &emitter, Workers &workers, const KernelShape &shape,
+               KernelInfo &info);
+void emitElementwise(Emitter &emitter, Workers &workers, KernelInfo &info);
+void emitRows(Emitter &emitter, Workers &workers, const RowShape &shape,
+              KernelInfo &info);
+void emitColumns(Emitter &emitter, Workers &workers, const ColumnShape &shape,
+                 KernelInfo &info);
+void emitScatter(Emitter &emitter, Workers &workers, const ScatterShape &shape,
+                 KernelInfo &info);
+
+/// Ends the function whose loops have been emitted, and grants its arithmetic
+/// what kernels may do: fused multiply-adds, reciprocals.
+void finishFunction(mlir::func::FuncOp function);
 
 /// Fewer elements than this are not worth a thread.
 inline constexpr int64_t kGrainElements = 16384;

@@ -28,6 +28,9 @@ KernelTable::convert(ClusterOp cluster) {
   if (isNew) {
     auto kernel = std::make_unique<fb::KernelT>();
     kernel->symbol = info->symbol;
+    kernel->block_threads = info->blockThreads;
+    kernel->indices_per_block = info->indicesPerBlock;
+    kernel->shared_bytes = info->sharedBytes;
     plan.kernels.push_back(std::move(kernel));
   }
   dist::MeshOp mesh = dist::MeshOp::find(cluster);

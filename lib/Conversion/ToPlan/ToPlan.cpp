@@ -13,6 +13,7 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace plait;
@@ -47,29 +48,53 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module,
   }
 }
 
-static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library,
-                             const codegen::TargetCPU &target) {
+static LogicalResult addCode(fb::PlanT &plan,
+                             codegen::KernelLibrary &library) {
   if (plan.kernels.empty())
     return success();
-  FailureOr<std::vector<char>> object = library.finish();
-  if (failed(object))
+  FailureOr<std::vector<codegen::CodeObject>> objects = library.finish();
+  if (failed(objects))
     return failure();
-  auto code = std::make_unique<fb::CodeObjectT>();
-  code->target = "x86_64";
-  code->cpu = target.name;
-  code->features = library.requiredFeatures();
-  code->data.assign(object->begin(), object->end());
-  plan.code.push_back(std::move(code));
+  for (codegen::CodeObject &object : *objects) {
+    auto code = std::make_unique<fb::CodeObjectT>();
+    code->target = object.target;
+    code->cpu = object.cpu;
+    code->features = std::move(object.features);
+    code->data.assign(object.data.begin(), object.data.end());
+    plan.code.push_back(std::move(code));
+  }
   return success();
+}
+
+/// What the libraries for products and attention may use on GPUs: what cuBLAS
+/// itself takes by default, which later architectures profit from.
+static uint64_t libraryWorkspace(const codegen::TargetGPU &target) {
+  return uint64_t(target.cubin == "sm_80" ? 8 : 32) << 20;
+}
+
+/// Appends memory for libraries to the arena of a program.
+static void addLibraryWorkspace(fb::ProgramT &program, uint64_t bytes) {
+  uint64_t offset = llvm::alignTo(program.arena_bytes, 256);
+  program.library_workspace = offset;
+  program.library_workspace_bytes = bytes;
+  program.arena_bytes = offset + bytes;
+  auto region = std::make_unique<fb::RegionT>();
+  region->name = "library workspace";
+  region->category = fb::Category::Workspace;
+  region->offset = offset;
+  region->bytes = bytes;
+  region->last_action =
+      program.actions.empty() ? 0 : program.actions.size() - 1;
+  program.regions.push_back(std::move(region));
 }
 
 FailureOr<std::unique_ptr<fb::PlanT>>
 plait::convertToPlan(ModuleOp module, const PlanIdentity &identity,
-                     codegen::TargetCPU target) {
+                     const codegen::Target &target) {
   auto plan = std::make_unique<fb::PlanT>();
   addIdentity(*plan, module, identity);
-  codegen::KernelLibrary library(module.getContext(), target);
-  KernelTable kernels(library, *plan);
+  auto library = codegen::KernelLibrary::create(module.getContext(), target);
+  KernelTable kernels(*library, *plan);
   ParameterTable parameters(module, *plan);
   for (auto program : module.getOps<ProgramOp>()) {
     FailureOr<std::unique_ptr<fb::ProgramT>> converted =
@@ -78,7 +103,12 @@ plait::convertToPlan(ModuleOp module, const PlanIdentity &identity,
       return failure();
     plan->programs.push_back(std::move(*converted));
   }
-  if (failed(addCode(*plan, library, target)))
+  if (failed(addCode(*plan, *library)))
     return failure();
+  if (auto *gpu = std::get_if<codegen::TargetGPU>(&target)) {
+    plan->backend = "cuda";
+    for (auto &program : plan->programs)
+      addLibraryWorkspace(*program, libraryWorkspace(*gpu));
+  }
   return plan;
 }

@@ -82,6 +82,7 @@ Result<Cluster> build(const std::string &name, Hardware hardware, Size size) {
     return fail("cluster '", name, "': the links of a node join at most ",
                 hardware.maximumDevices, " devices of ", hardware.device.name,
                 ", not ", size.devices);
+  hardware.device.isProcessor = hardware.shared;
   if (hardware.shared)
     divideAmongRanks(hardware, size.devices);
   Cluster cluster;

@@ -37,11 +37,9 @@ double matmulOperationSeconds(const Operation &operation, const Device &device,
     break;
   }
   product.inputBytes = product.outputBytes = elementBytes(options.precision);
-  // The gradient of a weight is added to the sum over microbatches, which has 4
-  // bytes an element.
   if (operation.pass == Pass::BackwardWeight &&
       operation.scaled == Operation::Scaled::K)
-    product.outputBytes = 2 * sizeof(float);
+    product.outputBytes = options.weightGradientBytes;
   return productSeconds(product, device, options.precision);
 }
 

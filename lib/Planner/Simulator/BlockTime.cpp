@@ -19,6 +19,10 @@ CostOptions Context::costOptions() const {
   options.dropout = training.dropout;
   options.microBatch = configuration.microBatch;
   options.context = configuration.context;
+  // Otherwise a kernel of its own adds (getAccumulationSeconds).
+  options.weightGradientBytes = framework().fusedAccumulation
+                                    ? 2 * gradientBytes()
+                                    : elementBytes(training.precision);
   return options;
 }
 
@@ -33,25 +37,29 @@ namespace {
 struct PassTime {
   double device = 0;     // busy with operations
   double collective = 0; // busy with communication over tp that nothing hides
+  double ring = 0;       // the same over cp
   double contention = 0; // lost by operations that run beside communication
   double attention = 0;  // of `device`: inside of attention
   int kernels = 0;
 
   /// A device that is done before the host has issued the next kernel waits.
   double seconds(double hostSeconds) const {
-    return std::max(device + collective + contention, kernels * hostSeconds);
+    return std::max(device + collective + ring + contention,
+                    kernels * hostSeconds);
   }
 };
 
 class BlockTimer {
 public:
-  BlockTimer(const Block &block, const Context &context, bool split)
-      : block(block), context(context), split(split),
+  BlockTimer(const Block &block, const Context &context, bool split,
+             bool isLayer)
+      : block(block), context(context), split(split), isLayer(isLayer),
         options(context.costOptions()) {}
 
   StageTime run();
 
 private:
+  void recompute(StageTime &time) const;
   double getSeconds(const Operation &op) const;
   double collectiveSecondsOf(const Operation &op) const;
   double ringSeconds(const Operation &op) const;
@@ -61,7 +69,7 @@ private:
 
   const Block &block;
   const Context &context;
-  bool split;
+  bool split, isLayer;
   CostOptions options;
   PassTime forward, input, weight;
   /// Communication of the backward pass that may still find work to hide
@@ -77,11 +85,13 @@ double BlockTimer::getSeconds(const Operation &op) const {
     return seconds / context.framework().matrixFraction;
   if (op.kind == OperationKind::Attention && options.flashAttention)
     return seconds / context.framework().attentionFraction;
+  if (op.kind == OperationKind::Kernel && isLayer)
+    return seconds * context.framework().kernelPasses;
   return seconds;
 }
 
 double BlockTimer::collectiveSecondsOf(const Operation &op) const {
-  double bytes = op.collectivePerSequence * context.sequences() *
+  double bytes = op.collectiveElements(context.sequences()) *
                  elementBytes(options.precision);
   return collectiveSeconds(op.collective, bytes, context.tensorGroup(),
                            context.cluster);
@@ -140,7 +150,7 @@ void BlockTimer::add(const Operation &op) {
   pass.device += seconds;
   if (op.kind == OperationKind::Attention) {
     pass.attention += seconds;
-    pass.collective += ringSeconds(op);
+    pass.ring += ringSeconds(op);
     if (!options.flashAttention) // two products and what is between them
       pass.kernels += op.pass == Pass::Forward ? 3 : 6;
   }
@@ -149,6 +159,22 @@ void BlockTimer::add(const Operation &op) {
     hide(input.collective, seconds);
     pending = 0;
   }
+}
+
+/// The inside of attention alone, or the whole forward pass with its
+/// communication.
+void BlockTimer::recompute(StageTime &time) const {
+  Recompute what = context.configuration.recompute;
+  if (what == Recompute::Selective && !options.flashAttention) {
+    time.recompute = forward.attention;
+    time.backwardInput += forward.attention;
+  }
+  if (what != Recompute::Full)
+    return;
+  time.recompute = time.forward - time.tensorForward - time.contextForward;
+  time.tensorBackward += time.tensorForward;
+  time.contextBackward += time.contextForward;
+  time.backwardInput += time.forward;
 }
 
 StageTime BlockTimer::run() {
@@ -161,18 +187,14 @@ StageTime BlockTimer::run() {
   time.backwardWeight = weight.seconds(framework.backwardHostSeconds);
   time.tensorForward = forward.collective;
   time.tensorBackward = input.collective;
-  if (context.configuration.recompute == Recompute::Full) {
-    time.recompute = time.forward;
-    time.tensorBackward += forward.collective;
-  } else if (context.configuration.recompute == Recompute::Selective &&
-             !options.flashAttention) {
-    time.recompute = forward.attention;
-  }
-  time.backwardInput += time.recompute;
+  time.contextForward = forward.ring;
+  time.contextBackward = input.ring;
+  if (isLayer)
+    recompute(time);
   return time;
 }
 
 StageTime planner::getBlockTime(const Block &block, const Context &context,
-                                bool split) {
-  return BlockTimer(block, context, split).run();
+                                bool split, bool isLayer) {
+  return BlockTimer(block, context, split, isLayer).run();
 }

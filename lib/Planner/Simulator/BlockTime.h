@@ -50,8 +50,10 @@ struct Context {
 };
 
 /// Seconds of one microbatch of one block. `split` says that the schedule runs
-/// the gradients of weights apart, where they hide no communication.
-StageTime getBlockTime(const Block &block, const Context &context, bool split);
+/// the gradients of weights apart, where they hide no communication. Only
+/// layers are recomputed, not what comes before and after them.
+StageTime getBlockTime(const Block &block, const Context &context, bool split,
+                       bool isLayer);
 
 } // namespace plait::planner
 

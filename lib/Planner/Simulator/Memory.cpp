@@ -86,8 +86,7 @@ double planner::weightBytes(const StageBlocks &stage, const Context &context) {
   double elements = 0;
   for (const StageBlocks::Entry &entry : stage.entries)
     for (const Operation &op : context.work.blocks[entry.block].operations)
-      if (op.pass == Pass::BackwardWeight &&
-          op.scaled == Operation::Scaled::K)
+      if (op.pass == Pass::BackwardWeight && op.scaled == Operation::Scaled::K)
         elements += entry.count * double(op.m + op.n) * op.k;
   return toBytes({elements, 0}, context);
 }
@@ -116,8 +115,8 @@ static double gatheredBytes(const Block &block, const Context &context) {
   double elements = 0;
   for (const ParameterGroup &group : block.parameters)
     elements += group.elements;
-  return elements *
-         (2 * elementBytes(context.training.precision) + context.gradientBytes());
+  return elements * (2 * elementBytes(context.training.precision) +
+                     context.gradientBytes());
 }
 
 StageMemory planner::getMemory(uint32_t rank,
@@ -141,7 +140,8 @@ StageMemory planner::getMemory(uint32_t rank,
     InFlight count = pipeline.inFlight(rank, uint32_t(chunk));
     memory.activations += count.whole * savedBytes(*stages[chunk], context);
     if (count.weights > 0)
-      memory.activations += count.weights * weightBytes(*stages[chunk], context);
+      memory.activations +=
+          count.weights * weightBytes(*stages[chunk], context);
     for (const StageBlocks::Entry &entry : stages[chunk]->entries) {
       temporary = std::max(temporary, temporaryBytes(entry, context));
       const Block &block = context.work.blocks[entry.block];

@@ -34,8 +34,8 @@ public:
         backward(forward) {}
 
   int32_t &of(bool isForward, uint32_t stage, uint32_t microbatch) {
-    return (isForward ? forward : backward)[size_t(stage) * microbatches +
-                                            microbatch];
+    return (isForward ? forward
+                      : backward)[size_t(stage) * microbatches + microbatch];
   }
 
 private:
@@ -120,14 +120,11 @@ void CompiledSchedule::countInFlight(const Schedule &schedule) {
   }
 }
 
-double CompiledSchedule::run(std::span<const StageCost> costs,
-                             TransferCost transfer) const {
-  // Kept between calls: an estimate allocates as little as possible.
-  static thread_local std::vector<double> ends, clocks, seconds;
-  ends.resize(entries.size() + 1);
-  clocks.assign(problem.stages, 0);
+/// Seconds by Entry::cost.
+static void expandCosts(std::span<const StageCost> costs,
+                        std::vector<double> &seconds) {
   size_t stages = costs.size();
-  seconds.resize(4 * stages); // by Entry::cost
+  seconds.resize(4 * stages);
   for (size_t stage = 0; stage < stages; ++stage) {
     const StageCost &cost = costs[stage];
     seconds[stage] = cost.forward;
@@ -135,26 +132,81 @@ double CompiledSchedule::run(std::span<const StageCost> costs,
     seconds[2 * stages + stage] = cost.backwardInput;
     seconds[3 * stages + stage] = cost.backwardWeight;
   }
+}
+
+namespace {
+
+/// A time with and one without transfers, computed side by side: a processor
+/// takes hardly longer for two than for one.
+struct Times {
+  double with = 0, without = 0;
+};
+
+} // namespace
+
+PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
+                                   TransferCost transfer) const {
+  // Kept between calls: an estimate allocates as little as possible.
+  static thread_local std::vector<Times> ends, clocks;
+  static thread_local std::vector<double> seconds;
+  ends.resize(entries.size() + 1);
+  clocks.assign(problem.stages, Times());
+  expandCosts(costs, seconds);
   const double latency[] = {0, transfer.seconds};
   const double held[] = {0, transfer.blocking ? transfer.seconds : 0};
   // What waits for nothing waits for the beginning: index -1.
-  double *results = ends.data() + 1;
-  results[-1] = 0;
+  Times *results = ends.data() + 1;
+  results[-1] = Times();
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry &entry = entries[i];
-    double start = std::max(clocks[entry.rank], results[entry.dependsOn] +
-                                                    latency[entry.crosses]);
-    results[i] = start + seconds[entry.cost];
-    clocks[entry.rank] = results[i] + held[entry.sends];
+    const Times input = results[entry.dependsOn];
+    Times &clock = clocks[entry.rank];
+    double duration = seconds[entry.cost];
+    Times end;
+    end.with =
+        std::max(clock.with, input.with + latency[entry.crosses]) + duration;
+    end.without = std::max(clock.without, input.without) + duration;
+    results[i] = end;
+    clock.with = end.with + held[entry.sends];
+    clock.without = end.without;
   }
-  return *std::max_element(clocks.begin(), clocks.end());
+  PipelineTime time;
+  for (const Times &clock : clocks) {
+    time.seconds = std::max(time.seconds, clock.with);
+    time.withoutTransfers = std::max(time.withoutTransfers, clock.without);
+  }
+  return time;
+}
+
+std::vector<Event> CompiledSchedule::trace(std::span<const StageCost> costs,
+                                           TransferCost transfer) const {
+  std::vector<double> clocks(problem.stages, 0), seconds;
+  std::vector<int32_t> latest(problem.stages, -1);
+  expandCosts(costs, seconds);
+  std::vector<Event> events(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry &entry = entries[i];
+    Event &event = events[i];
+    double arrival = 0;
+    if (entry.dependsOn >= 0)
+      arrival =
+          events[entry.dependsOn].end + (entry.crosses ? transfer.seconds : 0);
+    double &clock = clocks[entry.rank];
+    bool waits = entry.dependsOn >= 0 && arrival >= clock;
+    event.rank = entry.rank;
+    event.cause = waits ? entry.dependsOn : latest[entry.rank];
+    event.start = std::max(clock, arrival);
+    event.end = event.start + seconds[entry.cost];
+    clock =
+        event.end + (entry.sends && transfer.blocking ? transfer.seconds : 0);
+    latest[entry.rank] = int32_t(i);
+  }
+  return events;
 }
 
 //===----------------------------------------------------------------------===//
-// All numbers of microbatches
+// Generated orders, kept
 //===----------------------------------------------------------------------===//
-
-using CompiledResult = Result<std::shared_ptr<const CompiledSchedule>>;
 
 /// Of a schedule that depends on costs: multiples of a forward, in steps that
 /// make costs that are nearly the same share an order.
@@ -171,56 +223,124 @@ static schedule::Costs roundCosts(const StageCost &costs) {
   return rounded;
 }
 
-/// The order of `name` for `problem`, generated on first use.
-static CompiledResult getCompiled(const std::string &name,
-                                  const Problem &problem,
-                                  const StageCost &costs) {
-  using Key = std::tuple<std::string, uint32_t, uint32_t, uint32_t, double,
-                         double>;
-  static std::mutex mutex;
-  static std::map<Key, std::shared_ptr<const CompiledSchedule>> cache;
-  Result<const schedule::Generator *> generator =
-      schedule::findGenerator(name);
-  if (!generator.ok())
-    return generator.status();
+static schedule::GeneratorOptions
+getGeneratorOptions(const schedule::Generator &generator,
+                    const Problem &problem, const StageCost &costs) {
   schedule::GeneratorOptions options;
-  if ((*generator)->searches) {
+  if (generator.searches) {
     options.costs = roundCosts(costs);
     // Twice what 1F1B holds is enough for no bubble (Qi et al. 2024).
     options.memory.limit = 2 * problem.stages;
   }
-  Key key(name, problem.stages, problem.chunks, problem.microbatches,
+  return options;
+}
+
+Result<Schedule> planner::generateFor(const std::string &name,
+                                      const Problem &problem,
+                                      const StageCost &costs) {
+  Result<const schedule::Generator *> generator = schedule::findGenerator(name);
+  if (!generator.ok())
+    return generator.status();
+  return schedule::generate(name, problem,
+                            getGeneratorOptions(**generator, problem, costs));
+}
+
+namespace {
+
+using CompiledResult = Result<std::shared_ptr<const CompiledSchedule>>;
+
+/// Compiled schedules by everything that they depend on. Emptied when it has
+/// grown to about 100 MB; orders that are in use stay alive.
+class ScheduleCache {
+public:
+  CompiledResult get(const schedule::Generator &generator,
+                     const Problem &problem, const StageCost &costs);
+
+private:
+  static constexpr size_t maximumEntries = size_t(1) << 22;
+  using Key = std::tuple<const schedule::Generator *, uint32_t, uint32_t,
+                         uint32_t, double, double>;
+  std::mutex mutex;
+  std::map<Key, std::shared_ptr<const CompiledSchedule>> known;
+  size_t entries = 0;
+};
+
+} // namespace
+
+CompiledResult ScheduleCache::get(const schedule::Generator &generator,
+                                  const Problem &problem,
+                                  const StageCost &costs) {
+  schedule::GeneratorOptions options =
+      getGeneratorOptions(generator, problem, costs);
+  Key key(&generator, problem.stages, problem.chunks, problem.microbatches,
           options.costs.backwardInput, options.costs.backwardWeight);
   std::lock_guard<std::mutex> lock(mutex);
-  auto found = cache.find(key);
-  if (found != cache.end())
+  auto found = known.find(key);
+  if (found != known.end())
     return found->second;
-  Result<Schedule> schedule = schedule::generate(name, problem, options);
+  Result<Schedule> schedule =
+      schedule::generate(generator.name, problem, options);
   if (!schedule.ok())
     return schedule.status();
   auto compiled = std::make_shared<const CompiledSchedule>(*schedule);
-  cache.emplace(std::move(key), compiled);
+  if (entries + compiled->size() > maximumEntries) {
+    known.clear();
+    entries = 0;
+  }
+  entries += compiled->size();
+  known.emplace(key, compiled);
   return CompiledResult(std::move(compiled));
+}
+
+//===----------------------------------------------------------------------===//
+// All numbers of microbatches
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// How many rounds of the pipeline stand for all of them.
+struct Rounds {
+  uint32_t small, large;
+};
+
+} // namespace
+
+/// As many as a schedule takes until it repeats itself. With times that vary by
+/// a tenth from stage to stage, what is continued is off by 0.1 % on average
+/// and by 3 % at most (interleaved, ZB-H2 on 16 ranks).
+static Rounds getRounds(const schedule::Generator &generator,
+                        const Problem &problem) {
+  if (generator.splitsBackward)
+    return {4, 5};
+  return problem.chunks > 1 ? Rounds{2, 3} : Rounds{1, 2};
 }
 
 Result<PipelineModel> PipelineModel::get(const std::string &name,
                                          const Problem &problem,
                                          const StageCost &costs) {
+  static ScheduleCache cache;
+  Result<const schedule::Generator *> generator = schedule::findGenerator(name);
+  if (!generator.ok())
+    return generator.status();
   PipelineModel model;
   Problem large = problem, small = problem;
   uint32_t round = problem.stages;
-  if (problem.microbatches > 3 * round) {
-    large.microbatches = 2 * round + problem.microbatches % round;
-    small.microbatches = large.microbatches - round;
+  Rounds rounds = getRounds(**generator, problem);
+  if (problem.microbatches > uint64_t(rounds.large + 1) * round) {
+    uint32_t rest = problem.microbatches % round;
+    large.microbatches = rounds.large * round + rest;
+    small.microbatches = rounds.small * round + rest;
   }
-  CompiledResult compiled = getCompiled(name, large, costs);
+  CompiledResult compiled = cache.get(**generator, large, costs);
   if (!compiled.ok())
     return compiled.status();
-  model.large = *compiled;
-  compiled = getCompiled(name, small, costs);
-  if (!compiled.ok())
-    return compiled.status();
-  model.small = *compiled;
+  model.large = model.small = *compiled;
+  if (small.microbatches != large.microbatches) {
+    compiled = cache.get(**generator, small, costs);
+    if (!compiled.ok())
+      return compiled.status();
+    model.small = *compiled;
+  }
   model.smallCount = small.microbatches;
   model.largeCount = large.microbatches;
   model.problem = model.large->getProblem();
@@ -228,21 +348,43 @@ Result<PipelineModel> PipelineModel::get(const std::string &name,
   return model;
 }
 
+PipelineModel::PipelineModel(const Schedule &schedule)
+    : problem(schedule.problem),
+      small(std::make_shared<const CompiledSchedule>(schedule)), large(small),
+      smallCount(problem.microbatches), largeCount(problem.microbatches) {}
+
+/// Of one microbatch, on the rank that works longest.
+static double getBusiest(const Problem &problem,
+                         std::span<const StageCost> costs) {
+  double busiest = 0;
+  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
+    double work = 0;
+    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+      const StageCost &cost = costs[problem.stageOf(rank, chunk)];
+      work += cost.forward + cost.backwardInput + cost.backwardWeight;
+    }
+    busiest = std::max(busiest, work);
+  }
+  return busiest;
+}
+
 PipelineTime PipelineModel::run(std::span<const StageCost> costs,
                                 TransferCost transfer) const {
-  PipelineTime time;
-  time.seconds = large->run(costs, transfer);
-  if (smallCount != largeCount) {
-    double step = (time.seconds - small->run(costs, transfer)) /
-                  (largeCount - smallCount);
-    time.seconds += step * (problem.microbatches - largeCount);
-  }
-  double work = 0;
-  for (const StageCost &cost : costs)
-    work += cost.forward + cost.backwardInput + cost.backwardWeight;
-  work *= problem.microbatches;
-  if (time.seconds > 0)
-    time.idle = 1 - work / (time.seconds * problem.stages);
+  PipelineTime time = large->run(costs, transfer);
+  if (smallCount == largeCount)
+    return time;
+  PipelineTime before = small->run(costs, transfer);
+  double count = largeCount - smallCount;
+  double rest = problem.microbatches - largeCount;
+  // A schedule that has not settled yet may seem faster than its work.
+  double least = getBusiest(problem, costs);
+  auto extend = [&](double seconds, double secondsBefore) {
+    return seconds + rest * std::max(least, (seconds - secondsBefore) / count);
+  };
+  time.seconds = extend(time.seconds, before.seconds);
+  time.withoutTransfers =
+      std::min(time.seconds,
+               extend(time.withoutTransfers, before.withoutTransfers));
   return time;
 }
 
@@ -251,8 +393,8 @@ InFlight PipelineModel::inFlight(uint32_t rank, uint32_t chunk) const {
   if (smallCount == largeCount)
     return count;
   const InFlight &before = small->inFlight(rank)[chunk];
-  double rounds = double(problem.microbatches - largeCount) /
-                  (largeCount - smallCount);
+  double rounds =
+      double(problem.microbatches - largeCount) / (largeCount - smallCount);
   count.whole += rounds * (count.whole - before.whole);
   count.weights += rounds * (count.weights - before.weights);
   return count;

@@ -11,8 +11,8 @@
 // one pass over that array.
 //
 // A step of many microbatches repeats itself between its beginning and its end.
-// Beyond three rounds of the pipeline (a round: as many microbatches as ranks),
-// one simulates one and two rounds and continues the line.
+// With enough rounds of the pipeline (a round: as many microbatches as ranks),
+// one simulates a few and a few more and continues the line.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,10 +38,18 @@ struct TransferCost {
   bool blocking = false; // holds up its sender
 };
 
+/// Seconds from the first forward to the end of the last action.
 struct PipelineTime {
-  double seconds = 0; // from the first forward to the end of the last action
-  /// Part of it in which a rank does nothing, over all ranks.
-  double idle = 0;
+  double seconds = 0;
+  double withoutTransfers = 0; // if messages took no time
+};
+
+/// When an entry of a compiled schedule runs.
+struct Event {
+  uint32_t rank = 0;
+  double start = 0, end = 0; // seconds
+  /// The index of the event that this one has waited for last; -1: none.
+  int32_t cause = -1;
 };
 
 /// Microbatches of a chunk that a rank holds.
@@ -56,13 +64,19 @@ public:
   CompiledSchedule(const schedule::Schedule &schedule);
 
   /// `costs` by virtual stage.
-  double run(std::span<const StageCost> costs, TransferCost transfer) const;
+  PipelineTime run(std::span<const StageCost> costs,
+                   TransferCost transfer) const;
+  /// The same, with all events; those of a rank are in the schedule's order.
+  std::vector<Event> trace(std::span<const StageCost> costs,
+                           TransferCost transfer) const;
 
   /// By chunk, at the fullest moment of `rank`.
   std::span<const InFlight> inFlight(uint32_t rank) const {
     return std::span(peaks).subspan(rank * problem.chunks, problem.chunks);
   }
   const schedule::Problem &getProblem() const { return problem; }
+  /// For the bound of a cache.
+  size_t size() const { return entries.size(); }
 
 private:
   struct Entry {
@@ -82,21 +96,32 @@ private:
   std::vector<InFlight> peaks;
 };
 
+/// The order of `name`. A schedule that is searched for is searched for with
+/// `costs`, rounded. Fails as schedule::generate does.
+Result<schedule::Schedule> generateFor(const std::string &name,
+                                       const schedule::Problem &problem,
+                                       const StageCost &costs);
+
 /// A schedule for a problem of any number of microbatches.
 class PipelineModel {
 public:
-  /// Fails as schedule::generate does. A schedule that is searched for is
-  /// searched for with `costs`, rounded.
-  static Result<PipelineModel> get(const std::string &schedule,
+  /// Fails as schedule::generate does.
+  static Result<PipelineModel> get(const std::string &name,
                                    const schedule::Problem &problem,
                                    const StageCost &costs);
+  /// Simulates all microbatches of `schedule`.
+  explicit PipelineModel(const schedule::Schedule &schedule);
+  PipelineModel() = default;
 
+  /// As CompiledSchedule::run.
   PipelineTime run(std::span<const StageCost> costs,
                    TransferCost transfer) const;
   /// As CompiledSchedule::inFlight.
   InFlight inFlight(uint32_t rank, uint32_t chunk) const;
   /// With the generator's placement of virtual stages.
   const schedule::Problem &getProblem() const { return problem; }
+  /// Of all microbatches, or of as many as are simulated.
+  const CompiledSchedule &getSimulated() const { return *large; }
 
 private:
   schedule::Problem problem;

@@ -8,7 +8,6 @@
 #include "StageCut.h"
 
 #include <algorithm>
-#include <numeric>
 
 using namespace plait;
 using namespace plait::planner;
@@ -20,17 +19,21 @@ namespace {
 /// fewer layers never helps a stage further in front.
 class Cutter {
 public:
-  Cutter(std::span<const double> costs, double before, double after, int stages)
-      : costs(costs), before(before), after(after), stages(stages),
-        layers(size_t(stages)) {}
-
+  Cutter(std::span<const double> costs, double before, double after,
+         int stages);
   std::vector<int> run();
 
 private:
   bool fits(double bound, bool balanced = false);
   double slowest() const;
+  /// Of layers `first` to `last` - 1 on `stage`. The same sum of the same terms
+  /// everywhere, so that a stage is never above its own time.
+  double getLoad(int stage, int first, int last) const {
+    return sums[last] - sums[first] + (stage == 0 ? before : 0) +
+           (stage == stages - 1 ? after : 0);
+  }
 
-  std::span<const double> costs;
+  std::vector<double> sums; // of the layers in front
   double before, after;
   int stages;
   std::vector<int> layers; // of the last bound that was asked for
@@ -38,45 +41,50 @@ private:
 
 } // namespace
 
+Cutter::Cutter(std::span<const double> costs, double before, double after,
+               int stages)
+    : before(before), after(after), stages(stages), layers(size_t(stages)) {
+  sums.reserve(costs.size() + 1);
+  sums.push_back(0);
+  for (double cost : costs)
+    sums.push_back(sums.back() + cost);
+}
+
 /// `balanced` stages take no more than an even share of what is left.
 bool Cutter::fits(double bound, bool balanced) {
-  int left = int(costs.size());
+  int left = int(sums.size()) - 1;
   for (int stage = stages - 1; stage > 0; --stage) {
-    double load = stage == stages - 1 ? after : 0;
-    int count = 0;
-    // One for each stage in front has to remain.
+    // One for each stage in front has to remain, and one for this.
     int most = balanced ? (left + stage) / (stage + 1) : left - stage;
-    while (count < most &&
-           (count == 0 || load + costs[left - count - 1] <= bound)) {
-      load += costs[left - count - 1];
-      ++count;
+    int first = left - most, last = left - 1;
+    while (first < last) {
+      int middle = (first + last) / 2;
+      if (getLoad(stage, middle, left) <= bound)
+        last = middle;
+      else
+        first = middle + 1;
     }
-    if (load > bound)
+    if (getLoad(stage, first, left) > bound)
       return false;
-    layers[stage] = count;
-    left -= count;
+    layers[stage] = left - first;
+    left = first;
   }
   layers[0] = left;
-  double load = before + (stages == 1 ? after : 0);
-  load = std::accumulate(costs.begin(), costs.begin() + left, load);
-  return load <= bound;
+  return getLoad(0, 0, left) <= bound;
 }
 
 double Cutter::slowest() const {
   double worst = 0;
-  size_t next = 0;
+  int next = 0;
   for (int stage = 0; stage < stages; ++stage) {
-    double load = stage == 0 ? before : 0;
-    load += stage == stages - 1 ? after : 0;
-    for (int i = 0; i < layers[stage]; ++i)
-      load += costs[next++];
-    worst = std::max(worst, load);
+    worst = std::max(worst, getLoad(stage, next, next + layers[stage]));
+    next += layers[stage];
   }
   return worst;
 }
 
 std::vector<int> Cutter::run() {
-  double total = std::accumulate(costs.begin(), costs.end(), before + after);
+  double total = before + after + sums.back();
   double low = total / stages, high = total;
   std::vector<int> best;
   // Every bound that fits is lowered to what its cut needs; the search ends

@@ -49,8 +49,8 @@ static double replicaSeconds(CollectiveKind kind, double bytes,
 static double getTiedSeconds(const StepLoad &load, const Context &context) {
   if (context.configuration.pipeline == 1 || load.tied == 0)
     return 0;
-  Group pair = context.group(2, context.configuration.tensor *
-                                    context.replicas());
+  Group pair =
+      context.group(2, context.configuration.tensor * context.replicas());
   if (context.stagesCrossNodes())
     pair.perNode = 1;
   return collectiveSeconds(CollectiveKind::AllReduce,
@@ -63,19 +63,18 @@ static double getTiedSeconds(const StepLoad &load, const Context &context) {
 static double getShardedSeconds(const StepLoad &load, const Context &context) {
   const Framework &framework = context.framework();
   double bytes = load.parameters * elementBytes(context.training.precision);
-  double gather =
-      replicaSeconds(CollectiveKind::AllGather, bytes, context);
-  double reduce = replicaSeconds(CollectiveKind::ReduceScatter,
-                                 load.parameters * context.gradientBytes(),
-                                 context);
+  double gather = replicaSeconds(CollectiveKind::AllGather, bytes, context);
+  double reduce =
+      replicaSeconds(CollectiveKind::ReduceScatter,
+                     load.parameters * context.gradientBytes(), context);
   bool everyTime = framework.reduceEveryMicrobatch;
   double reductions = everyTime ? double(load.microbatches) : 1;
   double m = double(load.microbatches);
   if (!framework.overlapGradients)
     return 2 * m * gather + reductions * reduce;
   Overlap forward = overlap(gather, load.forward, context);
-  Overlap backward = overlap(gather + reduce * reductions / m, load.backward,
-                             context);
+  Overlap backward =
+      overlap(gather + reduce * reductions / m, load.backward, context);
   return m * (forward.exposed + forward.slowdown + backward.exposed +
               backward.slowdown);
 }
@@ -129,8 +128,7 @@ double planner::getOptimizerSeconds(const StepLoad &load,
 double planner::getAccumulationSeconds(double parameters,
                                        const Context &context) {
   // Matrix products are charged for adding to the sum themselves.
-  if (context.framework().fusedAccumulation ||
-      context.configuration.zero >= 2)
+  if (context.framework().fusedAccumulation || context.configuration.zero >= 2)
     return 0;
   double bytes =
       elementBytes(context.training.precision) + 2 * context.gradientBytes();

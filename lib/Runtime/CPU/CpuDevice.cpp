@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/Backend.h"
 #include "Gemm.h"
 #include "KernelLibrary.h"
 #include "Team.h"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <sys/mman.h>
 
 using namespace plait;
@@ -29,27 +31,34 @@ public:
         threads(threads) {}
   ~CpuDevice() override { munmap(memory, bytes); }
 
-  void attachThread() override { setTeamSize(threads); }
+  Status attachThread() override {
+    setTeamSize(threads);
+    return Status::success();
+  }
 
   std::byte *arena() override { return memory; }
 
-  void write(uint64_t offset, std::span<const std::byte> data) override {
+  Status write(uint64_t offset, std::span<const std::byte> data) override {
     std::memcpy(memory + offset, data.data(), data.size());
+    return Status::success();
   }
-  void read(uint64_t offset, std::span<std::byte> data) override {
+  Status read(uint64_t offset, std::span<std::byte> data) override {
     std::memcpy(data.data(), memory + offset, data.size());
+    return Status::success();
   }
 
   Result<uint32_t> prepareGemm(const fb::GemmStep &step) override {
     return gemms.prepare(step);
   }
 
-  void kernel(uint32_t kernel, std::byte *const *args, const int64_t *scalars,
-              int64_t extent, int64_t grain) override {
-    KernelFunction function = (*kernels)[kernel];
-    parallelFor(threads, extent, grain, [=](int64_t begin, int64_t end) {
-      function(args, scalars, begin, end);
-    });
+  Status kernel(const fb::KernelStep &step, std::byte *const *args,
+                const int64_t *scalars) override {
+    KernelFunction function = (*kernels)[step.kernel()];
+    parallelFor(threads, step.extent(), step.grain(),
+                [=](int64_t begin, int64_t end) {
+                  function(args, scalars, begin, end);
+                });
+    return Status::success();
   }
 
   Status gemm(uint32_t prepared, const std::byte *a, const std::byte *b,
@@ -57,17 +66,19 @@ public:
     return gemms.run(prepared, a, b, c, add);
   }
 
-  void copy(std::byte *target, const std::byte *source,
-            uint64_t size) override {
+  Status copy(std::byte *target, const std::byte *source,
+              uint64_t size) override {
     parallelFor(threads, size, memoryGrain, [=](int64_t begin, int64_t end) {
       std::memcpy(target + begin, source + begin, end - begin);
     });
+    return Status::success();
   }
 
-  void fillZero(std::byte *target, uint64_t size) override {
+  Status fillZero(std::byte *target, uint64_t size) override {
     parallelFor(threads, size, memoryGrain, [=](int64_t begin, int64_t end) {
       std::memset(target + begin, 0, end - begin);
     });
+    return Status::success();
   }
 
 private:
@@ -107,4 +118,21 @@ runtime::createCpuDevices(const fb::Plan &plan, unsigned threads) {
         kernels, static_cast<std::byte *>(memory), size, threads));
   }
   return devices;
+}
+
+Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
+                                          const Topology &topology,
+                                          const ExecutorOptions &options) {
+  unsigned threads = std::max(1u, options.threads / topology.ranks);
+  auto devices = createCpuDevices(plan, threads);
+  if (!devices.ok())
+    return devices.status();
+  auto communicators = createThreadCommunicators(topology, options.timeLimit);
+  Backend backend;
+  backend.ranks.resize(topology.ranks);
+  std::iota(backend.ranks.begin(), backend.ranks.end(), 0);
+  for (uint32_t rank = 0; rank < topology.ranks; ++rank)
+    backend.parts.push_back({std::move((*devices)[rank]),
+                             std::move(communicators[rank]), nullptr});
+  return backend;
 }

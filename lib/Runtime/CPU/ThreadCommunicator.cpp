@@ -12,60 +12,23 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Futex.h"
+#include "Core/World.h"
 #include "plait/Plan/Check.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <mutex>
 
 using namespace plait;
 using namespace plait::runtime;
 
 namespace {
 
-/// What all ranks share.
-struct World {
-  struct Slot {
-    enum State : uint32_t { Free, Posted, Received };
-    std::atomic<uint32_t> state = Free;
-    const std::byte *data = nullptr;
-  };
-
-  /// The meeting point of one group.
-  struct Meeting {
-    explicit Meeting(size_t members) : input(members), output(members) {}
-
-    std::vector<const std::byte *> input;
-    std::vector<std::byte *> output;
-    std::atomic<uint32_t> arrived = 0;
-    std::atomic<uint32_t> generation = 0;
-  };
-
-  World(uint32_t messages, std::chrono::milliseconds timeLimit)
-      : timeLimit(timeLimit), slots(messages) {}
-
-  Status wait(std::atomic<uint32_t> &word, uint32_t old) {
-    switch (waitWhileEqual(word, old, aborted, timeLimit)) {
-    case WaitResult::Changed:
-      return Status::success();
-    case WaitResult::TimedOut:
-      return fail("waited longer than ", timeLimit.count() / 1000.0,
-                  " seconds for another rank");
-    case WaitResult::Aborted:
-      return Status::failure("another rank has failed");
-    }
-    __builtin_unreachable();
-  }
-
-  std::chrono::milliseconds timeLimit;
-  std::atomic<bool> aborted = false;
-  std::vector<Slot> slots;
-  std::mutex mutex; // of meetings
-  std::map<std::vector<uint32_t>, std::shared_ptr<Meeting>> meetings;
+struct Operands {
+  const std::byte *input;
+  std::byte *output;
 };
+using ThreadWorld = World<Operands, const std::byte *>;
 
 /// Elements reduced at a time: a block of each member stays in the first-level
 /// cache.
@@ -83,8 +46,8 @@ void accumulate(float *sum, const float *next, int64_t count,
 
 class ThreadGroup : public Group {
 public:
-  ThreadGroup(std::shared_ptr<World> world,
-              std::shared_ptr<World::Meeting> meeting, uint32_t index)
+  ThreadGroup(std::shared_ptr<ThreadWorld> world,
+              std::shared_ptr<Meeting<Operands>> meeting, uint32_t index)
       : world(std::move(world)), meeting(std::move(meeting)), index(index) {}
 
   Status allReduce(const std::byte *input, std::byte *output,
@@ -102,8 +65,9 @@ public:
         int64_t size = std::min(blockElements, end - i);
         float sum[blockElements];
         reduce(sum, i, size, reduction);
-        for (std::byte *target : meeting->output)
-          std::memcpy(target + i * sizeof(float), sum, size * sizeof(float));
+        for (const Operands &member : meeting->entries)
+          std::memcpy(member.output + i * sizeof(float), sum,
+                      size * sizeof(float));
       }
     });
   }
@@ -128,7 +92,7 @@ public:
       for (int64_t o = 0; o < shape.outer; ++o)
         for (int64_t j = 0; j < members(); ++j)
           std::memcpy(output + (o * members() + j) * bytes,
-                      meeting->input[j] + o * bytes, bytes);
+                      meeting->entries[j].input + o * bytes, bytes);
     });
   }
 
@@ -139,19 +103,19 @@ public:
       for (int64_t o = 0; o < shape.outer; ++o)
         for (int64_t j = 0; j < members(); ++j)
           std::memcpy(output + (o * members() + j) * bytes,
-                      meeting->input[j] + (o * members() + index) * bytes,
+                      meeting->entries[j].input + (o * members() + index) * bytes,
                       bytes);
     });
   }
 
 private:
-  int64_t members() const { return meeting->input.size(); }
+  int64_t members() const { return meeting->entries.size(); }
 
   /// target = the reduction of everybody's elements [begin, begin + count).
   void reduce(float *target, int64_t begin, int64_t count,
               fb::Reduction reduction) {
     auto source = [&](int64_t member) {
-      return reinterpret_cast<const float *>(meeting->input[member]) + begin;
+      return reinterpret_cast<const float *>(meeting->entries[member].input) + begin;
     };
     std::memcpy(target, source(0), count * sizeof(float));
     for (int64_t j = 1; j < members(); ++j)
@@ -160,93 +124,68 @@ private:
 
   template <typename Work>
   Status meet(const std::byte *input, std::byte *output, Work work) {
-    meeting->input[index] = input;
-    meeting->output[index] = output;
-    PLAIT_RETURN_IF_ERROR(barrier());
+    meeting->entries[index] = {input, output};
+    PLAIT_RETURN_IF_ERROR(world->barrier(*meeting));
     work();
-    return barrier();
+    return world->barrier(*meeting);
   }
 
-  Status barrier() {
-    uint32_t now = meeting->generation.load(std::memory_order_acquire);
-    if (meeting->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 <
-        members())
-      return world->wait(meeting->generation, now);
-    meeting->arrived.store(0, std::memory_order_relaxed);
-    meeting->generation.store(now + 1, std::memory_order_release);
-    wakeAll(meeting->generation);
-    return Status::success();
-  }
-
-  std::shared_ptr<World> world;
-  std::shared_ptr<World::Meeting> meeting;
+  std::shared_ptr<ThreadWorld> world;
+  std::shared_ptr<Meeting<Operands>> meeting;
   uint32_t index; // of this rank among the members
 };
 
 class ThreadCommunicator : public Communicator {
 public:
-  ThreadCommunicator(std::shared_ptr<World> world, uint32_t rank)
+  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, uint32_t rank)
       : world(std::move(world)), rank(rank) {}
 
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
-    std::lock_guard lock(world->mutex);
-    auto &meeting = world->meetings[{ranks.begin(), ranks.end()}];
-    if (!meeting)
-      meeting = std::make_shared<World::Meeting>(ranks.size());
     uint32_t index =
         std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     return std::unique_ptr<Group>(
-        std::make_unique<ThreadGroup>(world, meeting, index));
+        std::make_unique<ThreadGroup>(world, world->join(ranks), index));
   }
 
   Status post(uint32_t id, uint32_t target,
               std::span<const std::byte> bytes) override {
-    World::Slot &slot = world->slots[id];
-    slot.data = bytes.data();
-    change(slot, World::Slot::Posted);
+    world->post(id, bytes.data());
     return Status::success();
   }
 
   Status receive(uint32_t id, uint32_t source,
                  std::span<std::byte> bytes) override {
-    World::Slot &slot = world->slots[id];
-    // The last use of this slot may not have been acknowledged yet.
-    for (uint32_t state = slot.state; state != World::Slot::Posted;
-         state = slot.state)
-      PLAIT_RETURN_IF_ERROR(world->wait(slot.state, state));
-    std::memcpy(bytes.data(), slot.data, bytes.size());
-    change(slot, World::Slot::Received);
+    Result<const std::byte *> data = world->take(id);
+    if (!data.ok())
+      return data.status();
+    std::memcpy(bytes.data(), *data, bytes.size());
+    world->acknowledge(id, *data);
     return Status::success();
   }
 
   Status awaitReceipt(uint32_t id, uint32_t target) override {
-    World::Slot &slot = world->slots[id];
-    PLAIT_RETURN_IF_ERROR(world->wait(slot.state, World::Slot::Posted));
-    change(slot, World::Slot::Free);
-    return Status::success();
+    return world->awaitReceipt(id).status();
   }
 
-  void abort() override { world->aborted = true; }
+  Status finish() override { return Status::success(); }
+
+  void abort() override { world->patience.abort(); }
 
 private:
-  void change(World::Slot &slot, World::Slot::State state) {
-    slot.state.store(state, std::memory_order_release);
-    wakeAll(slot.state);
-  }
-
-  std::shared_ptr<World> world;
+  std::shared_ptr<ThreadWorld> world;
   uint32_t rank;
 };
 
 } // namespace
 
 std::vector<std::unique_ptr<Communicator>>
-runtime::createThreadCommunicators(uint32_t ranks, uint32_t messages,
+runtime::createThreadCommunicators(const Topology &topology,
                                    std::chrono::milliseconds timeLimit) {
-  auto world = std::make_shared<World>(messages, timeLimit);
+  auto world =
+      std::make_shared<ThreadWorld>(topology.messages.size(), timeLimit);
   std::vector<std::unique_ptr<Communicator>> result;
-  for (uint32_t rank = 0; rank < ranks; ++rank)
+  for (uint32_t rank = 0; rank < topology.ranks; ++rank)
     result.push_back(std::make_unique<ThreadCommunicator>(world, rank));
   return result;
 }

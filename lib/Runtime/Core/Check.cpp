@@ -107,6 +107,10 @@ Result<Probe> runProbe(const fb::Plan &plan, const Batches &batches,
   auto executor = startExecutor(plan, options);
   if (!executor.ok())
     return executor.status();
+  if (!(*executor)->hasAllRanks())
+    return fail("--check needs all ranks in one process, this one has ",
+                (*executor)->ranks().size(), " of ",
+                (*executor)->mesh().ranks());
   auto metrics = (*executor)->runStep(1, batches, scalarsOf(options, 1));
   if (!metrics.ok())
     return metrics.status();

@@ -10,10 +10,11 @@
 using namespace plait;
 using namespace plait::runtime;
 
-RankThreads::RankThreads(uint32_t ranks, std::function<void()> onFailure)
-    : onFailure(std::move(onFailure)) {
-  for (uint32_t rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([this, rank] { serve(rank); });
+RankThreads::RankThreads(std::vector<uint32_t> numbers,
+                         std::function<void()> onFailure)
+    : ranks(std::move(numbers)), onFailure(std::move(onFailure)) {
+  for (uint32_t index = 0; index < ranks.size(); ++index)
+    threads.emplace_back([this, index] { serve(index); });
 }
 
 RankThreads::~RankThreads() {
@@ -37,7 +38,7 @@ Status RankThreads::run(const std::function<Status(uint32_t)> &newJob) {
   return result;
 }
 
-void RankThreads::serve(uint32_t rank) {
+void RankThreads::serve(uint32_t index) {
   uint64_t seen = 0;
   while (true) {
     const std::function<Status(uint32_t)> *current;
@@ -49,21 +50,21 @@ void RankThreads::serve(uint32_t rank) {
       seen = generation;
       current = job;
     }
-    Status status = (*current)(rank);
+    Status status = (*current)(index);
     if (!status.ok())
-      report(rank, status);
+      report(index, status);
     std::lock_guard lock(mutex);
     if (--running == 0)
       finished.notify_one();
   }
 }
 
-void RankThreads::report(uint32_t rank, const Status &status) {
+void RankThreads::report(uint32_t index, const Status &status) {
   {
     std::lock_guard lock(mutex);
     if (!result.ok())
       return;
-    result = fail("rank ", rank, ": ", status.message());
+    result = fail("rank ", ranks[index], ": ", status.message());
   }
   onFailure();
 }

@@ -22,20 +22,22 @@ namespace plait::runtime {
 /// Threads that live as long as the object and do the same job side by side.
 class RankThreads {
 public:
-  /// `onFailure` is called, on the thread of a rank that fails, to release the
-  /// ranks that wait for it.
-  RankThreads(uint32_t ranks, std::function<void()> onFailure);
+  /// One thread for each of `ranks`. `onFailure` is called, on the thread of a
+  /// rank that fails, to release the ranks that wait for it.
+  RankThreads(std::vector<uint32_t> ranks, std::function<void()> onFailure);
   ~RankThreads();
 
   /// Calls `job` on every thread and returns when all have returned: the
   /// failure that happened first, with the rank's number in front. Later ones
   /// are its consequences. Called from one thread outside.
-  Status run(const std::function<Status(uint32_t rank)> &job);
+  /// `index` counts the ranks of the constructor.
+  Status run(const std::function<Status(uint32_t index)> &job);
 
 private:
-  void serve(uint32_t rank);
-  void report(uint32_t rank, const Status &status);
+  void serve(uint32_t index);
+  void report(uint32_t index, const Status &status);
 
+  std::vector<uint32_t> ranks;
   std::function<void()> onFailure;
   std::mutex mutex; // of all below except the threads
   std::condition_variable started, finished;

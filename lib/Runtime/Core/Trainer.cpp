@@ -132,6 +132,9 @@ runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
   auto executor = Executor::create(plan, options.executor);
   if (!executor.ok())
     return executor.status();
+  if (const std::string &placement = (*executor)->placement();
+      !placement.empty())
+    std::fprintf(stderr, "%s\n", placement.c_str());
   if (options.weights.empty()) {
     PLAIT_RETURN_IF_ERROR(initializeWeights(**executor, options.seed));
     return executor;
@@ -149,12 +152,17 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
     return batches.status();
   if (!options.save.empty())
     PLAIT_RETURN_IF_ERROR(prepareToSave(options.save));
-  Result<StepLog> log = StepLog::open(options.log);
-  if (!log.ok())
-    return log.status();
   auto executor = startExecutor(plan, options);
   if (!executor.ok())
     return executor.status();
+  if (!options.save.empty() && !(*executor)->hasAllRanks())
+    return fail("--save needs all ranks in one process, this one has ",
+                (*executor)->ranks().size(), " of ",
+                (*executor)->mesh().ranks());
+  bool leads = (*executor)->leads();
+  Result<StepLog> log = StepLog::open(leads ? options.log : "");
+  if (!log.ok())
+    return log.status();
 
   StepMetrics metrics = {};
   double tokens = 0;
@@ -174,9 +182,11 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
     PLAIT_RETURN_IF_ERROR(
         log->write(step, metrics, options.learningRate, seconds));
     double elapsed = secondsSince(start);
-    printProgress(step, options.steps, metrics, tokens / elapsed, elapsed);
+    if (leads)
+      printProgress(step, options.steps, metrics, tokens / elapsed, elapsed);
   }
-  printSummary(plan, metrics, options.steps, tokens / secondsSince(start));
+  if (leads)
+    printSummary(plan, metrics, options.steps, tokens / secondsSince(start));
   if (options.save.empty())
     return Status::success();
   return saveWeights(**executor, options.save);

@@ -43,19 +43,21 @@ Status forEachShard(Executor &executor, const ShardJob &job) {
 
 /// Fills the weights of `shard` with what `read(file index, target)` gives.
 template <typename Read>
-void writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
+Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
                 const fb::Parameter &parameter, Read read) {
   std::vector<float> block(elementCount(*shard.local_shape()));
   forEachFileRun(executor.mesh(), rank, parameter, shard, [&](const Run &run) {
     read(run.global, std::span(block).subspan(run.local, run.count));
   });
-  executor.device(rank).write(shard.weight(), std::as_bytes(std::span(block)));
+  return executor.device(rank).write(shard.weight(),
+                                     std::as_bytes(std::span(block)));
 }
 
-std::vector<float> readShard(Executor &executor, uint32_t rank,
-                             const fb::Shard &shard, uint64_t offset) {
+Result<std::vector<float>> readShard(Executor &executor, uint32_t rank,
+                                     const fb::Shard &shard, uint64_t offset) {
   std::vector<float> block(elementCount(*shard.local_shape()));
-  executor.device(rank).read(offset, std::as_writable_bytes(std::span(block)));
+  PLAIT_RETURN_IF_ERROR(executor.device(rank).read(
+      offset, std::as_writable_bytes(std::span(block))));
   return block;
 }
 
@@ -79,11 +81,10 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
   }
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
-    writeShard(executor, rank, shard, parameter,
-               [&](int64_t begin, std::span<float> target) {
-                 tensors[shard.parameter()]->read(begin, target);
-               });
-    return Status::success();
+    return writeShard(executor, rank, shard, parameter,
+                      [&](int64_t begin, std::span<float> target) {
+                        tensors[shard.parameter()]->read(begin, target);
+                      });
   });
 }
 
@@ -93,15 +94,14 @@ Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
     NormalStream normals(seed, parameter.file_name()->string_view(),
                          parameter.init_value(), parameter.init_std());
     bool constant = parameter.init() == fb::InitKind::Constant;
-    writeShard(executor, rank, shard, parameter,
-               [&](int64_t begin, std::span<float> target) {
-                 if (constant)
-                   std::fill(target.begin(), target.end(),
-                             parameter.init_value());
-                 else
-                   normals.generate(begin, target);
-               });
-    return Status::success();
+    return writeShard(executor, rank, shard, parameter,
+                      [&](int64_t begin, std::span<float> target) {
+                        if (constant)
+                          std::fill(target.begin(), target.end(),
+                                    parameter.init_value());
+                        else
+                          normals.generate(begin, target);
+                      });
   });
 }
 
@@ -141,14 +141,15 @@ Status runtime::saveWeights(Executor &executor, const std::string &directory) {
         if (!isWritten(executor, rank, shard))
           return status;
         size_t tensor = byName.at(parameter.file_name()->str());
-        std::vector<float> block =
-            readShard(executor, rank, shard, shard.weight());
+        auto block = readShard(executor, rank, shard, shard.weight());
+        if (!block.ok())
+          return block.status();
         forEachFileRun(executor.mesh(), rank, parameter, shard,
                        [&](const Run &run) {
                          if (status.ok())
                            status = writer->write(
                                tensor, run.global,
-                               std::span(block).subspan(run.local, run.count));
+                               std::span(*block).subspan(run.local, run.count));
                        });
         return status;
       }));
@@ -165,11 +166,12 @@ Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
                                  const fb::Parameter &) {
         if (shard.parameter() != parameter || !isWritten(executor, rank, shard))
           return Status::success();
-        std::vector<float> block =
-            readShard(executor, rank, shard, shard.gradient());
+        auto block = readShard(executor, rank, shard, shard.gradient());
+        if (!block.ok())
+          return block.status();
         forEachParameterRun(executor.mesh(), rank, found, shard,
                             [&](const Run &run) {
-                              std::copy_n(block.begin() + run.local, run.count,
+                              std::copy_n(block->begin() + run.local, run.count,
                                           result.begin() + run.global);
                             });
         return Status::success();

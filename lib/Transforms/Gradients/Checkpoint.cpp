@@ -7,10 +7,12 @@
 
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/Pipelines.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <map>
 
@@ -88,9 +90,10 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
   using CheckpointPassBase::CheckpointPassBase;
 
   void runOnOperation() override {
-    if (recompute != "none" && recompute != "full") {
+    if (!llvm::is_contained(getRecomputeKinds(), recompute)) {
       getOperation().emitError("recompute is \"")
-          << recompute << "\", expected none or full";
+          << recompute << "\", expected "
+          << llvm::join(getRecomputeKinds(), " or ");
       return signalPassFailure();
     }
     for (auto function : getOperation().getOps<func::FuncOp>()) {

@@ -75,6 +75,8 @@ SmallVector<int64_t> cutLayers(const LayerCosts &costs, int64_t stages) {
 
 struct AssignStagesPass
     : plait::impl::AssignStagesPassBase<AssignStagesPass> {
+  using AssignStagesPassBase::AssignStagesPassBase;
+
   void runOnOperation() override {
     auto function =
         getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
@@ -89,6 +91,8 @@ struct AssignStagesPass
   }
 
   LogicalResult assign(func::FuncOp function, int64_t stages);
+  FailureOr<SmallVector<int64_t>> getGivenCut(func::FuncOp function,
+                                              int64_t stages, int64_t count);
 };
 
 } // namespace
@@ -96,6 +100,30 @@ struct AssignStagesPass
 static int64_t costOf(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
   return costed ? costed.getFlops() : 0;
+}
+
+/// The first layer of each stage as the option says; empty if it says nothing.
+FailureOr<SmallVector<int64_t>>
+AssignStagesPass::getGivenCut(func::FuncOp function, int64_t stages,
+                              int64_t count) {
+  SmallVector<int64_t> firsts;
+  if (layers.empty())
+    return firsts;
+  if (static_cast<int64_t>(layers.size()) != stages)
+    return function.emitError("is cut into ")
+           << stages << " stages, but layers are given for " << layers.size();
+  int64_t sum = 0;
+  for (int64_t size : layers) {
+    if (size < 1 || size > count)
+      return function.emitError("gets a stage of ")
+             << size << " layers, expected 1 to " << count;
+    firsts.push_back(sum);
+    sum += size;
+  }
+  if (sum != count)
+    return function.emitError("has ")
+           << count << " layers, but " << sum << " are given";
+  return firsts;
 }
 
 LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
@@ -122,19 +150,23 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
   }
   if (layerCosts.empty())
     layerCosts[0] = 0;
-  int64_t layers = layerCosts.size();
-  if (stages > layers)
+  int64_t count = layerCosts.size();
+  if (stages > count)
     return function.emitError("pp=")
-           << stages << " needs as many layers, but the model has " << layers
-           << "; the largest possible pp is " << layers;
+           << stages << " needs as many layers, but the model has " << count
+           << "; the largest possible pp is " << count;
 
   SmallVector<int64_t> costs, ids;
   for (auto [layer, cost] : layerCosts) {
     ids.push_back(layer);
     costs.push_back(cost);
   }
+  FailureOr<SmallVector<int64_t>> given = getGivenCut(function, stages, count);
+  if (failed(given))
+    return failure();
   SmallVector<int64_t> firsts =
-      cutLayers(LayerCosts(costs, before, after), stages);
+      given->empty() ? cutLayers(LayerCosts(costs, before, after), stages)
+                     : *given;
   Builder builder(function.getContext());
   for (Operation &op : function.getBody().front()) {
     if (isa<nn::ReadOp, func::ReturnOp>(op))

@@ -173,6 +173,25 @@ TEST(Matmul, SizesThatScale) {
   EXPECT_EQ(matmulSeconds(1, 0, 4096, 4096, device, Precision::BF16), 0);
 }
 
+/// What a weight's gradient is added to is read and written; a short
+/// contraction does not hide all of it.
+TEST(Matmul, GradientsOfWeightsMoveTheirSum) {
+  Device device = parse("a100-80g:1").device;
+  Operation operation = makeMatmul(5120, 20480, 1024, false);
+  operation.pass = Pass::BackwardWeight;
+  operation.scaled = Operation::Scaled::K;
+  CostOptions options;
+  double added = operationSeconds(operation, device, options);
+  options.weightGradientBytes = 2;
+  double written = operationSeconds(operation, device, options);
+  EXPECT_EQ(written,
+            matmulSeconds(1, 5120, 20480, 1024, device, Precision::BF16));
+  double traffic =
+      6.0 * 5120 * 20480 / (device.memoryBandwidth * device.memoryFraction);
+  EXPECT_NEAR(added - written, device.matrix.serialFraction * traffic,
+              1e-3 * added);
+}
+
 //===----------------------------------------------------------------------===//
 // Attention and kernels
 //===----------------------------------------------------------------------===//

@@ -114,8 +114,7 @@ static Result<PublishedRun> readRun(const json &source, const json &run) {
   if (!training.ok())
     return training.status();
   result.training = *training;
-  Result<Cluster> cluster =
-      readCluster(source, result.configuration.ranks());
+  Result<Cluster> cluster = readCluster(source, result.configuration.ranks());
   if (!cluster.ok())
     return cluster.status();
   result.cluster = *cluster;
@@ -160,8 +159,8 @@ Result<Estimate> PublishedRun::predict(int64_t extraLayers) const {
   Configuration chosen = configuration;
   if (extraLayers > 0)
     chosen.layers.clear();
-  Work work = buildTransformerWork(deeper, chosen.tensor,
-                                   chosen.sequenceParallel);
+  Work work =
+      buildTransformerWork(deeper, chosen.tensor, chosen.sequenceParallel);
   return estimate(work, cluster, training, chosen);
 }
 
@@ -173,8 +172,8 @@ static Status compareLayer(const PublishedRun &run, Comparisons &comparisons) {
   if (!two.ok())
     return two.status();
   const StageTime &a = one->stages[0], &b = two->stages[0];
-  double backward = b.backwardInput + b.backwardWeight - a.backwardInput -
-                    a.backwardWeight;
+  double backward =
+      b.backwardInput + b.backwardWeight - a.backwardInput - a.backwardWeight;
   comparisons.seconds.push_back(
       {run.id + " forward", "", b.forward - a.forward, run.layerForward});
   comparisons.seconds.push_back(

@@ -5,9 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// data/published_runs.json groups runs by source: what all runs of a source
-// share (cluster, program, precision, kind of attention and of loss) stands
-// beside them, with where the figures were published.
+// data/*.json group runs by source: what all runs of a source share (cluster,
+// program, precision, kind of attention and of loss) stands beside them, with
+// where the figures were published. published_runs.json has the runs that were
+// looked at while the model was made, held_out_runs.json others, added when it
+// was done.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +28,7 @@ struct PublishedRun {
   Configuration configuration;
   Cluster cluster;
   // 0 where nothing was published.
-  double seconds = 0;                    // of a step
+  double seconds = 0;                         // of a step
   double layerForward = 0, layerBackward = 0; // seconds of one layer alone
   double residentBytes = 0, peakBytes = 0;
 
@@ -42,8 +44,7 @@ struct PublishedSource {
 
 /// Fails on a file that cannot be read and on the first run that makes no
 /// sense.
-Result<std::vector<PublishedSource>>
-readPublishedRuns(const std::string &path);
+Result<std::vector<PublishedSource>> readPublishedRuns(const std::string &path);
 
 /// What was predicted and what was published, in the same unit.
 struct Comparison {

@@ -24,8 +24,8 @@ private:
   // Appending one operation to the current block.
   void matmul(Pass pass, const char *name, int64_t m, int64_t n, int64_t k,
               Operation::Scaled scaled);
-  void kernel(Pass pass, const char *name, double elements,
-              double fourByte = 0, double fixed = 0);
+  void kernel(Pass pass, const char *name, double elements, double fourByte = 0,
+              double fixed = 0);
   void collective(Pass pass, const char *name, CollectiveKind kind);
 
   // y = x W: `outer` is what grows with the batch, the weight is in x out.
@@ -420,8 +420,8 @@ Work Builder::run() {
   double keys = double(shape.keyValueHeads) * shape.headSize;
   double f = shape.ffn, vectors = shape.layerNorm ? 2 : 1;
   double matrices = h * (2 * width + 2 * keys) + shape.ffnMatrices * h * f;
-  double small = 2 * vectors * h +
-                 bias * (width + 2 * keys + 2 * h + (shape.ffnMatrices - 1) * f);
+  double small = 2 * vectors * h + bias * (width + 2 * keys + 2 * h +
+                                           (shape.ffnMatrices - 1) * f);
   double table = h * shape.vocabulary;
   work.totalParameters = shape.layers * (matrices + small) + vectors * h +
                          table * (shape.tied ? 1 : 2) +

@@ -121,8 +121,7 @@ TEST(Library, EqualClustersShareAKernelAndBytesRepeat) {
   for (int run = 0; run < 2; ++run) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(kTwins, &context);
     ASSERT_TRUE(module);
-    auto library = codegen::KernelLibrary::create(
-        &context, codegen::TargetCPU::getHost());
+    auto library = codegen::KernelLibrary::create(&context, defaultTarget());
     std::vector<std::string> symbols;
     module->walk([&](plan::ClusterOp op) {
       auto info = library->add(op);
@@ -156,7 +155,7 @@ TEST(Library, EveryLevelComputesTheSame) {
   for (const char *level : {"x86-64-v3", "x86-64-v4"}) {
     if (level > host)
       break;
-    Kernel kernel(cluster, {level, ""});
+    Kernel kernel(cluster, codegen::TargetCPU{level, ""});
     kernel({&x, &y});
     for (int row = 0; row < 3; ++row) {
       double sum = 0;
@@ -175,7 +174,7 @@ TEST(Library, OldProcessorsAreRefused) {
                  {"tensor<4xf32>"},
                  "%y = nn.neg %0 : tensor<4xf32>\n"
                  "plan.yield %y : tensor<4xf32>"},
-                {"x86-64-v2", ""});
+                codegen::TargetCPU{"x86-64-v2", ""});
   EXPECT_NE(kernel.errors.find("'x86-64-v2': kernels need avx2 and fma"),
             std::string::npos)
       << kernel.errors;

@@ -80,7 +80,32 @@ static std::string write(const Cluster &cluster) {
   return text;
 }
 
-Kernel::Kernel(const Cluster &cluster, codegen::TargetCPU target) {
+HostCode::~HostCode() {
+  if (handle)
+    dlclose(handle);
+}
+
+std::string HostCode::load(const std::vector<char> &bytes) {
+  int file = memfd_create("kernels", 0);
+  bool written = write(file, bytes.data(), bytes.size()) ==
+                 static_cast<ssize_t>(bytes.size());
+  if (written)
+    handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
+                    RTLD_NOW | RTLD_LOCAL);
+  close(file);
+  return handle ? "" : dlerror();
+}
+
+void HostCode::call(const std::string &symbol, const std::vector<void *> &args,
+                    const std::vector<int64_t> &scalars, int64_t begin,
+                    int64_t end) {
+  using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
+  auto function = reinterpret_cast<Function>(dlsym(handle, symbol.c_str()));
+  ASSERT_TRUE(function) << symbol;
+  function(args.data(), scalars.data(), begin, end);
+}
+
+Kernel::Kernel(const Cluster &cluster, codegen::Target target) {
   context.loadDialect<nn::NNDialect, dist::DistDialect, plan::PlanDialect,
                       mlir::func::FuncDialect>();
   mlir::ScopedDiagnosticHandler handler(
@@ -99,26 +124,20 @@ Kernel::Kernel(const Cluster &cluster, codegen::TargetCPU target) {
   });
   if (failed)
     return;
-  auto code = library->finish();
-  if (mlir::failed(code))
+  auto objects = library->finish();
+  if (mlir::failed(objects))
     return;
-  const std::vector<char> &bytes = code->front().data;
-  int file = memfd_create("kernels", 0);
-  bool written = write(file, bytes.data(), bytes.size()) ==
-                 static_cast<ssize_t>(bytes.size());
-  if (written)
-    handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
-                    RTLD_NOW | RTLD_LOCAL);
-  close(file);
-  if (!handle)
-    errors += dlerror();
-  else
-    function = reinterpret_cast<Function>(dlsym(handle, info.symbol.c_str()));
-}
-
-Kernel::~Kernel() {
-  if (handle)
-    dlclose(handle);
+  const codegen::CodeObject &object = objects->front();
+  if (object.target == "x86_64") {
+    auto loaded = std::make_unique<HostCode>();
+    errors += loaded->load(object.data);
+    if (errors.empty())
+      code = std::move(loaded);
+    return;
+  }
+  ptx.assign(object.data.begin(), object.data.end());
+  this->module = std::make_unique<PtxModule>();
+  errors += this->module->parse(ptx);
 }
 
 void Kernel::call(std::vector<Buffer *> args, std::vector<int64_t> scalars,
@@ -126,13 +145,27 @@ void Kernel::call(std::vector<Buffer *> args, std::vector<int64_t> scalars,
   std::vector<void *> pointers;
   for (Buffer *buffer : args)
     pointers.push_back(buffer->start);
-  function(pointers.data(), scalars.data(), begin, end);
+  code->call(info.symbol, pointers, scalars, begin, end);
+}
+
+void Kernel::launch(std::vector<Buffer *> args, std::vector<int64_t> scalars,
+                    bool reversed) {
+  std::vector<PtxBuffer> buffers;
+  for (Buffer *buffer : args)
+    buffers.push_back({buffer->start, buffer->size() * sizeof(float)});
+  int64_t blocks =
+      (info.extent + info.indicesPerBlock - 1) / info.indicesPerBlock;
+  EXPECT_EQ(module->launch(info.symbol, blocks, buffers, scalars, reversed), "")
+      << ptx;
 }
 
 void Kernel::operator()(std::vector<Buffer *> args,
                         std::vector<int64_t> scalars) {
   ASSERT_TRUE(valid()) << errors;
-  call(args, scalars, 0, info.extent);
+  if (module)
+    launch(args, scalars, /*reversed=*/false);
+  else
+    call(args, scalars, 0, info.extent);
 }
 
 void Kernel::expectSplit(std::vector<Buffer *> args, size_t firstResult,
@@ -144,8 +177,11 @@ void Kernel::expectSplit(std::vector<Buffer *> args, size_t firstResult,
     copies.push_back(std::make_unique<Buffer>(args[index]->size()));
     others[index] = copies.back().get();
   }
-  for (int64_t index = info.extent - 1; index >= 0; --index)
-    call(others, scalars, index, index + 1);
+  if (module)
+    launch(others, scalars, /*reversed=*/true);
+  else
+    for (int64_t index = info.extent - 1; index >= 0; --index)
+      call(others, scalars, index, index + 1);
   for (size_t index = firstResult; index < args.size(); ++index)
     EXPECT_EQ(0, std::memcmp(args[index]->start, others[index]->start,
                              args[index]->size() * sizeof(float)))

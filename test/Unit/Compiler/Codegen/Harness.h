@@ -8,6 +8,7 @@
 #ifndef PLAIT_TEST_UNIT_COMPILER_CODEGEN_HARNESS_H
 #define PLAIT_TEST_UNIT_COMPILER_CODEGEN_HARNESS_H
 
+#include "PtxInterpreter.h"
 #include "plait/Codegen/Kernel.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -37,6 +38,22 @@ private:
   void *map;
 };
 
+/// A shared object with kernels for this machine.
+class HostCode {
+public:
+  HostCode() = default;
+  ~HostCode();
+  HostCode(const HostCode &) = delete;
+
+  /// An empty string, or what is wrong.
+  std::string load(const std::vector<char> &bytes);
+  void call(const std::string &symbol, const std::vector<void *> &args,
+            const std::vector<int64_t> &scalars, int64_t begin, int64_t end);
+
+private:
+  void *handle = nullptr;
+};
+
 /// One cluster: types as text, the body with %0, %1, … as its arguments.
 struct Cluster {
   std::vector<std::string> inputs, results;
@@ -47,35 +64,45 @@ struct Cluster {
 /// Replaces every `R` and `C` that stands for an extent ("<R", "Rx", …).
 std::string sized(std::string text, int64_t rows, int64_t columns);
 
-/// A compiled cluster.
+/// What the tests' kernels are compiled for where they do not say it: this
+/// machine in PlaitCodegenTests, GPUs in PlaitCodegenPtxTests, which are the
+/// same tests.
+codegen::Target defaultTarget();
+inline bool onGPU() {
+  return std::holds_alternative<codegen::TargetGPU>(defaultTarget());
+}
+
+/// A compiled cluster. GPU kernels are interpreted, all their PTX.
 class Kernel {
 public:
   explicit Kernel(const Cluster &cluster,
-                  codegen::TargetCPU target = codegen::TargetCPU::getHost());
-  ~Kernel();
+                  codegen::Target target = defaultTarget());
   Kernel(const Kernel &) = delete;
 
   /// False if compiling failed; `errors` then says why.
-  bool valid() const { return function; }
+  bool valid() const { return code || module; }
   /// Computes everything, in one call.
   void operator()(std::vector<Buffer *> args,
                   std::vector<int64_t> scalars = {});
-  /// Computes [begin, end) only.
-  void call(std::vector<Buffer *> args, std::vector<int64_t> scalars,
-            int64_t begin, int64_t end);
-  /// Computes everything again one index at a time, last index first, and
-  /// expects the same bits in the buffers from `firstResult` on.
+  /// Computes everything again one index (on a GPU: one block) at a time, the
+  /// last one first, and expects the same bits in the buffers from
+  /// `firstResult` on.
   void expectSplit(std::vector<Buffer *> args, size_t firstResult,
                    std::vector<int64_t> scalars = {});
 
   codegen::KernelInfo info;
   std::string errors;
+  std::string ptx; ///< For GPUs.
 
 private:
-  using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
+  void call(std::vector<Buffer *> args, std::vector<int64_t> scalars,
+            int64_t begin, int64_t end);
+  void launch(std::vector<Buffer *> args, std::vector<int64_t> scalars,
+              bool reversed);
+
   mlir::MLIRContext context;
-  Function function = nullptr;
-  void *handle = nullptr;
+  std::unique_ptr<HostCode> code;
+  std::unique_ptr<PtxModule> module;
 };
 
 } // namespace plait::test

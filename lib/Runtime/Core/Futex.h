@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_RUNTIME_CPU_FUTEX_H
-#define PLAIT_LIB_RUNTIME_CPU_FUTEX_H
+#ifndef PLAIT_LIB_RUNTIME_CORE_FUTEX_H
+#define PLAIT_LIB_RUNTIME_CORE_FUTEX_H
 
 #include <atomic>
 #include <chrono>
@@ -33,4 +33,4 @@ void wakeAll(std::atomic<uint32_t> &word);
 
 } // namespace plait::runtime
 
-#endif // PLAIT_LIB_RUNTIME_CPU_FUTEX_H
+#endif // PLAIT_LIB_RUNTIME_CORE_FUTEX_H

@@ -1,12 +1,12 @@
-//===- KernelLibrary.cpp - The kernels of a plan --------------------------===//
+//===- KernelLibrary.cpp - The kernels of a plan ------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "../Kernel/Emitter.h"
-#include "Target.h"
+#include "CPU/CPULibrary.h"
+#include "NVPTX/NVPTXLibrary.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,18 +14,12 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "llvm/Target/TargetMachine.h"
 
 using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
-/// Registers a value: enough independent chains to hide an addition's latency,
-/// few enough that a dozen values stay in registers.
-static constexpr int64_t kRegisters = 4;
-
-KernelLibrary::KernelLibrary(MLIRContext *context, TargetCPU target)
-    : machine(createMachine(target)), target(std::move(target)) {
+KernelLibrary::KernelLibrary(MLIRContext *context) {
   context->loadDialect<arith::ArithDialect, func::FuncDialect,
                        LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
                        vector::VectorDialect>();
@@ -33,6 +27,13 @@ KernelLibrary::KernelLibrary(MLIRContext *context, TargetCPU target)
 }
 
 KernelLibrary::~KernelLibrary() = default;
+
+std::unique_ptr<KernelLibrary> KernelLibrary::create(MLIRContext *context,
+                                                     const Target &target) {
+  if (auto *gpu = std::get_if<TargetGPU>(&target))
+    return std::make_unique<NVPTXLibrary>(context, *gpu);
+  return std::make_unique<CPULibrary>(context, std::get<TargetCPU>(target));
+}
 
 /// Equal for clusters that compute the same, whatever their operands are
 /// called: the body, its values numbered.
@@ -60,38 +61,14 @@ static std::string describe(plan::ClusterOp cluster) {
 }
 
 FailureOr<KernelInfo> KernelLibrary::add(plan::ClusterOp cluster) {
-  if (!machine)
-    return cluster.emitOpError("cannot be compiled: unknown processor '")
-           << target.name << "'";
-  int64_t width = getVectorWidth(*machine);
-  if (width == 0)
-    return cluster.emitOpError("cannot be compiled for '")
-           << target.name << "': kernels need avx2 and fma";
   auto [entry, inserted] = kernels.try_emplace(describe(cluster));
   if (!inserted)
     return entry->second;
   KernelInfo info;
   info.symbol = "kernel_" + std::to_string(kernels.size() - 1);
-  if (failed(emitKernel(cluster, cast<ModuleOp>(*module), kRegisters * width,
-                        info))) {
+  if (failed(emit(cluster, info))) {
     kernels.erase(entry);
     return failure();
   }
   return entry->second = std::move(info);
-}
-
-FailureOr<std::vector<char>> KernelLibrary::finish() {
-  MLIRContext *context = module.get()->getContext();
-  if (!machine)
-    return emitError(UnknownLoc::get(context), "unknown processor '")
-           << target.name << "'";
-  FailureOr<llvm::SmallString<0>> object =
-      compileModule(cast<ModuleOp>(*module), *machine);
-  if (failed(object))
-    return failure();
-  return linkObject(*object, context);
-}
-
-std::vector<std::string> KernelLibrary::requiredFeatures() const {
-  return machine ? listFeatures(*machine) : std::vector<std::string>();
 }

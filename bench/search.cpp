@@ -1,0 +1,138 @@
+//===- search.cpp - How long a search takes -------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   plait-bench-search
+//
+// searches for five models and prints how many configurations were considered,
+// estimated, and how long that took; then how both grow with layers and with
+// devices. Works are closed-form: what the compiler takes to profile a model is
+// not in the figures.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/Search.h"
+#include "TransformerSource.h"
+
+#include <cstdio>
+#include <sys/resource.h>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+struct Case {
+  std::string name;
+  TransformerShape shape;
+  std::string cluster;
+  int64_t globalBatch = 1;
+};
+
+} // namespace
+
+static TransformerShape makeGpt(int64_t layers, int64_t hidden, int64_t heads,
+                                int64_t vocabulary, int64_t sequence) {
+  TransformerShape shape;
+  shape.layers = layers;
+  shape.hidden = hidden;
+  shape.heads = heads;
+  shape.vocabulary = vocabulary;
+  shape.sequence = sequence;
+  return shape;
+}
+
+static TransformerShape makeLlama(int64_t layers, int64_t hidden, int64_t heads,
+                                  int64_t ffn) {
+  TransformerShape shape = makeGpt(layers, hidden, heads, 128256, 8192);
+  shape.keyValueHeads = 8;
+  shape.ffn = ffn;
+  shape.ffnMatrices = 3;
+  shape.biases = shape.layerNorm = shape.learnedPositions = shape.tied = false;
+  shape.rotary = true;
+  return shape;
+}
+
+/// What the compiler can execute when this was written.
+static SearchSpace getExecutable() {
+  SearchSpace space;
+  space.schedules = {"gpipe", "1f1b"};
+  space.recompute = {Recompute::None, Recompute::Full};
+  space.sequenceParallel = {false, true};
+  return space;
+}
+
+/// Of the process so far.
+static double getCpuSeconds(const struct rusage &usage) {
+  auto seconds = [](const struct timeval &time) {
+    return double(time.tv_sec) + 1e-6 * double(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+static void run(const Case &one, const SearchSpace &space) {
+  TransformerSource source(one.shape);
+  Training training;
+  training.globalBatch = one.globalBatch;
+  training.sequence = one.shape.sequence;
+  Cluster cluster = *parseCluster(one.cluster);
+  struct rusage before, usage;
+  getrusage(RUSAGE_SELF, &before);
+  Result<SearchResult> result = search(source, cluster, training, space);
+  getrusage(RUSAGE_SELF, &usage);
+  if (!result.ok()) {
+    std::printf("%-22s %-10s %s\n", one.name.c_str(), space.name.c_str(),
+                result.status().message().c_str());
+    return;
+  }
+  const SearchCounts &counts = result->counts;
+  std::printf(
+      "%-22s %-10s %8.3f %7.3f %9lld %9lld %10.0f %8d %7.0f  %8.3f  %s\n",
+      one.name.c_str(), space.name.c_str(), counts.seconds,
+      getCpuSeconds(usage) - getCpuSeconds(before),
+      (long long)counts.considered, (long long)counts.estimated,
+      counts.perSecond(), counts.profiles, double(usage.ru_maxrss) / 1024,
+      result->estimate.iterationSeconds, print(result->configuration).c_str());
+}
+
+static void printHead(const char *what) {
+  std::printf("\n%-22s %-10s %8s %7s %9s %9s %10s %8s %7s  %8s  %s\n", what,
+              "space", "seconds", "CPU s", "configs", "estimated", "per second",
+              "profiles", "MiB", "step, s", "pick");
+}
+
+int main() {
+  const Case cases[] = {
+      {"GPT-2 124M, 8 H100", makeGpt(12, 768, 12, 50257, 1024), "h100:1x8",
+       512},
+      {"Llama-3 8B, 64", makeLlama(32, 4096, 32, 14336), "h100:8x8", 512},
+      {"Llama-3 70B, 1,024", makeLlama(80, 8192, 64, 28672), "h100:128x8",
+       1024},
+      {"Llama-3 405B, 16,384", makeLlama(126, 16384, 128, 53248), "h100:2048x8",
+       2048},
+      {"GPT 1T, 3,072 A100", makeGpt(128, 25600, 160, 51200, 2048),
+       "a100-80g:384x8", 3072}};
+  printHead("model");
+  for (const Case &one : cases)
+    for (const SearchSpace &space : {getExecutable(), SearchSpace::all()})
+      run(one, space);
+  printHead("70B, 1,024 H100");
+  for (int64_t layers : {20, 40, 80, 160, 320}) {
+    Case deeper = cases[2];
+    deeper.name = std::to_string(layers) + " layers";
+    deeper.shape.layers = layers;
+    run(deeper, SearchSpace::all());
+  }
+  printHead("70B");
+  for (int nodes : {8, 32, 128, 512, 2048, 8192}) {
+    Case larger = cases[2];
+    larger.name = std::to_string(8 * nodes) + " H100";
+    larger.cluster = "h100:" + std::to_string(nodes) + "x8";
+    larger.globalBatch = std::max(256, 8 * nodes);
+    run(larger, SearchSpace::all());
+  }
+  return 0;
+}

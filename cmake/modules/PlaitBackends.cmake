@@ -1,0 +1,39 @@
+# Which backends the runtime is built with: PLAIT_HAS_CPU and PLAIT_HAS_CUDA.
+# AUTO: when what they need is found.
+set(PLAIT_ENABLE_CPU AUTO CACHE STRING "Run CPU plans: AUTO, ON or OFF")
+set(PLAIT_ENABLE_CUDA AUTO CACHE STRING "Run CUDA plans: AUTO, ON or OFF")
+
+# plait_choose_backend(NAME VARIABLES...): all of them found, or an explanation.
+macro(plait_choose_backend name)
+  set(PLAIT_HAS_${name} ON)
+  if(PLAIT_ENABLE_${name} STREQUAL "OFF")
+    set(PLAIT_HAS_${name} OFF)
+  else()
+    foreach(needed ${ARGN})
+      if(NOT ${needed})
+        set(PLAIT_HAS_${name} OFF)
+        if(PLAIT_ENABLE_${name} STREQUAL "ON")
+          message(FATAL_ERROR "PLAIT_ENABLE_${name} is ON, but ${needed} was not found")
+        endif()
+        message(STATUS "${name} backend: off, ${needed} was not found")
+      endif()
+    endforeach()
+  endif()
+endmacro()
+
+# oneDNN, not by its CMake package, which asks for the headers of OpenCL, and
+# the OpenMP runtime that it uses; see lib/Runtime/CPU/Team.h.
+find_library(PLAIT_DNNL dnnl)
+find_path(PLAIT_DNNL_INCLUDE dnnl.hpp)
+find_library(PLAIT_GOMP NAMES gomp libgomp.so.1
+             HINTS ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES})
+plait_choose_backend(CPU PLAIT_DNNL PLAIT_DNNL_INCLUDE PLAIT_GOMP)
+
+# Headers alone: the libraries are loaded when a CUDA plan runs.
+set(hints /usr/local/cuda ENV CUDA_HOME ENV CUDA_PATH)
+find_path(PLAIT_CUDA_INCLUDE cuda.h HINTS ${hints} PATH_SUFFIXES include)
+find_path(PLAIT_CUBLASLT_INCLUDE cublasLt.h HINTS ${hints} PATH_SUFFIXES include)
+find_path(PLAIT_NCCL_INCLUDE nccl.h HINTS ${hints} PATH_SUFFIXES include)
+find_program(PLAIT_NVCC nvcc HINTS ${hints} PATH_SUFFIXES bin)
+plait_choose_backend(CUDA PLAIT_CUDA_INCLUDE PLAIT_CUBLASLT_INCLUDE
+                     PLAIT_NCCL_INCLUDE PLAIT_NVCC)

@@ -1,0 +1,45 @@
+//===- Planning.h - Let the planner choose the options ----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What `plaitc --cluster` does: profiles the model with the compiler's passes,
+// searches, tells what it has found, and fills in the options of a compilation.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DRIVER_PLANNING_H
+#define PLAIT_DRIVER_PLANNING_H
+
+#include "plait/Driver/Driver.h"
+#include "plait/Planner/Search.h"
+
+namespace plait {
+
+struct PlanningOptions {
+  std::string cluster;                    // as planner::parseCluster reads it
+  std::string searchSpace = "executable"; // or all: also what is only modelled
+  std::string pinned;                     // text of pins beside the options
+  planner::Pins pins;
+  /// fp32, bf16 or fp16. Empty: what the ranks train in, bf16 where a GPU has it
+  /// and nothing is compiled.
+  std::string precision;
+  std::string attention;           // flash or unfused; empty: flash if there is
+  std::string framework = "plait"; // as planner::findFramework knows it
+  bool predict = false;            // JSON on standard output, no compilation
+  bool explain = false;            // text on standard output
+  std::string whyNot;              // pins to compare the choice with
+  std::string report, trace;       // files to write; empty: none
+};
+
+/// Searches for the best configuration of the model, global batch and sequence
+/// that `options` name, writes what `planning` asks for, and sets mesh,
+/// schedule, microbatch, recomputation, sequence parallelism and stages of
+/// `options`. On failure the reason has been printed to standard error.
+bool choose(CompileOptions &options, const PlanningOptions &planning);
+
+} // namespace plait
+
+#endif // PLAIT_DRIVER_PLANNING_H

@@ -1,0 +1,71 @@
+//===- Report.h - What the planner tells a person or a program --*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The same prediction as JSON, as a screen of text, as a page and as a trace.
+// All are pure functions of their input: the same input gives the same bytes.
+// Wall-clock figures of the search are only in it where they are asked for.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLANNER_REPORT_H
+#define PLAIT_PLANNER_REPORT_H
+
+#include "plait/Planner/Search.h"
+
+namespace plait::planner {
+
+/// What was measured of the same step; 0 or empty where nothing was.
+struct Measured {
+  std::string source; // "plait-run --profile p.json"
+  double iterationSeconds = 0;
+  double pipelineSeconds = 0, dataSeconds = 0, optimizerSeconds = 0;
+  std::vector<double> peakBytes; // by rank of the pipeline
+};
+
+/// What a report is about. References: lives as long as one call.
+struct ReportInput {
+  const SearchResult &result;
+  const Cluster &cluster;
+  const Training &training;
+  std::string model = {}; // a name, for titles
+  std::optional<Measured> measured = {};
+  /// Adds wall-clock figures of the search, which differ from run to run.
+  bool withSearchSeconds = false;
+};
+
+/// A JSON object, indented, with a newline at the end; docs/Planner.md lists
+/// its fields. Seconds, bytes, FLOP.
+std::string toJson(const ReportInput &input);
+
+struct TextOptions {
+  int width = 80;     // columns; fewer than 60 count as 60
+  bool color = false; // ANSI
+};
+
+/// --explain: the pick, where time goes, memory against the limit, what else
+/// there was and what it loses, the bound.
+std::string explainText(const ReportInput &input,
+                        const TextOptions &options = {});
+
+/// --why-not: the two side by side.
+std::string explainText(const WhyNot &answer, const SearchResult &pick,
+                        const TextOptions &options = {});
+
+/// One line for stderr: "considered 5,120 configurations in 0.41 s (…)".
+std::string describeSearch(const SearchResult &result);
+
+/// One self-contained page: no script, nothing from the network. Fails when the
+/// file cannot be written, or the pick's schedule cannot be generated.
+Status writeHtmlReport(const ReportInput &input, const std::string &path);
+
+/// Chrome's trace format, which Perfetto reads: a row for every rank of the
+/// pipeline, a counter for its memory. Fails as writeHtmlReport.
+Status writeTrace(const ReportInput &input, const std::string &path);
+
+} // namespace plait::planner
+
+#endif // PLAIT_PLANNER_REPORT_H

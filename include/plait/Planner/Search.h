@@ -1,0 +1,165 @@
+//===- Search.h - Picking a configuration -----------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Finds the fastest configuration of a space that fits into memory, as
+// estimate() predicts it. Branch and bound: every family of configurations gets
+// a time that none of its members can beat and bytes that none can do without;
+// the most promising are estimated first, and what cannot win any more is left
+// out. Nothing is sampled, so the pick is the exact optimum of the space under
+// the model; see docs/Planner.md.
+//
+// The same input gives the same result, byte for byte but for wall-clock
+// seconds: work is handed to threads in rounds of fixed size. Equal times are
+// decided by fewer ranks of tp, then of pp, then by the configuration in
+// words.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLANNER_SEARCH_H
+#define PLAIT_PLANNER_SEARCH_H
+
+#include "plait/Planner/Cluster.h"
+#include "plait/Planner/Configuration.h"
+#include "plait/Planner/Estimate.h"
+#include "plait/Planner/Work.h"
+#include "plait/Support/Status.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace plait::planner {
+
+/// What may be chosen. Every list but the last has at least one entry; order
+/// and duplicates do not matter. The defaults are the plainest configuration.
+/// Layers are cut by cost, and evenly where that is possible.
+struct SearchSpace {
+  /// For messages: what --search-space calls it.
+  std::string name = "executable";
+  std::vector<std::string> schedules = {"1f1b"};
+  std::vector<Recompute> recompute = {Recompute::None};
+  std::vector<int> zero = {0};
+  std::vector<bool> sequenceParallel = {false};
+  std::vector<int> chunks = {1};
+  std::vector<int> context = {1};
+  /// Those that divide a replica's share of the batch are tried. Empty: all
+  /// that do, up to 128.
+  std::vector<int64_t> microBatches;
+
+  /// Everything that the model knows, executable or not: all schedules, chunks
+  /// up to 8, ZeRO 0 to 3, all kinds of recomputation, context up to 64.
+  static SearchSpace all();
+};
+
+/// What is decided beforehand. Mesh sizes and microbatches may be any; the
+/// others have to be in the space.
+struct Pins {
+  std::optional<int> pipeline, data, tensor, context, chunks, zero;
+  std::optional<int64_t> microBatch;
+  std::optional<std::string> schedule;
+  std::optional<Recompute> recompute;
+  std::optional<bool> sequenceParallel;
+  /// Ranks to use. Without it all devices of the cluster, or the product of the
+  /// mesh where pipeline, data and tensor are given.
+  std::optional<int> devices;
+  /// As Configuration::layers; needs `pipeline`.
+  std::vector<int> layers;
+};
+
+/// Reads "tp=4,pp=2": pp, dp, tp, cp, chunks, zero, micro-batch, schedule,
+/// recompute (none, selective, full), sp (on, off). Fails on an unknown name, a
+/// value out of range and on a name that occurs twice.
+Result<Pins> parsePins(const std::string &text);
+/// The inverse; empty when nothing is pinned.
+std::string print(const Pins &pins);
+
+std::string print(Recompute recompute);
+std::string print(Precision precision);
+/// "pp 8, dp 8, tp 8, 1f1b, micro-batch 1, recompute full": what is not at its
+/// default.
+std::string print(const Configuration &configuration);
+
+/// A configuration that was not picked, and what it loses.
+struct Alternative {
+  /// Of a variant: what is different, "recompute full" or "tp 4, pp 16".
+  std::string change;
+  Configuration configuration;
+  Estimate estimate;
+  bool fits = true;
+  /// One line: "4.1 % slower: bubble 12.0 % against 3.0 %", "needs 91.2 GB on
+  /// stage 0, has 79.1 GB".
+  std::string why;
+};
+
+struct SearchCounts {
+  int64_t considered = 0; // configurations of the space that make sense
+  int64_t estimated = 0;  // by estimate()
+  int64_t pruned = 0;     // the others: a bound has ruled them out
+  int profiles = 0;       // calls of WorkSource::get
+  double seconds = 0;     // wall-clock, calls of WorkSource::get left out
+  double perSecond() const { return seconds > 0 ? considered / seconds : 0; }
+};
+
+struct SearchResult {
+  /// Complete: `layers` are those of the estimate.
+  Configuration configuration;
+  Estimate estimate;
+  /// What estimate() was given; belongs to the WorkSource.
+  const Work *work = nullptr;
+  /// The best of each other combination of mesh and schedule, best first; exact
+  /// like the pick. At most 10.
+  std::vector<Alternative> runnersUp;
+  /// The pick with one thing changed, whether in the space or not.
+  std::vector<Alternative> variants;
+  /// Why a tensor-parallel degree was not tried, one line each.
+  std::vector<std::string> notes;
+  SearchCounts counts;
+  /// No configuration of the space is faster under the model.
+  double lowerBoundSeconds = 0;
+  /// No stage cut and no schedule, in the space or not, makes a mesh of the
+  /// space faster: the devices' work, evenly spread, without a bubble.
+  double idealSeconds = 0;
+
+  /// How far the pick may be from the best of the space, in percent.
+  double withinPercent() const {
+    return lowerBoundSeconds > 0
+               ? 100 * (estimate.iterationSeconds / lowerBoundSeconds - 1)
+               : 0;
+  }
+};
+
+/// Fails when pins and space contradict each other or the model; when no mesh
+/// divides devices, layers and batch (the message names the nearest that do);
+/// and when nothing fits into memory: then it says which stage is short of how
+/// much, what takes the most, and the smallest change that was found to fit.
+Result<SearchResult> search(WorkSource &source, const Cluster &cluster,
+                            const Training &training, const SearchSpace &space,
+                            const Pins &pins = {});
+
+/// One line of a comparison: a part of the time or of the memory, in seconds
+/// or bytes.
+struct Difference {
+  std::string part;
+  double pick = 0, other = 0;
+  bool isBytes = false;
+};
+
+/// Answers --why-not.
+struct WhyNot {
+  Alternative other;                   // the best under the pins
+  std::vector<Difference> differences; // the first is the whole step
+};
+
+/// Searches once more, under `pins`, and compares what comes out with `pick`.
+/// Fails with the reason why there is no such configuration.
+Result<WhyNot> whyNot(const SearchResult &pick, WorkSource &source,
+                      const Cluster &cluster, const Training &training,
+                      const SearchSpace &space, const Pins &pins);
+
+} // namespace plait::planner
+
+#endif // PLAIT_PLANNER_SEARCH_H

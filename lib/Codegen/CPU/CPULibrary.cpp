@@ -1,0 +1,126 @@
+//===- CPULibrary.cpp - Kernels for x86-64 ------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CPULibrary.h"
+
+#include "../Kernel/KernelShape.h"
+#include "../Kernel/SerialWorkers.h"
+#include "Target.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+/// Registers a value: enough independent chains to hide an addition's latency,
+/// few enough that a dozen values stay in registers.
+static constexpr int64_t kRegisters = 4;
+
+/// A multiple of every number of lanes, and little enough for the first cache.
+static constexpr int64_t kBlock = 4096;
+
+CPULibrary::CPULibrary(MLIRContext *context, TargetCPU target)
+    : KernelLibrary(context), machine(createMachine(target)),
+      target(std::move(target)) {}
+
+CPULibrary::~CPULibrary() = default;
+
+/// As many lanes as fit, but no more than the next power of two of the extent.
+/// One sum over long rows takes wider blocks: longer runs of memory a row.
+static int64_t chooseLanes(const IterationSpace &space, int64_t lanes,
+                           bool columns) {
+  int64_t extent =
+      space.getInner() < 0 ? 1 : space.getGroups()[space.getInner()].extent;
+  if (columns && space.getReductions().size() == 1 && extent >= 32 * lanes)
+    lanes *= 4;
+  return std::min<int64_t>(lanes, llvm::PowerOf2Ceil(extent));
+}
+
+static func::FuncOp createFunction(plan::ClusterOp cluster, ModuleOp module,
+                                   StringRef name) {
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  Type index = builder.getI64Type();
+  auto function = func::FuncOp::create(
+      builder, cluster.getLoc(), name,
+      builder.getFunctionType({pointer, pointer, index, index}, {}));
+  function.addEntryBlock();
+  return function;
+}
+
+/// What the arguments of `function` are to an emitter that stands at the start.
+static KernelFunction openFunction(func::FuncOp function, unsigned buffers) {
+  Value args = function.getArgument(0), scalars = function.getArgument(1);
+  KernelFunction opened;
+  ImplicitLocOpBuilder builder(function.getLoc(), function.getContext());
+  builder.setInsertionPointToStart(&function.front());
+  Type pointer = args.getType();
+  for (unsigned index = 0; index < buffers; ++index) {
+    Value address = LLVM::GEPOp::create(builder, pointer, pointer, args,
+                                        ArrayRef<LLVM::GEPArg>(index));
+    opened.pointers.push_back(
+        LLVM::LoadOp::create(builder, pointer, address, 8));
+  }
+  opened.getScalar = [scalars](ImplicitLocOpBuilder &builder,
+                               unsigned index) -> Value {
+    Type number = builder.getI64Type();
+    Value address = LLVM::GEPOp::create(builder, scalars.getType(), number,
+                                        scalars, ArrayRef<LLVM::GEPArg>(index));
+    return LLVM::LoadOp::create(builder, number, address, 8);
+  };
+  opened.first = function.getArgument(2);
+  return opened;
+}
+
+LogicalResult CPULibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
+  if (!machine)
+    return cluster.emitOpError("cannot be compiled: unknown processor '")
+           << target.name << "'";
+  int64_t width = getVectorWidth(*machine);
+  if (width == 0)
+    return cluster.emitOpError("cannot be compiled for '")
+           << target.name << "': kernels need avx2 and fma";
+  FailureOr<IterationSpace> space = analyzeCluster(cluster);
+  if (failed(space))
+    return failure();
+  ShapeLimits limits;
+  limits.block = kBlock;
+  FailureOr<KernelShape> shape = chooseShape(cluster, *space, limits);
+  if (failed(shape))
+    return failure();
+  func::FuncOp function =
+      createFunction(cluster, cast<ModuleOp>(*module), info.symbol);
+  KernelFunction opened = openFunction(
+      function, cluster.getNumOperands() + cluster.getNumResults());
+  OpBuilder builder = OpBuilder::atBlockEnd(&function.front());
+  Emitter emitter(cluster, *space, builder, opened, info,
+                  chooseLanes(*space, kRegisters * width,
+                              std::holds_alternative<ColumnShape>(*shape)));
+  SerialWorkers workers(emitter, function.getArgument(2),
+                        function.getArgument(3));
+  emitLoops(emitter, workers, *shape, info);
+  finishFunction(function);
+  return success();
+}
+
+FailureOr<std::vector<CodeObject>> CPULibrary::finish() {
+  MLIRContext *context = module.get()->getContext();
+  if (!machine)
+    return emitError(UnknownLoc::get(context), "unknown processor '")
+           << target.name << "'";
+  FailureOr<llvm::SmallString<0>> object =
+      compileModule(cast<ModuleOp>(*module), *machine);
+  if (failed(object))
+    return failure();
+  FailureOr<std::vector<char>> linked = linkObject(*object, context);
+  if (failed(linked))
+    return failure();
+  return std::vector<CodeObject>{{"x86_64", target.name, listFeatures(*machine),
+                                  std::move(*linked)}};
+}

@@ -1,0 +1,37 @@
+//===- Assemble.cpp - PTX to a cubin --------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../RunTool.h"
+#include "NVPTXLibrary.h"
+
+#include "llvm/Support/Program.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+/// On the path, or where the toolkit's installer puts it.
+static llvm::ErrorOr<std::string> findAssembler() {
+  llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("ptxas");
+  if (found)
+    return found;
+  return llvm::sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"});
+}
+
+FailureOr<std::optional<std::vector<char>>>
+codegen::assemble(StringRef ptx, StringRef architecture, MLIRContext *context) {
+  llvm::ErrorOr<std::string> assembler = findAssembler();
+  if (!assembler)
+    return std::optional<std::vector<char>>();
+  std::string option = ("-arch=" + architecture).str();
+  Tool tool{*assembler, "ptx", "cubin", {option}};
+  FailureOr<std::vector<char>> cubin =
+      runTool(tool, ptx, "cannot assemble the kernels", context);
+  if (failed(cubin))
+    return failure();
+  return std::optional(std::move(*cubin));
+}

@@ -1,0 +1,113 @@
+//===- ChooseTeams.cpp - How the threads of a block are used --------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Teams.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+/// Elements of 16 bytes, the most that one instruction moves.
+static constexpr int64_t kMostLanes = 4;
+
+/// Blocks that fill the largest of the GPUs twice, so that none waits for work
+/// at the end of a kernel.
+static constexpr int64_t kManyBlocks = 256;
+
+/// The least that memory moves at once.
+static constexpr int64_t kSectorBytes = 32;
+
+ShapeLimits codegen::getGPULimits() {
+  ShapeLimits limits;
+  limits.elements = true;
+  // Sums of 4 lanes, with what they are made of, in at most 128 registers.
+  limits.columnSums = 4;
+  return limits;
+}
+
+int64_t codegen::chooseVector(plan::ClusterOp cluster,
+                              const IterationSpace &space) {
+  if (space.getInner() < 0)
+    return 1;
+  int64_t lanes = kMostLanes;
+  auto fit = [&](int64_t extent) {
+    while (extent % lanes)
+      lanes /= 2;
+  };
+  fit(space.getGroups()[space.getInner()].extent);
+  for (Operation &op : cluster.getBody().front().without_terminator()) {
+    FusionRole role = getRole(&op);
+    if (role != FusionRole::RotateHalf && role != FusionRole::Slice)
+      continue;
+    OpOperand &input = op.getOpOperand(0);
+    ArrayRef<int64_t> dims = space.getDims(input);
+    auto type = cast<RankedTensorType>(input.get().getType());
+    if (role == FusionRole::RotateHalf)
+      fit(type.getShape().back() / 2);
+    else if (space.getGroup(dims[getDimAttr(&op)]) == space.getInner())
+      fit(type.getDimSize(getDimAttr(&op)));
+  }
+  return lanes;
+}
+
+static int64_t roundUp(int64_t count) {
+  return static_cast<int64_t>(llvm::PowerOf2Ceil(std::max<int64_t>(1, count)));
+}
+
+/// A warp reads up to 8 vectors a thread of a row; longer rows take a block.
+/// Sums over all rows take one block, a warp or less a row.
+static Teams chooseRowTeams(const IterationSpace &space, const RowShape &shape,
+                            int64_t lanes) {
+  int64_t inner = space.getInner(), rows = 1;
+  for (int64_t group = 0; group < inner; ++group)
+    rows *= space.getGroups()[group].extent;
+  int64_t vectors = inner < 0 ? 1 : space.getGroups()[inner].extent / lanes;
+  int64_t warp = std::min(kWarp, roundUp(vectors));
+  if (!shape.totals.empty() && rows > 1)
+    return {512, warp, 1};
+  if (vectors > 8 * kWarp) {
+    int64_t threads = std::clamp<int64_t>(roundUp(vectors / 8), 64, 512);
+    return {threads, threads, 1};
+  }
+  // A single row has a block of its own, however short.
+  int64_t threads =
+      std::clamp<int64_t>(roundUp(rows * warp), kWarp, int64_t(256));
+  return {threads, warp, 1};
+}
+
+/// As wide as memory likes, but narrow enough that there are many blocks.
+static Teams chooseColumnTeams(const IterationSpace &space,
+                               const ColumnShape &shape, int64_t lanes) {
+  int64_t rows = 1, others = shape.parts.size();
+  for (int64_t group : shape.reduced)
+    rows *= space.getGroups()[group].extent;
+  for (int64_t group : shape.kept)
+    others *= space.getGroups()[group].extent;
+  int64_t vectors = space.getGroups()[space.getInner()].extent / lanes;
+  int64_t least = kSectorBytes / (4 * lanes);
+  int64_t width = std::max(least, std::min(kWarp, roundUp(vectors)));
+  while (width > least &&
+         others * llvm::divideCeil(vectors, width) < kManyBlocks)
+    width /= 2;
+  // At least 4 rows a thread, or a warp's worth of threads.
+  int64_t threads =
+      std::clamp<int64_t>(roundUp(width * rows / 4), kWarp, 512);
+  return {threads, threads / width, width};
+}
+
+Teams codegen::chooseTeams(const IterationSpace &space,
+                           const KernelShape &shape, int64_t lanes) {
+  if (auto *rows = std::get_if<RowShape>(&shape))
+    return chooseRowTeams(space, *rows, lanes);
+  if (auto *columns = std::get_if<ColumnShape>(&shape))
+    return chooseColumnTeams(space, *columns, lanes);
+  if (std::holds_alternative<ScatterShape>(shape))
+    return {128, kWarp, 1};
+  return {256, 1, 1};
+}

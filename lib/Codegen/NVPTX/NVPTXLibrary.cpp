@@ -1,0 +1,162 @@
+//===- NVPTXLibrary.cpp - Kernels for NVIDIA GPUs -------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "NVPTXLibrary.h"
+
+#include "../LowerModule.h"
+#include "Teams.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/IR/Function.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+//===----------------------------------------------------------------------===//
+// The architectures
+//===----------------------------------------------------------------------===//
+
+/// An architecture, and the first version of PTX that has it and lets kernels
+/// have more than 4 KiB of arguments (8.1); drivers refuse versions that are
+/// newer than they are.
+struct Architecture {
+  llvm::StringLiteral name, features;
+};
+static constexpr Architecture kArchitectures[] = {
+    {"sm_80", "+ptx81"}, {"sm_90", "+ptx81"}, {"sm_100", "+ptx86"}};
+
+ArrayRef<StringRef> TargetGPU::getNames() {
+  static const SmallVector<StringRef> names = [] {
+    SmallVector<StringRef> names;
+    for (const Architecture &one : kArchitectures)
+      names.push_back(one.name);
+    return names;
+  }();
+  return names;
+}
+
+std::optional<TargetGPU> TargetGPU::get(StringRef name) {
+  if (!llvm::is_contained(getNames(), name))
+    return std::nullopt;
+  return TargetGPU{name.str(), name.str()};
+}
+
+static std::unique_ptr<llvm::TargetMachine> createMachine(StringRef name) {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *nvptx =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  const auto *found = llvm::find_if(
+      kArchitectures, [&](const auto &one) { return one.name == name; });
+  if (!nvptx || found == std::end(kArchitectures))
+    return nullptr;
+  return std::unique_ptr<llvm::TargetMachine>(nvptx->createTargetMachine(
+      triple, found->name, found->features, llvm::TargetOptions(), std::nullopt,
+      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+/// A function of one pointer a buffer; scalars are added as they are asked for.
+static func::FuncOp createFunction(plan::ClusterOp cluster, ModuleOp module,
+                                   StringRef name) {
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  SmallVector<Type> types(cluster.getNumOperands() + cluster.getNumResults(),
+                          LLVM::LLVMPointerType::get(builder.getContext()));
+  auto function = func::FuncOp::create(builder, cluster.getLoc(), name,
+                                       builder.getFunctionType(types, {}));
+  function.addEntryBlock();
+  return function;
+}
+
+static KernelFunction openFunction(func::FuncOp function) {
+  KernelFunction opened;
+  llvm::append_range(opened.pointers, function.getArguments());
+  unsigned buffers = function.getNumArguments();
+  Block *entry = &function.front();
+  opened.getScalar = [entry, buffers](ImplicitLocOpBuilder &builder,
+                                      unsigned index) -> Value {
+    while (entry->getNumArguments() <= buffers + index)
+      entry->addArgument(builder.getI64Type(), builder.getLoc());
+    return entry->getArgument(buffers + index);
+  };
+  return opened;
+}
+
+NVPTXLibrary::NVPTXLibrary(MLIRContext *context, TargetGPU target)
+    : KernelLibrary(context), target(std::move(target)) {}
+
+LogicalResult NVPTXLibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
+  FailureOr<IterationSpace> space = analyzeCluster(cluster);
+  if (failed(space))
+    return failure();
+  FailureOr<KernelShape> shape = chooseShape(cluster, *space, getGPULimits());
+  if (failed(shape))
+    return failure();
+  int64_t lanes = chooseVector(cluster, *space);
+  Teams teams = chooseTeams(*space, *shape, lanes);
+  func::FuncOp function =
+      createFunction(cluster, cast<ModuleOp>(*module), info.symbol);
+  OpBuilder builder = OpBuilder::atBlockEnd(&function.front());
+  Emitter emitter(cluster, *space, builder, openFunction(function), info,
+                  lanes);
+  emitter.aligned = true;
+  TeamWorkers workers(emitter, function, teams, info);
+  emitter.function.first = workers.getFirst();
+  emitLoops(emitter, workers, *shape, info);
+  function.setFunctionType(builder.getFunctionType(
+      function.front().getArgumentTypes(), {}));
+  finishFunction(function);
+  info.blockThreads = teams.threads;
+  auto *rows = std::get_if<RowShape>(&*shape);
+  info.indicesPerBlock =
+      rows && !rows->totals.empty() ? 1 : teams.perBlock();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Code
+//===----------------------------------------------------------------------===//
+
+FailureOr<std::vector<CodeObject>> NVPTXLibrary::finish() {
+  MLIRContext *context = module.get()->getContext();
+  std::unique_ptr<llvm::TargetMachine> machine = createMachine(target.ptx);
+  if (!machine)
+    return emitError(UnknownLoc::get(context), "kernels cannot be compiled for '")
+           << target.ptx << "'";
+  llvm::StringMap<int64_t> threads;
+  for (const auto &entry : kernels)
+    threads[entry.second.symbol] = entry.second.blockThreads;
+  FailureOr<llvm::SmallString<0>> ptx = lowerModule(
+      cast<ModuleOp>(*module), *machine, llvm::CodeGenFileType::AssemblyFile,
+      [&](llvm::Function &function) {
+        function.setCallingConv(llvm::CallingConv::PTX_Kernel);
+        function.addFnAttr("nvvm.reqntid",
+                           std::to_string(threads.lookup(function.getName())));
+      });
+  if (failed(ptx))
+    return failure();
+  std::vector<CodeObject> code;
+  code.push_back({"ptx", target.ptx, {}, {ptx->begin(), ptx->end()}});
+  FailureOr<std::optional<std::vector<char>>> cubin =
+      assemble(*ptx, target.cubin, context);
+  if (failed(cubin))
+    return failure();
+  if (*cubin)
+    code.push_back({"cubin", target.cubin, {}, std::move(**cubin)});
+  return code;
+}

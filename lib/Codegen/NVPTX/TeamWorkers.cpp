@@ -1,0 +1,341 @@
+//===- TeamWorkers.cpp - The threads of a GPU's block ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Teams.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::codegen;
+
+/// The address space of a block's shared memory.
+static constexpr unsigned kShared = 3;
+
+/// Indices below this are computed in 32 bits, which divide several times as
+/// fast; threads beyond the end must not wrap around.
+static constexpr int64_t kMostShort = (int64_t(1) << 31) - 2048;
+
+TeamWorkers::TeamWorkers(Emitter &emitter, func::FuncOp kernel,
+                         const Teams &teams, KernelInfo &info)
+    : Workers(emitter), kernel(kernel), teams(teams), info(info) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  thread = callI32("llvm.nvvm.read.ptx.sreg.tid.x", {});
+  block = callI32("llvm.nvvm.read.ptx.sreg.ctaid.x", {});
+  first = emitter.add(emitter.mul(widen(block), teams.threads), widen(thread));
+  keepsCostly = false;
+  tableBlocks = 8192;
+  members = teams.members;
+  neighbours = teams.neighbours;
+  if (neighbours > 1)
+    neighbour = widen(
+        arith::RemUIOp::create(builder, thread, number(teams.neighbours)));
+  if (members == 1)
+    return;
+  Value own = neighbours > 1 ? arith::DivUIOp::create(builder, thread,
+                                                      number(neighbours))
+                                   .getResult()
+              : members < teams.threads
+                  ? arith::RemUIOp::create(builder, thread, number(members))
+                        .getResult()
+                  : thread;
+  member = widen(own);
+  emitter.indexGuard = arith::CmpIOp::create(builder, arith::CmpIPredicate::eq,
+                                             own, number(0));
+}
+
+//===----------------------------------------------------------------------===//
+// Helpers
+//===----------------------------------------------------------------------===//
+
+Value TeamWorkers::callI32(StringRef intrinsic, ValueRange operands) {
+  return LLVM::CallIntrinsicOp::create(
+             emitter.builder, emitter.builder.getI32Type(),
+             emitter.builder.getStringAttr(intrinsic), operands)
+      .getResult(0);
+}
+
+Value TeamWorkers::number(int64_t value) {
+  return arith::ConstantOp::create(
+      emitter.builder,
+      emitter.builder.getI32IntegerAttr(static_cast<int32_t>(value)));
+}
+
+Value TeamWorkers::widen(Value value) {
+  return arith::ExtUIOp::create(emitter.builder, emitter.builder.getI64Type(),
+                                value);
+}
+
+//===----------------------------------------------------------------------===//
+// Indices
+//===----------------------------------------------------------------------===//
+
+void TeamWorkers::forIndices(int64_t count, ArrayRef<FusionRole> roles,
+                             SmallVectorImpl<Value> &carried,
+                             llvm::function_ref<void(Value)> body) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  if (!carried.empty())
+    return loopOver(count, roles, carried, body);
+  int64_t perBlock = teams.perBlock();
+  Value index;
+  if (count < kMostShort) {
+    Value start = block;
+    if (perBlock > 1) {
+      start = arith::MulIOp::create(builder, block, number(perBlock));
+      Value team =
+          members > 1
+              ? arith::DivUIOp::create(builder, thread, number(members))
+                    .getResult()
+              : thread;
+      start = arith::AddIOp::create(builder, start, team);
+    }
+    index = widen(start);
+  } else {
+    index = members > 1 && neighbours == 1
+                ? arith::DivUIOp::create(builder, first,
+                                         emitter.constant(members))
+                      .getResult()
+                : neighbours > 1 ? widen(block)
+                                 : first;
+  }
+  Value exists =
+      count % perBlock
+          ? arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, index,
+                                  emitter.constant(count))
+                .getResult()
+          : arith::ConstantOp::create(builder, builder.getBoolAttr(true))
+                .getResult();
+  auto branch = scf::IfOp::create(builder, exists, false);
+  emitter.setAnchor(KernelScope, branch);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  body(index);
+}
+
+/// The teams of one block share the indices; what they carried away is combined
+/// by the whole block, each team counting once.
+void TeamWorkers::loopOver(int64_t count, ArrayRef<FusionRole> roles,
+                           SmallVectorImpl<Value> &carried,
+                           llvm::function_ref<void(Value)> body) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  int64_t perBlock = teams.perBlock();
+  Value team = emitter.constant(0);
+  if (perBlock > 1)
+    team = widen(arith::DivUIOp::create(builder, thread, number(members)));
+  Value last = emitter.constant(count), step = emitter.constant(perBlock);
+  auto loop =
+      scf::ForOp::create(builder, team, last, step, ValueRange(carried));
+  emitter.setAnchor(KernelScope, loop);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    carried.assign(loop.getRegionIterArgs().begin(),
+                   loop.getRegionIterArgs().end());
+    body(loop.getInductionVar());
+    scf::YieldOp::create(builder, ValueRange(carried));
+  }
+  carried.assign(loop.result_begin(), loop.result_end());
+  if (emitter.indexGuard)
+    for (auto [role, value] : llvm::zip(roles, carried)) {
+      Value nothing = emitter.neutral(role, 1);
+      value = arith::SelectOp::create(builder, emitter.indexGuard, value,
+                                      nothing);
+    }
+  combineOver(teams.threads, 1, roles, carried);
+}
+
+//===----------------------------------------------------------------------===//
+// Combining
+//===----------------------------------------------------------------------===//
+
+void TeamWorkers::combine(ArrayRef<FusionRole> roles,
+                          MutableArrayRef<Value> partials) {
+  if (members > 1)
+    combineOver(members * neighbours, neighbours, roles, partials);
+}
+
+/// The lanes of a warp that take part in exchanges among `reach` neighbours:
+/// other groups of the warp may be elsewhere in the code.
+Value TeamWorkers::exchangeMask(int64_t reach) {
+  if (reach >= kWarp)
+    return number(-1);
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  Value start = arith::AndIOp::create(builder, thread,
+                                      number((kWarp - 1) & ~(reach - 1)));
+  return arith::ShLIOp::create(builder, number((int64_t(1) << reach) - 1),
+                               start);
+}
+
+/// The value of the lane whose number differs in the bit `distance`.
+Value TeamWorkers::exchange(Value value, int64_t distance, Value mask) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  auto swap = [&](Value scalar) -> Value {
+    Value step = number(distance), bound = number(kWarp - 1);
+    return LLVM::CallIntrinsicOp::create(
+               builder, builder.getF32Type(),
+               builder.getStringAttr("llvm.nvvm.shfl.sync.bfly.f32"),
+               ValueRange{mask, scalar, step, bound})
+        .getResult(0);
+  };
+  auto type = dyn_cast<VectorType>(value.getType());
+  if (!type)
+    return swap(value);
+  SmallVector<Value> lanes;
+  for (int64_t lane = 0; lane < type.getNumElements(); ++lane)
+    lanes.push_back(swap(vector::ExtractOp::create(builder, value, lane)));
+  return vector::FromElementsOp::create(builder, type, lanes);
+}
+
+/// Combines the values of every `stride`th of `reach` neighbouring threads.
+void TeamWorkers::combineOver(int64_t reach, int64_t stride,
+                              ArrayRef<FusionRole> roles,
+                              MutableArrayRef<Value> partials) {
+  if (partials.empty())
+    return;
+  Value mask = exchangeMask(reach);
+  for (int64_t distance = stride; distance < std::min(reach, kWarp);
+       distance *= 2)
+    for (auto [role, value] : llvm::zip(roles, partials))
+      value = emitter.combine(role, value, exchange(value, distance, mask));
+  if (reach > kWarp)
+    combineWarps(stride, roles, partials);
+}
+
+/// Shared memory of at least so many numbers. Two buffers take turns, so that
+/// one barrier is enough: who writes to a buffer again has passed the barrier of
+/// the other one, before which everybody has read this one.
+Value TeamWorkers::takeShared(int64_t elements) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  SharedBuffer &buffer = shared[turn];
+  std::string name = (kernel.getName() + "_shared_" + Twine(turn)).str();
+  turn = 1 - turn;
+  if (elements > buffer.elements) {
+    info.sharedBytes += (elements - buffer.elements) * 4;
+    buffer.elements = elements;
+    auto type = LLVM::LLVMArrayType::get(builder.getF32Type(), elements);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(kernel);
+    if (buffer.op)
+      buffer.op.setGlobalType(type);
+    else
+      buffer.op = LLVM::GlobalOp::create(
+          builder, type, /*isConstant=*/false, LLVM::Linkage::Internal, name,
+          Attribute(), /*alignment=*/16, kShared);
+  }
+  return LLVM::AddressOfOp::create(
+      builder, LLVM::LLVMPointerType::get(builder.getContext(), kShared), name);
+}
+
+/// All lanes of a warp have the warp's values: the first of each column writes
+/// them for everybody.
+void TeamWorkers::combineWarps(int64_t stride, ArrayRef<FusionRole> roles,
+                               MutableArrayRef<Value> partials) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  int64_t warps = teams.threads / kWarp;
+  auto lanesOf = [](Value value) {
+    auto type = dyn_cast<VectorType>(value.getType());
+    return type ? type.getNumElements() : 1;
+  };
+  int64_t size = 0;
+  for (Value value : partials)
+    size += warps * stride * lanesOf(value);
+  Value memory = takeShared(size);
+  Value lane = arith::RemUIOp::create(builder, thread, number(kWarp));
+  Value warp = arith::DivUIOp::create(builder, thread, number(kWarp));
+  Value column = arith::RemUIOp::create(builder, thread, number(stride));
+  auto addressOf = [&](int64_t start, Value place, int64_t lanes) -> Value {
+    Value offset = arith::MulIOp::create(builder, place, number(lanes));
+    offset = arith::AddIOp::create(builder, offset, number(start));
+    return LLVM::GEPOp::create(builder, memory.getType(), builder.getF32Type(),
+                               memory, ArrayRef<LLVM::GEPArg>(offset));
+  };
+  Value writes = arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, lane,
+                                       number(stride));
+  auto branch = scf::IfOp::create(builder, writes, false);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    Value own = arith::MulIOp::create(builder, warp, number(stride));
+    own = arith::AddIOp::create(builder, own, column);
+    int64_t start = 0;
+    for (Value value : partials) {
+      int64_t lanes = lanesOf(value);
+      LLVM::StoreOp::create(builder, value, addressOf(start, own, lanes),
+                            4 * lanes);
+      start += warps * stride * lanes;
+    }
+  }
+  LLVM::CallIntrinsicOp::create(
+      builder, builder.getStringAttr("llvm.nvvm.barrier.cta.sync.aligned.all"),
+      ValueRange{number(0)});
+  int64_t start = 0;
+  for (auto [role, value] : llvm::zip(roles, partials)) {
+    int64_t lanes = lanesOf(value);
+    Type type = value.getType();
+    Value all;
+    for (int64_t index = 0; index < warps; ++index) {
+      Value address = addressOf(start + index * stride * lanes, column, lanes);
+      Value one = LLVM::LoadOp::create(builder, type, address, 4 * lanes);
+      all = all ? emitter.combine(role, all, one) : one;
+    }
+    value = all;
+    start += warps * stride * lanes;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Matches
+//===----------------------------------------------------------------------===//
+
+void TeamWorkers::forMatches(int64_t count,
+                             llvm::function_ref<Value(Value)> test,
+                             llvm::function_ref<void(Value)> body) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  Value begin = emitter.constant(0), last = emitter.constant(count);
+  Value step = emitter.constant(kWarp);
+  auto loop = scf::ForOp::create(builder, begin, last, step);
+  emitter.setAnchor(IndexScope, loop);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  Value base = loop.getInductionVar();
+  Value own = emitter.add(base, member);
+  Value exists = arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, own,
+                                       last);
+  Value place = arith::SelectOp::create(builder, exists, own, base);
+  Value matches = test(place);
+  matches = arith::AndIOp::create(builder, matches, exists);
+  Value mask = number(-1);
+  visitMatches(callI32("llvm.nvvm.vote.ballot.sync", {mask, matches}), base,
+               body);
+}
+
+/// Goes through the bits of `matches`, the same in all lanes, from the lowest.
+void TeamWorkers::visitMatches(Value matches, Value base,
+                               llvm::function_ref<void(Value)> body) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  Type type = matches.getType();
+  auto loop = scf::WhileOp::create(builder, TypeRange(type), matches);
+  OpBuilder::InsertionGuard guard(builder);
+  Block *before = builder.createBlock(&loop.getBefore(), {}, type,
+                                      builder.getLoc());
+  Value bits = before->getArgument(0);
+  Value some = arith::CmpIOp::create(builder, arith::CmpIPredicate::ne, bits,
+                                     number(0));
+  scf::ConditionOp::create(builder, some, bits);
+  Block *after =
+      builder.createBlock(&loop.getAfter(), {}, type, builder.getLoc());
+  bits = after->getArgument(0);
+  Value lowest = LLVM::CountTrailingZerosOp::create(builder, type, bits,
+                                                    /*is_zero_poison=*/true);
+  body(emitter.add(base, widen(lowest)));
+  Value less = arith::SubIOp::create(builder, bits, number(1));
+  Value rest = arith::AndIOp::create(builder, bits, less);
+  scf::YieldOp::create(builder, rest);
+}

@@ -1,0 +1,118 @@
+//===- Model.cpp - Models on their way into the compiler ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Model.h"
+
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Import/HuggingFace.h"
+#include "plait/InitAll.h"
+
+#include "mlir/AsmParser/AsmParser.h"
+#include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace plait;
+
+void plait::printError(const llvm::Twine &message) {
+  llvm::errs() << "plaitc: error: " << message << "\n";
+}
+
+bool plait::report(const Status &status) {
+  if (!status.ok())
+    printError(status.message());
+  return status.ok();
+}
+
+//===----------------------------------------------------------------------===//
+// Context
+//===----------------------------------------------------------------------===//
+
+/// One line for each error, with the place in the model where it is known.
+static LogicalResult print(Diagnostic &diagnostic) {
+  if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
+    return success();
+  const char *kind =
+      diagnostic.getSeverity() == DiagnosticSeverity::Error     ? "error"
+      : diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning"
+                                                                : "note";
+  llvm::errs() << "plaitc: " << kind << ": ";
+  diagnostic.getLocation()->walk([](Location loc) {
+    if (auto name = dyn_cast<NameLoc>(loc)) {
+      llvm::errs() << name.getName().getValue() << ": ";
+      return WalkResult::interrupt();
+    }
+    if (auto file = dyn_cast<FileLineColLoc>(loc)) {
+      llvm::errs() << file.getFilename().getValue() << ":" << file.getLine()
+                   << ":" << file.getColumn() << ": ";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  llvm::errs() << diagnostic << "\n";
+  return success();
+}
+
+static DialectRegistry makeRegistry(const CompileOptions &options) {
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  if (options.addDialects)
+    options.addDialects(registry);
+  return registry;
+}
+
+ModelContext::ModelContext(const CompileOptions &options)
+    : context(makeRegistry(options)), handler(&context, print) {
+  context.loadAllAvailableDialects();
+  // Passes are short: threads cost more than they save.
+  context.disableMultithreading();
+}
+
+//===----------------------------------------------------------------------===//
+// Import
+//===----------------------------------------------------------------------===//
+
+bool plait::isText(const CompileOptions &options) {
+  return StringRef(options.model).ends_with(".mlir");
+}
+
+/// Matches parameters by name.
+static LogicalResult pinShardings(ModuleOp module, const CompileOptions &options) {
+  for (const auto &[pattern, axes] : options.shardings) {
+    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
+    if (!glob)
+      return module.emitError("sharding of \"")
+             << pattern << "\": " << llvm::toString(glob.takeError());
+    Attribute sharding =
+        parseAttribute("#dist.sharding<@mesh, " + axes + ">", module.getContext());
+    if (!sharding)
+      return module.emitError("sharding \"")
+             << axes << "\" does not parse, expected something like "
+             << "[{}, {\"tp\"}]";
+    bool matched = false;
+    for (auto parameter : module.getOps<nn::ParameterOp>())
+      if (glob->match(parameter.getSymName())) {
+        parameter.setShardingAttr(sharding);
+        matched = true;
+      }
+    if (!matched)
+      return module.emitError("no parameter is called \"") << pattern << "\"";
+  }
+  return success();
+}
+
+FailureOr<OwningOpRef<ModuleOp>>
+plait::importModel(ModelContext &context, const CompileOptions &options,
+                   int64_t batch) {
+  FailureOr<OwningOpRef<ModuleOp>> module =
+      isText(options) ? importMLIR(*context.get(), options.model)
+                      : importHuggingFace(*context.get(), options.model,
+                                          {batch, options.sequence});
+  if (failed(module) || failed(pinShardings(**module, options)))
+    return failure();
+  return module;
+}

@@ -1,0 +1,49 @@
+//===- Model.h - Models on their way into the compiler ----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_DRIVER_MODEL_H
+#define PLAIT_LIB_DRIVER_MODEL_H
+
+#include "plait/Driver/Driver.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace plait {
+
+/// A context with all dialects that a model may use, which prints diagnostics
+/// as plaitc does: one line each, with the place in the model where it is known.
+class ModelContext {
+public:
+  explicit ModelContext(const CompileOptions &options);
+  mlir::MLIRContext *get() { return &context; }
+
+private:
+  mlir::MLIRContext context;
+  mlir::ScopedDiagnosticHandler handler;
+};
+
+/// Whether the model is a .mlir file.
+bool isText(const CompileOptions &options);
+
+/// Imports the model for `batch` sequences, over all data-parallel ranks, with
+/// the shardings that the options pin. A .mlir file is for the batch that its
+/// types say. Failures have been reported.
+mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
+importModel(ModelContext &context, const CompileOptions &options,
+            int64_t batch);
+
+/// "plaitc: error: …" on standard error.
+void printError(const llvm::Twine &message);
+/// Prints a failure; returns whether there was none.
+bool report(const Status &status);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_DRIVER_MODEL_H

@@ -1,0 +1,261 @@
+//===- Planning.cpp - Let the planner choose the options ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Driver/Planning.h"
+
+#include "Model.h"
+#include "plait/Planner/Profile.h"
+#include "plait/Planner/Report.h"
+#include "plait/Schedule/Generators.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Pipelines.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace plait;
+using planner::Configuration;
+using planner::Precision;
+using planner::Recompute;
+using planner::SearchSpace;
+
+//===----------------------------------------------------------------------===//
+// What is given
+//===----------------------------------------------------------------------===//
+
+/// What the passes can compile: the list grows with them.
+static SearchSpace getExecutableSpace() {
+  SearchSpace space;
+  space.schedules.clear();
+  for (const schedule::Generator &generator : schedule::getGenerators())
+    if (schedule::checkExecutable(generator.name, schedule::Abilities{}).ok())
+      space.schedules.push_back(generator.name);
+  space.recompute.clear();
+  for (Recompute kind :
+       {Recompute::None, Recompute::Selective, Recompute::Full})
+    if (llvm::is_contained(getRecomputeKinds(), planner::print(kind)))
+      space.recompute.push_back(kind);
+  space.sequenceParallel = {false, true};
+  return space;
+}
+
+static Result<SearchSpace> findSpace(const std::string &name) {
+  if (name == "executable")
+    return getExecutableSpace();
+  if (name == "all")
+    return SearchSpace::all();
+  return fail("--search-space is \"", name, "\", expected executable or all");
+}
+
+/// Ranks that are compiled for train in fp32; a prediction for GPUs is about
+/// what one would do there.
+static Result<Precision> findPrecision(const PlanningOptions &planning,
+                                       const planner::Device &device) {
+  constexpr Precision all[] = {Precision::FP32, Precision::BF16,
+                               Precision::FP16};
+  for (Precision precision : all) {
+    if (planning.precision != planner::print(precision))
+      continue;
+    if (device.peak(precision) > 0)
+      return precision;
+    return fail("--precision is ", planning.precision, ", which ", device.name,
+                " has no matrix products in");
+  }
+  if (!planning.precision.empty())
+    return fail("--precision is \"", planning.precision,
+                "\", expected fp32, bf16 or fp16");
+  if (!planning.predict || device.isProcessor)
+    return Precision::FP32;
+  return device.peak(Precision::BF16) > 0   ? Precision::BF16
+         : device.peak(Precision::FP16) > 0 ? Precision::FP16
+                                            : Precision::FP32;
+}
+
+static Result<bool> findAttention(const PlanningOptions &planning,
+                                  const planner::Device &device) {
+  bool hasFused = !device.attention.forward.empty();
+  if (planning.attention.empty())
+    return bool(hasFused);
+  if (planning.attention == "unfused")
+    return false;
+  if (planning.attention != "flash")
+    return fail("--attention is \"", planning.attention,
+                "\", expected flash or unfused");
+  if (!hasFused)
+    return fail("--attention is flash, which ", device.name, " does not have");
+  return true;
+}
+
+static Result<planner::Training>
+makeTraining(const CompileOptions &options, const PlanningOptions &planning,
+             const planner::Device &device) {
+  planner::Training training;
+  training.globalBatch = options.globalBatch;
+  training.sequence = options.sequence;
+  for (auto [name, value] : {std::pair("global-batch", options.globalBatch),
+                             {"seq", options.sequence}})
+    if (value < 1)
+      return fail(name, " is ", value, ", expected at least 1");
+  Result<Precision> precision = findPrecision(planning, device);
+  if (!precision.ok())
+    return precision.status();
+  training.precision = *precision;
+  Result<bool> flash = findAttention(planning, device);
+  if (!flash.ok())
+    return flash.status();
+  training.flashAttention = *flash;
+  Result<planner::Framework> framework =
+      planner::findFramework(planning.framework);
+  if (!framework.ok())
+    return framework.status();
+  training.framework = *framework;
+  return training;
+}
+
+//===----------------------------------------------------------------------===//
+// What is chosen
+//===----------------------------------------------------------------------===//
+
+/// Fails where the choice is of a kind that is only modelled.
+static Status checkCompilable(const Configuration &choice) {
+  std::string missing;
+  if (choice.context > 1)
+    missing = "context parallelism";
+  else if (choice.zero > 0)
+    missing = "ZeRO";
+  else if (choice.recompute == Recompute::Selective)
+    missing = "selective recomputation";
+  if (!missing.empty())
+    return fail("the choice (", planner::print(choice), ") has ", missing,
+                ", which cannot be compiled yet; leave out --search-space all");
+  return Status::success();
+}
+
+static void apply(const Configuration &choice, CompileOptions &options) {
+  options.mesh = llvm::formatv("{0}={1},{2}={3},{4}={5}", kPipelineAxis,
+                               choice.pipeline, kDataAxis, choice.data,
+                               kTensorAxis, choice.tensor);
+  options.schedule = choice.schedule;
+  options.recompute = planner::print(choice.recompute);
+  options.sequenceParallel = choice.sequenceParallel;
+  options.microBatch = choice.microBatch;
+  options.layers.assign(choice.layers.begin(), choice.layers.end());
+}
+
+namespace {
+
+/// One search and what is told of it.
+class Planning {
+public:
+  Planning(const CompileOptions &options, const PlanningOptions &planning)
+      : options(options), planning(planning), context(options) {}
+
+  /// Failures have been printed.
+  std::optional<Configuration> run();
+
+private:
+  Status prepare();
+  Status tell(const planner::SearchResult &result);
+  Status tellWhyNot(const planner::SearchResult &result);
+
+  const CompileOptions &options;
+  const PlanningOptions &planning;
+  ModelContext context;
+  planner::Cluster cluster;
+  planner::Training training;
+  SearchSpace space;
+  std::unique_ptr<ModelProfile> profile;
+};
+
+} // namespace
+
+Status Planning::prepare() {
+  Result<planner::Cluster> parsed = planner::parseCluster(planning.cluster);
+  if (!parsed.ok())
+    return parsed.status();
+  cluster = std::move(*parsed);
+  Result<planner::Training> made =
+      makeTraining(options, planning, cluster.device);
+  if (!made.ok())
+    return made.status();
+  training = *made;
+  Result<SearchSpace> found = findSpace(planning.searchSpace);
+  if (!found.ok())
+    return found.status();
+  space = std::move(*found);
+  if (isText(options))
+    return fail("--cluster needs a config.json: the types of ", options.model,
+                " fix its batch");
+  return Status::success();
+}
+
+static planner::TextOptions getTextOptions() {
+  planner::TextOptions text;
+  text.color = llvm::sys::Process::StandardOutHasColors();
+  if (unsigned columns = llvm::sys::Process::StandardOutColumns())
+    text.width = columns;
+  return text;
+}
+
+Status Planning::tellWhyNot(const planner::SearchResult &result) {
+  Result<planner::Pins> pins = planner::parsePins(planning.whyNot);
+  if (!pins.ok())
+    return pins.status();
+  Result<planner::WhyNot> answer =
+      planner::whyNot(result, *profile, cluster, training, space, *pins);
+  if (!answer.ok())
+    return answer.status();
+  llvm::outs() << planner::explainText(*answer, result, getTextOptions());
+  return Status::success();
+}
+
+Status Planning::tell(const planner::SearchResult &result) {
+  planner::ReportInput input{result, cluster, training, options.model};
+  if (options.progress)
+    llvm::errs() << planner::describeSearch(result) << "\n";
+  if (planning.predict)
+    llvm::outs() << planner::toJson(input);
+  if (planning.explain)
+    llvm::outs() << planner::explainText(input, getTextOptions());
+  if (!planning.whyNot.empty())
+    PLAIT_RETURN_IF_ERROR(tellWhyNot(result));
+  if (!planning.report.empty())
+    PLAIT_RETURN_IF_ERROR(planner::writeHtmlReport(input, planning.report));
+  if (!planning.trace.empty())
+    PLAIT_RETURN_IF_ERROR(planner::writeTrace(input, planning.trace));
+  return Status::success();
+}
+
+std::optional<Configuration> Planning::run() {
+  if (!report(prepare()))
+    return std::nullopt;
+  profile = ModelProfile::create(*context.get(), [this](int64_t batch) {
+    return importModel(context, options, batch);
+  });
+  if (!profile)
+    return std::nullopt;
+  Result<planner::SearchResult> result =
+      planner::search(*profile, cluster, training, space, planning.pins);
+  if (!report(result.status()) || !report(tell(*result)))
+    return std::nullopt;
+  return result->configuration;
+}
+
+bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
+  std::optional<Configuration> choice = Planning(options, planning).run();
+  if (!choice)
+    return false;
+  if (planning.predict)
+    return true;
+  if (Status status = checkCompilable(*choice); !status.ok())
+    return report(status);
+  apply(*choice, options);
+  return true;
+}

@@ -1,0 +1,40 @@
+//===- Drawn.cpp - What of a step is drawn --------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report/Drawn.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+
+std::string Drawn::note() const {
+  if (microbatches == all)
+    return "";
+  return std::to_string(microbatches) + " of the step's " +
+         std::to_string(all) + " microbatches";
+}
+
+Result<Drawn> planner::simulateDrawn(const ReportInput &input,
+                                     int64_t actions) {
+  const Configuration &configuration = input.result.configuration;
+  Drawn drawn;
+  drawn.all = configuration.microbatches(input.training);
+  // A forward and at most two backward actions a microbatch.
+  int64_t each = 3 * int64_t(configuration.pipeline) * configuration.chunks;
+  int64_t rounds = 3 * int64_t(configuration.pipeline);
+  drawn.microbatches = std::min(drawn.all, std::max(rounds, actions / each));
+  Training training = input.training;
+  training.globalBatch =
+      drawn.microbatches * configuration.microBatch * configuration.data;
+  Result<Timeline> timeline = simulateTimeline(
+      *input.result.work, input.cluster, training, configuration);
+  if (!timeline.ok())
+    return timeline.status();
+  drawn.timeline = std::move(*timeline);
+  return std::move(drawn);
+}

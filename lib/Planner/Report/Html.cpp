@@ -1,0 +1,270 @@
+//===- Html.cpp - A prediction as a page ----------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report/Svg.h"
+#include "plait/Plan/Files.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+
+static constexpr const char *style = R"(
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff;
+       max-width: 1020px; margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 1.5em; margin-bottom: 0; }
+h2 { font-size: 1.1em; margin-top: 2em; border-bottom: 1px solid #ddd; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+td, th { text-align: left; padding: 3px 12px 3px 0; vertical-align: top;
+         border-bottom: 1px solid #eee; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums;
+             white-space: nowrap; }
+svg { width: 100%; height: auto; } svg.bar { height: 18px; }
+svg text { font: 11px system-ui, sans-serif; fill: #555; }
+.limit { stroke: #c00; stroke-dasharray: 4 3; fill: none; }
+.line { fill: none; stroke-width: 1.3; }
+.big { font-size: 1.3em; } .note { color: #666; font-size: 14px; }
+.key { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
+)";
+
+namespace {
+
+class Page {
+public:
+  Page(const ReportInput &input, const Drawn &drawn)
+      : input(input), estimate(input.result.estimate), drawn(drawn) {}
+
+  std::string run();
+
+private:
+  using Row = std::vector<std::string>;
+
+  void heading(const char *text) {
+    out += "<h2>" + escapeHtml(text) + "</h2>\n";
+  }
+  void note(const std::string &text) {
+    if (!text.empty())
+      out += "<p class=\"note\">" + escapeHtml(text) + "</p>\n";
+  }
+  /// All but the first `words` columns are numbers. Cells are HTML.
+  void table(const Row &head, const std::vector<Row> &rows, size_t words);
+
+  void writeHead();
+  void writeConfiguration();
+  void writeTime();
+  void writeMemory();
+  void writeTimeline();
+  void writeMeasured();
+  void writeAlternatives(const char *title,
+                         const std::vector<Alternative> &alternatives);
+  void writeBound();
+
+  const ReportInput &input;
+  const Estimate &estimate;
+  const Drawn &drawn;
+  std::string out;
+};
+
+} // namespace
+
+void Page::table(const Row &head, const std::vector<Row> &rows, size_t words) {
+  out += "<table>\n";
+  auto writeRow = [&](const Row &row, const char *cell) {
+    out += "<tr>";
+    for (size_t i = 0; i < row.size(); ++i)
+      out += std::string("<") + cell + (i >= words ? " class=\"n\">" : ">") +
+             row[i] + "</" + cell + ">";
+    out += "</tr>\n";
+  };
+  if (!head.empty())
+    writeRow(head, "th");
+  for (const Row &row : rows)
+    writeRow(row, "td");
+  out += "</table>\n";
+}
+
+/// A square of the part's colour and its name.
+static std::string getKey(const char *name) {
+  return std::string("<span class=\"key\" style=\"background:") +
+         getColor(name) + "\"></span>" + name;
+}
+
+void Page::writeHead() {
+  std::string title =
+      input.model.empty() ? std::string("Predicted step") : input.model;
+  out += "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+         "<title>" +
+         escapeHtml(title) + "</title>\n<style>" + style +
+         "</style></head><body>\n<h1>" + escapeHtml(title) + "</h1>\n";
+  out += "<p>" +
+         escapeHtml(print(input.result.configuration) + " on " +
+                    input.cluster.name) +
+         "</p>\n<p class=\"big\">" +
+         escapeHtml(printSeconds(estimate.iterationSeconds)) + " a step, " +
+         printNumber(estimate.tokensPerSecond, 0) + " tokens/s, MFU " +
+         printNumber(100 * estimate.mfu, 1) + " %, bubble " +
+         printNumber(100 * estimate.bubbleFraction, 1) + " %</p>\n";
+}
+
+static std::string joinLayers(const std::vector<int> &layers) {
+  std::string text;
+  for (int count : layers)
+    text += (text.empty() ? "" : " ") + std::to_string(count);
+  return text;
+}
+
+void Page::writeConfiguration() {
+  const Configuration &c = input.result.configuration;
+  const Training &training = input.training;
+  heading("Configuration");
+  auto number = [](int64_t value) { return std::to_string(value); };
+  table(
+      {},
+      {{"mesh", "pp " + number(c.pipeline) + " x dp " + number(c.data) +
+                    " x cp " + number(c.context) + " x tp " + number(c.tensor)},
+       {"schedule", escapeHtml(c.schedule) + ", " + number(c.chunks) +
+                        (c.chunks == 1 ? " chunk" : " chunks") + " a rank"},
+       {"layers of each stage", joinLayers(c.layers)},
+       {"micro-batch", number(c.microBatch) + ", " +
+                           number(c.microbatches(training)) + " of them"},
+       {"recompute", print(c.recompute)},
+       {"ZeRO stage", number(c.zero)},
+       {"sequence parallelism", c.sequenceParallel ? "on" : "off"},
+       {"batch", number(training.globalBatch) + " sequences of " +
+                     number(training.sequence) + " tokens"},
+       {"precision", print(training.precision)},
+       {"attention", training.flashAttention ? "flash" : "unfused"},
+       {"framework", escapeHtml(training.framework.name)}},
+      2);
+}
+
+void Page::writeTime() {
+  heading("Where time goes");
+  note(
+      "On the rank of the pipeline that computes longest; the others have more "
+      "bubble instead.");
+  std::vector<Part> parts = getTimeParts(estimate);
+  out += drawBar(parts, estimate.iterationSeconds);
+  std::vector<Row> rows;
+  for (const Part &part : parts)
+    if (part.value > 0)
+      rows.push_back(
+          {getKey(part.name), printSeconds(part.value),
+           printNumber(100 * part.value / estimate.iterationSeconds, 1) +
+               " %"});
+  table({}, rows, 1);
+}
+
+void Page::writeMemory() {
+  double usable = input.cluster.device.usableBytes();
+  heading("Memory");
+  note("Of each stage at its worst moment, against the " + printBytes(usable) +
+       " that the device leaves.");
+  std::vector<Row> rows;
+  Row head = {"stage"};
+  for (const Part &part : getMemoryParts(StageMemory()))
+    head.push_back(getKey(part.name));
+  head.push_back("peak");
+  for (size_t i = 0; i < estimate.memory.size(); ++i) {
+    Row row = {std::to_string(i)};
+    for (const Part &part : getMemoryParts(estimate.memory[i]))
+      row.push_back(printBytes(part.value));
+    row.push_back(printBytes(estimate.memory[i].peak()));
+    rows.push_back(row);
+  }
+  const StageMemory &fullest = estimate.memory[getFullestStage(estimate)];
+  out += drawBar(getMemoryParts(fullest), std::max(usable, fullest.peak()));
+  table(head, rows, 1);
+  out += drawMemory(drawn.timeline, usable);
+  note(drawn.note());
+}
+
+void Page::writeTimeline() {
+  heading("Timeline");
+  out += drawTimeline(drawn.timeline);
+  note(drawn.note());
+}
+
+void Page::writeMeasured() {
+  if (!input.measured)
+    return;
+  const Measured &measured = *input.measured;
+  heading("Predicted against measured");
+  note(measured.source);
+  std::vector<Row> rows;
+  auto add = [&](const std::string &name, double predicted, double value,
+                 auto print) {
+    if (value > 0)
+      rows.push_back({name, print(predicted), print(value),
+                      printNumber(100 * (predicted / value - 1), 1) + " %"});
+  };
+  add("step", estimate.iterationSeconds, measured.iterationSeconds,
+      printSeconds);
+  add("pipeline", estimate.pipelineSeconds, measured.pipelineSeconds,
+      printSeconds);
+  add("gradients and parameters", estimate.dataSeconds, measured.dataSeconds,
+      printSeconds);
+  add("optimizer", estimate.optimizerSeconds, measured.optimizerSeconds,
+      printSeconds);
+  size_t stages = std::min(measured.peakBytes.size(), estimate.memory.size());
+  for (size_t i = 0; i < stages; ++i)
+    add("peak memory of stage " + std::to_string(i), estimate.memory[i].peak(),
+        measured.peakBytes[i], printBytes);
+  table({"", "predicted", "measured", "error"}, rows, 1);
+}
+
+void Page::writeAlternatives(const char *title,
+                             const std::vector<Alternative> &alternatives) {
+  if (alternatives.empty())
+    return;
+  heading(title);
+  std::vector<Row> rows;
+  for (const Alternative &other : alternatives)
+    rows.push_back({escapeHtml(other.change.empty() ? print(other.configuration)
+                                                    : other.change),
+                    escapeHtml(other.why),
+                    printSeconds(other.estimate.iterationSeconds),
+                    printBytes(other.estimate.peakMemory())});
+  table({"configuration", "what it loses", "step", "peak memory"}, rows, 2);
+}
+
+void Page::writeBound() {
+  const SearchResult &result = input.result;
+  heading("How sure");
+  note(
+      "Within " + printNumber(result.withinPercent(), 2) +
+      " % of the best of " + std::to_string(result.counts.considered) +
+      " configurations under this model; " +
+      std::to_string(result.counts.estimated) +
+      " were estimated, the others are ruled out by bounds. No schedule, stage "
+      "cut or larger memory makes a step shorter than " +
+      printSeconds(result.idealSeconds) + ".");
+  for (const std::string &line : result.notes)
+    note(line);
+}
+
+std::string Page::run() {
+  writeHead();
+  writeConfiguration();
+  writeTime();
+  writeMeasured();
+  writeTimeline();
+  writeMemory();
+  writeAlternatives("Runners-up", input.result.runnersUp);
+  writeAlternatives("One thing changed", input.result.variants);
+  writeBound();
+  return out + "</body></html>\n";
+}
+
+Status planner::writeHtmlReport(const ReportInput &input,
+                                const std::string &path) {
+  constexpr int64_t mostActions = 6000; // beyond that they are thin lines
+  Result<Drawn> drawn = simulateDrawn(input, mostActions);
+  if (!drawn.ok())
+    return drawn.status();
+  return writeTextFile(path, Page(input, *drawn).run());
+}

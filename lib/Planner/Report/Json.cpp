@@ -1,0 +1,137 @@
+//===- Json.cpp - A prediction for programs -------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/Report.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace plait;
+using namespace plait::planner;
+using json = nlohmann::ordered_json; // fields in the order of the documentation
+
+static json getConfiguration(const Configuration &configuration) {
+  return {{"pp", configuration.pipeline},
+          {"dp", configuration.data},
+          {"tp", configuration.tensor},
+          {"cp", configuration.context},
+          {"chunks", configuration.chunks},
+          {"schedule", configuration.schedule},
+          {"micro_batch", configuration.microBatch},
+          {"recompute", print(configuration.recompute)},
+          {"zero", configuration.zero},
+          {"sequence_parallel", configuration.sequenceParallel},
+          {"layers", configuration.layers}};
+}
+
+static json getPick(const ReportInput &input) {
+  const Training &training = input.training;
+  json pick = getConfiguration(input.result.configuration);
+  pick["microbatches"] = input.result.configuration.microbatches(training);
+  pick["global_batch"] = training.globalBatch;
+  pick["sequence"] = training.sequence;
+  pick["precision"] = print(training.precision);
+  pick["attention"] = training.flashAttention ? "flash" : "unfused";
+  pick["dropout"] = training.dropout;
+  pick["framework"] = training.framework.name;
+  pick["cluster"] = input.cluster.name;
+  return pick;
+}
+
+static json getMemory(const Estimate &estimate) {
+  json stages = json::array();
+  for (const StageMemory &memory : estimate.memory)
+    stages.push_back({{"peak", memory.peak()},
+                      {"parameters", memory.parameters},
+                      {"gradients", memory.gradients},
+                      {"optimizer", memory.optimizer},
+                      {"activations", memory.activations},
+                      {"workspace", memory.workspace},
+                      {"reserved", memory.reserved}});
+  return stages;
+}
+
+static json getBreakdown(const Breakdown &parts) {
+  return {{"forward", parts.forward},     {"backward", parts.backward},
+          {"recompute", parts.recompute}, {"bubble", parts.bubble},
+          {"wait", parts.wait},           {"optimizer", parts.optimizer},
+          {"overhead", parts.overhead}};
+}
+
+static json getSearch(const ReportInput &input) {
+  const SearchResult &result = input.result;
+  const SearchCounts &counts = result.counts;
+  json search = {{"considered", counts.considered},
+                 {"estimated", counts.estimated},
+                 {"pruned", counts.pruned},
+                 {"lower_bound_seconds", result.lowerBoundSeconds},
+                 {"within_percent", result.withinPercent()},
+                 {"ideal_seconds", result.idealSeconds}};
+  if (input.withSearchSeconds) {
+    search["seconds"] = counts.seconds;
+    search["per_second"] = counts.perSecond();
+  }
+  return search;
+}
+
+static json getAlternatives(const std::vector<Alternative> &alternatives) {
+  json list = json::array();
+  for (const Alternative &alternative : alternatives) {
+    json entry;
+    if (!alternative.change.empty())
+      entry["change"] = alternative.change;
+    entry["iteration_seconds"] = alternative.estimate.iterationSeconds;
+    entry["peak_bytes"] = alternative.estimate.peakMemory();
+    entry["fits"] = alternative.fits;
+    entry["why"] = alternative.why;
+    entry["configuration"] = getConfiguration(alternative.configuration);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+static json getMeasured(const Measured &measured) {
+  json content = {{"source", measured.source}};
+  const std::pair<const char *, double> seconds[] = {
+      {"iteration_seconds", measured.iterationSeconds},
+      {"pipeline_seconds", measured.pipelineSeconds},
+      {"data_seconds", measured.dataSeconds},
+      {"optimizer_seconds", measured.optimizerSeconds}};
+  for (auto [name, value] : seconds)
+    if (value > 0)
+      content[name] = value;
+  if (!measured.peakBytes.empty())
+    content["peak_bytes"] = measured.peakBytes;
+  return content;
+}
+
+std::string planner::toJson(const ReportInput &input) {
+  const Estimate &estimate = input.result.estimate;
+  const Exposed &exposed = estimate.breakdown.exposed;
+  json content;
+  if (!input.model.empty())
+    content["model"] = input.model;
+  content["iteration_seconds"] = estimate.iterationSeconds;
+  content["tokens_per_second"] = estimate.tokensPerSecond;
+  content["mfu"] = estimate.mfu;
+  content["model_flops"] = estimate.modelFlops;
+  content["bubble_fraction"] = estimate.bubbleFraction;
+  content["exposed_comm_seconds"] = {{"tp", exposed.tensor},
+                                     {"pp", exposed.pipeline},
+                                     {"dp", exposed.data},
+                                     {"cp", exposed.context},
+                                     {"ep", exposed.expert}};
+  content["breakdown_seconds"] = getBreakdown(estimate.breakdown);
+  content["memory_bytes"] = getMemory(estimate);
+  content["memory_limit_bytes"] = input.cluster.device.usableBytes();
+  content["configuration"] = getPick(input);
+  content["search"] = getSearch(input);
+  content["alternatives"] = getAlternatives(input.result.runnersUp);
+  content["variants"] = getAlternatives(input.result.variants);
+  if (input.measured)
+    content["measured"] = getMeasured(*input.measured);
+  return content.dump(2) + "\n";
+}

@@ -1,0 +1,241 @@
+//===- Svg.cpp - Drawings of a step ---------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report/Svg.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace plait;
+using namespace plait::planner;
+
+std::string planner::escapeHtml(const std::string &text) {
+  std::string out;
+  for (char c : text) {
+    switch (c) {
+    case '&':
+      out += "&amp;";
+      break;
+    case '<':
+      out += "&lt;";
+      break;
+    case '>':
+      out += "&gt;";
+      break;
+    case '"':
+      out += "&quot;";
+      break;
+    default:
+      out += c;
+    }
+  }
+  return out;
+}
+
+const char *planner::getColor(const std::string &name) {
+  static const std::map<std::string, const char *> colors = {
+      {"forward", "#4c78a8"},
+      {"backward", "#72b7b2"},
+      {"backward-input", "#72b7b2"},
+      {"backward-weight", "#54a24b"},
+      {"recomputation", "#9ecae9"},
+      {"tp communication", "#f58518"},
+      {"cp communication", "#ffbf79"},
+      {"ep communication", "#d6a5c9"},
+      {"pp communication", "#eeca3b"},
+      {"dp communication", "#e45756"},
+      {"bubble", "#d8d8d8"},
+      {"slowest replica", "#b8b0ac"},
+      {"wait", "#b8b0ac"},
+      {"reduce", "#e45756"},
+      {"optimizer", "#b279a2"},
+      {"step overhead", "#797979"},
+      {"overhead", "#797979"},
+      {"parameters", "#4c78a8"},
+      {"gradients", "#72b7b2"},
+      {"activations", "#f58518"},
+      {"workspace", "#eeca3b"}};
+  auto found = colors.find(name);
+  return found == colors.end() ? "#000000" : found->second;
+}
+
+namespace {
+
+/// Coordinates of a drawing: pixels of its view box.
+struct Frame {
+  static constexpr double left = 60, width = 900;
+  double seconds;
+  double x(double at) const { return left + at / seconds * width; }
+};
+
+} // namespace
+
+static std::string printX(double value) { return printNumber(value, 1); }
+
+static std::string begin(double height) {
+  return "<svg viewBox=\"0 0 980 " + printNumber(height, 0) +
+         "\" role=\"img\">\n";
+}
+
+static std::string text(double x, double y, const std::string &content,
+                        const char *anchor = "start") {
+  return "<text x=\"" + printX(x) + "\" y=\"" + printX(y) +
+         "\" text-anchor=\"" + anchor + "\">" + escapeHtml(content) +
+         "</text>\n";
+}
+
+static std::string rectangle(double x, double y, double width, double height,
+                             const char *color, const std::string &title) {
+  return "<rect x=\"" + printX(x) + "\" y=\"" + printX(y) + "\" width=\"" +
+         printX(width) + "\" height=\"" + printX(height) + "\" fill=\"" +
+         color + "\"><title>" + escapeHtml(title) + "</title></rect>\n";
+}
+
+/// Seconds below a drawing of the given height, at ten even places.
+static std::string drawTimeAxis(const Frame &frame, double y) {
+  std::string out;
+  for (int i = 0; i <= 10; i += 2) {
+    double seconds = frame.seconds * i / 10;
+    out += text(frame.x(seconds), y, printSeconds(seconds), "middle");
+  }
+  return out;
+}
+
+std::string planner::drawBar(const std::vector<Part> &parts, double limit) {
+  constexpr double width = 980;
+  std::string out = "<svg viewBox=\"0 0 980 18\" class=\"bar\">\n";
+  out += rectangle(0, 0, width, 18, "#f2f2f2", "");
+  double x = 0;
+  for (const Part &part : parts) {
+    double length = part.value / limit * width;
+    if (length >= 0.1)
+      out += rectangle(x, 0, length, 18, getColor(part.name), part.name);
+    x += length;
+  }
+  return out + "</svg>\n";
+}
+
+//===----------------------------------------------------------------------===//
+// Timeline
+//===----------------------------------------------------------------------===//
+
+static std::string drawLegend(const std::vector<std::string> &names, double y) {
+  std::string out;
+  double x = Frame::left;
+  for (const std::string &name : names) {
+    out += rectangle(x, y - 9, 10, 10, getColor(name), name);
+    out += text(x + 14, y, name);
+    x += 30 + 7 * double(name.size());
+  }
+  return out;
+}
+
+std::string planner::drawTimeline(const Timeline &timeline) {
+  size_t ranks = timeline.ranks.size();
+  double row = ranks > 32 ? 9 : 16, height = double(ranks) * row;
+  Frame frame{timeline.seconds()};
+  // One path for all actions of a kind: a page of some hundred kilobytes.
+  std::map<Activity, std::string> paths;
+  std::string out = begin(height + 50);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    double y = double(rank) * row;
+    if (ranks <= 32 || rank % 4 == 0)
+      out += text(Frame::left - 6, y + row - 3, "rank " + std::to_string(rank),
+                  "end");
+    for (const TimelineAction &action : timeline.ranks[rank].actions) {
+      // A gap of part of a pixel keeps neighbours apart.
+      double width = frame.x(action.end) - frame.x(action.start);
+      if (width < 0.05)
+        continue;
+      std::string &path = paths[action.activity];
+      path += "M" + printX(frame.x(action.start)) + " " + printX(y) + "h" +
+              printX(std::max(0.1, width - 0.3)) + "v" + printX(row - 1) +
+              "h-" + printX(std::max(0.1, width - 0.3)) + "z";
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto &[activity, path] : paths) {
+    names.push_back(getActivityName(activity));
+    out += "<path fill=\"" + std::string(getColor(names.back())) + "\" d=\"" +
+           path + "\"><title>" + names.back() + "</title></path>\n";
+  }
+  out += drawTimeAxis(frame, height + 16);
+  return out + drawLegend(names, height + 40) + "</svg>\n";
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+/// The highest of the samples of each pixel: no peak is lost.
+static std::string getLine(const RankTimeline &rank, const Frame &frame,
+                           double height, double limit) {
+  std::map<int, double> highest;
+  double last = 0;
+  int column = 0;
+  for (const MemorySample &sample : rank.memory) {
+    int next = int(sample.seconds / frame.seconds * Frame::width);
+    for (; column < next; ++column)
+      highest[column] = std::max(highest[column], last);
+    last = sample.bytes.peak();
+    highest[column] = std::max(highest[column], last);
+  }
+  for (; column <= int(Frame::width); ++column)
+    highest[column] = std::max(highest[column], last);
+  std::string path;
+  double before = -1;
+  for (auto [x, bytes] : highest) {
+    if (bytes == before)
+      continue;
+    std::string y = printX(height - bytes / limit * height);
+    path += path.empty() ? "M" + printX(Frame::left + x) + " " + y
+                         : "H" + printX(Frame::left + x) + "V" + y;
+    before = bytes;
+  }
+  return path + "H" + printX(Frame::left + Frame::width);
+}
+
+/// At most eight, evenly spread, the first and the last among them.
+static std::vector<size_t> pickRanks(size_t ranks) {
+  constexpr size_t most = 8;
+  std::vector<size_t> picked;
+  size_t count = std::min(most, ranks);
+  for (size_t i = 0; i < count; ++i)
+    picked.push_back(count == 1 ? 0 : i * (ranks - 1) / (count - 1));
+  return picked;
+}
+
+std::string planner::drawMemory(const Timeline &timeline, double limit) {
+  static const char *const colors[] = {"#4c78a8", "#f58518", "#54a24b",
+                                       "#e45756", "#b279a2", "#72b7b2",
+                                       "#eeca3b", "#797979"};
+  constexpr double height = 220, top = 16;
+  double most = limit;
+  for (const RankTimeline &rank : timeline.ranks)
+    for (const MemorySample &sample : rank.memory)
+      most = std::max(most, sample.bytes.peak());
+  Frame frame{timeline.seconds()};
+  std::string out = begin(height + top + 50);
+  out += "<g transform=\"translate(0 16)\">\n";
+  double y = height - limit / most * height;
+  out += "<path class=\"limit\" d=\"M" + printX(Frame::left) + " " + printX(y) +
+         "h" + printX(Frame::width) + "\"/>\n";
+  out += text(Frame::left - 6, y + 4, printBytes(limit), "end");
+  out += text(Frame::left - 6, height, "0", "end");
+  std::vector<size_t> picked = pickRanks(timeline.ranks.size());
+  double x = Frame::left;
+  for (size_t i = 0; i < picked.size(); ++i) {
+    std::string name = "rank " + std::to_string(picked[i]);
+    out += "<path class=\"line\" stroke=\"" + std::string(colors[i]) +
+           "\" d=\"" + getLine(timeline.ranks[picked[i]], frame, height, most) +
+           "\"><title>" + name + "</title></path>\n";
+    out += rectangle(x, height + 27, 10, 10, colors[i], name);
+    out += text(x + 14, height + 36, name);
+    x += 100;
+  }
+  return out + drawTimeAxis(frame, height + 16) + "</g></svg>\n";
+}

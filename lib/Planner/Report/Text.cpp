@@ -1,0 +1,256 @@
+//===- Text.cpp - A prediction for the terminal ---------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Search/Parts.h"
+#include "plait/Planner/Report.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// Builds lines of at most `width` columns.
+class Screen {
+public:
+  explicit Screen(const TextOptions &options)
+      : width(size_t(std::max(60, options.width))), color(options.color) {}
+
+  void heading(const std::string &text);
+  /// `label`, then `text` behind it, continued below where it is too long.
+  void entry(const std::string &label, const std::string &text);
+  /// A name, a value, its share and a bar of that length.
+  void bar(const std::string &name, const std::string &value, double share);
+  void line(const std::string &text) { out += text + "\n"; }
+  size_t columns() const { return width; }
+
+  std::string out;
+
+private:
+  size_t width;
+  bool color;
+};
+
+} // namespace
+
+static std::string padRight(std::string text, size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+static std::string padLeft(const std::string &text, size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
+
+void Screen::heading(const std::string &text) {
+  out += color ? "\n\033[1m" + text + "\033[0m\n" : "\n" + text + "\n";
+}
+
+void Screen::entry(const std::string &label, const std::string &text) {
+  constexpr size_t indent = 12;
+  std::string line = padRight(label, indent);
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = std::min(text.find(' ', begin), text.size());
+    if (line.size() > indent && line.size() + end - begin > width) {
+      while (line.ends_with(' '))
+        line.pop_back();
+      out += line + "\n";
+      line.assign(indent, ' ');
+    }
+    line += text.substr(begin, end - begin) + " ";
+    begin = end + 1;
+  }
+  while (line.ends_with(' '))
+    line.pop_back();
+  out += line + "\n";
+}
+
+void Screen::bar(const std::string &name, const std::string &value,
+                 double share) {
+  std::string text = "  " + padRight(name, 17) + padLeft(value, 10) +
+                     padLeft(printNumber(100 * share, 1), 6) + " %  ";
+  double room = double(width - text.size());
+  size_t length = size_t(std::lround(std::clamp(share, 0.0, 1.0) * room));
+  std::string drawn(length, '#');
+  if (color && length > 0)
+    drawn = "\033[36m" + drawn + "\033[0m";
+  while (length == 0 && text.ends_with(' '))
+    text.pop_back();
+  out += text + drawn + "\n";
+}
+
+/// "20 20 20 20", runs as "16x8".
+static std::string printLayers(const std::vector<int> &layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size();) {
+    size_t end = i;
+    while (end < layers.size() && layers[end] == layers[i])
+      ++end;
+    text += text.empty() ? "" : ", ";
+    text += std::to_string(layers[i]);
+    if (end - i > 1)
+      text += " on each of " + std::to_string(end - i);
+    i = end;
+  }
+  return text + (layers.size() == 1 ? " on one stage" : " stages");
+}
+
+/// 1234567 -> "1,234,567".
+static std::string printCount(double value) {
+  std::string digits = printNumber(value, 0);
+  for (size_t i = digits.size(); i > 3; i -= 3)
+    digits.insert(i - 3, ",");
+  return digits;
+}
+
+static void writePick(Screen &screen, const ReportInput &input) {
+  const SearchResult &result = input.result;
+  const Estimate &estimate = result.estimate;
+  if (!input.model.empty())
+    screen.entry("model", input.model);
+  screen.entry("plan", print(result.configuration));
+  screen.entry("cluster", input.cluster.name + ", " +
+                              std::to_string(result.configuration.ranks()) +
+                              " of " + std::to_string(input.cluster.devices()) +
+                              " devices");
+  int64_t microbatches = result.configuration.microbatches(input.training);
+  screen.entry("batch",
+               std::to_string(input.training.globalBatch) + " sequences of " +
+                   std::to_string(input.training.sequence) + " tokens, " +
+                   std::to_string(microbatches) + " microbatches");
+  screen.entry("step",
+               printSeconds(estimate.iterationSeconds) + ", " +
+                   printCount(estimate.tokensPerSecond) + " tokens/s, MFU " +
+                   printNumber(100 * estimate.mfu, 1) + " %, bubble " +
+                   printNumber(100 * estimate.bubbleFraction, 1) + " %");
+  screen.entry("layers", printLayers(result.configuration.layers));
+}
+
+static void writeTime(Screen &screen, const Estimate &estimate) {
+  screen.heading("where a step goes, on the rank that computes longest");
+  for (const Part &part : getTimeParts(estimate))
+    if (part.value > 0)
+      screen.bar(part.name, printSeconds(part.value),
+                 part.value / estimate.iterationSeconds);
+}
+
+/// One row a stage, a letter a category; alike neighbours share a row.
+static void writeMemory(Screen &screen, const ReportInput &input) {
+  double usable = input.cluster.device.usableBytes();
+  screen.heading("memory of each stage, of " + printBytes(usable));
+  const std::vector<StageMemory> &stages = input.result.estimate.memory;
+  double room = double(screen.columns()) - 34;
+  for (size_t i = 0; i < stages.size();) {
+    size_t end = i + 1;
+    std::string shown = printBytes(stages[i].peak());
+    while (end < stages.size() && printBytes(stages[end].peak()) == shown)
+      ++end;
+    std::string name = std::to_string(i);
+    if (end - i > 1)
+      name += " to " + std::to_string(end - 1);
+    std::string text =
+        "  stage " + padRight(name, 10) + padLeft(shown, 10) + "  |";
+    double reached = 0;
+    size_t drawn = 0;
+    for (const Part &part : getMemoryParts(stages[i])) {
+      reached += part.value;
+      size_t length = size_t(std::lround(reached / usable * room));
+      for (; drawn < length && drawn < size_t(room); ++drawn)
+        text += part.name[0];
+    }
+    screen.line(text + std::string(size_t(room) - drawn, ' ') + "|");
+    i = end;
+  }
+  screen.line("  p parameters, g gradients, o optimizer, a activations, "
+              "w workspace");
+}
+
+static void writeAlternatives(Screen &screen, const std::string &title,
+                              const std::vector<Alternative> &alternatives) {
+  if (alternatives.empty())
+    return;
+  screen.heading(title);
+  for (const Alternative &alternative : alternatives) {
+    const std::string &change = alternative.change;
+    screen.entry("  " +
+                     (alternative.fits
+                          ? printSeconds(alternative.estimate.iterationSeconds)
+                          : std::string("-")),
+                 (change.empty() ? print(alternative.configuration) : change) +
+                     ": " + alternative.why);
+  }
+}
+
+static void writeBound(Screen &screen, const SearchResult &result) {
+  const SearchCounts &counts = result.counts;
+  screen.heading("how sure");
+  screen.entry("  best",
+               "within " + printNumber(result.withinPercent(), 2) +
+                   " % of the best of " +
+                   printCount(double(counts.considered)) +
+                   " configurations under this model: " +
+                   printCount(double(counts.estimated)) + " estimated, " +
+                   printCount(double(counts.pruned)) + " ruled out by bounds");
+  double gain = 1 - result.idealSeconds / result.estimate.iterationSeconds;
+  screen.entry("  ideal", "no schedule, stage cut or larger memory gains more "
+                          "than " +
+                              printNumber(100 * gain, 1) + " % (" +
+                              printSeconds(result.idealSeconds) +
+                              ": even work, no bubble)");
+  for (const std::string &note : result.notes)
+    screen.entry("  note", note);
+}
+
+std::string planner::explainText(const ReportInput &input,
+                                 const TextOptions &options) {
+  Screen screen(options);
+  writePick(screen, input);
+  writeTime(screen, input.result.estimate);
+  writeMemory(screen, input);
+  writeAlternatives(screen, "runners-up", input.result.runnersUp);
+  writeAlternatives(screen, "one thing changed", input.result.variants);
+  writeBound(screen, input.result);
+  return std::move(screen.out);
+}
+
+//===----------------------------------------------------------------------===//
+// Two side by side
+//===----------------------------------------------------------------------===//
+
+std::string planner::explainText(const WhyNot &answer, const SearchResult &pick,
+                                 const TextOptions &options) {
+  Screen screen(options);
+  screen.entry("pick", print(pick.configuration));
+  screen.entry("other", print(answer.other.configuration));
+  screen.entry("", answer.other.why);
+  screen.line("");
+  screen.line("  " + padRight("", 18) + padLeft("pick", 12) +
+              padLeft("other", 12) + padLeft("difference", 14));
+  for (const Difference &difference : answer.differences) {
+    if (difference.pick == 0 && difference.other == 0)
+      continue;
+    auto text = [&](double value) {
+      return difference.isBytes ? printBytes(value) : printSeconds(value);
+    };
+    double change = difference.other - difference.pick;
+    screen.line("  " + padRight(difference.part, 18) +
+                padLeft(text(difference.pick), 12) +
+                padLeft(text(difference.other), 12) +
+                padLeft((change < 0 ? "-" : "+") + text(std::abs(change)), 14));
+  }
+  return std::move(screen.out);
+}
+
+std::string planner::describeSearch(const SearchResult &result) {
+  const SearchCounts &counts = result.counts;
+  return "considered " + printCount(double(counts.considered)) +
+         " configurations in " + printSeconds(counts.seconds) + " (" +
+         printCount(counts.perSecond()) + " per second), estimated " +
+         printCount(double(counts.estimated));
+}

@@ -1,0 +1,301 @@
+//===- Bounds.cpp - What no configuration can beat ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Let T be the work of one microbatch on the whole model, W[s] that of stage s
+// (they sum up to T), m the microbatches and p the stages.
+//
+//   any schedule        m W[s] on every rank, so m T / p; and one microbatch
+//                       has to go forward and back: its F and I.
+//   one chunk, whole B  Rank r cannot start before the stages in front of it
+//                       have run one forward, and after its last backward they
+//                       have one backward left: W[0] + … + W[r-1] + m W[r].
+//                       The cut that makes the largest of these smallest makes
+//                       them all equal: W[r] = W[0] (1 - 1/m)^r, which sums up
+//                       to T where each of them is T / (1 - (1 - 1/m)^p).
+//
+// Once a cut is known, the same holds for its stages, and for several chunks r
+// is the rank's first stage and W[r] the sum over its chunks. Where gradients
+// of weights run apart, the last action need not be one that the stages in
+// front wait for: their forward, and m W[r].
+//
+// Memory: the ranks of a pipeline share what is resident (what is tied may be
+// there twice) and, microbatch by microbatch, what is kept; the fullest holds
+// no less than the mean.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Search/Bounds.h"
+#include "plait/Planner/Cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace plait;
+using namespace plait::planner;
+
+/// Estimates and bounds add up the same terms in another order.
+static constexpr double rounding = 1 - 1e-9;
+
+const Probe *Bounds::getProbe(const Work &work,
+                              const Configuration &configuration, bool splits) {
+  Key key(&work, configuration.context, configuration.microBatch,
+          configuration.recompute, splits);
+  auto [entry, isNew] = probes.try_emplace(key);
+  std::optional<Probe> &probe = entry->second;
+  if (!isNew)
+    return probe ? &*probe : nullptr;
+  Configuration one = configuration;
+  one.pipeline = one.data = one.chunks = 1;
+  one.zero = 0;
+  one.layers.clear();
+  one.schedule = splits ? "zb-h1" : "1f1b";
+  Training step = training;
+  step.globalBatch = one.microBatch;
+  Result<Estimate> estimate = planner::estimate(work, cluster, step, one);
+  if (!estimate.ok()) {
+    refusal = estimate.status().message();
+    return nullptr;
+  }
+  anyWork = &work;
+  const StageTime &time = estimate->stages.front();
+  probe = Probe{time.forward, time.backwardInput, time.backwardWeight,
+                estimate->overheadSeconds, estimate->memory.front()};
+  return &*probe;
+}
+
+double Bounds::getWaitShare(int data) {
+  auto [entry, isNew] = waitShares.try_emplace(data, 0.0);
+  if (!isNew || !anyWork)
+    return entry->second;
+  Configuration one;
+  one.tensor = anyWork->tensorParallel;
+  one.sequenceParallel = anyWork->sequenceParallel;
+  one.data = data;
+  Training step = training;
+  step.globalBatch = data;
+  Result<Estimate> estimate = planner::estimate(*anyWork, cluster, step, one);
+  if (estimate.ok() && estimate->pipelineSeconds > 0)
+    entry->second = estimate->waitSeconds / estimate->pipelineSeconds;
+  return entry->second;
+}
+
+double Bounds::getIdealSeconds(const Probe &probe,
+                               const Configuration &configuration) {
+  double microbatches = double(configuration.microbatches(training));
+  double pipeline =
+      std::max(microbatches * probe.work() / configuration.pipeline,
+               probe.forward + probe.backwardInput);
+  return rounding *
+         (pipeline * (1 + getWaitShare(configuration.data)) + probe.overhead);
+}
+
+double Bounds::getSeconds(const Probe &probe,
+                          const Configuration &configuration, bool splits) {
+  double ideal = getIdealSeconds(probe, configuration);
+  if (splits || configuration.chunks > 1)
+    return ideal;
+  double microbatches = double(configuration.microbatches(training));
+  double rest = std::pow(1 - 1 / microbatches, configuration.pipeline);
+  double pipeline = probe.work() / (1 - rest);
+  return std::max(
+      ideal, rounding * (pipeline * (1 + getWaitShare(configuration.data)) +
+                         probe.overhead));
+}
+
+double Bounds::getBytes(const Probe &probe,
+                        const Configuration &configuration) const {
+  double replicas = double(configuration.data) * configuration.context;
+  auto share = [&](int level) {
+    return configuration.zero >= level ? 1 / replicas : 1.0;
+  };
+  const StageMemory &memory = probe.memory;
+  double resident = memory.parameters * share(3) + memory.gradients * share(2) +
+                    memory.optimizer * share(1);
+  double held = configuration.schedule == "gpipe"
+                    ? double(configuration.microbatches(training))
+                    : 1;
+  return rounding * (resident + held * memory.activations) /
+         configuration.pipeline;
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+/// Sums up what isBeaten needs of `stages`, which are by virtual stage.
+static void fillRanks(StageProbe &probe, const Configuration &configuration,
+                      bool splits) {
+  bool isV = configuration.schedule == "zb-v";
+  int ranks = configuration.pipeline;
+  const std::vector<StageTime> &stages = probe.estimate.stages;
+  double passed = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    double work = 0;
+    for (int chunk = 0; chunk < configuration.chunks; ++chunk) {
+      int place = isV && chunk % 2 == 1 ? ranks - 1 - rank : rank;
+      work += stages[chunk * ranks + place].sum();
+    }
+    probe.seconds.push_back(work);
+    probe.ends.push_back(passed);
+    passed += splits ? stages[rank].forward : stages[rank].sum();
+  }
+}
+
+std::shared_ptr<const StageProbe>
+Bounds::getStageProbe(const Work &work, const Configuration &configuration,
+                      bool splits) {
+  Configuration one = configuration;
+  if (one.chunks == 1)
+    one.schedule = splits ? "zb-h1" : "1f1b";
+  StageKey key(&work, one.context, one.pipeline, one.data, one.zero, one.chunks,
+               one.microBatch, one.recompute, one.schedule, one.layers);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto found = stageProbes.find(key);
+    if (found != stageProbes.end())
+      return found->second;
+  }
+  Training step = training;
+  step.globalBatch = one.microBatch * one.data;
+  Result<Estimate> estimate = planner::estimate(work, cluster, step, one);
+  std::shared_ptr<StageProbe> probe;
+  if (estimate.ok()) {
+    probe = std::make_shared<StageProbe>();
+    probe->estimate = std::move(*estimate);
+    fillRanks(*probe, one, splits);
+  }
+  std::lock_guard<std::mutex> lock(mutex);
+  return stageProbes.try_emplace(std::move(key), std::move(probe))
+      .first->second;
+}
+
+/// Microbatches that a rank is known to hold whole at its fullest moment.
+static double getHeld(const Configuration &configuration, int rank,
+                      double microbatches) {
+  const std::string &schedule = configuration.schedule;
+  double stages = configuration.pipeline;
+  if (schedule == "gpipe")
+    return microbatches;
+  if (schedule == "1f1b")
+    return std::min(microbatches, stages - rank);
+  if (rank > 0)
+    return 1;
+  // The first rank delays no gradients of weights.
+  if (schedule == "zb-h1" || schedule == "interleaved-1f1b")
+    return std::min(microbatches, stages);
+  if (schedule == "zb-h2")
+    return std::min(microbatches, 2 * stages - 1);
+  return 1;
+}
+
+bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
+                      bool splits, double seconds, double &bytes) {
+  bytes = 0;
+  std::shared_ptr<const StageProbe> probe =
+      getStageProbe(work, configuration, splits);
+  if (!probe)
+    return false; // estimate() will say why
+  double microbatches = double(configuration.microbatches(training));
+  double pipeline = 0;
+  for (size_t rank = 0; rank < probe->seconds.size(); ++rank)
+    pipeline = std::max(pipeline, probe->ends[rank] +
+                                      microbatches * probe->seconds[rank]);
+  const Estimate &estimate = probe->estimate;
+  double wait = estimate.waitSeconds / estimate.pipelineSeconds;
+  if (rounding * (pipeline * (1 + wait) + estimate.overheadSeconds) >= seconds)
+    return true;
+  for (size_t rank = 0; rank < estimate.memory.size(); ++rank) {
+    const StageMemory &memory = estimate.memory[rank];
+    double held = getHeld(configuration, int(rank), microbatches);
+    bytes = std::max(bytes, rounding * (memory.resident() + memory.workspace +
+                                        held * memory.activations));
+  }
+  return bytes > cluster.device.usableBytes();
+}
+
+//===----------------------------------------------------------------------===//
+// Work that has not been asked for
+//===----------------------------------------------------------------------===//
+
+/// Seconds of one sequence: no tile is faster than the best one, no wave is
+/// fuller than full, and a shorter contraction has more ramp, not less.
+static double getLeastMatmul(const Operation &op, const Device &device,
+                             const Training &training) {
+  if (op.scaled == Operation::Scaled::None)
+    return 0;
+  const MatrixUnit &unit = device.matrix;
+  double efficiency = 0;
+  for (const Tile &tile : unit.tiles)
+    efficiency = std::max(efficiency, tile.efficiency);
+  // Where the contraction grows with the microbatch, its ramp vanishes.
+  double trips = std::max(1.0, double(op.k) / unit.tileK);
+  if (op.scaled != Operation::Scaled::K)
+    efficiency *= trips / (trips + unit.rampTrips);
+  double flops =
+      2.0 * double(op.batch) * double(op.m) * double(op.n) * double(op.k);
+  double peak = device.peak(training.precision) *
+                std::min(efficiency, unit.sustainedFraction);
+  return flops / (peak * training.framework.matrixFraction);
+}
+
+static double getLeastAttention(const Operation &op, const Device &device,
+                                const Training &training) {
+  bool forward = op.pass == Pass::Forward;
+  const auto &table =
+      forward ? device.attention.forward : device.attention.backward;
+  bool fused = training.flashAttention && !table.empty();
+  double efficiency = 1;
+  if (fused) {
+    efficiency = 0;
+    for (auto [headSize, reached] : table)
+      efficiency = std::max(efficiency, reached);
+    efficiency *= training.framework.attentionFraction;
+  }
+  // Fused attention computes the scores again; a causal mask leaves half of
+  // them.
+  double products = forward ? 2 : fused ? 5 : 4;
+  double scores = double(op.heads) * double(op.queries) * double(op.keys) *
+                  (op.causal ? 0.5 : 1);
+  return products * 2 * scores * op.headSize /
+         (device.peak(training.precision) * efficiency);
+}
+
+/// Seconds of one sequence on one rank of `tensor`, at the very least.
+static double getLeastSeconds(const Operation &op, double share, Group group,
+                              const Cluster &cluster,
+                              const Training &training) {
+  const Device &device = cluster.device;
+  double element = elementBytes(training.precision);
+  if (op.kind == OperationKind::Collective) {
+    if (op.pass != Pass::Forward)
+      return 0; // may be hidden
+    double batch = double(training.globalBatch);
+    return collectiveSeconds(op.collective,
+                             op.collectiveElements(batch) * element, group,
+                             cluster) /
+           batch;
+  }
+  if (op.kind == OperationKind::Matmul)
+    return share * getLeastMatmul(op, device, training);
+  if (op.kind == OperationKind::Attention)
+    return share * getLeastAttention(op, device, training);
+  double bytes =
+      op.elementsPerSequence * element + op.fourBytePerSequence * sizeof(float);
+  return share * bytes / (device.memoryBandwidth * device.memoryFraction);
+}
+
+double planner::getTensorBound(const Work &work, int tensor, int ranks,
+                               const Cluster &cluster,
+                               const Training &training) {
+  Group group{tensor, std::min(tensor, cluster.devicesPerNode)};
+  double share = double(work.tensorParallel) / tensor;
+  double seconds = 0;
+  for (int block : work.order)
+    for (const Operation &op : work.blocks[block].operations)
+      seconds += getLeastSeconds(op, share, group, cluster, training);
+  return rounding * seconds * double(training.globalBatch) * tensor / ranks;
+}

@@ -1,0 +1,184 @@
+//===- Enumerate.cpp - The configurations of a space ----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Search/Enumerate.h"
+#include "plait/Schedule/Generators.h"
+
+#include <algorithm>
+#include <bit>
+
+using namespace plait;
+using namespace plait::planner;
+
+//===----------------------------------------------------------------------===//
+// Space and pins
+//===----------------------------------------------------------------------===//
+
+static std::string toText(int value) { return std::to_string(value); }
+static std::string toText(Recompute value) { return print(value); }
+static std::string toText(bool value) { return value ? "on" : "off"; }
+static std::string toText(const std::string &value) { return value; }
+
+/// What is left of `choices`: all of them in order, or the pinned one, which
+/// has to be one of them.
+template <typename T>
+static Status restrict(std::vector<T> &choices, const std::optional<T> &pin,
+                       const char *name, const SearchSpace &space) {
+  std::sort(choices.begin(), choices.end());
+  choices.erase(std::unique(choices.begin(), choices.end()), choices.end());
+  if (!pin)
+    return Status::success();
+  if (std::find(choices.begin(), choices.end(), *pin) == choices.end()) {
+    std::string list;
+    for (const T &choice : choices)
+      list += (list.empty() ? "" : ", ") + toText(choice);
+    return fail(name, " ", toText(*pin), " is not in the search space '",
+                space.name, "', which has ", list);
+  }
+  choices = {*pin};
+  return Status::success();
+}
+
+/// Each schedule with each number of chunks that it can order.
+static Result<std::vector<ScheduleChoice>>
+getScheduleChoices(const std::vector<std::string> &names,
+                   const std::vector<int> &chunks) {
+  std::vector<ScheduleChoice> choices;
+  for (const std::string &name : names) {
+    Result<const schedule::Generator *> generator =
+        schedule::findGenerator(name);
+    if (!generator.ok())
+      return generator.status();
+    const schedule::Generator &row = **generator;
+    for (int count : chunks)
+      if (uint32_t(count) >= row.minChunks && uint32_t(count) <= row.maxChunks)
+        choices.push_back({name, count, row.splitsBackward, row.searches});
+  }
+  if (choices.empty())
+    return fail("schedule ", names.front(), " cannot order ", chunks.front(),
+                chunks.front() == 1 ? " chunk" : " chunks");
+  return choices;
+}
+
+static Result<int> getRanks(const Pins &pins, const Cluster &cluster) {
+  int64_t ranks = pins.devices.value_or(cluster.devices());
+  if (!pins.devices && pins.pipeline && pins.data && pins.tensor)
+    ranks = int64_t(*pins.pipeline) * *pins.data * *pins.tensor *
+            pins.context.value_or(1);
+  if (ranks < 1 || ranks > cluster.devices())
+    return fail("the mesh has ", ranks, " ranks, the cluster ",
+                cluster.devices(), " devices");
+  return int(ranks);
+}
+
+Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
+                             const Cluster &cluster, const Training &training) {
+  Choices choices;
+  Result<int> ranks = getRanks(pins, cluster);
+  if (!ranks.ok())
+    return ranks.status();
+  choices.ranks = *ranks;
+  choices.context = space.context;
+  choices.zero = space.zero;
+  choices.recompute = space.recompute;
+  choices.sequenceParallel = space.sequenceParallel;
+  std::vector<std::string> names = space.schedules;
+  std::vector<int> chunks = space.chunks;
+  PLAIT_RETURN_IF_ERROR(
+      restrict(choices.context, pins.context, "context", space));
+  PLAIT_RETURN_IF_ERROR(restrict(choices.zero, pins.zero, "zero", space));
+  PLAIT_RETURN_IF_ERROR(
+      restrict(choices.recompute, pins.recompute, "recompute", space));
+  PLAIT_RETURN_IF_ERROR(restrict(choices.sequenceParallel,
+                                 pins.sequenceParallel, "sequence parallelism",
+                                 space));
+  PLAIT_RETURN_IF_ERROR(restrict(names, pins.schedule, "schedule", space));
+  PLAIT_RETURN_IF_ERROR(restrict(chunks, pins.chunks, "chunks", space));
+  // Attention that keeps no scores has nothing of them to compute again.
+  if (training.flashAttention && choices.recompute.size() > 1)
+    std::erase(choices.recompute, Recompute::Selective);
+  Result<std::vector<ScheduleChoice>> schedules =
+      getScheduleChoices(names, chunks);
+  if (!schedules.ok())
+    return schedules.status();
+  choices.schedules = std::move(*schedules);
+  choices.microBatches =
+      pins.microBatch ? std::vector{*pins.microBatch} : space.microBatches;
+  std::sort(choices.microBatches.begin(), choices.microBatches.end());
+  for (int tensor = 1; tensor <= choices.ranks; ++tensor) {
+    if (choices.ranks % tensor != 0 || (pins.tensor && tensor != *pins.tensor))
+      continue;
+    constexpr int smallNode = 16, farthest = 8;
+    int node = cluster.devicesPerNode;
+    bool inside = tensor <= node &&
+                  (node <= smallNode || std::has_single_bit(unsigned(tensor)));
+    if (inside || pins.tensor)
+      choices.tensorsFirst.push_back(tensor);
+    else if (tensor <= farthest * node)
+      choices.tensorsByBound.push_back(tensor);
+  }
+  return choices;
+}
+
+//===----------------------------------------------------------------------===//
+// Meshes
+//===----------------------------------------------------------------------===//
+
+std::vector<Mesh> Choices::getMeshes(int tensor, int64_t layers,
+                                     const Training &training,
+                                     const Pins &pins) const {
+  std::vector<Mesh> meshes;
+  for (int cp : context) {
+    if (ranks % (int64_t(tensor) * cp) != 0 || training.sequence % cp != 0)
+      continue;
+    int rest = ranks / (tensor * cp);
+    for (int pp = 1; pp <= rest && pp <= layers; ++pp) {
+      int dp = rest / pp;
+      if (rest % pp != 0 || training.globalBatch % dp != 0 ||
+          (pins.pipeline && pp != *pins.pipeline) ||
+          (pins.data && dp != *pins.data))
+        continue;
+      meshes.push_back({pp, dp, tensor, cp});
+    }
+  }
+  return meshes;
+}
+
+std::vector<const ScheduleChoice *>
+Choices::getSchedules(const Mesh &mesh, int64_t layers) const {
+  if (mesh.pipeline == 1) {
+    auto isPlain = [](const ScheduleChoice &choice) {
+      return choice.chunks == 1 && !choice.splits;
+    };
+    auto plain = std::find_if(schedules.begin(), schedules.end(), isPlain);
+    return {plain == schedules.end() ? &schedules.front() : &*plain};
+  }
+  std::vector<const ScheduleChoice *> result;
+  for (const ScheduleChoice &choice : schedules)
+    if (int64_t(choice.chunks) * mesh.pipeline <= layers)
+      result.push_back(&choice);
+  return result;
+}
+
+std::vector<int64_t> Choices::getMicroBatches(const Mesh &mesh,
+                                              const Training &training) const {
+  constexpr int64_t most = 128;
+  int64_t sequences = training.globalBatch / mesh.data;
+  std::vector<int64_t> result;
+  for (int64_t size : microBatches)
+    if (sequences % size == 0)
+      result.push_back(size);
+  for (int64_t size = 1; microBatches.empty() && size <= most; ++size)
+    if (sequences % size == 0)
+      result.push_back(size);
+  return result;
+}
+
+std::vector<int> Choices::getZeroStages(const Mesh &mesh) const {
+  // With one replica there is nothing to shard over.
+  return mesh.data * mesh.context == 1 ? std::vector{zero.front()} : zero;
+}

@@ -1,0 +1,65 @@
+//===- Enumerate.h - The configurations of a space ------------ -*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SEARCH_ENUMERATE_H
+#define PLAIT_LIB_PLANNER_SEARCH_ENUMERATE_H
+
+#include "plait/Planner/Search.h"
+
+namespace plait::planner {
+
+/// A mesh, without what it runs.
+struct Mesh {
+  int pipeline = 1, data = 1, tensor = 1, context = 1;
+  auto operator<=>(const Mesh &) const = default;
+};
+
+/// A schedule with as many chunks as it can order.
+struct ScheduleChoice {
+  std::string name;
+  int chunks = 1;
+  bool splits = false;   // gradients of weights run apart
+  bool searches = false; // as schedule::Generator
+};
+
+/// Space and pins, checked against each other.
+class Choices {
+public:
+  static Result<Choices> get(const SearchSpace &space, const Pins &pins,
+                             const Cluster &cluster, const Training &training);
+
+  /// Ranks of every mesh.
+  int ranks = 1;
+  std::vector<int> context, zero; // ascending
+  std::vector<Recompute> recompute;
+  std::vector<bool> sequenceParallel;
+  std::vector<ScheduleChoice> schedules;
+
+  /// Degrees of tensor parallelism: those that are worth a profile in any
+  /// case (powers of two inside a node, all of a small node's divisors, what is
+  /// pinned), and those only where a bound says that they might win.
+  std::vector<int> tensorsFirst, tensorsByBound;
+
+  /// All meshes with `tensor`, of at most `layers` stages, that divide the
+  /// batch and the sequence.
+  std::vector<Mesh> getMeshes(int tensor, int64_t layers,
+                              const Training &training, const Pins &pins) const;
+  /// Of one mesh. One stage needs no schedule: one stands for all.
+  /// Members of `schedules`.
+  std::vector<const ScheduleChoice *> getSchedules(const Mesh &mesh,
+                                                   int64_t layers) const;
+  std::vector<int> getZeroStages(const Mesh &mesh) const;
+  std::vector<int64_t> getMicroBatches(const Mesh &mesh,
+                                       const Training &training) const;
+
+private:
+  std::vector<int64_t> microBatches; // empty: all that divide
+};
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SEARCH_ENUMERATE_H

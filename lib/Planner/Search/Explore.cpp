@@ -1,0 +1,332 @@
+//===- Explore.cpp - Branch and bound -------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Nodes are estimated in the order of their bounds, in rounds of fixed size: a
+// round is shared between threads, and what it found is used from the next
+// round on. So neither the result nor the counts depend on how many threads
+// there are.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Search/Explore.h"
+
+#include <algorithm>
+#include <thread>
+#include <tuple>
+
+using namespace plait;
+using namespace plait::planner;
+
+bool planner::isBetter(const Leaf &a, const Leaf &b) {
+  auto key = [](const Leaf &leaf) {
+    const Configuration &c = leaf.configuration;
+    return std::tie(leaf.seconds, c.tensor, c.pipeline, c.context, c.zero,
+                    c.chunks, c.schedule, c.recompute, c.microBatch,
+                    c.sequenceParallel);
+  };
+  return key(a) < key(b);
+}
+
+//===----------------------------------------------------------------------===//
+// Nodes
+//===----------------------------------------------------------------------===//
+
+Configuration Explorer::toConfiguration(const Node &node) const {
+  Configuration configuration;
+  configuration.pipeline = node.mesh.pipeline;
+  configuration.data = node.mesh.data;
+  configuration.tensor = node.mesh.tensor;
+  configuration.context = node.mesh.context;
+  configuration.chunks = node.schedule->chunks;
+  configuration.schedule = node.schedule->name;
+  configuration.microBatch = node.microBatch;
+  configuration.recompute = node.recompute;
+  configuration.sequenceParallel = node.work->sequenceParallel;
+  configuration.layers = input.pins.layers;
+  int stages = node.mesh.pipeline * node.schedule->chunks;
+  if (node.even)
+    configuration.layers.assign(size_t(stages),
+                                int(node.work->layers()) / stages);
+  return configuration;
+}
+
+/// Asks for the model on `tensor` ranks and adds what can be done with it.
+void Explorer::addTensor(int tensor, bool sequenceParallel) {
+  // One rank has nothing to share a sequence with.
+  if (tensor == 1 && sequenceParallel) {
+    if (choices.sequenceParallel.size() > 1)
+      return;
+    sequenceParallel = false;
+  }
+  std::string reason;
+  const Work *work = input.source.get(tensor, sequenceParallel, reason);
+  ++counts.profiles;
+  if (!work) {
+    notes.push_back("tp " + std::to_string(tensor) +
+                    (sequenceParallel ? " with sequence parallelism: " : ": ") +
+                    reason);
+    return;
+  }
+  ++splits;
+  works[{tensor, sequenceParallel}] = work;
+  addWork(*work);
+}
+
+void Explorer::addWork(const Work &work) {
+  std::vector<Mesh> found = choices.getMeshes(
+      work.tensorParallel, work.layers(), input.training, input.pins);
+  meshes += int64_t(found.size());
+  for (const Mesh &mesh : found)
+    addMesh(work, mesh);
+}
+
+void Explorer::addMesh(const Work &work, const Mesh &mesh) {
+  for (const ScheduleChoice *schedule :
+       choices.getSchedules(mesh, work.layers())) {
+    Node node;
+    node.mesh = mesh;
+    node.schedule = schedule;
+    node.work = &work;
+    node.family = familyIds.try_emplace({mesh, schedule}, int(familyIds.size()))
+                      .first->second;
+    addMembers(node);
+    node.even = mesh.pipeline > 1 && input.pins.layers.empty() &&
+                work.layers() % (mesh.pipeline * schedule->chunks) == 0;
+    if (node.even)
+      addMembers(node);
+  }
+}
+
+void Explorer::addMembers(Node node) {
+  for (int64_t size : choices.getMicroBatches(node.mesh, input.training))
+    for (Recompute recompute : choices.recompute) {
+      node.microBatch = size;
+      node.recompute = recompute;
+      addNode(node);
+    }
+}
+
+void Explorer::addNode(Node node) {
+  Configuration configuration = toConfiguration(node);
+  const Probe *probe =
+      bounds.getProbe(*node.work, configuration, node.schedule->splits);
+  if (!probe) {
+    refusal = bounds.getRefusal();
+    return;
+  }
+  std::vector<int> zeros = choices.getZeroStages(node.mesh);
+  node.index = counts.considered;
+  counts.considered += int64_t(zeros.size());
+  double ideal = bounds.getIdealSeconds(*probe, configuration);
+  if (idealSeconds == 0 || ideal < idealSeconds)
+    idealSeconds = ideal;
+  node.seconds =
+      bounds.getSeconds(*probe, configuration, node.schedule->splits);
+  configuration.zero = zeros.back();
+  double bytes = bounds.getBytes(*probe, configuration);
+  if (bytes > input.cluster.device.usableBytes())
+    tooLarge.push_back({bytes, node});
+  else
+    open.push_back(node);
+}
+
+//===----------------------------------------------------------------------===//
+// Estimates
+//===----------------------------------------------------------------------===//
+
+Explorer::Outcome Explorer::evaluate(const Node &node) {
+  double limit = threshold;
+  if (const std::optional<Leaf> &known = best[node.family])
+    limit = std::min(limit, known->seconds);
+  Configuration configuration = toConfiguration(node);
+  configuration.zero = choices.getZeroStages(node.mesh).back();
+  Outcome outcome;
+  if (node.mesh.pipeline > 1 &&
+      bounds.isBeaten(*node.work, configuration, node.schedule->splits, limit,
+                      outcome.bytes))
+    return outcome;
+  return estimateMembers(node, limit);
+}
+
+/// Tries ZeRO stages in descending order. A lower one holds no less and does
+/// not run the pipeline any faster, which rules out most of them.
+Explorer::Outcome Explorer::estimateMembers(const Node &node,
+                                            double limit) const {
+  Outcome outcome;
+  Configuration configuration = toConfiguration(node);
+  std::vector<int> zeros = choices.getZeroStages(node.mesh);
+  double usable = input.cluster.device.usableBytes();
+  for (auto zero = zeros.rbegin(); zero != zeros.rend(); ++zero) {
+    configuration.zero = *zero;
+    Result<Estimate> estimate = planner::estimate(
+        *node.work, input.cluster, input.training, configuration);
+    if (!estimate.ok()) {
+      outcome.refusal = estimate.status().message();
+      break;
+    }
+    ++outcome.estimated;
+    double needed = 0;
+    for (const StageMemory &memory : estimate->memory)
+      needed = std::max(needed, memory.resident() + memory.activations);
+    Leaf leaf{estimate->iterationSeconds, estimate->peakMemory(),
+              configuration};
+    if (!outcome.smallest || leaf.peak < outcome.smallest->peak)
+      outcome.smallest = leaf;
+    if (leaf.peak <= usable && (!outcome.best || isBetter(leaf, *outcome.best)))
+      outcome.best = leaf;
+    if (needed > usable ||
+        estimate->pipelineSeconds + estimate->overheadSeconds >= limit)
+      break;
+  }
+  return outcome;
+}
+
+void Explorer::evaluateRound(const std::vector<const Node *> &round,
+                             std::vector<Outcome> &outcomes) {
+  outcomes.assign(round.size(), Outcome());
+  auto work = [&](size_t begin) {
+    for (size_t i = begin; i < round.size(); i += 2)
+      outcomes[i] = evaluate(*round[i]);
+  };
+  std::thread helper(work, 1);
+  work(0);
+  helper.join();
+}
+
+void Explorer::merge(const Node &node, const Outcome &outcome) {
+  counts.estimated += outcome.estimated;
+  if (outcome.bytes > input.cluster.device.usableBytes())
+    tooLarge.push_back({outcome.bytes, node});
+  if (!outcome.refusal.empty())
+    refusal = outcome.refusal;
+  if (outcome.smallest &&
+      (!smallest || outcome.smallest->peak < smallest->peak))
+    smallest = outcome.smallest;
+  std::optional<Leaf> &known = best[node.family];
+  if (outcome.best && (!known || isBetter(*outcome.best, *known)))
+    known = outcome.best;
+}
+
+/// What the last of the families that are kept takes.
+double Explorer::getThreshold() const {
+  std::vector<double> seconds;
+  for (const std::optional<Leaf> &leaf : best)
+    if (leaf)
+      seconds.push_back(leaf->seconds);
+  if (seconds.size() < kept)
+    return 1e300;
+  std::nth_element(seconds.begin(), seconds.begin() + (kept - 1),
+                   seconds.end());
+  return seconds[kept - 1];
+}
+
+/// Schedules that are searched for take long to generate: they come last, when
+/// most of them cannot win any more.
+void Explorer::explore() {
+  best.resize(familyIds.size());
+  std::sort(open.begin(), open.end(), [](const Node &a, const Node &b) {
+    return std::tie(a.schedule->searches, a.seconds, a.index) <
+           std::tie(b.schedule->searches, b.seconds, b.index);
+  });
+  auto searched = std::find_if(open.begin(), open.end(), [](const Node &node) {
+    return node.schedule->searches;
+  });
+  exploreInOrder({open.begin(), searched});
+  exploreInOrder({searched, open.end()});
+  open.clear();
+}
+
+void Explorer::exploreInOrder(std::span<const Node> nodes) {
+  constexpr size_t roundSize = 128;
+  std::vector<const Node *> round;
+  std::vector<Outcome> outcomes;
+  size_t next = 0;
+  while (next < nodes.size() && nodes[next].seconds < threshold) {
+    round.clear();
+    for (; next < nodes.size() && round.size() < roundSize; ++next) {
+      const std::optional<Leaf> &known = best[nodes[next].family];
+      if (!known || nodes[next].seconds < known->seconds)
+        round.push_back(&nodes[next]);
+    }
+    evaluateRound(round, outcomes);
+    for (size_t i = 0; i < round.size(); ++i)
+      merge(*round[i], outcomes[i]);
+    threshold = getThreshold();
+  }
+}
+
+/// Every work of the kind gives a bound, and so does that of one rank.
+double Explorer::getTensorSeconds(int tensor, bool sequenceParallel) const {
+  double least = 0;
+  for (const auto &[key, work] : works)
+    if (key.first == 1 || key.second == sequenceParallel)
+      least = std::max(least, getTensorBound(*work, tensor, choices.ranks,
+                                             input.cluster, input.training));
+  return least;
+}
+
+/// Those that a bound does not rule out.
+void Explorer::addFurtherTensors() {
+  std::string ruledOut;
+  for (int tensor : choices.tensorsByBound) {
+    std::vector<Leaf> families = getFamilies();
+    bool isAsked = false;
+    for (bool sequenceParallel : choices.sequenceParallel)
+      if (families.empty() || getTensorSeconds(tensor, sequenceParallel) <
+                                  families.front().seconds) {
+        addTensor(tensor, sequenceParallel);
+        isAsked = true;
+      }
+    if (!isAsked)
+      ruledOut += (ruledOut.empty() ? "" : ", ") + std::to_string(tensor);
+    explore();
+  }
+  if (!ruledOut.empty())
+    notes.push_back("tp " + ruledOut +
+                    ": work and communication alone take longer than the pick");
+}
+
+void Explorer::run() {
+  for (int tensor : choices.tensorsFirst)
+    for (bool sequenceParallel : choices.sequenceParallel)
+      addTensor(tensor, sequenceParallel);
+  explore();
+  addFurtherTensors();
+  counts.pruned = counts.considered - counts.estimated;
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+std::vector<Leaf> Explorer::getFamilies() const {
+  std::vector<Leaf> families;
+  for (const std::optional<Leaf> &leaf : best)
+    if (leaf)
+      families.push_back(*leaf);
+  std::sort(families.begin(), families.end(), isBetter);
+  return families;
+}
+
+std::optional<Leaf> Explorer::findSmallest() {
+  std::sort(tooLarge.begin(), tooLarge.end(), [](const auto &a, const auto &b) {
+    return std::tie(a.first, a.second.index) <
+           std::tie(b.first, b.second.index);
+  });
+  for (const auto &[bytes, node] : tooLarge) {
+    if (smallest && bytes >= smallest->peak)
+      break;
+    merge(node, estimateMembers(node, threshold));
+  }
+  return smallest;
+}
+
+const Work *Explorer::getWork(const Configuration &configuration) const {
+  auto found =
+      works.find({configuration.tensor, configuration.sequenceParallel});
+  return found == works.end() ? nullptr : found->second;
+}

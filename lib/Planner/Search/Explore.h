@@ -1,0 +1,121 @@
+//===- Explore.h - Branch and bound --------------------------- -*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SEARCH_EXPLORE_H
+#define PLAIT_LIB_PLANNER_SEARCH_EXPLORE_H
+
+#include "Search/Bounds.h"
+#include "Search/Enumerate.h"
+
+#include <map>
+#include <span>
+
+namespace plait::planner {
+
+/// What a search is given. References: lives as long as one search.
+struct SearchInput {
+  WorkSource &source;
+  const Cluster &cluster;
+  const Training &training;
+  const SearchSpace &space;
+  const Pins &pins;
+};
+
+/// Configurations that differ in their ZeRO stage only.
+struct Node {
+  double seconds = 0; // no member is faster
+  Mesh mesh;
+  const ScheduleChoice *schedule = nullptr;
+  const Work *work = nullptr;
+  int64_t microBatch = 1;
+  Recompute recompute = Recompute::None;
+  bool even = false; // the same number of layers on each virtual stage
+  int family = 0;    // of the same mesh and schedule
+  int64_t index = 0; // in the order of enumeration
+};
+
+/// An estimated member of a node.
+struct Leaf {
+  double seconds = 0, peak = 0;
+  Configuration configuration;
+};
+
+/// Whether `a` is picked over `b`: faster, or as fast and simpler.
+bool isBetter(const Leaf &a, const Leaf &b);
+
+class Explorer {
+public:
+  Explorer(const SearchInput &input, const Choices &choices)
+      : input(input), choices(choices), bounds(input.cluster, input.training) {}
+
+  void run();
+
+  /// The best of each family that was found to fit, best first. All that are
+  /// better than the `kept`th are exact.
+  std::vector<Leaf> getFamilies() const;
+  /// When nothing fits: the configuration that needs the least.
+  std::optional<Leaf> findSmallest();
+  const Work *getWork(const Configuration &configuration) const;
+  /// By degree of tensor parallelism and sequence parallelism.
+  const std::map<std::pair<int, bool>, const Work *> &getWorks() const {
+    return works;
+  }
+
+  SearchCounts counts;
+  double idealSeconds = 0;
+  std::vector<std::string> notes;
+  /// How many degrees of tensor parallelism the model can be split into, and
+  /// meshes that divide.
+  int splits = 0;
+  int64_t meshes = 0;
+  /// What estimate() said of the last configuration that makes no sense.
+  std::string refusal;
+
+  static constexpr size_t kept = 11; // the pick and ten others
+
+private:
+  /// What came out of a node.
+  struct Outcome {
+    std::optional<Leaf> best, smallest;
+    int estimated = 0;
+    double bytes = 0; // too many, by a bound
+    std::string refusal;
+  };
+
+  void addTensor(int tensor, bool sequenceParallel);
+  void addFurtherTensors();
+  /// No configuration of a degree that has not been asked for is faster.
+  double getTensorSeconds(int tensor, bool sequenceParallel) const;
+  void addWork(const Work &work);
+  void addMesh(const Work &work, const Mesh &mesh);
+  void addMembers(Node node);
+  void addNode(Node node);
+  void explore();
+  void exploreInOrder(std::span<const Node> nodes);
+  void evaluateRound(const std::vector<const Node *> &round,
+                     std::vector<Outcome> &outcomes);
+  Outcome evaluate(const Node &node);
+  Outcome estimateMembers(const Node &node, double limit) const;
+  void merge(const Node &node, const Outcome &outcome);
+  double getThreshold() const;
+  Configuration toConfiguration(const Node &node) const;
+
+  const SearchInput &input;
+  const Choices &choices;
+  Bounds bounds;
+  std::map<std::pair<int, bool>, const Work *> works;
+  std::map<std::pair<Mesh, const ScheduleChoice *>, int> familyIds;
+  std::vector<Node> open;
+  std::vector<std::pair<double, Node>> tooLarge; // with their bytes
+  std::vector<std::optional<Leaf>> best;         // by family
+  std::optional<Leaf> smallest;
+  double threshold = 1e300; // no slower family is among the best
+};
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SEARCH_EXPLORE_H

@@ -1,0 +1,241 @@
+//===- Failure.cpp - Why no configuration was found -----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Search/Failure.h"
+#include "Search/Parts.h"
+
+#include <algorithm>
+#include <functional>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// Looks for a change to the input under which something fits.
+class Remedies {
+public:
+  explicit Remedies(const SearchInput &input) : input(input) {}
+
+  /// "--recompute full (12.3 s a step), or 16 devices"; empty: none was found.
+  std::string find();
+
+private:
+  using Change = std::function<bool(SearchSpace &, Pins &)>;
+
+  std::optional<Leaf> explore(const SearchSpace &space, const Pins &pins,
+                              const Cluster &cluster) const;
+  bool tryChange(const char *option, const Change &change);
+  void tryOptions();
+  void tryDevices();
+
+  const SearchInput &input;
+  std::string found;
+};
+
+} // namespace
+
+std::optional<Leaf> Remedies::explore(const SearchSpace &space,
+                                      const Pins &pins,
+                                      const Cluster &cluster) const {
+  SearchInput changed{input.source, cluster, input.training, space, pins};
+  Result<Choices> choices = Choices::get(space, pins, cluster, input.training);
+  if (!choices.ok())
+    return std::nullopt;
+  Explorer explorer(changed, *choices);
+  explorer.run();
+  std::vector<Leaf> families = explorer.getFamilies();
+  if (families.empty())
+    return std::nullopt;
+  return families.front();
+}
+
+/// `change` returns false where it changes nothing.
+bool Remedies::tryChange(const char *option, const Change &change) {
+  SearchSpace space = input.space;
+  Pins pins = input.pins;
+  if (!change(space, pins))
+    return false;
+  std::optional<Leaf> leaf = explore(space, pins, input.cluster);
+  if (!leaf)
+    return false;
+  found = std::string(option) + " (" + print(leaf->configuration) + ": " +
+          printSeconds(leaf->seconds) + " a step)";
+  return true;
+}
+
+template <typename T>
+static bool makePossible(std::vector<T> &choices, std::optional<T> &pin,
+                         T value) {
+  bool isThere =
+      std::find(choices.begin(), choices.end(), value) != choices.end();
+  if (pin == value || (!pin && isThere))
+    return false;
+  pin.reset();
+  if (!isThere)
+    choices.push_back(value);
+  return true;
+}
+
+/// From what costs least to what changes most.
+void Remedies::tryOptions() {
+  auto sequence = [](SearchSpace &space, Pins &pins) {
+    return makePossible(space.sequenceParallel, pins.sequenceParallel, true);
+  };
+  auto microBatch = [](SearchSpace &, Pins &pins) {
+    bool large = pins.microBatch.value_or(1) > 1;
+    pins.microBatch.reset();
+    return large;
+  };
+  auto schedule = [](SearchSpace &space, Pins &pins) {
+    return makePossible(space.schedules, pins.schedule, std::string("1f1b"));
+  };
+  auto recompute = [](SearchSpace &space, Pins &pins) {
+    return makePossible(space.recompute, pins.recompute, Recompute::Full);
+  };
+  auto mesh = [](SearchSpace &, Pins &pins) {
+    bool isPinned = pins.pipeline || pins.data || pins.tensor || pins.context;
+    pins.pipeline = pins.data = pins.tensor = pins.context = std::nullopt;
+    pins.layers.clear();
+    return isPinned;
+  };
+  auto zero = [](int stage) {
+    return [stage](SearchSpace &space, Pins &pins) {
+      return makePossible(space.zero, pins.zero, stage);
+    };
+  };
+  auto all = [](SearchSpace &space, Pins &) {
+    bool isSmaller = space.name != "all";
+    space = SearchSpace::all();
+    return isSmaller;
+  };
+  tryChange("--sequence-parallel", sequence) ||
+      tryChange("a smaller --micro-batch", microBatch) ||
+      tryChange("--schedule 1f1b", schedule) ||
+      tryChange("--recompute full", recompute) ||
+      tryChange("another --mesh", mesh) ||
+      tryChange("ZeRO 1, with --search-space all", zero(1)) ||
+      tryChange("ZeRO 2, with --search-space all", zero(2)) ||
+      tryChange("ZeRO 3, with --search-space all", zero(3)) ||
+      tryChange("--search-space all", all);
+}
+
+/// Whole nodes: an eighth more, a quarter, half, and so on.
+void Remedies::tryDevices() {
+  constexpr int eighths[] = {9,  10, 12, 16,  24,  32,  48,
+                             64, 96, 128, 192, 256, 512, 1024};
+  Pins pins = input.pins;
+  pins.devices.reset();
+  pins.data.reset(); // what a larger cluster has more of, if nothing else
+  for (int factor : eighths) {
+    Cluster larger = input.cluster;
+    if (larger.nodes * factor % 8 != 0)
+      continue;
+    larger.nodes = larger.nodes * factor / 8;
+    if (!explore(input.space, pins, larger))
+      continue;
+    found += (found.empty() ? "" : ", or ") +
+             std::to_string(larger.devices()) + " devices";
+    return;
+  }
+}
+
+std::string Remedies::find() {
+  tryOptions();
+  tryDevices();
+  return std::move(found);
+}
+
+//===----------------------------------------------------------------------===//
+// What rules everything out
+//===----------------------------------------------------------------------===//
+
+static Status explainShortage(const SearchInput &input, Explorer &explorer) {
+  std::optional<Leaf> smallest = explorer.findSmallest();
+  if (!smallest)
+    return fail(explorer.refusal.empty() ? "no configuration makes sense"
+                                         : explorer.refusal);
+  const Configuration &configuration = smallest->configuration;
+  Result<Estimate> estimate =
+      planner::estimate(*explorer.getWork(configuration), input.cluster,
+                        input.training, configuration);
+  if (!estimate.ok())
+    return estimate.status();
+  Alternative alternative;
+  alternative.fits = false;
+  alternative.estimate = std::move(*estimate);
+  double shortage = smallest->peak - input.cluster.device.usableBytes();
+  std::string remedies = Remedies(input).find();
+  return fail("nothing fits into memory: even ", print(configuration), " ",
+              explainLoss({}, alternative, input.cluster), ": ",
+              printBytes(shortage), " short; ",
+              remedies.empty() ? "no change was found that fits"
+                               : "what fits: " + remedies);
+}
+
+/// How many ranks or sequences more or less make a mesh possible; 0: none near.
+static int64_t findNearest(int64_t from, int step,
+                           const std::function<bool(int64_t)> &isPossible) {
+  constexpr int64_t farthest = 4096;
+  for (int64_t i = 1; i <= farthest && from + i * step > 0; ++i)
+    if (isPossible(from + i * step))
+      return from + i * step;
+  return 0;
+}
+
+static bool hasMesh(const SearchInput &input, const Choices &choices,
+                    const Training &training, const Explorer &explorer) {
+  for (const auto &[key, work] : explorer.getWorks())
+    if (!choices.getMeshes(key.first, work->layers(), training, input.pins)
+             .empty())
+      return true;
+  return false;
+}
+
+static Status explainMesh(const SearchInput &input, const Choices &choices,
+                          const Explorer &explorer) {
+  auto batch = [&](int64_t sequences) {
+    Training training = input.training;
+    training.globalBatch = sequences;
+    return hasMesh(input, choices, training, explorer);
+  };
+  auto devices = [&](int64_t ranks) {
+    Choices fewer = choices;
+    fewer.ranks = int(ranks);
+    return hasMesh(input, fewer, input.training, explorer);
+  };
+  std::string nearest;
+  auto add = [&](const char *what, int64_t value) {
+    if (value > 0)
+      nearest += (nearest.empty() ? "; possible: " : ", ") + std::string(what) +
+                 " " + std::to_string(value);
+  };
+  add("--global-batch", findNearest(input.training.globalBatch, -1, batch));
+  add("--global-batch", findNearest(input.training.globalBatch, 1, batch));
+  add("--devices", findNearest(choices.ranks, -1, devices));
+  std::string pins = print(input.pins);
+  return fail("no mesh of ", choices.ranks, " ranks",
+              pins.empty() ? "" : " with " + pins,
+              " divides a global batch of ", input.training.globalBatch,
+              nearest);
+}
+
+Status planner::explainFailure(const SearchInput &input, const Choices &choices,
+                               Explorer &explorer) {
+  if (explorer.splits == 0 && explorer.notes.empty())
+    return fail("tp ", input.pins.tensor.value_or(1), " does not divide ",
+                choices.ranks, " ranks");
+  if (explorer.splits == 0)
+    return fail("the model cannot be split as asked: ", explorer.notes.front());
+  if (explorer.meshes == 0)
+    return explainMesh(input, choices, explorer);
+  if (explorer.counts.considered == 0 && explorer.refusal.empty())
+    return fail("no micro-batch of the search space divides the sequences of "
+                "a replica: a global batch of ",
+                input.training.globalBatch, " on ", choices.ranks, " ranks");
+  return explainShortage(input, explorer);
+}

@@ -1,0 +1,22 @@
+//===- Failure.h - Why no configuration was found ------------- -*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PLANNER_SEARCH_FAILURE_H
+#define PLAIT_LIB_PLANNER_SEARCH_FAILURE_H
+
+#include "Search/Explore.h"
+
+namespace plait::planner {
+
+/// One line: what rules everything out, and the smallest change that was found
+/// to help by trying it. `explorer` has run and found nothing.
+Status explainFailure(const SearchInput &input, const Choices &choices,
+                      Explorer &explorer);
+
+} // namespace plait::planner
+
+#endif // PLAIT_LIB_PLANNER_SEARCH_FAILURE_H

@@ -1,0 +1,125 @@
+//===- Parts.cpp - What time and memory consist of ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Search/Parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+using namespace plait;
+using namespace plait::planner;
+
+std::vector<Part> planner::getTimeParts(const Estimate &estimate) {
+  const Breakdown &parts = estimate.breakdown;
+  const Exposed &exposed = parts.exposed;
+  return {{"forward", parts.forward},
+          {"backward", parts.backward},
+          {"recomputation", parts.recompute},
+          {"tp communication", exposed.tensor},
+          {"cp communication", exposed.context},
+          {"ep communication", exposed.expert},
+          {"pp communication", exposed.pipeline},
+          {"dp communication", exposed.data},
+          {"bubble", parts.bubble},
+          {"slowest replica", parts.wait},
+          {"optimizer", parts.optimizer},
+          {"step overhead", parts.overhead}};
+}
+
+std::vector<Part> planner::getMemoryParts(const StageMemory &memory) {
+  return {{"parameters", memory.parameters},
+          {"gradients", memory.gradients},
+          {"optimizer", memory.optimizer},
+          {"activations", memory.activations},
+          {"workspace", memory.workspace}};
+}
+
+size_t planner::getFullestStage(const Estimate &estimate) {
+  auto fullest =
+      std::max_element(estimate.memory.begin(), estimate.memory.end(),
+                       [](const StageMemory &a, const StageMemory &b) {
+                         return a.peak() < b.peak();
+                       });
+  return size_t(fullest - estimate.memory.begin());
+}
+
+std::string planner::printNumber(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", digits, value);
+  return text;
+}
+
+std::string planner::printBytes(double bytes) {
+  if (bytes == 0)
+    return "0 GB";
+  if (bytes >= 1e9)
+    return printNumber(bytes / 1e9, 1) + " GB";
+  return printNumber(bytes / 1e6, bytes >= 1e7 ? 0 : 1) + " MB";
+}
+
+std::string planner::printSeconds(double seconds) {
+  if (seconds == 0)
+    return "0 s";
+  if (seconds >= 100)
+    return printNumber(seconds, 1) + " s";
+  if (seconds >= 0.1)
+    return printNumber(seconds, 3) + " s";
+  return printNumber(1e3 * seconds, seconds >= 0.01 ? 1 : 2) + " ms";
+}
+
+static std::string explainShortage(const Estimate &estimate,
+                                   const Cluster &cluster) {
+  size_t stage = getFullestStage(estimate);
+  const StageMemory &memory = estimate.memory[stage];
+  std::vector<Part> parts = getMemoryParts(memory);
+  auto largest = std::max_element(
+      parts.begin(), parts.end(),
+      [](const Part &a, const Part &b) { return a.value < b.value; });
+  return "needs " + printBytes(memory.peak()) + " on stage " +
+         std::to_string(stage) + " (" + largest->name + " " +
+         printBytes(largest->value) + "), has " +
+         printBytes(cluster.device.usableBytes());
+}
+
+/// The parts that grew most, the largest first: one, or two where the second
+/// matters as well.
+static std::string explainGrowth(const Estimate &pick, const Estimate &other) {
+  std::vector<Part> before = getTimeParts(pick), after = getTimeParts(other);
+  std::vector<size_t> order(before.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  auto growth = [&](size_t i) { return after[i].value - before[i].value; };
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(-growth(a), a) < std::pair(-growth(b), b);
+  });
+  constexpr double matters = 0.3; // of the first
+  std::string text;
+  for (size_t i = 0; i < 2; ++i) {
+    double grown = growth(order[i]);
+    if (grown <= 0 || grown < matters * growth(order[0]))
+      break;
+    text += std::string(i == 0 ? ": " : ", ") + after[order[i]].name + " " +
+            printSeconds(after[order[i]].value) + " against " +
+            printSeconds(before[order[i]].value);
+  }
+  return text;
+}
+
+std::string planner::explainLoss(const Estimate &pick, const Alternative &other,
+                                 const Cluster &cluster) {
+  if (!other.fits)
+    return explainShortage(other.estimate, cluster);
+  double ratio = other.estimate.iterationSeconds / pick.iterationSeconds;
+  double percent = 100 * std::abs(ratio - 1);
+  if (percent < 0.05)
+    return "as fast";
+  if (ratio < 1)
+    return printNumber(percent, 1) + " % faster, but was not to be chosen";
+  return printNumber(percent, 1) + " % slower" +
+         explainGrowth(pick, other.estimate);
+}

@@ -1,0 +1,252 @@
+//===- Search.cpp - Picking a configuration -------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/Search.h"
+#include "Search/Explore.h"
+#include "Search/Failure.h"
+#include "Search/Parts.h"
+
+#include <algorithm>
+#include <chrono>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// Passes questions on and adds up what the answers take: profiles are the
+/// compiler's time, not the search's.
+class TimedSource : public WorkSource {
+public:
+  explicit TimedSource(WorkSource &source) : source(source) {}
+
+  const Work *get(int tensorParallel, bool sequenceParallel,
+                  std::string &reason) override {
+    auto start = std::chrono::steady_clock::now();
+    const Work *work = source.get(tensorParallel, sequenceParallel, reason);
+    elapsed += std::chrono::steady_clock::now() - start;
+    return work;
+  }
+  double seconds() const { return elapsed.count(); }
+
+private:
+  WorkSource &source;
+  std::chrono::duration<double> elapsed{0};
+};
+
+/// Turns what was explored into a result.
+class Summary {
+public:
+  Summary(const SearchInput &input, const Explorer &explorer)
+      : input(input), explorer(explorer) {}
+
+  Result<SearchResult> run();
+
+private:
+  Status addRunnersUp(const std::vector<Leaf> &families);
+  void addVariants();
+  void addVariant(const std::string &change, Configuration configuration);
+  void addMeshVariants();
+
+  const SearchInput &input;
+  const Explorer &explorer;
+  SearchResult result;
+};
+
+} // namespace
+
+static Alternative makeAlternative(Configuration configuration,
+                                   Estimate estimate, const Estimate &pick,
+                                   const Cluster &cluster) {
+  Alternative alternative;
+  alternative.fits = estimate.peakMemory() <= cluster.device.usableBytes();
+  alternative.configuration = std::move(configuration);
+  alternative.configuration.layers = estimate.layers;
+  alternative.estimate = std::move(estimate);
+  alternative.why = explainLoss(pick, alternative, cluster);
+  return alternative;
+}
+
+Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
+  for (size_t i = 1; i < families.size() && i < Explorer::kept; ++i) {
+    const Configuration &configuration = families[i].configuration;
+    Result<Estimate> estimate =
+        planner::estimate(*explorer.getWork(configuration), input.cluster,
+                          input.training, configuration);
+    if (!estimate.ok())
+      return estimate.status();
+    result.runnersUp.push_back(makeAlternative(
+        configuration, std::move(*estimate), result.estimate, input.cluster));
+  }
+  return Status::success();
+}
+
+/// What makes no sense is left out.
+void Summary::addVariant(const std::string &change,
+                         Configuration configuration) {
+  const Work *work = explorer.getWork(configuration);
+  if (!work)
+    return;
+  configuration.layers = input.pins.layers;
+  Result<Estimate> estimate =
+      planner::estimate(*work, input.cluster, input.training, configuration);
+  if (!estimate.ok())
+    return;
+  result.variants.push_back(makeAlternative(std::move(configuration),
+                                            std::move(*estimate),
+                                            result.estimate, input.cluster));
+  result.variants.back().change = change;
+}
+
+/// Half of one axis and twice as much of another.
+void Summary::addMeshVariants() {
+  int Configuration::*const axes[] = {
+      &Configuration::pipeline, &Configuration::data, &Configuration::tensor};
+  const char *const names[] = {"pp", "dp", "tp"};
+  for (int from = 0; from < 3; ++from)
+    for (int to = 0; to < 3; ++to) {
+      Configuration other = result.configuration;
+      if (from == to || other.*axes[from] % 2 != 0)
+        continue;
+      other.*axes[from] /= 2;
+      other.*axes[to] *= 2;
+      addVariant(std::string(names[from]) + " " +
+                     std::to_string(other.*axes[from]) + ", " + names[to] +
+                     " " + std::to_string(other.*axes[to]),
+                 other);
+    }
+}
+
+void Summary::addVariants() {
+  const Configuration &pick = result.configuration;
+  auto with = [&](const std::string &change, auto set) {
+    Configuration other = pick;
+    set(other);
+    addVariant(change, other);
+  };
+  for (Recompute kind :
+       {Recompute::None, Recompute::Selective, Recompute::Full})
+    if (kind != pick.recompute &&
+        (kind != Recompute::Selective || !input.training.flashAttention))
+      with("recompute " + print(kind),
+           [&](Configuration &c) { c.recompute = kind; });
+  with(pick.sequenceParallel ? "sp off" : "sp on",
+       [&](Configuration &c) { c.sequenceParallel = !c.sequenceParallel; });
+  for (int zero = 0; zero <= 3; ++zero)
+    if (zero != pick.zero && pick.data * pick.context > 1)
+      with("zero " + std::to_string(zero),
+           [&](Configuration &c) { c.zero = zero; });
+  for (int64_t size : {pick.microBatch / 2, pick.microBatch * 2})
+    if (size > 0)
+      with("micro-batch " + std::to_string(size),
+           [&](Configuration &c) { c.microBatch = size; });
+  for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
+    if (name != pick.schedule && pick.pipeline > 1)
+      with(std::string("schedule ") + name, [&](Configuration &c) {
+        c.schedule = name;
+        c.chunks = 1;
+      });
+  addMeshVariants();
+}
+
+Result<SearchResult> Summary::run() {
+  std::vector<Leaf> families = explorer.getFamilies();
+  result.configuration = families.front().configuration;
+  result.work = explorer.getWork(result.configuration);
+  Result<Estimate> estimate = planner::estimate(
+      *result.work, input.cluster, input.training, result.configuration);
+  if (!estimate.ok())
+    return estimate.status();
+  result.estimate = std::move(*estimate);
+  PLAIT_RETURN_IF_ERROR(addRunnersUp(families));
+  addVariants();
+  result.configuration.layers = result.estimate.layers;
+  result.notes = explorer.notes;
+  result.counts = explorer.counts;
+  // Everything that was left out is slower.
+  result.lowerBoundSeconds = result.estimate.iterationSeconds;
+  result.idealSeconds = explorer.idealSeconds;
+  return std::move(result);
+}
+
+Result<SearchResult> planner::search(WorkSource &source, const Cluster &cluster,
+                                     const Training &training,
+                                     const SearchSpace &space,
+                                     const Pins &pins) {
+  auto start = std::chrono::steady_clock::now();
+  TimedSource timed(source);
+  SearchInput input{timed, cluster, training, space, pins};
+  Result<Choices> choices = Choices::get(space, pins, cluster, training);
+  if (!choices.ok())
+    return choices.status();
+  Explorer explorer(input, *choices);
+  explorer.run();
+  if (explorer.getFamilies().empty())
+    return explainFailure(input, *choices, explorer);
+  Result<SearchResult> result = Summary(input, explorer).run();
+  if (!result.ok())
+    return result.status();
+  std::chrono::duration<double> elapsed =
+      std::chrono::steady_clock::now() - start;
+  result->counts.seconds = elapsed.count() - timed.seconds();
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Why not another
+//===----------------------------------------------------------------------===//
+
+template <typename T>
+static void admit(std::vector<T> &choices, const std::optional<T> &pin) {
+  if (pin && std::find(choices.begin(), choices.end(), *pin) == choices.end())
+    choices.push_back(*pin);
+}
+
+/// `space`, with what is pinned in it.
+static SearchSpace admit(const SearchSpace &space, const Pins &pins) {
+  SearchSpace wider = space;
+  admit(wider.schedules, pins.schedule);
+  admit(wider.recompute, pins.recompute);
+  admit(wider.zero, pins.zero);
+  admit(wider.sequenceParallel, pins.sequenceParallel);
+  admit(wider.chunks, pins.chunks);
+  admit(wider.context, pins.context);
+  return wider;
+}
+
+static std::vector<Difference> compare(const Estimate &pick,
+                                       const Estimate &other) {
+  std::vector<Difference> differences;
+  differences.push_back(
+      {"step", pick.iterationSeconds, other.iterationSeconds});
+  std::vector<Part> before = getTimeParts(pick), after = getTimeParts(other);
+  for (size_t i = 0; i < before.size(); ++i)
+    differences.push_back({before[i].name, before[i].value, after[i].value});
+  const StageMemory &full = pick.memory[getFullestStage(pick)];
+  const StageMemory &otherFull = other.memory[getFullestStage(other)];
+  differences.push_back({"peak memory", full.peak(), otherFull.peak(), true});
+  before = getMemoryParts(full);
+  after = getMemoryParts(otherFull);
+  for (size_t i = 0; i < before.size(); ++i)
+    differences.push_back(
+        {before[i].name, before[i].value, after[i].value, true});
+  return differences;
+}
+
+Result<WhyNot> planner::whyNot(const SearchResult &pick, WorkSource &source,
+                               const Cluster &cluster, const Training &training,
+                               const SearchSpace &space, const Pins &pins) {
+  Result<SearchResult> other =
+      search(source, cluster, training, admit(space, pins), pins);
+  if (!other.ok())
+    return other.status();
+  WhyNot answer;
+  answer.differences = compare(pick.estimate, other->estimate);
+  answer.other = makeAlternative(
+      other->configuration, std::move(other->estimate), pick.estimate, cluster);
+  return answer;
+}

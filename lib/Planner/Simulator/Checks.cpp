@@ -1,0 +1,116 @@
+//===- Checks.cpp - Configurations that make no sense ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Checks.h"
+
+#include <limits>
+
+using namespace plait;
+using namespace plait::planner;
+
+/// Counts beyond this have no meaning, and below it no product overflows.
+static constexpr int64_t maximum = std::numeric_limits<int32_t>::max();
+
+static Status checkCounts(const Context &context) {
+  const Configuration &configuration = context.configuration;
+  const std::pair<const char *, int64_t> counts[] = {
+      {"pipeline", configuration.pipeline},
+      {"data", configuration.data},
+      {"tensor", configuration.tensor},
+      {"context", configuration.context},
+      {"chunks", configuration.chunks},
+      {"microbatch", configuration.microBatch},
+      {"global batch", context.training.globalBatch},
+      {"sequence", context.training.sequence}};
+  for (auto [name, count] : counts) {
+    if (count < 1)
+      return fail(name, " is ", count, ", expected at least 1");
+    if (count > maximum)
+      return fail(name, " is ", count, ", expected at most ", maximum);
+  }
+  if (configuration.zero < 0 || configuration.zero > 3)
+    return fail("zero stage is ", configuration.zero, ", expected 0 to 3");
+  return Status::success();
+}
+
+static Status checkDevices(const Context &context) {
+  const Configuration &configuration = context.configuration;
+  int64_t devices = context.cluster.devices(), ranks = 1;
+  for (int degree : {configuration.pipeline, configuration.data,
+                     configuration.tensor, configuration.context}) {
+    ranks *= degree;
+    if (ranks > devices)
+      return fail("the configuration (pipeline ", configuration.pipeline,
+                  ", data ", configuration.data, ", tensor ",
+                  configuration.tensor, ", context ", configuration.context,
+                  ") needs more than the cluster's ", devices, " devices");
+  }
+  return Status::success();
+}
+
+static Status checkWork(const Context &context) {
+  const Work &work = context.work;
+  const Configuration &configuration = context.configuration;
+  if (work.tensorParallel != configuration.tensor)
+    return fail("the work is for tensor ", work.tensorParallel,
+                ", the configuration has ", configuration.tensor);
+  if (configuration.tensor > 1 &&
+      work.sequenceParallel != configuration.sequenceParallel)
+    return fail("the work is ", work.sequenceParallel ? "with" : "without",
+                " sequence parallelism, the configuration is ",
+                configuration.sequenceParallel ? "with" : "without");
+  if (context.training.sequence != work.sequence)
+    return fail("the work is for sequences of ", work.sequence,
+                " tokens, the training has ", context.training.sequence);
+  return Status::success();
+}
+
+static Status checkDivisions(const Context &context) {
+  const Training &training = context.training;
+  const Configuration &configuration = context.configuration;
+  int64_t slice = configuration.microBatch * configuration.data;
+  if (training.globalBatch % slice != 0)
+    return fail("global batch ", training.globalBatch,
+                " is not a multiple of microbatch ", configuration.microBatch,
+                " x data ", configuration.data);
+  if (training.sequence % configuration.context != 0)
+    return fail("sequence ", training.sequence,
+                " is not a multiple of context ", configuration.context);
+  return Status::success();
+}
+
+static Status checkLayers(const Context &context) {
+  const Configuration &configuration = context.configuration;
+  int64_t layers = context.work.layers();
+  int64_t stages = int64_t(configuration.pipeline) * configuration.chunks;
+  const std::vector<int> &given = configuration.layers;
+  if (given.empty() && layers < stages)
+    return fail("the pipeline has ", stages, " virtual stages, the model ",
+                layers, " layers");
+  if (given.empty())
+    return Status::success();
+  if (int64_t(given.size()) != stages)
+    return fail("layers are given for ", given.size(),
+                " virtual stages, the pipeline has ", stages);
+  int64_t sum = 0;
+  for (int count : given) {
+    if (count < 0)
+      return fail("a virtual stage is given ", count, " layers");
+    sum += count;
+  }
+  if (sum != layers)
+    return fail("the layers given add up to ", sum, ", the model has ", layers);
+  return Status::success();
+}
+
+Status planner::checkConfiguration(const Context &context) {
+  PLAIT_RETURN_IF_ERROR(checkCounts(context));
+  PLAIT_RETURN_IF_ERROR(checkDevices(context));
+  PLAIT_RETURN_IF_ERROR(checkWork(context));
+  PLAIT_RETURN_IF_ERROR(checkDivisions(context));
+  return checkLayers(context);
+}

@@ -1,0 +1,194 @@
+//===- Timeline.cpp - A predicted step, action by action ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/Timeline.h"
+#include "Estimator.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+using schedule::ActionKind;
+
+const char *planner::getActivityName(Activity activity) {
+  switch (activity) {
+  case Activity::Forward:
+    return "forward";
+  case Activity::Backward:
+    return "backward";
+  case Activity::BackwardInput:
+    return "backward-input";
+  case Activity::BackwardWeight:
+    return "backward-weight";
+  case Activity::Wait:
+    return "wait";
+  case Activity::Reduce:
+    return "reduce";
+  case Activity::Optimizer:
+    return "optimizer";
+  case Activity::Overhead:
+    return "overhead";
+  }
+  return "";
+}
+
+namespace {
+
+/// What one chunk of a rank holds of a microbatch.
+struct Held {
+  double whole = 0;   // from its forward to its backward pass
+  double weights = 0; // from then until a late gradient of weights
+};
+
+class TimelineBuilder {
+public:
+  TimelineBuilder(const Context &context, Estimator &estimator,
+                  const schedule::Schedule &schedule)
+      : context(context), estimator(estimator), schedule(schedule) {}
+
+  Timeline run();
+
+private:
+  void addActions();
+  void markCritical(const std::vector<Event> &events,
+                    const std::vector<uint32_t> &positions);
+  void addStep();
+  void addMemory(uint32_t rank);
+  std::vector<Held> getHeld(uint32_t rank) const;
+
+  const Context &context;
+  Estimator &estimator;
+  const schedule::Schedule &schedule;
+  Timeline timeline;
+};
+
+} // namespace
+
+static Activity getActivity(ActionKind kind) {
+  switch (kind) {
+  case ActionKind::Backward:
+    return Activity::Backward;
+  case ActionKind::BackwardInput:
+    return Activity::BackwardInput;
+  case ActionKind::BackwardWeight:
+    return Activity::BackwardWeight;
+  default:
+    return Activity::Forward;
+  }
+}
+
+void TimelineBuilder::addActions() {
+  const CompiledSchedule &compiled = estimator.getPipeline().getSimulated();
+  std::vector<Event> events =
+      compiled.trace(estimator.getStageCosts(), estimator.getTransferCost());
+  timeline.ranks.resize(schedule.ranks.size());
+  std::vector<uint32_t> positions; // in its rank's list, by event
+  positions.reserve(events.size());
+  for (const Event &event : events) {
+    std::vector<TimelineAction> &actions = timeline.ranks[event.rank].actions;
+    const schedule::Action &action = schedule.ranks[event.rank][actions.size()];
+    positions.push_back(uint32_t(actions.size()));
+    actions.push_back({getActivity(action.kind), false, action.chunk,
+                       action.microbatch, event.start, event.end});
+  }
+  markCritical(events, positions);
+}
+
+/// From the last end back to the beginning.
+void TimelineBuilder::markCritical(const std::vector<Event> &events,
+                                   const std::vector<uint32_t> &positions) {
+  auto endsEarlier = [](const Event &a, const Event &b) {
+    return a.end < b.end;
+  };
+  auto last = std::max_element(events.begin(), events.end(), endsEarlier);
+  if (last == events.end())
+    return;
+  for (int32_t i = int32_t(last - events.begin()); i >= 0; i = events[i].cause)
+    timeline.ranks[events[i].rank].actions[positions[i]].isCritical = true;
+}
+
+/// What follows the pipeline, at the same time on all ranks.
+void TimelineBuilder::addStep() {
+  const Estimate &estimate = timeline.estimate;
+  const std::pair<Activity, double> parts[] = {
+      {Activity::Wait, estimate.waitSeconds},
+      {Activity::Reduce, estimate.dataSeconds},
+      {Activity::Optimizer, estimate.optimizerSeconds},
+      {Activity::Overhead, estimate.overheadSeconds}};
+  double start = estimate.pipelineSeconds;
+  for (auto [activity, seconds] : parts) {
+    if (seconds <= 0)
+      continue;
+    double end = start + seconds;
+    for (RankTimeline &rank : timeline.ranks)
+      rank.actions.push_back({activity, true, 0, 0, start, end});
+    start = end;
+  }
+}
+
+std::vector<Held> TimelineBuilder::getHeld(uint32_t rank) const {
+  std::vector<Held> held;
+  for (const StageBlocks *stage : estimator.stagesOf(rank))
+    held.push_back({savedBytes(*stage, context), weightBytes(*stage, context)});
+  return held;
+}
+
+void TimelineBuilder::addMemory(uint32_t rank) {
+  const std::vector<Held> held = getHeld(rank);
+  RankTimeline &line = timeline.ranks[rank];
+  StageMemory &largest = timeline.estimate.memory[rank];
+  StageMemory idle = largest;
+  idle.activations = idle.workspace = 0;
+  double activations = 0, peak = 0;
+  auto addSample = [&](double seconds, double workspace) {
+    // What ends when something else starts is never seen.
+    if (!line.memory.empty() && line.memory.back().seconds == seconds)
+      line.memory.pop_back();
+    line.memory.push_back({seconds, idle});
+    line.memory.back().bytes.activations = activations;
+    line.memory.back().bytes.workspace = workspace;
+    peak = std::max(peak, activations);
+  };
+  addSample(0, 0);
+  for (const TimelineAction &action : line.actions) {
+    if (action.activity > Activity::BackwardWeight)
+      break;
+    const Held &chunk = held[action.chunk];
+    if (action.activity == Activity::Forward)
+      activations += chunk.whole;
+    addSample(action.start, largest.workspace);
+    if (action.activity == Activity::Backward)
+      activations -= chunk.whole;
+    if (action.activity == Activity::BackwardInput)
+      activations += chunk.weights - chunk.whole;
+    if (action.activity == Activity::BackwardWeight)
+      activations -= chunk.weights;
+    // Sums of many terms: what is left of the last one is rounding.
+    activations = std::max(activations, 0.0);
+    addSample(action.end, 0);
+  }
+  largest.activations = peak;
+}
+
+Timeline TimelineBuilder::run() {
+  addActions();
+  timeline.estimate = std::move(estimator.getResult());
+  addStep();
+  for (uint32_t rank = 0; rank < timeline.ranks.size(); ++rank)
+    addMemory(rank);
+  return std::move(timeline);
+}
+
+Result<Timeline> planner::simulateTimeline(const Work &work,
+                                           const Cluster &cluster,
+                                           const Training &training,
+                                           const Configuration &configuration) {
+  Context context{work, cluster, training, configuration};
+  Estimator estimator(context);
+  PLAIT_RETURN_IF_ERROR(estimator.run(Microbatches::All));
+  return TimelineBuilder(context, estimator, estimator.getSchedule()).run();
+}

@@ -1,0 +1,185 @@
+//===- CublasProducts.cpp - Matrix products by cuBLASLt -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CublasProducts.h"
+
+#include "plait/Plan/Check.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::runtime;
+namespace fb = plait::plan::fb;
+
+static cudaDataType_t dataType(fb::DType type) {
+  return type == fb::DType::BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+void CublasProducts::Destroy::operator()(cublasLtMatmulDesc_t object) const {
+  library->cublasLtMatmulDescDestroy(object);
+}
+void CublasProducts::Destroy::operator()(cublasLtMatrixLayout_t object) const {
+  library->cublasLtMatrixLayoutDestroy(object);
+}
+void CublasProducts::Destroy::operator()(
+    cublasLtMatmulPreference_t object) const {
+  library->cublasLtMatmulPreferenceDestroy(object);
+}
+
+Result<std::unique_ptr<CublasProducts>>
+CublasProducts::create(CudaStream &stream, std::span<std::byte> workspace,
+                       bool tf32) {
+  Result<const CublasLt *> library = CublasLt::load();
+  if (!library.ok())
+    return library.status();
+  std::unique_ptr<CublasProducts> result(
+      new CublasProducts(**library, stream, workspace, tf32));
+  PLAIT_RETURN_IF_ERROR((*library)->check(
+      (*library)->cublasLtCreate(&result->handle), "cublasLtCreate"));
+  return result;
+}
+
+CublasProducts::~CublasProducts() {
+  if (handle)
+    library.cublasLtDestroy(handle);
+}
+
+Result<uint32_t> CublasProducts::prepare(const fb::GemmStep &step) {
+  Product product;
+  product.layout = layoutGemm(step);
+  auto found =
+      std::find_if(products.begin(), products.end(), [&](const Product &known) {
+        return known.layout == product.layout;
+      });
+  if (found != products.end())
+    return static_cast<uint32_t>(found - products.begin());
+
+  auto operation = describe(product.layout);
+  if (!operation.ok())
+    return operation.status();
+  product.operation = std::move(*operation);
+  for (auto [matrix, target] :
+       {std::pair(&product.layout.a, &product.a),
+        std::pair(&product.layout.b, &product.b),
+        std::pair(&product.layout.c, &product.c)}) {
+    auto described = describe(*matrix, product.layout);
+    if (!described.ok())
+      return described.status();
+    *target = std::move(*described);
+  }
+  if (Status status = chooseAlgorithm(product); !status.ok())
+    return fail("cuBLASLt cannot multiply ", step.m(), " x ", step.k(), " by ",
+                step.k(), " x ", step.n(), ": ", status.message());
+  products.push_back(std::move(product));
+  return static_cast<uint32_t>(products.size() - 1);
+}
+
+Result<CublasProducts::Owned<cublasLtMatmulDesc_t>>
+CublasProducts::describe(const GemmLayout &layout) {
+  bool fast = tf32 && layout.type == fb::DType::F32;
+  cublasLtMatmulDesc_t made = nullptr;
+  PLAIT_RETURN_IF_ERROR(library.check(
+      library.cublasLtMatmulDescCreate(
+          &made, fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+          CUDA_R_32F),
+      "cublasLtMatmulDescCreate"));
+  Owned<cublasLtMatmulDesc_t> result(made, Destroy{&library});
+  const std::pair<cublasLtMatmulDescAttributes_t, const GemmMatrix *>
+      operands[] = {{CUBLASLT_MATMUL_DESC_TRANSA, &layout.a},
+                    {CUBLASLT_MATMUL_DESC_TRANSB, &layout.b}};
+  for (auto [attribute, matrix] : operands) {
+    cublasOperation_t operation =
+        matrix->transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    PLAIT_RETURN_IF_ERROR(
+        library.check(library.cublasLtMatmulDescSetAttribute(
+                          made, attribute, &operation, sizeof(operation)),
+                      "cublasLtMatmulDescSetAttribute"));
+  }
+  return result;
+}
+
+Result<CublasProducts::Owned<cublasLtMatrixLayout_t>>
+CublasProducts::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
+  cublasLtMatrixLayout_t made = nullptr;
+  PLAIT_RETURN_IF_ERROR(library.check(
+      library.cublasLtMatrixLayoutCreate(&made, dataType(layout.type),
+                                         matrix.rows, matrix.columns,
+                                         matrix.leading),
+      "cublasLtMatrixLayoutCreate"));
+  Owned<cublasLtMatrixLayout_t> result(made, Destroy{&library});
+  int32_t batch = static_cast<int32_t>(layout.batch);
+  PLAIT_RETURN_IF_ERROR(library.check(
+      library.cublasLtMatrixLayoutSetAttribute(
+          made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch)),
+      "cublasLtMatrixLayoutSetAttribute"));
+  PLAIT_RETURN_IF_ERROR(library.check(
+      library.cublasLtMatrixLayoutSetAttribute(
+          made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+          &matrix.batchStride, sizeof(matrix.batchStride)),
+      "cublasLtMatrixLayoutSetAttribute"));
+  return result;
+}
+
+Status CublasProducts::chooseAlgorithm(Product &product) {
+  cublasLtMatmulPreference_t made = nullptr;
+  PLAIT_RETURN_IF_ERROR(
+      library.check(library.cublasLtMatmulPreferenceCreate(&made),
+                    "cublasLtMatmulPreferenceCreate"));
+  Owned<cublasLtMatmulPreference_t> preference(made, Destroy{&library});
+  uint64_t bytes = workspace.size();
+  PLAIT_RETURN_IF_ERROR(library.check(
+      library.cublasLtMatmulPreferenceSetAttribute(
+          made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+          sizeof(bytes)),
+      "cublasLtMatmulPreferenceSetAttribute"));
+  for (cublasLtMatmulPreferenceAttributes_t attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    PLAIT_RETURN_IF_ERROR(library.check(
+        library.cublasLtMatmulPreferenceSetAttribute(
+            made, attribute, &product.layout.alignment,
+            sizeof(product.layout.alignment)),
+        "cublasLtMatmulPreferenceSetAttribute"));
+  cublasLtMatmulHeuristicResult_t found = {};
+  int count = 0;
+  PLAIT_RETURN_IF_ERROR(library.check(
+      library.cublasLtMatmulAlgoGetHeuristic(
+          handle, product.operation.get(), product.a.get(), product.b.get(),
+          product.c.get(), product.c.get(), made, 1, &found, &count),
+      "cublasLtMatmulAlgoGetHeuristic"));
+  if (count == 0)
+    return fail("no algorithm needs at most ", bytes, " bytes of workspace");
+  product.algorithm = found.algo;
+  return library.check(found.state, "cublasLtMatmulAlgoGetHeuristic");
+}
+
+Status CublasProducts::run(uint32_t prepared, const std::byte *a,
+                           const std::byte *b, std::byte *c, bool add) {
+  Product &product = products[prepared];
+  uintptr_t addresses = reinterpret_cast<uintptr_t>(a) |
+                        reinterpret_cast<uintptr_t>(b) |
+                        reinterpret_cast<uintptr_t>(c);
+  if (addresses % product.layout.alignment)
+    return fail("the operands of a product must be aligned to ",
+                product.layout.alignment, " bytes");
+  const float alpha = 1, beta = add ? 1 : 0;
+  uint64_t unit = plan::elementBytes(product.layout.type);
+  return stream.add([&] {
+    for (const GemmLayout::Place &place : product.layout.places)
+      PLAIT_RETURN_IF_ERROR(library.check(
+          library.cublasLtMatmul(
+              handle, product.operation.get(), &alpha, b + place.a * unit,
+              product.a.get(), a + place.b * unit, product.b.get(), &beta,
+              c + place.c * unit, product.c.get(), c + place.c * unit,
+              product.c.get(), &product.algorithm, workspace.data(),
+              workspace.size(), stream.handle()),
+          "cublasLtMatmul"));
+    return Status::success();
+  });
+}

@@ -1,0 +1,74 @@
+//===- CublasProducts.h - Matrix products by cuBLASLt -----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CUDA_CUBLASPRODUCTS_H
+#define PLAIT_LIB_RUNTIME_CUDA_CUBLASPRODUCTS_H
+
+#include "CublasLt.h"
+#include "CudaStream.h"
+#include "GemmLayout.h"
+
+#include <deque>
+#include <memory>
+#include <span>
+
+namespace plait::runtime {
+
+/// The matrix products of one rank. f32 products are computed in f32 unless
+/// `tf32`; bf16 ones accumulate in f32. The same plan on the same GPU model and
+/// library version gives the same bits.
+class CublasProducts {
+public:
+  /// `workspace` is device memory that only these products use.
+  static Result<std::unique_ptr<CublasProducts>>
+  create(CudaStream &stream, std::span<std::byte> workspace, bool tf32);
+  ~CublasProducts();
+
+  /// Chooses the algorithm for `step`; the number is for run(). Equal products
+  /// share one.
+  Result<uint32_t> prepare(const plan::fb::GemmStep &step);
+
+  Status run(uint32_t prepared, const std::byte *a, const std::byte *b,
+             std::byte *c, bool add);
+
+private:
+  struct Destroy {
+    const CublasLt *library;
+    void operator()(cublasLtMatmulDesc_t object) const;
+    void operator()(cublasLtMatrixLayout_t object) const;
+    void operator()(cublasLtMatmulPreference_t object) const;
+  };
+  template <typename Pointer>
+  using Owned = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroy>;
+
+  struct Product {
+    GemmLayout layout;
+    Owned<cublasLtMatmulDesc_t> operation;
+    Owned<cublasLtMatrixLayout_t> a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+  };
+
+  CublasProducts(const CublasLt &library, CudaStream &stream,
+                 std::span<std::byte> workspace, bool tf32)
+      : library(library), stream(stream), workspace(workspace), tf32(tf32) {}
+
+  Result<Owned<cublasLtMatmulDesc_t>> describe(const GemmLayout &layout);
+  Result<Owned<cublasLtMatrixLayout_t>> describe(const GemmMatrix &matrix,
+                                                 const GemmLayout &layout);
+  Status chooseAlgorithm(Product &product);
+
+  const CublasLt &library;
+  CudaStream &stream;
+  std::span<std::byte> workspace;
+  bool tf32;
+  cublasLtHandle_t handle = nullptr;
+  std::deque<Product> products;
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CUDA_CUBLASPRODUCTS_H

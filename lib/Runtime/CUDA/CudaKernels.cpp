@@ -1,0 +1,135 @@
+//===- CudaKernels.cpp - The loaded kernels of a plan ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaKernels.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+using namespace plait;
+using namespace plait::runtime;
+namespace fb = plait::plan::fb;
+
+namespace {
+
+/// 90 of "sm_90"; nothing for "sm_90a" and its like, whose code runs on no
+/// other architecture.
+std::optional<int> plainArchitecture(std::string_view cpu) {
+  constexpr std::string_view prefix = "sm_";
+  int number = 0;
+  if (!cpu.starts_with(prefix))
+    return std::nullopt;
+  auto [end, error] =
+      std::from_chars(cpu.data() + prefix.size(), cpu.data() + cpu.size(),
+                      number);
+  if (error != std::errc() || end != cpu.data() + cpu.size())
+    return std::nullopt;
+  return number;
+}
+
+/// Whether PTX for architecture `cpu` can be compiled for `present`.
+bool reaches(std::string_view cpu, int present) {
+  if (std::optional<int> least = plainArchitecture(cpu))
+    return *least <= present;
+  // Features of one architecture ("sm_90a"): that one alone.
+  return !cpu.empty() && plainArchitecture(cpu.substr(0, cpu.size() - 1)) ==
+                             std::optional<int>(present);
+}
+
+} // namespace
+
+Result<const fb::CodeObject *>
+runtime::chooseCode(const fb::Plan &plan, int major, int minor,
+                    const std::string &gpu) {
+  int present = major * 10 + minor;
+  std::string seen;
+  const fb::CodeObject *ptx = nullptr;
+  for (uint32_t i = 0; plan.code() && i < plan.code()->size(); ++i) {
+    const fb::CodeObject &code = *plan.code()->Get(i);
+    std::string target = code.target()->str();
+    std::string cpu = code.cpu() ? code.cpu()->str() : "";
+    if (target == "cubin" && plainArchitecture(cpu) == present)
+      return &code;
+    if (target == "ptx" && reaches(cpu, present))
+      ptx = &code;
+    if (target == "ptx" || target == "cubin")
+      seen += (seen.empty() ? "" : ", ") + target + " for " + cpu;
+  }
+  if (ptx)
+    return ptx;
+  return fail(gpu, " is sm_", present, ", the plan has ",
+              seen.empty() ? "no code for GPUs" : seen);
+}
+
+uint64_t runtime::blocksOf(const fb::Kernel &kernel, int64_t extent) {
+  uint64_t each = std::max(1u, kernel.indices_per_block());
+  return (static_cast<uint64_t>(extent) + each - 1) / each;
+}
+
+Result<std::unique_ptr<CudaModule>>
+CudaModule::load(std::shared_ptr<CudaContext> context, const void *image) {
+  PLAIT_RETURN_IF_ERROR(context->use());
+  std::unique_ptr<CudaModule> result(new CudaModule(std::move(context)));
+  const Driver &driver = result->context->driver;
+  char log[4096] = {};
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
+                            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
+  Status status = driver.check(
+      driver.cuModuleLoadDataEx(&result->handle, image, std::size(options),
+                                options, values),
+      "cuModuleLoadDataEx");
+  if (status.ok())
+    return result;
+  // The compiler's log has several lines; messages have one.
+  std::string reason = log;
+  std::replace(reason.begin(), reason.end(), '\n', ' ');
+  return fail(result->context->describe(), " cannot load the plan's code: ",
+              status.message(), reason.empty() ? "" : ": ", reason);
+}
+
+CudaModule::~CudaModule() {
+  if (handle && context->use().ok())
+    context->driver.cuModuleUnload(handle);
+}
+
+Result<CUfunction> CudaModule::find(const char *symbol) const {
+  CUfunction function = nullptr;
+  CUresult result =
+      context->driver.cuModuleGetFunction(&function, handle, symbol);
+  if (result == CUDA_ERROR_NOT_FOUND)
+    return fail("the plan's code does not define kernel '", symbol, "'");
+  PLAIT_RETURN_IF_ERROR(
+      context->driver.check(result, "cuModuleGetFunction"));
+  return function;
+}
+
+Result<std::shared_ptr<const CudaKernels>>
+CudaKernels::load(const fb::Plan &plan, std::shared_ptr<CudaContext> context) {
+  auto result = std::make_shared<CudaKernels>();
+  if (!plan.kernels() || plan.kernels()->size() == 0)
+    return std::shared_ptr<const CudaKernels>(result);
+  auto code = chooseCode(plan, context->major, context->minor,
+                         context->describe());
+  if (!code.ok())
+    return code.status();
+  // PTX in a plan has no NUL at its end.
+  const auto &data = *(*code)->data();
+  std::string image(reinterpret_cast<const char *>(data.data()), data.size());
+  auto module = CudaModule::load(std::move(context), image.c_str());
+  if (!module.ok())
+    return module.status();
+  result->module = std::move(*module);
+  for (const fb::Kernel *kernel : *plan.kernels()) {
+    auto function = result->module->find(kernel->symbol()->c_str());
+    if (!function.ok())
+      return function.status();
+    result->functions.push_back(*function);
+  }
+  return std::shared_ptr<const CudaKernels>(result);
+}

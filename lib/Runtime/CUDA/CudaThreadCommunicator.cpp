@@ -1,0 +1,323 @@
+//===- CudaThreadCommunicator.cpp - Ranks that share GPUs -----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A collective: every member publishes its addresses and an event after all
+// that it has enqueued so far; a barrier of the host's threads makes them
+// visible; every member's stream waits for the events of all, computes the part
+// of the result that is the member's own, and records a second event; a second
+// barrier, and every stream waits for all second events: the inputs may change
+// again. No thread waits for a GPU.
+//
+// An event is recorded again only after a barrier that follows all waits for
+// its last use.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaThreadCommunicator.h"
+
+#include "CollectiveKernels.h"
+#include "Core/World.h"
+#include "StepGraphs.h"
+#include "Wait.h"
+#include "plait/Plan/Check.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+/// The events live here, as long as any rank may wait for them.
+struct CudaOperands {
+  const std::byte *input = nullptr;
+  std::byte *output = nullptr;
+  CudaEvent ready; // the input
+  CudaEvent done;  // the member's part
+};
+struct CudaMessage {
+  const std::byte *data;
+  CUevent sent;     // the data is there
+  CUevent received; // and has been copied
+};
+using CudaWorld = World<CudaOperands, CudaMessage>;
+
+/// The reductions, loaded on one GPU.
+struct ReduceKernels {
+  std::unique_ptr<CudaModule> module;
+  CUfunction sum, max;
+
+  static Result<std::shared_ptr<ReduceKernels>>
+  load(std::shared_ptr<CudaContext> context) {
+    auto module = CudaModule::load(std::move(context), collectiveKernelsPtx);
+    if (!module.ok())
+      return module.status();
+    auto sum = (*module)->find(PLAIT_REDUCE_SUM);
+    auto max = (*module)->find(PLAIT_REDUCE_MAX);
+    if (!sum.ok() || !max.ok())
+      return sum.ok() ? max.status() : sum.status();
+    return std::make_shared<ReduceKernels>(
+        ReduceKernels{std::move(*module), *sum, *max});
+  }
+};
+
+class CudaThreadGroup : public Group {
+public:
+  CudaThreadGroup(std::shared_ptr<CudaWorld> world,
+                  std::shared_ptr<Meeting<CudaOperands>> meeting,
+                  uint32_t index, CudaStream &stream, ReduceKernels &kernels)
+      : world(std::move(world)), meeting(std::move(meeting)), index(index),
+        stream(stream), kernels(kernels) {}
+
+  Status allReduce(const std::byte *input, std::byte *output,
+                   const CollectiveShape &shape,
+                   fb::Reduction reduction) override {
+    return meet(input, output, [&] {
+      // Every member reduces a slice, in full cache lines, and stores it to
+      // all.
+      constexpr int64_t line = 32;
+      int64_t count = shape.outer * shape.chunk;
+      int64_t slice =
+          (count + members() * line - 1) / (members() * line) * line;
+      int64_t begin = std::min(count, index * slice);
+      ReduceParams params = inputsFrom(begin);
+      params.outputCount = static_cast<int32_t>(members());
+      for (int64_t j = 0; j < members(); ++j)
+        params.outputs[j] =
+            reinterpret_cast<float *>(meeting->entries[j].output) + begin;
+      params.outer = 1;
+      params.chunk = std::min(count, begin + slice) - begin;
+      return launch(params, reduction);
+    });
+  }
+
+  Status reduceScatter(const std::byte *input, std::byte *output,
+                       const CollectiveShape &shape,
+                       fb::Reduction reduction) override {
+    return meet(input, output, [&] {
+      ReduceParams params = inputsFrom(index * shape.chunk);
+      params.outputCount = 1;
+      params.outputs[0] = reinterpret_cast<float *>(output);
+      params.outer = shape.outer;
+      params.chunk = params.outputStride = shape.chunk;
+      params.inputStride = members() * shape.chunk;
+      return launch(params, reduction);
+    });
+  }
+
+  Status allGather(const std::byte *input, std::byte *output,
+                   const CollectiveShape &shape) override {
+    uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+    return meet(input, output, [&] {
+      for (int64_t j = 0; j < members(); ++j)
+        PLAIT_RETURN_IF_ERROR(stream.copyRows(
+            output + j * bytes, members() * bytes, meeting->entries[j].input,
+            bytes, bytes, shape.outer));
+      return Status::success();
+    });
+  }
+
+  Status allToAll(const std::byte *input, std::byte *output,
+                  const CollectiveShape &shape) override {
+    uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+    return meet(input, output, [&] {
+      for (int64_t j = 0; j < members(); ++j)
+        PLAIT_RETURN_IF_ERROR(stream.copyRows(
+            output + j * bytes, members() * bytes,
+            meeting->entries[j].input + index * bytes, members() * bytes, bytes,
+            shape.outer));
+      return Status::success();
+    });
+  }
+
+private:
+  int64_t members() const { return meeting->entries.size(); }
+
+  ReduceParams inputsFrom(int64_t begin) const {
+    ReduceParams params = {};
+    params.inputCount = static_cast<int32_t>(members());
+    for (int64_t j = 0; j < members(); ++j)
+      params.inputs[j] =
+          reinterpret_cast<const float *>(meeting->entries[j].input) + begin;
+    return params;
+  }
+
+  Status launch(ReduceParams &params, fb::Reduction reduction) {
+    int64_t count = params.outer * params.chunk;
+    if (count == 0)
+      return Status::success();
+    // A few blocks on every multiprocessor; each thread takes several elements.
+    int64_t most = 8 * std::max(1, stream.context->multiprocessors);
+    int64_t blocks = (count + reduceThreads - 1) / reduceThreads;
+    void *arguments[] = {&params};
+    return stream.launch(
+        reduction == fb::Reduction::Sum ? kernels.sum : kernels.max,
+        std::min(blocks, most), reduceThreads, arguments);
+  }
+
+  Status waitForOthers(CudaEvent CudaOperands::*event) {
+    for (int64_t j = 0; j < members(); ++j)
+      if (j != index)
+        PLAIT_RETURN_IF_ERROR(stream.wait((meeting->entries[j].*event).handle()));
+    return Status::success();
+  }
+
+  template <typename Work>
+  Status meet(const std::byte *input, std::byte *output, Work work) {
+    CudaOperands &mine = meeting->entries[index];
+    PLAIT_RETURN_IF_ERROR(stream.record(mine.ready));
+    mine.input = input;
+    mine.output = output;
+    PLAIT_RETURN_IF_ERROR(world->barrier(*meeting));
+    PLAIT_RETURN_IF_ERROR(waitForOthers(&CudaOperands::ready));
+    PLAIT_RETURN_IF_ERROR(work());
+    PLAIT_RETURN_IF_ERROR(stream.record(mine.done));
+    PLAIT_RETURN_IF_ERROR(world->barrier(*meeting));
+    return waitForOthers(&CudaOperands::done);
+  }
+
+  std::shared_ptr<CudaWorld> world;
+  std::shared_ptr<Meeting<CudaOperands>> meeting;
+  int64_t index; // of this rank among the members
+  CudaStream &stream;
+  ReduceKernels &kernels;
+};
+
+class CudaThreadCommunicator : public Communicator {
+public:
+  CudaThreadCommunicator(std::shared_ptr<CudaWorld> world, uint32_t rank,
+                         CudaStream &stream,
+                         std::shared_ptr<ReduceKernels> kernels)
+      : world(std::move(world)), rank(rank), stream(stream),
+        kernels(std::move(kernels)) {}
+
+  Result<std::unique_ptr<Group>>
+  join(std::span<const uint32_t> ranks) override {
+    if (ranks.size() > maxCollectiveMembers)
+      return fail("a collective of ", ranks.size(),
+                  " ranks of one process, allowed are ",
+                  int(maxCollectiveMembers));
+    auto ready = CudaEvent::create(stream.driver);
+    auto done = CudaEvent::create(stream.driver);
+    if (!ready.ok() || !done.ok())
+      return ready.ok() ? done.status() : ready.status();
+    uint32_t index =
+        std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+    auto meeting = world->join(ranks);
+    meeting->entries[index].ready = std::move(*ready);
+    meeting->entries[index].done = std::move(*done);
+    return std::unique_ptr<Group>(std::make_unique<CudaThreadGroup>(
+        world, std::move(meeting), index, stream, *kernels));
+  }
+
+  Status post(uint32_t id, uint32_t target,
+              std::span<const std::byte> bytes) override {
+    Result<CUevent> event = recordEvent(id);
+    if (!event.ok())
+      return event.status();
+    world->post(id, {bytes.data(), *event, nullptr});
+    return Status::success();
+  }
+
+  Status receive(uint32_t id, uint32_t source,
+                 std::span<std::byte> bytes) override {
+    Result<CudaMessage> message = world->take(id);
+    if (!message.ok())
+      return message.status();
+    PLAIT_RETURN_IF_ERROR(stream.wait(message->sent));
+    PLAIT_RETURN_IF_ERROR(
+        stream.copy(bytes.data(), message->data, bytes.size()));
+    Result<CUevent> event = recordEvent(id);
+    if (!event.ok())
+      return event.status();
+    message->received = *event;
+    world->acknowledge(id, *message);
+    return Status::success();
+  }
+
+  Status awaitReceipt(uint32_t id, uint32_t target) override {
+    Result<CudaMessage> message = world->awaitReceipt(id);
+    if (!message.ok())
+      return message.status();
+    return stream.wait(message->received);
+  }
+
+  Status finish() override {
+    return waitForStream(stream, [this](auto since) {
+      return world->patience.check(since);
+    });
+  }
+
+  void abort() override { world->patience.abort(); }
+
+private:
+  /// Records this rank's event of message `id`: that it is sent or received.
+  Result<CUevent> recordEvent(uint32_t id) {
+    auto found = events.find(id);
+    if (found == events.end()) { // in the first step
+      auto event = CudaEvent::create(stream.driver);
+      if (!event.ok())
+        return event.status();
+      found = events.emplace(id, std::move(*event)).first;
+    }
+    PLAIT_RETURN_IF_ERROR(stream.record(found->second));
+    return found->second.handle();
+  }
+
+  std::shared_ptr<CudaWorld> world;
+  uint32_t rank;
+  CudaStream &stream;
+  std::shared_ptr<ReduceKernels> kernels;
+  std::map<uint32_t, CudaEvent> events; // of messages
+};
+
+/// Every GPU reaches the memory of every other.
+Status connectDevices(const std::map<int, std::shared_ptr<CudaContext>> &gpus) {
+  for (const auto &[number, context] : gpus)
+    for (const auto &[other, peer] : gpus)
+      if (number != other)
+        PLAIT_RETURN_IF_ERROR(context->accessPeer(*peer));
+  return Status::success();
+}
+
+} // namespace
+
+Status runtime::connectCudaThreads(const Topology &topology,
+                                   std::chrono::milliseconds timeLimit,
+                                   std::span<RankBackend> parts, bool graphs) {
+  auto world =
+      std::make_shared<CudaWorld>(topology.messages.size(), timeLimit);
+  std::map<int, std::shared_ptr<CudaContext>> gpus;
+  std::map<int, std::shared_ptr<ReduceKernels>> kernels;
+  std::vector<CudaStream *> streams;
+  for (uint32_t rank = 0; rank < parts.size(); ++rank) {
+    CudaStream &stream =
+        static_cast<CudaDevice &>(*parts[rank].device).stream();
+    streams.push_back(&stream);
+    gpus.emplace(stream.context->ordinal, stream.context);
+    std::shared_ptr<ReduceKernels> &loaded = kernels[stream.context->ordinal];
+    if (!loaded) {
+      auto made = ReduceKernels::load(stream.context);
+      if (!made.ok())
+        return made.status();
+      loaded = *made;
+    }
+    parts[rank].communicator = std::make_unique<CudaThreadCommunicator>(
+        world, rank, stream, loaded);
+  }
+  PLAIT_RETURN_IF_ERROR(connectDevices(gpus));
+  if (!graphs)
+    return Status::success();
+  auto made = createStepGraphs(
+      streams, std::shared_ptr<Patience>(world, &world->patience));
+  if (!made.ok())
+    return made.status();
+  for (uint32_t rank = 0; rank < parts.size(); ++rank)
+    parts[rank].graph = std::move((*made)[rank]);
+  return Status::success();
+}

@@ -1,0 +1,107 @@
+//===- GemmLayout.cpp - Products as cuBLASLt sees them --------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GemmLayout.h"
+
+#include "plait/Plan/Check.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::runtime;
+namespace fb = plait::plan::fb;
+
+namespace {
+
+/// A batch dimension: its size and the strides of the step's A, B and C.
+struct BatchDim {
+  int64_t size, a, b, c;
+
+  /// Whether this dimension, inside `outer`, continues it.
+  bool continues(const BatchDim &outer) const {
+    return outer.a == a * size && outer.b == b * size && outer.c == c * size;
+  }
+};
+
+/// The batch dimensions with more than one product, joined where possible.
+std::vector<BatchDim> batchDims(const fb::GemmStep &step) {
+  std::vector<BatchDim> dims;
+  for (uint32_t i = 0; step.batch() && i < step.batch()->size(); ++i) {
+    BatchDim dim = {step.batch()->Get(i), step.a_batch()->Get(i),
+                    step.b_batch()->Get(i), step.c_batch()->Get(i)};
+    if (dim.size == 1)
+      continue;
+    if (dims.empty() || !dim.continues(dims.back())) {
+      dims.push_back(dim);
+      continue;
+    }
+    dim.size *= dims.back().size;
+    dims.back() = dim;
+  }
+  return dims;
+}
+
+/// A row-major matrix of `rows` x `columns` with the given strides, seen as the
+/// column-major `columns` x `rows`.
+GemmMatrix matrix(int64_t rows, int64_t rowStride, int64_t columns,
+                  int64_t columnStride) {
+  // A row of a one-row matrix may have any stride; it is never used then, but
+  // must not be below the length of the row.
+  if (columnStride == 1 && (rowStride >= columns || rows == 1))
+    return {false, columns, rows, std::max(rowStride, columns), 0};
+  return {true, rows, columns, std::max(columnStride, rows), 0};
+}
+
+/// The largest power of two up to 64 that divides all of `values`.
+uint32_t commonAlignment(std::initializer_list<uint64_t> values) {
+  uint64_t bits = 64;
+  for (uint64_t value : values)
+    bits |= value;
+  return static_cast<uint32_t>(bits & -bits);
+}
+
+} // namespace
+
+GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
+  GemmLayout layout;
+  layout.type = step.dtype();
+  layout.a = matrix(step.k(), step.b_row(), step.n(), step.b_col());
+  layout.b = matrix(step.m(), step.a_row(), step.k(), step.a_col());
+  layout.c = matrix(step.m(), step.c_row(), step.n(), 1);
+  layout.places = {{0, 0, 0}};
+
+  std::vector<BatchDim> dims = batchDims(step);
+  if (!dims.empty()) {
+    auto largest = std::max_element(
+        dims.begin(), dims.end(), [](const BatchDim &x, const BatchDim &y) {
+          return x.size < y.size;
+        });
+    layout.batch = largest->size;
+    layout.a.batchStride = largest->b;
+    layout.b.batchStride = largest->a;
+    layout.c.batchStride = largest->c;
+    dims.erase(largest);
+  }
+  for (const BatchDim &dim : dims) {
+    std::vector<GemmLayout::Place> outer = std::move(layout.places);
+    layout.places.clear();
+    for (const GemmLayout::Place &place : outer)
+      for (int64_t i = 0; i < dim.size; ++i)
+        layout.places.push_back({place.a + i * dim.b, place.b + i * dim.a,
+                                 place.c + i * dim.c});
+  }
+
+  uint64_t unit = plan::elementBytes(step.dtype());
+  layout.alignment = commonAlignment(
+      {step.a()->offset(), step.b()->offset(), step.c()->offset(),
+       layout.a.batchStride * unit, layout.b.batchStride * unit,
+       layout.c.batchStride * unit});
+  for (const GemmLayout::Place &place : layout.places)
+    layout.alignment = commonAlignment(
+        {layout.alignment, place.a * unit, place.b * unit, place.c * unit});
+  return layout;
+}

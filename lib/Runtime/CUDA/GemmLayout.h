@@ -1,0 +1,62 @@
+//===- GemmLayout.h - Products as cuBLASLt sees them ------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// cuBLASLt thinks in columns. A row-major C = A B is the column-major
+// C^T = B^T A^T over the same bytes: the operands change places, and a matrix
+// whose rows are contiguous needs no transposition. cuBLASLt also knows only
+// one batch dimension; the others become several products.
+//
+// Nothing here needs a GPU or its libraries.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CUDA_GEMMLAYOUT_H
+#define PLAIT_LIB_RUNTIME_CUDA_GEMMLAYOUT_H
+
+#include "plait/Plan/Plan_generated.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace plait::runtime {
+
+/// A matrix in memory, column-major: `rows` and `columns` as stored, that is
+/// before `transposed` applies. Strides are in elements.
+struct GemmMatrix {
+  bool transposed = false;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t leading = 0;     // from column to column
+  int64_t batchStride = 0; // from product to product
+
+  bool operator==(const GemmMatrix &) const = default;
+};
+
+/// C (+)= op(A) op(B), `batch` times, for each of `places`.
+struct GemmLayout {
+  /// Where the first matrix of a batch begins, from the operand's address.
+  struct Place {
+    int64_t a, b, c;
+    bool operator==(const Place &) const = default;
+  };
+
+  plan::fb::DType type = plan::fb::DType::F32;
+  GemmMatrix a, b, c; // a is the step's B, b its A
+  int64_t batch = 1;
+  std::vector<Place> places;
+  uint32_t alignment = 0; // bytes, of all matrices
+
+  bool operator==(const GemmLayout &) const = default;
+};
+
+/// The step must have passed the plan checker. Addresses that slots are bound
+/// to count as multiples of 64.
+GemmLayout layoutGemm(const plan::fb::GemmStep &step);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CUDA_GEMMLAYOUT_H

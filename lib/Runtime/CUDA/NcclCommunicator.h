@@ -1,0 +1,32 @@
+//===- NcclCommunicator.h - Ranks with a GPU each ---------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CUDA_NCCLCOMMUNICATOR_H
+#define PLAIT_LIB_RUNTIME_CUDA_NCCLCOMMUNICATOR_H
+
+#include "Core/Backend.h"
+#include "Core/Launch.h"
+
+#include <span>
+
+namespace plait::runtime {
+
+/// Sets the communicator of every part, and with `graphs` its graph. The ranks
+/// of `topology` are threads of this process and have a GPU each.
+Status connectNcclThreads(const Topology &topology,
+                          std::chrono::milliseconds timeLimit,
+                          std::span<RankBackend> parts, bool graphs);
+
+/// The same for one rank; the others are in other processes, which `launch`
+/// tells how to find.
+Status connectNcclProcess(const Topology &topology,
+                          std::chrono::milliseconds timeLimit,
+                          const Launch &launch, RankBackend &part, bool graphs);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CUDA_NCCLCOMMUNICATOR_H

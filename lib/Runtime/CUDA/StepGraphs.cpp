@@ -1,0 +1,142 @@
+//===- StepGraphs.cpp - A step as one CUDA graph --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StepGraphs.h"
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+/// What the ranks of one graph share.
+struct Recording {
+  Recording(size_t ranks, std::shared_ptr<Patience> patience)
+      : patience(std::move(patience)), meeting(ranks) {}
+  ~Recording() {
+    if (executable && context->use().ok())
+      context->driver.cuGraphExecDestroy(executable);
+  }
+
+  Status barrier() { return runtime::barrier(meeting, *patience); }
+
+  std::shared_ptr<Patience> patience;
+  Meeting<CUevent> meeting; // the event after each rank's work
+  CudaEvent leader;         // what the others' streams wait for
+  std::shared_ptr<CudaContext> context;
+  CUgraphExec executable = nullptr;
+};
+
+class SharedStepGraph : public StepGraph {
+public:
+  SharedStepGraph(std::shared_ptr<Recording> recording, size_t index,
+                  CudaStream &stream, CudaEvent event)
+      : recording(std::move(recording)), index(index), stream(stream),
+        event(std::move(event)) {}
+
+  Status begin() override {
+    if (leads()) {
+      // Relaxed: other threads may do anything meanwhile.
+      PLAIT_RETURN_IF_ERROR(stream.add([&] {
+        return stream.driver.check(
+            stream.driver.cuStreamBeginCapture(
+                stream.handle(), CU_STREAM_CAPTURE_MODE_RELAXED),
+            "cuStreamBeginCapture");
+      }));
+    }
+    // A stream that waits for an event of a recorded stream is recorded too.
+    return follow();
+  }
+
+  Status end() override {
+    PLAIT_RETURN_IF_ERROR(gather());
+    if (leads())
+      PLAIT_RETURN_IF_ERROR(instantiate());
+    return recording->barrier();
+  }
+
+  Status replay() override {
+    // The inputs of this step are written on the stream of each rank.
+    PLAIT_RETURN_IF_ERROR(gather());
+    if (leads())
+      PLAIT_RETURN_IF_ERROR(stream.add([&] {
+        return stream.driver.check(
+            stream.driver.cuGraphLaunch(recording->executable,
+                                        stream.handle()),
+            "cuGraphLaunch");
+      }));
+    return follow();
+  }
+
+private:
+  bool leads() const { return index == 0; }
+
+  /// The leader's stream waits for what all have enqueued.
+  Status gather() {
+    PLAIT_RETURN_IF_ERROR(stream.record(event));
+    recording->meeting.entries[index] = event.handle();
+    PLAIT_RETURN_IF_ERROR(recording->barrier());
+    if (leads())
+      for (size_t i = 1; i < recording->meeting.entries.size(); ++i)
+        PLAIT_RETURN_IF_ERROR(stream.wait(recording->meeting.entries[i]));
+    return Status::success();
+  }
+
+  /// All streams wait for what the leader has enqueued.
+  Status follow() {
+    if (leads())
+      PLAIT_RETURN_IF_ERROR(stream.record(recording->leader));
+    PLAIT_RETURN_IF_ERROR(recording->barrier());
+    if (!leads())
+      PLAIT_RETURN_IF_ERROR(stream.wait(recording->leader.handle()));
+    return recording->barrier();
+  }
+
+  Status instantiate() {
+    return stream.add([&] {
+      CUgraph graph = nullptr;
+      const Driver &driver = stream.driver;
+      PLAIT_RETURN_IF_ERROR(
+          driver.check(driver.cuStreamEndCapture(stream.handle(), &graph),
+                       "cuStreamEndCapture"));
+      Status status = driver.check(
+          driver.cuGraphInstantiate(&recording->executable, graph, 0),
+          "cuGraphInstantiate");
+      driver.cuGraphDestroy(graph);
+      return status;
+    });
+  }
+
+  std::shared_ptr<Recording> recording;
+  size_t index;
+  CudaStream &stream;
+  CudaEvent event;
+};
+
+} // namespace
+
+Result<std::vector<std::unique_ptr<StepGraph>>>
+runtime::createStepGraphs(std::span<CudaStream *const> streams,
+                          std::shared_ptr<Patience> patience) {
+  auto recording =
+      std::make_shared<Recording>(streams.size(), std::move(patience));
+  recording->context = streams.front()->context;
+  std::vector<std::unique_ptr<StepGraph>> result;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    PLAIT_RETURN_IF_ERROR(streams[i]->context->use());
+    auto event = CudaEvent::create(streams[i]->driver);
+    if (!event.ok())
+      return event.status();
+    result.push_back(std::make_unique<SharedStepGraph>(
+        recording, i, *streams[i], std::move(*event)));
+  }
+  PLAIT_RETURN_IF_ERROR(recording->context->use());
+  auto leader = CudaEvent::create(recording->context->driver);
+  if (!leader.ok())
+    return leader.status();
+  recording->leader = std::move(*leader);
+  return result;
+}

@@ -1,0 +1,38 @@
+//===- Wait.h - Waiting for a GPU -------------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CUDA_WAIT_H
+#define PLAIT_LIB_RUNTIME_CUDA_WAIT_H
+
+#include "CudaStream.h"
+
+#include <chrono>
+#include <thread>
+
+namespace plait::runtime {
+
+/// Returns when all work of `stream` is done, or when the work or
+/// `check(since)`, asked in between, has failed; `since` is when the waiting
+/// began.
+template <typename Check> Status waitForStream(CudaStream &stream, Check check) {
+  // A thousandth of a short step, and little work for the host.
+  constexpr std::chrono::microseconds glance(20);
+  auto since = std::chrono::steady_clock::now();
+  while (true) {
+    Result<bool> idle = stream.idle();
+    if (!idle.ok())
+      return idle.status();
+    if (*idle)
+      return Status::success();
+    PLAIT_RETURN_IF_ERROR(check(since));
+    std::this_thread::sleep_for(glance);
+  }
+}
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CUDA_WAIT_H

@@ -1,0 +1,56 @@
+//===- Backend.h - What an executor runs on ---------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CORE_BACKEND_H
+#define PLAIT_LIB_RUNTIME_CORE_BACKEND_H
+
+#include "plait/Runtime/Communicator.h"
+#include "plait/Runtime/Device.h"
+#include "plait/Runtime/Executor.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace plait::runtime {
+
+/// Records what the ranks enqueue during one step and does it again. All ranks
+/// of the process make the same calls, each on its own thread.
+class StepGraph {
+public:
+  virtual ~StepGraph() = default;
+
+  /// What is enqueued from begin() to end() is recorded, not done.
+  virtual Status begin() = 0;
+  virtual Status end() = 0;
+  /// Enqueues what was recorded.
+  virtual Status replay() = 0;
+};
+
+/// What one rank has for itself. The device outlives the others.
+struct RankBackend {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<StepGraph> graph; // null: every step is walked
+};
+
+/// The ranks of this process, increasing, and what they run on.
+struct Backend {
+  std::vector<uint32_t> ranks;
+  std::vector<RankBackend> parts; // one for each of `ranks`
+  std::string placement;          // see Executor::placement
+};
+
+Result<Backend> createCpuBackend(const fb::Plan &plan, const Topology &topology,
+                                 const ExecutorOptions &options);
+Result<Backend> createCudaBackend(const fb::Plan &plan,
+                                  const Topology &topology,
+                                  const ExecutorOptions &options);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CORE_BACKEND_H

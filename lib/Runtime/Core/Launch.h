@@ -1,0 +1,43 @@
+//===- Launch.h - How this process was started ------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CORE_LAUNCH_H
+#define PLAIT_LIB_RUNTIME_CORE_LAUNCH_H
+
+#include "plait/Support/Status.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace plait::runtime {
+
+/// One of several processes that run a plan together, one rank each.
+struct Launch {
+  std::string launcher;    // for messages
+  uint32_t rank = 0;       // of this process, below `ranks`
+  uint32_t ranks = 1;
+  uint32_t localRank = 0;  // among the processes of this machine
+  std::string address;     // of the machine of rank 0
+  uint16_t port = 0;       // where rank 0 listens
+};
+
+/// Reads an environment variable; null when it is not set.
+using GetEnvironment = const char *(*)(const char *name);
+
+/// What the environment says, in this order:
+///  - RANK, WORLD_SIZE, LOCAL_RANK (torchrun and its like);
+///  - OMPI_COMM_WORLD_RANK, …_SIZE, …_LOCAL_RANK (mpirun of Open MPI);
+///  - SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID (srun; not the shell of
+///    a batch job, which has no SLURM_STEP_NUM_TASKS above 1).
+/// MASTER_ADDR (default 127.0.0.1) and MASTER_PORT (default 29500) say where
+/// rank 0 is. Nothing when none of them is set; fails when one is out of range.
+Result<std::optional<Launch>> readLaunch(GetEnvironment get);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CORE_LAUNCH_H

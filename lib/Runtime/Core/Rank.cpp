@@ -1,0 +1,254 @@
+//===- Rank.cpp - One rank walks its action list --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rank.h"
+
+#include "Topology.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::runtime;
+
+template <typename T>
+static uint32_t length(const flatbuffers::Vector<T> *vector) {
+  return vector ? vector->size() : 0;
+}
+
+void Rank::assignMessages(const std::vector<plan::Message> &messages) {
+  messageOf.resize(length(program.actions()));
+  for (uint32_t i = 0; i < messages.size(); ++i) {
+    const plan::Message &message = messages[i];
+    uint32_t id = messageId(mesh, rank, i);
+    if (message.source == mesh.index(rank, 0))
+      messageOf[message.send] = messageOf[message.wait] = id;
+    if (message.target == mesh.index(rank, 0))
+      messageOf[message.receive] = id;
+  }
+}
+
+Status Rank::prepare() {
+  PLAIT_RETURN_IF_ERROR(device.attachThread());
+  base = device.arena();
+  for (uint32_t i = 0; i < length(program.functions()); ++i)
+    PLAIT_RETURN_IF_ERROR(prepareFunction(*program.functions()->Get(i)));
+  for (uint32_t i = 0; i < length(program.constants()); ++i) {
+    const fb::Constant &constant = *program.constants()->Get(i);
+    PLAIT_RETURN_IF_ERROR(
+        device.write(constant.offset(),
+                     std::as_bytes(std::span(constant.data()->data(),
+                                             constant.data()->size()))));
+  }
+  for (uint32_t i = 0; i < length(program.inputs()); ++i) {
+    const fb::Input &input = *program.inputs()->Get(i);
+    rows.resize(std::max<size_t>(rows.size(), size_t(input.microbatches()) *
+                                                  input.rows() *
+                                                  input.columns()));
+  }
+  return Status::success();
+}
+
+Status Rank::prepareFunction(const fb::Function &function) {
+  std::vector<uint32_t> &numbers = prepared.emplace_back();
+  for (uint32_t i = 0; i < length(function.steps()); ++i) {
+    const fb::Step &step = *function.steps()->Get(i);
+    Result<uint32_t> number = 0u;
+    if (const auto *gemm = step.step_as_GemmStep())
+      number = device.prepareGemm(*gemm);
+    if (const auto *collective = step.step_as_CollectiveStep())
+      number = joinGroup(*collective);
+    if (!number.ok())
+      return number.status();
+    if (const auto *kernel = step.step_as_KernelStep()) {
+      args.resize(std::max<size_t>(args.size(), length(kernel->args())));
+      scalars.resize(
+          std::max<size_t>(scalars.size(), length(kernel->scalars())));
+    }
+    numbers.push_back(*number);
+  }
+  return Status::success();
+}
+
+Result<uint32_t> Rank::joinGroup(const fb::CollectiveStep &step) {
+  std::vector<uint32_t> members = membersOf(mesh, rank, step);
+  for (uint32_t i = 0; i < groups.size(); ++i)
+    if (groups[i].first == members)
+      return i;
+  Result<std::unique_ptr<Group>> group = communicator.join(members);
+  if (!group.ok())
+    return group.status();
+  groups.emplace_back(std::move(members), std::move(*group));
+  return static_cast<uint32_t>(groups.size() - 1);
+}
+
+/// Which rows: see Data.h.
+Status Rank::feed(const fb::Input &input, uint64_t number,
+                const Batches &batches) {
+  int axis = plan::Mesh::find(plan, "dp");
+  int64_t replica = axis < 0 ? 0 : mesh.index(rank, axis);
+  int64_t count = int64_t(input.microbatches()) * input.rows();
+  for (int64_t row = 0; row < count; ++row)
+    batches.readRow(number, replica * count + row, input.kind(),
+                    rows.data() + row * input.columns());
+  return device.write(
+      input.offset(),
+      std::as_bytes(std::span(rows).first(count * input.columns())));
+}
+
+Status Rank::runStep(uint64_t number, const Batches &batches,
+                     const StepScalars &stepScalars) {
+  for (uint32_t i = 0; i < length(program.inputs()); ++i)
+    PLAIT_RETURN_IF_ERROR(feed(*program.inputs()->Get(i), number, batches));
+  PLAIT_RETURN_IF_ERROR(device.write(program.scalars(),
+                                     std::as_bytes(std::span(stepScalars))));
+  // The first step is walked: libraries connect and load code in their first
+  // call, which cannot be recorded.
+  bool walks = !graph || stepsRun == 0;
+  bool records = graph && stepsRun == 1;
+  ++stepsRun;
+  if (records)
+    PLAIT_RETURN_IF_ERROR(graph->begin());
+  if (walks || records)
+    PLAIT_RETURN_IF_ERROR(walk(number));
+  if (records)
+    PLAIT_RETURN_IF_ERROR(graph->end());
+  if (!walks)
+    PLAIT_RETURN_IF_ERROR(graph->replay());
+  if (Status status = communicator.finish(); !status.ok())
+    return fail("step ", number, ": ", status.message());
+  return Status::success();
+}
+
+Status Rank::walk(uint64_t number) {
+  for (uint32_t i = 0; i < length(program.actions()); ++i)
+    if (Status status = runAction(i); !status.ok())
+      return fail("step ", number, ", ",
+                  plan::describeAction(plan, mesh.index(rank, 0), i),
+                  locationOf(*program.actions()->Get(i)), ": ",
+                  status.message());
+  return Status::success();
+}
+
+Result<StepMetrics> Rank::readMetrics() {
+  StepMetrics metrics;
+  PLAIT_RETURN_IF_ERROR(device.read(
+      program.metrics(), std::as_writable_bytes(std::span(metrics))));
+  return metrics;
+}
+
+Status Rank::runAction(uint32_t index) {
+  const fb::Action &action = *program.actions()->Get(index);
+  uint32_t peer = mesh.withIndex(rank, 0, action.peer());
+  std::span<std::byte> buffer(base + action.buffer(), action.bytes());
+  switch (action.kind()) {
+  case fb::ActionKind::Send:
+    return communicator.post(messageOf[index], peer, buffer);
+  case fb::ActionKind::Recv:
+    return communicator.receive(messageOf[index], peer, buffer);
+  case fb::ActionKind::WaitSend:
+    return communicator.awaitReceipt(messageOf[index], peer);
+  default:
+    return callFunction(action);
+  }
+}
+
+Status Rank::callFunction(const fb::Action &action) {
+  const fb::Function &function = *program.functions()->Get(action.function());
+  const std::vector<uint32_t> &numbers = prepared[action.function()];
+  for (currentStep = 0; currentStep < numbers.size(); ++currentStep)
+    PLAIT_RETURN_IF_ERROR(runStepOf(action, *function.steps()->Get(currentStep),
+                                    numbers[currentStep]));
+  return Status::success();
+}
+
+Status Rank::runStepOf(const fb::Action &action, const fb::Step &step,
+                       uint32_t number) {
+  switch (step.step_type()) {
+  case fb::StepKind::KernelStep:
+    return runKernel(action, *step.step_as_KernelStep());
+  case fb::StepKind::GemmStep:
+    return runGemm(action, *step.step_as_GemmStep(), number);
+  case fb::StepKind::CollectiveStep:
+    return runCollective(action, *step.step_as_CollectiveStep(),
+                         *groups[number].second);
+  case fb::StepKind::CopyStep: {
+    const fb::CopyStep &copy = *step.step_as_CopyStep();
+    return device.copy(resolve(action, *copy.target()),
+                       resolve(action, *copy.source()), copy.bytes());
+  }
+  default: {
+    const fb::FillStep &fill = *step.step_as_FillStep();
+    if (!action.first() && fill.first_microbatch_only())
+      return Status::success();
+    return device.fillZero(resolve(action, *fill.target()), fill.bytes());
+  }
+  }
+}
+
+Status Rank::runKernel(const fb::Action &action, const fb::KernelStep &step) {
+  for (uint32_t i = 0; i < length(step.args()); ++i)
+    args[i] = resolve(action, *step.args()->Get(i));
+  for (uint32_t i = 0; i < length(step.scalars()); ++i) {
+    const fb::RankScalar &scalar = *step.scalars()->Get(i);
+    if (scalar.first_microbatch())
+      scalars[i] = action.first();
+    else
+      scalars[i] = scalar.bias() +
+                   (scalar.axis() < 0
+                        ? 0
+                        : scalar.scale() * mesh.index(rank, scalar.axis()));
+  }
+  return device.kernel(step, args.data(), scalars.data());
+}
+
+Status Rank::runGemm(const fb::Action &action, const fb::GemmStep &step,
+                     uint32_t number) {
+  bool add =
+      step.accumulate() == fb::Accumulate::Add ||
+      (step.accumulate() == fb::Accumulate::AddUnlessFirst && !action.first());
+  return device.gemm(number, resolve(action, *step.a()),
+                     resolve(action, *step.b()), resolve(action, *step.c()),
+                     add);
+}
+
+Status Rank::runCollective(const fb::Action &action,
+                           const fb::CollectiveStep &step, Group &group) {
+  const std::byte *input = resolve(action, *step.input());
+  std::byte *output = resolve(action, *step.output());
+  CollectiveShape shape = {step.dtype(), step.outer(), step.chunk()};
+  switch (step.kind()) {
+  case fb::CollectiveKind::AllReduce:
+    return group.allReduce(input, output, shape, step.reduction());
+  case fb::CollectiveKind::AllGather:
+    return group.allGather(input, output, shape);
+  case fb::CollectiveKind::ReduceScatter:
+    return group.reduceScatter(input, output, shape, step.reduction());
+  case fb::CollectiveKind::AllToAll:
+    return group.allToAll(input, output, shape);
+  }
+  __builtin_unreachable();
+}
+
+std::byte *Rank::resolve(const fb::Action &action, const fb::Ref &ref) const {
+  uint64_t start = ref.slot() < 0 ? 0 : action.bindings()->Get(ref.slot());
+  return base + start + ref.offset();
+}
+
+/// Where the step that was being run comes from, as ", at …".
+std::string Rank::locationOf(const fb::Action &action) const {
+  if (action.kind() == fb::ActionKind::Send ||
+      action.kind() == fb::ActionKind::Recv ||
+      action.kind() == fb::ActionKind::WaitSend)
+    return "";
+  const fb::Function &function = *program.functions()->Get(action.function());
+  std::string result =
+      ", '" + function.name()->str() + "' step " + std::to_string(currentStep);
+  uint32_t location = function.steps()->Get(currentStep)->location();
+  if (location < length(plan.locations()))
+    result += ", at " + plan.locations()->Get(location)->str();
+  return result;
+}

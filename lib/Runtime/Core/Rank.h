@@ -1,0 +1,82 @@
+//===- Rank.h - One rank walks its action list ------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CORE_RANK_H
+#define PLAIT_LIB_RUNTIME_CORE_RANK_H
+
+#include "Backend.h"
+#include "plait/Plan/Messages.h"
+#include "plait/Plan/Ranks.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plait::runtime {
+
+/// One rank: its device, its end point, and what was looked up at load time.
+/// Used by the rank's thread, except for the constructor and assignMessages().
+class Rank {
+public:
+  Rank(const fb::Plan &plan, const plan::Mesh &mesh, uint32_t rank,
+       RankBackend &backend)
+      : plan(plan), mesh(mesh), rank(rank),
+        program(*plan.programs()->Get(mesh.index(rank, 0))),
+        device(*backend.device), communicator(*backend.communicator),
+        graph(backend.graph.get()) {}
+
+  /// Numbers the messages of this rank's actions.
+  void assignMessages(const std::vector<plan::Message> &messages);
+  Status prepare();
+  /// Returns when the device has done all of the step.
+  Status runStep(uint64_t number, const Batches &batches,
+                 const StepScalars &scalars);
+  Result<StepMetrics> readMetrics();
+
+private:
+  Status prepareFunction(const fb::Function &function);
+  Result<uint32_t> joinGroup(const fb::CollectiveStep &step);
+  Status feed(const fb::Input &input, uint64_t number, const Batches &batches);
+  Status walk(uint64_t number);
+  Status runAction(uint32_t index);
+  Status callFunction(const fb::Action &action);
+  Status runStepOf(const fb::Action &action, const fb::Step &step,
+                   uint32_t prepared);
+  Status runKernel(const fb::Action &action, const fb::KernelStep &step);
+  Status runGemm(const fb::Action &action, const fb::GemmStep &step,
+                 uint32_t prepared);
+  Status runCollective(const fb::Action &action, const fb::CollectiveStep &step,
+                       Group &group);
+  std::byte *resolve(const fb::Action &action, const fb::Ref &ref) const;
+  std::string locationOf(const fb::Action &action) const;
+
+  const fb::Plan &plan;
+  const plan::Mesh &mesh;
+  uint32_t rank;
+  const fb::Program &program;
+  Device &device;
+  Communicator &communicator;
+  StepGraph *graph;          // or null
+  std::byte *base = nullptr; // of the arena
+
+  std::vector<uint32_t> messageOf; // of each action that transfers
+  // Of each function and step: the number of the prepared product or the index
+  // of the group; unused for other steps.
+  std::vector<std::vector<uint32_t>> prepared;
+  std::vector<std::pair<std::vector<uint32_t>, std::unique_ptr<Group>>> groups;
+  // Room for the operands of the kernel with the most.
+  std::vector<std::byte *> args;
+  std::vector<int64_t> scalars;
+  std::vector<int32_t> rows; // of the largest input
+  uint32_t currentStep = 0;  // of the function being called, for messages
+  uint64_t stepsRun = 0;
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CORE_RANK_H

@@ -1,0 +1,125 @@
+//===- Topology.cpp - What the ranks of a plan say to each other ----------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Topology.h"
+
+#include "plait/Plan/Check.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+template <typename Visit>
+void forEachCollective(const fb::Plan &plan, Visit visit) {
+  for (const fb::Program *program : *plan.programs()) {
+    if (!program->functions())
+      continue;
+    for (const fb::Function *function : *program->functions())
+      for (uint32_t i = 0; function->steps() && i < function->steps()->size();
+           ++i)
+        if (const auto *step =
+                function->steps()->Get(i)->step_as_CollectiveStep())
+          visit(*step);
+  }
+}
+
+/// Deals the messages of each (source, target, direction), in the order of
+/// their sends, to the first channel whose last message is received earlier.
+std::vector<uint32_t> channelsOf(const fb::Plan &plan,
+                                 const std::vector<plan::Message> &messages) {
+  std::vector<uint32_t> order(messages.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](uint32_t left, uint32_t right) {
+    return std::tie(messages[left].source, messages[left].send) <
+           std::tie(messages[right].source, messages[right].send);
+  });
+  std::map<std::tuple<uint32_t, uint32_t, fb::Direction>, std::vector<uint32_t>>
+      lastReceive; // of each channel
+  std::vector<uint32_t> channels(messages.size());
+  for (uint32_t index : order) {
+    const plan::Message &message = messages[index];
+    fb::Direction direction = plan.programs()
+                                  ->Get(message.source)
+                                  ->actions()
+                                  ->Get(message.send)
+                                  ->direction();
+    auto &last = lastReceive[{message.source, message.target, direction}];
+    auto found = std::find_if(last.begin(), last.end(), [&](uint32_t receive) {
+      return receive < message.receive;
+    });
+    channels[index] = 2 * static_cast<uint32_t>(found - last.begin()) +
+                      (direction == fb::Direction::Backward);
+    if (found == last.end())
+      last.push_back(message.receive);
+    else
+      *found = message.receive;
+  }
+  return channels;
+}
+
+} // namespace
+
+std::vector<uint32_t> runtime::membersOf(const plan::Mesh &mesh, uint32_t rank,
+                                         const fb::CollectiveStep &step) {
+  std::vector<uint32_t> members;
+  if (step.members() && step.members()->size())
+    for (uint32_t index : *step.members())
+      members.push_back(mesh.withIndex(rank, step.axis(), index));
+  else
+    for (uint32_t index = 0; index < mesh.size(step.axis()); ++index)
+      members.push_back(mesh.withIndex(rank, step.axis(), index));
+  return members;
+}
+
+uint32_t runtime::messageId(const plan::Mesh &mesh, uint32_t rank,
+                            uint32_t message) {
+  uint32_t peers = mesh.ranks() / mesh.size(0);
+  return message * peers + rank % peers;
+}
+
+Topology runtime::topologyOf(const fb::Plan &plan,
+                             const std::vector<plan::Message> &messages) {
+  plan::Mesh mesh(plan);
+  Topology topology;
+  topology.ranks = mesh.ranks();
+  // What distinguishes two sets of groups: the axis and who is left out.
+  std::set<std::pair<uint8_t, std::vector<uint32_t>>> kinds;
+  std::set<std::vector<uint32_t>> groups;
+  forEachCollective(plan, [&](const fb::CollectiveStep &step) {
+    std::vector<uint32_t> left = membersOf(mesh, 0, step);
+    uint64_t blocks = step.kind() == fb::CollectiveKind::AllReduce
+                          ? 1
+                          : uint64_t(left.size());
+    if (step.outer() > 1 && blocks > 1)
+      topology.packedBytes = std::max(
+          topology.packedBytes, step.outer() * step.chunk() * blocks *
+                                    plan::elementBytes(step.dtype()));
+    if (!kinds.emplace(step.axis(), left).second)
+      return;
+    for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+      std::vector<uint32_t> members = membersOf(mesh, rank, step);
+      if (members.front() == rank && groups.insert(members).second)
+        topology.groups.push_back(std::move(members));
+    }
+  });
+
+  std::vector<uint32_t> channels = channelsOf(plan, messages);
+  uint32_t peers = mesh.ranks() / mesh.size(0);
+  for (uint32_t i = 0; i < messages.size(); ++i)
+    for (uint32_t peer = 0; peer < peers; ++peer)
+      topology.messages.push_back({messages[i].source * peers + peer,
+                                   messages[i].target * peers + peer,
+                                   channels[i]});
+  return topology;
+}

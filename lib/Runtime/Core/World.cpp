@@ -1,0 +1,39 @@
+//===- World.cpp - Where the ranks of one process meet --------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "World.h"
+
+#include "Futex.h"
+
+using namespace plait;
+using namespace plait::runtime;
+
+Status Patience::timedOut() const {
+  return fail("waited longer than ", limit.count() / 1000.0,
+              " seconds for another rank");
+}
+
+Status Patience::wait(std::atomic<uint32_t> &word, uint32_t old) {
+  switch (waitWhileEqual(word, old, aborted, limit)) {
+  case WaitResult::Changed:
+    return Status::success();
+  case WaitResult::TimedOut:
+    return timedOut();
+  case WaitResult::Aborted:
+    return Status::failure("another rank has failed");
+  }
+  __builtin_unreachable();
+}
+
+Status Patience::check(std::chrono::steady_clock::time_point since) const {
+  if (aborted.load(std::memory_order_relaxed))
+    return Status::failure("another rank has failed");
+  return std::chrono::steady_clock::now() - since > limit ? timedOut()
+                                                          : Status::success();
+}
+
+void runtime::wakeWaiters(std::atomic<uint32_t> &word) { wakeAll(word); }

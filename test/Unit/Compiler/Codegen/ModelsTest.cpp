@@ -1,0 +1,166 @@
+//===- ModelsTest.cpp - Every kernel of real plans on both backends -------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Compiles small models up to their clusters, and computes every cluster with
+// the processor's kernel, which other tests hold against formulas and against
+// whole trained models, and with the GPU's.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Harness.h"
+#include "plait/Driver/Driver.h"
+#include "plait/InitAll.h"
+#include "gtest/gtest.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <unistd.h>
+
+using namespace plait;
+using namespace plait::test;
+
+namespace {
+
+struct Model {
+  const char *name, *folder, *mesh;
+  bool sequenceParallel;
+};
+
+class Models : public testing::TestWithParam<Model> {};
+
+/// One cluster's kernels and the memory they work on.
+struct Case {
+  codegen::KernelInfo host, gpu;
+  std::vector<mlir::RankedTensorType> types;
+  size_t inputs = 0;
+};
+
+} // namespace
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Models,
+    testing::Values(Model{"Gpt2", PLAIT_MODELS "/gpt2-nano", "1", false},
+                    Model{"Gpt2Mesh", PLAIT_MODELS "/gpt2-nano",
+                          "pp=2,dp=2,tp=2", false},
+                    Model{"Llama", PLAIT_GOLDEN "/llama-small-test", "1",
+                          false},
+                    Model{"LlamaMesh", PLAIT_GOLDEN "/llama-small-test",
+                          "pp=2,dp=2,tp=2", true}),
+    [](const auto &info) { return std::string(info.param.name); });
+
+static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
+                                               mlir::MLIRContext &context) {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() /
+      ("plait-models-" + std::to_string(getpid()) + model.name + ".mlir");
+  CompileOptions options;
+  options.model = model.folder;
+  options.mesh = model.mesh;
+  options.sequenceParallel = model.sequenceParallel;
+  options.globalBatch = 4;
+  options.sequence = 24;
+  options.compileTo = "lower";
+  options.output = path;
+  EXPECT_TRUE(compile(options));
+  auto module =
+      mlir::parseSourceFile<mlir::ModuleOp>(path.string(), &context);
+  std::filesystem::remove(path);
+  return module;
+}
+
+/// Numbers that functions are at ease with: around 1, and small indices.
+static void fill(Buffer &buffer, mlir::Type element, unsigned seed) {
+  buffer.randomize(seed, 0.5f, 1.5f);
+  if (element.isInteger(32))
+    for (size_t index = 0; index < buffer.size(); ++index)
+      buffer.ints()[index] = (index * 7 + seed) % 23;
+}
+
+static void expectAlike(Buffer &want, Buffer &got, mlir::RankedTensorType type,
+                        const std::string &label) {
+  if (type.getElementType().isInteger(32)) {
+    EXPECT_EQ(0, std::memcmp(want.start, got.start, want.size() * 4)) << label;
+    return;
+  }
+  // Sums of up to 4096 numbers of about 1 in two orders, some of which cancel
+  // out afterwards.
+  for (size_t index = 0; index < want.size(); ++index) {
+    if (std::isnan(want[index]) && std::isnan(got[index]))
+      continue;
+    ASSERT_NEAR(want[index], got[index], 2e-5 * (1 + std::abs(want[index])))
+        << label << " at " << index;
+  }
+}
+
+static void compare(const Case &one, HostCode &host, PtxModule &gpu) {
+  for (int64_t first : {1, 0}) {
+    std::vector<int64_t> scalars;
+    for (const codegen::RankScalar &scalar : one.gpu.scalars)
+      scalars.push_back(scalar.firstMicrobatch ? first : scalar.bias);
+    std::vector<std::unique_ptr<Buffer>> own, other;
+    std::vector<void *> pointers;
+    std::vector<PtxBuffer> buffers;
+    for (auto [index, type] : llvm::enumerate(one.types)) {
+      size_t count = type.getNumElements();
+      own.push_back(std::make_unique<Buffer>(count));
+      other.push_back(std::make_unique<Buffer>(count));
+      fill(*own.back(), type.getElementType(), index);
+      fill(*other.back(), type.getElementType(), index);
+      pointers.push_back(own.back()->start);
+      buffers.push_back({other.back()->start, count * sizeof(float)});
+    }
+    host.call(one.host.symbol, pointers, scalars, 0, one.host.extent);
+    int64_t blocks =
+        llvm::divideCeil(one.gpu.extent, one.gpu.indicesPerBlock);
+    EXPECT_EQ(gpu.launch(one.gpu.symbol, blocks, buffers, scalars, false), "");
+    for (size_t index = one.inputs; index < one.types.size(); ++index)
+      expectAlike(*own[index], *other[index], one.types[index],
+                  one.gpu.symbol + " result " +
+                      std::to_string(index - one.inputs));
+  }
+}
+
+TEST_P(Models, KernelsAgree) {
+  mlir::DialectRegistry registry;
+  registerAllDialects(registry);
+  mlir::MLIRContext context(registry);
+  auto module = lower(GetParam(), context);
+  ASSERT_TRUE(module);
+  auto host = codegen::KernelLibrary::create(
+      &context, codegen::TargetCPU::getHost());
+  auto gpu = codegen::KernelLibrary::create(&context, codegen::TargetGPU());
+  std::vector<Case> cases;
+  std::set<std::string> seen;
+  module->walk([&](plan::ClusterOp cluster) {
+    auto hostInfo = host->add(cluster);
+    auto gpuInfo = gpu->add(cluster);
+    ASSERT_TRUE(mlir::succeeded(hostInfo) && mlir::succeeded(gpuInfo));
+    EXPECT_EQ(hostInfo->scalars, gpuInfo->scalars);
+    if (!seen.insert(gpuInfo->symbol).second)
+      return;
+    Case one{*hostInfo, *gpuInfo, {}, cluster.getNumOperands()};
+    for (mlir::Value value : cluster->getOperands())
+      one.types.push_back(mlir::cast<mlir::RankedTensorType>(value.getType()));
+    for (mlir::Value value : cluster->getResults())
+      one.types.push_back(mlir::cast<mlir::RankedTensorType>(value.getType()));
+    cases.push_back(std::move(one));
+  });
+  auto hostObjects = host->finish(), gpuObjects = gpu->finish();
+  ASSERT_TRUE(mlir::succeeded(hostObjects) && mlir::succeeded(gpuObjects));
+  HostCode code;
+  ASSERT_EQ(code.load(hostObjects->front().data), "");
+  PtxModule ptx;
+  const std::vector<char> &text = gpuObjects->front().data;
+  ASSERT_EQ(ptx.parse({text.begin(), text.end()}), "");
+  EXPECT_GT(cases.size(), 40u);
+  for (const Case &one : cases)
+    compare(one, code, ptx);
+}

@@ -1,0 +1,50 @@
+//===- PtxMemory.h - Memory that watches who uses it ------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TEST_UNIT_COMPILER_CODEGEN_PTXMEMORY_H
+#define PLAIT_TEST_UNIT_COMPILER_CODEGEN_PTXMEMORY_H
+
+#include "PtxInterpreter.h"
+
+namespace plait::test {
+
+/// The buffers of a launch and the shared memory of its current block. Notes
+/// for every word which threads read and wrote it: global memory for the whole
+/// launch, shared memory between barriers.
+class PtxMemory {
+public:
+  explicit PtxMemory(const std::vector<PtxBuffer> &buffers);
+
+  void startBlock(uint64_t sharedBytes);
+  void passBarrier();
+  /// An empty string, or why `thread` may not access these bytes.
+  std::string check(uint64_t address, uint64_t bytes, bool shared, bool writes,
+                    int64_t thread);
+  uint64_t load(uint64_t address, unsigned size, bool shared) const;
+  void store(uint64_t address, unsigned size, bool shared, uint64_t value);
+
+private:
+  static constexpr int64_t kNobody = -1, kMany = -2;
+  struct Word {
+    int64_t writer = kNobody, reader = kNobody;
+    bool written = false; // shared memory: ever
+  };
+  struct Area {
+    uint64_t start = 0;
+    std::vector<Word> words;
+  };
+
+  Area *find(uint64_t address, uint64_t bytes, bool shared);
+
+  std::vector<Area> areas;
+  Area sharedArea;
+  std::vector<uint8_t> sharedBytes;
+};
+
+} // namespace plait::test
+
+#endif // PLAIT_TEST_UNIT_COMPILER_CODEGEN_PTXMEMORY_H

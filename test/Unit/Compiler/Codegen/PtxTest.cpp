@@ -1,0 +1,339 @@
+//===- PtxTest.cpp - What only GPU kernels have ---------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Harness.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+
+using namespace plait;
+using namespace plait::test;
+
+/// Sums of `count` numbers below 2 in another order: each addition rounds.
+static double sumTolerance(int64_t count) {
+  return 2.0 * count * std::sqrt(double(count)) * 6e-8 + 1e-6;
+}
+
+static size_t countOf(const std::string &text, const std::string &word) {
+  size_t count = 0;
+  for (size_t place = text.find(word); place != std::string::npos;
+       place = text.find(word, place + 1))
+    ++count;
+  return count;
+}
+
+//===----------------------------------------------------------------------===//
+// Teams of every size
+//===----------------------------------------------------------------------===//
+
+/// Rows that a part of a warp, a warp or a block shares.
+class LongRows : public testing::TestWithParam<std::tuple<int, int>> {};
+
+INSTANTIATE_TEST_SUITE_P(Sizes, LongRows,
+                         testing::Combine(testing::Values(1, 9),
+                                          testing::Values(2, 12, 64, 250, 768,
+                                                          1021, 1100, 4096,
+                                                          5002)));
+
+TEST_P(LongRows, Softmax) {
+  auto [rows, columns] = GetParam();
+  Kernel kernel({{sized("tensor<RxCxf32>", rows, columns)},
+                 {sized("tensor<RxCxf32>", rows, columns),
+                  sized("tensor<Rxf32>", rows, columns)},
+                 sized(R"(
+    %m = nn.reduce max %0 dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    %b = nn.broadcast %m dims [0] : tensor<Rxf32> -> tensor<RxCxf32>
+    %d = nn.sub %0, %b : tensor<RxCxf32>
+    %e = nn.exp %d : tensor<RxCxf32>
+    %s = nn.reduce sum %e dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    %t = nn.broadcast %s dims [0] : tensor<Rxf32> -> tensor<RxCxf32>
+    %y = nn.div %e, %t : tensor<RxCxf32>
+    plan.yield %y, %m : tensor<RxCxf32>, tensor<Rxf32>)",
+                       rows, columns)});
+  Buffer x(rows * columns), y(rows * columns), m(rows);
+  x.randomize(1);
+  kernel({&x, &y, &m});
+  for (int row = 0; row < rows; ++row) {
+    const float *line = &x[row * columns];
+    float top = *std::max_element(line, line + columns);
+    EXPECT_EQ(m[row], top);
+    double sum = 0;
+    for (int j = 0; j < columns; ++j)
+      sum += std::exp(double(line[j]) - top);
+    for (int j = 0; j < columns; ++j) {
+      double want = std::exp(double(line[j]) - top) / sum;
+      // The exponential to 3e-7, the sum's roundings, the reciprocal's.
+      EXPECT_NEAR(y[row * columns + j], want, 2e-6 * want) << row << "," << j;
+    }
+  }
+  kernel.expectSplit({&x, &y, &m}, 1);
+  EXPECT_EQ(kernel.info.blockThreads % 32, 0);
+  EXPECT_EQ(countOf(kernel.ptx, "ld.global.v4") > 0, columns % 4 == 0);
+}
+
+/// Sums over rows, from a few rows a thread to one, with threads to spare.
+class ManyRows : public testing::TestWithParam<std::tuple<int, int>> {};
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ManyRows,
+                         testing::Combine(testing::Values(1, 40, 515),
+                                          testing::Values(1, 6, 52, 129, 768)));
+
+TEST_P(ManyRows, SumsOfColumns) {
+  auto [rows, columns] = GetParam();
+  Kernel kernel({{sized("tensor<2xRxCxf32>", rows, columns)},
+                 {sized("tensor<2xCxf32>", rows, columns),
+                  sized("tensor<2xCxf32>", rows, columns)},
+                 sized(R"(
+    %s = nn.reduce sum %0 dims [1] : tensor<2xRxCxf32> -> tensor<2xCxf32>
+    %m = nn.reduce max %0 dims [1] : tensor<2xRxCxf32> -> tensor<2xCxf32>
+    plan.yield %s, %m : tensor<2xCxf32>, tensor<2xCxf32>)",
+                       rows, columns),
+                 "1, 0"});
+  Buffer x(2 * rows * columns), s(2 * columns), m(2 * columns);
+  x.randomize(1), s.fill(1);
+  kernel({&x, &s, &m});
+  for (int index = 0; index < 2 * columns; ++index) {
+    double sum = 1;
+    float top = -INFINITY;
+    for (int row = 0; row < rows; ++row) {
+      float one =
+          x[(index / columns * rows + row) * columns + index % columns];
+      sum += one, top = std::max(top, one);
+    }
+    EXPECT_NEAR(s[index], sum, sumTolerance(rows)) << index;
+    EXPECT_EQ(m[index], top) << index;
+  }
+}
+
+/// More sums than one thread has registers for are split over the grid.
+TEST(PtxTest, ManySums) {
+  const int rows = 33, columns = 40, count = 11;
+  Cluster cluster;
+  std::string yields, types;
+  for (int index = 0; index < count; ++index) {
+    std::string number = std::to_string(index);
+    cluster.inputs.push_back("tensor<33x40xf32>");
+    cluster.results.push_back("tensor<40xf32>");
+    cluster.body += "%s" + number + " = nn.reduce sum %" + number +
+                    " dims [0] : tensor<33x40xf32> -> tensor<40xf32>\n";
+    yields += (index ? ", %s" : "%s") + number;
+    types += index ? ", tensor<40xf32>" : "tensor<40xf32>";
+  }
+  // The last result needs the first and the last sum, which share a loop.
+  cluster.results.push_back("tensor<40xf32>");
+  cluster.body += "%t = nn.add %s0, %s10 : tensor<40xf32>\n";
+  cluster.body +=
+      "plan.yield " + yields + ", %t : " + types + ", tensor<40xf32>";
+  Kernel kernel(cluster);
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  std::vector<Buffer *> args;
+  for (int index = 0; index < 2 * count + 1; ++index) {
+    bool input = index < count;
+    buffers.push_back(
+        std::make_unique<Buffer>(input ? rows * columns : columns));
+    if (input)
+      buffers.back()->randomize(index);
+    args.push_back(buffers.back().get());
+  }
+  kernel(args);
+  auto sumOf = [&](int index, int j) {
+    double sum = 0;
+    for (int row = 0; row < rows; ++row)
+      sum += (*args[index])[row * columns + j];
+    return sum;
+  };
+  for (int j = 0; j < columns; ++j) {
+    for (int index = 0; index < count; ++index)
+      EXPECT_NEAR((*args[count + index])[j], sumOf(index, j),
+                  sumTolerance(rows));
+    EXPECT_NEAR((*args[2 * count])[j], sumOf(0, j) + sumOf(10, j),
+                2 * sumTolerance(rows));
+  }
+  kernel.expectSplit(args, count);
+}
+
+/// One block adds up many rows, each by a part of a warp.
+TEST(PtxTest, SumOverAllRows) {
+  for (int columns : {3, 20, 64, 300}) {
+    const int rows = 77;
+    Kernel kernel({{sized("tensor<RxCxf32>", rows, columns),
+                    sized("tensor<Cxf32>", rows, columns)},
+                   {"tensor<f32>", "tensor<f32>"},
+                   sized(R"(
+    %w = nn.broadcast %1 dims [1] : tensor<Cxf32> -> tensor<RxCxf32>
+    %p = nn.mul %0, %w : tensor<RxCxf32>
+    %r = nn.reduce sum %p dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    %q = nn.mul %r, %r : tensor<Rxf32>
+    %s = nn.reduce sum %q dims [0] : tensor<Rxf32> -> tensor<f32>
+    %m = nn.reduce max %r dims [0] : tensor<Rxf32> -> tensor<f32>
+    plan.yield %s, %m : tensor<f32>, tensor<f32>)",
+                         rows, columns),
+                   "2, 0"});
+    EXPECT_EQ(kernel.info.extent, 1);
+    Buffer x(rows * columns), w(columns), s(1), m(1);
+    x.randomize(1), w.randomize(2), s[0] = 5;
+    kernel({&x, &w, &s, &m}, {0});
+    double want = 5, top = -INFINITY;
+    for (int row = 0; row < rows; ++row) {
+      double sum = 0;
+      for (int j = 0; j < columns; ++j)
+        sum += double(x[row * columns + j]) * w[j];
+      want += sum * sum, top = std::max(top, sum);
+    }
+    EXPECT_NEAR(s[0], want, 2e-6 * want);
+    EXPECT_NEAR(m[0], top, 2e-6 * std::abs(top) + sumTolerance(columns));
+  }
+}
+
+/// Blocks of several rows of a table, ids that repeat, and a last, partial
+/// group of positions.
+TEST(PtxTest, ScatterIntoALongTable) {
+  const int rows = 9000, positions = 75, columns = 8;
+  for (int mode : {0, 2}) {
+    Kernel kernel({{"tensor<75x8xf32>", "tensor<75xi32>"},
+                   {"tensor<9000x8xf32>"},
+                   R"(
+    %g = nn.embedding_grad %0, %1 : (tensor<75x8xf32>, tensor<75xi32>) -> tensor<9000x8xf32>
+    plan.yield %g : tensor<9000x8xf32>)",
+                   std::to_string(mode)});
+    Buffer x(positions * columns), ids(positions), y(rows * columns);
+    x.randomize(1), y.fill(3);
+    for (int index = 0; index < positions; ++index)
+      ids.ints()[index] = index % 3 ? 7 + index % 5 : index * 119;
+    kernel({&x, &ids, &y}, mode ? std::vector<int64_t>{0}
+                                : std::vector<int64_t>());
+    std::vector<float> want(rows * columns, mode ? 3.0f : 0.0f);
+    for (int index = 0; index < positions; ++index)
+      for (int j = 0; j < columns; ++j)
+        want[ids.ints()[index] * columns + j] += x[index * columns + j];
+    for (size_t index = 0; index < want.size(); ++index)
+      ASSERT_EQ(y[index], want[index]) << index;
+  }
+}
+
+/// A result may lie where an operand does: weights are updated in place.
+TEST(PtxTest, InPlace) {
+  Kernel kernel({{"tensor<1000xf32>", "tensor<1000xf32>"},
+                 {"tensor<1000xf32>"},
+                 R"(
+    %y = nn.sub %0, %1 : tensor<1000xf32>
+    plan.yield %y : tensor<1000xf32>)"});
+  Buffer x(1000), d(1000);
+  x.randomize(1), d.randomize(2);
+  std::vector<float> before(x.floats(), x.floats() + 1000);
+  kernel({&x, &d, &x});
+  for (int index = 0; index < 1000; ++index)
+    EXPECT_EQ(x[index], before[index] - d[index]);
+}
+
+//===----------------------------------------------------------------------===//
+// Targets
+//===----------------------------------------------------------------------===//
+
+TEST(PtxTest, Architectures) {
+  for (llvm::StringRef name : codegen::TargetGPU::getNames()) {
+    auto target = codegen::TargetGPU::get(name);
+    ASSERT_TRUE(target);
+    Kernel kernel({{"tensor<8xf32>"},
+                   {"tensor<8xf32>"},
+                   "%y = nn.neg %0 : tensor<8xf32>\n"
+                   "plan.yield %y : tensor<8xf32>"},
+                  *target);
+    EXPECT_NE(kernel.ptx.find(".target " + name.str() + "\n"),
+              std::string::npos);
+  }
+  EXPECT_FALSE(codegen::TargetGPU::get("sm_70"));
+}
+
+/// Partial sums of warps meet in shared memory, after a barrier.
+TEST(PtxTest, BarriersAreNeeded) {
+  Kernel kernel({{"tensor<2048xf32>"},
+                 {"tensor<f32>"},
+                 R"(
+    %s = nn.reduce sum %0 dims [0] : tensor<2048xf32> -> tensor<f32>
+    plan.yield %s : tensor<f32>)"});
+  Buffer x(2048), s(1);
+  x.fill(1);
+  kernel({&x, &s});
+  EXPECT_EQ(s[0], 2048);
+  EXPECT_GT(kernel.info.sharedBytes, 0);
+  std::string text = kernel.ptx;
+  size_t place = text.find("bar.sync");
+  ASSERT_NE(place, std::string::npos);
+  text.erase(place, text.find(';', place) + 1 - place);
+  PtxModule broken;
+  ASSERT_EQ(broken.parse(text), "");
+  EXPECT_NE(broken.launch(kernel.info.symbol, 1,
+                          {{x.start, 8192}, {s.start, 4}}, {}, false),
+            "");
+}
+
+//===----------------------------------------------------------------------===//
+// The interpreter finds what it is for
+//===----------------------------------------------------------------------===//
+
+/// Runs `body` with 64 threads on 64 words; %rd1 is their address, %rd2 the
+/// address of the thread's own, %r1 the thread.
+static std::string interpret(const std::string &body) {
+  PtxModule module;
+  std::string error = module.parse(R"(
+.visible .entry test(
+	.param .u64 .ptr .align 1 test_param_0
+)
+.reqntid 64
+{
+	.reg .pred 	%p<9>;
+	.shared .align 16 .b8 memory[256];
+	ld.param.b64 	%rd1, [test_param_0];
+	mov.u32 	%r1, %tid.x;
+	shl.b32 	%r2, %r1, 2;
+	mul.wide.u32 	%rd3, %r1, 4;
+	add.s64 	%rd2, %rd1, %rd3;
+	mov.b32 	%r3, memory;
+	setp.eq.b32 	%p1, %r1, 5;
+)" + body + R"(
+$exit:
+	ret;
+
+}
+)");
+  if (!error.empty())
+    return error;
+  Buffer words(64);
+  words.fill(0);
+  return module.launch("test", 1, {{words.start, 256}}, {}, false);
+}
+
+static void expectError(const std::string &body, const std::string &reason) {
+  std::string error = interpret(body);
+  EXPECT_NE(error.find(reason), std::string::npos) << error;
+}
+
+TEST(Interpreter, FindsErrors) {
+  EXPECT_EQ(interpret("st.global.b32 [%rd2], %r1;"), "");
+  EXPECT_EQ(interpret("st.shared.b32 [%r2], %r1;\nbar.sync 0;\n"
+                      "xor.b32 %r4, %r2, 128;\nld.shared.b32 %r5, [%r4];"),
+            "");
+  EXPECT_EQ(interpret("shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1;\n"
+                      "st.global.b32 [%rd2], %r4;"),
+            "");
+  expectError("ld.global.b32 %r4, [%rd2+256];", "outside of all buffers");
+  expectError("ld.global.v4.b32 {%r4, %r5, %r6, %r7}, [%rd2];",
+              "not aligned to 16");
+  expectError("st.global.b32 [%rd1], %r1;", "writes the same word");
+  expectError("ld.global.b32 %r4, [%rd1];\nbar.sync 0;\n"
+              "st.global.b32 [%rd2], %r4;",
+              "several threads read the word");
+  expectError("st.shared.b32 [%r2], %r1;\n"
+              "@%p1 ld.shared.b32 %r5, [memory+16];",
+              "writes the same word");
+  expectError("ld.shared.b32 %r5, [%r2];", "nobody has written");
+  expectError("@%p1 bra $exit;\nbar.sync 0;", "never come");
+  expectError("@%p1 bra $exit;\nshfl.sync.bfly.b32 %r4, %r1, 1, 31, -1;",
+              "never come");
+  expectError("tanh.approx.f32 %r4, %r1;", "does not know");
+}

@@ -1,0 +1,239 @@
+//===- PipelineTest.cpp - Schedules in the estimator ----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Simulator/Pipeline.h"
+#include "Simulator/StageCut.h"
+#include "plait/Schedule/Generators.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace plait;
+using namespace plait::planner;
+using schedule::Problem;
+
+namespace {
+
+PipelineModel getModel(const std::string &name, const Problem &problem) {
+  auto model = PipelineModel::get(name, problem, {1, 1, 1});
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  return *model;
+}
+
+/// What the schedule library says, of all microbatches.
+double simulateAll(const std::string &name, const Problem &problem,
+                   const std::vector<StageCost> &costs, double transfer) {
+  auto schedule = schedule::generate(name, problem);
+  EXPECT_TRUE(schedule.ok());
+  schedule::Costs times;
+  times.transfer = transfer;
+  for (const StageCost &cost : costs) {
+    times.forwards.push_back(cost.forward);
+    times.backwardInputs.push_back(cost.backwardInput);
+    times.backwardWeights.push_back(cost.backwardWeight);
+  }
+  auto timeline = schedule::simulate(*schedule, times);
+  EXPECT_TRUE(timeline.ok());
+  return timeline->makespan;
+}
+
+/// Times that vary by a tenth from stage to stage, and slower ends, as
+/// embedding and head make them.
+std::vector<StageCost> makeUneven(uint32_t stages, uint32_t seed, double ends) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> noise(0.9, 1.1);
+  std::vector<StageCost> costs;
+  for (uint32_t i = 0; i < stages; ++i)
+    costs.push_back({noise(generator), noise(generator), noise(generator)});
+  costs.front().forward += 0.6 * ends;
+  costs.back().forward += ends;
+  costs.back().backwardInput += ends;
+  return costs;
+}
+
+TEST(Pipeline, ContinuesWhatASimulationOfAllMicrobatchesShows) {
+  struct Shape {
+    const char *name;
+    uint32_t chunks;
+    uint32_t simulated; // rounds up to which nothing is continued
+    /// With slow ends the schedule settles at once. Without, the bottleneck may
+    /// move for a while where a rank runs ahead.
+    double withEnds, withoutEnds;
+  };
+  const Shape shapes[] = {{"gpipe", 1, 3, 0.001, 0.001},
+                          {"1f1b", 1, 3, 0.001, 0.001},
+                          {"interleaved-1f1b", 2, 4, 0.001, 0.03},
+                          {"interleaved-1f1b", 4, 4, 0.001, 0.03},
+                          {"zb-h1", 1, 6, 0.001, 0.001},
+                          {"zb-h2", 1, 6, 0.001, 0.035},
+                          {"zb-v", 2, 6, 0.001, 0.01}};
+  for (const Shape &shape : shapes)
+    for (uint32_t p : {2, 4, 8, 16})
+      for (uint32_t m : {3, 8, 32, 100, 256})
+        for (double ends : {0.0, 0.5}) {
+          Problem problem{p, shape.chunks, m};
+          PipelineModel model = getModel(shape.name, problem);
+          auto costs = makeUneven(p * shape.chunks, p + m, ends);
+          double expected = simulateAll(shape.name, problem, costs, 0.05);
+          double tolerance = ends > 0 ? shape.withEnds : shape.withoutEnds;
+          if (m <= shape.simulated * p)
+            tolerance = 1e-12;
+          EXPECT_NEAR(model.run(costs, {0.05, false}).seconds, expected,
+                      tolerance * expected)
+              << shape.name << " " << p << " " << m << " " << ends;
+        }
+}
+
+/// Before it settles, ZB-H2 seems to do a round in less than its work.
+TEST(Pipeline, IsNeverFasterThanItsWork) {
+  for (const char *name : {"zb-h2", "zb-h1", "1f1b"})
+    for (uint32_t p : {2, 4})
+      for (double head : {0.0, 0.1, 0.3, 1.0}) {
+        std::vector<StageCost> costs(p, {1, 1.2, 0.6});
+        costs.back().forward += head;
+        double busiest = 2.8 + head;
+        PipelineModel model = getModel(name, {p, 1, 512});
+        PipelineTime time = model.run(costs, {0.01, false});
+        EXPECT_GE(time.withoutTransfers, 512 * busiest * (1 - 1e-12));
+        EXPECT_GE(time.seconds, time.withoutTransfers);
+      }
+}
+
+/// Each event waits for its cause, and one of them ends last.
+TEST(Pipeline, TracesWhatItRuns) {
+  for (bool blocking : {false, true}) {
+    Problem problem{4, 1, 12};
+    auto schedule = schedule::generate("1f1b", problem);
+    ASSERT_TRUE(schedule.ok());
+    CompiledSchedule compiled(*schedule);
+    std::vector<StageCost> costs = makeUneven(4, 7, 0.5);
+    TransferCost transfer{0.05, blocking};
+    std::vector<Event> events = compiled.trace(costs, transfer);
+    ASSERT_EQ(events.size(), 4u * 12 * 2);
+    double last = 0;
+    for (const Event &event : events) {
+      last = std::max(last, event.end);
+      if (event.cause < 0) {
+        EXPECT_EQ(event.start, 0);
+        continue;
+      }
+      const Event &cause = events[event.cause];
+      double gap = event.start - cause.end;
+      bool sameRank = cause.rank == event.rank;
+      EXPECT_TRUE(gap == 0 || (gap > 0.05 - 1e-9 && gap < 0.05 + 1e-9)) << gap;
+      EXPECT_TRUE(sameRank || gap > 0);
+      EXPECT_TRUE(!sameRank || gap == 0 || blocking);
+    }
+    PipelineTime time = compiled.run(costs, transfer);
+    EXPECT_DOUBLE_EQ(time.seconds, last);
+    EXPECT_LT(time.withoutTransfers, last);
+    EXPECT_DOUBLE_EQ(compiled.run(costs, {}).seconds, time.withoutTransfers);
+  }
+}
+
+/// Equal stages and free transfers: (p - 1) / (m + p - 1) of the total.
+TEST(Pipeline, BubbleFormula) {
+  for (uint32_t p : {4, 16})
+    for (uint32_t m : {4, 16, 64, 256}) {
+      std::vector<StageCost> costs(p, {1, 1, 1});
+      double seconds = getModel("1f1b", {p, 1, m}).run(costs, {}).seconds;
+      EXPECT_NEAR(1 - 3.0 * m / seconds, (p - 1.0) / (m + p - 1.0), 1e-12);
+    }
+}
+
+/// A message that holds its sender: one each way and microbatch in the steady
+/// state, and the two at each end of it on the way through.
+TEST(Pipeline, BlockingTransfersTakeTimeOfTheirSender) {
+  std::vector<StageCost> costs(4, {1, 1, 1});
+  PipelineModel model = getModel("1f1b", {4, 1, 64});
+  double free = model.run(costs, {}).seconds;
+  double posted = model.run(costs, {0.1, false}).seconds;
+  double blocking = model.run(costs, {0.1, true}).seconds;
+  EXPECT_GT(posted, free);
+  EXPECT_GT(blocking, posted);
+  EXPECT_GE(blocking, free + 64 * 2 * 0.1 * 0.9);
+}
+
+TEST(Pipeline, CountsMicrobatchesInFlight) {
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(getModel("gpipe", {4, 1, 100}).inFlight(rank, 0).whole, 100);
+    EXPECT_EQ(getModel("1f1b", {4, 1, 100}).inFlight(rank, 0).whole, 4 - rank);
+    PipelineModel model = getModel("interleaved-1f1b", {4, 3, 100});
+    double held = 0;
+    for (uint32_t chunk = 0; chunk < 3; ++chunk)
+      held += model.inFlight(rank, chunk).whole;
+    EXPECT_EQ(held, 2 * (4 - rank - 1) + 2 * 4 + 1);
+  }
+}
+
+TEST(Pipeline, ReportsWhatAScheduleCannotDo) {
+  EXPECT_FALSE(PipelineModel::get("1f1b", {4, 2, 8}, {1, 1, 1}).ok());
+  EXPECT_FALSE(PipelineModel::get("none", {4, 1, 8}, {1, 1, 1}).ok());
+}
+
+//===----------------------------------------------------------------------===//
+// Cutting
+//===----------------------------------------------------------------------===//
+
+double getSlowest(const std::vector<double> &costs, double before, double after,
+                  const std::vector<int> &layers) {
+  double worst = 0;
+  size_t next = 0;
+  for (size_t stage = 0; stage < layers.size(); ++stage) {
+    double load = stage == 0 ? before : 0;
+    load += stage + 1 == layers.size() ? after : 0;
+    for (int i = 0; i < layers[stage]; ++i)
+      load += costs[next++];
+    worst = std::max(worst, load);
+  }
+  return worst;
+}
+
+/// The best of all cuts of `left` layers into what remains of `layers`.
+double tryAllCuts(const std::vector<double> &costs, double before, double after,
+                  std::vector<int> &layers, size_t stage, int left) {
+  int behind = int(layers.size() - stage - 1);
+  if (behind == 0) {
+    layers[stage] = left;
+    return getSlowest(costs, before, after, layers);
+  }
+  double best = 1e300;
+  for (int count = 1; count <= left - behind; ++count) {
+    layers[stage] = count;
+    best = std::min(best, tryAllCuts(costs, before, after, layers, stage + 1,
+                                     left - count));
+  }
+  return best;
+}
+
+TEST(StageCut, IsAsGoodAsTheBestOfAllCuts) {
+  std::mt19937 generator(1);
+  std::uniform_real_distribution<double> cost(0.5, 2);
+  for (int stages : {1, 2, 3, 4})
+    for (int layers : {4, 7, 10}) {
+      std::vector<double> costs;
+      for (int i = 0; i < layers; ++i)
+        costs.push_back(cost(generator));
+      double before = cost(generator), after = 2 * cost(generator);
+      std::vector<int> all(static_cast<size_t>(stages));
+      double best = tryAllCuts(costs, before, after, all, 0, layers);
+      std::vector<int> found = cutStages(costs, before, after, stages);
+      ASSERT_EQ(found.size(), size_t(stages));
+      // The search ends when bounds differ by 1e-6.
+      EXPECT_NEAR(getSlowest(costs, before, after, found), best, 1e-5 * best);
+    }
+}
+
+TEST(StageCut, LeavesShortStagesInFront) {
+  std::vector<double> costs(10, 1);
+  EXPECT_EQ(cutStages(costs, 0, 0, 4), (std::vector<int>{2, 2, 3, 3}));
+  EXPECT_EQ(cutStages(costs, 2, 0, 4), (std::vector<int>{1, 3, 3, 3}));
+  EXPECT_EQ(cutStages(costs, 0, 1, 4), (std::vector<int>{2, 3, 3, 2}));
+}
+
+} // namespace

@@ -1,0 +1,216 @@
+//===- ReportTest.cpp - What the planner tells ----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/Report.h"
+#include "TransformerSource.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <unistd.h>
+
+using namespace plait;
+using namespace plait::planner;
+using nlohmann::json;
+
+namespace {
+
+class Report : public testing::Test {
+protected:
+  void SetUp() override {
+    TransformerShape shape;
+    shape.layers = 24;
+    shape.hidden = 4096;
+    shape.heads = 32;
+    shape.vocabulary = 32000;
+    shape.sequence = training.sequence = 2048;
+    training.globalBatch = 32;
+    SearchSpace space;
+    space.schedules = {"gpipe", "1f1b"};
+    space.recompute = {Recompute::None, Recompute::Full};
+    space.sequenceParallel = {false, true};
+    source = std::make_unique<TransformerSource>(shape);
+    Pins pins;
+    pins.pipeline = 4;
+    auto found = search(*source, cluster, training, space, pins);
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    result = std::move(*found);
+  }
+  ReportInput input() const { return {result, cluster, training, "a <model>"}; }
+
+  static std::string readAndRemove(const std::string &path) {
+    std::ifstream file(path);
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::filesystem::remove(path);
+    return text;
+  }
+  static std::string getPath(const char *name) {
+    return testing::TempDir() + std::to_string(getpid()) + name;
+  }
+
+  Cluster cluster = *parseCluster("a100-80g:2x4");
+  Training training;
+  std::unique_ptr<TransformerSource> source;
+  SearchResult result;
+};
+
+std::set<std::string> keysOf(const json &object) {
+  std::set<std::string> keys;
+  for (const auto &[key, value] : object.items())
+    keys.insert(key);
+  return keys;
+}
+
+TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
+  json content = json::parse(toJson(input()));
+  EXPECT_EQ(keysOf(content),
+            (std::set<std::string>{
+                "model", "iteration_seconds", "tokens_per_second", "mfu",
+                "model_flops", "bubble_fraction", "exposed_comm_seconds",
+                "breakdown_seconds", "memory_bytes", "memory_limit_bytes",
+                "configuration", "search", "alternatives", "variants"}));
+  EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
+            (std::set<std::string>{"tp", "pp", "dp", "cp", "ep"}));
+  EXPECT_EQ(keysOf(content["configuration"]),
+            (std::set<std::string>{
+                "pp", "dp", "tp", "cp", "chunks", "schedule", "micro_batch",
+                "microbatches", "recompute", "zero", "sequence_parallel",
+                "layers", "global_batch", "sequence", "precision", "attention",
+                "dropout", "framework", "cluster"}));
+  EXPECT_EQ(keysOf(content["search"]),
+            (std::set<std::string>{"considered", "estimated", "pruned",
+                                   "lower_bound_seconds", "within_percent",
+                                   "ideal_seconds"}));
+  ASSERT_EQ(content["memory_bytes"].size(), 4u);
+  EXPECT_EQ(
+      keysOf(content["memory_bytes"][0]),
+      (std::set<std::string>{"peak", "parameters", "gradients", "optimizer",
+                             "activations", "workspace", "reserved"}));
+  EXPECT_EQ(content["iteration_seconds"].get<double>(),
+            result.estimate.iterationSeconds);
+  EXPECT_EQ(content["configuration"]["layers"].size(), 4u);
+}
+
+/// breakdown_seconds and exposed_comm_seconds are one sum.
+TEST_F(Report, JsonAddsUp) {
+  json content = json::parse(toJson(input()));
+  double sum = 0;
+  for (const char *group : {"breakdown_seconds", "exposed_comm_seconds"})
+    for (const auto &[key, value] : content[group].items())
+      sum += value.get<double>();
+  double step = content["iteration_seconds"].get<double>();
+  EXPECT_NEAR(sum, step, 1e-9 * step);
+  for (const json &stage : content["memory_bytes"])
+    EXPECT_NEAR(stage["peak"].get<double>(),
+                stage["parameters"].get<double>() +
+                    stage["gradients"].get<double>() +
+                    stage["optimizer"].get<double>() +
+                    stage["activations"].get<double>() +
+                    stage["workspace"].get<double>(),
+                1);
+}
+
+TEST_F(Report, WallClockIsOnlyThereWhenAskedFor) {
+  ReportInput asked = input();
+  asked.withSearchSeconds = true;
+  json search = json::parse(toJson(asked))["search"];
+  EXPECT_TRUE(search.contains("seconds") && search.contains("per_second"));
+  EXPECT_NE(describeSearch(result).find("considered "), std::string::npos);
+}
+
+TEST_F(Report, TextFitsTheScreen) {
+  TextOptions options;
+  std::string text = explainText(input(), options);
+  for (const char *part : {"plan ", "where a step goes", "memory of each stage",
+                           "runners-up", "one thing changed", "within 0.00 %"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80u) << line;
+    EXPECT_FALSE(line.ends_with(' ')) << line;
+  }
+}
+
+TEST_F(Report, ComparesSideBySide) {
+  Pins pins;
+  pins.tensor = 8;
+  auto answer = whyNot(result, *source, cluster, training, {}, pins);
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  std::string text = explainText(*answer, result);
+  for (const char *part : {"pick ", "other ", "difference", "step ",
+                           "tp communication", "peak memory"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST_F(Report, PageIsSelfContained) {
+  std::string path = getPath("report.html");
+  ReportInput measured = input();
+  measured.measured = Measured{"a run", 2 * result.estimate.iterationSeconds};
+  Status status = writeHtmlReport(measured, path);
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::string page = readAndRemove(path);
+  EXPECT_EQ(page.rfind("<!doctype html>", 0), 0u);
+  for (const char *part :
+       {"<title>a &lt;model&gt;</title>", "Where time goes", "Timeline",
+        "Memory", "Runners-up", "Predicted against measured", "-50.0 %"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  for (const char *outside : {"http", "<script", "src=", "@import", "url("})
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  // Tags that are opened are closed.
+  auto count = [&](const std::string &what) {
+    int found = 0;
+    for (size_t at = page.find(what); at != std::string::npos;
+         at = page.find(what, at + 1))
+      ++found;
+    return found;
+  };
+  for (const std::string tag : {"svg", "table", "tr", "g", "body", "html"})
+    EXPECT_EQ(count("<" + tag + " ") + count("<" + tag + ">"),
+              count("</" + tag + ">"))
+        << tag;
+  EXPECT_EQ(count("rank 3</text>"), 2); // timeline and memory
+}
+
+TEST_F(Report, TraceIsAStep) {
+  std::string path = getPath("trace.json");
+  Status status = writeTrace(input(), path);
+  ASSERT_TRUE(status.ok()) << status.message();
+  json trace = json::parse(readAndRemove(path));
+  double end = 0;
+  std::set<int> rows;
+  std::set<std::string> counters;
+  double highest = 0;
+  for (const json &event : trace["traceEvents"]) {
+    if (event["ph"] == "X") {
+      rows.insert(event["tid"].get<int>());
+      end =
+          std::max(end, event["ts"].get<double>() + event["dur"].get<double>());
+    } else if (event["ph"] == "C") {
+      counters.insert(event["name"].get<std::string>());
+      double bytes = 0;
+      for (const auto &[name, value] : event["args"].items())
+        bytes += value.get<double>();
+      highest = std::max(highest, bytes);
+    }
+  }
+  EXPECT_EQ(rows.size(), 4u);
+  EXPECT_EQ(counters.size(), 4u);
+  // estimate() continues a line where this simulates: 1 % apart at most.
+  EXPECT_NEAR(end, 1e6 * result.estimate.iterationSeconds, 0.01 * end);
+  EXPECT_NEAR(highest, result.estimate.peakMemory(), 0.02 * highest);
+}
+
+TEST_F(Report, FailsWithoutAPlaceToWrite) {
+  EXPECT_FALSE(writeHtmlReport(input(), "/nonexistent/report.html").ok());
+  EXPECT_FALSE(writeTrace(input(), "/nonexistent/trace.json").ok());
+}
+
+} // namespace

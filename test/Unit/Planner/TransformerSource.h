@@ -1,0 +1,42 @@
+//===- TransformerSource.h - A transformer for the search -------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TEST_UNIT_PLANNER_TRANSFORMERSOURCE_H
+#define PLAIT_TEST_UNIT_PLANNER_TRANSFORMERSOURCE_H
+
+#include "TransformerWork.h"
+
+#include <map>
+
+namespace plait::planner {
+
+/// Serves TransformerWork.h; splits heads evenly only.
+class TransformerSource : public WorkSource {
+public:
+  explicit TransformerSource(const TransformerShape &shape) : shape(shape) {}
+
+  const Work *get(int tensor, bool sequenceParallel,
+                  std::string &reason) override {
+    if (shape.heads % tensor != 0) {
+      reason = std::to_string(shape.heads) + " heads do not divide by " +
+               std::to_string(tensor);
+      return nullptr;
+    }
+    auto [entry, isNew] = works.try_emplace({tensor, sequenceParallel});
+    if (isNew)
+      entry->second = buildTransformerWork(shape, tensor, sequenceParallel);
+    return &entry->second;
+  }
+
+private:
+  TransformerShape shape;
+  std::map<std::pair<int, bool>, Work> works;
+};
+
+} // namespace plait::planner
+
+#endif // PLAIT_TEST_UNIT_PLANNER_TRANSFORMERSOURCE_H

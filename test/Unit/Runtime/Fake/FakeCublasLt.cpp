@@ -1,0 +1,195 @@
+//===- FakeCublasLt.cpp - libcublasLt, on the CPU -------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeStreams.h"
+
+#include <cstring>
+#include <cublasLt.h>
+
+using namespace plait::fake;
+
+namespace {
+
+struct Operation {
+  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+};
+struct Matrix {
+  int64_t rows, columns, leading;
+  int32_t batch;
+  int64_t stride;
+
+  float *at(float *data, int64_t index) const { return data + index * stride; }
+  size_t bytes() const {
+    int64_t last = (batch - 1) * stride + (columns - 1) * leading + rows;
+    return size_t(last) * sizeof(float);
+  }
+};
+struct Preference {
+  uint64_t workspace = 0;
+  uint32_t alignment = 256;
+};
+
+template <typename T, typename Handle> T &as(Handle handle) {
+  return *reinterpret_cast<T *>(handle);
+}
+
+/// Element (row, column) of op(matrix).
+float element(const Matrix &matrix, const float *data, cublasOperation_t op,
+              int64_t row, int64_t column) {
+  return op == CUBLAS_OP_T ? data[row * matrix.leading + column]
+                           : data[column * matrix.leading + row];
+}
+
+struct Product {
+  Operation operation;
+  Matrix a, b, c;
+  float *dataA, *dataB, *dataC;
+  float alpha, beta;
+
+  void run() const {
+    int64_t inner = operation.a == CUBLAS_OP_T ? a.rows : a.columns;
+    for (int64_t i = 0; i < c.batch; ++i)
+      for (int64_t column = 0; column < c.columns; ++column)
+        for (int64_t row = 0; row < c.rows; ++row) {
+          float sum = 0;
+          for (int64_t k = 0; k < inner; ++k)
+            sum += element(a, a.at(dataA, i), operation.a, row, k) *
+                   element(b, b.at(dataB, i), operation.b, k, column);
+          float &target = c.at(dataC, i)[column * c.leading + row];
+          // Without beta the target may hold anything.
+          target = alpha * sum + (beta == 0 ? 0 : beta * target);
+        }
+  }
+  bool inMemory() const {
+    return allocated(dataA, a.bytes()) && allocated(dataB, b.bytes()) &&
+           allocated(dataC, c.bytes());
+  }
+};
+
+} // namespace
+
+extern "C" {
+
+size_t cublasLtGetVersion() { return CUBLAS_VER_MAJOR * 10000; }
+const char *cublasLtGetStatusString(cublasStatus_t) {
+  return "the fake cuBLASLt objects";
+}
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+  *handle = reinterpret_cast<cublasLtHandle_t>(new int);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  delete reinterpret_cast<int *>(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *object,
+                                        cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  *object = reinterpret_cast<cublasLtMatmulDesc_t>(new Operation);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t object) {
+  delete &as<Operation>(object);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t
+cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t object,
+                               cublasLtMatmulDescAttributes_t attribute,
+                               const void *value, size_t) {
+  auto operation = *static_cast<const cublasOperation_t *>(value);
+  (attribute == CUBLASLT_MATMUL_DESC_TRANSA ? as<Operation>(object).a
+                                            : as<Operation>(object).b) =
+      operation;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *object,
+                                          cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t leading) {
+  if (type != CUDA_R_32F || leading < int64_t(rows))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  *object = reinterpret_cast<cublasLtMatrixLayout_t>(
+      new Matrix{int64_t(rows), int64_t(columns), leading, 1, 0});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t object) {
+  delete &as<Matrix>(object);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t
+cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t object,
+                                 cublasLtMatrixLayoutAttribute_t attribute,
+                                 const void *value, size_t) {
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+    as<Matrix>(object).batch = *static_cast<const int32_t *>(value);
+  else
+    as<Matrix>(object).stride = *static_cast<const int64_t *>(value);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t
+cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *object) {
+  *object = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t
+cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t object) {
+  delete &as<Preference>(object);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    cublasLtMatmulPreference_t object,
+    cublasLtMatmulPreferenceAttributes_t attribute, const void *value, size_t) {
+  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+    as<Preference>(object).workspace = *static_cast<const uint64_t *>(value);
+  else
+    as<Preference>(object).alignment = *static_cast<const uint32_t *>(value);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+    cublasLtMatmulPreference_t preference, int,
+    cublasLtMatmulHeuristicResult_t results[], int *count) {
+  results[0].state = CUBLAS_STATUS_SUCCESS;
+  results[0].algo.data[0] = as<Preference>(preference).alignment;
+  results[0].algo.data[1] = as<Preference>(preference).workspace;
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t
+cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
+               const void *alpha, const void *a, cublasLtMatrixLayout_t layoutA,
+               const void *b, cublasLtMatrixLayout_t layoutB, const void *beta,
+               const void *c, cublasLtMatrixLayout_t layoutC, void *d,
+               cublasLtMatrixLayout_t layoutD, const cublasLtMatmulAlgo_t *algo,
+               void *workspace, size_t bytes, cudaStream_t stream) {
+  auto data = [](const void *pointer) {
+    return static_cast<float *>(const_cast<void *>(pointer));
+  };
+  Product product = {as<Operation>(operation),
+                     as<Matrix>(layoutA),
+                     as<Matrix>(layoutB),
+                     as<Matrix>(layoutC),
+                     data(a),
+                     data(b),
+                     data(d),
+                     *data(alpha),
+                     *data(beta)};
+  uintptr_t addresses = uintptr_t(a) | uintptr_t(b) | uintptr_t(d);
+  if (c != d || layoutC != layoutD || addresses % algo->data[0] ||
+      bytes < algo->data[1] || !allocated(workspace, bytes) ||
+      !product.inMemory())
+    return CUBLAS_STATUS_INVALID_VALUE;
+  enqueue(stream, [product] {
+    product.run();
+    return true;
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+} // extern "C"

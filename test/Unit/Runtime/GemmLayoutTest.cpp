@@ -1,0 +1,177 @@
+//===- GemmLayoutTest.cpp - Products as cuBLASLt sees them ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Multiplies by what layoutGemm says, by the rules of cuBLASLt's documentation,
+// and compares with the plan's own definition of a product.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CUDA/GemmLayout.h"
+
+#include "plait/Plan/Check.h"
+
+#include <gtest/gtest.h>
+#include <numeric>
+
+using namespace plait;
+using namespace plait::runtime;
+namespace fb = plait::plan::fb;
+
+namespace {
+
+struct Case {
+  const char *name;
+  fb::GemmStepT step;
+};
+
+fb::GemmStepT product(int64_t m, int64_t n, int64_t k, bool transposeA,
+                      bool transposeB) {
+  fb::GemmStepT step;
+  step.m = m, step.n = n, step.k = k;
+  step.a_row = transposeA ? 1 : k + 2, step.a_col = transposeA ? m + 1 : 1;
+  step.b_row = transposeB ? 1 : n + 3, step.b_col = transposeB ? k + 1 : 1;
+  step.c_row = n + 1;
+  return step;
+}
+
+fb::GemmStepT batched(fb::GemmStepT step, std::vector<int64_t> sizes,
+                      std::vector<int64_t> a, std::vector<int64_t> b,
+                      std::vector<int64_t> c) {
+  step.batch = std::move(sizes);
+  step.a_batch = std::move(a);
+  step.b_batch = std::move(b);
+  step.c_batch = std::move(c);
+  return step;
+}
+
+/// By Plan.fbs. Without the batch dimensions from `dim` on.
+void multiply(const fb::GemmStepT &step, const float *a, const float *b,
+              float *c, size_t dim = 0) {
+  if (dim < step.batch.size()) {
+    for (int64_t i = 0; i < step.batch[dim]; ++i)
+      multiply(step, a + i * step.a_batch[dim], b + i * step.b_batch[dim],
+               c + i * step.c_batch[dim], dim + 1);
+    return;
+  }
+  for (int64_t i = 0; i < step.m; ++i)
+    for (int64_t j = 0; j < step.n; ++j) {
+      float sum = 0;
+      for (int64_t k = 0; k < step.k; ++k)
+        sum += a[i * step.a_row + k * step.a_col] *
+               b[k * step.b_row + j * step.b_col];
+      c[i * step.c_row + j] = sum;
+    }
+}
+
+/// Element (row, column) of op(matrix), column-major.
+float element(const GemmMatrix &matrix, const float *data, int64_t row,
+              int64_t column) {
+  if (matrix.transposed)
+    std::swap(row, column);
+  EXPECT_LT(row, matrix.rows);
+  EXPECT_LT(column, matrix.columns);
+  return data[column * matrix.leading + row];
+}
+
+/// By the documentation of cublasLtMatmul: A is the step's B.
+void multiply(const GemmLayout &layout, const float *a, const float *b,
+              float *c) {
+  int64_t inner =
+      layout.a.transposed ? layout.a.rows : layout.a.columns;
+  EXPECT_GE(layout.a.leading, layout.a.rows);
+  EXPECT_GE(layout.b.leading, layout.b.rows);
+  EXPECT_GE(layout.c.leading, layout.c.rows);
+  for (const GemmLayout::Place &place : layout.places)
+    for (int64_t i = 0; i < layout.batch; ++i)
+      for (int64_t column = 0; column < layout.c.columns; ++column)
+        for (int64_t row = 0; row < layout.c.rows; ++row) {
+          float sum = 0;
+          for (int64_t k = 0; k < inner; ++k)
+            sum += element(layout.a, a + place.a + i * layout.a.batchStride,
+                           row, k) *
+                   element(layout.b, b + place.b + i * layout.b.batchStride, k,
+                           column);
+          c[place.c + i * layout.c.batchStride +
+            column * layout.c.leading + row] = sum;
+        }
+}
+
+GemmLayout layout(fb::GemmStepT step) {
+  for (auto *ref : {&step.a, &step.b, &step.c})
+    if (!*ref)
+      *ref = std::make_unique<fb::Ref>(0, -1);
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::GemmStep::Pack(builder, &step));
+  return layoutGemm(
+      *flatbuffers::GetRoot<fb::GemmStep>(builder.GetBufferPointer()));
+}
+
+class GemmLayoutTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(GemmLayoutTest, IsTheSameProduct) {
+  const fb::GemmStepT &step = GetParam().step;
+  std::vector<float> a(4096), b(4096), expected(4096, -1), found(4096, -1);
+  // Small integers: every order of addition gives the same sum.
+  for (size_t i = 0; i < a.size(); ++i)
+    a[i] = float(i * 7 % 11), b[i] = float(i * 5 % 13);
+  multiply(step, a.data(), b.data(), expected.data());
+  multiply(layout(step), b.data(), a.data(), found.data());
+  EXPECT_EQ(found, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Products, GemmLayoutTest,
+    ::testing::Values(
+        Case{"Plain", product(3, 5, 4, false, false)},
+        Case{"TransposedA", product(3, 5, 4, true, false)},
+        Case{"TransposedB", product(3, 5, 4, false, true)},
+        Case{"TransposedBoth", product(3, 5, 4, true, true)},
+        Case{"OneRow", product(1, 5, 4, false, false)},
+        Case{"OneColumn", product(3, 1, 4, false, false)},
+        Case{"OneTerm", product(3, 5, 1, false, true)},
+        Case{"OneTermTransposed", product(3, 5, 1, true, false)},
+        Case{"Batch", batched(product(2, 3, 4, false, true), {5}, {20}, {24},
+                              {10})},
+        Case{"BroadcastB", batched(product(2, 3, 4, false, false), {5}, {20},
+                                   {0}, {10})},
+        Case{"BatchesThatJoin", batched(product(2, 3, 4, false, false), {3, 5},
+                                        {100, 20}, {150, 30}, {50, 10})},
+        // Heads of attention: rows of all heads side by side.
+        Case{"Heads", batched(product(2, 3, 4, false, true), {2, 3},
+                              {300, 8}, {400, 24}, {60, 20})},
+        Case{"ThreeBatches",
+             batched(product(2, 3, 4, true, false), {2, 1, 3}, {400, 9, 40},
+                     {300, 9, 0}, {90, 9, 30})}),
+    [](const auto &info) { return std::string(info.param.name); });
+
+TEST(GemmBatchTest, JoinsBatchesThatFollowEachOther) {
+  GemmLayout joined = layout(batched(product(2, 3, 4, false, false), {3, 5},
+                                     {100, 20}, {150, 30}, {50, 10}));
+  EXPECT_EQ(joined.batch, 15);
+  EXPECT_EQ(joined.places.size(), 1u);
+  // The larger of two that do not join is cuBLASLt's batch.
+  GemmLayout heads = layout(batched(product(2, 3, 4, false, true), {2, 3},
+                                    {300, 8}, {400, 24}, {60, 20}));
+  EXPECT_EQ(heads.batch, 3);
+  EXPECT_EQ(heads.places,
+            (std::vector<GemmLayout::Place>{{0, 0, 0}, {400, 300, 60}}));
+}
+
+TEST(GemmAlignmentTest, PromisesTheAlignmentThatAllMatricesHave) {
+  fb::GemmStepT step = product(16, 16, 16, false, false);
+  EXPECT_EQ(layout(step).alignment, 64u);
+  step.b = std::make_unique<fb::Ref>(16, 0);
+  EXPECT_EQ(layout(step).alignment, 16u);
+  step.c = std::make_unique<fb::Ref>(4, 0);
+  EXPECT_EQ(layout(step).alignment, 4u);
+  EXPECT_EQ(layout(batched(product(2, 3, 4, false, false), {5}, {18}, {64},
+                           {64}))
+                .alignment,
+            8u);
+}
+
+} // namespace

@@ -1,0 +1,134 @@
+//===- TopologyTest.cpp - Groups, channels and communicators --------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Topology.h"
+
+#include "TestPlan.h"
+#include "plait/Plan/Container.h"
+#if PLAIT_HAS_CUDA
+#include "CUDA/NcclSplits.h"
+#endif
+
+#include <gtest/gtest.h>
+#include <set>
+
+using namespace plait;
+using namespace plait::runtime;
+using namespace plait::test;
+
+namespace {
+
+using Groups = std::vector<std::vector<uint32_t>>;
+
+class TopologyTest : public ::testing::Test {
+protected:
+  fb::PlanT source = makePlan();
+  std::vector<uint8_t> bytes;
+
+  Topology topology() {
+    bytes = plan::packPlan(source);
+    const fb::Plan &plan = *fb::GetPlan(bytes.data());
+    auto messages = plan::matchMessages(plan);
+    EXPECT_TRUE(messages.ok());
+    return topologyOf(plan, *messages);
+  }
+};
+
+TEST_F(TopologyTest, HasAllGroupsAndMessages) {
+  Topology found = topology();
+  EXPECT_EQ(found.ranks, 4u);
+  // Ranks 0 and 1 are the first stage. Collectives over tp, then over pp.
+  EXPECT_EQ(found.groups, (Groups{{0, 1}, {2, 3}, {0, 2}, {1, 3}}));
+  ASSERT_EQ(found.messages.size(), 4u); // two microbatches, two pairs
+  for (uint32_t id = 0; id < 4; ++id) {
+    EXPECT_EQ(found.messages[id].source, id % 2);
+    EXPECT_EQ(found.messages[id].target, id % 2 + 2);
+    EXPECT_EQ(found.messages[id].channel, 0u);
+  }
+  EXPECT_EQ(found.packedBytes, 0u);
+}
+
+TEST_F(TopologyTest, GivesAChannelToMessagesThatOvertake) {
+  // The second stage takes the second microbatch first.
+  auto &actions = source.programs[1]->actions;
+  std::swap(actions[0], actions[2]);
+  Topology found = topology();
+  EXPECT_EQ(found.messages[0].channel, 0u);
+  EXPECT_EQ(found.messages[2].channel, 2u);
+}
+
+TEST_F(TopologyTest, KnowsWhatMustBePacked) {
+  auto &step = *source.programs[0]->functions[0]->steps[1]
+                    ->step.AsCollectiveStep();
+  step.kind = fb::CollectiveKind::AllGather;
+  EXPECT_EQ(topology().packedBytes, 3u * 6 * 2 * 4);
+  step.outer = 1;
+  EXPECT_EQ(topology().packedBytes, 0u);
+}
+
+#if PLAIT_HAS_CUDA
+/// A pipeline of `stages` with `peers` ranks each: forward, backward, and with
+/// `wraps` from the last to the first.
+Topology pipeline(uint32_t stages, uint32_t peers, bool wraps) {
+  Topology result;
+  result.ranks = stages * peers;
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    std::vector<uint32_t> group;
+    for (uint32_t peer = 0; peer < peers; ++peer)
+      group.push_back(stage * peers + peer);
+    result.groups.push_back(group);
+  }
+  for (uint32_t stage = 0; stage + !wraps < stages; ++stage)
+    for (uint32_t peer = 0; peer < peers; ++peer) {
+      uint32_t next = (stage + 1) % stages * peers + peer;
+      uint32_t here = stage * peers + peer;
+      result.messages.push_back({here, next, 0});
+      result.messages.push_back({next, here, 1});
+    }
+  return result;
+}
+
+TEST(NcclSplitsTest, EveryPartOnceAndNoRankTwiceInADivision) {
+  for (uint32_t stages : {2u, 4u, 7u})
+    for (bool wraps : {false, true}) {
+      Topology topology = pipeline(stages, 4, wraps);
+      std::vector<NcclSplit> splits = splitWorld(topology);
+      std::set<std::pair<bool, uint32_t>> seen;
+      for (const NcclSplit &split : splits) {
+        std::set<uint32_t> ranks;
+        for (const NcclPart &part : split) {
+          EXPECT_TRUE(seen.emplace(part.transfers, part.index).second);
+          for (uint32_t rank : part.ranks)
+            EXPECT_TRUE(ranks.insert(rank).second);
+          if (!part.transfers)
+            EXPECT_EQ(part.ranks, topology.groups[part.index]);
+        }
+      }
+      std::vector<uint32_t> parts = partOfMessages(topology);
+      EXPECT_EQ(seen.size(), topology.groups.size() + parts.size());
+      for (uint32_t part : parts)
+        EXPECT_TRUE(seen.count({true, part}));
+      // One for the groups; even and odd boundaries in two directions, and one
+      // more each where an odd ring closes.
+      size_t boundaries = stages == 2 ? (wraps ? 4 : 2) : stages % 2 && wraps ? 6 : 4;
+      EXPECT_LE(splits.size(), 1 + boundaries) << stages << wraps;
+    }
+}
+
+TEST(NcclSplitsTest, OppositeDirectionsAndChannelsAreApart) {
+  Topology topology;
+  topology.ranks = 2;
+  topology.groups = {{0}, {1}, {0, 1}};
+  topology.messages = {{0, 1, 0}, {1, 0, 0}, {0, 1, 2}, {0, 1, 0}};
+  std::vector<uint32_t> parts = partOfMessages(topology);
+  EXPECT_EQ(parts[0], parts[3]);
+  EXPECT_EQ((std::set<uint32_t>{parts.begin(), parts.end()}).size(), 3u);
+  EXPECT_EQ(splitWorld(topology).size(), 4u); // groups of one need none
+}
+#endif
+
+} // namespace

@@ -8,6 +8,7 @@
 #include "plait/Driver/Driver.h"
 
 #include "Layout.h"
+#include "Memory.h"
 #include "Model.h"
 #include "plait/Conversion/ToPlan.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
@@ -25,6 +26,8 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <map>
 
 using namespace mlir;
 using namespace plait;
@@ -220,6 +223,46 @@ compileReference(CompileOptions options, const Layout &partitioned) {
       return nullptr;
   auto plan = compilation.convert();
   return succeeded(plan) ? std::move(*plan) : nullptr;
+}
+
+/// The most bytes of `category` that are live during one action.
+static int64_t findPeak(plan::ProgramOp program, plan::Category category) {
+  std::map<int64_t, int64_t> change; // by action
+  for (auto buffer : program.getOps<plan::BufferOp>()) {
+    if (buffer.getCategory() != category)
+      continue;
+    change[buffer.getFirst()] += buffer.getBytes();
+    change[buffer.getLast() + 1] -= buffer.getBytes();
+  }
+  int64_t live = 0, peak = 0;
+  for (auto [action, bytes] : change)
+    peak = std::max(peak, live += bytes);
+  return peak;
+}
+
+FailureOr<std::vector<planner::StageMemory>>
+plait::placeMemory(CompileOptions options) {
+  options.progress = false;
+  options.dumpPhasesTo.clear();
+  Result<Layout> layout = makeLayout(options);
+  if (!report(layout.status()))
+    return failure();
+  Compilation compilation(options, *layout);
+  if (failed(compilation.import()) || failed(compilation.runTo(Phase::Lower)))
+    return failure();
+  std::vector<planner::StageMemory> stages;
+  for (auto program : compilation.getModule().getOps<plan::ProgramOp>()) {
+    planner::StageMemory &memory = stages.emplace_back();
+    memory.parameters = findPeak(program, plan::Category::Parameters);
+    memory.gradients = findPeak(program, plan::Category::Gradients);
+    memory.optimizer = findPeak(program, plan::Category::Optimizer);
+    // Gradients may begin to live after activations have begun to die.
+    double left = double(program.getBytes()) - memory.resident();
+    double activations = findPeak(program, plan::Category::Activations);
+    memory.activations = std::min(activations, left);
+    memory.workspace = left - memory.activations;
+  }
+  return stages;
 }
 
 static Status writeIR(const CompileOptions &options, const std::string &text) {

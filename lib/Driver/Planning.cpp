@@ -7,6 +7,7 @@
 
 #include "plait/Driver/Planning.h"
 
+#include "Memory.h"
 #include "Model.h"
 #include "plait/Planner/Profile.h"
 #include "plait/Planner/Report.h"
@@ -132,6 +133,10 @@ static Status checkCompilable(const Configuration &choice) {
     missing = "ZeRO";
   else if (choice.recompute == Recompute::Selective)
     missing = "selective recomputation";
+  else if (Status status = schedule::checkExecutable(choice.schedule,
+                                                     schedule::Abilities{});
+           !status.ok())
+    return status;
   if (!missing.empty())
     return fail("the choice (", planner::print(choice), ") has ", missing,
                 ", which cannot be compiled yet; leave out --search-space all");
@@ -162,8 +167,9 @@ public:
 
 private:
   Status prepare();
+  Status refine(planner::SearchResult &result);
   Status tell(const planner::SearchResult &result);
-  Status tellWhyNot(const planner::SearchResult &result);
+  Result<std::string> answerWhyNot(const planner::SearchResult &result);
 
   const CompileOptions &options;
   const PlanningOptions &planning;
@@ -204,7 +210,9 @@ static planner::TextOptions getTextOptions() {
   return text;
 }
 
-Status Planning::tellWhyNot(const planner::SearchResult &result) {
+/// The comparison with what `whyNot` asks for, as text.
+Result<std::string>
+Planning::answerWhyNot(const planner::SearchResult &result) {
   Result<planner::Pins> pins = planner::parsePins(planning.whyNot);
   if (!pins.ok())
     return pins.status();
@@ -212,24 +220,60 @@ Status Planning::tellWhyNot(const planner::SearchResult &result) {
       planner::whyNot(result, *profile, cluster, training, space, *pins);
   if (!answer.ok())
     return answer.status();
-  llvm::outs() << planner::explainText(*answer, result, getTextOptions());
-  return Status::success();
+  return planner::explainText(*answer, result, getTextOptions());
 }
 
+/// Nothing is printed unless all that was asked for can be had.
 Status Planning::tell(const planner::SearchResult &result) {
   planner::ReportInput input{result, cluster, training, options.model};
+  if (!planning.profile.empty()) {
+    Result<planner::Measured> measured =
+        planner::readMeasured(planning.profile, result.configuration);
+    if (!measured.ok())
+      return measured.status();
+    input.measured = std::move(*measured);
+  }
   if (options.progress)
     llvm::errs() << planner::describeSearch(result) << "\n";
+  std::string text;
   if (planning.predict)
-    llvm::outs() << planner::toJson(input);
+    text += planner::toJson(input);
   if (planning.explain)
-    llvm::outs() << planner::explainText(input, getTextOptions());
-  if (!planning.whyNot.empty())
-    PLAIT_RETURN_IF_ERROR(tellWhyNot(result));
+    text += planner::explainText(input, getTextOptions());
+  if (!planning.whyNot.empty()) {
+    Result<std::string> answer = answerWhyNot(result);
+    if (!answer.ok())
+      return answer.status();
+    text += *answer;
+  }
   if (!planning.report.empty())
     PLAIT_RETURN_IF_ERROR(planner::writeHtmlReport(input, planning.report));
   if (!planning.trace.empty())
     PLAIT_RETURN_IF_ERROR(planner::writeTrace(input, planning.trace));
+  llvm::outs() << text;
+  return Status::success();
+}
+
+/// Where the choice can be compiled for this machine, the compiler itself says
+/// what memory it takes.
+Status Planning::refine(planner::SearchResult &result) {
+  if (!cluster.device.isProcessor ||
+      training.precision != Precision::FP32 ||
+      !checkCompilable(result.configuration).ok())
+    return Status::success();
+  CompileOptions chosen = options;
+  apply(result.configuration, chosen);
+  auto placed = placeMemory(std::move(chosen));
+  if (failed(placed))
+    return fail("the choice (", planner::print(result.configuration),
+                ") does not compile");
+  result.estimate.memory = std::move(*placed);
+  double limit = cluster.device.usableBytes();
+  for (auto [stage, memory] : llvm::enumerate(result.estimate.memory))
+    if (memory.peak() > limit)
+      return fail("the choice (", planner::print(result.configuration),
+                  ") needs ", int64_t(memory.peak()), " bytes on stage ", stage,
+                  ", a rank of ", cluster.name, " has ", int64_t(limit));
   return Status::success();
 }
 
@@ -243,7 +287,8 @@ std::optional<Configuration> Planning::run() {
     return std::nullopt;
   Result<planner::SearchResult> result =
       planner::search(*profile, cluster, training, space, planning.pins);
-  if (!report(result.status()) || !report(tell(*result)))
+  if (!report(result.status()) || !report(refine(*result)) ||
+      !report(tell(*result)))
     return std::nullopt;
   return result->configuration;
 }

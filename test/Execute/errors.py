@@ -161,6 +161,21 @@ def compiler_cases(tools: Tools, report: Reporter) -> None:
     refuse("phase", ["nowhere"], compile_to="nowhere")
     refuse("output-folder-missing", ["absent"], o="absent/out.plan")
     refuse("output-is-folder", ["/tmp"], o="/tmp")
+    cpu = {"cluster": "cpu:4"}
+    refuse("cluster-unknown", ["h999", "h100"], cluster="h999:2x8")
+    refuse("cluster-empty", ["h100:0x8", "nodes"], cluster="h100:0x8")
+    refuse("cluster-file", ["no.json"], cluster="no.json")
+    refuse("pin-mesh", ["tp 3", "4 ranks"], **cpu, mesh="tp=3")
+    refuse("pin-unknown", ["sixteen"], **cpu, pin="sixteen=1")
+    refuse("pin-range", ["zero", "9", "0 to 3"], **cpu, pin="zero=9")
+    refuse("pin-twice", ["pp"], **cpu, pin="pp=2")
+    refuse("pin-layers", ["3", "2"], **cpu, mesh="pp=2", layers="1,2,1")
+    refuse("space", ["some", "executable"], **cpu, search_space="some")
+    refuse("precision", ["int8", "bf16"], **cpu, precision="int8")
+    refuse("framework", ["jax", "plait"], **cpu, framework="jax")
+    refuse("why-not", ["tp"], **cpu, why_not="tp=0")
+    refuse("report", ["absent"], **cpu, report="absent/plan.html")
+    refuse("planner-alone", ["--pin", "--cluster"], pin="zero=1")
     compiler.refuse_file("config-missing", ["config.json"], None)
     compiler.refuse_file("config-truncated", ["config.json"], '{"model_type')
     compiler.refuse_file("config-a-list", ["config.json"], "[1, 2]")
@@ -353,7 +368,32 @@ def plan_cases(runner: Runner) -> None:
             [file],
             overwrite(file, offset, b"\xa5"),
         )
+    other_processor_case(runner)
     runner.refuse("plan-missing", [file], lambda x: (x / file).unlink())
+
+
+def other_processor_case(runner: Runner) -> None:
+    """A plan for a processor with more than this machine has."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    missing = {"avx512_vnni", "avx512_bf16"} - set(flags)
+
+    def compile_for_another(folder):
+        outcome = runner.tools.call(
+            "plaitc",
+            *(GPT2, "--target-cpu", "sapphirerapids"),
+            *("--global-batch", "2", "--seq", "32"),
+            *("-o", folder / "out.plan"),
+        )
+        require(outcome.code == 0, outcome.stderr)
+
+    if missing:
+        runner.refuse(
+            "plan-for-another-cpu",
+            ["needs cpu feature (" + "|".join(missing) + ")"],
+            compile_for_another,
+        )
+    else:
+        print("this machine has all that sapphirerapids has: case left out")
 
 
 def output_cases(runner: Runner) -> None:
@@ -383,7 +423,8 @@ def main() -> int:
     # Not through case(): a filter for one of the others must not skip it.
     compiled = Reporter("errors", "")
     compiled.case("plait-run/compile", runner.compile)
-    report.passed, report.failed = compiled.passed, compiled.failed
+    report.passed += compiled.passed
+    report.failed += compiled.failed
     for cases in (weight_cases, data_cases, plan_cases, output_cases):
         cases(runner)
     return report.finish()

@@ -91,6 +91,8 @@ static void addPlanningOptions(CLI::App &app, PlanningOptions &options) {
   app.add_option("--why-not", options.whyNot, "compare with e.g. tp=4,pp=2");
   app.add_option("--report", options.report, "write an HTML page");
   app.add_option("--trace", options.trace, "write a Perfetto trace");
+  app.add_option("--profile", options.profile,
+                 "what plait-run has measured, to compare with");
 }
 
 /// What was given of the options that the planner could decide, in the words of
@@ -124,7 +126,8 @@ static bool plan(const CLI::App &app, CompileOptions &options,
                  PlanningOptions &planning, bool &compiles) {
   for (const char *option :
        {"--search-space", "--pin", "--precision", "--attention", "--framework",
-        "--predict", "--explain", "--why-not", "--report", "--trace"})
+        "--predict", "--explain", "--why-not", "--report", "--trace",
+        "--profile"})
     if (planning.cluster.empty() && app.count(option)) {
       fail(std::string(option) + " needs --cluster");
       return false;

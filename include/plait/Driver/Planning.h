@@ -32,6 +32,7 @@ struct PlanningOptions {
   bool explain = false;            // text on standard output
   std::string whyNot;              // pins to compare the choice with
   std::string report, trace;       // files to write; empty: none
+  std::string profile; // of plait-run, to compare with; empty: none
 };
 
 /// Searches for the best configuration of the model, global batch and sequence

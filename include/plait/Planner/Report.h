@@ -26,6 +26,11 @@ struct Measured {
   std::vector<double> peakBytes; // by rank of the pipeline
 };
 
+/// Reads a profile (plait/Plan/Profile.h). Fails when it is none, or was taken
+/// on another mesh than the pick's.
+Result<Measured> readMeasured(const std::string &path,
+                              const Configuration &pick);
+
 /// What a report is about. References: lives as long as one call.
 struct ReportInput {
   const SearchResult &result;

@@ -107,6 +107,17 @@ static void assignStages(func::FuncOp loss) {
   }
 }
 
+/// What runs once a step is not a matter of microbatches.
+static void eraseStepFunctions(ModuleOp module) {
+  for (auto function :
+       llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+    auto phase = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
+    if (phase && phase.getValue() != "forward" &&
+        phase.getValue() != "backward")
+      function.erase();
+  }
+}
+
 /// Runs the compiler's phases up to kernels.
 static LogicalResult lower(ModuleOp module, int64_t blocks, int tensorParallel,
                            bool sequenceParallel) {
@@ -120,17 +131,23 @@ static LogicalResult lower(ModuleOp module, int64_t blocks, int tensorParallel,
   options.sequenceParallel = sequenceParallel;
   options.keep = {"nn.attention", "nn.attention_grad"};
   options.place = false;
-  PassManager first(context), second(context);
+  PassManager first(context), second(context), third(context);
+  // A compilation verifies what it does; here nobody runs the result.
+  for (PassManager *manager : {&first, &second, &third})
+    manager->enableVerifier(false);
   buildPhase(first, Phase::Shard, options);
   second.addPass(createOutlineStagesPass());
   buildPhase(second, Phase::Differentiate, options);
   buildPhase(second, Phase::Checkpoint, options);
-  buildPhase(second, Phase::Partition, options);
-  buildPhase(second, Phase::Lower, options);
+  buildPhase(third, Phase::Partition, options);
+  buildPhase(third, Phase::Lower, options);
   if (failed(first.run(module)))
     return failure();
   assignStages(module.lookupSymbol<func::FuncOp>(nn::kLossFunction));
-  return second.run(module);
+  if (failed(second.run(module)))
+    return failure();
+  eraseStepFunctions(module);
+  return third.run(module);
 }
 
 /// The parameters that a stage reads, by whether tp splits them.

@@ -109,6 +109,25 @@ static std::string printCount(double value) {
   return digits;
 }
 
+/// "13.1 ms (predicted -3.2 %); gradients 1.2 ms (predicted -10.0 %), …".
+static std::string describeMeasured(const Measured &measured,
+                                    const Estimate &estimate) {
+  std::string text;
+  auto add = [&](const char *name, double seconds, double predicted) {
+    if (seconds <= 0)
+      return;
+    double error = 100 * (predicted / seconds - 1);
+    text += (text.empty() ? "" : "; ") + std::string(name) +
+            printSeconds(seconds) + " (predicted " + (error < 0 ? "" : "+") +
+            printNumber(error, 1) + " %)";
+  };
+  add("", measured.iterationSeconds, estimate.iterationSeconds);
+  add("pipeline ", measured.pipelineSeconds, estimate.pipelineSeconds);
+  add("gradients ", measured.dataSeconds, estimate.dataSeconds);
+  add("optimizer ", measured.optimizerSeconds, estimate.optimizerSeconds);
+  return text + ", by " + measured.source;
+}
+
 static void writePick(Screen &screen, const ReportInput &input) {
   const SearchResult &result = input.result;
   const Estimate &estimate = result.estimate;
@@ -129,6 +148,8 @@ static void writePick(Screen &screen, const ReportInput &input) {
                    printCount(estimate.tokensPerSecond) + " tokens/s, MFU " +
                    printNumber(100 * estimate.mfu, 1) + " %, bubble " +
                    printNumber(100 * estimate.bubbleFraction, 1) + " %");
+  if (input.measured)
+    screen.entry("measured", describeMeasured(*input.measured, estimate));
   screen.entry("layers", printLayers(result.configuration.layers));
 }
 

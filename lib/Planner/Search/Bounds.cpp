@@ -22,14 +22,17 @@
 // of weights run apart, the last action need not be one that the stages in
 // front wait for: their forward, and m W[r].
 //
-// Memory: the ranks of a pipeline share what is resident (what is tied may be
-// there twice) and, microbatch by microbatch, what is kept; the fullest holds
-// no less than the mean.
+// Memory: a microbatch is held whole at one moment at least; what is held for
+// gradients of weights that run apart is left out, because it depends on the
+// schedule when they run. The ranks of a pipeline share what is resident (what
+// is tied may be there twice) and, microbatch by microbatch, what is kept; the
+// fullest holds no less than the mean.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Search/Bounds.h"
 #include "plait/Planner/Cost.h"
+#include "plait/Schedule/Generators.h"
 
 #include <algorithm>
 #include <cmath>
@@ -64,6 +67,9 @@ const Probe *Bounds::getProbe(const Work &work,
   const StageTime &time = estimate->stages.front();
   probe = Probe{time.forward, time.backwardInput, time.backwardWeight,
                 estimate->overheadSeconds, estimate->memory.front()};
+  if (splits)
+    if (const Probe *whole = getProbe(work, configuration, false))
+      probe->memory = whole->memory;
   return &*probe;
 }
 
@@ -126,23 +132,44 @@ double Bounds::getBytes(const Probe &probe,
 // Stages
 //===----------------------------------------------------------------------===//
 
-/// Sums up what isBeaten needs of `stages`, which are by virtual stage.
+/// Sums up what isBeaten needs of the estimate's virtual stages.
 static void fillRanks(StageProbe &probe, const Configuration &configuration,
-                      bool splits) {
-  bool isV = configuration.schedule == "zb-v";
-  int ranks = configuration.pipeline;
+                      const schedule::Generator &generator) {
+  schedule::Problem problem;
+  problem.stages = uint32_t(configuration.pipeline);
+  problem.chunks = uint32_t(configuration.chunks);
+  problem.placement = generator.placement;
   const std::vector<StageTime> &stages = probe.estimate.stages;
   double passed = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     double work = 0;
-    for (int chunk = 0; chunk < configuration.chunks; ++chunk) {
-      int place = isV && chunk % 2 == 1 ? ranks - 1 - rank : rank;
-      work += stages[chunk * ranks + place].sum();
-    }
-    probe.seconds.push_back(work);
-    probe.ends.push_back(passed);
-    passed += splits ? stages[rank].forward : stages[rank].sum();
+    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
+      work += stages[problem.stageOf(rank, chunk)].sum();
+    probe.work.push_back(work);
+    probe.outside.push_back(passed);
+    const StageTime &first = stages[problem.stageOf(rank, 0)];
+    passed += generator.splitsBackward ? first.forward : first.sum();
   }
+}
+
+/// Leaves what a microbatch holds whole, of a probe that splits: that of the
+/// same cut without splitting; of several chunks nothing.
+void Bounds::keepWhole(StageProbe &probe, const Work &work,
+                       Configuration configuration,
+                       const Training &step) const {
+  std::vector<StageMemory> &memory = probe.estimate.memory;
+  if (configuration.chunks == 1) {
+    configuration.schedule = "1f1b";
+    configuration.layers = probe.estimate.layers;
+    Result<Estimate> whole =
+        planner::estimate(work, cluster, step, configuration);
+    if (whole.ok()) {
+      memory = std::move(whole->memory);
+      return;
+    }
+  }
+  for (StageMemory &stage : memory)
+    stage.activations = 0;
 }
 
 std::shared_ptr<const StageProbe>
@@ -162,18 +189,23 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
   Training step = training;
   step.globalBatch = one.microBatch * one.data;
   Result<Estimate> estimate = planner::estimate(work, cluster, step, one);
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(one.schedule);
   std::shared_ptr<StageProbe> probe;
-  if (estimate.ok()) {
+  if (estimate.ok() && generator.ok()) {
     probe = std::make_shared<StageProbe>();
     probe->estimate = std::move(*estimate);
-    fillRanks(*probe, one, splits);
+    fillRanks(*probe, one, **generator);
+    if (splits)
+      keepWhole(*probe, work, one, step);
   }
   std::lock_guard<std::mutex> lock(mutex);
   return stageProbes.try_emplace(std::move(key), std::move(probe))
       .first->second;
 }
 
-/// Microbatches that a rank is known to hold whole at its fullest moment.
+/// Microbatches that a rank is known to hold whole at its fullest moment: where
+/// the bounds of Generators.h are met.
 static double getHeld(const Configuration &configuration, int rank,
                       double microbatches) {
   const std::string &schedule = configuration.schedule;
@@ -201,9 +233,9 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
     return false; // estimate() will say why
   double microbatches = double(configuration.microbatches(training));
   double pipeline = 0;
-  for (size_t rank = 0; rank < probe->seconds.size(); ++rank)
-    pipeline = std::max(pipeline, probe->ends[rank] +
-                                      microbatches * probe->seconds[rank]);
+  for (size_t rank = 0; rank < probe->work.size(); ++rank)
+    pipeline = std::max(pipeline, probe->outside[rank] +
+                                      microbatches * probe->work[rank]);
   const Estimate &estimate = probe->estimate;
   double wait = estimate.waitSeconds / estimate.pipelineSeconds;
   if (rounding * (pipeline * (1 + wait) + estimate.overheadSeconds) >= seconds)

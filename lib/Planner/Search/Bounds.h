@@ -34,8 +34,8 @@ struct Probe {
 /// One microbatch through the stages of a pipeline, as they are cut.
 struct StageProbe {
   Estimate estimate;
-  std::vector<double> seconds; // of getPipelineSeconds, by rank: m times this
-  std::vector<double> ends;    // and this, in which the rank waits
+  // By rank, in seconds: its work, and what it has to wait for once a step.
+  std::vector<double> work, outside;
 };
 
 /// getProbe and getSeconds are for one thread; isBeaten for any number.
@@ -73,6 +73,8 @@ private:
   std::shared_ptr<const StageProbe>
   getStageProbe(const Work &work, const Configuration &configuration,
                 bool splits);
+  void keepWhole(StageProbe &probe, const Work &work,
+                 Configuration configuration, const Training &step) const;
   /// Part of the pipeline's time that is added for slow replicas.
   double getWaitShare(int data);
 

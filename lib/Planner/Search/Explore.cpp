@@ -15,6 +15,7 @@
 #include "Search/Explore.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <tuple>
 
@@ -188,12 +189,14 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
 void Explorer::evaluateRound(const std::vector<const Node *> &round,
                              std::vector<Outcome> &outcomes) {
   outcomes.assign(round.size(), Outcome());
-  auto work = [&](size_t begin) {
-    for (size_t i = begin; i < round.size(); i += 2)
+  // Some nodes take a thousand times as long as others.
+  std::atomic<size_t> next = 0;
+  auto work = [&] {
+    for (size_t i = next++; i < round.size(); i = next++)
       outcomes[i] = evaluate(*round[i]);
   };
-  std::thread helper(work, 1);
-  work(0);
+  std::thread helper(work);
+  work();
   helper.join();
 }
 

@@ -126,7 +126,7 @@ void Remedies::tryOptions() {
 
 /// Whole nodes: an eighth more, a quarter, half, and so on.
 void Remedies::tryDevices() {
-  constexpr int eighths[] = {9,  10, 12, 16,  24,  32,  48,
+  constexpr int eighths[] = {9,  10, 12,  16,  24,  32,  48,
                              64, 96, 128, 192, 256, 512, 1024};
   Pins pins = input.pins;
   pins.devices.reset();
@@ -138,8 +138,8 @@ void Remedies::tryDevices() {
     larger.nodes = larger.nodes * factor / 8;
     if (!explore(input.space, pins, larger))
       continue;
-    found += (found.empty() ? "" : ", or ") +
-             std::to_string(larger.devices()) + " devices";
+    found += (found.empty() ? "" : ", or ") + std::to_string(larger.devices()) +
+             " devices";
     return;
   }
 }

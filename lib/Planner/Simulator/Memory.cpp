@@ -119,6 +119,30 @@ static double gatheredBytes(const Block &block, const Context &context) {
                      context.gradientBytes());
 }
 
+/// At the worst of the moments that the schedule has.
+static double getActivations(uint32_t rank,
+                             std::span<const StageBlocks *const> stages,
+                             const PipelineModel &pipeline,
+                             const Context &context) {
+  bool splits = pipeline.splitsBackward();
+  std::vector<InFlight> bytes; // of one microbatch, by chunk
+  bytes.reserve(stages.size());
+  for (const StageBlocks *stage : stages)
+    bytes.push_back({savedBytes(*stage, context),
+                     splits ? weightBytes(*stage, context) : 0});
+  double most = 0;
+  for (size_t moment = 0; moment < pipeline.countMoments(rank); ++moment) {
+    double sum = 0;
+    for (uint32_t chunk = 0; chunk < stages.size(); ++chunk) {
+      InFlight count = pipeline.inFlight(rank, moment, chunk);
+      sum += count.whole * bytes[chunk].whole +
+             count.weights * bytes[chunk].weights;
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
 StageMemory planner::getMemory(uint32_t rank,
                                std::span<const StageBlocks *const> stages,
                                const PipelineModel &pipeline,
@@ -136,18 +160,13 @@ StageMemory planner::getMemory(uint32_t rank,
   // Two moments, and a 4-byte copy of parameters that are shorter.
   memory.optimizer = parameters * (isSixteenBit ? 12 : 8) / shardsOf(1);
   double temporary = 0, gathered = 0;
-  for (size_t chunk = 0; chunk < stages.size(); ++chunk) {
-    InFlight count = pipeline.inFlight(rank, uint32_t(chunk));
-    memory.activations += count.whole * savedBytes(*stages[chunk], context);
-    if (count.weights > 0)
-      memory.activations +=
-          count.weights * weightBytes(*stages[chunk], context);
-    for (const StageBlocks::Entry &entry : stages[chunk]->entries) {
+  for (const StageBlocks *stage : stages)
+    for (const StageBlocks::Entry &entry : stage->entries) {
       temporary = std::max(temporary, temporaryBytes(entry, context));
       const Block &block = context.work.blocks[entry.block];
       gathered = std::max(gathered, gatheredBytes(block, context));
     }
-  }
+  memory.activations = getActivations(rank, stages, pipeline, context);
   memory.workspace = temporary + (configuration.zero >= 3 ? gathered : 0);
   memory.reserved = context.cluster.device.reservedBytes;
   return memory;

@@ -95,27 +95,41 @@ bool CompiledSchedule::append(uint32_t rank, const Action &action,
   return true;
 }
 
+/// Whether `a` holds at least as much of everything.
+static bool dominates(const std::vector<InFlight> &a,
+                      const std::vector<InFlight> &b) {
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i].whole < b[i].whole || a[i].weights < b[i].weights)
+      return false;
+  return true;
+}
+
+void CompiledSchedule::addMoment(uint32_t rank,
+                                 const std::vector<InFlight> &counts) {
+  std::vector<std::vector<InFlight>> &known = moments[rank];
+  for (const std::vector<InFlight> &other : known)
+    if (dominates(other, counts))
+      return;
+  std::erase_if(known, [&](const std::vector<InFlight> &other) {
+    return dominates(counts, other);
+  });
+  known.push_back(counts);
+}
+
 void CompiledSchedule::countInFlight(const Schedule &schedule) {
-  peaks.resize(size_t(problem.stages) * problem.chunks);
-  std::vector<InFlight> counts(problem.chunks);
-  double share = schedule.memory.weightShare;
+  moments.resize(problem.stages);
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
-    std::fill(counts.begin(), counts.end(), InFlight());
-    double total = 0, peak = 0;
+    std::vector<InFlight> counts(problem.chunks);
     for (const Action &action : schedule.ranks[rank]) {
+      bool isForward = action.kind == ActionKind::Forward;
+      bool isInput = action.kind == ActionKind::BackwardInput;
+      bool isWeight = action.kind == ActionKind::BackwardWeight;
+      splits |= isWeight;
       InFlight &count = counts[action.chunk];
-      total -= count.whole + share * count.weights;
-      count.whole += action.kind == ActionKind::Forward;
-      count.whole -= action.kind == ActionKind::Backward ||
-                     action.kind == ActionKind::BackwardInput;
-      count.weights += action.kind == ActionKind::BackwardInput;
-      count.weights -= action.kind == ActionKind::BackwardWeight;
-      total += count.whole + share * count.weights;
-      if (total <= peak)
-        continue;
-      peak = total;
-      std::copy(counts.begin(), counts.end(),
-                peaks.begin() + ptrdiff_t(rank) * problem.chunks);
+      count.whole += isForward ? 1 : isWeight ? 0 : -1;
+      count.weights += isInput - isWeight;
+      if (isForward || isInput)
+        addMoment(rank, counts);
     }
   }
 }
@@ -382,17 +396,20 @@ PipelineTime PipelineModel::run(std::span<const StageCost> costs,
     return seconds + rest * std::max(least, (seconds - secondsBefore) / count);
   };
   time.seconds = extend(time.seconds, before.seconds);
-  time.withoutTransfers =
-      std::min(time.seconds,
-               extend(time.withoutTransfers, before.withoutTransfers));
+  time.withoutTransfers = std::min(
+      time.seconds, extend(time.withoutTransfers, before.withoutTransfers));
   return time;
 }
 
-InFlight PipelineModel::inFlight(uint32_t rank, uint32_t chunk) const {
-  InFlight count = large->inFlight(rank)[chunk];
-  if (smallCount == largeCount)
+InFlight PipelineModel::inFlight(uint32_t rank, size_t moment,
+                                 uint32_t chunk) const {
+  InFlight count = large->getMoments(rank)[moment][chunk];
+  // Only GPipe's grows, and only GPipe and 1F1B have one moment for one chunk.
+  bool grows = problem.chunks == 1 && countMoments(rank) == 1 &&
+               small->getMoments(rank).size() == 1;
+  if (smallCount == largeCount || !grows)
     return count;
-  const InFlight &before = small->inFlight(rank)[chunk];
+  const InFlight &before = small->getMoments(rank)[0][chunk];
   double rounds =
       double(problem.microbatches - largeCount) / (largeCount - smallCount);
   count.whole += rounds * (count.whole - before.whole);

@@ -70,11 +70,14 @@ public:
   std::vector<Event> trace(std::span<const StageCost> costs,
                            TransferCost transfer) const;
 
-  /// By chunk, at the fullest moment of `rank`.
-  std::span<const InFlight> inFlight(uint32_t rank) const {
-    return std::span(peaks).subspan(rank * problem.chunks, problem.chunks);
+  /// The moments at which `rank` may hold the most, each with what it holds by
+  /// chunk: none that holds less of everything than another. Which of them
+  /// takes the most memory depends on bytes.
+  std::span<const std::vector<InFlight>> getMoments(uint32_t rank) const {
+    return moments[rank];
   }
   const schedule::Problem &getProblem() const { return problem; }
+  bool splitsBackward() const { return splits; }
   /// For the bound of a cache.
   size_t size() const { return entries.size(); }
 
@@ -90,10 +93,12 @@ private:
   void order(const schedule::Schedule &schedule);
   bool append(uint32_t rank, const schedule::Action &action, Results &results);
   void countInFlight(const schedule::Schedule &schedule);
+  void addMoment(uint32_t rank, const std::vector<InFlight> &counts);
 
   schedule::Problem problem;
+  bool splits = false;
   std::vector<Entry> entries;
-  std::vector<InFlight> peaks;
+  std::vector<std::vector<std::vector<InFlight>>> moments; // by rank
 };
 
 /// The order of `name`. A schedule that is searched for is searched for with
@@ -116,8 +121,14 @@ public:
   /// As CompiledSchedule::run.
   PipelineTime run(std::span<const StageCost> costs,
                    TransferCost transfer) const;
-  /// As CompiledSchedule::inFlight.
-  InFlight inFlight(uint32_t rank, uint32_t chunk) const;
+  /// Whether gradients of weights run apart.
+  bool splitsBackward() const { return large->splitsBackward(); }
+  /// How many moments CompiledSchedule::getMoments has.
+  size_t countMoments(uint32_t rank) const {
+    return large->getMoments(rank).size();
+  }
+  /// What one of them holds of a chunk.
+  InFlight inFlight(uint32_t rank, size_t moment, uint32_t chunk) const;
   /// With the generator's placement of virtual stages.
   const schedule::Problem &getProblem() const { return problem; }
   /// Of all microbatches, or of as many as are simulated.

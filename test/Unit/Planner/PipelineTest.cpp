@@ -161,13 +161,43 @@ TEST(Pipeline, BlockingTransfersTakeTimeOfTheirSender) {
 
 TEST(Pipeline, CountsMicrobatchesInFlight) {
   for (uint32_t rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(getModel("gpipe", {4, 1, 100}).inFlight(rank, 0).whole, 100);
-    EXPECT_EQ(getModel("1f1b", {4, 1, 100}).inFlight(rank, 0).whole, 4 - rank);
-    PipelineModel model = getModel("interleaved-1f1b", {4, 3, 100});
-    double held = 0;
-    for (uint32_t chunk = 0; chunk < 3; ++chunk)
-      held += model.inFlight(rank, chunk).whole;
-    EXPECT_EQ(held, 2 * (4 - rank - 1) + 2 * 4 + 1);
+    auto held = [&](const char *name, uint32_t chunks) {
+      PipelineModel model = getModel(name, {4, chunks, 100});
+      double most = 0;
+      for (size_t moment = 0; moment < model.countMoments(rank); ++moment) {
+        double sum = 0;
+        for (uint32_t chunk = 0; chunk < chunks; ++chunk)
+          sum += model.inFlight(rank, moment, chunk).whole;
+        most = std::max(most, sum);
+      }
+      return most;
+    };
+    EXPECT_EQ(held("gpipe", 1), 100);
+    EXPECT_EQ(held("1f1b", 1), 4 - rank);
+    EXPECT_EQ(held("interleaved-1f1b", 3), 2 * (4 - rank - 1) + 2 * 4 + 1);
+  }
+}
+
+/// ZB-H1 delays gradients of weights by the rank's number, and no moment holds
+/// more than p in all (Qi et al. 2024, table 1).
+TEST(Pipeline, KnowsAllMomentsThatMayBeTheFullest) {
+  PipelineModel model = getModel("zb-h1", {4, 1, 32});
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    double whole = 0, weights = 0;
+    for (size_t moment = 0; moment < model.countMoments(rank); ++moment) {
+      InFlight held = model.inFlight(rank, moment, 0);
+      whole = std::max(whole, held.whole);
+      weights = std::max(weights, held.weights);
+      // None holds less of everything than another.
+      for (size_t other = 0; other < moment; ++other) {
+        InFlight before = model.inFlight(rank, other, 0);
+        EXPECT_NE(held.whole > before.whole, held.weights > before.weights);
+      }
+    }
+    EXPECT_GE(whole, 4 - rank);
+    EXPECT_GE(weights, rank);
+    EXPECT_LE(whole, 4);
+    EXPECT_LE(weights, rank + 1.0);
   }
 }
 

@@ -233,8 +233,9 @@ TEST(Search, AsksForFewProfiles) {
   SearchResult slow = setting.run();
   EXPECT_EQ(slow.counts.profiles, 3); // tp 1, tp 2, tp 2 with sp
   ASSERT_FALSE(slow.notes.empty());
-  EXPECT_EQ(slow.notes[0], "tp 4, 8, 16: work and communication alone take longer than "
-                           "the pick");
+  EXPECT_EQ(slow.notes[0],
+            "tp 4, 8, 16: work and communication alone take longer than "
+            "the pick");
   setting.cluster.inter = setting.cluster.intra;
   EXPECT_GT(setting.run().counts.profiles, 3);
 }

@@ -1,0 +1,71 @@
+//===- Calibrate.h - Fitting a hardware file to measurements ----*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The figures of a hardware file that matter most on a machine of one's own are
+// found by running a few plans: the least squares of log(predicted / measured)
+// over all steps, each weighted by the time that it takes in a training step.
+// What is fitted is the cost model itself (stepSeconds), not a copy of it.
+//
+// Three groups that share no figure are fitted one after the other:
+//
+//   steps        rate and ramp of products, memory bandwidth, elementwise rate,
+//                launch
+//   collectives  start, time of a hop, bandwidth
+//   messages     latency, part of that bandwidth
+//
+// A figure about which the measurements say nothing stays where it was.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLANNER_CALIBRATE_H
+#define PLAIT_PLANNER_CALIBRATE_H
+
+#include "plait/Planner/PlanCost.h"
+
+#include <span>
+
+namespace plait::planner {
+
+/// A run; `profile` is of `plan` (checkProfile). References: live as long as
+/// the call.
+struct MeasuredRun {
+  const plan::fb::Plan &plan;
+  const plan::Profile &profile;
+};
+
+/// A figure of the hardware file, by its path: "device.launchSeconds".
+struct FittedValue {
+  std::string path;
+  double before = 0, after = 0;
+};
+
+/// How well steps of one kind are predicted; errors are means of
+/// |predicted / measured - 1|, weighted by time.
+struct Residual {
+  std::string kind;
+  size_t samples = 0;
+  double measured = 0; // seconds of a training step, over all runs and ranks
+  double predicted = 0;
+  double errorBefore = 0, errorAfter = 0;
+};
+
+struct Calibration {
+  std::vector<FittedValue> values;
+  std::vector<Residual> residuals;
+  /// The hardware file, which extends the one that was started from.
+  std::string json;
+};
+
+/// Starts from the preset `base`, the ranks of which share a machine; `name` is
+/// that of the new file. Fails when the runs have not measured anything. The
+/// same input gives the same bytes.
+Result<Calibration> calibrate(std::span<const MeasuredRun> runs,
+                              const std::string &base, const std::string &name);
+
+} // namespace plait::planner
+
+#endif // PLAIT_PLANNER_CALIBRATE_H

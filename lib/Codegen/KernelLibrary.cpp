@@ -1,4 +1,5 @@
-//===- KernelLibrary.cpp - The kernels of a plan ------------------------------===//
+//===- KernelLibrary.cpp - The kernels of a plan
+//------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

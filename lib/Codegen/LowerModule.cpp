@@ -1,4 +1,5 @@
-//===- LowerModule.cpp - Vector code to machine code --------------------------===//
+//===- LowerModule.cpp - Vector code to machine code
+//--------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

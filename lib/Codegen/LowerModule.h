@@ -9,8 +9,8 @@
 #define PLAIT_LIB_CODEGEN_LOWERMODULE_H
 
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/CodeGen.h"
 
 namespace llvm {

@@ -19,8 +19,8 @@
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Pipelines.h"
 
-#include "mlir/IR/Diagnostics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -32,7 +32,8 @@
 using namespace mlir;
 using namespace plait;
 
-/// What kernels are compiled for; fails where the options contradict each other.
+/// What kernels are compiled for; fails where the options contradict each
+/// other.
 static Result<codegen::Target> makeTarget(const CompileOptions &options) {
   if (options.backend != "cpu" && options.backend != "cuda")
     return fail("backend is \"", options.backend, "\", expected cpu or cuda");
@@ -116,7 +117,8 @@ LogicalResult Compilation::addMesh() {
       builder.getDenseI64ArrayAttr(
           {layout.pipeline, layout.data, layout.tensor}));
   // The dump of an earlier compilation has one.
-  for (auto other : llvm::make_early_inc_range(module->getOps<dist::MeshOp>())) {
+  for (auto other :
+       llvm::make_early_inc_range(module->getOps<dist::MeshOp>())) {
     if (other == mesh)
       continue;
     if (!replaceMesh && other->getAttrDictionary() != mesh->getAttrDictionary())
@@ -156,18 +158,17 @@ LogicalResult Compilation::dump(const PhaseInfo &info) {
            << options.dumpPhasesTo << ": " << error.message();
   SmallString<128> path(options.dumpPhasesTo);
   int number = static_cast<int>(info.phase);
-  llvm::sys::path::append(path, std::to_string(number) + "-" + info.name +
-                                    ".mlir");
+  llvm::sys::path::append(path,
+                          std::to_string(number) + "-" + info.name + ".mlir");
   if (Status status = writeTextFile(path.str().str(), getText()); !status.ok())
     return module->emitError(status.message());
   return success();
 }
 
 LogicalResult Compilation::runTo(Phase last) {
-  PipelineOptions pipeline{options.schedule,
-                           static_cast<unsigned>(layout.microbatches),
-                           options.recompute, options.sequenceParallel,
-                           options.layers};
+  PipelineOptions pipeline{
+      options.schedule, static_cast<unsigned>(layout.microbatches),
+      options.recompute, options.sequenceParallel, options.layers};
   for (const PhaseInfo &info : getPhases()) {
     if (info.phase > last)
       break;

@@ -81,14 +81,15 @@ bool plait::isText(const CompileOptions &options) {
 }
 
 /// Matches parameters by name.
-static LogicalResult pinShardings(ModuleOp module, const CompileOptions &options) {
+static LogicalResult pinShardings(ModuleOp module,
+                                  const CompileOptions &options) {
   for (const auto &[pattern, axes] : options.shardings) {
     llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
     if (!glob)
       return module.emitError("sharding of \"")
              << pattern << "\": " << llvm::toString(glob.takeError());
-    Attribute sharding =
-        parseAttribute("#dist.sharding<@mesh, " + axes + ">", module.getContext());
+    Attribute sharding = parseAttribute("#dist.sharding<@mesh, " + axes + ">",
+                                        module.getContext());
     if (!sharding)
       return module.emitError("sharding \"")
              << axes << "\" does not parse, expected something like "

@@ -18,7 +18,8 @@
 namespace plait {
 
 /// A context with all dialects that a model may use, which prints diagnostics
-/// as plaitc does: one line each, with the place in the model where it is known.
+/// as plaitc does: one line each, with the place in the model where it is
+/// known.
 class ModelContext {
 public:
   explicit ModelContext(const CompileOptions &options);

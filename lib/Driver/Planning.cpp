@@ -64,6 +64,9 @@ static Result<Precision> findPrecision(const PlanningOptions &planning,
   for (Precision precision : all) {
     if (planning.precision != planner::print(precision))
       continue;
+    if (planning.compiles && precision != Precision::FP32)
+      return fail("--precision is ", planning.precision,
+                  ", but plans train in fp32; other types are for --predict");
     if (device.peak(precision) > 0)
       return precision;
     return fail("--precision is ", planning.precision, ", which ", device.name,
@@ -72,7 +75,7 @@ static Result<Precision> findPrecision(const PlanningOptions &planning,
   if (!planning.precision.empty())
     return fail("--precision is \"", planning.precision,
                 "\", expected fp32, bf16 or fp16");
-  if (!planning.predict || device.isProcessor)
+  if (planning.compiles || device.isProcessor)
     return Precision::FP32;
   return device.peak(Precision::BF16) > 0   ? Precision::BF16
          : device.peak(Precision::FP16) > 0 ? Precision::FP16
@@ -94,9 +97,9 @@ static Result<bool> findAttention(const PlanningOptions &planning,
   return true;
 }
 
-static Result<planner::Training>
-makeTraining(const CompileOptions &options, const PlanningOptions &planning,
-             const planner::Device &device) {
+static Result<planner::Training> makeTraining(const CompileOptions &options,
+                                              const PlanningOptions &planning,
+                                              const planner::Device &device) {
   planner::Training training;
   training.globalBatch = options.globalBatch;
   training.sequence = options.sequence;
@@ -144,9 +147,9 @@ static Status checkCompilable(const Configuration &choice) {
 }
 
 static void apply(const Configuration &choice, CompileOptions &options) {
-  options.mesh = llvm::formatv("{0}={1},{2}={3},{4}={5}", kPipelineAxis,
-                               choice.pipeline, kDataAxis, choice.data,
-                               kTensorAxis, choice.tensor);
+  options.mesh =
+      llvm::formatv("{0}={1},{2}={3},{4}={5}", kPipelineAxis, choice.pipeline,
+                    kDataAxis, choice.data, kTensorAxis, choice.tensor);
   options.schedule = choice.schedule;
   options.recompute = planner::print(choice.recompute);
   options.sequenceParallel = choice.sequenceParallel;
@@ -257,8 +260,7 @@ Status Planning::tell(const planner::SearchResult &result) {
 /// Where the choice can be compiled for this machine, the compiler itself says
 /// what memory it takes.
 Status Planning::refine(planner::SearchResult &result) {
-  if (!cluster.device.isProcessor ||
-      training.precision != Precision::FP32 ||
+  if (!cluster.device.isProcessor || training.precision != Precision::FP32 ||
       !checkCompilable(result.configuration).ok())
     return Status::success();
   CompileOptions chosen = options;
@@ -297,7 +299,7 @@ bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
   std::optional<Configuration> choice = Planning(options, planning).run();
   if (!choice)
     return false;
-  if (planning.predict)
+  if (!planning.compiles)
     return true;
   if (Status status = checkCompilable(*choice); !status.ok())
     return report(status);

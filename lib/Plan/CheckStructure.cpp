@@ -114,6 +114,28 @@ Status checkParameters(const fb::Plan &plan) {
   return Status::success();
 }
 
+bool isCuda(const fb::Plan &plan) {
+  return plan.backend() && plan.backend()->str() == "cuda";
+}
+
+/// Which machine runs the plan, and how it starts the kernels there.
+Status checkBackend(const fb::Plan &plan) {
+  if (plan.backend() && plan.backend()->str() != "cpu" && !isCuda(plan))
+    return fail("backend '", plan.backend()->str(),
+                "' is unknown, known are cpu and cuda");
+  constexpr uint32_t maxThreads = 1024; // of a block, on every GPU
+  for (uint32_t i = 0; isCuda(plan) && i < length(plan.kernels()); ++i) {
+    const fb::Kernel &kernel = *plan.kernels()->Get(i);
+    if (kernel.block_threads() < 1 || kernel.block_threads() > maxThreads ||
+        kernel.indices_per_block() < 1)
+      return fail("kernel '", kernel.symbol()->str(), "' has blocks of ",
+                  kernel.block_threads(), " threads for ",
+                  kernel.indices_per_block(), " indices, allowed are 1 to ",
+                  maxThreads, " threads and 1 index or more");
+  }
+  return Status::success();
+}
+
 /// The parts of one program except its functions.
 class ProgramChecker {
 public:
@@ -157,6 +179,11 @@ private:
         place("scalars", program.scalars(), count(fb::Scalar::Count)));
     PLAIT_RETURN_IF_ERROR(
         place("metrics", program.metrics(), count(fb::Metric::Count)));
+    // The libraries of GPUs want their memory aligned like this.
+    constexpr uint64_t libraryAlignment = 256;
+    PLAIT_RETURN_IF_ERROR(
+        place("library workspace", program.library_workspace(),
+              program.library_workspace_bytes(), libraryAlignment));
     for (uint32_t i = 0; i < length(program.constants()); ++i) {
       const fb::Constant &constant = *program.constants()->Get(i);
       PLAIT_RETURN_IF_ERROR(
@@ -279,6 +306,7 @@ Status plan::checkStructure(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkMesh(plan));
   PLAIT_RETURN_IF_ERROR(checkBatch(plan));
   PLAIT_RETURN_IF_ERROR(checkParameters(plan));
+  PLAIT_RETURN_IF_ERROR(checkBackend(plan));
   if (plan.programs()->size() != plan.mesh()->Get(0)->size())
     return fail("there are ", plan.programs()->size(),
                 " programs for a pp axis of size ",

@@ -103,6 +103,12 @@ Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
   return file->commit();
 }
 
+uint64_t PlanFile::hash() const {
+  Header header;
+  std::memcpy(&header, file.bytes().data(), sizeof header);
+  return header.hash;
+}
+
 Result<PlanFile> PlanFile::open(const std::string &path) {
   Result<MappedFile> file = MappedFile::open(path, "plan");
   if (!file.ok())

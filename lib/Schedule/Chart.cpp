@@ -16,7 +16,7 @@ using namespace plait::schedule;
 
 namespace {
 
-/// How a kind of compute action looks.
+/// How a kind of action looks. The others are not drawn.
 struct Look {
   ActionKind kind;
   char letter;
@@ -29,11 +29,16 @@ constexpr Look looks[] = {
     {ActionKind::Backward, 'B', "backward", "\033[30;42m"},
     {ActionKind::BackwardInput, 'I', "input gradient", "\033[30;46m"},
     {ActionKind::BackwardWeight, 'W', "weight gradient", "\033[30;43m"},
+    {ActionKind::Reduce, 'R', "reduce", "\033[30;45m"},
+    {ActionKind::Optimizer, 'O', "optimizer", "\033[30;47m"},
 };
 constexpr const char *plain = "\033[0m";
 
-const Look &getLook(const Action &action) {
-  return looks[size_t(action.kind)]; // the table is in the order of the kinds
+const Look *findLook(const Action &action) {
+  for (const Look &look : looks)
+    if (look.kind == action.kind)
+      return &look;
+  return nullptr;
 }
 
 class ChartWriter {
@@ -46,7 +51,8 @@ public:
 
 private:
   void drawRank(uint32_t rank, size_t nameColumns, size_t columns);
-  void drawCell(const Action &action, size_t columns, bool labelled);
+  void drawCell(const Action &action, const Look &look, size_t columns,
+                bool labelled);
   void drawLegend();
 
   const Schedule &schedule;
@@ -58,14 +64,14 @@ private:
 } // namespace
 
 /// A label filled up to `columns`, or the letter alone.
-void ChartWriter::drawCell(const Action &action, size_t columns,
-                           bool labelled) {
-  std::string cell(columns, getLook(action).letter);
+void ChartWriter::drawCell(const Action &action, const Look &look,
+                           size_t columns, bool labelled) {
+  std::string cell(columns, look.letter);
   if (labelled) {
     cell = print(action);
     cell.resize(columns, options.color ? ' ' : '=');
   }
-  text += options.color ? getLook(action).color + cell + plain : cell;
+  text += options.color ? look.color + cell + plain : cell;
 }
 
 void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
@@ -76,7 +82,8 @@ void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
   size_t column = 0;
   for (size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
     const Action &action = schedule.ranks[rank][i];
-    if (!action.isCompute())
+    const Look *look = findLook(action);
+    if (!look)
       continue;
     const Interval &interval = timeline.ranks[rank][i];
     size_t begin = std::lround(interval.start * scale);
@@ -87,7 +94,7 @@ void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
     // Equal actions are labelled alike, whichever way their ends are rounded.
     double exact = (interval.end - interval.start) * scale + 1e-6;
     size_t room = std::min<size_t>(exact, end - begin);
-    drawCell(action, end - begin, print(action).size() <= room);
+    drawCell(action, *look, end - begin, print(action).size() <= room);
     column = end;
   }
   text.append(columns - column, '.');
@@ -96,10 +103,15 @@ void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
 
 void ChartWriter::drawLegend() {
   bool present[std::size(looks)] = {};
-  for (const std::vector<Action> &actions : schedule.ranks)
-    for (const Action &action : actions)
-      if (action.isCompute())
-        present[size_t(action.kind)] = true;
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    for (size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
+      const Action &action = schedule.ranks[rank][i];
+      const Interval &interval = timeline.ranks[rank][i];
+      // What happens once a step takes no time in most simulations.
+      if (const Look *look = findLook(action);
+          look && (action.isCompute() || interval.end > interval.start))
+        present[look - looks] = true;
+    }
   for (size_t i = 0; i < std::size(looks); ++i)
     if (present[i])
       text += std::string(1, looks[i].letter) + " " + looks[i].meaning + ", ";

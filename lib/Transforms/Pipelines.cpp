@@ -72,7 +72,8 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
     addCleanup(manager);
     return;
   case Phase::Schedule:
-    manager.addPass(createSchedulePass({options.schedule, options.microbatches}));
+    manager.addPass(
+        createSchedulePass({options.schedule, options.microbatches}));
     return;
   case Phase::Lower:
     manager.addPass(createDecomposePass(
@@ -117,7 +118,8 @@ void plait::registerAllPasses() {
       continue;
     PassPipelineRegistration<PhaseOptions>(
         ("plait-" + info.name).str(), info.help,
-        [phase = info.phase](OpPassManager &manager, const PhaseOptions &given) {
+        [phase = info.phase](OpPassManager &manager,
+                             const PhaseOptions &given) {
           PipelineOptions options{given.schedule, given.microbatches,
                                   given.recompute, given.sequenceParallel};
           buildPhase(manager, phase, options);

@@ -172,6 +172,7 @@ def compiler_cases(tools: Tools, report: Reporter) -> None:
     refuse("pin-layers", ["3", "2"], **cpu, mesh="pp=2", layers="1,2,1")
     refuse("space", ["some", "executable"], **cpu, search_space="some")
     refuse("precision", ["int8", "bf16"], **cpu, precision="int8")
+    refuse("precision-of-plan", ["bf16", "fp32"], **cpu, precision="bf16")
     refuse("framework", ["jax", "plait"], **cpu, framework="jax")
     refuse("why-not", ["tp"], **cpu, why_not="tp=0")
     refuse("report", ["absent"], **cpu, report="absent/plan.html")

@@ -27,6 +27,9 @@ namespace plait::tool {
 struct Command {
   CLI::App *app; // the subcommand, owned by the application
   std::function<Status()> run;
+  /// What to exit with after success; none: 0.
+  std::function<int()> exitCode = nullptr;
+  int failureCode = 1;
 };
 
 /// `show PLAN`: what a plan is, what it costs and its schedule as a chart.
@@ -35,6 +38,12 @@ Command addShowCommand(CLI::App &app);
 Command addCheckCommand(CLI::App &app);
 /// `schedule --kind K …`: generates, verifies and simulates a schedule.
 Command addScheduleCommand(CLI::App &app);
+/// `simulate PLAN`: replays the plan with predicted or measured times.
+Command addSimulateCommand(CLI::App &app);
+/// `diff A B`: what is different; exits as diff(1) does, with 0, 1 or 2.
+Command addDiffCommand(CLI::App &app);
+/// `calibrate PROFILE…`: fits a hardware file to measured times.
+Command addCalibrateCommand(CLI::App &app);
 
 } // namespace plait::tool
 

@@ -20,20 +20,22 @@ template <typename Vector> static uint32_t sizeOf(const Vector *vector) {
   return vector ? vector->size() : 0;
 }
 
-/// The most bytes of `category` live during one action.
-static uint64_t getPeak(const fb::Program &program, fb::Category category) {
-  std::map<uint32_t, int64_t> change; // by action
+std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
+  std::map<uint32_t, LiveBytes> memory;
+  uint32_t end = std::max(1u, sizeOf(program.actions()));
   for (uint32_t i = 0; i < sizeOf(program.regions()); ++i) {
     const fb::Region &region = *program.regions()->Get(i);
-    if (region.category() != category)
-      continue;
-    change[region.first_action()] += region.bytes();
-    change[region.last_action() + 1] -= region.bytes();
+    memory[region.first_action()][region.category()] += region.bytes();
+    memory[region.last_action() + 1][region.category()] -= region.bytes();
   }
-  int64_t live = 0, peak = 0;
-  for (auto [action, bytes] : change)
-    peak = std::max(peak, live += bytes);
-  return peak;
+  memory.erase(memory.lower_bound(end), memory.end());
+  LiveBytes live;
+  for (auto &[action, bytes] : memory) {
+    for (auto [category, change] : bytes)
+      live[category] += change;
+    bytes = live;
+  }
+  return memory;
 }
 
 /// Every ring collective passes (members - 1) blocks through each rank; an
@@ -54,9 +56,11 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
   ProgramSummary summary;
   plan::Mesh mesh(plan);
   summary.sentBytes.resize(mesh.axes());
-  for (fb::Category category : fb::EnumValuesCategory())
-    if (uint64_t peak = getPeak(program, category))
-      summary.peakBytes[category] = peak;
+  for (const auto &[action, live] : getMemory(program))
+    for (auto [category, bytes] : live)
+      if (bytes > 0)
+        summary.peakBytes[category] =
+            std::max<uint64_t>(summary.peakBytes[category], bytes);
   for (uint32_t i = 0; i < sizeOf(program.shards()); ++i) {
     uint64_t elements = 1;
     for (int64_t size : *program.shards()->Get(i)->local_shape())
@@ -88,7 +92,7 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
   return summary;
 }
 
-schedule::Schedule tool::getSchedule(const fb::Plan &plan) {
+schedule::Schedule tool::getSchedule(const fb::Plan &plan, bool withAll) {
   schedule::Schedule schedule;
   schedule.problem.stages = sizeOf(plan.programs());
   schedule.problem.microbatches = plan.microbatches();
@@ -99,7 +103,7 @@ schedule::Schedule tool::getSchedule(const fb::Plan &plan) {
       // Both enumerations have the same values.
       schedule::Action action{schedule::ActionKind(source.kind()),
                               source.chunk(), source.microbatch()};
-      if (!action.isCompute())
+      if (!action.isCompute() && !withAll)
         continue;
       schedule.problem.chunks =
           std::max(schedule.problem.chunks, action.chunk + 1);

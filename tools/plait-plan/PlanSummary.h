@@ -31,9 +31,16 @@ struct ProgramSummary {
 ProgramSummary summarise(const plan::fb::Plan &plan,
                          const plan::fb::Program &program);
 
-/// The compute actions of a plan, program by program. The schedule has no kind:
-/// it is what the plan does, whatever it is called.
-schedule::Schedule getSchedule(const plan::fb::Plan &plan);
+using LiveBytes = std::map<plan::fb::Category, int64_t>;
+
+/// What is live from an action on, until the next entry.
+std::map<uint32_t, LiveBytes> getMemory(const plan::fb::Program &program);
+
+/// The compute actions of a plan, program by program; `withAll`, all actions,
+/// messages without their peers. The schedule has no kind: it is what the plan
+/// does, whatever it is called.
+schedule::Schedule getSchedule(const plan::fb::Plan &plan,
+                               bool withAll = false);
 
 } // namespace plait::tool
 

@@ -8,52 +8,20 @@
 #include "ChartOutput.h"
 #include "Commands.h"
 #include "PlanSummary.h"
+#include "TextOutput.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Ranks.h"
 
 #include <CLI/CLI.hpp>
 
-#include <cstdarg>
 #include <iostream>
 #include <memory>
 
 using namespace plait;
+using tool::format;
+using tool::formatBytes;
+using tool::toWord;
 namespace fb = plait::plan::fb;
-
-//===----------------------------------------------------------------------===//
-// Text
-//===----------------------------------------------------------------------===//
-
-/// printf into a string.
-__attribute__((format(printf, 1, 2))) static std::string
-format(const char *pattern, ...) {
-  char text[256];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof text, pattern, arguments);
-  va_end(arguments);
-  return text;
-}
-
-/// "      1.50 MiB      1572864 bytes"
-static std::string formatBytes(uint64_t bytes) {
-  return format("%12.2f MiB %15llu bytes", bytes / 1048576.0,
-                static_cast<unsigned long long>(bytes));
-}
-
-/// The name of an enumerator as a word: "Parameters" -> "parameters",
-/// "GemmStep" -> "gemm".
-static std::string toWord(std::string name) {
-  if (name.size() > 4 && name.ends_with("Step"))
-    name.resize(name.size() - 4);
-  for (char &letter : name)
-    letter = std::tolower(static_cast<unsigned char>(letter));
-  return name;
-}
-
-//===----------------------------------------------------------------------===//
-// Sections
-//===----------------------------------------------------------------------===//
 
 static void showHeader(const fb::Plan &plan) {
   std::string name = plan.model_name() ? plan.model_name()->str() : "";

@@ -14,20 +14,22 @@
 using namespace plait;
 
 /// Prints one line, the first letter of which CLI11 writes in upper case.
-static int reportError(std::string message) {
+static int reportError(std::string message, int code = 1) {
   if (!message.empty())
     message[0] = std::tolower(static_cast<unsigned char>(message[0]));
   std::cerr << "plait-plan: " << message << "\n";
-  return 1;
+  return code;
 }
 
 int main(int argc, char **argv) {
-  CLI::App app("Shows and checks plan files, draws pipeline schedules",
+  CLI::App app("Shows, checks, compares and simulates plan files, draws "
+               "pipeline schedules",
                "plait-plan");
   app.require_subcommand(1);
-  const tool::Command commands[] = {tool::addShowCommand(app),
-                                    tool::addCheckCommand(app),
-                                    tool::addScheduleCommand(app)};
+  const tool::Command commands[] = {
+      tool::addShowCommand(app),     tool::addCheckCommand(app),
+      tool::addScheduleCommand(app), tool::addSimulateCommand(app),
+      tool::addDiffCommand(app),     tool::addCalibrateCommand(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
@@ -40,7 +42,9 @@ int main(int argc, char **argv) {
     if (!command.app->parsed())
       continue;
     if (Status status = command.run(); !status.ok())
-      return reportError(status.message());
+      return reportError(status.message(), command.failureCode);
+    if (command.exitCode)
+      return command.exitCode();
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Container.h"
+#include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Trainer.h"
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,7 @@ namespace {
 
 struct Options {
   std::string plan;
+  std::string profile; // empty: none
   bool check = false;
   double timeout = 600;
   std::string cudaGraph = "on";
@@ -53,6 +55,8 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_flag("--tf32", train.executor.tf32,
                "Faster, coarser f32 products on GPUs");
   app.add_option("--log", train.log, "JSON lines, one a step");
+  app.add_option("--profile", options.profile,
+                 "Measured time of every step, JSON");
   app.add_option("--save", train.save, "Directory for the trained weights");
 
   app.option_defaults()->always_capture_default();
@@ -82,7 +86,29 @@ void addOptions(CLI::App &app, Options &options) {
       ->check(CLI::Range(0.001, 1e6));
 }
 
+/// Trains with every step measured.
+Status profile(const plan::PlanFile &file, Options &options) {
+  const plan::fb::Plan &plan = file.plan();
+  if (plan.backend() && plan.backend()->str() != "cpu")
+    return fail("--profile measures cpu plans, this one is for ",
+                plan.backend()->str());
+  runtime::Profiler profiler(plan, file.hash(), options.train.executor.threads,
+                             options.train.steps);
+  options.train.executor.profiler = &profiler;
+  PLAIT_RETURN_IF_ERROR(runtime::train(plan, options.train));
+  Result<plan::Profile> measured = profiler.finish();
+  if (!measured.ok())
+    return measured.status();
+  return plan::writeProfile(*measured, options.profile);
+}
+
 Status run(Options &options) {
+  if (options.check && !options.profile.empty())
+    return Status::failure("give one of --check and --profile");
+  if (!options.profile.empty() && options.train.steps < 2)
+    return fail("--profile needs at least 2 steps, the first one is left out; "
+                "--steps is ",
+                options.train.steps);
   if (!options.check && options.train.tokens.empty() &&
       options.train.text.empty())
     return Status::failure("give --tokens or --text (or --check)");
@@ -92,6 +118,8 @@ Status run(Options &options) {
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (!file.ok())
     return file.status();
+  if (!options.profile.empty())
+    return profile(*file, options);
   return options.check ? runtime::check(file->plan(), options.train)
                        : runtime::train(file->plan(), options.train);
 }
@@ -99,9 +127,10 @@ Status run(Options &options) {
 } // namespace
 
 int main(int argc, char **argv) {
-  CLI::App app("Executes a plan: its ranks as threads, or, on GPUs, one of them "
-               "for each process of a launcher.",
-               "plait-run");
+  CLI::App app(
+      "Executes a plan: its ranks as threads, or, on GPUs, one of them "
+      "for each process of a launcher.",
+      "plait-run");
   Options options;
   options.train.executor.threads =
       std::max(1u, std::thread::hardware_concurrency());

@@ -34,9 +34,8 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
   app.add_option("--seq", options.sequence, "tokens of a sequence")
       ->capture_default_str();
   app.add_option("--shard")
-      ->each([&options](const std::string &text) {
-        addSharding(options, text);
-      })
+      ->each(
+          [&options](const std::string &text) { addSharding(options, text); })
       ->type_name("TEXT")
       ->description("pin a sharding: PARAMETER=[{},{\"tp\"}], * matches");
   app.add_option("--backend", options.backend, "what runs it: cpu or cuda")
@@ -53,7 +52,7 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
                  "write the IR after every phase into a folder");
   app.add_flag_callback(
       "--no-reference", [&options] { options.reference = false; },
-               "leave out what plait-run --check compares with");
+      "leave out what plait-run --check compares with");
 }
 
 /// The options that the planner decides where they are not given.
@@ -121,9 +120,10 @@ static void fail(const std::string &message) {
   std::cerr << "plaitc: error: " << message << "\n";
 }
 
-/// Returns false after a message; `compiles` tells whether there is more to do.
+/// Returns false after a message; planning.compiles tells whether there is more
+/// to do.
 static bool plan(const CLI::App &app, CompileOptions &options,
-                 PlanningOptions &planning, bool &compiles) {
+                 PlanningOptions &planning) {
   for (const char *option :
        {"--search-space", "--pin", "--precision", "--attention", "--framework",
         "--predict", "--explain", "--why-not", "--report", "--trace",
@@ -132,7 +132,6 @@ static bool plan(const CLI::App &app, CompileOptions &options,
       fail(std::string(option) + " needs --cluster");
       return false;
     }
-  compiles = true;
   if (planning.cluster.empty())
     return true;
   if (std::string text = getPins(app, options, planning.pinned);
@@ -147,8 +146,9 @@ static bool plan(const CLI::App &app, CompileOptions &options,
   planning.pins.layers.assign(options.layers.begin(), options.layers.end());
   bool tells = planning.explain || !planning.whyNot.empty() ||
                !planning.report.empty() || !planning.trace.empty();
-  compiles = !planning.predict &&
-             !(tells && options.output.empty() && options.compileTo.empty());
+  planning.compiles =
+      !planning.predict &&
+      !(tells && options.output.empty() && options.compileTo.empty());
   return plait::choose(options, planning);
 }
 
@@ -169,8 +169,7 @@ int main(int argc, char **argv) {
     fail(error.what());
     return 1;
   }
-  bool compiles = true;
-  if (!plan(app, options, planning, compiles))
+  if (!plan(app, options, planning))
     return 1;
-  return !compiles || plait::compile(options) ? 0 : 1;
+  return !planning.compiles || plait::compile(options) ? 0 : 1;
 }

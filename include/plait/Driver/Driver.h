@@ -44,7 +44,8 @@ struct CompileOptions {
   std::vector<std::pair<std::string, std::string>> shardings;
   /// What executes the plan: "cpu" or "cuda".
   std::string backend = "cpu";
-  /// The processor that kernels are for: a name LLVM knows, or "host". CPU only.
+  /// The processor that kernels are for: a name LLVM knows, or "host". CPU
+  /// only.
   std::string targetCPU = "host";
   /// The GPU architecture that kernels are for, "sm_90". CUDA only; empty: any,
   /// and the usual one without a delay when the plan is loaded.

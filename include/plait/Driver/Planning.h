@@ -23,16 +23,17 @@ struct PlanningOptions {
   std::string searchSpace = "executable"; // or all: also what is only modelled
   std::string pinned;                     // text of pins beside the options
   planner::Pins pins;
-  /// fp32, bf16 or fp16. Empty: what the ranks train in, bf16 where a GPU has it
-  /// and nothing is compiled.
+  /// fp32, bf16 or fp16. Empty: what the ranks train in, bf16 where a GPU has
+  /// it and nothing is compiled.
   std::string precision;
   std::string attention;           // flash or unfused; empty: flash if there is
   std::string framework = "plait"; // as planner::findFramework knows it
-  bool predict = false;            // JSON on standard output, no compilation
+  bool compiles = true;            // what is chosen has to be executable
+  bool predict = false;            // JSON on standard output
   bool explain = false;            // text on standard output
   std::string whyNot;              // pins to compare the choice with
   std::string report, trace;       // files to write; empty: none
-  std::string profile; // of plait-run, to compare with; empty: none
+  std::string profile;             // of plait-run, to compare with; empty: none
 };
 
 /// Searches for the best configuration of the model, global batch and sequence

@@ -50,6 +50,9 @@ public:
 
   const fb::Plan &plan() const { return *root; }
 
+  /// Of the payload, as the header has it: tells plans apart.
+  uint64_t hash() const;
+
 private:
   PlanFile(MappedFile file, const fb::Plan *root)
       : file(std::move(file)), root(root) {}

@@ -17,6 +17,10 @@
 //   collectives  start, time of a hop, bandwidth
 //   messages     latency, part of that bandwidth
 //
+// Where a run had more ranks than threads, the cores were shared, and how long
+// a step took depended on what other ranks did. Then the processor's time
+// counts, times the ranks of a core: what the step takes while all compute.
+//
 // A figure about which the measurements say nothing stays where it was.
 //
 //===----------------------------------------------------------------------===//

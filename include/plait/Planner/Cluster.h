@@ -130,6 +130,9 @@ struct Device {
   std::string name;
   /// A share of this machine's processor, beside other ranks.
   bool isProcessor = false;
+  /// How many times as fast a rank may compute while other ranks of the same
+  /// processor rest: its share of the cores grows up to a whole one.
+  double burst = 1;
   std::array<double, 3> peakFlops{}; // by Precision; dense
   /// Of elementwise arithmetic.
   double vectorFlops = 0;

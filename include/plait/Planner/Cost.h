@@ -66,6 +66,12 @@ double operationSeconds(const Operation &operation, const Device &device,
 double matmulSeconds(int64_t batch, int64_t m, int64_t n, int64_t k,
                      const Device &device, Precision precision);
 
+/// Seconds of a pipeline that would take `seconds` if every rank had its share
+/// of a processor and no more, and in which a rank is busy for `busy` of them
+/// on average. Cores that resting ranks leave serve the others, up to
+/// Device::burst times their share; devices of their own gain nothing.
+double sharedSeconds(double seconds, double busy, const Device &device);
+
 /// Seconds of one kernel that does nothing but move `bytes` through the
 /// device's memory (reads and writes together): an optimizer, a cast.
 double memorySeconds(double bytes, const Device &device);

@@ -105,8 +105,8 @@ struct Block {
   std::string name; // "embedding", "layer", "head"
   std::vector<Operation> operations;
   std::vector<ParameterGroup> parameters;
-  Saved kept;       // without recomputation
-  Saved input;      // with full recomputation: the block's inputs
+  Saved kept;  // without recomputation
+  Saved input; // with full recomputation: the block's inputs
   /// The most temporary elements alive at once inside of the block, per
   /// sequence, beside what is kept.
   Saved workspace;

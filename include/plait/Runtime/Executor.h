@@ -35,6 +35,7 @@
 namespace plait::runtime {
 
 class Device;
+class Profiler;
 
 struct ExecutorOptions {
   /// Threads of the whole process; a rank has an equal share, at least one.
@@ -47,6 +48,9 @@ struct ExecutorOptions {
   bool cudaGraph = true;
   /// Round the factors of f32 matrix products to TF32's 10 bits of mantissa.
   bool tf32 = false;
+  /// Measures every step; null: nothing is measured. Outlives the executor. Of
+  /// CPU plans: a GPU's steps have not run when they have been called.
+  Profiler *profiler = nullptr;
 };
 
 /// In the order of fb::Scalar and of fb::Metric.

@@ -29,7 +29,7 @@ struct ChartOptions {
 /// newline. A cell is labelled (`F12`, on chunk 1 `1F12`) where the label
 /// fits into the time it stands for, filled with its letter where not; actions
 /// shorter than half a column may vanish. `timeline` must come from simulate()
-/// on `schedule`. The same input gives the same bytes.
+/// on `schedule`, or have its shape. The same input gives the same bytes.
 std::string drawChart(const Schedule &schedule, const Timeline &timeline,
                       const ChartOptions &options);
 

@@ -1,4 +1,5 @@
-//===- CPULibrary.cpp - Kernels for x86-64 ------------------------------------===//
+//===- CPULibrary.cpp - Kernels for x86-64
+//------------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -96,8 +97,8 @@ LogicalResult CPULibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
     return failure();
   func::FuncOp function =
       createFunction(cluster, cast<ModuleOp>(*module), info.symbol);
-  KernelFunction opened = openFunction(
-      function, cluster.getNumOperands() + cluster.getNumResults());
+  KernelFunction opened = openFunction(function, cluster.getNumOperands() +
+                                                     cluster.getNumResults());
   OpBuilder builder = OpBuilder::atBlockEnd(&function.front());
   Emitter emitter(cluster, *space, builder, opened, info,
                   chooseLanes(*space, kRegisters * width,
@@ -121,6 +122,6 @@ FailureOr<std::vector<CodeObject>> CPULibrary::finish() {
   FailureOr<std::vector<char>> linked = linkObject(*object, context);
   if (failed(linked))
     return failure();
-  return std::vector<CodeObject>{{"x86_64", target.name, listFeatures(*machine),
-                                  std::move(*linked)}};
+  return std::vector<CodeObject>{
+      {"x86_64", target.name, listFeatures(*machine), std::move(*linked)}};
 }

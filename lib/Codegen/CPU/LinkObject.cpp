@@ -32,8 +32,7 @@ FailureOr<std::vector<char>> codegen::linkObject(StringRef object,
   Tool tool{*linker,
             "o",
             "so",
-            {"-shared", "--no-undefined", "--build-id=none",
-             "--hash-style=gnu", "-z", "noexecstack", "-z",
-             "max-page-size=4096"}};
+            {"-shared", "--no-undefined", "--build-id=none", "--hash-style=gnu",
+             "-z", "noexecstack", "-z", "max-page-size=4096"}};
   return runTool(tool, object, "cannot link the kernels", context);
 }

@@ -87,16 +87,17 @@ void ColumnEmitter::emitSums(const ColumnPart &part) {
     roles.push_back(getRole(reduction->op));
     sums.push_back(emitter.neutral(roles.back(), wide ? emitter.lanes : 1));
   }
-  Value first = workers.dealFirst(emitter.constant(0), 1);
+  Workers::Share share = workers.deal(emitter.constant(0), rows, 1);
   Value last = lastRow ? lastRow : emitter.constant(rows);
-  Value step = emitter.constant(workers.dealStep(1));
-  auto loop = scf::ForOp::create(builder, first, last, step, sums);
+  Value step = emitter.constant(workers.members);
+  auto loop = scf::ForOp::create(builder, share.begin, last, step, sums);
   emitter.setAnchor(IndexScope, loop);
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(loop.getBody());
     emitter.enter(LoopScope);
-    emitter.setIndices(shape.reduced, loop.getInductionVar());
+    emitter.setIndices(shape.reduced,
+                       workers.dealtIndex(share, loop.getInductionVar()));
     SmallVector<Value> next;
     for (auto [reduction, sum] :
          llvm::zip(part.reductions, loop.getRegionIterArgs())) {
@@ -132,14 +133,13 @@ void ColumnEmitter::emitBlock(const ColumnPart &part, int64_t count) {
 /// Threads beyond the last column stand in for the last one without rows: they
 /// take part in combining, but count for nothing.
 void ColumnEmitter::placeNeighbours(Value block) {
-  Value vector = emitter.add(emitter.mul(block, workers.neighbours),
-                             workers.neighbour);
+  Value vector =
+      emitter.add(emitter.mul(block, workers.neighbours), workers.neighbour);
   if (vectors % workers.neighbours) {
-    Value exists =
-        arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, vector,
-                              emitter.constant(vectors));
-    vector = arith::MinUIOp::create(builder, vector,
-                                    emitter.constant(vectors - 1));
+    Value exists = arith::CmpIOp::create(builder, arith::CmpIPredicate::ult,
+                                         vector, emitter.constant(vectors));
+    vector =
+        arith::MinUIOp::create(builder, vector, emitter.constant(vectors - 1));
     Value all = emitter.constant(rows), none = emitter.constant(0);
     lastRow = arith::SelectOp::create(builder, exists, all, none);
     Value &guard = emitter.indexGuard;

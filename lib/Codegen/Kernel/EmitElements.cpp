@@ -187,8 +187,8 @@ Value Emitter::emitInside(Value inside, Value pointer, Type element,
   }
   Value loaded = width > 1 ? loadLanes(pointer, element, offset)
                            : loadScalar(pointer, element, offset);
-  Value zero = arith::ConstantOp::create(
-      builder, builder.getZeroAttr(loaded.getType()));
+  Value zero =
+      arith::ConstantOp::create(builder, builder.getZeroAttr(loaded.getType()));
   return arith::SelectOp::create(builder, inside, loaded, zero);
 }
 
@@ -235,9 +235,9 @@ Value Emitter::emitRotated(Operation *op) {
 
 /// One half or the other holds all lanes.
 Value Emitter::emitRotatedWhole(OpOperand &input, Value offset, int64_t half) {
-  Value first = arith::CmpIOp::create(builder, arith::CmpIPredicate::slt,
-                                      groupIndex[space.getInner()],
-                                      constant(half));
+  Value first =
+      arith::CmpIOp::create(builder, arith::CmpIPredicate::slt,
+                            groupIndex[space.getInner()], constant(half));
   Value above = constant(half), below = constant(-half);
   Value shift = arith::SelectOp::create(builder, first, above, below);
   Value turned = loadLanes(pointerOf(input), getElementTypeOrSelf(input.get()),

@@ -1,4 +1,5 @@
-//===- EmitElementwise.cpp - Kernels over single elements ---------------------===//
+//===- EmitElementwise.cpp - Kernels over single elements
+//---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -30,8 +31,8 @@ static void placeVector(Emitter &emitter, Value vector) {
   if (inner > 0) {
     auto rows = llvm::to_vector(llvm::seq<int64_t>(inner));
     column = arith::RemUIOp::create(emitter.builder, vector, count);
-    emitter.setIndices(
-        rows, arith::DivUIOp::create(emitter.builder, vector, count));
+    emitter.setIndices(rows,
+                       arith::DivUIOp::create(emitter.builder, vector, count));
   }
   emitter.groupIndex[inner] = emitter.mul(column, emitter.lanes);
 }

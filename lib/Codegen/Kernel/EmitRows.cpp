@@ -197,14 +197,14 @@ void RowEmitter::emitMain(Sweep &sweep, Value row, Values &partials) {
     Value next = emitter.add(first, emitter.constant(shape.block));
     last = arith::MinSIOp::create(builder, next, last);
   }
-  first = workers.dealFirst(first, emitter.lanes);
-  Value step = emitter.constant(workers.dealStep(emitter.lanes));
-  auto loop = scf::ForOp::create(builder, first, last, step, partials);
+  Workers::Share share = workers.deal(first, whole, emitter.lanes);
+  Value step = emitter.constant(workers.members * emitter.lanes);
+  auto loop = scf::ForOp::create(builder, share.begin, last, step, partials);
   emitter.setAnchor(IndexScope, loop);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
-  Values next =
-      emitChunk(sweep, loop.getInductionVar(), loop.getRegionIterArgs());
+  Value index = workers.dealtIndex(share, loop.getInductionVar());
+  Values next = emitChunk(sweep, index, loop.getRegionIterArgs());
   if (!partials.empty())
     scf::YieldOp::create(builder, next);
   partials.assign(loop.result_begin(), loop.result_end());

@@ -41,8 +41,9 @@ public:
 
 private:
   void emitBlock(Value block);
-  Value emitTest(Value running, Value first, Value last, Value &row);
-  void emitPosition(Value running, Value first, Value last);
+  Value emitRow(Value position);
+  Value emitTest(Value position, Value first, Value last);
+  void emitPosition(Value position);
   void zeroRows(Value first, Value last);
   void overColumns(llvm::function_ref<void(Value)> body);
 
@@ -62,12 +63,12 @@ void ScatterEmitter::overColumns(llvm::function_ref<void(Value)> body) {
   int64_t tail = width % emitter.lanes;
   if (width > tail) {
     Value first = emitter.constant(0), last = emitter.constant(width - tail);
-    first = workers.dealFirst(first, emitter.lanes);
-    Value step = emitter.constant(workers.dealStep(emitter.lanes));
-    auto loop = scf::ForOp::create(builder, first, last, step);
+    Workers::Share share = workers.deal(first, width - tail, emitter.lanes);
+    Value step = emitter.constant(workers.members * emitter.lanes);
+    auto loop = scf::ForOp::create(builder, share.begin, last, step);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(loop.getBody());
-    body(loop.getInductionVar());
+    body(workers.dealtIndex(share, loop.getInductionVar()));
   }
   if (tail == 0)
     return;
@@ -89,13 +90,17 @@ void ScatterEmitter::zeroRows(Value first, Value last) {
   });
 }
 
-/// Whether a position's id names one of the rows [first, last): `row`.
-Value ScatterEmitter::emitTest(Value running, Value first, Value last,
-                               Value &row) {
+/// The row that a position's id names.
+Value ScatterEmitter::emitRow(Value position) {
   emitter.enter(LoopScope);
-  emitter.setIndices(positionGroups, running);
+  emitter.setIndices(positionGroups, position);
   Value inside;
-  row = emitter.emitRow(scatter, rows, inside);
+  return emitter.emitRow(scatter, rows, inside);
+}
+
+/// Whether that is one of the rows [first, last).
+Value ScatterEmitter::emitTest(Value position, Value first, Value last) {
+  Value row = emitRow(position);
   Value after =
       arith::CmpIOp::create(builder, arith::CmpIPredicate::sge, row, first);
   Value before =
@@ -103,12 +108,8 @@ Value ScatterEmitter::emitTest(Value running, Value first, Value last,
   return arith::AndIOp::create(builder, after, before);
 }
 
-void ScatterEmitter::emitPosition(Value running, Value first, Value last) {
-  Value row;
-  Value here = emitTest(running, first, last, row);
-  auto branch = scf::IfOp::create(builder, here, false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(branch.thenBlock());
+void ScatterEmitter::emitPosition(Value position) {
+  Value row = emitRow(position);
   Value start = emitter.mul(row, width), pointer = emitter.getResultPointer(0);
   overColumns([&](Value column) {
     emitter.enter(LoopScope);
@@ -140,11 +141,10 @@ void ScatterEmitter::emitBlock(Value block) {
   int64_t positions = 1;
   for (int64_t group : positionGroups)
     positions *= emitter.space.getGroups()[group].extent;
-  Value row;
   workers.forMatches(
       positions,
-      [&](Value position) { return emitTest(position, first, last, row); },
-      [&](Value position) { emitPosition(position, first, last); });
+      [&](Value position) { return emitTest(position, first, last); },
+      [&](Value position) { emitPosition(position); });
 }
 
 void ScatterEmitter::run() {

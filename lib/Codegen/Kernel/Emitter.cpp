@@ -300,8 +300,9 @@ Value Emitter::guardOf(ArrayRef<int64_t> dims, ScopeIndex scope) {
   if (scope == KernelScope)
     require(function.first);
   if (scope == IndexScope && indexGuard)
-    guard = guard ? arith::AndIOp::create(builder, guard, indexGuard).getResult()
-                  : indexGuard;
+    guard = guard
+                ? arith::AndIOp::create(builder, guard, indexGuard).getResult()
+                : indexGuard;
   return guard;
 }
 

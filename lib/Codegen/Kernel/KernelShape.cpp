@@ -164,7 +164,8 @@ splitParts(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
   }
   for (auto [index, reduction] : llvm::enumerate(reductions))
     parts[partOf[classes[index]]].reductions.push_back(reduction);
-  for (OpOperand &use : cluster.getBody().front().getTerminator()->getOpOperands()) {
+  for (OpOperand &use :
+       cluster.getBody().front().getTerminator()->getOpOperands()) {
     auto found = needed.find(use.get());
     unsigned part = found == needed.end() ? 0 : partOf[classes[found->second]];
     parts[part].results.push_back(use.getOperandNumber());

@@ -14,8 +14,13 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
-Value Workers::dealFirst(Value first, int64_t step) {
-  return member ? emitter.add(first, emitter.mul(member, step)) : first;
+Workers::Share Workers::deal(Value first, int64_t count, int64_t step) {
+  if (!member)
+    return {first, Value()};
+  Value place = emitter.mul(member, step);
+  if (count % (members * step) == 0)
+    return {first, place};
+  return {emitter.add(first, place), Value()};
 }
 
 void SerialWorkers::forIndices(int64_t count, ArrayRef<FusionRole>,
@@ -40,7 +45,7 @@ void SerialWorkers::forIndices(int64_t count, ArrayRef<FusionRole>,
 }
 
 void SerialWorkers::forMatches(int64_t count,
-                               llvm::function_ref<Value(Value)>,
+                               llvm::function_ref<Value(Value)> test,
                                llvm::function_ref<void(Value)> body) {
   ImplicitLocOpBuilder &builder = emitter.builder;
   Value first = emitter.constant(0), last = emitter.constant(count);
@@ -49,5 +54,8 @@ void SerialWorkers::forMatches(int64_t count,
   emitter.setAnchor(IndexScope, loop);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
-  body(loop.getInductionVar());
+  Value number = loop.getInductionVar();
+  auto branch = scf::IfOp::create(builder, test(number), false);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  body(number);
 }

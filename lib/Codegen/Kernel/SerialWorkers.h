@@ -25,7 +25,6 @@ public:
   void forIndices(int64_t count, llvm::ArrayRef<FusionRole> roles,
                   llvm::SmallVectorImpl<mlir::Value> &carried,
                   llvm::function_ref<void(mlir::Value)> body) override;
-  /// Tests nothing: `body` finds out by itself.
   void forMatches(int64_t count,
                   llvm::function_ref<mlir::Value(mlir::Value)> test,
                   llvm::function_ref<void(mlir::Value)> body) override;

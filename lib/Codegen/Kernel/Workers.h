@@ -48,18 +48,27 @@ public:
                           llvm::SmallVectorImpl<mlir::Value> &carried,
                           llvm::function_ref<void(mlir::Value)> body) = 0;
 
-  /// Where a loop over what the team shares begins for this thread, …
-  mlir::Value dealFirst(mlir::Value first, int64_t step);
-  /// … and how far it steps.
-  int64_t dealStep(int64_t step) const { return members * step; }
+  /// A loop over what the team shares, from `first` to `last` by `step`, begins
+  /// for this thread at `begin` and goes on by `members` times `step`. What the
+  /// loop counts is `shift` less than the index it is at: 0, or this thread's
+  /// place, so that a loop with as many iterations for all members has bounds
+  /// that do not depend on the thread.
+  struct Share {
+    mlir::Value begin;
+    mlir::Value shift; ///< Null: 0.
+  };
+  Share deal(mlir::Value first, int64_t count, int64_t step);
+  mlir::Value dealtIndex(const Share &share, mlir::Value counter) {
+    return share.shift ? emitter.add(counter, share.shift) : counter;
+  }
 
   /// Combines the members' partial results, scalars or vectors; every member
   /// gets all. All threads of the kernel must come here.
   virtual void combine(llvm::ArrayRef<FusionRole> roles,
                        llvm::MutableArrayRef<mlir::Value> partials) {}
 
-  /// Calls `body` for the numbers in [0, count) for which `test`, an i1, may
-  /// hold, in order.
+  /// Calls `body` for the numbers in [0, count) for which `test`, an i1, holds,
+  /// in order. No value of `test` is at hand in `body`.
   virtual void forMatches(int64_t count,
                           llvm::function_ref<mlir::Value(mlir::Value)> test,
                           llvm::function_ref<void(mlir::Value)> body) = 0;

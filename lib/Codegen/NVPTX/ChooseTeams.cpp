@@ -95,9 +95,11 @@ static Teams chooseColumnTeams(const IterationSpace &space,
   while (width > least &&
          others * llvm::divideCeil(vectors, width) < kManyBlocks)
     width /= 2;
-  // At least 4 rows a thread, or a warp's worth of threads.
+  // At least 4 rows a thread, or a warp's worth of threads; few blocks are
+  // large ones.
+  bool few = others * llvm::divideCeil(vectors, width) < kManyBlocks;
   int64_t threads =
-      std::clamp<int64_t>(roundUp(width * rows / 4), kWarp, 512);
+      std::clamp<int64_t>(roundUp(width * rows / 4), kWarp, few ? 512 : 256);
   return {threads, threads / width, width};
 }
 

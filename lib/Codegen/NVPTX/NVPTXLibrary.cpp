@@ -56,8 +56,7 @@ static std::unique_ptr<llvm::TargetMachine> createMachine(StringRef name) {
   LLVMInitializeNVPTXAsmPrinter();
   llvm::Triple triple("nvptx64-nvidia-cuda");
   std::string error;
-  const llvm::Target *nvptx =
-      llvm::TargetRegistry::lookupTarget(triple, error);
+  const llvm::Target *nvptx = llvm::TargetRegistry::lookupTarget(triple, error);
   const auto *found = llvm::find_if(
       kArchitectures, [&](const auto &one) { return one.name == name; });
   if (!nvptx || found == std::end(kArchitectures))
@@ -118,13 +117,12 @@ LogicalResult NVPTXLibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
   TeamWorkers workers(emitter, function, teams, info);
   emitter.function.first = workers.getFirst();
   emitLoops(emitter, workers, *shape, info);
-  function.setFunctionType(builder.getFunctionType(
-      function.front().getArgumentTypes(), {}));
+  function.setFunctionType(
+      builder.getFunctionType(function.front().getArgumentTypes(), {}));
   finishFunction(function);
   info.blockThreads = teams.threads;
   auto *rows = std::get_if<RowShape>(&*shape);
-  info.indicesPerBlock =
-      rows && !rows->totals.empty() ? 1 : teams.perBlock();
+  info.indicesPerBlock = rows && !rows->totals.empty() ? 1 : teams.perBlock();
   return success();
 }
 
@@ -136,7 +134,8 @@ FailureOr<std::vector<CodeObject>> NVPTXLibrary::finish() {
   MLIRContext *context = module.get()->getContext();
   std::unique_ptr<llvm::TargetMachine> machine = createMachine(target.ptx);
   if (!machine)
-    return emitError(UnknownLoc::get(context), "kernels cannot be compiled for '")
+    return emitError(UnknownLoc::get(context),
+                     "kernels cannot be compiled for '")
            << target.ptx << "'";
   llvm::StringMap<int64_t> threads;
   for (const auto &entry : kernels)

@@ -39,16 +39,14 @@ TeamWorkers::TeamWorkers(Emitter &emitter, func::FuncOp kernel,
         arith::RemUIOp::create(builder, thread, number(teams.neighbours)));
   if (members == 1)
     return;
-  Value own = neighbours > 1 ? arith::DivUIOp::create(builder, thread,
-                                                      number(neighbours))
-                                   .getResult()
-              : members < teams.threads
-                  ? arith::RemUIOp::create(builder, thread, number(members))
-                        .getResult()
-                  : thread;
+  Value own = thread;
+  if (neighbours > 1)
+    own = arith::DivUIOp::create(builder, thread, number(neighbours));
+  else if (members < teams.threads)
+    own = arith::RemUIOp::create(builder, thread, number(members));
   member = widen(own);
-  emitter.indexGuard = arith::CmpIOp::create(builder, arith::CmpIPredicate::eq,
-                                             own, number(0));
+  emitter.indexGuard =
+      arith::CmpIOp::create(builder, arith::CmpIPredicate::eq, own, number(0));
 }
 
 //===----------------------------------------------------------------------===//
@@ -77,41 +75,35 @@ Value TeamWorkers::widen(Value value) {
 // Indices
 //===----------------------------------------------------------------------===//
 
+/// The parallel index of this thread's team, of `count`.
+Value TeamWorkers::emitIndex(int64_t count) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  int64_t perBlock = teams.perBlock();
+  if (perBlock == 1)
+    return widen(block);
+  if (count >= kMostShort)
+    return members == 1 ? first
+                        : arith::DivUIOp::create(builder, first,
+                                                 emitter.constant(members))
+                              .getResult();
+  Value start = arith::MulIOp::create(builder, block, number(perBlock));
+  Value team = thread;
+  if (members > 1)
+    team = arith::DivUIOp::create(builder, thread, number(members));
+  return widen(arith::AddIOp::create(builder, start, team));
+}
+
 void TeamWorkers::forIndices(int64_t count, ArrayRef<FusionRole> roles,
                              SmallVectorImpl<Value> &carried,
                              llvm::function_ref<void(Value)> body) {
   ImplicitLocOpBuilder &builder = emitter.builder;
   if (!carried.empty())
     return loopOver(count, roles, carried, body);
-  int64_t perBlock = teams.perBlock();
-  Value index;
-  if (count < kMostShort) {
-    Value start = block;
-    if (perBlock > 1) {
-      start = arith::MulIOp::create(builder, block, number(perBlock));
-      Value team =
-          members > 1
-              ? arith::DivUIOp::create(builder, thread, number(members))
-                    .getResult()
-              : thread;
-      start = arith::AddIOp::create(builder, start, team);
-    }
-    index = widen(start);
-  } else {
-    index = members > 1 && neighbours == 1
-                ? arith::DivUIOp::create(builder, first,
-                                         emitter.constant(members))
-                      .getResult()
-                : neighbours > 1 ? widen(block)
-                                 : first;
-  }
-  Value exists =
-      count % perBlock
-          ? arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, index,
-                                  emitter.constant(count))
-                .getResult()
-          : arith::ConstantOp::create(builder, builder.getBoolAttr(true))
-                .getResult();
+  Value index = emitIndex(count);
+  Value exists = arith::ConstantOp::create(builder, builder.getBoolAttr(true));
+  if (count % teams.perBlock())
+    exists = arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, index,
+                                   emitter.constant(count));
   auto branch = scf::IfOp::create(builder, exists, false);
   emitter.setAnchor(KernelScope, branch);
   OpBuilder::InsertionGuard guard(builder);
@@ -145,8 +137,8 @@ void TeamWorkers::loopOver(int64_t count, ArrayRef<FusionRole> roles,
   if (emitter.indexGuard)
     for (auto [role, value] : llvm::zip(roles, carried)) {
       Value nothing = emitter.neutral(role, 1);
-      value = arith::SelectOp::create(builder, emitter.indexGuard, value,
-                                      nothing);
+      value =
+          arith::SelectOp::create(builder, emitter.indexGuard, value, nothing);
     }
   combineOver(teams.threads, 1, roles, carried);
 }
@@ -209,8 +201,8 @@ void TeamWorkers::combineOver(int64_t reach, int64_t stride,
 }
 
 /// Shared memory of at least so many numbers. Two buffers take turns, so that
-/// one barrier is enough: who writes to a buffer again has passed the barrier of
-/// the other one, before which everybody has read this one.
+/// one barrier is enough: who writes to a buffer again has passed the barrier
+/// of the other one, before which everybody has read this one.
 Value TeamWorkers::takeShared(int64_t elements) {
   ImplicitLocOpBuilder &builder = emitter.builder;
   SharedBuffer &buffer = shared[turn];
@@ -233,56 +225,66 @@ Value TeamWorkers::takeShared(int64_t elements) {
       builder, LLVM::LLVMPointerType::get(builder.getContext(), kShared), name);
 }
 
+static int64_t lanesOf(Value value) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  return type ? type.getNumElements() : 1;
+}
+
+/// The address of number `start` + `place` times `lanes`.
+Value TeamWorkers::addressOf(Value memory, int64_t start, Value place,
+                             int64_t lanes) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  Value offset = arith::MulIOp::create(builder, place, number(lanes));
+  offset = arith::AddIOp::create(builder, offset, number(start));
+  return LLVM::GEPOp::create(builder, memory.getType(), builder.getF32Type(),
+                             memory, ArrayRef<LLVM::GEPArg>(offset));
+}
+
 /// All lanes of a warp have the warp's values: the first of each column writes
 /// them for everybody.
-void TeamWorkers::combineWarps(int64_t stride, ArrayRef<FusionRole> roles,
-                               MutableArrayRef<Value> partials) {
+void TeamWorkers::shareWarp(Value memory, int64_t stride,
+                            ArrayRef<Value> partials) {
   ImplicitLocOpBuilder &builder = emitter.builder;
   int64_t warps = teams.threads / kWarp;
-  auto lanesOf = [](Value value) {
-    auto type = dyn_cast<VectorType>(value.getType());
-    return type ? type.getNumElements() : 1;
-  };
-  int64_t size = 0;
-  for (Value value : partials)
-    size += warps * stride * lanesOf(value);
-  Value memory = takeShared(size);
   Value lane = arith::RemUIOp::create(builder, thread, number(kWarp));
-  Value warp = arith::DivUIOp::create(builder, thread, number(kWarp));
-  Value column = arith::RemUIOp::create(builder, thread, number(stride));
-  auto addressOf = [&](int64_t start, Value place, int64_t lanes) -> Value {
-    Value offset = arith::MulIOp::create(builder, place, number(lanes));
-    offset = arith::AddIOp::create(builder, offset, number(start));
-    return LLVM::GEPOp::create(builder, memory.getType(), builder.getF32Type(),
-                               memory, ArrayRef<LLVM::GEPArg>(offset));
-  };
   Value writes = arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, lane,
                                        number(stride));
   auto branch = scf::IfOp::create(builder, writes, false);
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    Value own = arith::MulIOp::create(builder, warp, number(stride));
-    own = arith::AddIOp::create(builder, own, column);
-    int64_t start = 0;
-    for (Value value : partials) {
-      int64_t lanes = lanesOf(value);
-      LLVM::StoreOp::create(builder, value, addressOf(start, own, lanes),
-                            4 * lanes);
-      start += warps * stride * lanes;
-    }
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  Value warp = arith::DivUIOp::create(builder, thread, number(kWarp));
+  Value own = arith::MulIOp::create(builder, warp, number(stride));
+  own = arith::AddIOp::create(builder, own, lane);
+  int64_t start = 0;
+  for (Value value : partials) {
+    int64_t lanes = lanesOf(value);
+    LLVM::StoreOp::create(builder, value, addressOf(memory, start, own, lanes),
+                          4 * lanes);
+    start += warps * stride * lanes;
   }
+}
+
+/// Every thread adds up what the warps have for its column, warp 0 first.
+void TeamWorkers::combineWarps(int64_t stride, ArrayRef<FusionRole> roles,
+                               MutableArrayRef<Value> partials) {
+  ImplicitLocOpBuilder &builder = emitter.builder;
+  int64_t warps = teams.threads / kWarp, size = 0, start = 0;
+  for (Value value : partials)
+    size += warps * stride * lanesOf(value);
+  Value memory = takeShared(size);
+  shareWarp(memory, stride, partials);
   LLVM::CallIntrinsicOp::create(
       builder, builder.getStringAttr("llvm.nvvm.barrier.cta.sync.aligned.all"),
       ValueRange{number(0)});
-  int64_t start = 0;
+  Value column = arith::RemUIOp::create(builder, thread, number(stride));
   for (auto [role, value] : llvm::zip(roles, partials)) {
     int64_t lanes = lanesOf(value);
-    Type type = value.getType();
     Value all;
-    for (int64_t index = 0; index < warps; ++index) {
-      Value address = addressOf(start + index * stride * lanes, column, lanes);
-      Value one = LLVM::LoadOp::create(builder, type, address, 4 * lanes);
+    for (int64_t warp = 0; warp < warps; ++warp) {
+      Value address =
+          addressOf(memory, start + warp * stride * lanes, column, lanes);
+      Value one =
+          LLVM::LoadOp::create(builder, value.getType(), address, 4 * lanes);
       all = all ? emitter.combine(role, all, one) : one;
     }
     value = all;
@@ -306,8 +308,8 @@ void TeamWorkers::forMatches(int64_t count,
   builder.setInsertionPointToStart(loop.getBody());
   Value base = loop.getInductionVar();
   Value own = emitter.add(base, member);
-  Value exists = arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, own,
-                                       last);
+  Value exists =
+      arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, own, last);
   Value place = arith::SelectOp::create(builder, exists, own, base);
   Value matches = test(place);
   matches = arith::AndIOp::create(builder, matches, exists);
@@ -323,11 +325,11 @@ void TeamWorkers::visitMatches(Value matches, Value base,
   Type type = matches.getType();
   auto loop = scf::WhileOp::create(builder, TypeRange(type), matches);
   OpBuilder::InsertionGuard guard(builder);
-  Block *before = builder.createBlock(&loop.getBefore(), {}, type,
-                                      builder.getLoc());
+  Block *before =
+      builder.createBlock(&loop.getBefore(), {}, type, builder.getLoc());
   Value bits = before->getArgument(0);
-  Value some = arith::CmpIOp::create(builder, arith::CmpIPredicate::ne, bits,
-                                     number(0));
+  Value some =
+      arith::CmpIOp::create(builder, arith::CmpIPredicate::ne, bits, number(0));
   scf::ConditionOp::create(builder, some, bits);
   Block *after =
       builder.createBlock(&loop.getAfter(), {}, type, builder.getLoc());

@@ -43,9 +43,7 @@ struct Teams {
   int64_t neighbours = 1;
 
   /// Parallel indices that a block computes at once.
-  int64_t perBlock() const {
-    return neighbours > 1 ? 1 : threads / members;
-  }
+  int64_t perBlock() const { return neighbours > 1 ? 1 : threads / members; }
 };
 
 /// What a GPU makes of a space.
@@ -92,6 +90,11 @@ private:
   void combineWarps(int64_t stride, llvm::ArrayRef<FusionRole> roles,
                     llvm::MutableArrayRef<mlir::Value> partials);
   mlir::Value takeShared(int64_t elements);
+  mlir::Value addressOf(mlir::Value memory, int64_t start, mlir::Value place,
+                        int64_t lanes);
+  void shareWarp(mlir::Value memory, int64_t stride,
+                 llvm::ArrayRef<mlir::Value> partials);
+  mlir::Value emitIndex(int64_t count);
   void loopOver(int64_t count, llvm::ArrayRef<FusionRole> roles,
                 llvm::SmallVectorImpl<mlir::Value> &carried,
                 llvm::function_ref<void(mlir::Value)> body);

@@ -8,6 +8,7 @@
 #include "FunctionConverter.h"
 
 #include "Products.h"
+#include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Buffers.h"
@@ -38,6 +39,8 @@ KernelTable::convert(ClusterOp cluster) {
   step->kernel = it->second;
   step->extent = info->extent;
   step->grain = info->grain;
+  step->traffic = getKernelTraffic(cluster);
+  step->flops = getKernelFlops(cluster);
   for (const codegen::RankScalar &scalar : info->scalars) {
     int32_t axis = scalar.axis ? mesh.getAxisIndex(scalar.axis.getValue()) : -1;
     step->scalars.emplace_back(scalar.bias, scalar.scale, axis,

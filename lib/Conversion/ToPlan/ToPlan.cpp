@@ -10,9 +10,9 @@
 #include "FunctionConverter.h"
 #include "ProgramConverter.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -48,8 +48,7 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module,
   }
 }
 
-static LogicalResult addCode(fb::PlanT &plan,
-                             codegen::KernelLibrary &library) {
+static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {
   if (plan.kernels.empty())
     return success();
   FailureOr<std::vector<codegen::CodeObject>> objects = library.finish();

@@ -258,6 +258,7 @@ Result<Hardware> planner::parseHardware(const Json &object,
   fields.require("name").read("name", hardware.device.name);
   fields.read("devicesPerNode", hardware.devicesPerNode, {1, 1024});
   fields.read("maximumDevices", hardware.maximumDevices, {1, 1024});
+  fields.read("cores", hardware.cores, {1, 1e5});
   fields.read("shared", hardware.shared);
   if (const Json *device = fields.require("device").get("device"))
     PLAIT_RETURN_IF_ERROR(

@@ -25,6 +25,7 @@ struct Hardware {
   /// Memory, arithmetic and their bandwidths are of a node and its ranks share
   /// them, as the ranks of a CPU do.
   bool shared = false;
+  int cores = 1; // of a node, where it is shared
 };
 
 /// The text of each embedded file, by the name of its device; generated.

@@ -59,6 +59,11 @@ double planner::kernelSeconds(double bytes, double flops,
          device.launchSeconds;
 }
 
+double planner::sharedSeconds(double seconds, double busy,
+                              const Device &device) {
+  return std::max(std::min(seconds, busy), seconds / device.burst);
+}
+
 double planner::memorySeconds(double bytes, const Device &device) {
   return kernelSeconds(bytes, 0, device);
 }

@@ -75,10 +75,10 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
   // What stands between two layers belongs to the one before.
   auto ops = function.getBody().front().without_terminator();
   auto first = llvm::find_if(ops, [&](Operation &op) { return layerOf(op); });
-  bool before = counts.empty() ? false
-                               : std::any_of(ops.begin(), first, [&](auto &op) {
-                                   return !isRead(op);
-                                 });
+  bool before =
+      counts.empty() ? false : std::any_of(ops.begin(), first, [&](auto &op) {
+        return !isRead(op);
+      });
   if (before)
     folded.blocks.push_back({"embedding", 1, false});
   for (auto [layer, count] : counts) {

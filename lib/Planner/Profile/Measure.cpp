@@ -7,6 +7,7 @@
 
 #include "Measure.h"
 
+#include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Transforms/Names.h"
@@ -57,45 +58,13 @@ static std::string nameOf(Operation *op) {
 // Operations
 //===----------------------------------------------------------------------===//
 
-/// What a kernel reads of an operand: of a table, the rows it looks up.
-static double countRead(plan::ClusterOp cluster, unsigned index) {
-  BlockArgument inner = cluster.getBody().getArgument(index);
-  for (Operation *user : inner.getUsers())
-    if (auto fusable = dyn_cast<FusableOpInterface>(user);
-        fusable && fusable.getFusionRole() == FusionRole::Gather &&
-        user->getOperand(0) == inner)
-      return countElements(user->getResult(0).getType());
-  return countElements(inner.getType());
-}
-
-/// What a kernel writes of a result: of a scattered one, the rows it adds to,
-/// which it reads as well.
-static double countWritten(plan::ClusterOp cluster, unsigned index) {
-  Value inner = cluster.getBody().front().getTerminator()->getOperand(index);
-  double written = countElements(inner.getType());
-  if (auto fusable = inner.getDefiningOp<FusableOpInterface>();
-      fusable && fusable.getFusionRole() == FusionRole::ScatterAdd)
-    written = 2 * countElements(fusable->getOperand(0).getType());
-  bool adds = cluster.getAccumulate() &&
-              (*cluster.getAccumulate())[index] !=
-                  static_cast<int32_t>(plan::Accumulate::Overwrite);
-  return adds ? 2 * written : written;
-}
-
 static planner::Operation makeKernel(plan::ClusterOp cluster) {
   planner::Operation kernel;
   kernel.kind = OperationKind::Kernel;
-  auto add = [&](Type type, double elements) {
-    (isFloat(type) ? kernel.elementsPerSequence : kernel.fourBytePerSequence) +=
-        elements;
-  };
-  for (auto [index, input] : llvm::enumerate(cluster.getInputs()))
-    add(input.getType(), countRead(cluster, index));
-  for (auto [index, output] : llvm::enumerate(cluster.getOutputs()))
-    add(output.getType(), countWritten(cluster, index));
-  cluster.getBody().walk([&](CostedOpInterface op) {
-    kernel.flopsPerSequence += op.getFlops();
-  });
+  for (const Access &access : getKernelAccesses(cluster))
+    (isFloat(access.type) ? kernel.elementsPerSequence
+                          : kernel.fourBytePerSequence) += access.elements;
+  kernel.flopsPerSequence = getKernelFlops(cluster);
   kernel.name = nameOf(&cluster.getBody().front().front());
   return kernel;
 }
@@ -120,8 +89,7 @@ static planner::Operation makeShaped(CostedOpInterface op,
   return result;
 }
 
-static planner::Operation makeCollective(Operation *op,
-                                         CollectiveKind kind) {
+static planner::Operation makeCollective(Operation *op, CollectiveKind kind) {
   planner::Operation result;
   result.kind = OperationKind::Collective;
   result.name = nameOf(op);
@@ -134,8 +102,7 @@ static planner::Operation makeCollective(Operation *op,
 
 /// The operation that `op` is, or none: reads and stores are part of others.
 static std::optional<planner::Operation> makeOperation(Operation *op) {
-  return llvm::TypeSwitch<Operation *, std::optional<planner::Operation>>(
-             op)
+  return llvm::TypeSwitch<Operation *, std::optional<planner::Operation>>(op)
       .Case([](plan::ClusterOp cluster) { return makeKernel(cluster); })
       .Case([&](dist::AllReduceOp) {
         return makeCollective(op, CollectiveKind::AllReduce);
@@ -162,8 +129,7 @@ static std::optional<planner::Operation> makeOperation(Operation *op) {
 /// What the function's results depend on.
 static llvm::DenseSet<Operation *> findReturned(func::FuncOp function) {
   llvm::DenseSet<Operation *> found;
-  SmallVector<Operation *> worklist{
-      function.getBody().front().getTerminator()};
+  SmallVector<Operation *> worklist{function.getBody().front().getTerminator()};
   while (!worklist.empty())
     for (Value operand : worklist.pop_back_val()->getOperands())
       if (Operation *source = operand.getDefiningOp();
@@ -191,8 +157,8 @@ static Saved findWorkspace(func::FuncOp function) {
     if (live.elements + live.fourByte > most.elements + most.fourByte)
       most = live;
     Saved dead;
-    for (Value operand : llvm::SmallDenseSet<Value>(op.operand_begin(),
-                                                    op.operand_end()))
+    for (Value operand :
+         llvm::SmallDenseSet<Value>(op.operand_begin(), op.operand_end()))
       if (auto it = lastUse.find(operand);
           it != lastUse.end() && it->second == &op && &op != terminator &&
           !operand.getDefiningOp<nn::ReadOp>())
@@ -203,7 +169,8 @@ static Saved findWorkspace(func::FuncOp function) {
   return most;
 }
 
-static bool isNamed(func::FuncOp function, unsigned argument, StringRef prefix) {
+static bool isNamed(func::FuncOp function, unsigned argument,
+                    StringRef prefix) {
   auto name = function.getArgAttrOfType<StringAttr>(argument, kValueAttr);
   return name && name.getValue().starts_with(prefix);
 }

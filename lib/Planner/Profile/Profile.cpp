@@ -240,10 +240,8 @@ void Separator::split(planner::Operation &op,
     op.scaled = Scaled::N;
   else if (scale(op.k, atLarge.k))
     op.scaled = Scaled::K;
-  split(op.elementsPerSequence, atLarge.elementsPerSequence,
-        &op.elementsFixed);
-  split(op.fourBytePerSequence, atLarge.fourBytePerSequence,
-        &op.elementsFixed);
+  split(op.elementsPerSequence, atLarge.elementsPerSequence, &op.elementsFixed);
+  split(op.fourBytePerSequence, atLarge.fourBytePerSequence, &op.elementsFixed);
   split(op.flopsPerSequence, atLarge.flopsPerSequence);
   split(op.collectivePerSequence, atLarge.collectivePerSequence,
         &op.collectiveFixed);

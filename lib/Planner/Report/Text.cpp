@@ -143,6 +143,10 @@ static void writePick(Screen &screen, const ReportInput &input) {
                std::to_string(input.training.globalBatch) + " sequences of " +
                    std::to_string(input.training.sequence) + " tokens, " +
                    std::to_string(microbatches) + " microbatches");
+  screen.entry("numbers",
+               print(input.training.precision) + ", " +
+                   (input.training.flashAttention ? "flash" : "unfused") +
+                   " attention");
   screen.entry("step",
                printSeconds(estimate.iterationSeconds) + ", " +
                    printCount(estimate.tokensPerSecond) + " tokens/s, MFU " +

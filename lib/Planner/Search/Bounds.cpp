@@ -94,7 +94,7 @@ double Bounds::getIdealSeconds(const Probe &probe,
   double microbatches = double(configuration.microbatches(training));
   double pipeline =
       std::max(microbatches * probe.work() / configuration.pipeline,
-               probe.forward + probe.backwardInput);
+               (probe.forward + probe.backwardInput) / cluster.device.burst);
   return rounding *
          (pipeline * (1 + getWaitShare(configuration.data)) + probe.overhead);
 }
@@ -106,7 +106,7 @@ double Bounds::getSeconds(const Probe &probe,
     return ideal;
   double microbatches = double(configuration.microbatches(training));
   double rest = std::pow(1 - 1 / microbatches, configuration.pipeline);
-  double pipeline = probe.work() / (1 - rest);
+  double pipeline = probe.work() / (1 - rest) / cluster.device.burst;
   return std::max(
       ideal, rounding * (pipeline * (1 + getWaitShare(configuration.data)) +
                          probe.overhead));
@@ -232,10 +232,13 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
   if (!probe)
     return false; // estimate() will say why
   double microbatches = double(configuration.microbatches(training));
-  double pipeline = 0;
-  for (size_t rank = 0; rank < probe->work.size(); ++rank)
-    pipeline = std::max(pipeline, probe->outside[rank] +
-                                      microbatches * probe->work[rank]);
+  double pipeline = 0, busy = 0;
+  for (size_t rank = 0; rank < probe->work.size(); ++rank) {
+    double work = microbatches * probe->work[rank];
+    pipeline = std::max(pipeline, probe->outside[rank] + work);
+    busy += work / double(probe->work.size());
+  }
+  pipeline = sharedSeconds(pipeline, busy, cluster.device);
   const Estimate &estimate = probe->estimate;
   double wait = estimate.waitSeconds / estimate.pipelineSeconds;
   if (rounding * (pipeline * (1 + wait) + estimate.overheadSeconds) >= seconds)

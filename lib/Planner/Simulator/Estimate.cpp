@@ -160,12 +160,27 @@ void Estimator::timePipeline() {
   result.pipelineSeconds = time.seconds;
   breakDown(time.withoutTransfers);
   const schedule::Problem &problem = pipeline.getProblem();
-  double busy = 0;
+  double busy = 0; // a rank, on average
   for (const StageTime &time : result.stages)
-    busy += time.sum() * problem.microbatches;
+    busy += time.sum() * problem.microbatches / problem.stages;
+  share(busy);
   if (result.pipelineSeconds > 0)
-    result.bubbleFraction =
-        1 - busy / (result.pipelineSeconds * problem.stages);
+    result.bubbleFraction = 1 - busy / result.pipelineSeconds;
+}
+
+/// Where ranks share a processor: all parts shrink alike.
+void Estimator::share(double busy) {
+  double shared =
+      sharedSeconds(result.pipelineSeconds, busy, context.cluster.device);
+  if (result.pipelineSeconds <= 0 || shared == result.pipelineSeconds)
+    return;
+  stretch = shared / result.pipelineSeconds;
+  result.pipelineSeconds = shared;
+  Breakdown &parts = result.breakdown;
+  for (double *part :
+       {&parts.forward, &parts.backward, &parts.recompute, &parts.bubble,
+        &parts.exposed.tensor, &parts.exposed.pipeline, &parts.exposed.context})
+    *part *= stretch;
 }
 
 /// The pipeline's part. What transfers cost is what the schedule would save

@@ -35,6 +35,8 @@ public:
   const schedule::Schedule &getSchedule() const { return schedule; }
   std::vector<StageCost> getStageCosts() const;
   TransferCost getTransferCost() const { return transfer; }
+  /// What the pipeline's times are multiplied by: see sharedSeconds.
+  double getStretch() const { return stretch; }
   /// The virtual stages of a rank of the pipeline, by chunk.
   std::vector<const StageBlocks *> stagesOf(uint32_t rank) const;
 
@@ -49,6 +51,7 @@ private:
   void timeStep();
   void findMemory();
   void breakDown(double withoutTransfers);
+  void share(double busy);
   void sumUp();
   StepLoad getHeaviestLoad() const;
   /// Seconds of one microbatch, of the block at `index` of the work's order.
@@ -64,6 +67,7 @@ private:
   std::vector<StageTime> blockTimes; // by block
   std::vector<StageBlocks> stages;   // by virtual stage
   TransferCost transfer;
+  double stretch = 1;
   Estimate result;
 };
 

@@ -85,6 +85,7 @@ void TimelineBuilder::addActions() {
   const CompiledSchedule &compiled = estimator.getPipeline().getSimulated();
   std::vector<Event> events =
       compiled.trace(estimator.getStageCosts(), estimator.getTransferCost());
+  double stretch = estimator.getStretch();
   timeline.ranks.resize(schedule.ranks.size());
   std::vector<uint32_t> positions; // in its rank's list, by event
   positions.reserve(events.size());
@@ -93,7 +94,8 @@ void TimelineBuilder::addActions() {
     const schedule::Action &action = schedule.ranks[event.rank][actions.size()];
     positions.push_back(uint32_t(actions.size()));
     actions.push_back({getActivity(action.kind), false, action.chunk,
-                       action.microbatch, event.start, event.end});
+                       action.microbatch, stretch * event.start,
+                       stretch * event.end});
   }
   markCritical(events, positions);
 }

@@ -132,7 +132,7 @@ Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
   backend.ranks.resize(topology.ranks);
   std::iota(backend.ranks.begin(), backend.ranks.end(), 0);
   for (uint32_t rank = 0; rank < topology.ranks; ++rank)
-    backend.parts.push_back({std::move((*devices)[rank]),
-                             std::move(communicators[rank]), nullptr});
+    backend.parts.push_back(
+        {std::move((*devices)[rank]), std::move(communicators[rank]), nullptr});
   return backend;
 }

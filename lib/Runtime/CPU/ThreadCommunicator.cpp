@@ -103,7 +103,8 @@ public:
       for (int64_t o = 0; o < shape.outer; ++o)
         for (int64_t j = 0; j < members(); ++j)
           std::memcpy(output + (o * members() + j) * bytes,
-                      meeting->entries[j].input + (o * members() + index) * bytes,
+                      meeting->entries[j].input +
+                          (o * members() + index) * bytes,
                       bytes);
     });
   }
@@ -115,7 +116,8 @@ private:
   void reduce(float *target, int64_t begin, int64_t count,
               fb::Reduction reduction) {
     auto source = [&](int64_t member) {
-      return reinterpret_cast<const float *>(meeting->entries[member].input) + begin;
+      return reinterpret_cast<const float *>(meeting->entries[member].input) +
+             begin;
     };
     std::memcpy(target, source(0), count * sizeof(float));
     for (int64_t j = 1; j < members(); ++j)

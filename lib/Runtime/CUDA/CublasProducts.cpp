@@ -62,10 +62,9 @@ Result<uint32_t> CublasProducts::prepare(const fb::GemmStep &step) {
   if (!operation.ok())
     return operation.status();
   product.operation = std::move(*operation);
-  for (auto [matrix, target] :
-       {std::pair(&product.layout.a, &product.a),
-        std::pair(&product.layout.b, &product.b),
-        std::pair(&product.layout.c, &product.c)}) {
+  for (auto [matrix, target] : {std::pair(&product.layout.a, &product.a),
+                                std::pair(&product.layout.b, &product.b),
+                                std::pair(&product.layout.c, &product.c)}) {
     auto described = describe(*matrix, product.layout);
     if (!described.ok())
       return described.status();
@@ -116,11 +115,11 @@ CublasProducts::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
       library.cublasLtMatrixLayoutSetAttribute(
           made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch)),
       "cublasLtMatrixLayoutSetAttribute"));
-  PLAIT_RETURN_IF_ERROR(library.check(
-      library.cublasLtMatrixLayoutSetAttribute(
-          made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-          &matrix.batchStride, sizeof(matrix.batchStride)),
-      "cublasLtMatrixLayoutSetAttribute"));
+  PLAIT_RETURN_IF_ERROR(
+      library.check(library.cublasLtMatrixLayoutSetAttribute(
+                        made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                        &matrix.batchStride, sizeof(matrix.batchStride)),
+                    "cublasLtMatrixLayoutSetAttribute"));
   return result;
 }
 
@@ -131,21 +130,21 @@ Status CublasProducts::chooseAlgorithm(Product &product) {
                     "cublasLtMatmulPreferenceCreate"));
   Owned<cublasLtMatmulPreference_t> preference(made, Destroy{&library});
   uint64_t bytes = workspace.size();
-  PLAIT_RETURN_IF_ERROR(library.check(
-      library.cublasLtMatmulPreferenceSetAttribute(
-          made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
-          sizeof(bytes)),
-      "cublasLtMatmulPreferenceSetAttribute"));
+  PLAIT_RETURN_IF_ERROR(
+      library.check(library.cublasLtMatmulPreferenceSetAttribute(
+                        made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                        sizeof(bytes)),
+                    "cublasLtMatmulPreferenceSetAttribute"));
   for (cublasLtMatmulPreferenceAttributes_t attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    PLAIT_RETURN_IF_ERROR(library.check(
-        library.cublasLtMatmulPreferenceSetAttribute(
-            made, attribute, &product.layout.alignment,
-            sizeof(product.layout.alignment)),
-        "cublasLtMatmulPreferenceSetAttribute"));
+    PLAIT_RETURN_IF_ERROR(
+        library.check(library.cublasLtMatmulPreferenceSetAttribute(
+                          made, attribute, &product.layout.alignment,
+                          sizeof(product.layout.alignment)),
+                      "cublasLtMatmulPreferenceSetAttribute"));
   cublasLtMatmulHeuristicResult_t found = {};
   int count = 0;
   PLAIT_RETURN_IF_ERROR(library.check(

@@ -65,8 +65,8 @@ struct Gpu {
       needed += arenaBytes(plan, rank);
     if (needed > *available)
       return fail(context->describe(), ": ", describeRanks(ranks),
-                  ranks.size() == 1 ? " needs " : " need ", needed,
-                  " bytes, ", *available, " are free");
+                  ranks.size() == 1 ? " needs " : " need ", needed, " bytes, ",
+                  *available, " are free");
     return Status::success();
   }
 };
@@ -95,9 +95,9 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
     const Gpu &gpu = gpus[ordinals[i]];
     if (!shareRecording)
       recording = std::make_shared<std::mutex>();
-    auto device = CudaDevice::create(
-        plan, *plan.programs()->Get(mesh.index(ranks[i], 0)),
-        {gpu.context, gpu.kernels, recording, options.tf32});
+    auto device =
+        CudaDevice::create(plan, *plan.programs()->Get(mesh.index(ranks[i], 0)),
+                           {gpu.context, gpu.kernels, recording, options.tf32});
     if (!device.ok())
       return fail("rank ", ranks[i], ": ", device.status().message());
     backend.parts.push_back({std::move(*device), nullptr, nullptr});
@@ -116,8 +116,8 @@ std::vector<uint32_t> firstRanks(uint32_t count) {
 
 std::string runtime::describeRanks(std::span<const uint32_t> ranks) {
   std::string result = ranks.size() == 1 ? "rank " : "ranks ";
-  bool run = ranks.size() > 2 && ranks.back() - ranks.front() + 1 ==
-                                     ranks.size();
+  bool run =
+      ranks.size() > 2 && ranks.back() - ranks.front() + 1 == ranks.size();
   if (run)
     return result + std::to_string(ranks.front()) + " to " +
            std::to_string(ranks.back());
@@ -142,8 +142,8 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
                                ordinals, /*shareRecording=*/true, options);
   if (!backend.ok())
     return backend.status();
-  PLAIT_RETURN_IF_ERROR(connectCudaThreads(
-      topology, options.timeLimit, backend->parts, options.cudaGraph));
+  PLAIT_RETURN_IF_ERROR(connectCudaThreads(topology, options.timeLimit,
+                                           backend->parts, options.cudaGraph));
   return backend;
 }
 
@@ -160,13 +160,13 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
     return fail("NCCL needs a GPU for each of ", topology.ranks, " ranks, ",
                 *devices, " are there");
   std::vector<uint32_t> ranks = firstRanks(topology.ranks);
-  auto backend = createDevices(plan, **driver, ranks,
-                               {ranks.begin(), ranks.end()},
-                               /*shareRecording=*/false, options);
+  auto backend =
+      createDevices(plan, **driver, ranks, {ranks.begin(), ranks.end()},
+                    /*shareRecording=*/false, options);
   if (!backend.ok())
     return backend.status();
-  PLAIT_RETURN_IF_ERROR(connectNcclThreads(
-      topology, options.timeLimit, backend->parts, options.cudaGraph));
+  PLAIT_RETURN_IF_ERROR(connectNcclThreads(topology, options.timeLimit,
+                                           backend->parts, options.cudaGraph));
   return backend;
 }
 
@@ -182,10 +182,9 @@ Result<Backend> runtime::createNcclProcessBackend(
   Result<uint32_t> devices = countDevices(**driver, options);
   if (!devices.ok())
     return devices.status();
-  auto backend = createDevices(
-      plan, **driver, {launch.rank},
-      {static_cast<int>(launch.localRank % *devices)},
-      /*shareRecording=*/false, options);
+  auto backend = createDevices(plan, **driver, {launch.rank},
+                               {static_cast<int>(launch.localRank % *devices)},
+                               /*shareRecording=*/false, options);
   if (!backend.ok())
     return backend.status();
   PLAIT_RETURN_IF_ERROR(connectNcclProcess(topology, options.timeLimit, launch,

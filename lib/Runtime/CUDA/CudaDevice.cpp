@@ -30,9 +30,8 @@ CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
   if (Status status =
           driver.check(driver.cuMemAlloc(&memory, bytes), "cuMemAlloc");
       !status.ok())
-    return fail(options.context->describe(),
-                ": cannot allocate an arena of ", bytes,
-                " bytes: ", status.message());
+    return fail(options.context->describe(), ": cannot allocate an arena of ",
+                bytes, " bytes: ", status.message());
   result->memory = reinterpret_cast<std::byte *>(memory);
   void *staging = nullptr;
   PLAIT_RETURN_IF_ERROR(driver.check(
@@ -61,11 +60,11 @@ Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
     }
     uint64_t size = std::min<uint64_t>(bytes.size(), stagingBytes - staged);
     std::memcpy(staging + staged, bytes.data(), size);
-    PLAIT_RETURN_IF_ERROR(queue->driver.check(
-        queue->driver.cuMemcpyHtoDAsync(
-            reinterpret_cast<CUdeviceptr>(memory + offset), staging + staged,
-            size, queue->handle()),
-        "cuMemcpyHtoDAsync"));
+    PLAIT_RETURN_IF_ERROR(
+        queue->driver.check(queue->driver.cuMemcpyHtoDAsync(
+                                reinterpret_cast<CUdeviceptr>(memory + offset),
+                                staging + staged, size, queue->handle()),
+                            "cuMemcpyHtoDAsync"));
     staged += size;
     offset += size;
     bytes = bytes.subspan(size);
@@ -94,11 +93,10 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
 
 Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
   if (!products) {
-    auto made = CublasProducts::create(
-        *queue,
-        {memory + program.library_workspace(),
-         program.library_workspace_bytes()},
-        tf32);
+    auto made = CublasProducts::create(*queue,
+                                       {memory + program.library_workspace(),
+                                        program.library_workspace_bytes()},
+                                       tf32);
     if (!made.ok())
       return made.status();
     products = std::move(*made);

@@ -24,9 +24,8 @@ std::optional<int> plainArchitecture(std::string_view cpu) {
   int number = 0;
   if (!cpu.starts_with(prefix))
     return std::nullopt;
-  auto [end, error] =
-      std::from_chars(cpu.data() + prefix.size(), cpu.data() + cpu.size(),
-                      number);
+  auto [end, error] = std::from_chars(cpu.data() + prefix.size(),
+                                      cpu.data() + cpu.size(), number);
   if (error != std::errc() || end != cpu.data() + cpu.size())
     return std::nullopt;
   return number;
@@ -43,9 +42,9 @@ bool reaches(std::string_view cpu, int present) {
 
 } // namespace
 
-Result<const fb::CodeObject *>
-runtime::chooseCode(const fb::Plan &plan, int major, int minor,
-                    const std::string &gpu) {
+Result<const fb::CodeObject *> runtime::chooseCode(const fb::Plan &plan,
+                                                   int major, int minor,
+                                                   const std::string &gpu) {
   int present = major * 10 + minor;
   std::string seen;
   const fb::CodeObject *ptx = nullptr;
@@ -80,17 +79,18 @@ CudaModule::load(std::shared_ptr<CudaContext> context, const void *image) {
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
                             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
-  Status status = driver.check(
-      driver.cuModuleLoadDataEx(&result->handle, image, std::size(options),
-                                options, values),
-      "cuModuleLoadDataEx");
+  Status status = driver.check(driver.cuModuleLoadDataEx(&result->handle, image,
+                                                         std::size(options),
+                                                         options, values),
+                               "cuModuleLoadDataEx");
   if (status.ok())
     return result;
   // The compiler's log has several lines; messages have one.
   std::string reason = log;
   std::replace(reason.begin(), reason.end(), '\n', ' ');
-  return fail(result->context->describe(), " cannot load the plan's code: ",
-              status.message(), reason.empty() ? "" : ": ", reason);
+  return fail(result->context->describe(),
+              " cannot load the plan's code: ", status.message(),
+              reason.empty() ? "" : ": ", reason);
 }
 
 CudaModule::~CudaModule() {
@@ -104,8 +104,7 @@ Result<CUfunction> CudaModule::find(const char *symbol) const {
       context->driver.cuModuleGetFunction(&function, handle, symbol);
   if (result == CUDA_ERROR_NOT_FOUND)
     return fail("the plan's code does not define kernel '", symbol, "'");
-  PLAIT_RETURN_IF_ERROR(
-      context->driver.check(result, "cuModuleGetFunction"));
+  PLAIT_RETURN_IF_ERROR(context->driver.check(result, "cuModuleGetFunction"));
   return function;
 }
 
@@ -114,8 +113,8 @@ CudaKernels::load(const fb::Plan &plan, std::shared_ptr<CudaContext> context) {
   auto result = std::make_shared<CudaKernels>();
   if (!plan.kernels() || plan.kernels()->size() == 0)
     return std::shared_ptr<const CudaKernels>(result);
-  auto code = chooseCode(plan, context->major, context->minor,
-                         context->describe());
+  auto code =
+      chooseCode(plan, context->major, context->minor, context->describe());
   if (!code.ok())
     return code.status();
   // PTX in a plan has no NUL at its end.

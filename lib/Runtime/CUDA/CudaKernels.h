@@ -52,9 +52,9 @@ private:
 
 /// The code object of `plan` for a GPU of compute capability major.minor.
 /// `gpu` names it in messages.
-Result<const plan::fb::CodeObject *>
-chooseCode(const plan::fb::Plan &plan, int major, int minor,
-           const std::string &gpu);
+Result<const plan::fb::CodeObject *> chooseCode(const plan::fb::Plan &plan,
+                                                int major, int minor,
+                                                const std::string &gpu);
 
 /// The number of blocks that cover the parallel indices of a step.
 uint64_t blocksOf(const plan::fb::Kernel &kernel, int64_t extent);

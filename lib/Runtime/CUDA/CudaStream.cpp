@@ -13,9 +13,8 @@ using namespace plait::runtime;
 Result<std::shared_ptr<CudaContext>> CudaContext::create(const Driver &driver,
                                                          int ordinal) {
   std::shared_ptr<CudaContext> result(new CudaContext(driver, ordinal));
-  PLAIT_RETURN_IF_ERROR(
-      driver.check(driver.cuDeviceGet(&result->device, ordinal),
-                   "cuDeviceGet"));
+  PLAIT_RETURN_IF_ERROR(driver.check(
+      driver.cuDeviceGet(&result->device, ordinal), "cuDeviceGet"));
   char name[256] = {};
   PLAIT_RETURN_IF_ERROR(driver.check(
       driver.cuDeviceGetName(name, sizeof(name) - 1, result->device),
@@ -48,9 +47,9 @@ Status CudaContext::use() const {
 
 Status CudaContext::accessPeer(const CudaContext &other) const {
   int can = 0;
-  PLAIT_RETURN_IF_ERROR(driver.check(
-      driver.cuDeviceCanAccessPeer(&can, device, other.device),
-      "cuDeviceCanAccessPeer"));
+  PLAIT_RETURN_IF_ERROR(
+      driver.check(driver.cuDeviceCanAccessPeer(&can, device, other.device),
+                   "cuDeviceCanAccessPeer"));
   if (!can)
     return fail(describe(), " cannot reach the memory of ", other.describe(),
                 "; use --devices 1, or one process a rank");
@@ -76,9 +75,9 @@ std::string CudaContext::describe() const {
 Result<CudaEvent> CudaEvent::create(const Driver &driver) {
   CudaEvent result;
   result.driver = &driver;
-  PLAIT_RETURN_IF_ERROR(driver.check(
-      driver.cuEventCreate(&result.event, CU_EVENT_DISABLE_TIMING),
-      "cuEventCreate"));
+  PLAIT_RETURN_IF_ERROR(
+      driver.check(driver.cuEventCreate(&result.event, CU_EVENT_DISABLE_TIMING),
+                   "cuEventCreate"));
   return result;
 }
 

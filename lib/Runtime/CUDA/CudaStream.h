@@ -35,8 +35,8 @@ public:
 
   const Driver &driver;
   const int ordinal;
-  std::string name;           // of the GPU, as the driver says
-  int major = 0, minor = 0;   // its compute capability
+  std::string name;         // of the GPU, as the driver says
+  int major = 0, minor = 0; // its compute capability
   int multiprocessors = 0;
 
   /// "GPU 0 (NVIDIA H100 80GB HBM3)", for messages.

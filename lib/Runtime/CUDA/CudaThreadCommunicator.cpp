@@ -127,10 +127,10 @@ public:
     uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
     return meet(input, output, [&] {
       for (int64_t j = 0; j < members(); ++j)
-        PLAIT_RETURN_IF_ERROR(stream.copyRows(
-            output + j * bytes, members() * bytes,
-            meeting->entries[j].input + index * bytes, members() * bytes, bytes,
-            shape.outer));
+        PLAIT_RETURN_IF_ERROR(
+            stream.copyRows(output + j * bytes, members() * bytes,
+                            meeting->entries[j].input + index * bytes,
+                            members() * bytes, bytes, shape.outer));
       return Status::success();
     });
   }
@@ -155,15 +155,16 @@ private:
     int64_t most = 8 * std::max(1, stream.context->multiprocessors);
     int64_t blocks = (count + reduceThreads - 1) / reduceThreads;
     void *arguments[] = {&params};
-    return stream.launch(
-        reduction == fb::Reduction::Sum ? kernels.sum : kernels.max,
-        std::min(blocks, most), reduceThreads, arguments);
+    return stream.launch(reduction == fb::Reduction::Sum ? kernels.sum
+                                                         : kernels.max,
+                         std::min(blocks, most), reduceThreads, arguments);
   }
 
   Status waitForOthers(CudaEvent CudaOperands::*event) {
     for (int64_t j = 0; j < members(); ++j)
       if (j != index)
-        PLAIT_RETURN_IF_ERROR(stream.wait((meeting->entries[j].*event).handle()));
+        PLAIT_RETURN_IF_ERROR(
+            stream.wait((meeting->entries[j].*event).handle()));
     return Status::success();
   }
 
@@ -248,9 +249,8 @@ public:
   }
 
   Status finish() override {
-    return waitForStream(stream, [this](auto since) {
-      return world->patience.check(since);
-    });
+    return waitForStream(
+        stream, [this](auto since) { return world->patience.check(since); });
   }
 
   void abort() override { world->patience.abort(); }
@@ -290,8 +290,7 @@ Status connectDevices(const std::map<int, std::shared_ptr<CudaContext>> &gpus) {
 Status runtime::connectCudaThreads(const Topology &topology,
                                    std::chrono::milliseconds timeLimit,
                                    std::span<RankBackend> parts, bool graphs) {
-  auto world =
-      std::make_shared<CudaWorld>(topology.messages.size(), timeLimit);
+  auto world = std::make_shared<CudaWorld>(topology.messages.size(), timeLimit);
   std::map<int, std::shared_ptr<CudaContext>> gpus;
   std::map<int, std::shared_ptr<ReduceKernels>> kernels;
   std::vector<CudaStream *> streams;
@@ -307,8 +306,8 @@ Status runtime::connectCudaThreads(const Topology &topology,
         return made.status();
       loaded = *made;
     }
-    parts[rank].communicator = std::make_unique<CudaThreadCommunicator>(
-        world, rank, stream, loaded);
+    parts[rank].communicator =
+        std::make_unique<CudaThreadCommunicator>(world, rank, stream, loaded);
   }
   PLAIT_RETURN_IF_ERROR(connectDevices(gpus));
   if (!graphs)

@@ -77,9 +77,8 @@ GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
   std::vector<BatchDim> dims = batchDims(step);
   if (!dims.empty()) {
     auto largest = std::max_element(
-        dims.begin(), dims.end(), [](const BatchDim &x, const BatchDim &y) {
-          return x.size < y.size;
-        });
+        dims.begin(), dims.end(),
+        [](const BatchDim &x, const BatchDim &y) { return x.size < y.size; });
     layout.batch = largest->size;
     layout.a.batchStride = largest->b;
     layout.b.batchStride = largest->a;
@@ -91,8 +90,8 @@ GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
     layout.places.clear();
     for (const GemmLayout::Place &place : outer)
       for (int64_t i = 0; i < dim.size; ++i)
-        layout.places.push_back({place.a + i * dim.b, place.b + i * dim.a,
-                                 place.c + i * dim.c});
+        layout.places.push_back(
+            {place.a + i * dim.b, place.b + i * dim.a, place.c + i * dim.c});
   }
 
   uint64_t unit = plan::elementBytes(step.dtype());

@@ -31,13 +31,12 @@ NcclComms::create(const Topology &topology, uint32_t rank,
       "ncclCommInitRankConfig"));
   result->all.push_back(world);
   for (const NcclSplit &split : splitWorld(topology)) {
-    auto mine = std::find_if(
-        split.begin(), split.end(), [&](const NcclPart &part) {
+    auto mine =
+        std::find_if(split.begin(), split.end(), [&](const NcclPart &part) {
           return std::binary_search(part.ranks.begin(), part.ranks.end(), rank);
         });
-    int color = mine == split.end()
-                    ? NCCL_SPLIT_NOCOLOR
-                    : static_cast<int>(mine - split.begin());
+    int color = mine == split.end() ? NCCL_SPLIT_NOCOLOR
+                                    : static_cast<int>(mine - split.begin());
     ncclComm_t comm = nullptr;
     PLAIT_RETURN_IF_ERROR(
         nccl.check(nccl.ncclCommSplit(world, color, static_cast<int>(rank),
@@ -63,9 +62,8 @@ Status NcclComms::check() {
   std::lock_guard lock(mutex);
   for (ncclComm_t comm : all) {
     ncclResult_t state = ncclSuccess;
-    PLAIT_RETURN_IF_ERROR(
-        library.check(library.ncclCommGetAsyncError(comm, &state),
-                      "ncclCommGetAsyncError"));
+    PLAIT_RETURN_IF_ERROR(library.check(
+        library.ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError"));
     if (state != ncclInProgress)
       PLAIT_RETURN_IF_ERROR(library.check(state, "NCCL failed"));
   }

@@ -54,8 +54,8 @@ private:
     return found == map.end() ? nullptr : found->second;
   }
 
-  Map groups, routes; // by NcclPart::index
-  std::mutex mutex;   // of `all`
+  Map groups, routes;          // by NcclPart::index
+  std::mutex mutex;            // of `all`
   std::vector<ncclComm_t> all; // the world's first; empty when aborted
 };
 

@@ -18,9 +18,9 @@
 #include "Core/Rendezvous.h"
 #include "CudaDevice.h"
 #include "NcclComms.h"
+#include "NcclGroup.h"
 #include "StepGraphs.h"
 #include "Wait.h"
-#include "plait/Plan/Check.h"
 
 #include <algorithm>
 #include <cstring>
@@ -29,22 +29,6 @@ using namespace plait;
 using namespace plait::runtime;
 
 namespace {
-
-ncclDataType_t dataType(fb::DType type) {
-  switch (type) {
-  case fb::DType::F32:
-    return ncclFloat32;
-  case fb::DType::BF16:
-    return ncclBfloat16;
-  case fb::DType::I32:
-    return ncclInt32;
-  }
-  __builtin_unreachable();
-}
-
-ncclRedOp_t operation(fb::Reduction reduction) {
-  return reduction == fb::Reduction::Sum ? ncclSum : ncclMax;
-}
 
 /// Destroys the communicators of all ranks of a process side by side: each of
 /// them waits for the others.
@@ -59,143 +43,6 @@ struct CommsBin {
 
   std::mutex mutex;
   std::vector<std::unique_ptr<NcclComms>> all;
-};
-
-/// Room for tensors whose blocks are not contiguous.
-class Scratch {
-public:
-  static Result<std::shared_ptr<Scratch>>
-  create(std::shared_ptr<CudaContext> context, uint64_t bytes) {
-    std::shared_ptr<Scratch> result(new Scratch(std::move(context)));
-    if (bytes == 0)
-      return result;
-    const Driver &driver = result->context->driver;
-    PLAIT_RETURN_IF_ERROR(result->context->use());
-    if (Status status =
-            driver.check(driver.cuMemAlloc(&result->memory, bytes),
-                         "cuMemAlloc");
-        !status.ok())
-      return fail(result->context->describe(), ": cannot allocate ", bytes,
-                  " bytes to pack collectives: ", status.message());
-    return result;
-  }
-  ~Scratch() {
-    if (memory && context->use().ok())
-      context->driver.cuMemFree(memory);
-  }
-
-  std::byte *data() const { return reinterpret_cast<std::byte *>(memory); }
-
-private:
-  explicit Scratch(std::shared_ptr<CudaContext> context)
-      : context(std::move(context)) {}
-
-  std::shared_ptr<CudaContext> context;
-  CUdeviceptr memory = 0;
-};
-
-class NcclGroup : public Group {
-public:
-  /// `comm` is null for a group of one rank.
-  NcclGroup(const Nccl &nccl, ncclComm_t comm, int64_t members,
-            CudaStream &stream, std::shared_ptr<Scratch> scratch)
-      : nccl(nccl), comm(comm), members(members), stream(stream),
-        scratch(std::move(scratch)) {}
-
-  Status allReduce(const std::byte *input, std::byte *output,
-                   const CollectiveShape &shape,
-                   fb::Reduction reduction) override {
-    size_t count = shape.outer * shape.chunk;
-    if (!comm)
-      return copy(input, output, shape);
-    return call("ncclAllReduce", [&] {
-      return nccl.ncclAllReduce(input, output, count, dataType(shape.type),
-                                operation(reduction), comm, stream.handle());
-    });
-  }
-
-  Status reduceScatter(const std::byte *input, std::byte *output,
-                       const CollectiveShape &shape,
-                       fb::Reduction reduction) override {
-    if (!comm)
-      return copy(input, output, shape);
-    uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
-    if (shape.outer > 1) {
-      for (int64_t j = 0; j < members; ++j)
-        PLAIT_RETURN_IF_ERROR(stream.copyRows(
-            scratch->data() + j * shape.outer * bytes, bytes, input + j * bytes,
-            members * bytes, bytes, shape.outer));
-      input = scratch->data();
-    }
-    return call("ncclReduceScatter", [&] {
-      return nccl.ncclReduceScatter(
-          input, output, shape.outer * shape.chunk, dataType(shape.type),
-          operation(reduction), comm, stream.handle());
-    });
-  }
-
-  Status allGather(const std::byte *input, std::byte *output,
-                   const CollectiveShape &shape) override {
-    if (!comm)
-      return copy(input, output, shape);
-    uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
-    std::byte *target = shape.outer > 1 ? scratch->data() : output;
-    PLAIT_RETURN_IF_ERROR(call("ncclAllGather", [&] {
-      return nccl.ncclAllGather(input, target, shape.outer * shape.chunk,
-                                dataType(shape.type), comm, stream.handle());
-    }));
-    for (int64_t j = 0; shape.outer > 1 && j < members; ++j)
-      PLAIT_RETURN_IF_ERROR(stream.copyRows(
-          output + j * bytes, members * bytes, target + j * shape.outer * bytes,
-          bytes, bytes, shape.outer));
-    return Status::success();
-  }
-
-  Status allToAll(const std::byte *input, std::byte *output,
-                  const CollectiveShape &shape) override {
-    if (!comm)
-      return copy(input, output, shape);
-    uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
-    // A row at a time: large groups of transfers can hang.
-    for (int64_t o = 0; o < shape.outer; ++o) {
-      uint64_t row = o * members * bytes;
-      PLAIT_RETURN_IF_ERROR(call("ncclGroupStart",
-                                 [&] { return nccl.ncclGroupStart(); }));
-      for (int j = 0; j < members; ++j) {
-        PLAIT_RETURN_IF_ERROR(call("ncclSend", [&] {
-          return nccl.ncclSend(input + row + j * bytes, bytes, ncclInt8, j,
-                               comm, stream.handle());
-        }));
-        PLAIT_RETURN_IF_ERROR(call("ncclRecv", [&] {
-          return nccl.ncclRecv(output + row + j * bytes, bytes, ncclInt8, j,
-                               comm, stream.handle());
-        }));
-      }
-      PLAIT_RETURN_IF_ERROR(
-          call("ncclGroupEnd", [&] { return nccl.ncclGroupEnd(); }));
-    }
-    return Status::success();
-  }
-
-private:
-  /// All collectives of one member.
-  Status copy(const std::byte *input, std::byte *output,
-              const CollectiveShape &shape) {
-    return stream.copy(output, input,
-                       input == output ? 0
-                                       : shape.outer * shape.chunk *
-                                             plan::elementBytes(shape.type));
-  }
-
-  template <typename Enqueue> Status call(const char *what, Enqueue enqueue) {
-    return stream.add([&] { return nccl.check(enqueue(), what); });
-  }
-
-  const Nccl &nccl;
-  ncclComm_t comm;
-  int64_t members;
-  CudaStream &stream;
-  std::shared_ptr<Scratch> scratch;
 };
 
 class NcclCommunicator : public Communicator {
@@ -218,7 +65,8 @@ public:
   Status prepare() {
     for (uint32_t id = 0; id < partOf.size(); ++id) {
       const Topology::Route &way = topology.messages[id];
-      if ((way.source != rank && way.target != rank) || routes.count(partOf[id]))
+      if ((way.source != rank && way.target != rank) ||
+          routes.count(partOf[id]))
         continue;
       auto made = CudaStream::create(stream.context, stream.recording);
       if (!made.ok())
@@ -230,15 +78,14 @@ public:
 
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
-    auto found = std::find_if(
-        topology.groups.begin(), topology.groups.end(),
-        [&](const std::vector<uint32_t> &group) {
-          return std::equal(group.begin(), group.end(), ranks.begin(),
-                            ranks.end());
-        });
+    auto found = std::find_if(topology.groups.begin(), topology.groups.end(),
+                              [&](const std::vector<uint32_t> &group) {
+                                return std::equal(group.begin(), group.end(),
+                                                  ranks.begin(), ranks.end());
+                              });
     uint32_t index = found - topology.groups.begin();
-    return std::unique_ptr<Group>(std::make_unique<NcclGroup>(
-        comms->library, comms->group(index), ranks.size(), stream, scratch));
+    return createNcclGroup(comms->library, comms->group(index), ranks.size(),
+                           stream, scratch);
   }
 
   Status post(uint32_t id, uint32_t target,
@@ -251,11 +98,10 @@ public:
 
   Status receive(uint32_t id, uint32_t source,
                  std::span<std::byte> bytes) override {
-    PLAIT_RETURN_IF_ERROR(
-        transfer(id, [&](ncclComm_t comm, CudaStream &route) {
-          return comms->library.ncclRecv(bytes.data(), bytes.size(), ncclInt8,
-                                         rank < source, comm, route.handle());
-        }));
+    PLAIT_RETURN_IF_ERROR(transfer(id, [&](ncclComm_t comm, CudaStream &route) {
+      return comms->library.ncclRecv(bytes.data(), bytes.size(), ncclInt8,
+                                     rank < source, comm, route.handle());
+    }));
     return stream.wait(done.at(id).handle());
   }
 
@@ -314,6 +160,29 @@ private:
   std::map<uint32_t, CudaEvent> ready, done;              // of messages
 };
 
+/// Sends a byte along every route of this rank, all ranks in one order. NCCL
+/// connects two ranks in their first transfer, for which each of them waits on
+/// the host: two that begin with a send would wait for ever. `byte` is device
+/// memory, left as it is if it is the same everywhere.
+Status connectRoutes(const Topology &topology, uint32_t rank,
+                     const NcclComms &comms, CudaStream &stream,
+                     std::byte *byte) {
+  const Nccl &nccl = comms.library;
+  for (const NcclSplit &split : splitWorld(topology))
+    for (const NcclPart &part : split) {
+      ncclComm_t comm = comms.transfers(part.index);
+      if (!part.transfers || !comm)
+        continue;
+      bool sends = part.source == rank;
+      int peer = rank == part.ranks.front(); // the index of the other one
+      PLAIT_RETURN_IF_ERROR(nccl.check(
+          sends ? nccl.ncclSend(byte, 1, ncclInt8, peer, comm, stream.handle())
+                : nccl.ncclRecv(byte, 1, ncclInt8, peer, comm, stream.handle()),
+          "an NCCL transfer"));
+    }
+  return stream.synchronize();
+}
+
 /// Makes the communicator and the graph of one rank; all ranks do at once.
 Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
                std::shared_ptr<CommsBin> bin,
@@ -326,6 +195,9 @@ Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
   auto comms = NcclComms::create(topology, rank, id, stream.context);
   if (!comms.ok())
     return comms.status();
+  // The arena is still zero, on all ranks.
+  PLAIT_RETURN_IF_ERROR(
+      connectRoutes(topology, rank, **comms, stream, part.device->arena()));
   auto communicator = std::make_unique<NcclCommunicator>(
       topology, rank, stream, std::move(*comms), *scratch, std::move(bin),
       patience);
@@ -388,8 +260,10 @@ Status runtime::connectNcclProcess(const Topology &topology,
   auto processes = Rendezvous::join(launch, timeLimit);
   if (!processes.ok())
     return processes.status();
-  auto ids = (*processes)->exchange(
-      launch.rank == 0 ? std::string(id->internal, sizeof(id->internal)) : "");
+  auto ids = (*processes)
+                 ->exchange(launch.rank == 0 ? std::string(id->internal,
+                                                           sizeof(id->internal))
+                                             : "");
   if (!ids.ok())
     return ids.status();
   if (ids->front().size() != sizeof(id->internal))

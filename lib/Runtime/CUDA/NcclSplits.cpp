@@ -62,12 +62,13 @@ std::vector<NcclSplit> runtime::splitWorld(const Topology &topology) {
   Packer packer(topology.ranks);
   for (uint32_t i = 0; i < topology.groups.size(); ++i)
     if (topology.groups[i].size() > 1)
-      packer.add({topology.groups[i], i, false});
+      packer.add({topology.groups[i], i, false, 0});
   for (const auto &[route, number] : numberRoutes(topology)) {
     auto [source, target, channel] = route;
     packer.add({{std::min(source, target), std::max(source, target)},
                 number,
-                true});
+                true,
+                source});
   }
   return packer.splits;
 }
@@ -76,7 +77,6 @@ std::vector<uint32_t> runtime::partOfMessages(const Topology &topology) {
   auto numbers = numberRoutes(topology);
   std::vector<uint32_t> parts;
   for (const Topology::Route &route : topology.messages)
-    parts.push_back(
-        numbers.at({route.source, route.target, route.channel}));
+    parts.push_back(numbers.at({route.source, route.target, route.channel}));
   return parts;
 }

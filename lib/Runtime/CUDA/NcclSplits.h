@@ -26,6 +26,7 @@ struct NcclPart {
   std::vector<uint32_t> ranks;
   uint32_t index;
   bool transfers;
+  uint32_t source = 0; // of transfers
 };
 
 /// One division of the world: every rank is in at most one part.

@@ -20,8 +20,8 @@ Result<SharedLibrary> SharedLibrary::open(const char *name,
   if (void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
     return SharedLibrary(std::move(path), handle);
   const char *reason = dlerror();
-  return fail("this plan is for CUDA; ", path, " cannot be loaded: ",
-              reason ? reason : "unknown reason");
+  return fail("this plan is for CUDA; ", path,
+              " cannot be loaded: ", reason ? reason : "unknown reason");
 }
 
 Result<void *> SharedLibrary::find(const char *symbol) const {

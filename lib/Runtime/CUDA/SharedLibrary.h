@@ -47,7 +47,6 @@ private:
   void *handle;
 };
 
-
 } // namespace plait::runtime
 
 /// The name of a function after the headers' renaming to its current version

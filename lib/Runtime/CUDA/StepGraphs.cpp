@@ -42,8 +42,8 @@ public:
       // Relaxed: other threads may do anything meanwhile.
       PLAIT_RETURN_IF_ERROR(stream.add([&] {
         return stream.driver.check(
-            stream.driver.cuStreamBeginCapture(
-                stream.handle(), CU_STREAM_CAPTURE_MODE_RELAXED),
+            stream.driver.cuStreamBeginCapture(stream.handle(),
+                                               CU_STREAM_CAPTURE_MODE_RELAXED),
             "cuStreamBeginCapture");
       }));
     }
@@ -64,8 +64,7 @@ public:
     if (leads())
       PLAIT_RETURN_IF_ERROR(stream.add([&] {
         return stream.driver.check(
-            stream.driver.cuGraphLaunch(recording->executable,
-                                        stream.handle()),
+            stream.driver.cuGraphLaunch(recording->executable, stream.handle()),
             "cuGraphLaunch");
       }));
     return follow();

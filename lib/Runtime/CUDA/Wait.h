@@ -18,7 +18,8 @@ namespace plait::runtime {
 /// Returns when all work of `stream` is done, or when the work or
 /// `check(since)`, asked in between, has failed; `since` is when the waiting
 /// began.
-template <typename Check> Status waitForStream(CudaStream &stream, Check check) {
+template <typename Check>
+Status waitForStream(CudaStream &stream, Check check) {
   // A thousandth of a short step, and little work for the host.
   constexpr std::chrono::microseconds glance(20);
   auto since = std::chrono::steady_clock::now();

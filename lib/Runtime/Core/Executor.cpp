@@ -22,7 +22,7 @@ namespace {
 class ThreadExecutor : public Executor {
 public:
   ThreadExecutor(const fb::Plan &source, Backend parts,
-                 const std::vector<plan::Message> &messages)
+                 const std::vector<plan::Message> &messages, Profiler *profiler)
       : source(source), meshOf(source), backend(std::move(parts)),
         threads(backend.ranks, [this] {
           for (RankBackend &part : backend.parts)
@@ -32,6 +32,8 @@ public:
       walkers.push_back(std::make_unique<Rank>(source, meshOf, backend.ranks[i],
                                                backend.parts[i]));
       walkers.back()->assignMessages(messages);
+      if (profiler)
+        walkers.back()->setClock(&profiler->clock(backend.ranks[i]));
     }
   }
 
@@ -114,8 +116,8 @@ Executor::create(const fb::Plan &plan, const ExecutorOptions &options) {
       createBackend(plan, topologyOf(plan, *messages), options);
   if (!backend.ok())
     return backend.status();
-  auto executor =
-      std::make_unique<ThreadExecutor>(plan, std::move(*backend), *messages);
+  auto executor = std::make_unique<ThreadExecutor>(plan, std::move(*backend),
+                                                   *messages, options.profiler);
   PLAIT_RETURN_IF_ERROR(executor->prepare());
   return std::unique_ptr<Executor>(std::move(executor));
 }

@@ -18,12 +18,12 @@ namespace plait::runtime {
 
 /// One of several processes that run a plan together, one rank each.
 struct Launch {
-  std::string launcher;    // for messages
-  uint32_t rank = 0;       // of this process, below `ranks`
+  std::string launcher; // for messages
+  uint32_t rank = 0;    // of this process, below `ranks`
   uint32_t ranks = 1;
-  uint32_t localRank = 0;  // among the processes of this machine
-  std::string address;     // of the machine of rank 0
-  uint16_t port = 0;       // where rank 0 listens
+  uint32_t localRank = 0; // among the processes of this machine
+  std::string address;    // of the machine of rank 0
+  uint16_t port = 0;      // where rank 0 listens
 };
 
 /// Reads an environment variable; null when it is not set.

@@ -38,10 +38,9 @@ Status Rank::prepare() {
     PLAIT_RETURN_IF_ERROR(prepareFunction(*program.functions()->Get(i)));
   for (uint32_t i = 0; i < length(program.constants()); ++i) {
     const fb::Constant &constant = *program.constants()->Get(i);
-    PLAIT_RETURN_IF_ERROR(
-        device.write(constant.offset(),
-                     std::as_bytes(std::span(constant.data()->data(),
-                                             constant.data()->size()))));
+    PLAIT_RETURN_IF_ERROR(device.write(
+        constant.offset(), std::as_bytes(std::span(constant.data()->data(),
+                                                   constant.data()->size()))));
   }
   for (uint32_t i = 0; i < length(program.inputs()); ++i) {
     const fb::Input &input = *program.inputs()->Get(i);
@@ -87,24 +86,23 @@ Result<uint32_t> Rank::joinGroup(const fb::CollectiveStep &step) {
 
 /// Which rows: see Data.h.
 Status Rank::feed(const fb::Input &input, uint64_t number,
-                const Batches &batches) {
+                  const Batches &batches) {
   int axis = plan::Mesh::find(plan, "dp");
   int64_t replica = axis < 0 ? 0 : mesh.index(rank, axis);
   int64_t count = int64_t(input.microbatches()) * input.rows();
   for (int64_t row = 0; row < count; ++row)
     batches.readRow(number, replica * count + row, input.kind(),
                     rows.data() + row * input.columns());
-  return device.write(
-      input.offset(),
-      std::as_bytes(std::span(rows).first(count * input.columns())));
+  return device.write(input.offset(), std::as_bytes(std::span(rows).first(
+                                          count * input.columns())));
 }
 
 Status Rank::runStep(uint64_t number, const Batches &batches,
                      const StepScalars &stepScalars) {
   for (uint32_t i = 0; i < length(program.inputs()); ++i)
     PLAIT_RETURN_IF_ERROR(feed(*program.inputs()->Get(i), number, batches));
-  PLAIT_RETURN_IF_ERROR(device.write(program.scalars(),
-                                     std::as_bytes(std::span(stepScalars))));
+  PLAIT_RETURN_IF_ERROR(
+      device.write(program.scalars(), std::as_bytes(std::span(stepScalars))));
   // The first step is walked: libraries connect and load code in their first
   // call, which cannot be recorded.
   bool walks = !graph || stepsRun == 0;
@@ -124,6 +122,8 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
 }
 
 Status Rank::walk(uint64_t number) {
+  if (clock)
+    clock->start();
   for (uint32_t i = 0; i < length(program.actions()); ++i)
     if (Status status = runAction(i); !status.ok())
       return fail("step ", number, ", ",
@@ -144,24 +144,34 @@ Status Rank::runAction(uint32_t index) {
   const fb::Action &action = *program.actions()->Get(index);
   uint32_t peer = mesh.withIndex(rank, 0, action.peer());
   std::span<std::byte> buffer(base + action.buffer(), action.bytes());
+  Status status = Status::success();
   switch (action.kind()) {
   case fb::ActionKind::Send:
-    return communicator.post(messageOf[index], peer, buffer);
+    status = communicator.post(messageOf[index], peer, buffer);
+    break;
   case fb::ActionKind::Recv:
-    return communicator.receive(messageOf[index], peer, buffer);
+    status = communicator.receive(messageOf[index], peer, buffer);
+    break;
   case fb::ActionKind::WaitSend:
-    return communicator.awaitReceipt(messageOf[index], peer);
+    status = communicator.awaitReceipt(messageOf[index], peer);
+    break;
   default:
     return callFunction(action);
   }
+  if (clock)
+    clock->lap();
+  return status;
 }
 
 Status Rank::callFunction(const fb::Action &action) {
   const fb::Function &function = *program.functions()->Get(action.function());
   const std::vector<uint32_t> &numbers = prepared[action.function()];
-  for (currentStep = 0; currentStep < numbers.size(); ++currentStep)
+  for (currentStep = 0; currentStep < numbers.size(); ++currentStep) {
     PLAIT_RETURN_IF_ERROR(runStepOf(action, *function.steps()->Get(currentStep),
                                     numbers[currentStep]));
+    if (clock)
+      clock->lap();
+  }
   return Status::success();
 }
 

@@ -11,6 +11,7 @@
 #include "Backend.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Runtime/Profiler.h"
 
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ public:
         device(*backend.device), communicator(*backend.communicator),
         graph(backend.graph.get()) {}
 
+  /// Notes in `value` when every step ends; null: nowhere.
+  void setClock(StepClock *value) { clock = value; }
   /// Numbers the messages of this rank's actions.
   void assignMessages(const std::vector<plan::Message> &messages);
   Status prepare();
@@ -61,7 +64,8 @@ private:
   const fb::Program &program;
   Device &device;
   Communicator &communicator;
-  StepGraph *graph;          // or null
+  StepGraph *graph; // or null
+  StepClock *clock = nullptr;
   std::byte *base = nullptr; // of the arena
 
   std::vector<uint32_t> messageOf; // of each action that transfers

@@ -71,8 +71,7 @@ bool receiveAll(int connection, void *data, size_t bytes) {
 
 /// A connection to address:port, or -1 with errno set.
 int tryConnect(const addrinfo &place) {
-  int connection =
-      socket(place.ai_family, place.ai_socktype | SOCK_CLOEXEC, 0);
+  int connection = socket(place.ai_family, place.ai_socktype | SOCK_CLOEXEC, 0);
   if (connection < 0)
     return -1;
   if (connect(connection, place.ai_addr, place.ai_addrlen) == 0)
@@ -147,8 +146,8 @@ Status Rendezvous::accept(int listener, Clock::time_point start) {
       start + timeLimit - Clock::now());
   pollfd event = {listener, POLLIN, 0};
   if (left.count() <= 0 ||
-      poll(&event, 1, static_cast<int>(std::min<int64_t>(
-                          left.count(), INT32_MAX))) == 0)
+      poll(&event, 1,
+           static_cast<int>(std::min<int64_t>(left.count(), INT32_MAX))) == 0)
     return fail("waited longer than ", timeLimit.count() / 1000.0,
                 " seconds for the process of rank ", missingRank());
   int connection = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);

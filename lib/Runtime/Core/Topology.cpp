@@ -102,9 +102,9 @@ Topology runtime::topologyOf(const fb::Plan &plan,
                           ? 1
                           : uint64_t(left.size());
     if (step.outer() > 1 && blocks > 1)
-      topology.packedBytes = std::max(
-          topology.packedBytes, step.outer() * step.chunk() * blocks *
-                                    plan::elementBytes(step.dtype()));
+      topology.packedBytes =
+          std::max(topology.packedBytes, step.outer() * step.chunk() * blocks *
+                                             plan::elementBytes(step.dtype()));
     if (!kinds.emplace(step.axis(), left).second)
       return;
     for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {

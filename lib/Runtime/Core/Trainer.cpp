@@ -8,6 +8,7 @@
 #include "plait/Runtime/Trainer.h"
 
 #include "Setup.h"
+#include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Weights.h"
 
 #include <cmath>
@@ -175,6 +176,8 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
       return result.status();
     metrics = *result;
     double seconds = secondsSince(stepStart);
+    if (Profiler *profiler = options.executor.profiler)
+      profiler->addStep(seconds);
     tokens += at(metrics, fb::Metric::TokenCount);
     if (!std::isfinite(at(metrics, fb::Metric::Loss)))
       return fail("step ", step, ": the loss is ",

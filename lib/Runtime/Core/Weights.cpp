@@ -44,7 +44,7 @@ Status forEachShard(Executor &executor, const ShardJob &job) {
 /// Fills the weights of `shard` with what `read(file index, target)` gives.
 template <typename Read>
 Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
-                const fb::Parameter &parameter, Read read) {
+                  const fb::Parameter &parameter, Read read) {
   std::vector<float> block(elementCount(*shard.local_shape()));
   forEachFileRun(executor.mesh(), rank, parameter, shard, [&](const Run &run) {
     read(run.global, std::span(block).subspan(run.local, run.count));

@@ -1,4 +1,5 @@
-//===- Checkpoint.cpp - Which values the backward pass computes again ---*- C++ -*-===//
+//===- Checkpoint.cpp - Which values the backward pass computes again ---*- C++
+//-*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -40,7 +41,8 @@ namespace {
 /// Copies forward ops into the backward part of one joint function.
 class Recomputer {
 public:
-  explicit Recomputer(func::FuncOp function) : body(function.getBody().front()) {}
+  explicit Recomputer(func::FuncOp function)
+      : body(function.getBody().front()) {}
 
   /// Has the backward ops in `users` use copies of the forward values that
   /// `shouldCopy` accepts, and of what those are computed from as far as it is
@@ -69,12 +71,10 @@ void Recomputer::recompute(ArrayRef<Operation *> users,
   if (needed.empty())
     return;
   SmallVector<Operation *> sources = needed.takeVector();
-  llvm::sort(sources, [](Operation *a, Operation *b) {
-    return a->isBeforeInBlock(b);
-  });
-  Operation *first = *llvm::min_element(users, [](Operation *a, Operation *b) {
-    return a->isBeforeInBlock(b);
-  });
+  llvm::sort(sources,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  Operation *first = *llvm::min_element(
+      users, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   OpBuilder builder(first);
   IRMapping mapping;
   for (Operation *source : sources)

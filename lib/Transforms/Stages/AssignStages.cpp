@@ -1,4 +1,5 @@
-//===- AssignStages.cpp - Cut the loss into stages of equal cost ---*- C++ -*-===//
+//===- AssignStages.cpp - Cut the loss into stages of equal cost ---*- C++
+//-*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -73,8 +74,7 @@ SmallVector<int64_t> cutLayers(const LayerCosts &costs, int64_t stages) {
   return firsts;
 }
 
-struct AssignStagesPass
-    : plait::impl::AssignStagesPassBase<AssignStagesPass> {
+struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
   using AssignStagesPassBase::AssignStagesPassBase;
 
   void runOnOperation() override {
@@ -145,8 +145,8 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
     } else {
       (current < 0 ? before : after) += costOf(&op);
     }
-    layerOf[&op] = op.hasAttr(nn::kLayerAttr) || current < last ? current
-                                                                : last + 1;
+    layerOf[&op] =
+        op.hasAttr(nn::kLayerAttr) || current < last ? current : last + 1;
   }
   if (layerCosts.empty())
     layerCosts[0] = 0;

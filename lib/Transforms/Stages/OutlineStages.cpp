@@ -1,4 +1,5 @@
-//===- OutlineStages.cpp - Make one forward function per stage ---*- C++ -*-===//
+//===- OutlineStages.cpp - Make one forward function per stage ---*- C++
+//-*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -84,15 +85,14 @@ void Outliner::addArguments(func::FuncOp function, int64_t stage,
     valueNames.push_back(builder.getStringAttr(name));
   };
   for (auto [argument, name] : llvm::zip(loss.getArguments(), names))
-    if (llvm::any_of(argument.getUsers(), [&](Operation *user) {
-          return stageOf(user) == stage;
-        }))
+    if (llvm::any_of(argument.getUsers(),
+                     [&](Operation *user) { return stageOf(user) == stage; }))
       add(argument, name);
   if (stage > 0)
     for (auto [index, value] : llvm::enumerate(boundaries[stage - 1]))
       add(value, "in" + Twine(index));
-  function.setFunctionType(builder.getFunctionType(
-      entry->getArgumentTypes(), function.getResultTypes()));
+  function.setFunctionType(builder.getFunctionType(entry->getArgumentTypes(),
+                                                   function.getResultTypes()));
   for (auto [index, name] : llvm::enumerate(valueNames))
     function.setArgAttr(index, kValueAttr, name);
 }
@@ -149,9 +149,9 @@ void Outliner::finish(func::FuncOp function, int64_t stage,
 
 void Outliner::buildStage(int64_t stage) {
   builder.setInsertionPoint(loss);
-  auto function = func::FuncOp::create(
-      builder, loss.getLoc(), ("forward_" + Twine(stage)).str(),
-      builder.getFunctionType({}, {}));
+  auto function = func::FuncOp::create(builder, loss.getLoc(),
+                                       ("forward_" + Twine(stage)).str(),
+                                       builder.getFunctionType({}, {}));
   function->setAttr(pipe::kStageAttr, builder.getI64IntegerAttr(stage));
   function->setAttr(pipe::kPhaseAttr, builder.getStringAttr("forward"));
   builder.setInsertionPointToStart(function.addEntryBlock());

@@ -56,6 +56,27 @@ const Case structureCases[] = {
     {"MeshHuge", [](P &p) { p.mesh[1]->size = 1u << 31; }, "allowed are 1 to"},
     {"Programs", [](P &p) { p.programs.pop_back(); }, "1 programs for a pp"},
     {"Batch", [](P &p) { p.global_batch = 5; }, "global_batch is 5"},
+    {"Backend", [](P &p) { p.backend = "abacus"; },
+     "backend 'abacus' is unknown"},
+    {"BlockThreads",
+     [](P &p) {
+       p.backend = "cuda";
+       p.kernels[0]->block_threads = 1025;
+       p.kernels[0]->indices_per_block = 1;
+     },
+     "'plait_test_scale' has blocks of 1025 threads for 1 indices"},
+    {"BlockIndices",
+     [](P &p) {
+       p.backend = "cuda";
+       p.kernels[0]->block_threads = 32;
+     },
+     "threads for 0 indices"},
+    {"LibraryWorkspace",
+     [](P &p) { p.programs[0]->library_workspace_bytes = 4097; },
+     "library workspace of 4097 bytes"},
+    {"LibraryWorkspaceAlignment",
+     [](P &p) { p.programs[0]->library_workspace = 128; },
+     "library workspace at byte 128 is not aligned to 256"},
     {"Vocabulary", [](P &p) { p.vocab_size = 0; }, "vocab_size is 0"},
     {"ParameterName", [](P &p) { p.parameters[1]->name = "weight"; },
      "'weight' exists twice"},

@@ -68,6 +68,7 @@ protected:
   /// What a run on `cluster` would measure.
   plan::Profile measure(const Cluster &cluster) {
     plan::Profile profile;
+    profile.threads = 4;
     plan::Mesh mesh(plan);
     for (uint32_t i = 0; i < 2; ++i) {
       plan::ProgramProfile &program = profile.programs.emplace_back();

@@ -56,7 +56,7 @@ protected:
         steps.name = function->name()->str();
         steps.calls = 2;
         for (uint32_t i = 0; i < function->steps()->size(); ++i)
-          steps.steps.push_back({"GemmStep", "here", seconds, 0});
+          steps.steps.push_back({"GemmStep", "here", seconds, 0, seconds});
       }
     }
     plan::TransferProfile receive;

@@ -155,6 +155,18 @@ void checkExact(Setting setting) {
 
 TEST(Search, IsExact) { checkExact(Setting()); }
 
+TEST(Search, IsExactWhereRanksShareAProcessor) {
+  Setting setting;
+  setting.cluster = *parseCluster("cpu:8");
+  setting.shape.hidden = 256;
+  setting.shape.heads = 8;
+  setting.shape.vocabulary = 256;
+  setting.shape.sequence = setting.training.sequence = 128;
+  setting.training.precision = Precision::FP32;
+  setting.training.flashAttention = false;
+  checkExact(setting);
+}
+
 TEST(Search, IsExactWhereMemoryIsShort) {
   Setting setting;
   setting.shape.layers = 24;

@@ -97,7 +97,7 @@ protected:
     return result;
   }
 
-  /// The metrics of four steps on random tokens, and the saved weights.
+  /// The metrics of three steps on random tokens, and the saved weights.
   struct Run {
     std::vector<StepMetrics> metrics;
     std::vector<uint8_t> weights;
@@ -113,7 +113,7 @@ protected:
     Run run;
     StepScalars scalars = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 1.0f, 0, 0};
     float decay1 = 1, decay2 = 1;
-    for (uint64_t step = 1; step <= 4; ++step) {
+    for (uint64_t step = 1; step <= 3; ++step) {
       scalars[6] = 1 - (decay1 *= 0.9f);
       scalars[7] = 1 - (decay2 *= 0.999f);
       auto metrics = (*executor)->runStep(step, *batches, scalars);
@@ -150,7 +150,7 @@ protected:
     const fb::Plan &plan = pack(toCuda(cpu, directory));
     auto walked = train(plan, options(1, false));
     ASSERT_TRUE(walked.ok()) << walked.status().message();
-    for (size_t step = 0; step < 4; ++step)
+    for (size_t step = 0; step < 3; ++step)
       for (size_t i = 0; i < expected->metrics[step].size(); ++i) {
         // The fake adds the terms of a product one by one.
         float value = expected->metrics[step][i];

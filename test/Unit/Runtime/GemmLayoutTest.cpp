@@ -80,8 +80,7 @@ float element(const GemmMatrix &matrix, const float *data, int64_t row,
 /// By the documentation of cublasLtMatmul: A is the step's B.
 void multiply(const GemmLayout &layout, const float *a, const float *b,
               float *c) {
-  int64_t inner =
-      layout.a.transposed ? layout.a.rows : layout.a.columns;
+  int64_t inner = layout.a.transposed ? layout.a.rows : layout.a.columns;
   EXPECT_GE(layout.a.leading, layout.a.rows);
   EXPECT_GE(layout.b.leading, layout.b.rows);
   EXPECT_GE(layout.c.leading, layout.c.rows);
@@ -95,8 +94,8 @@ void multiply(const GemmLayout &layout, const float *a, const float *b,
                            row, k) *
                    element(layout.b, b + place.b + i * layout.b.batchStride, k,
                            column);
-          c[place.c + i * layout.c.batchStride +
-            column * layout.c.leading + row] = sum;
+          c[place.c + i * layout.c.batchStride + column * layout.c.leading +
+            row] = sum;
         }
 }
 
@@ -134,18 +133,17 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"OneColumn", product(3, 1, 4, false, false)},
         Case{"OneTerm", product(3, 5, 1, false, true)},
         Case{"OneTermTransposed", product(3, 5, 1, true, false)},
-        Case{"Batch", batched(product(2, 3, 4, false, true), {5}, {20}, {24},
-                              {10})},
-        Case{"BroadcastB", batched(product(2, 3, 4, false, false), {5}, {20},
-                                   {0}, {10})},
+        Case{"Batch",
+             batched(product(2, 3, 4, false, true), {5}, {20}, {24}, {10})},
+        Case{"BroadcastB",
+             batched(product(2, 3, 4, false, false), {5}, {20}, {0}, {10})},
         Case{"BatchesThatJoin", batched(product(2, 3, 4, false, false), {3, 5},
                                         {100, 20}, {150, 30}, {50, 10})},
         // Heads of attention: rows of all heads side by side.
-        Case{"Heads", batched(product(2, 3, 4, false, true), {2, 3},
-                              {300, 8}, {400, 24}, {60, 20})},
-        Case{"ThreeBatches",
-             batched(product(2, 3, 4, true, false), {2, 1, 3}, {400, 9, 40},
-                     {300, 9, 0}, {90, 9, 30})}),
+        Case{"Heads", batched(product(2, 3, 4, false, true), {2, 3}, {300, 8},
+                              {400, 24}, {60, 20})},
+        Case{"ThreeBatches", batched(product(2, 3, 4, true, false), {2, 1, 3},
+                                     {400, 9, 40}, {300, 9, 0}, {90, 9, 30})}),
     [](const auto &info) { return std::string(info.param.name); });
 
 TEST(GemmBatchTest, JoinsBatchesThatFollowEachOther) {
@@ -168,10 +166,10 @@ TEST(GemmAlignmentTest, PromisesTheAlignmentThatAllMatricesHave) {
   EXPECT_EQ(layout(step).alignment, 16u);
   step.c = std::make_unique<fb::Ref>(4, 0);
   EXPECT_EQ(layout(step).alignment, 4u);
-  EXPECT_EQ(layout(batched(product(2, 3, 4, false, false), {5}, {18}, {64},
-                           {64}))
-                .alignment,
-            8u);
+  EXPECT_EQ(
+      layout(batched(product(2, 3, 4, false, false), {5}, {18}, {64}, {64}))
+          .alignment,
+      8u);
 }
 
 } // namespace

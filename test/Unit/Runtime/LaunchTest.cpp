@@ -22,8 +22,8 @@ namespace {
 
 std::map<std::string, std::string> environment;
 
-Result<std::optional<Launch>> readWith(
-    std::map<std::string, std::string> variables) {
+Result<std::optional<Launch>>
+readWith(std::map<std::string, std::string> variables) {
   environment = std::move(variables);
   return readLaunch([](const char *name) -> const char * {
     auto found = environment.find(name);
@@ -78,11 +78,10 @@ TEST(LaunchTest, NamesTheVariableThatIsWrong) {
             "environment variable RANK is 'x', allowed are 0 to 7");
   EXPECT_EQ(errorWith({{"RANK", "0"}, {"WORLD_SIZE", "0"}}),
             "environment variable WORLD_SIZE is 0");
-  EXPECT_EQ(errorWith({{"RANK", "0"},
-                       {"WORLD_SIZE", "1"},
-                       {"MASTER_PORT", "70000"}}),
-            "environment variable MASTER_PORT is '70000', allowed are 0 to "
-            "65535");
+  EXPECT_EQ(
+      errorWith({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "70000"}}),
+      "environment variable MASTER_PORT is '70000', allowed are 0 to "
+      "65535");
 }
 
 /// A port that nobody listens on.
@@ -151,9 +150,9 @@ TEST_F(RendezvousTest, EverybodyHearsEverybody) {
 }
 
 TEST_F(RendezvousTest, NamesWhoIsMissing) {
-  auto results = runAll({launch(0, 3), launch(1, 3)},
-                        std::chrono::milliseconds(300),
-                        [](Rendezvous &) { return std::string(); });
+  auto results =
+      runAll({launch(0, 3), launch(1, 3)}, std::chrono::milliseconds(300),
+             [](Rendezvous &) { return std::string(); });
   EXPECT_EQ(results[0],
             "waited longer than 0.3 seconds for the process of rank 2");
   EXPECT_NE(results[1], "");

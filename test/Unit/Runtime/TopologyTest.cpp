@@ -62,8 +62,8 @@ TEST_F(TopologyTest, GivesAChannelToMessagesThatOvertake) {
 }
 
 TEST_F(TopologyTest, KnowsWhatMustBePacked) {
-  auto &step = *source.programs[0]->functions[0]->steps[1]
-                    ->step.AsCollectiveStep();
+  auto &step =
+      *source.programs[0]->functions[0]->steps[1]->step.AsCollectiveStep();
   step.kind = fb::CollectiveKind::AllGather;
   EXPECT_EQ(topology().packedBytes, 3u * 6 * 2 * 4);
   step.outer = 1;
@@ -104,8 +104,9 @@ TEST(NcclSplitsTest, EveryPartOnceAndNoRankTwiceInADivision) {
           EXPECT_TRUE(seen.emplace(part.transfers, part.index).second);
           for (uint32_t rank : part.ranks)
             EXPECT_TRUE(ranks.insert(rank).second);
-          if (!part.transfers)
+          if (!part.transfers) {
             EXPECT_EQ(part.ranks, topology.groups[part.index]);
+          }
         }
       }
       std::vector<uint32_t> parts = partOfMessages(topology);
@@ -114,7 +115,9 @@ TEST(NcclSplitsTest, EveryPartOnceAndNoRankTwiceInADivision) {
         EXPECT_TRUE(seen.count({true, part}));
       // One for the groups; even and odd boundaries in two directions, and one
       // more each where an odd ring closes.
-      size_t boundaries = stages == 2 ? (wraps ? 4 : 2) : stages % 2 && wraps ? 6 : 4;
+      size_t boundaries = stages == 2           ? (wraps ? 4 : 2)
+                          : stages % 2 && wraps ? 6
+                                                : 4;
       EXPECT_LE(splits.size(), 1 + boundaries) << stages << wraps;
     }
 }

@@ -1,4 +1,5 @@
-//===- HostTarget.cpp - The tests on this machine -----------------------------===//
+//===- HostTarget.cpp - The tests on this machine
+//-----------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

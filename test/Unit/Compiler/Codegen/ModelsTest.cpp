@@ -47,13 +47,12 @@ struct Case {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Models,
-    testing::Values(Model{"Gpt2", PLAIT_MODELS "/gpt2-nano", "1", false},
-                    Model{"Gpt2Mesh", PLAIT_MODELS "/gpt2-nano",
-                          "pp=2,dp=2,tp=2", false},
-                    Model{"Llama", PLAIT_GOLDEN "/llama-small-test", "1",
-                          false},
-                    Model{"LlamaMesh", PLAIT_GOLDEN "/llama-small-test",
-                          "pp=2,dp=2,tp=2", true}),
+    testing::Values(
+        Model{"Gpt2", PLAIT_MODELS "/gpt2-nano", "1", false},
+        Model{"Gpt2Mesh", PLAIT_MODELS "/gpt2-nano", "pp=2,dp=2,tp=2", false},
+        Model{"Llama", PLAIT_GOLDEN "/llama-small-test", "1", false},
+        Model{"LlamaMesh", PLAIT_GOLDEN "/llama-small-test", "pp=2,dp=2,tp=2",
+              true}),
     [](const auto &info) { return std::string(info.param.name); });
 
 static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
@@ -70,8 +69,7 @@ static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
   options.compileTo = "lower";
   options.output = path;
   EXPECT_TRUE(compile(options));
-  auto module =
-      mlir::parseSourceFile<mlir::ModuleOp>(path.string(), &context);
+  auto module = mlir::parseSourceFile<mlir::ModuleOp>(path.string(), &context);
   std::filesystem::remove(path);
   return module;
 }
@@ -92,12 +90,15 @@ static void expectAlike(Buffer &want, Buffer &got, mlir::RankedTensorType type,
   }
   // Sums of up to 4096 numbers of about 1 in two orders, some of which cancel
   // out afterwards.
+  size_t numbers = 0;
   for (size_t index = 0; index < want.size(); ++index) {
     if (std::isnan(want[index]) && std::isnan(got[index]))
       continue;
+    ++numbers;
     ASSERT_NEAR(want[index], got[index], 2e-5 * (1 + std::abs(want[index])))
         << label << " at " << index;
   }
+  EXPECT_GT(numbers, 0u) << label << " is nothing but NaN";
 }
 
 static void compare(const Case &one, HostCode &host, PtxModule &gpu) {
@@ -118,8 +119,7 @@ static void compare(const Case &one, HostCode &host, PtxModule &gpu) {
       buffers.push_back({other.back()->start, count * sizeof(float)});
     }
     host.call(one.host.symbol, pointers, scalars, 0, one.host.extent);
-    int64_t blocks =
-        llvm::divideCeil(one.gpu.extent, one.gpu.indicesPerBlock);
+    int64_t blocks = llvm::divideCeil(one.gpu.extent, one.gpu.indicesPerBlock);
     EXPECT_EQ(gpu.launch(one.gpu.symbol, blocks, buffers, scalars, false), "");
     for (size_t index = one.inputs; index < one.types.size(); ++index)
       expectAlike(*own[index], *other[index], one.types[index],
@@ -134,8 +134,8 @@ TEST_P(Models, KernelsAgree) {
   mlir::MLIRContext context(registry);
   auto module = lower(GetParam(), context);
   ASSERT_TRUE(module);
-  auto host = codegen::KernelLibrary::create(
-      &context, codegen::TargetCPU::getHost());
+  auto host =
+      codegen::KernelLibrary::create(&context, codegen::TargetCPU::getHost());
   auto gpu = codegen::KernelLibrary::create(&context, codegen::TargetGPU());
   std::vector<Case> cases;
   std::set<std::string> seen;

@@ -69,8 +69,8 @@ static Result computeFloat(const PtxInstruction &instruction,
     return std::isnan(a) ? in.bits[1] : in.bits[0];
   }
   // Minus zero is below zero.
-  bool first = std::signbit(a) != std::signbit(b) && a == b ? std::signbit(a)
-                                                            : a < b;
+  bool first =
+      std::signbit(a) != std::signbit(b) && a == b ? std::signbit(a) : a < b;
   return (op == PtxOp::Min) == first ? in.bits[0] : in.bits[1];
 }
 
@@ -82,13 +82,12 @@ static Result computeFloat(const PtxInstruction &instruction,
 static Result computeProduct(const PtxInstruction &instruction,
                              const Inputs &in) {
   PtxType type = instruction.type;
-  __int128 product = isSigned(type)
-                         ? __int128(asInteger(in.bits[0], type)) *
-                               asInteger(in.bits[1], type)
-                         : __int128(static_cast<unsigned __int128>(
-                               static_cast<uint64_t>(asInteger(in.bits[0], type))) *
-                                    static_cast<uint64_t>(
-                                        asInteger(in.bits[1], type)));
+  __int128 product =
+      isSigned(type)
+          ? __int128(asInteger(in.bits[0], type)) * asInteger(in.bits[1], type)
+          : __int128(static_cast<unsigned __int128>(
+                         static_cast<uint64_t>(asInteger(in.bits[0], type))) *
+                     static_cast<uint64_t>(asInteger(in.bits[1], type)));
   if (instruction.high)
     product >>= 8 * sizeOf(type);
   uint64_t result = static_cast<uint64_t>(product);
@@ -98,14 +97,15 @@ static Result computeProduct(const PtxInstruction &instruction,
 static uint64_t shift(const PtxInstruction &instruction, const Inputs &in) {
   PtxType type = instruction.type;
   unsigned bits = 8 * sizeOf(type);
-  uint64_t distance = std::min<uint64_t>(static_cast<uint32_t>(in.bits[1]), bits);
+  uint64_t distance =
+      std::min<uint64_t>(static_cast<uint32_t>(in.bits[1]), bits);
   if (instruction.op == PtxOp::Shl)
     return distance >= 64 ? 0 : in.bits[0] << distance;
   if (isSigned(type))
     return asInteger(in.bits[0], type) >> std::min<uint64_t>(distance, 63);
-  return distance >= 64 ? 0
-                        : static_cast<uint64_t>(asInteger(in.bits[0], type)) >>
-                              distance;
+  return distance >= 64
+             ? 0
+             : static_cast<uint64_t>(asInteger(in.bits[0], type)) >> distance;
 }
 
 static Result computeInteger(const PtxInstruction &instruction,
@@ -133,8 +133,8 @@ static Result computeInteger(const PtxInstruction &instruction,
   if (op == PtxOp::Not)
     return type == PtxType::Pred ? !in.bits[0] : ~in.bits[0];
   if (op == PtxOp::Popc)
-    return std::popcount(static_cast<uint64_t>(
-        asInteger(in.bits[0], sizeOf(type) == 8 ? PtxType::U64 : PtxType::U32)));
+    return std::popcount(static_cast<uint64_t>(asInteger(
+        in.bits[0], sizeOf(type) == 8 ? PtxType::U64 : PtxType::U32)));
   if (op == PtxOp::Min || op == PtxOp::Max) {
     bool less = isSigned(type)
                     ? a < b
@@ -240,7 +240,8 @@ Result test::computePtx(const PtxInstruction &instruction, const Inputs &in) {
     return std::nullopt;
   // Addresses are the same in all spaces here.
   if (op == PtxOp::Mov || op == PtxOp::Cvta)
-    return in.count == 2 ? (in.bits[0] & 0xffffffffu) | in.bits[1] << 32 : in.bits[0];
+    return in.count == 2 ? (in.bits[0] & 0xffffffffu) | in.bits[1] << 32
+                         : in.bits[0];
   if (op == PtxOp::Selp)
     return in.bits[2] ? in.bits[0] : in.bits[1];
   if (op == PtxOp::Setp)

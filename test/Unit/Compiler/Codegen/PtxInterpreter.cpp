@@ -124,9 +124,9 @@ void BlockRun::load(unsigned index, const PtxInstruction &instruction) {
     return write(index, parts[0], read(index, source), instruction.type);
   uint64_t address = read(index, source) + offsetOf(source);
   unsigned size = sizeOf(instruction.type);
-  std::string reason = memory.check(address, size * parts.size(),
-                                    instruction.shared, false,
-                                    globalNumber(index));
+  std::string reason =
+      memory.check(address, size * parts.size(), instruction.shared, false,
+                   globalNumber(index));
   if (!reason.empty())
     return fail(index, reason);
   for (const PtxOperand &part : parts) {
@@ -144,9 +144,9 @@ void BlockRun::store(unsigned index, const PtxInstruction &instruction) {
   std::span<const PtxOperand> parts = partsOf(instruction.operands[1]);
   uint64_t address = read(index, target) + offsetOf(target);
   unsigned size = sizeOf(instruction.type);
-  std::string reason = memory.check(address, size * parts.size(),
-                                    instruction.shared, true,
-                                    globalNumber(index));
+  std::string reason =
+      memory.check(address, size * parts.size(), instruction.shared, true,
+                   globalNumber(index));
   if (!reason.empty())
     return fail(index, reason);
   for (const PtxOperand &part : parts) {
@@ -347,8 +347,8 @@ std::string PtxModule::parse(const std::string &text) {
     place = text.find(entry, start);
     auto kernel = std::make_unique<Kernel>();
     std::string name;
-    std::string error = parseKernel(text.substr(start, place - start), globals,
-                                    name, *kernel);
+    std::string error =
+        parseKernel(text.substr(start, place - start), globals, name, *kernel);
     if (!error.empty())
       return name + ": " + error;
     kernels[name] = std::move(kernel);
@@ -373,8 +373,7 @@ std::string PtxModule::launch(const std::string &symbol, int64_t blocks,
   PtxMemory memory(buffers);
   for (int64_t number = 0; number < blocks; ++number) {
     int64_t block = reversed ? blocks - 1 - number : number;
-    std::string error =
-        BlockRun(*found->second, params, memory, block).run();
+    std::string error = BlockRun(*found->second, params, memory, block).run();
     if (!error.empty())
       return symbol + ": " + error;
   }

@@ -16,9 +16,43 @@ namespace plait::test {
 
 /// The first word of an instruction's name.
 enum class PtxOp {
-  Abs, Add, And, Bar, Barrier, Bra, Brx, Copysign, Cvt, Cvta, Div, Exit, Fma,
-  Ld, Mad, Max, Min, Mov, Mul, Neg, Not, Or, Popc, Rcp, Rem, Ret, Selp, Setp,
-  Shfl, Shl, Shr, Sqrt, St, Sub, Vote, Xor, Unknown
+  Abs,
+  Add,
+  And,
+  Bar,
+  Barrier,
+  Bra,
+  Brx,
+  Copysign,
+  Cvt,
+  Cvta,
+  Div,
+  Exit,
+  Fma,
+  Ld,
+  Mad,
+  Max,
+  Min,
+  Mov,
+  Mul,
+  Neg,
+  Not,
+  Or,
+  Popc,
+  Rcp,
+  Rem,
+  Ret,
+  Selp,
+  Setp,
+  Shfl,
+  Shl,
+  Shr,
+  Sqrt,
+  St,
+  Sub,
+  Vote,
+  Xor,
+  Unknown
 };
 
 enum class PtxType { None, Pred, B16, B32, B64, U16, U32, U64, S32, S64, F32 };
@@ -29,21 +63,21 @@ unsigned sizeOf(PtxType type);
 struct PtxOperand {
   enum Kind { Register, Number, Param, Shared, Thread, Block, Label, Vector };
   Kind kind = Number;
-  bool negated = false;   // a predicate
-  bool address = false;   // in brackets
-  unsigned reg = 0;       // of Register
-  uint64_t number = 0;    // the value, byte offset or place in the code
+  bool negated = false; // a predicate
+  bool address = false; // in brackets
+  unsigned reg = 0;     // of Register
+  uint64_t number = 0;  // the value, byte offset or place in the code
   std::vector<PtxOperand> parts;
 };
 
 struct PtxInstruction {
   std::string text; // for messages
   PtxOp op = PtxOp::Unknown;
-  std::string variant;           // the second word of the name
+  std::string variant; // the second word of the name
   bool shared = false, param = false, high = false, wide = false, nan = false;
-  PtxType type = PtxType::None;  // the last of the name
-  PtxType from = PtxType::None;  // the last but one, if that is a type
-  int guard = -1;                // a register
+  PtxType type = PtxType::None; // the last of the name
+  PtxType from = PtxType::None; // the last but one, if that is a type
+  int guard = -1;               // a register
   bool guardNegated = false;
   std::vector<PtxOperand> operands;
 };
@@ -64,7 +98,8 @@ struct PtxModule::Kernel {
 };
 
 /// Parses the body of one kernel, from its name on, up to the next kernel.
-/// `shared` holds module-level shared memory. Returns what is wrong, or nothing.
+/// `shared` holds module-level shared memory. Returns what is wrong, or
+/// nothing.
 std::string parseKernel(const std::string &text,
                         const std::map<std::string, uint64_t> &shared,
                         std::string &name, PtxModule::Kernel &kernel);

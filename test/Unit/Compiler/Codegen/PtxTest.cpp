@@ -100,8 +100,7 @@ TEST_P(ManyRows, SumsOfColumns) {
     double sum = 1;
     float top = -INFINITY;
     for (int row = 0; row < rows; ++row) {
-      float one =
-          x[(index / columns * rows + row) * columns + index % columns];
+      float one = x[(index / columns * rows + row) * columns + index % columns];
       sum += one, top = std::max(top, one);
     }
     EXPECT_NEAR(s[index], sum, sumTolerance(rows)) << index;
@@ -204,8 +203,8 @@ TEST(PtxTest, ScatterIntoALongTable) {
     x.randomize(1), y.fill(3);
     for (int index = 0; index < positions; ++index)
       ids.ints()[index] = index % 3 ? 7 + index % 5 : index * 119;
-    kernel({&x, &ids, &y}, mode ? std::vector<int64_t>{0}
-                                : std::vector<int64_t>());
+    kernel({&x, &ids, &y},
+           mode ? std::vector<int64_t>{0} : std::vector<int64_t>());
     std::vector<float> want(rows * columns, mode ? 3.0f : 0.0f);
     for (int index = 0; index < positions; ++index)
       for (int j = 0; j < columns; ++j)

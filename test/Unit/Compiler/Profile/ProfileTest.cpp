@@ -11,13 +11,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Planner/Profile.h"
 #include "TransformerWork.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/InitAll.h"
-#include "plait/Planner/Profile.h"
 
-#include "gtest/gtest.h"
 #include "mlir/IR/MLIRContext.h"
+#include "gtest/gtest.h"
 
 #include <map>
 
@@ -131,8 +131,8 @@ TEST_F(ProfileTest, CountsWhatOneRankComputes) {
     compare(get(tensor, false), buildTransformerWork(llama8b, tensor, false));
 }
 
-/// Two sums forward and two backward a layer (Shoeybi et al. 2019), beside those
-/// of the embedding and of the loss.
+/// Two sums forward and two backward a layer (Shoeybi et al. 2019), beside
+/// those of the embedding and of the loss.
 TEST_F(ProfileTest, FindsMegatronsCollectives) {
   open("llama-3-8b", 4096);
   Totals totals = sumUp(get(8, false));
@@ -141,9 +141,9 @@ TEST_F(ProfileTest, FindsMegatronsCollectives) {
   EXPECT_NEAR(sums, (32 * 4 + 1) * layer, 0.01 * layer);
 }
 
-/// Each sum becomes a reduce-scatter, and an all-gather in front of the products
-/// that need whole rows (Korthikanti et al. 2022); no layer but the first, which
-/// reads the embedding, keeps a sum.
+/// Each sum becomes a reduce-scatter, and an all-gather in front of the
+/// products that need whole rows (Korthikanti et al. 2022); no layer but the
+/// first, which reads the embedding, keeps a sum.
 TEST_F(ProfileTest, SplitsTheSequence) {
   open("llama-3-8b", 4096);
   const Work &work = get(8, true);
@@ -201,10 +201,10 @@ TEST_F(ProfileTest, SaysWhyADegreeIsImpossible) {
 
 TEST_F(ProfileTest, FailsWithTheModel) {
   ScopedDiagnosticHandler silent(&context, [](Diagnostic &) {});
-  EXPECT_EQ(ModelProfile::create(
-                context,
-                [](int64_t) -> FailureOr<OwningOpRef<ModuleOp>> {
-                  return failure();
-                }),
-            nullptr);
+  EXPECT_EQ(
+      ModelProfile::create(context,
+                           [](int64_t) -> FailureOr<OwningOpRef<ModuleOp>> {
+                             return failure();
+                           }),
+      nullptr);
 }

@@ -161,13 +161,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t
-cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
-               const void *alpha, const void *a, cublasLtMatrixLayout_t layoutA,
-               const void *b, cublasLtMatrixLayout_t layoutB, const void *beta,
-               const void *c, cublasLtMatrixLayout_t layoutC, void *d,
-               cublasLtMatrixLayout_t layoutD, const cublasLtMatmulAlgo_t *algo,
-               void *workspace, size_t bytes, cudaStream_t stream) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
+                              const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t layoutA, const void *b,
+                              cublasLtMatrixLayout_t layoutB, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t layoutC,
+                              void *d, cublasLtMatrixLayout_t layoutD,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t bytes, cudaStream_t stream) {
   auto data = [](const void *pointer) {
     return static_cast<float *>(const_cast<void *>(pointer));
   };

@@ -166,7 +166,7 @@ CUresult cuDeviceGetName(char *name, int, CUdevice) {
 }
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
                               CUdevice) {
-  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
                                                                        : 4;
   return CUDA_SUCCESS;
@@ -201,8 +201,8 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned,
     CUfunc_st function;
     while (text >> name >> code >> function.args >> function.scalars >>
            function.extent >> function.each) {
-      function.code = reinterpret_cast<CUfunc_st::Code>(
-          dlsym(made->library, code.c_str()));
+      function.code =
+          reinterpret_cast<CUfunc_st::Code>(dlsym(made->library, code.c_str()));
       if (function.code)
         made->functions[name] = function;
     }
@@ -432,9 +432,9 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned,
-                        unsigned threads, unsigned, unsigned, unsigned,
-                        CUstream stream, void **params, void **) {
+CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned,
+                        unsigned, unsigned threads, unsigned, unsigned,
+                        unsigned, CUstream stream, void **params, void **) {
   if (blocks == 0 || threads == 0 || threads > 1024)
     return CUDA_ERROR_INVALID_VALUE;
   if (!function->code)

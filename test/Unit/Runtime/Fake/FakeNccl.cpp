@@ -56,6 +56,7 @@ struct Shared {
   explicit Shared(int ranks) : ranks(ranks) {}
 
   int ranks;
+  std::atomic<bool> aborted = false; // by one of them
   std::map<uint64_t, Round> rounds;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
   int joined = 0;
@@ -65,12 +66,13 @@ struct Shared {
 };
 
 float reduced(const Round &round, int ranks, size_t index) {
-  float value = reinterpret_cast<const float *>(round.entered.at(0).send)[index];
+  float value =
+      reinterpret_cast<const float *>(round.entered.at(0).send)[index];
   for (int rank = 1; rank < ranks; ++rank) {
     const Operation &operation = round.entered.at(rank);
     float next = reinterpret_cast<const float *>(operation.send)[index];
-    value = operation.reduction == ncclSum ? value + next
-                                           : std::max(value, next);
+    value =
+        operation.reduction == ncclSum ? value + next : std::max(value, next);
   }
   return value;
 }
@@ -81,8 +83,8 @@ void complete(const Round &round, int ranks) {
     size_t bytes = first.count * bytesOf(first.type);
     for (const auto &[rank, target] : round.entered)
       for (int from = 0; from < ranks; ++from)
-        std::memmove(target.receive + from * bytes,
-                     round.entered.at(from).send, bytes);
+        std::memmove(target.receive + from * bytes, round.entered.at(from).send,
+                     bytes);
     return;
   }
   bool scatters = first.kind == Kind::ReduceScatter;
@@ -162,8 +164,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
-                                    ncclUniqueId id, int rank,
-                                    ncclConfig_t *) {
+                                    ncclUniqueId id, int rank, ncclConfig_t *) {
   static std::map<std::string, std::shared_ptr<Shared>> worlds;
   std::unique_lock guard(lock());
   std::shared_ptr<Shared> &world = worlds[id.internal];
@@ -183,9 +184,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
   int split = comm->splits++;
   shared.colours[split][comm->rank] = {color, key};
   changed().notify_all();
-  changed().wait(guard, [&] {
-    return int(shared.colours[split].size()) == shared.ranks;
-  });
+  changed().wait(
+      guard, [&] { return int(shared.colours[split].size()) == shared.ranks; });
   if (color == NCCL_SPLIT_NOCOLOR)
     return ncclSuccess;
   int size = 0, rank = 0;
@@ -202,11 +202,11 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
 }
 ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  comm->aborted = true;
+  comm->aborted = comm->shared->aborted = true;
   return ncclSuccess;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *state) {
-  *state = ncclSuccess;
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
+  *state = comm->shared->aborted ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
 }
 ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count,
@@ -280,8 +280,8 @@ ncclResult_t ncclGroupEnd() {
   enqueue(stream, [=] {
     for (size_t i = 0; i < parts->size(); ++i)
       (*done)[i] = (*done)[i] || (*parts)[i]();
-    bool all = std::all_of(done->begin(), done->end(),
-                           [](bool part) { return part; });
+    bool all =
+        std::all_of(done->begin(), done->end(), [](bool part) { return part; });
     if (all)
       done->assign(parts->size(), false);
     return all;

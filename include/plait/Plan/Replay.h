@@ -1,0 +1,63 @@
+//===- Replay.h - The action lists of a plan, executed together -*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Walks the lists of all programs as their ranks would, without computing
+// anything: the checker asks whether they come to an end, a simulation when.
+// A program runs until it must wait; what it waits for wakes it. Since Send
+// never blocks and everything else waits for one definite event, neither the
+// outcome nor any time depends on the order in which programs are run.
+//
+// One rank stands for all of its program: they do the same at the same time,
+// and collectives over other axes than the pipeline's join only them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLAN_REPLAY_H
+#define PLAIT_PLAN_REPLAY_H
+
+#include "plait/Plan/Messages.h"
+
+#include <vector>
+
+namespace plait::plan {
+
+/// What takes time, in seconds or any other unit. Where a vector is empty,
+/// nothing of its kind does.
+struct ReplayCosts {
+  /// steps[program][function][step]; of a collective, from when all members
+  /// are there.
+  std::vector<std::vector<std::vector<double>>> steps;
+  /// Of each entry of matchMessages(), from when both ends are there; the
+  /// receiver is held, the sender is not.
+  std::vector<double> messages;
+};
+
+/// How a rank spends one action. It reaches an action when the one before ends.
+struct ActionTime {
+  double start = 0, end = 0;
+  double computing = 0;     // kernels, products, copies
+  double communicating = 0; // collectives and receiving
+  /// For another rank.
+  double waiting() const { return end - start - computing - communicating; }
+};
+
+struct Replayed {
+  std::vector<std::vector<ActionTime>> programs; // by program and action
+  /// The end of the last action of all.
+  double seconds() const;
+};
+
+/// Fails when the lists deadlock, or meet in collectives that differ. `plan`
+/// must have a sound structure, `messages` be its own, and costs be at least 0.
+/// Linear in actions and steps.
+Result<Replayed> replay(const fb::Plan &plan,
+                        const std::vector<Message> &messages,
+                        const ReplayCosts &costs);
+
+} // namespace plait::plan
+
+#endif // PLAIT_PLAN_REPLAY_H

@@ -1,0 +1,105 @@
+//===- Profiler.h - Measures the steps of a run -----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Every rank notes when each of its steps ends; between two training steps the
+// notes of all ranks are put together. Since the ranks of a process share one
+// clock, it is known when the last member of a collective arrived and when a
+// message was posted: what lies before that is waiting, not work.
+//
+// All memory is taken in the constructor.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_RUNTIME_PROFILER_H
+#define PLAIT_RUNTIME_PROFILER_H
+
+#include "plait/Plan/Profile.h"
+#include "plait/Plan/Ranks.h"
+
+#include <chrono>
+#include <ctime>
+#include <vector>
+
+namespace plait::runtime {
+
+/// The notes of one rank, for one training step. Written by its thread only.
+class StepClock {
+public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  explicit StepClock(size_t laps) : ends(laps + 1), processor(laps + 1) {}
+
+  void start() {
+    next = 0;
+    lap();
+  }
+  /// At the end of every transfer and of every step of a function.
+  void lap() {
+    timespec given;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &given);
+    processor[next] = double(given.tv_sec) + 1e-9 * double(given.tv_nsec);
+    ends[next++] = std::chrono::steady_clock::now();
+  }
+
+  Time getStart(size_t lap) const { return ends[lap]; }
+  Time getEnd(size_t lap) const { return ends[lap + 1]; }
+  double getProcessorSeconds(size_t lap) const {
+    return processor[lap + 1] - processor[lap];
+  }
+
+private:
+  std::vector<Time> ends;        // of lap i: ends[i + 1]
+  std::vector<double> processor; // seconds of the thread, likewise
+  size_t next = 0;
+};
+
+/// Of a plan all ranks of which are in this process.
+class Profiler {
+public:
+  /// `plan` has passed checkPlan and outlives the profiler; `hash` and
+  /// `threads` are for the file, `steps` is how many will be added.
+  Profiler(const plan::fb::Plan &plan, uint64_t hash, unsigned threads,
+           uint64_t steps);
+
+  StepClock &clock(uint32_t rank) { return clocks[rank]; }
+
+  /// Puts the notes of all ranks together, whose threads rest. The first call
+  /// only notes that there was a step: libraries and caches warm up in it.
+  void addStep(double seconds);
+
+  /// Of all steps added but the first. Fails when there are none.
+  Result<plan::Profile> finish() const;
+
+private:
+  /// One note of a rank: where its time is added up, and what ends its waiting.
+  struct Lap {
+    uint32_t total;
+    enum class Waits : uint8_t { No, ForMembers, ForLap } waits = Waits::No;
+    uint32_t meeting = 0;           // ForMembers: index into `arrivals`
+    uint32_t peer = 0, peerLap = 0; // ForLap: until this one ends
+  };
+  struct Total {
+    double seconds = 0, waiting = 0, processor = 0;
+    uint64_t calls = 0;
+  };
+  class Layout;
+
+  StepClock::Time getArrival(const Lap &lap, StepClock::Time start) const;
+  plan::Profile skeleton;                 // all but the times
+  std::vector<StepClock> clocks;          // by rank
+  std::vector<std::vector<Lap>> laps;     // by rank
+  std::vector<uint32_t> programOf;        // by rank
+  std::vector<std::vector<Total>> totals; // by program
+  std::vector<StepClock::Time> arrivals;  // of the last member, by collective
+  std::vector<double> stepSeconds;
+  double overhead = 0;
+  bool isWarm = false;
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_RUNTIME_PROFILER_H

@@ -1,0 +1,67 @@
+//===- KernelTraffic.cpp - What a fused kernel moves ----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Analysis/KernelTraffic.h"
+
+#include "mlir/IR/TypeUtilities.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+using namespace mlir;
+using namespace plait;
+
+static double countElements(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? tensor.getNumElements() : 0;
+}
+
+/// What a kernel reads of an operand: of a table, the rows it looks up.
+static double countRead(plan::ClusterOp cluster, unsigned index) {
+  BlockArgument inner = cluster.getBody().getArgument(index);
+  for (Operation *user : inner.getUsers())
+    if (auto fusable = dyn_cast<FusableOpInterface>(user);
+        fusable && fusable.getFusionRole() == FusionRole::Gather &&
+        user->getOperand(0) == inner)
+      return countElements(user->getResult(0).getType());
+  return countElements(inner.getType());
+}
+
+/// What a kernel writes of a result: of a scattered one, the rows it adds to,
+/// which it reads as well.
+static double countWritten(plan::ClusterOp cluster, unsigned index) {
+  Value inner = cluster.getBody().front().getTerminator()->getOperand(index);
+  double written = countElements(inner.getType());
+  if (auto fusable = inner.getDefiningOp<FusableOpInterface>();
+      fusable && fusable.getFusionRole() == FusionRole::ScatterAdd)
+    written = 2 * countElements(fusable->getOperand(0).getType());
+  bool adds = cluster.getAccumulate() &&
+              (*cluster.getAccumulate())[index] !=
+                  static_cast<int32_t>(plan::Accumulate::Overwrite);
+  return adds ? 2 * written : written;
+}
+
+SmallVector<Access> plait::getKernelAccesses(plan::ClusterOp cluster) {
+  SmallVector<Access> accesses;
+  for (auto [index, input] : llvm::enumerate(cluster.getInputs()))
+    accesses.push_back({input.getType(), countRead(cluster, index)});
+  for (auto [index, output] : llvm::enumerate(cluster.getOutputs()))
+    accesses.push_back({output.getType(), countWritten(cluster, index)});
+  return accesses;
+}
+
+double plait::getKernelTraffic(plan::ClusterOp cluster) {
+  double bytes = 0;
+  for (const Access &access : getKernelAccesses(cluster))
+    bytes += access.elements *
+             getElementTypeOrSelf(access.type).getIntOrFloatBitWidth() / 8;
+  return bytes;
+}
+
+double plait::getKernelFlops(plan::ClusterOp cluster) {
+  double flops = 0;
+  cluster.getBody().walk([&](CostedOpInterface op) { flops += op.getFlops(); });
+  return flops;
+}

@@ -1,0 +1,361 @@
+//===- Calibrate.cpp - Fitting a hardware file to measurements ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/Calibrate.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+using namespace plait;
+using namespace plait::planner;
+namespace fb = plait::plan::fb;
+
+namespace {
+
+constexpr int ring = int(Algorithm::Ring), simple = int(Protocol::Simple);
+
+enum class Group : uint8_t { Steps, Collectives, Messages };
+constexpr Group groups[] = {Group::Steps, Group::Collectives, Group::Messages};
+
+/// A figure that can be fitted. `get` is of a cluster, where ranks have their
+/// share of the machine: the fit is about ratios.
+struct Figure {
+  Group group;
+  const char *path;
+  double &(*get)(Cluster &cluster);
+  double most; // what a hardware file may say
+};
+
+const Figure figures[] = {
+    {Group::Steps, "device.fp32Flops",
+     [](Cluster &c) -> double & { return c.device.peakFlops[0]; }, 1e18},
+    {Group::Steps, "device.matrix.rampTrips",
+     [](Cluster &c) -> double & { return c.device.matrix.rampTrips; }, 1000},
+    {Group::Steps, "device.memoryBandwidth",
+     [](Cluster &c) -> double & { return c.device.memoryBandwidth; }, 1e15},
+    {Group::Steps, "device.vectorFlops",
+     [](Cluster &c) -> double & { return c.device.vectorFlops; }, 1e18},
+    {Group::Steps, "device.launchSeconds",
+     [](Cluster &c) -> double & { return c.device.launchSeconds; }, 1},
+    {Group::Collectives, "intra.startSeconds",
+     [](Cluster &c) -> double & { return c.intra.startSeconds; }, 1},
+    {Group::Collectives, "intra.ring.simple.hop",
+     [](Cluster &c) -> double & { return c.intra.channels[ring][simple].hop; },
+     1},
+    {Group::Collectives, "intra.bandwidth",
+     [](Cluster &c) -> double & { return c.intra.bandwidth; }, 1e15},
+    {Group::Messages, "intra.transferLatency",
+     [](Cluster &c) -> double & { return c.intra.transferLatency; }, 1},
+    {Group::Messages, "intra.transferFraction",
+     [](Cluster &c) -> double & { return c.intra.transferFraction; }, 1},
+};
+constexpr size_t figureCount = std::size(figures);
+
+/// One kind of step or message of one program.
+struct Sample {
+  Group group;
+  std::string kind;
+  size_t run = 0;
+  const fb::Step *step = nullptr;  // or a message
+  uint32_t source = 0, target = 0; // of a message: programs
+  uint64_t bytes = 0;              // likewise
+  double seconds = 0;              // of one call, measured
+  double weight = 0;               // seconds of all its calls in a step
+};
+
+/// Logarithms of what each figure is multiplied by.
+using Ratios = std::vector<double>;
+
+class Fit {
+public:
+  Fit(std::span<const MeasuredRun> runs, std::vector<Cluster> clusters)
+      : runs(runs), clusters(std::move(clusters)) {
+    for (size_t i = 0; i < runs.size(); ++i) {
+      meshes.emplace_back(runs[i].plan);
+      for (uint32_t j = 0; j < runs[i].profile.programs.size(); ++j)
+        collect(i, j);
+    }
+  }
+
+  bool isEmpty() const { return samples.empty(); }
+  bool has(Group group) const {
+    return std::any_of(
+        samples.begin(), samples.end(),
+        [&](const Sample &sample) { return sample.group == group; });
+  }
+  void run();
+  Calibration summarise(const Cluster &whole) const;
+
+private:
+  void collect(size_t run, uint32_t program);
+  void add(Sample sample, double seconds, double calls);
+  std::vector<Cluster> apply(const Ratios &ratios) const;
+  double predict(const Sample &sample,
+                 const std::vector<Cluster> &clusters) const;
+  double getLoss(Group group, const Ratios &ratios) const;
+  double descend(Group group, double loss);
+  void search(Group group);
+  std::vector<Residual> getResiduals() const;
+
+  std::span<const MeasuredRun> runs;
+  std::vector<Cluster> clusters; // by run, before the fit
+  std::vector<plan::Mesh> meshes;
+  std::vector<Sample> samples;
+  Ratios ratios = Ratios(figureCount, 0);
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What was measured
+//===----------------------------------------------------------------------===//
+
+void Fit::add(Sample sample, double seconds, double calls) {
+  if (seconds <= 0 || calls <= 0)
+    return;
+  sample.seconds = seconds;
+  sample.weight = seconds * calls;
+  samples.push_back(std::move(sample));
+}
+
+void Fit::collect(size_t run, uint32_t index) {
+  const plan::ProgramProfile &measured = runs[run].profile.programs[index];
+  const fb::Program &program = *runs[run].plan.programs()->Get(index);
+  double ranks = meshes[run].ranks() / meshes[run].size(0);
+  double share = double(meshes[run].ranks()) / runs[run].profile.threads;
+  auto getSeconds = [&](const auto &entry) {
+    return share > 1 ? share * entry.processor : entry.seconds;
+  };
+  for (size_t i = 0; i < measured.functions.size(); ++i) {
+    const plan::FunctionProfile &function = measured.functions[i];
+    for (size_t j = 0; j < function.steps.size(); ++j) {
+      const fb::Step &step = *program.functions()->Get(i)->steps()->Get(j);
+      const auto *fill = step.step_as_FillStep();
+      if (fill && fill->first_microbatch_only())
+        continue; // a mean over calls that do nothing
+      Sample sample;
+      sample.group =
+          step.step_as_CollectiveStep() ? Group::Collectives : Group::Steps;
+      sample.kind = function.steps[j].kind;
+      sample.run = run;
+      sample.step = &step;
+      add(std::move(sample), getSeconds(function.steps[j]),
+          ranks * double(function.calls));
+    }
+  }
+  for (const plan::TransferProfile &transfer : measured.transfers) {
+    if (transfer.kind != fb::ActionKind::Recv)
+      continue; // the receiver moves the bytes
+    Sample sample{Group::Messages, fb::EnumNameActionKind(transfer.kind), run};
+    sample.source = transfer.peer;
+    sample.target = index;
+    sample.bytes = transfer.bytes;
+    add(std::move(sample), getSeconds(transfer),
+        ranks * double(transfer.calls));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The fit
+//===----------------------------------------------------------------------===//
+
+std::vector<Cluster> Fit::apply(const Ratios &ratios) const {
+  std::vector<Cluster> changed = clusters;
+  for (Cluster &cluster : changed)
+    for (size_t i = 0; i < figureCount; ++i) {
+      double &value = figures[i].get(cluster);
+      value = std::min(value * std::exp(ratios[i]), figures[i].most);
+    }
+  return changed;
+}
+
+double Fit::predict(const Sample &sample,
+                    const std::vector<Cluster> &clusters) const {
+  const plan::Mesh &mesh = meshes[sample.run];
+  const Cluster &cluster = clusters[sample.run];
+  if (sample.step)
+    return stepSeconds(*sample.step, mesh, cluster);
+  return messageSeconds(sample.source, sample.target, sample.bytes, mesh,
+                        cluster);
+}
+
+double Fit::getLoss(Group group, const Ratios &ratios) const {
+  std::vector<Cluster> changed = apply(ratios);
+  double loss = 0, weight = 0;
+  for (const Sample &sample : samples) {
+    if (sample.group != group)
+      continue;
+    double seconds = std::max(predict(sample, changed), 1e-12);
+    double error = std::log(seconds / sample.seconds);
+    loss += sample.weight * error * error;
+    weight += sample.weight;
+  }
+  // Keeps in place what the samples do not depend on.
+  double moved = 0;
+  for (double ratio : ratios)
+    moved += ratio * ratio;
+  return loss / weight + 1e-6 * moved;
+}
+
+/// Searches along one figure after another; a step that helps grows, one that
+/// does not turns round and shrinks (Rosenbrock 1960, without his rotations).
+/// Returns the loss.
+double Fit::descend(Group group, double loss) {
+  constexpr double firstStep = 0.5, leastStep = 1e-5, mostRatio = 12;
+  std::vector<double> steps(figureCount, firstStep);
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (size_t i = 0; i < figureCount; ++i) {
+      if (figures[i].group != group || std::abs(steps[i]) < leastStep)
+        continue;
+      moves = true;
+      Ratios changed = ratios;
+      changed[i] = std::clamp(changed[i] + steps[i], -mostRatio, mostRatio);
+      double other = getLoss(group, changed);
+      if (other < loss) {
+        ratios = changed;
+        loss = other;
+        steps[i] *= 1.6;
+      } else {
+        steps[i] *= -0.5;
+      }
+    }
+  }
+  return loss;
+}
+
+/// Starts over with large steps as long as that helps: figures that can stand
+/// in for each other shrink each other's steps too early.
+void Fit::search(Group group) {
+  constexpr int mostRounds = 200;
+  double loss = getLoss(group, ratios);
+  for (int round = 0; round < mostRounds; ++round) {
+    double before = loss;
+    loss = descend(group, loss);
+    if (loss > before * (1 - 1e-6))
+      break;
+  }
+}
+
+void Fit::run() {
+  for (Group group : groups)
+    if (has(group))
+      search(group);
+}
+
+//===----------------------------------------------------------------------===//
+// What is told of it
+//===----------------------------------------------------------------------===//
+
+std::vector<Residual> Fit::getResiduals() const {
+  std::vector<Cluster> fitted = apply(ratios);
+  std::map<std::string, Residual> kinds;
+  for (const Sample &sample : samples) {
+    Residual &residual = kinds[sample.kind];
+    residual.kind = sample.kind;
+    ++residual.samples;
+    residual.measured += sample.weight;
+    double after = predict(sample, fitted) / sample.seconds;
+    double before = predict(sample, clusters) / sample.seconds;
+    residual.predicted += sample.weight * after;
+    residual.errorBefore += sample.weight * std::abs(before - 1);
+    residual.errorAfter += sample.weight * std::abs(after - 1);
+  }
+  std::vector<Residual> residuals;
+  for (auto &[kind, residual] : kinds) {
+    residual.errorBefore /= residual.measured;
+    residual.errorAfter /= residual.measured;
+    residuals.push_back(residual);
+  }
+  return residuals;
+}
+
+/// `whole` is the machine of one rank: figures as the file has them.
+Calibration Fit::summarise(const Cluster &whole) const {
+  Calibration calibration;
+  calibration.residuals = getResiduals();
+  for (size_t i = 0; i < figureCount; ++i) {
+    if (!has(figures[i].group))
+      continue;
+    Cluster cluster = whole;
+    double before = figures[i].get(cluster);
+    calibration.values.push_back(
+        {figures[i].path, before,
+         std::min(before * std::exp(ratios[i]), figures[i].most)});
+  }
+  return calibration;
+}
+
+/// Six digits: more than a measurement has.
+static double roundValue(double value) {
+  if (value == 0)
+    return 0;
+  double scale = std::pow(10.0, 5 - std::floor(std::log10(value)));
+  return std::round(value * scale) / scale;
+}
+
+/// Rows are replaced as a whole: what surrounds a hop.
+static std::vector<double> getRingRow(const Cluster &whole, double hop) {
+  const Channel &channel = whole.intra.channels[ring][simple];
+  return {channel.base, hop, channel.fraction, channel.fill, channel.fillBytes};
+}
+
+static std::string writeJson(const Calibration &calibration,
+                             const Cluster &whole, const std::string &base,
+                             const std::string &name, uint32_t cores) {
+  nlohmann::ordered_json file = {
+      {"extends", base},
+      {"name", name},
+      {"cores", {{"value", cores}, {"source", "the threads of the runs"}}}};
+  for (const FittedValue &value : calibration.values) {
+    nlohmann::ordered_json *place = &file;
+    std::string path = value.path;
+    bool isHop = path.ends_with(".hop");
+    if (isHop)
+      path.resize(path.size() - 4);
+    for (size_t dot; (dot = path.find('.')) != path.npos;) {
+      place = &(*place)[path.substr(0, dot)];
+      path.erase(0, dot + 1);
+    }
+    nlohmann::ordered_json &entry = (*place)[path];
+    if (isHop)
+      entry["value"] = getRingRow(whole, roundValue(value.after));
+    else
+      entry["value"] = roundValue(value.after);
+    entry["source"] = "measured";
+  }
+  return file.dump(2) + "\n";
+}
+
+Result<Calibration> planner::calibrate(std::span<const MeasuredRun> runs,
+                                       const std::string &base,
+                                       const std::string &name) {
+  std::vector<Cluster> clusters;
+  for (const MeasuredRun &run : runs) {
+    uint32_t ranks = plan::Mesh(run.plan).ranks();
+    Result<Cluster> cluster = parseCluster(base + ":" + std::to_string(ranks));
+    if (!cluster.ok())
+      return cluster.status();
+    clusters.push_back(std::move(*cluster));
+  }
+  Result<Cluster> whole = parseCluster(base + ":1");
+  if (!whole.ok())
+    return whole.status();
+  Fit fit(runs, std::move(clusters));
+  if (fit.isEmpty())
+    return Status::failure("the profiles hold no step that took any time");
+  fit.run();
+  Calibration calibration = fit.summarise(*whole);
+  uint32_t cores = 1;
+  for (const MeasuredRun &run : runs)
+    cores = std::max(cores, run.profile.threads);
+  calibration.json = writeJson(calibration, *whole, base, name, cores);
+  return calibration;
+}

@@ -1,0 +1,75 @@
+//===- Measured.cpp - A profile beside a prediction -----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/PlanCost.h"
+#include "plait/Planner/Report.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+namespace fb = plait::plan::fb;
+
+static std::string print(const std::vector<std::pair<std::string, int>> &mesh) {
+  std::string text;
+  for (const auto &[axis, size] : mesh)
+    text += (text.empty() ? "" : ",") + axis + "=" + std::to_string(size);
+  return text;
+}
+
+/// Seconds that a rank spends in the functions that `action` calls, of the
+/// program where that takes longest.
+static double getSeconds(const plan::Profile &profile, fb::ActionKind action) {
+  double most = 0;
+  for (const plan::ProgramProfile &program : profile.programs) {
+    double seconds = 0;
+    for (const plan::FunctionProfile &function : program.functions)
+      for (const plan::StepProfile &step : function.steps)
+        if (function.action == action)
+          seconds += double(function.calls) * (step.seconds + step.waiting);
+    most = std::max(most, seconds);
+  }
+  return most;
+}
+
+/// In the pick's order; an axis that the profile does not have counts 1.
+static Status checkMesh(const plan::Profile &profile, const std::string &path,
+                        const Configuration &pick) {
+  const std::vector<std::pair<std::string, int>> expected = {
+      {"pp", pick.pipeline}, {"dp", pick.data}, {"tp", pick.tensor}};
+  std::vector<std::pair<std::string, int>> found = expected;
+  for (auto &[axis, size] : found) {
+    size = 1;
+    for (const auto &[name, measured] : profile.mesh)
+      if (name == axis)
+        size = int(measured);
+  }
+  if (found == expected && pick.context == 1)
+    return Status::success();
+  return fail("profile '", path, "' was taken on ", print(found),
+              ", the prediction is for ", print(expected),
+              "; pin it with --mesh");
+}
+
+Result<Measured> planner::readMeasured(const std::string &path,
+                                       const Configuration &pick) {
+  Result<plan::Profile> profile = readProfile(path);
+  if (!profile.ok())
+    return profile.status();
+  PLAIT_RETURN_IF_ERROR(checkMesh(*profile, path, pick));
+  Measured measured;
+  measured.source = "plait-run --profile " + path;
+  measured.iterationSeconds = profile->stepSeconds;
+  measured.dataSeconds = getSeconds(*profile, fb::ActionKind::Reduce);
+  measured.optimizerSeconds = getSeconds(*profile, fb::ActionKind::Optimizer);
+  measured.pipelineSeconds =
+      std::max(0.0, profile->stepSeconds - profile->overheadSeconds -
+                        measured.dataSeconds - measured.optimizerSeconds);
+  for (const plan::ProgramProfile &program : profile->programs)
+    measured.peakBytes.push_back(double(program.arenaBytes));
+  return measured;
+}

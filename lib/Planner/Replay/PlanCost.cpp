@@ -1,0 +1,181 @@
+//===- PlanCost.cpp - How long the steps of a plan take -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/PlanCost.h"
+
+#include "Cost/Parts.h"
+#include "plait/Plan/Check.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::planner;
+namespace fb = plait::plan::fb;
+
+template <typename T>
+static uint32_t length(const flatbuffers::Vector<T> *vector) {
+  return vector ? vector->size() : 0;
+}
+
+static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
+  Product product = {1, step.m(), step.n(), step.k()};
+  for (uint32_t i = 0; i < length(step.batch()); ++i)
+    product.batch *= step.batch()->Get(i);
+  product.inputBytes = double(plan::elementBytes(step.dtype()));
+  bool adds = step.accumulate() != fb::Accumulate::Overwrite;
+  product.outputBytes = product.inputBytes * (adds ? 2 : 1);
+  return productSeconds(product, device,
+                        step.dtype() == fb::DType::BF16 ? Precision::BF16
+                                                        : Precision::FP32);
+}
+
+/// The group of the members' first ranks; the others lie alike.
+static Group getGroup(const fb::CollectiveStep &step, const plan::Mesh &mesh,
+                      const Cluster &cluster) {
+  uint32_t axis = step.axis();
+  std::vector<uint32_t> members(mesh.size(axis));
+  for (uint32_t i = 0; i < members.size(); ++i)
+    members[i] = i;
+  if (length(step.members()))
+    members.assign(step.members()->begin(), step.members()->end());
+  auto nodeOf = [&](uint32_t member) {
+    return mesh.withIndex(0, axis, member) / uint32_t(cluster.devicesPerNode);
+  };
+  Group group;
+  group.ranks = int(members.size());
+  group.perNode =
+      int(std::count_if(members.begin(), members.end(), [&](uint32_t member) {
+        return nodeOf(member) == nodeOf(members.front());
+      }));
+  return group;
+}
+
+static double collectiveStepSeconds(const fb::CollectiveStep &step,
+                                    const plan::Mesh &mesh,
+                                    const Cluster &cluster) {
+  // Both enumerations have the same values.
+  auto kind = CollectiveKind(step.kind());
+  Group group = getGroup(step, mesh, cluster);
+  double bytes = double(step.outer()) * double(step.chunk()) *
+                 double(plan::elementBytes(step.dtype()));
+  if (kind != CollectiveKind::AllReduce)
+    bytes *= group.ranks; // blocks
+  return collectiveSeconds(kind, bytes, group, cluster);
+}
+
+double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
+                            const Cluster &cluster) {
+  const Device &device = cluster.device;
+  if (const auto *kernel = step.step_as_KernelStep())
+    return kernelSeconds(double(kernel->traffic()), double(kernel->flops()),
+                         device);
+  if (const auto *gemm = step.step_as_GemmStep())
+    return gemmSeconds(*gemm, device);
+  if (const auto *collective = step.step_as_CollectiveStep())
+    return collectiveStepSeconds(*collective, mesh, cluster);
+  if (const auto *copy = step.step_as_CopyStep())
+    return memorySeconds(2 * double(copy->bytes()), device);
+  if (const auto *fill = step.step_as_FillStep())
+    return memorySeconds(double(fill->bytes()), device);
+  return 0;
+}
+
+double planner::messageSeconds(uint32_t source, uint32_t target, uint64_t bytes,
+                               const plan::Mesh &mesh, const Cluster &cluster) {
+  uint32_t perProgram = mesh.ranks() / mesh.size(0);
+  uint32_t perNode = uint32_t(cluster.devicesPerNode);
+  bool sameNode = true;
+  for (uint32_t i = 0; i < perProgram; ++i)
+    sameNode &= (source * perProgram + i) / perNode ==
+                (target * perProgram + i) / perNode;
+  return transferSeconds(double(bytes), sameNode, cluster);
+}
+
+static uint64_t getBytes(const fb::Plan &plan, const plan::Message &message) {
+  return plan.programs()
+      ->Get(message.source)
+      ->actions()
+      ->Get(message.send)
+      ->bytes();
+}
+
+/// Of the calls of `function`, the part that is in a first microbatch.
+static double getFirstShare(const fb::Program &program, int32_t function) {
+  double calls = 0, first = 0;
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    const fb::Action &action = *program.actions()->Get(i);
+    if (action.function() != function)
+      continue;
+    ++calls;
+    first += action.first();
+  }
+  return calls > 0 ? first / calls : 0;
+}
+
+Result<plan::ReplayCosts>
+planner::predictCosts(const fb::Plan &plan,
+                      const std::vector<plan::Message> &messages,
+                      const Cluster &cluster) {
+  plan::Mesh mesh(plan);
+  if (mesh.ranks() > uint64_t(cluster.devices()))
+    return fail("the plan has ", mesh.ranks(), " ranks, cluster '",
+                cluster.name, "' has ", cluster.devices(), " devices");
+  plan::ReplayCosts costs;
+  for (const fb::Program *program : *plan.programs()) {
+    auto &functions = costs.steps.emplace_back();
+    for (uint32_t i = 0; i < length(program->functions()); ++i) {
+      const auto *steps = program->functions()->Get(i)->steps();
+      auto &seconds = functions.emplace_back();
+      for (uint32_t j = 0; j < length(steps); ++j) {
+        const fb::Step &step = *steps->Get(j);
+        seconds.push_back(stepSeconds(step, mesh, cluster));
+        const auto *fill = step.step_as_FillStep();
+        if (fill && fill->first_microbatch_only())
+          seconds.back() *= getFirstShare(*program, int32_t(i));
+      }
+    }
+  }
+  for (const plan::Message &message : messages)
+    costs.messages.push_back(messageSeconds(message.source, message.target,
+                                            getBytes(plan, message), mesh,
+                                            cluster));
+  return costs;
+}
+
+plan::ReplayCosts
+planner::measuredCosts(const fb::Plan &plan,
+                       const std::vector<plan::Message> &messages,
+                       const plan::Profile &profile) {
+  plan::ReplayCosts costs;
+  for (const plan::ProgramProfile &program : profile.programs) {
+    auto &functions = costs.steps.emplace_back();
+    for (const plan::FunctionProfile &function : program.functions) {
+      auto &seconds = functions.emplace_back();
+      for (const plan::StepProfile &step : function.steps)
+        seconds.push_back(step.seconds);
+    }
+  }
+  for (const plan::Message &message : messages) {
+    const fb::Action &action =
+        *plan.programs()->Get(message.target)->actions()->Get(message.receive);
+    double seconds = 0;
+    for (const plan::TransferProfile &transfer :
+         profile.programs[message.target].transfers)
+      if (plan::isTransfer(transfer, action))
+        seconds = transfer.seconds;
+    costs.messages.push_back(seconds);
+  }
+  return costs;
+}
+
+std::string planner::printMesh(const fb::Plan &plan) {
+  std::string text;
+  for (const fb::MeshAxis *axis : *plan.mesh())
+    text += (text.empty() ? "" : " ") + axis->name()->str() + "=" +
+            std::to_string(axis->size());
+  return text;
+}

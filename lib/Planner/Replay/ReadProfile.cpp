@@ -1,0 +1,180 @@
+//===- ReadProfile.cpp - Reading what plait-run measured ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cluster/Json.h"
+#include "plait/Planner/PlanCost.h"
+
+using namespace plait;
+using namespace plait::planner;
+namespace fb = plait::plan::fb;
+
+namespace {
+
+constexpr Range seconds = {0, 1e9};
+constexpr Range count = {0, 1e15};
+
+/// Calls `parse(entry, where)` for every object of the list `name`.
+template <typename Parse>
+Status forEach(Fields &fields, const char *name, Parse parse) {
+  const Json *list = fields.require(name).get(name);
+  if (!list)
+    return fields.finish(); // a failure: the field is required
+  if (!list->is_array())
+    return fail(fields.path(name), " must be a list");
+  for (size_t i = 0; i < list->size(); ++i)
+    PLAIT_RETURN_IF_ERROR(
+        parse((*list)[i],
+              fields.path(std::string(name) + "[" + std::to_string(i) + "]")));
+  return Status::success();
+}
+
+/// A number that is a count.
+template <typename Integer>
+void readCount(Fields &fields, const char *name, Integer &to, Range range) {
+  double value = 0;
+  fields.require(name).read(name, value, range);
+  to = Integer(value);
+}
+
+template <typename Entry> void readTimes(Fields &fields, Entry &entry) {
+  fields.require("seconds").read("seconds", entry.seconds, seconds);
+  fields.require("waiting_seconds")
+      .read("waiting_seconds", entry.waiting, seconds);
+  fields.require("processor_seconds")
+      .read("processor_seconds", entry.processor, seconds);
+}
+
+/// The enumerator called `name`; names end with a null.
+template <typename Enum>
+Status readEnum(Fields &fields, const char *field, const char *const *names,
+                Enum &to) {
+  std::string text;
+  fields.require(field).read(field, text);
+  for (int i = 0; names[i]; ++i)
+    if (text == names[i]) {
+      to = Enum(i);
+      return Status::success();
+    }
+  return fail(fields.path(field), " is '", text, "', which is unknown");
+}
+
+Status parseFunction(const Json &object, const std::string &where,
+                     plan::FunctionProfile &function) {
+  Fields fields(object, where);
+  fields.require("name").read("name", function.name);
+  PLAIT_RETURN_IF_ERROR(
+      readEnum(fields, "action", fb::EnumNamesActionKind(), function.action));
+  readCount(fields, "calls", function.calls, count);
+  PLAIT_RETURN_IF_ERROR(
+      forEach(fields, "steps", [&](const Json &entry, const std::string &path) {
+        plan::StepProfile &step = function.steps.emplace_back();
+        Fields fields(entry, path);
+        fields.require("kind").read("kind", step.kind);
+        fields.read("location", step.location);
+        readTimes(fields, step);
+        return fields.finish();
+      }));
+  return fields.finish();
+}
+
+Status parseTransfer(const Json &object, const std::string &where,
+                     plan::TransferProfile &transfer) {
+  Fields fields(object, where);
+  PLAIT_RETURN_IF_ERROR(
+      readEnum(fields, "kind", fb::EnumNamesActionKind(), transfer.kind));
+  PLAIT_RETURN_IF_ERROR(readEnum(fields, "direction", fb::EnumNamesDirection(),
+                                 transfer.direction));
+  readCount(fields, "peer", transfer.peer, {0, 1e9});
+  readCount(fields, "tensor", transfer.tensor, {0, 1e9});
+  readCount(fields, "bytes", transfer.bytes, count);
+  readCount(fields, "calls", transfer.calls, count);
+  readTimes(fields, transfer);
+  return fields.finish();
+}
+
+Status parseProgram(const Json &object, const std::string &where,
+                    plan::ProgramProfile &program) {
+  Fields fields(object, where);
+  readCount(fields, "arena_bytes", program.arenaBytes, count);
+  PLAIT_RETURN_IF_ERROR(forEach(
+      fields, "functions", [&](const Json &entry, const std::string &path) {
+        return parseFunction(entry, path, program.functions.emplace_back());
+      }));
+  PLAIT_RETURN_IF_ERROR(forEach(
+      fields, "transfers", [&](const Json &entry, const std::string &path) {
+        return parseTransfer(entry, path, program.transfers.emplace_back());
+      }));
+  return fields.finish();
+}
+
+Status parseMesh(Fields &fields, plan::Profile &profile) {
+  const Json *mesh = fields.require("mesh").get("mesh");
+  if (!mesh)
+    return fields.finish(); // a failure: the field is required
+  if (!mesh->is_object())
+    return fail(fields.path("mesh"), " must be an object");
+  for (const auto &[axis, size] : mesh->items()) {
+    if (!size.is_number_unsigned())
+      return fail(fields.path("mesh"), ".", axis, " must be a number, not ",
+                  size.dump());
+    profile.mesh.emplace_back(axis, size.get<uint32_t>());
+  }
+  return Status::success();
+}
+
+} // namespace
+
+Result<plan::Profile> planner::readProfile(const std::string &path) {
+  Result<Json> json = readJsonFile(path, "profile");
+  if (!json.ok())
+    return json.status();
+  plan::Profile profile;
+  Fields fields(*json, "profile '" + path + "':");
+  fields.require("plan").read("plan", profile.plan);
+  PLAIT_RETURN_IF_ERROR(parseMesh(fields, profile));
+  readCount(fields, "threads", profile.threads, {1, 1e6});
+  readCount(fields, "steps", profile.steps, {1, 1e15});
+  fields.require("step_seconds")
+      .read("step_seconds", profile.stepSeconds, seconds);
+  fields.require("overhead_seconds")
+      .read("overhead_seconds", profile.overheadSeconds, seconds);
+  PLAIT_RETURN_IF_ERROR(forEach(
+      fields, "programs", [&](const Json &entry, const std::string &where) {
+        return parseProgram(entry, where, profile.programs.emplace_back());
+      }));
+  PLAIT_RETURN_IF_ERROR(fields.finish());
+  return profile;
+}
+
+/// Whether there is an entry for every function and step.
+static bool hasShapeOf(const plan::Profile &profile, const fb::Plan &plan) {
+  if (profile.programs.size() != plan.programs()->size())
+    return false;
+  for (uint32_t i = 0; i < profile.programs.size(); ++i) {
+    const auto &functions = profile.programs[i].functions;
+    const auto *expected = plan.programs()->Get(i)->functions();
+    if (functions.size() != (expected ? expected->size() : 0))
+      return false;
+    for (uint32_t j = 0; j < functions.size(); ++j) {
+      const auto *steps = expected->Get(j)->steps();
+      if (functions[j].steps.size() != (steps ? steps->size() : 0))
+        return false;
+    }
+  }
+  return true;
+}
+
+Status planner::checkProfile(const plan::Profile &profile,
+                             const std::string &path, const fb::Plan &plan,
+                             uint64_t hash) {
+  if (profile.plan != plan::identify(hash))
+    return fail("profile '", path, "' is of another plan: it was taken of ",
+                profile.plan, ", this one is ", plan::identify(hash));
+  if (!hasShapeOf(profile, plan))
+    return fail("profile '", path, "' does not have the steps of its plan");
+  return Status::success();
+}

@@ -1,0 +1,144 @@
+//===- NcclGroup.cpp - Collectives by NCCL --------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "NcclGroup.h"
+
+#include "plait/Plan/Check.h"
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+ncclDataType_t dataType(fb::DType type) {
+  switch (type) {
+  case fb::DType::F32:
+    return ncclFloat32;
+  case fb::DType::BF16:
+    return ncclBfloat16;
+  case fb::DType::I32:
+    return ncclInt32;
+  }
+  __builtin_unreachable();
+}
+
+ncclRedOp_t operation(fb::Reduction reduction) {
+  return reduction == fb::Reduction::Sum ? ncclSum : ncclMax;
+}
+
+class NcclGroup : public Group {
+public:
+  /// `comm` is null for a group of one rank.
+  NcclGroup(const Nccl &nccl, ncclComm_t comm, int64_t members,
+            CudaStream &stream, std::shared_ptr<Scratch> scratch)
+      : nccl(nccl), comm(comm), members(members), stream(stream),
+        scratch(std::move(scratch)) {}
+
+  Status allReduce(const std::byte *input, std::byte *output,
+                   const CollectiveShape &shape,
+                   fb::Reduction reduction) override {
+    size_t count = shape.outer * shape.chunk;
+    if (!comm)
+      return copy(input, output, shape);
+    return call("ncclAllReduce", [&] {
+      return nccl.ncclAllReduce(input, output, count, dataType(shape.type),
+                                operation(reduction), comm, stream.handle());
+    });
+  }
+
+  Status reduceScatter(const std::byte *input, std::byte *output,
+                       const CollectiveShape &shape,
+                       fb::Reduction reduction) override {
+    if (!comm)
+      return copy(input, output, shape);
+    uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+    if (shape.outer > 1) {
+      for (int64_t j = 0; j < members; ++j)
+        PLAIT_RETURN_IF_ERROR(stream.copyRows(
+            scratch->data() + j * shape.outer * bytes, bytes, input + j * bytes,
+            members * bytes, bytes, shape.outer));
+      input = scratch->data();
+    }
+    return call("ncclReduceScatter", [&] {
+      return nccl.ncclReduceScatter(input, output, shape.outer * shape.chunk,
+                                    dataType(shape.type), operation(reduction),
+                                    comm, stream.handle());
+    });
+  }
+
+  Status allGather(const std::byte *input, std::byte *output,
+                   const CollectiveShape &shape) override {
+    if (!comm)
+      return copy(input, output, shape);
+    uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+    std::byte *target = shape.outer > 1 ? scratch->data() : output;
+    PLAIT_RETURN_IF_ERROR(call("ncclAllGather", [&] {
+      return nccl.ncclAllGather(input, target, shape.outer * shape.chunk,
+                                dataType(shape.type), comm, stream.handle());
+    }));
+    for (int64_t j = 0; shape.outer > 1 && j < members; ++j)
+      PLAIT_RETURN_IF_ERROR(stream.copyRows(output + j * bytes, members * bytes,
+                                            target + j * shape.outer * bytes,
+                                            bytes, bytes, shape.outer));
+    return Status::success();
+  }
+
+  Status allToAll(const std::byte *input, std::byte *output,
+                  const CollectiveShape &shape) override {
+    if (!comm)
+      return copy(input, output, shape);
+    uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+    // A row at a time: large groups of transfers can hang.
+    for (int64_t o = 0; o < shape.outer; ++o) {
+      uint64_t row = o * members * bytes;
+      PLAIT_RETURN_IF_ERROR(
+          call("ncclGroupStart", [&] { return nccl.ncclGroupStart(); }));
+      for (int j = 0; j < members; ++j) {
+        PLAIT_RETURN_IF_ERROR(call("ncclSend", [&] {
+          return nccl.ncclSend(input + row + j * bytes, bytes, ncclInt8, j,
+                               comm, stream.handle());
+        }));
+        PLAIT_RETURN_IF_ERROR(call("ncclRecv", [&] {
+          return nccl.ncclRecv(output + row + j * bytes, bytes, ncclInt8, j,
+                               comm, stream.handle());
+        }));
+      }
+      PLAIT_RETURN_IF_ERROR(
+          call("ncclGroupEnd", [&] { return nccl.ncclGroupEnd(); }));
+    }
+    return Status::success();
+  }
+
+private:
+  /// All collectives of one member.
+  Status copy(const std::byte *input, std::byte *output,
+              const CollectiveShape &shape) {
+    return stream.copy(output, input,
+                       input == output ? 0
+                                       : shape.outer * shape.chunk *
+                                             plan::elementBytes(shape.type));
+  }
+
+  template <typename Enqueue> Status call(const char *what, Enqueue enqueue) {
+    return stream.add([&] { return nccl.check(enqueue(), what); });
+  }
+
+  const Nccl &nccl;
+  ncclComm_t comm;
+  int64_t members;
+  CudaStream &stream;
+  std::shared_ptr<Scratch> scratch;
+};
+
+} // namespace
+
+std::unique_ptr<Group>
+runtime::createNcclGroup(const Nccl &nccl, ncclComm_t comm, int64_t members,
+                         CudaStream &stream, std::shared_ptr<Scratch> scratch) {
+  return std::make_unique<NcclGroup>(nccl, comm, members, stream,
+                                     std::move(scratch));
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Builds plait-run on a GPU node and checks it there: conformance of the
+# communicators, losses against the CPU's, recorded against walked steps, NCCL
+# over processes, memory, speed. Needs a C++ compiler, CMake, Ninja, the CUDA
+# toolkit and a folder made by scripts/bundle.sh; nothing is installed.
+# Usage: scripts/gpu-check.sh [BUNDLE [RESULTS.json]]. Ends with 0 when all
+# passed, 1 when something failed, 2 when there is no GPU. BUILD: build folder.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+bundle=$(realpath "${1:-build/bundle}")
+build=${BUILD:-build-gpu}
+results=$(realpath -m "${2:-$build/results.json}")
+log=$build/build.log
+if [ ! -f "$bundle/manifest.json" ]; then
+  echo "gpu-check: '$bundle' is no bundle; make one with scripts/bundle.sh" >&2
+  exit 1
+fi
+
+# NCCL and cuBLAS of a Python environment, where the toolkit has none.
+packages=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2> /dev/null)
+prefixes=$bundle/third-party
+if [ -n "$packages" ]; then
+  for folder in "$packages"/*/; do
+    [ -d "$folder/include" ] && prefixes="$prefixes;${folder%/}"
+    [ -d "$folder/lib" ] && export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}:${folder}lib"
+  done
+fi
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}:/usr/local/cuda/lib64"
+
+mkdir -p "$build"
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DPLAIT_BUILD_COMPILER=OFF -DPLAIT_ENABLE_CUDA=ON \
+  "-DCMAKE_PREFIX_PATH=$prefixes" > "$log" 2>&1 &&
+  cmake --build "$build" --target plait-run plait-gpu-conformance >> "$log" 2>&1
+code=$?
+if [ $code -ne 0 ]; then
+  grep -m 5 -A 3 -iE 'error' "$log" || tail -n 20 "$log"
+  echo "gpu-check: the build failed; see $log" >&2
+  exit 1
+fi
+echo "built $build/bin/plait-run"
+
+"$build/bin/plait-gpu-conformance" > "$build/conformance.log" 2>&1
+conformance=$?
+grep -E '^\[  (PASSED|FAILED|SKIPPED) +\] [0-9]+ tests?' "$build/conformance.log"
+if ! gpus=$("$build/bin/plait-gpu-conformance" --gpu 2>&1); then
+  echo "gpu-check: no GPU here: $gpus" >&2
+  exit 2
+fi
+echo "$gpus"
+
+python3 test/Execute/gpu.py --bin "$build/bin" --bundle "$bundle" \
+  --results "$results"
+code=$?
+[ $conformance -eq 0 ] || echo "gpu-check: conformance failed; see $build/conformance.log"
+[ $conformance -eq 0 ] && [ $code -eq 0 ]

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+#===- gpu.py - Executes a bundle of plans on a GPU --------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Runs what bundle.py has made, several ranks on one GPU where a plan has them.
+
+Losses are within 1e-5 (relative) of the CPU's; a recorded step gives the same
+bits as a walked one; one and two processes over NCCL give the same losses. Then
+compute-sanitizer, where it is installed, and tokens per second. Prints a table
+and leaves RESULTS (JSON). Called by scripts/gpu-check.sh; standard library only.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+from harness import Failure, Reporter, Tools, arguments, require
+
+# f32 products in another order; see docs/Accuracy.md.
+TOLERANCE = 1e-5
+WARM_UP = 5  # steps that are not timed: walked, recorded, first replays
+
+
+def losses_of(log: pathlib.Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in log.read_text().splitlines()]
+
+
+def farthest(found: list[float], expected: list[float]) -> float:
+    require(len(found) == len(expected), f"{len(found)} steps were run")
+    return max(abs(x - y) / abs(y) for x, y in zip(found, expected))
+
+
+class Runner:
+    def __init__(self, tools: Tools, bundle: pathlib.Path):
+        self.tools = tools
+        self.bundle = bundle
+        self.results = []
+
+    def command(self, entry, log, *more) -> list[str]:
+        return [entry["plan"], *entry["options"], "--log", str(log), *more]
+
+    def train(self, entry, *more) -> list[float]:
+        with tempfile.TemporaryDirectory() as scratch:
+            log = pathlib.Path(scratch) / "log"
+            self.tools.run(
+                "plait-run", *self.command(entry, log, *more), cwd=self.bundle
+            )
+            return losses_of(log)
+
+    def record(self, entry, what: str, **values) -> str:
+        self.results.append({"plan": entry["name"], "check": what, **values})
+        return " ".join(f"{key} {value:.3g}" for key, value in values.items())
+
+    def check_losses(self, entry) -> str:
+        walked = self.train(entry, "--devices", "1", "--cuda-graph", "off")
+        entry["walked"] = walked
+        off = farthest(walked, entry["losses"])
+        require(off <= TOLERANCE, f"loss off by {off:.3g}, CPU {entry['losses']}"
+                f", GPU {walked}")
+        return self.record(entry, "losses", off=off)
+
+    def check_graph(self, entry) -> str:
+        recorded = self.train(entry, "--devices", "1", "--cuda-graph", "on")
+        require(recorded == entry.get("walked"),
+                f"recorded {recorded}, walked {entry.get('walked')}")
+        return self.record(entry, "graph")
+
+    def check_nccl(self, entry) -> str:
+        """A process a rank on the first GPU, as if on machines of their own:
+        NCCL refuses two ranks of one machine on one GPU."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        with tempfile.TemporaryDirectory() as scratch:
+            log = pathlib.Path(scratch) / "log"
+            binary = str(self.tools.folder / "plait-run")
+            command = [binary, *self.command(entry, log, "--devices", "1")]
+            processes = [
+                subprocess.Popen(
+                    command,
+                    cwd=self.bundle,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env=os.environ
+                    | {
+                        "RANK": str(rank),
+                        "WORLD_SIZE": str(entry["ranks"]),
+                        "LOCAL_RANK": "0",
+                        "MASTER_PORT": str(port),
+                        "NCCL_HOSTID": f"rank{rank}",
+                        "NCCL_SOCKET_IFNAME": "lo",
+                    },
+                )
+                for rank in range(entry["ranks"])
+            ]
+            try:
+                ended = [p.communicate(timeout=self.tools.timeout)
+                         for p in processes]
+            except subprocess.TimeoutExpired:
+                for process in processes:
+                    process.kill()
+                raise Failure(f"no end in {self.tools.timeout:g} s") from None
+            for process, (text, _) in zip(processes, ended):
+                require(process.returncode == 0, text.strip()[-1000:])
+            off = farthest(losses_of(log), entry["losses"])
+        require(off <= TOLERANCE, f"loss off by {off:.3g}")
+        return self.record(entry, "nccl", off=off)
+
+    def check_memory(self, entry, sanitizer: str) -> str:
+        with tempfile.TemporaryDirectory() as scratch:
+            log = pathlib.Path(scratch) / "log"
+            # Two steps: one is walked, one recorded and replayed.
+            options = list(entry["options"])
+            options[options.index("--steps") + 1] = "2"
+            short = entry | {"options": options}
+            command = self.command(short, log, "--devices", "1")
+            done = subprocess.run(
+                [sanitizer, "--error-exitcode", "9",
+                 str(self.tools.folder / "plait-run"), *command],
+                cwd=self.bundle, capture_output=True, text=True,
+                timeout=self.tools.timeout,
+            )
+        text = (done.stdout + done.stderr).strip()
+        require(done.returncode == 0, text[-1500:])
+        return self.record(entry, "sanitizer")
+
+    def measure(self, entry) -> str:
+        with tempfile.TemporaryDirectory() as scratch:
+            log = pathlib.Path(scratch) / "log"
+            self.tools.run(
+                "plait-run", *self.command(entry, log), cwd=self.bundle
+            )
+            steps = [json.loads(x) for x in log.read_text().splitlines()]
+        timed = steps[WARM_UP:]
+        rate = sum(s["tokens"] for s in timed) / sum(
+            s["step_seconds"] for s in timed
+        )
+        return self.record(entry, "speed", tokens_per_second=rate)
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--bundle", type=pathlib.Path, required=True)
+    parser.add_argument("--results", type=pathlib.Path, required=True)
+    given = parser.parse_args()
+    reporter = Reporter("gpu", given.filter)
+    runner = Runner(Tools(given.bin, given.timeout), given.bundle)
+    entries = json.loads((given.bundle / "manifest.json").read_text())
+    trained = [entry for entry in entries if not entry.get("speed")]
+    for entry in trained:
+        name = entry["name"]
+        reporter.case(f"{name}/losses", lambda: runner.check_losses(entry))
+        reporter.case(f"{name}/graph", lambda: runner.check_graph(entry))
+    for entry in trained:
+        if entry["ranks"] <= 2:
+            reporter.case(
+                f"{entry['name']}/nccl", lambda: runner.check_nccl(entry)
+            )
+    sanitizer = shutil.which("compute-sanitizer")
+    for entry in trained if sanitizer else ():
+        if entry["name"].startswith("gpt2") and entry["ranks"] in (1, 8):
+            reporter.case(
+                f"{entry['name']}/sanitizer",
+                lambda: runner.check_memory(entry, sanitizer),
+            )
+    if not sanitizer:
+        print("compute-sanitizer is not installed: memory is not checked")
+    for entry in entries:
+        if entry.get("speed"):
+            reporter.case(
+                f"{entry['name']}/speed", lambda: runner.measure(entry)
+            )
+    text = json.dumps(
+        {
+            "passed": reporter.passed,
+            "failed": reporter.failed,
+            "results": runner.results,
+        },
+        indent=1,
+    )
+    given.results.write_text(text + "\n")
+    return reporter.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

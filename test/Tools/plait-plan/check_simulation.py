@@ -1,0 +1,32 @@
+# ===- check_simulation.py - A simulation against a run ---*- Python -*-===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===-----------------------------------------------------------------------===#
+"""check_simulation.py SIMULATION.json OUTPUT_OF_PLAIT_RUN TRACE.json"""
+
+import json
+import sys
+
+simulation, output, trace = (open(path).read() for path in sys.argv[1:])
+simulation = json.loads(simulation)
+programs = simulation["programs"]
+
+# The last thing that plait-run prints: "… arena bytes 123 456".
+allocated = [int(word) for word in output.split("arena bytes")[1].split()]
+assert [program["peak_bytes"] for program in programs] == allocated
+
+for program in programs:
+    times = [program[f"{what}_seconds"]
+             for what in ("computing", "communicating", "idle")]
+    step = simulation["step_seconds"] - simulation["overhead_seconds"]
+    assert abs(sum(times) - step) <= 1e-9 * step, (times, step)
+    live = [sum(sample["bytes"].values()) for sample in program["memory"]]
+    assert max(live) == program["peak_live_bytes"] <= program["peak_bytes"]
+    seconds = [sample["seconds"] for sample in program["memory"]]
+    assert seconds == sorted(seconds)
+
+events = json.loads(trace)["traceEvents"]
+rows = {event["tid"] for event in events if event["ph"] == "X"}
+assert rows == set(range(len(programs)))

@@ -1,0 +1,88 @@
+//===- ReplayTest.cpp - When the actions of a plan run --------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Times of the test plan, worked out by hand. Deadlocks are CheckTest's.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Replay.h"
+
+#include "TestPlan.h"
+#include "plait/Plan/Container.h"
+
+#include <gtest/gtest.h>
+
+using namespace plait;
+using namespace plait::test;
+using plan::ActionTime;
+
+namespace {
+
+class ReplayTest : public ::testing::Test {
+protected:
+  std::vector<uint8_t> bytes = plan::packPlan(makePlan());
+  const fb::Plan &plan = *fb::GetPlan(bytes.data());
+
+  plan::Replayed replay(const plan::ReplayCosts &costs) {
+    auto messages = plan::matchMessages(plan);
+    EXPECT_TRUE(messages.ok());
+    auto replayed = plan::replay(plan, *messages, costs);
+    EXPECT_TRUE(replayed.ok());
+    return std::move(*replayed);
+  }
+};
+
+// Stage 0: F0 SEND0 F1 SEND1 WAIT0 WAIT1 FINISH, F of gemm 2, sum over tp 1 and
+// kernel 3. Stage 1: RECV0 F0 RECV1 F1 FINISH, F of fill 1 and kernel 4.
+// FINISH: copy 1, then the maximum over pp, 10.
+TEST_F(ReplayTest, FollowsMessagesAndMeetings) {
+  plan::ReplayCosts costs;
+  costs.steps = {{{2, 1, 3}, {1, 10}}, {{1, 4}, {1, 10}}};
+  costs.messages = {2, 2};
+  plan::Replayed replayed = replay(costs);
+  auto interval = [&](uint32_t program, uint32_t action) {
+    const ActionTime &time = replayed.programs[program][action];
+    return std::pair(time.start, time.end);
+  };
+  EXPECT_EQ(interval(0, 0), std::pair(0., 6.));
+  EXPECT_EQ(interval(0, 2), std::pair(6., 12.));
+  // Received at 8, before anybody asks.
+  EXPECT_EQ(interval(0, 4), std::pair(12., 12.));
+  EXPECT_EQ(interval(0, 5), std::pair(12., 15.));
+  EXPECT_EQ(interval(1, 0), std::pair(0., 8.));
+  EXPECT_EQ(interval(1, 1), std::pair(8., 13.));
+  EXPECT_EQ(interval(1, 2), std::pair(13., 15.));
+  EXPECT_EQ(interval(1, 3), std::pair(15., 20.));
+  // Stage 0 is there at 16, stage 1 at 21.
+  EXPECT_EQ(interval(0, 6), std::pair(15., 31.));
+  EXPECT_EQ(interval(1, 4), std::pair(20., 31.));
+  EXPECT_EQ(replayed.seconds(), 31);
+}
+
+TEST_F(ReplayTest, TellsWorkFromWaiting) {
+  plan::ReplayCosts costs;
+  costs.steps = {{{2, 1, 3}, {1, 10}}, {{1, 4}, {1, 10}}};
+  costs.messages = {2, 2};
+  plan::Replayed replayed = replay(costs);
+  const ActionTime &forward = replayed.programs[0][0];
+  EXPECT_EQ(forward.computing, 5);
+  EXPECT_EQ(forward.communicating, 1);
+  EXPECT_EQ(forward.waiting(), 0);
+  const ActionTime &receive = replayed.programs[1][0];
+  EXPECT_EQ(receive.communicating, 2);
+  EXPECT_EQ(receive.waiting(), 6);
+  const ActionTime &finish = replayed.programs[0][6];
+  EXPECT_EQ(finish.computing, 1);
+  EXPECT_EQ(finish.communicating, 10);
+  EXPECT_EQ(finish.waiting(), 5);
+}
+
+TEST_F(ReplayTest, NothingTakesTimeWithoutCosts) {
+  EXPECT_EQ(replay({}).seconds(), 0);
+}
+
+} // namespace

@@ -1,0 +1,105 @@
+//===- CalibrateCommand.cpp - plait-plan calibrate ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Commands.h"
+#include "TextOutput.h"
+#include "plait/Plan/Container.h"
+#include "plait/Planner/Calibrate.h"
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+using namespace plait;
+
+namespace {
+
+struct Options {
+  std::vector<std::string> profiles, plans;
+  std::string output;
+};
+
+/// The plan that a profile was taken of.
+Result<const plan::PlanFile *>
+findPlan(const plan::Profile &profile, const std::string &path,
+         const std::vector<plan::PlanFile> &plans) {
+  for (const plan::PlanFile &file : plans)
+    if (profile.plan == plan::identify(file.hash())) {
+      PLAIT_RETURN_IF_ERROR(
+          planner::checkProfile(profile, path, file.plan(), file.hash()));
+      return &file;
+    }
+  return fail("profile '", path, "' is of ", profile.plan,
+              ", which is none of the plans given with --plans");
+}
+
+void print(const planner::Calibration &calibration) {
+  std::cout << tool::format("%-28s%14s%14s\n", "figure", "before", "fitted");
+  for (const planner::FittedValue &value : calibration.values)
+    std::cout << tool::format("%-28s%14.4g%14.4g\n", value.path.c_str(),
+                              value.before, value.after);
+  std::cout << tool::format("\n%-16s%8s%12s%12s%14s%14s\n", "kind", "samples",
+                            "measured", "predicted", "error before",
+                            "error after");
+  for (const planner::Residual &residual : calibration.residuals)
+    std::cout << tool::format(
+        "%-16s%8zu%12s%12s%12.1f %%%12.1f %%\n",
+        tool::toWord(residual.kind).c_str(), residual.samples,
+        tool::formatSeconds(residual.measured).c_str(),
+        tool::formatSeconds(residual.predicted).c_str(),
+        100 * residual.errorBefore, 100 * residual.errorAfter);
+}
+
+Status run(const Options &options) {
+  std::vector<plan::PlanFile> plans;
+  for (const std::string &path : options.plans) {
+    Result<plan::PlanFile> file = plan::PlanFile::open(path);
+    if (!file.ok())
+      return file.status();
+    plans.push_back(std::move(*file));
+  }
+  std::vector<plan::Profile> profiles;
+  for (const std::string &path : options.profiles) {
+    Result<plan::Profile> profile = planner::readProfile(path);
+    if (!profile.ok())
+      return profile.status();
+    profiles.push_back(std::move(*profile));
+  }
+  std::vector<planner::MeasuredRun> runs;
+  for (size_t i = 0; i < profiles.size(); ++i) {
+    auto file = findPlan(profiles[i], options.profiles[i], plans);
+    if (!file.ok())
+      return file.status();
+    runs.push_back({(*file)->plan(), profiles[i]});
+  }
+  Result<planner::Calibration> calibration = planner::calibrate(
+      runs, "cpu", std::filesystem::path(options.output).stem().string());
+  if (!calibration.ok())
+    return calibration.status();
+  print(*calibration);
+  return writeTextFile(options.output, calibration->json);
+}
+
+} // namespace
+
+tool::Command tool::addCalibrateCommand(CLI::App &app) {
+  CLI::App *command = app.add_subcommand(
+      "calibrate", "Fit a hardware file of this machine to profiles");
+  auto options = std::make_shared<Options>();
+  command
+      ->add_option("profiles", options->profiles,
+                   "What plait-run --profile has written")
+      ->required();
+  command->add_option("--plans", options->plans, "The plans of the profiles")
+      ->required();
+  command
+      ->add_option("-o,--output", options->output, "The hardware file to write")
+      ->required();
+  return {command, [options] { return run(*options); }};
+}

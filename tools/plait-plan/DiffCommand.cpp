@@ -1,0 +1,201 @@
+//===- DiffCommand.cpp - plait-plan diff ----------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Commands.h"
+#include "PlanSummary.h"
+#include "TextOutput.h"
+#include "plait/Plan/Container.h"
+#include "plait/Plan/Profile.h"
+#include "plait/Planner/PlanCost.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <iostream>
+#include <memory>
+
+using namespace plait;
+namespace fb = plait::plan::fb;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+/// What a plan says about one thing, as text or number; null where it does not
+/// have that thing.
+using Facts = std::vector<std::pair<std::string, Json>>;
+
+struct Difference {
+  std::string what;
+  Json left, right;
+};
+
+std::string textOf(const flatbuffers::String *text) {
+  return text ? text->str() : "";
+}
+
+/// The stages that hold a parameter, and the axes that split its dimensions:
+/// `0, 3: [{}, {"tp"}]`.
+std::map<std::string, std::string> getPlacements(const fb::Plan &plan) {
+  std::map<std::string, std::string> stages, dims;
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
+    const auto *shards = plan.programs()->Get(i)->shards();
+    for (uint32_t j = 0; shards && j < shards->size(); ++j) {
+      const fb::Shard &shard = *shards->Get(j);
+      std::string name =
+          plan.parameters()->Get(shard.parameter())->name()->str();
+      std::string &stage = stages[name];
+      stage += (stage.empty() ? "" : ", ") + std::to_string(i);
+      std::string text;
+      for (const fb::DimSharding *dim : *shard.dims()) {
+        text += text.empty() ? "{" : ", {";
+        for (uint32_t k = 0; dim->axes() && k < dim->axes()->size(); ++k)
+          text += (k ? ", \"" : "\"") +
+                  plan.mesh()->Get(dim->axes()->Get(k))->name()->str() + "\"";
+        text += "}";
+      }
+      dims[name] = "[" + text + "]";
+    }
+  }
+  for (auto &[name, stage] : stages)
+    stage = "stage " + stage + ", " + dims[name];
+  return stages;
+}
+
+void addHeader(Facts &facts, const fb::Plan &plan) {
+  facts.emplace_back("model", textOf(plan.model_type()) + " " +
+                                  textOf(plan.model_name()));
+  facts.emplace_back("backend", plan.backend() ? plan.backend()->str() : "cpu");
+  facts.emplace_back("mesh", planner::printMesh(plan));
+  facts.emplace_back("schedule", plan.schedule()->str());
+  facts.emplace_back("recompute", plan.recompute()->str());
+  facts.emplace_back("sequence", plan.sequence());
+  facts.emplace_back("global batch", plan.global_batch());
+  facts.emplace_back("micro-batch", plan.micro_batch());
+  facts.emplace_back("microbatches", plan.microbatches());
+  facts.emplace_back("stages", plan.programs()->size());
+  for (uint32_t i = 0; plan.code() && i < plan.code()->size(); ++i)
+    facts.emplace_back("code for " + textOf(plan.code()->Get(i)->target()),
+                       textOf(plan.code()->Get(i)->cpu()));
+}
+
+void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
+  const fb::Program &program = *plan.programs()->Get(index);
+  tool::ProgramSummary summary = tool::summarise(plan, program);
+  std::string prefix = "program " + std::to_string(index) + " ";
+  facts.emplace_back(prefix + "weights", summary.weights);
+  facts.emplace_back(prefix + "microbatches in flight",
+                     program.peak_in_flight());
+  facts.emplace_back(prefix + "arena bytes", program.arena_bytes());
+  for (auto [category, bytes] : summary.peakBytes)
+    facts.emplace_back(prefix + tool::toWord(fb::EnumNameCategory(category)) +
+                           " bytes",
+                       bytes);
+  for (auto [kind, count] : summary.steps)
+    facts.emplace_back(
+        prefix + tool::toWord(fb::EnumNameStepKind(kind)) + " steps", count);
+  for (uint32_t axis = 0; axis < summary.sentBytes.size(); ++axis)
+    facts.emplace_back(prefix + "bytes sent over " +
+                           plan.mesh()->Get(axis)->name()->str(),
+                       summary.sentBytes[axis]);
+}
+
+Facts getFacts(const plan::PlanFile &file) {
+  const fb::Plan &plan = file.plan();
+  Facts facts;
+  addHeader(facts, plan);
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i)
+    addProgram(facts, plan, i);
+  for (auto &[name, placement] : getPlacements(plan))
+    facts.emplace_back("parameter " + name, placement);
+  return facts;
+}
+
+/// In the order of `left`; what only `right` has comes last.
+std::vector<Difference> compare(const Facts &left, const Facts &right) {
+  std::map<std::string, Json> others(right.begin(), right.end());
+  std::vector<Difference> differences;
+  for (const auto &[what, value] : left) {
+    auto found = others.find(what);
+    Json other = found == others.end() ? Json() : found->second;
+    if (value != other)
+      differences.push_back({what, value, other});
+    if (found != others.end())
+      others.erase(found);
+  }
+  for (const auto &[what, value] : right)
+    if (others.count(what))
+      differences.push_back({what, Json(), value});
+  return differences;
+}
+
+std::string toText(const Json &value) {
+  if (value.is_null())
+    return "-";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void print(const std::vector<Difference> &differences) {
+  if (differences.empty())
+    std::cout << "the plans are equal\n";
+  for (const Difference &difference : differences)
+    std::cout << tool::format("%-36s  ", difference.what.c_str())
+              << toText(difference.left) << "  ->  " << toText(difference.right)
+              << "\n";
+}
+
+void printJson(const std::vector<Difference> &differences) {
+  Json list = Json::array();
+  for (const Difference &difference : differences)
+    list.push_back({{"what", difference.what},
+                    {"a", difference.left},
+                    {"b", difference.right}});
+  Json content = {{"equal", differences.empty()},
+                  {"differences", std::move(list)}};
+  std::cout << content.dump(2) << "\n";
+}
+
+struct Options {
+  std::string left, right;
+  bool json = false;
+  bool differ = false; // the outcome
+};
+
+Status run(Options &options) {
+  Result<plan::PlanFile> left = plan::PlanFile::open(options.left);
+  if (!left.ok())
+    return left.status();
+  Result<plan::PlanFile> right = plan::PlanFile::open(options.right);
+  if (!right.ok())
+    return right.status();
+  std::vector<Difference> differences =
+      compare(getFacts(*left), getFacts(*right));
+  // Of what is not listed, such as the code of kernels and addresses.
+  if (differences.empty() && left->hash() != right->hash())
+    differences.push_back({"bytes of the file", plan::identify(left->hash()),
+                           plan::identify(right->hash())});
+  if (options.json)
+    printJson(differences);
+  else
+    print(differences);
+  options.differ = !differences.empty();
+  return Status::success();
+}
+
+} // namespace
+
+tool::Command tool::addDiffCommand(CLI::App &app) {
+  CLI::App *command = app.add_subcommand(
+      "diff", "Say how two plans differ; exits with 1 where they do");
+  auto options = std::make_shared<Options>();
+  command->add_option("a", options->left, "A .plan file")->required();
+  command->add_option("b", options->right, "Another")->required();
+  command->add_flag("--json", options->json, "Print JSON");
+  Command result{command, [options] { return run(*options); }};
+  result.exitCode = [options] { return options->differ ? 1 : 0; };
+  result.failureCode = 2;
+  return result;
+}

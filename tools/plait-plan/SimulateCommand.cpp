@@ -1,0 +1,214 @@
+//===- SimulateCommand.cpp - plait-plan simulate --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ChartOutput.h"
+#include "Commands.h"
+#include "Simulation.h"
+#include "plait/Plan/Container.h"
+#include "plait/Planner/Cost.h"
+#include "plait/Planner/PlanCost.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+using namespace plait;
+namespace fb = plait::plan::fb;
+
+namespace {
+
+struct Options {
+  std::string plan, cluster, profile, trace;
+  bool json = false;
+  tool::ChartFlags chart;
+};
+
+/// What is simulated, and with which costs.
+struct Input {
+  const fb::Plan &plan;
+  std::vector<plan::Message> messages;
+  planner::Cluster cluster;
+  std::optional<plan::Profile> profile;
+  plan::ReplayCosts predicted;
+};
+
+bool isCompute(const fb::Action &action) {
+  return action.kind() <= fb::ActionKind::BackwardWeight;
+}
+
+/// Fills in who computes, who moves bytes, who waits, and the bubble.
+void addUp(const fb::Plan &plan, tool::Simulation &simulation) {
+  double span = 0, busiest = 0;
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
+    const std::vector<plan::ActionTime> &times =
+        simulation.replayed.programs[i];
+    tool::RankTime &rank = simulation.programs.emplace_back();
+    double first = -1, last = 0, work = 0;
+    for (uint32_t j = 0; j < times.size(); ++j) {
+      rank.computing += times[j].computing;
+      rank.communicating += times[j].communicating;
+      if (!isCompute(*plan.programs()->Get(i)->actions()->Get(j)))
+        continue;
+      first = first < 0 ? times[j].start : first;
+      last = times[j].end;
+      work += times[j].end - times[j].start - times[j].waiting();
+    }
+    rank.idle = std::max(0.0, simulation.replayed.seconds() - rank.computing -
+                                  rank.communicating);
+    span = std::max(span, last - first);
+    busiest = std::max(busiest, work);
+  }
+  if (span > 0)
+    simulation.bubbleRate = std::max(0.0, (span - busiest) / span);
+}
+
+/// Ranks that share a processor leave their cores to others while they wait.
+void share(plan::Replayed &replayed, const planner::Device &device) {
+  double busy = 0;
+  for (const std::vector<plan::ActionTime> &actions : replayed.programs)
+    for (const plan::ActionTime &time : actions)
+      busy += (time.computing + time.communicating) /
+              double(replayed.programs.size());
+  double seconds = replayed.seconds();
+  double shared = planner::sharedSeconds(seconds, busy, device);
+  if (seconds <= 0 || shared == seconds)
+    return;
+  for (std::vector<plan::ActionTime> &actions : replayed.programs)
+    for (plan::ActionTime &time : actions)
+      for (double *part :
+           {&time.start, &time.end, &time.computing, &time.communicating})
+        *part *= shared / seconds;
+}
+
+/// Of all calls of a training step, predicted and measured.
+std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
+  std::map<std::string, tool::KindTime> kinds;
+  const plan::Profile &profile = *input.profile;
+  for (size_t i = 0; i < profile.programs.size(); ++i) {
+    const plan::ProgramProfile &program = profile.programs[i];
+    for (size_t j = 0; j < program.functions.size(); ++j)
+      for (size_t k = 0; k < program.functions[j].steps.size(); ++k) {
+        const plan::StepProfile &step = program.functions[j].steps[k];
+        double calls = double(program.functions[j].calls);
+        tool::KindTime &kind = kinds[step.kind];
+        kind.model += calls * input.predicted.steps[i][j][k];
+        kind.measured += calls * step.seconds;
+        kind.waiting += calls * step.waiting;
+      }
+    for (const plan::TransferProfile &transfer : program.transfers) {
+      tool::KindTime &kind = kinds[fb::EnumNameActionKind(transfer.kind)];
+      kind.measured += double(transfer.calls) * transfer.seconds;
+      kind.waiting += double(transfer.calls) * transfer.waiting;
+    }
+  }
+  for (double seconds : input.predicted.messages)
+    kinds[fb::EnumNameActionKind(fb::ActionKind::Recv)].model += seconds;
+  return kinds;
+}
+
+Result<tool::Simulation> simulate(const Input &input, const Options &options) {
+  Result<plan::Replayed> model =
+      plan::replay(input.plan, input.messages, input.predicted);
+  if (!model.ok())
+    return model.status();
+  share(*model, input.cluster.device);
+  tool::Simulation simulation;
+  simulation.costs = input.cluster.name;
+  simulation.replayed = std::move(*model);
+  if (input.profile) {
+    const plan::Profile &profile = *input.profile;
+    simulation.measurement =
+        tool::Measurement{options.profile, profile.steps, profile.stepSeconds,
+                          simulation.seconds(), compareKinds(input)};
+    Result<plan::Replayed> measured = plan::replay(
+        input.plan, input.messages,
+        planner::measuredCosts(input.plan, input.messages, profile));
+    if (!measured.ok())
+      return measured.status();
+    simulation.replayed = std::move(*measured);
+    simulation.overhead = profile.overheadSeconds;
+    simulation.costs = "measured, " + options.profile;
+  }
+  addUp(input.plan, simulation);
+  return simulation;
+}
+
+Result<planner::Cluster> getCluster(const fb::Plan &plan,
+                                    const std::string &name) {
+  if (!name.empty())
+    return planner::parseCluster(name);
+  if (plan.backend() && plan.backend()->str() != "cpu")
+    return fail("the plan is for ", plan.backend()->str(),
+                ": give --cluster, as in --cluster h100:1x8");
+  return planner::parseCluster("cpu:" +
+                               std::to_string(plan::Mesh(plan).ranks()));
+}
+
+Status readInput(Input &input, const plan::PlanFile &file,
+                 const Options &options) {
+  Result<planner::Cluster> cluster = getCluster(input.plan, options.cluster);
+  if (!cluster.ok())
+    return cluster.status();
+  input.cluster = std::move(*cluster);
+  Result<std::vector<plan::Message>> messages = plan::matchMessages(input.plan);
+  if (!messages.ok())
+    return messages.status();
+  input.messages = std::move(*messages);
+  Result<plan::ReplayCosts> costs =
+      planner::predictCosts(input.plan, input.messages, input.cluster);
+  if (!costs.ok())
+    return costs.status();
+  input.predicted = std::move(*costs);
+  if (options.profile.empty())
+    return Status::success();
+  Result<plan::Profile> profile = planner::readProfile(options.profile);
+  if (!profile.ok())
+    return profile.status();
+  PLAIT_RETURN_IF_ERROR(planner::checkProfile(*profile, options.profile,
+                                              input.plan, file.hash()));
+  input.profile = std::move(*profile);
+  return Status::success();
+}
+
+Status run(const Options &options) {
+  Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
+  if (!file.ok())
+    return file.status();
+  Input input{file->plan(), {}, {}, {}, {}};
+  PLAIT_RETURN_IF_ERROR(readInput(input, *file, options));
+  Result<tool::Simulation> simulation = simulate(input, options);
+  if (!simulation.ok())
+    return simulation.status();
+  if (options.json)
+    std::cout << tool::toJson(input.plan, *simulation);
+  else
+    std::cout << tool::toText(input.plan, *simulation,
+                              tool::getChartOptions(options.chart));
+  if (options.trace.empty())
+    return Status::success();
+  return writeTextFile(options.trace, tool::toTrace(input.plan, *simulation));
+}
+
+} // namespace
+
+tool::Command tool::addSimulateCommand(CLI::App &app) {
+  CLI::App *command = app.add_subcommand(
+      "simulate", "Replay a plan step by step, with predicted or measured "
+                  "times");
+  auto options = std::make_shared<Options>();
+  command->add_option("plan", options->plan, "The .plan file")->required();
+  command->add_option("--cluster", options->cluster,
+                      "What it runs on, as for plaitc (default: cpu:RANKS)");
+  command->add_option("--profile", options->profile,
+                      "Times that plait-run --profile has measured");
+  command->add_flag("--json", options->json, "Print JSON in place of a chart");
+  command->add_option("--trace", options->trace, "Write a Perfetto trace");
+  addChartFlags(*command, options->chart);
+  return {command, [options] { return run(*options); }};
+}

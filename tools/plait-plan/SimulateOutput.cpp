@@ -1,0 +1,294 @@
+//===- SimulateOutput.cpp - What a simulation tells -----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Simulation.h"
+#include "TextOutput.h"
+#include "plait/Planner/PlanCost.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace plait;
+using namespace plait::tool;
+namespace fb = plait::plan::fb;
+using Json = nlohmann::ordered_json;
+
+static int64_t getSum(const LiveBytes &live) {
+  int64_t sum = 0;
+  for (auto [category, bytes] : live)
+    sum += bytes;
+  return sum;
+}
+
+/// What is live when the most is.
+static LiveBytes getFullest(const fb::Program &program) {
+  LiveBytes fullest;
+  for (const auto &[action, live] : getMemory(program))
+    if (getSum(live) > getSum(fullest))
+      fullest = live;
+  return fullest;
+}
+
+static std::pair<uint32_t, uint32_t> getRanks(const fb::Plan &plan,
+                                              uint32_t program) {
+  uint32_t each = plan::Mesh(plan).ranks() / plan.mesh()->Get(0)->size();
+  return {program * each, (program + 1) * each - 1};
+}
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
+static std::string drawSchedule(const fb::Plan &plan,
+                                const Simulation &simulation,
+                                const schedule::ChartOptions &options) {
+  schedule::Timeline timeline;
+  for (const std::vector<plan::ActionTime> &actions :
+       simulation.replayed.programs) {
+    std::vector<schedule::Interval> &rank = timeline.ranks.emplace_back();
+    for (const plan::ActionTime &time : actions)
+      rank.push_back({time.start, time.end});
+  }
+  timeline.makespan = simulation.replayed.seconds();
+  timeline.bubbleRate = simulation.bubbleRate;
+  return schedule::drawChart(getSchedule(plan, /*withAll=*/true), timeline,
+                             options);
+}
+
+static std::string writeRanks(const fb::Plan &plan,
+                              const Simulation &simulation) {
+  std::string text =
+      format("\n%-28s%18s%18s%18s\n", "", "computing", "communicating", "idle");
+  double whole = simulation.replayed.seconds();
+  for (uint32_t i = 0; i < simulation.programs.size(); ++i) {
+    auto [first, last] = getRanks(plan, i);
+    text += format("program %-3u ranks %u to %u", i, first, last);
+    text.resize(text.rfind('\n') + 29, ' ');
+    const RankTime &rank = simulation.programs[i];
+    for (double seconds : {rank.computing, rank.communicating, rank.idle})
+      text +=
+          format("%18s", format("%s %4.0f %%", formatSeconds(seconds).c_str(),
+                                whole > 0 ? 100 * seconds / whole : 0)
+                             .c_str());
+    text += "\n";
+  }
+  return text;
+}
+
+/// A digit a column: tenths of the arena that are live, the most in the column.
+static std::string drawMemory(const fb::Program &program,
+                              const std::vector<plan::ActionTime> &times,
+                              double seconds, size_t columns) {
+  std::vector<int64_t> most(columns, 0);
+  std::map<uint32_t, LiveBytes> memory = getMemory(program);
+  for (auto entry = memory.begin(); entry != memory.end(); ++entry) {
+    auto next = std::next(entry);
+    double begin = times.empty() ? 0 : times[entry->first].start;
+    double end = next == memory.end() ? seconds : times[next->first].start;
+    double scale = seconds > 0 ? double(columns) / seconds : 0;
+    for (size_t i = size_t(begin * scale);
+         i < columns && double(i) <= end * scale; ++i)
+      most[i] = std::max(most[i], getSum(entry->second));
+  }
+  std::string text;
+  for (int64_t bytes : most)
+    text += char('0' + std::min<int64_t>(
+                           9, program.arena_bytes()
+                                  ? 10 * bytes / int64_t(program.arena_bytes())
+                                  : 0));
+  return text;
+}
+
+static std::string writeMemory(const fb::Plan &plan,
+                               const Simulation &simulation, size_t width) {
+  std::string text = "\nmemory of a rank over time, in tenths of its arena\n";
+  uint32_t programs = plan.programs()->size();
+  size_t names = std::to_string(programs - 1).size();
+  size_t columns = std::max<size_t>(width, names + 16) - names - 8;
+  for (uint32_t i = 0; i < programs; ++i)
+    text +=
+        format("rank %*u |", int(names), i) +
+        drawMemory(*plan.programs()->Get(i), simulation.replayed.programs[i],
+                   simulation.replayed.seconds(), columns) +
+        "|\n";
+  for (uint32_t i = 0; i < programs; ++i) {
+    const fb::Program &program = *plan.programs()->Get(i);
+    LiveBytes fullest = getFullest(program);
+    text += format("\nprogram %u, at its fullest\n", i);
+    for (auto [category, bytes] : fullest)
+      if (bytes > 0)
+        text +=
+            format("  %-38s", toWord(fb::EnumNameCategory(category)).c_str()) +
+            formatBytes(bytes) + "\n";
+    text += format("  %-38s", "live") + formatBytes(getSum(fullest)) + "\n";
+    text += format("  %-38s", "arena: what the rank allocates") +
+            formatBytes(program.arena_bytes()) + "\n";
+  }
+  return text;
+}
+
+/// "+3.2 %": how much longer `seconds` is than what was measured.
+static std::string compare(double seconds, double measured) {
+  return measured > 0 ? format("%+.1f %%", 100 * (seconds / measured - 1))
+                      : std::string("-");
+}
+
+static std::string writeMeasurement(const Simulation &simulation) {
+  const Measurement &measured = *simulation.measurement;
+  std::string text =
+      format("measured  %s, the median of %llu steps\n"
+             "replayed  %s from the measured steps, %s\n",
+             formatSeconds(measured.stepSeconds).c_str(),
+             static_cast<unsigned long long>(measured.steps),
+             formatSeconds(simulation.seconds()).c_str(),
+             compare(simulation.seconds(), measured.stepSeconds).c_str());
+  text += format("model     %s from the cluster's figures, %s\n",
+                 formatSeconds(measured.modelSeconds).c_str(),
+                 compare(measured.modelSeconds, measured.stepSeconds).c_str());
+  text += format("\n%-16s%12s%12s%12s%12s\n", "all programs", "model",
+                 "measured", "error", "waiting");
+  for (const auto &[kind, time] : measured.kinds)
+    text += format("%-16s%12s%12s%12s%12s\n", toWord(kind).c_str(),
+                   formatSeconds(time.model).c_str(),
+                   formatSeconds(time.measured).c_str(),
+                   compare(time.model, time.measured).c_str(),
+                   formatSeconds(time.waiting).c_str());
+  return text;
+}
+
+std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
+                         const schedule::ChartOptions &options) {
+  std::string text = "mesh      " + planner::printMesh(plan) + ", " +
+                     plan.schedule()->str() + ", " +
+                     std::to_string(plan.microbatches()) +
+                     " microbatches\ncosts     " + simulation.costs + "\n";
+  if (simulation.measurement)
+    text += writeMeasurement(simulation);
+  else
+    text += "step      " + formatSeconds(simulation.seconds()) + "\n";
+  text += "\n" + drawSchedule(plan, simulation, options);
+  text += writeRanks(plan, simulation);
+  return text + writeMemory(plan, simulation, options.width);
+}
+
+//===----------------------------------------------------------------------===//
+// For programs
+//===----------------------------------------------------------------------===//
+
+static Json toJson(const LiveBytes &live) {
+  Json bytes = Json::object();
+  for (fb::Category category : fb::EnumValuesCategory())
+    if (auto found = live.find(category);
+        found != live.end() && found->second > 0)
+      bytes[toWord(fb::EnumNameCategory(category))] = found->second;
+  return bytes;
+}
+
+static Json toJson(const fb::Plan &plan, const Simulation &simulation,
+                   uint32_t index) {
+  const fb::Program &program = *plan.programs()->Get(index);
+  const RankTime &rank = simulation.programs[index];
+  auto [first, last] = getRanks(plan, index);
+  Json memory = Json::array();
+  for (const auto &[action, live] : getMemory(program)) {
+    const auto &times = simulation.replayed.programs[index];
+    memory.push_back({{"seconds", times.empty() ? 0 : times[action].start},
+                      {"bytes", toJson(live)}});
+  }
+  return {{"first_rank", first},
+          {"last_rank", last},
+          {"computing_seconds", rank.computing},
+          {"communicating_seconds", rank.communicating},
+          {"idle_seconds", rank.idle},
+          {"peak_bytes", program.arena_bytes()},
+          {"peak_live_bytes", getSum(getFullest(program))},
+          {"memory", std::move(memory)}};
+}
+
+static Json toJson(const Measurement &measured) {
+  Json kinds = Json::object();
+  for (const auto &[kind, time] : measured.kinds)
+    kinds[toWord(kind)] = {{"model_seconds", time.model},
+                           {"measured_seconds", time.measured},
+                           {"waiting_seconds", time.waiting}};
+  return {{"profile", measured.path},
+          {"steps", measured.steps},
+          {"step_seconds", measured.stepSeconds},
+          {"model_step_seconds", measured.modelSeconds},
+          {"kinds", std::move(kinds)}};
+}
+
+std::string tool::toJson(const fb::Plan &plan, const Simulation &simulation) {
+  Json mesh = Json::object(), programs = Json::array();
+  for (const fb::MeshAxis *axis : *plan.mesh())
+    mesh[axis->name()->str()] = axis->size();
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i)
+    programs.push_back(::toJson(plan, simulation, i));
+  Json content = {{"mesh", std::move(mesh)},
+                  {"costs", simulation.costs},
+                  {"step_seconds", simulation.seconds()},
+                  {"overhead_seconds", simulation.overhead},
+                  {"bubble_rate", simulation.bubbleRate},
+                  {"programs", std::move(programs)}};
+  if (simulation.measurement)
+    content["measured"] = ::toJson(*simulation.measurement);
+  return content.dump(2) + "\n";
+}
+
+static void addProgram(Json &events, const fb::Plan &plan,
+                       const Simulation &simulation, uint32_t index) {
+  const fb::Program &program = *plan.programs()->Get(index);
+  const auto &times = simulation.replayed.programs[index];
+  events.push_back({{"ph", "M"},
+                    {"name", "thread_name"},
+                    {"pid", 0},
+                    {"tid", index},
+                    {"args", {{"name", "program " + std::to_string(index)}}}});
+  for (uint32_t i = 0; i < times.size(); ++i) {
+    const fb::Action &action = *program.actions()->Get(i);
+    const plan::ActionTime &time = times[i];
+    events.push_back(
+        {{"ph", "X"},
+         {"name", std::string(fb::EnumNameActionKind(action.kind())) + " " +
+                      std::to_string(action.microbatch())},
+         {"cat", fb::EnumNameActionKind(action.kind())},
+         {"pid", 0},
+         {"tid", index},
+         {"ts", 1e6 * time.start},
+         {"dur", 1e6 * (time.end - time.start)},
+         {"args",
+          {{"microbatch", action.microbatch()},
+           {"chunk", action.chunk()},
+           {"computing_us", 1e6 * time.computing},
+           {"communicating_us", 1e6 * time.communicating},
+           {"waiting_us", 1e6 * std::max(0.0, time.waiting())}}}});
+  }
+  for (const auto &[action, live] : getMemory(program))
+    events.push_back({{"ph", "C"},
+                      {"name", "memory of program " + std::to_string(index)},
+                      {"pid", 0},
+                      {"ts", times.empty() ? 0 : 1e6 * times[action].start},
+                      {"args", ::toJson(live)}});
+}
+
+std::string tool::toTrace(const fb::Plan &plan, const Simulation &simulation) {
+  Json events = Json::array();
+  events.push_back({{"ph", "M"},
+                    {"name", "process_name"},
+                    {"pid", 0},
+                    {"args", {{"name", "simulated step"}}}});
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i)
+    addProgram(events, plan, simulation, i);
+  Json trace = {
+      {"displayTimeUnit", "ms"},
+      {"otherData",
+       {{"mesh", planner::printMesh(plan)}, {"costs", simulation.costs}}},
+      {"traceEvents", std::move(events)}};
+  return trace.dump(1) + "\n";
+}

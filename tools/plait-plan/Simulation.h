@@ -1,0 +1,62 @@
+//===- Simulation.h - A training step, replayed -----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TOOLS_PLAIT_PLAN_SIMULATION_H
+#define PLAIT_TOOLS_PLAIT_PLAN_SIMULATION_H
+
+#include "PlanSummary.h"
+#include "plait/Plan/Replay.h"
+#include "plait/Schedule/Chart.h"
+
+#include <optional>
+#include <string>
+
+namespace plait::tool {
+
+/// What the ranks of one program do with a step. Adds up to it.
+struct RankTime {
+  double computing = 0, communicating = 0, idle = 0;
+};
+
+/// Seconds of all steps of one kind in a training step, summed over programs.
+struct KindTime {
+  double model = 0, measured = 0, waiting = 0;
+};
+
+/// What a profile says of the same step.
+struct Measurement {
+  std::string path;
+  uint64_t steps = 0;
+  double stepSeconds = 0;  // the median
+  double modelSeconds = 0; // as the cluster's figures predict it
+  /// By the name of the step's or action's kind.
+  std::map<std::string, KindTime> kinds;
+};
+
+struct Simulation {
+  std::string costs; // where they are from: "cpu:8", "measured, p.json"
+  plan::Replayed replayed;
+  /// Outside of the action lists; only known from a profile.
+  double overhead = 0;
+  double bubbleRate = 0; // as schedule::Timeline::bubbleRate
+  std::vector<RankTime> programs;
+  std::optional<Measurement> measurement;
+
+  double seconds() const { return replayed.seconds() + overhead; }
+};
+
+/// The chart, a table of ranks, memory over time, predicted against measured.
+std::string toText(const plan::fb::Plan &plan, const Simulation &simulation,
+                   const schedule::ChartOptions &options);
+/// One object with the same, indented.
+std::string toJson(const plan::fb::Plan &plan, const Simulation &simulation);
+/// Chrome's trace format: a row and a memory counter for every program.
+std::string toTrace(const plan::fb::Plan &plan, const Simulation &simulation);
+
+} // namespace plait::tool
+
+#endif // PLAIT_TOOLS_PLAIT_PLAN_SIMULATION_H

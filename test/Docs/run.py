@@ -153,6 +153,9 @@ COMMANDS = (
     "plait-plan show",
     "plait-plan check",
     "plait-plan schedule",
+    "plait-plan simulate",
+    "plait-plan diff",
+    "plait-plan calibrate",
 )
 
 

@@ -31,6 +31,7 @@ function(plait_add_tool name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
+  target_compile_options(${name} PRIVATE -O1) # the work is done in libraries
 endfunction()
 
 # A GoogleTest binary, run by ctest.
@@ -38,6 +39,7 @@ function(plait_add_unittest name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
+  target_compile_options(${name} PRIVATE -O1) # tests are compiled more than run
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 

@@ -30,7 +30,7 @@ using namespace plait::planner;
 namespace {
 
 struct Options {
-  std::string file = PLAIT_PUBLISHED_RUNS;
+  std::string file = PLAIT_PUBLISHED_RUNS "/published_runs.json";
   bool all = false;
 };
 

@@ -135,8 +135,8 @@ int main(int argc, char **argv) {
       options.files.push_back(argument);
   }
   if (options.files.empty())
-    options.files = {PLAIT_RUNS_FOLDER "/published_runs.json",
-                     PLAIT_RUNS_FOLDER "/held_out_runs.json"};
+    options.files = {PLAIT_PUBLISHED_RUNS "/published_runs.json",
+                     PLAIT_PUBLISHED_RUNS "/held_out_runs.json"};
   for (const std::string &file : options.files) {
     Status status = printFile(file, options);
     if (!status.ok()) {

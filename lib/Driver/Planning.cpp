@@ -129,21 +129,19 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
 
 /// Fails where the choice is of a kind that is only modelled.
 static Status checkCompilable(const Configuration &choice) {
-  std::string missing;
-  if (choice.context > 1)
-    missing = "context parallelism";
-  else if (choice.zero > 0)
-    missing = "ZeRO";
-  else if (choice.recompute == Recompute::Selective)
-    missing = "selective recomputation";
-  else if (Status status = schedule::checkExecutable(choice.schedule,
-                                                     schedule::Abilities{});
-           !status.ok())
-    return status;
-  if (!missing.empty())
-    return fail("the choice (", planner::print(choice), ") has ", missing,
-                ", which cannot be compiled yet; leave out --search-space all");
-  return Status::success();
+  SearchSpace space = getExecutableSpace();
+  const std::pair<bool, std::string> parts[] = {
+      {llvm::is_contained(space.context, choice.context),
+       "context parallelism"},
+      {llvm::is_contained(space.zero, choice.zero), "ZeRO"},
+      {llvm::is_contained(space.recompute, choice.recompute),
+       planner::print(choice.recompute) + " recomputation"}};
+  for (const auto &[compiles, name] : parts)
+    if (!compiles)
+      return fail("the choice (", planner::print(choice), ") has ", name,
+                  ", which cannot be compiled yet; leave out --search-space "
+                  "all");
+  return schedule::checkExecutable(choice.schedule, schedule::Abilities{});
 }
 
 static void apply(const Configuration &choice, CompileOptions &options) {

@@ -73,14 +73,18 @@ static void addConfigurationOptions(CLI::App &app, CompileOptions &options) {
       ->delimiter(',');
 }
 
-static void addPlanningOptions(CLI::App &app, PlanningOptions &options) {
-  app.option_defaults()->group("Let the planner decide the rest");
+static constexpr char planningGroup[] = "Let the planner decide the rest";
+
+/// `pinned` is the text of --pin.
+static void addPlanningOptions(CLI::App &app, PlanningOptions &options,
+                               std::string &pinned) {
+  app.option_defaults()->group(planningGroup);
   app.add_option("--cluster", options.cluster,
                  "h100:64x8, cpu:8, or a file; see docs/Hardware.md");
   app.add_option("--search-space", options.searchSpace,
                  "executable, or all: what is only modelled too")
       ->capture_default_str();
-  app.add_option("--pin", options.pinned, "e.g. zero=1,chunks=2,cp=2");
+  app.add_option("--pin", pinned, "e.g. zero=1,chunks=2,cp=2");
   app.add_option("--precision", options.precision, "fp32, bf16 or fp16");
   app.add_option("--attention", options.attention, "flash or unfused");
   app.add_option("--framework", options.framework, "what would run it")
@@ -123,19 +127,16 @@ static void fail(const std::string &message) {
 /// Returns false after a message; planning.compiles tells whether there is more
 /// to do.
 static bool plan(const CLI::App &app, CompileOptions &options,
-                 PlanningOptions &planning) {
-  for (const char *option :
-       {"--search-space", "--pin", "--precision", "--attention", "--framework",
-        "--predict", "--explain", "--why-not", "--report", "--trace",
-        "--profile"})
-    if (planning.cluster.empty() && app.count(option)) {
-      fail(std::string(option) + " needs --cluster");
-      return false;
-    }
-  if (planning.cluster.empty())
-    return true;
-  if (std::string text = getPins(app, options, planning.pinned);
-      !text.empty()) {
+                 PlanningOptions &planning, const std::string &pinned) {
+  if (planning.cluster.empty()) {
+    auto given = app.get_options([](const CLI::Option *option) {
+      return option->get_group() == planningGroup && option->count();
+    });
+    if (!given.empty())
+      fail(given.front()->get_name() + " needs --cluster");
+    return given.empty();
+  }
+  if (std::string text = getPins(app, options, pinned); !text.empty()) {
     auto pins = plait::planner::parsePins(text);
     if (!pins.ok()) {
       fail(pins.status().message());
@@ -146,21 +147,21 @@ static bool plan(const CLI::App &app, CompileOptions &options,
   planning.pins.layers.assign(options.layers.begin(), options.layers.end());
   bool tells = planning.explain || !planning.whyNot.empty() ||
                !planning.report.empty() || !planning.trace.empty();
-  planning.compiles =
-      !planning.predict &&
-      !(tells && options.output.empty() && options.compileTo.empty());
+  planning.compiles = !planning.predict && !(tells && options.output.empty() &&
+                                             options.compileTo.empty());
   return plait::choose(options, planning);
 }
 
 int main(int argc, char **argv) {
   CompileOptions options;
   PlanningOptions planning;
+  std::string pinned;
   options.progress = isatty(STDERR_FILENO);
   CLI::App app("Compiles a transformer into an executable training plan.",
                "plaitc");
   addCompileOptions(app, options);
   addConfigurationOptions(app, options);
-  addPlanningOptions(app, planning);
+  addPlanningOptions(app, planning, pinned);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &request) {
@@ -169,7 +170,7 @@ int main(int argc, char **argv) {
     fail(error.what());
     return 1;
   }
-  if (!plan(app, options, planning))
+  if (!plan(app, options, planning, pinned))
     return 1;
   return !planning.compiles || plait::compile(options) ? 0 : 1;
 }

@@ -21,7 +21,6 @@ namespace plait {
 struct PlanningOptions {
   std::string cluster;                    // as planner::parseCluster reads it
   std::string searchSpace = "executable"; // or all: also what is only modelled
-  std::string pinned;                     // text of pins beside the options
   planner::Pins pins;
   /// fp32, bf16 or fp16. Empty: what the ranks train in, bf16 where a GPU has
   /// it and nothing is compiled.

@@ -22,16 +22,24 @@ using namespace plait::runtime;
 
 namespace {
 
-/// The GPUs that this process may use.
-Result<uint32_t> countDevices(const Driver &driver,
-                              const ExecutorOptions &options) {
+/// The driver, and how many of its GPUs this process may use.
+struct Machine {
+  const Driver &driver;
+  uint32_t devices;
+};
+
+Result<Machine> findMachine(const ExecutorOptions &options) {
+  Result<const Driver *> loaded = Driver::load();
+  if (!loaded.ok())
+    return loaded.status();
+  const Driver &driver = **loaded;
   int visible = 0;
   PLAIT_RETURN_IF_ERROR(
       driver.check(driver.cuDeviceGetCount(&visible), "cuDeviceGetCount"));
   if (options.devices > unsigned(visible))
     return fail("--devices is ", options.devices, ", but only ", visible,
                 visible == 1 ? " GPU is visible" : " GPUs are visible");
-  return options.devices ? options.devices : uint32_t(visible);
+  return Machine{driver, options.devices ? options.devices : uint32_t(visible)};
 }
 
 uint64_t arenaBytes(const fb::Plan &plan, uint32_t rank) {
@@ -129,17 +137,15 @@ std::string runtime::describeRanks(std::span<const uint32_t> ranks) {
 Result<Backend>
 runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
                                  const ExecutorOptions &options) {
-  Result<const Driver *> driver = Driver::load();
-  if (!driver.ok())
-    return driver.status();
-  Result<uint32_t> devices = countDevices(**driver, options);
-  if (!devices.ok())
-    return devices.status();
+  Result<Machine> machine = findMachine(options);
+  if (!machine.ok())
+    return machine.status();
   std::vector<int> ordinals;
   for (uint32_t rank = 0; rank < topology.ranks; ++rank)
-    ordinals.push_back(static_cast<int>(rank % *devices));
-  auto backend = createDevices(plan, **driver, firstRanks(topology.ranks),
-                               ordinals, /*shareRecording=*/true, options);
+    ordinals.push_back(static_cast<int>(rank % machine->devices));
+  auto backend =
+      createDevices(plan, machine->driver, firstRanks(topology.ranks), ordinals,
+                    /*shareRecording=*/true, options);
   if (!backend.ok())
     return backend.status();
   PLAIT_RETURN_IF_ERROR(connectCudaThreads(topology, options.timeLimit,
@@ -150,18 +156,15 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
 Result<Backend>
 runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
                                  const ExecutorOptions &options) {
-  Result<const Driver *> driver = Driver::load();
-  if (!driver.ok())
-    return driver.status();
-  Result<uint32_t> devices = countDevices(**driver, options);
-  if (!devices.ok())
-    return devices.status();
-  if (*devices < topology.ranks)
+  Result<Machine> machine = findMachine(options);
+  if (!machine.ok())
+    return machine.status();
+  if (machine->devices < topology.ranks)
     return fail("NCCL needs a GPU for each of ", topology.ranks, " ranks, ",
-                *devices, " are there");
+                machine->devices, " are there");
   std::vector<uint32_t> ranks = firstRanks(topology.ranks);
   auto backend =
-      createDevices(plan, **driver, ranks, {ranks.begin(), ranks.end()},
+      createDevices(plan, machine->driver, ranks, {ranks.begin(), ranks.end()},
                     /*shareRecording=*/false, options);
   if (!backend.ok())
     return backend.status();
@@ -176,15 +179,13 @@ Result<Backend> runtime::createNcclProcessBackend(
   if (launch.ranks != topology.ranks)
     return fail("the plan has ", topology.ranks, " ranks, ", launch.launcher,
                 " started ", launch.ranks, " processes");
-  Result<const Driver *> driver = Driver::load();
-  if (!driver.ok())
-    return driver.status();
-  Result<uint32_t> devices = countDevices(**driver, options);
-  if (!devices.ok())
-    return devices.status();
-  auto backend = createDevices(plan, **driver, {launch.rank},
-                               {static_cast<int>(launch.localRank % *devices)},
-                               /*shareRecording=*/false, options);
+  Result<Machine> machine = findMachine(options);
+  if (!machine.ok())
+    return machine.status();
+  auto backend =
+      createDevices(plan, machine->driver, {launch.rank},
+                    {static_cast<int>(launch.localRank % machine->devices)},
+                    /*shareRecording=*/false, options);
   if (!backend.ok())
     return backend.status();
   PLAIT_RETURN_IF_ERROR(connectNcclProcess(topology, options.timeLimit, launch,
@@ -202,14 +203,11 @@ Result<Backend> runtime::createCudaBackend(const fb::Plan &plan,
     return launch.status();
   if (*launch)
     return createNcclProcessBackend(plan, topology, options, **launch);
-  Result<const Driver *> driver = Driver::load();
-  if (!driver.ok())
-    return driver.status();
-  Result<uint32_t> devices = countDevices(**driver, options);
-  if (!devices.ok())
-    return devices.status();
+  Result<Machine> machine = findMachine(options);
+  if (!machine.ok())
+    return machine.status();
   // NCCL wants a GPU for each rank.
-  bool nccl = topology.ranks > 1 && *devices >= topology.ranks;
+  bool nccl = topology.ranks > 1 && machine->devices >= topology.ranks;
   return nccl ? createNcclThreadBackend(plan, topology, options)
               : createCudaThreadBackend(plan, topology, options);
 }

@@ -22,8 +22,7 @@ namespace {
 //===----------------------------------------------------------------------===//
 
 std::vector<PublishedSource> readRuns(const std::string &file) {
-  auto read =
-      readPublishedRuns(PLAIT_SOURCE_DIR "/test/Unit/Planner/data/" + file);
+  auto read = readPublishedRuns(PLAIT_PUBLISHED_RUNS "/" + file);
   EXPECT_TRUE(read.ok()) << read.status().message();
   return read.ok() ? *read : std::vector<PublishedSource>();
 }

@@ -128,8 +128,7 @@ TEST(Memory, ResidentBytesOf22BAreThoseOfFigure1) {
 //===----------------------------------------------------------------------===//
 
 TEST(Memory, AllocatorCountersOfPublishedRuns) {
-  auto sources = readPublishedRuns(
-      PLAIT_SOURCE_DIR "/test/Unit/Planner/data/published_runs.json");
+  auto sources = readPublishedRuns(PLAIT_PUBLISHED_RUNS "/published_runs.json");
   ASSERT_TRUE(sources.ok()) << sources.status().message();
   int checked = 0;
   for (const PublishedSource &source : *sources) {

@@ -375,8 +375,7 @@ TEST(Search, GivesTheEndsFewerLayers) {
 /// Each published run against the planner's own pick on the same cluster, with
 /// no more memory than the device has.
 TEST(Search, IsNoSlowerThanPublishedRuns) {
-  auto sources = readPublishedRuns(
-      PLAIT_SOURCE_DIR "/test/Unit/Planner/data/published_runs.json");
+  auto sources = readPublishedRuns(PLAIT_PUBLISHED_RUNS "/published_runs.json");
   ASSERT_TRUE(sources.ok()) << sources.status().message();
   int tried = 0;
   for (const PublishedSource &published : *sources)

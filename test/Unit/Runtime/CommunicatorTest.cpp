@@ -16,6 +16,7 @@
 #include "plait/Plan/Container.h"
 #if PLAIT_HAS_CUDA
 #include "CUDA/CudaBackend.h"
+#include "FreePort.h"
 #endif
 
 #include <atomic>
@@ -24,7 +25,6 @@
 #include <gtest/gtest.h>
 #include <numeric>
 #include <thread>
-#include <unistd.h>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -423,8 +423,7 @@ Result<Backend> createProcesses(const fb::Plan &plan, const Topology &topology,
   auto threads = createNcclThreadBackend(plan, topology, options);
   if (!threads.ok())
     return threads.status();
-  static uint16_t port = 20000 + getpid() % 20000;
-  ++port;
+  uint16_t port = freePort();
   std::vector<Backend> made(topology.ranks);
   std::vector<Status> ended(topology.ranks, Status::success());
   std::vector<std::thread> processes;

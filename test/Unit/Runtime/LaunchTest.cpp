@@ -5,15 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FreePort.h"
+
 #include "Core/Launch.h"
 #include "Core/Rendezvous.h"
 
 #include <gtest/gtest.h>
 #include <map>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <thread>
-#include <unistd.h>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -82,19 +81,6 @@ TEST(LaunchTest, NamesTheVariableThatIsWrong) {
       errorWith({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "70000"}}),
       "environment variable MASTER_PORT is '70000', allowed are 0 to "
       "65535");
-}
-
-/// A port that nobody listens on.
-uint16_t freePort() {
-  int probe = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in place = {};
-  place.sin_family = AF_INET;
-  socklen_t length = sizeof(place);
-  auto *address = reinterpret_cast<sockaddr *>(&place);
-  EXPECT_EQ(bind(probe, address, length), 0);
-  EXPECT_EQ(getsockname(probe, address, &length), 0);
-  close(probe);
-  return ntohs(place.sin_port);
 }
 
 class RendezvousTest : public ::testing::Test {

@@ -108,9 +108,11 @@ static void printSource(const PublishedSource &source, const Options &options) {
   if (!source.isRanking)
     return;
   for (const Ranking &ranking : rankByModel(found.seconds))
-    std::printf("  %s, %zu runs: Kendall tau %.2f, regret %.1f %%\n",
+    std::printf("  %s, %zu runs: Kendall tau %.2f, regret %.1f %%; %zu slow, "
+                "tau %.2f without, %.2f if all others were exact\n",
                 ranking.model.c_str(), ranking.runs, ranking.kendallTau,
-                100 * ranking.regret);
+                100 * ranking.regret, ranking.slowRuns, ranking.tauOfOthers,
+                ranking.tauIfOthersExact);
 }
 
 static Status printFile(const std::string &file, const Options &options) {

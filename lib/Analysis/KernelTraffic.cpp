@@ -29,18 +29,21 @@ static double countRead(plan::ClusterOp cluster, unsigned index) {
   return countElements(inner.getType());
 }
 
-/// What a kernel writes of a result: of a scattered one, the rows it adds to,
-/// which it reads as well.
+/// What a kernel writes of a result, and reads of it where it adds to what is
+/// there. A scattered one is added to row by row in any case, after it was
+/// filled with zeros where nothing is to be kept. What is kept but for the
+/// first microbatch counts as kept.
 static double countWritten(plan::ClusterOp cluster, unsigned index) {
   Value inner = cluster.getBody().front().getTerminator()->getOperand(index);
-  double written = countElements(inner.getType());
+  double whole = countElements(inner.getType());
+  bool keeps = cluster.getAccumulate() &&
+               (*cluster.getAccumulate())[index] !=
+                   static_cast<int32_t>(plan::Accumulate::Overwrite);
   if (auto fusable = inner.getDefiningOp<FusableOpInterface>();
       fusable && fusable.getFusionRole() == FusionRole::ScatterAdd)
-    written = 2 * countElements(fusable->getOperand(0).getType());
-  bool adds = cluster.getAccumulate() &&
-              (*cluster.getAccumulate())[index] !=
-                  static_cast<int32_t>(plan::Accumulate::Overwrite);
-  return adds ? 2 * written : written;
+    return 2 * countElements(fusable->getOperand(0).getType()) +
+           (keeps ? 0 : whole);
+  return keeps ? 2 * whole : whole;
 }
 
 SmallVector<Access> plait::getKernelAccesses(plan::ClusterOp cluster) {

@@ -25,7 +25,8 @@ struct Access {
 };
 
 /// One entry per input and then per output. Of a table that rows are looked up
-/// in, these rows count; of a result that is added to, reading it counts too.
+/// in, these rows count; of a result that is added to, reading it counts too;
+/// of one that rows are scattered to, filling it with zeros and these rows.
 llvm::SmallVector<Access> getKernelAccesses(plan::ClusterOp cluster);
 
 /// The same in bytes.

@@ -30,7 +30,7 @@ void Estimator::timeBlocks(bool split) {
         getBlockTime(work.blocks[block], context, split, isLayer[block]));
 }
 
-void Estimator::cut() {
+void Estimator::cut(schedule::Placement placement) {
   if (!configuration.layers.empty()) {
     result.layers = configuration.layers;
     return;
@@ -43,8 +43,11 @@ void Estimator::cut() {
     before += blockSeconds(i);
   for (int i = 0; i < work.after; ++i)
     after += blockSeconds(int(work.order.size()) - 1 - i);
-  result.layers = cutStages(costs, before, after,
-                            configuration.pipeline * configuration.chunks);
+  schedule::Problem problem;
+  problem.stages = uint32_t(configuration.pipeline);
+  problem.chunks = uint32_t(configuration.chunks);
+  problem.placement = placement;
+  result.layers = cutStages(costs, before, after, problem);
 }
 
 void Estimator::fillStages() {
@@ -287,7 +290,7 @@ Status Estimator::run(Microbatches microbatches) {
   if (!generator.ok())
     return generator.status();
   timeBlocks((*generator)->splitsBackward);
-  cut();
+  cut((*generator)->placement);
   fillStages();
   timeStages();
   PLAIT_RETURN_IF_ERROR(makePipeline(**generator, microbatches));

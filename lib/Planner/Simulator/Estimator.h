@@ -44,7 +44,7 @@ private:
   Status makePipeline(const schedule::Generator &generator,
                       Microbatches microbatches);
   void timeBlocks(bool split);
-  void cut();
+  void cut(schedule::Placement placement);
   void fillStages();
   void timeStages();
   void timePipeline();

@@ -30,98 +30,73 @@ static constexpr double launchFromPython = 75e-6;
 /// two (10 instead of 6); together three times the fused ones.
 static constexpr double eagerPasses = 3;
 
+/// A program of Python on PyTorch: the host's time.
+static constexpr Framework makePython(const char *name) {
+  Framework python;
+  python.name = name;
+  python.hostSeconds = launchFromPython;
+  python.backwardHostSeconds = launchFromPython / 3;
+  python.stepSeconds = 0.01;
+  return python;
+}
+
+/// Narayanan et al. 2021: gradients are reduced after the last microbatch, sums
+/// over tp are waited for, transfers are synchronous.
+static constexpr Framework makeMegatron2021(const char *name) {
+  Framework megatron = makePython(name);
+  megatron.overlapTensor = false;
+  megatron.overlapGradients = megatron.overlapParameters = false;
+  megatron.blockingTransfers = true;
+  megatron.fusedAccumulation = false;
+  megatron.stridedFraction = withoutRelay;
+  megatron.optimizerExtraBytes = 22;
+  return megatron;
+}
+
+/// Korthikanti et al. 2022, section 6: tensor-parallel sums run beside
+/// gradients of weights, data-parallel ones after the last microbatch.
+static constexpr Framework makeMegatron2022() {
+  Framework megatron = makeMegatron2021("megatron-2022");
+  megatron.overlapTensor = megatron.fusedAccumulation = true;
+  megatron.stepSeconds = 0.02;
+  return megatron;
+}
+
+static constexpr Framework makeMegatronCore() {
+  Framework megatron = makePython("megatron-core");
+  megatron.scatterGather = false;
+  return megatron;
+}
+
+/// PyTorch's fully sharded data parallelism.
+static constexpr Framework makeFsdp(const char *name, double kernelPasses) {
+  Framework fsdp = makePython(name);
+  fsdp.overlapTensor = fsdp.scatterGather = false;
+  fsdp.fusedAccumulation = false;
+  fsdp.kernelPasses = kernelPasses;
+  return fsdp;
+}
+
+/// MosaicML's Composer with PyTorch 1.13: Triton's first FlashAttention, which
+/// reaches half to two thirds of FlashAttention-2 (Dao 2023, figure 4), and an
+/// AdamW that makes ten passes over its state. Its layers have no chains of
+/// elementwise kernels that a compiler would fuse.
+static constexpr Framework makeFsdp2023() {
+  Framework composer = makeFsdp("fsdp-2023", 1);
+  composer.attentionFraction = 0.55;
+  composer.optimizerExtraBytes = 60;
+  return composer;
+}
+
 static constexpr Framework frameworks[] = {
-    {},
-    // Narayanan et al. 2021: gradients are reduced after the last microbatch,
-    // sums over tp are waited for, transfers are synchronous.
-    {.name = "megatron-2021",
-     .overlapTensor = false,
-     .overlapGradients = false,
-     .overlapParameters = false,
-     .blockingTransfers = true,
-     .scatterGather = true,
-     .fusedAccumulation = false,
-     .stridedFraction = withoutRelay,
-     .optimizerExtraBytes = 22,
-     .hostSeconds = launchFromPython,
-     .backwardHostSeconds = launchFromPython / 3,
-     .stepSeconds = 0.01},
-    // Korthikanti et al. 2022, section 6: tensor-parallel sums run beside
-    // gradients of weights, data-parallel ones after the last microbatch.
-    {.name = "megatron-2022",
-     .overlapTensor = true,
-     .overlapGradients = false,
-     .overlapParameters = false,
-     .blockingTransfers = true,
-     .scatterGather = true,
-     .fusedAccumulation = true,
-     .stridedFraction = withoutRelay,
-     .optimizerExtraBytes = 22,
-     .hostSeconds = launchFromPython,
-     .backwardHostSeconds = launchFromPython / 3,
-     .stepSeconds = 0.02},
-    {.name = "megatron-core",
-     .overlapTensor = true,
-     .overlapGradients = true,
-     .overlapParameters = true,
-     .blockingTransfers = false,
-     .scatterGather = false,
-     .fusedAccumulation = true,
-     .optimizerExtraBytes = 0,
-     .hostSeconds = launchFromPython,
-     .backwardHostSeconds = launchFromPython / 3,
-     .stepSeconds = 0.01},
-    {.name = "megatron-deepspeed",
-     .overlapTensor = false,
-     .overlapGradients = false,
-     .overlapParameters = false,
-     .blockingTransfers = true,
-     .scatterGather = true,
-     .fusedAccumulation = false,
-     .stridedFraction = withoutRelay,
-     .optimizerExtraBytes = 22,
-     .hostSeconds = launchFromPython,
-     .backwardHostSeconds = launchFromPython / 3,
-     .stepSeconds = 0.01},
-    // PyTorch's fully sharded data parallelism, kernel by kernel.
-    {.name = "fsdp",
-     .overlapTensor = false,
-     .overlapGradients = true,
-     .overlapParameters = true,
-     .blockingTransfers = false,
-     .scatterGather = false,
-     .fusedAccumulation = false,
-     .kernelPasses = eagerPasses,
-     .optimizerExtraBytes = 0,
-     .hostSeconds = launchFromPython,
-     .backwardHostSeconds = launchFromPython / 3,
-     .stepSeconds = 0.01},
-    {.name = "fsdp-compiled",
-     .overlapTensor = false,
-     .overlapGradients = true,
-     .overlapParameters = true,
-     .blockingTransfers = false,
-     .scatterGather = false,
-     .fusedAccumulation = false,
-     .optimizerExtraBytes = 0,
-     .hostSeconds = launchFromPython,
-     .backwardHostSeconds = launchFromPython / 3,
-     .stepSeconds = 0.01},
-    // MosaicML's Composer with PyTorch 1.13: Triton's first FlashAttention,
-    // which reaches half to two thirds of FlashAttention-2 (Dao 2023, figure
-    // 4), and an AdamW that makes ten passes over its state.
-    {.name = "fsdp-2023",
-     .overlapTensor = false,
-     .overlapGradients = true,
-     .overlapParameters = true,
-     .blockingTransfers = false,
-     .scatterGather = false,
-     .fusedAccumulation = false,
-     .attentionFraction = 0.55,
-     .optimizerExtraBytes = 60,
-     .hostSeconds = launchFromPython,
-     .backwardHostSeconds = launchFromPython / 3,
-     .stepSeconds = 0.01},
+    Framework(),
+    makeMegatron2021("megatron-2021"),
+    makeMegatron2022(),
+    makeMegatronCore(),
+    makeMegatron2021("megatron-deepspeed"),
+    makeFsdp("fsdp", eagerPasses),
+    makeFsdp("fsdp-compiled", 1),
+    makeFsdp2023(),
 };
 
 std::span<const Framework> planner::getFrameworks() { return frameworks; }

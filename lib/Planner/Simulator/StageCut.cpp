@@ -8,9 +8,14 @@
 #include "StageCut.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace plait;
 using namespace plait::planner;
+
+//===----------------------------------------------------------------------===//
+// By stages
+//===----------------------------------------------------------------------===//
 
 namespace {
 
@@ -101,7 +106,132 @@ std::vector<int> Cutter::run() {
   return fits(high, true) ? layers : best;
 }
 
+//===----------------------------------------------------------------------===//
+// By ranks
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Several chunks a rank. Layers that cost the same can be dealt out one by one
+/// to whoever has the least, which is exact; others are then shifted from stage
+/// to stage as long as that helps.
+class RankCutter {
+public:
+  RankCutter(std::span<const double> costs, double before, double after,
+             const schedule::Problem &problem)
+      : costs(costs), before(before), after(after), problem(problem) {}
+
+  std::vector<int> run();
+
+private:
+  /// A cut and what it costs.
+  struct Cut {
+    std::vector<int> layers;
+    std::vector<double> stages, ranks; // seconds
+    double slowestRank = 0, slowestStage = 0;
+  };
+
+  Cut measure(std::vector<int> layers) const;
+  std::vector<int> deal() const;
+  void shift(Cut &cut) const;
+  double getExtra(uint32_t stage) const {
+    return (stage == 0 ? before : 0) +
+           (stage + 1 == problem.virtualStages() ? after : 0);
+  }
+  /// Sums of the same terms in another order are equal.
+  static bool isBetter(const Cut &a, const Cut &b) {
+    constexpr double rounding = 1 - 1e-9;
+    if (a.slowestRank < b.slowestRank * rounding)
+      return true;
+    return a.slowestRank * rounding <= b.slowestRank &&
+           a.slowestStage < b.slowestStage * rounding;
+  }
+
+  std::span<const double> costs;
+  double before, after;
+  const schedule::Problem &problem;
+};
+
+} // namespace
+
+RankCutter::Cut RankCutter::measure(std::vector<int> layers) const {
+  Cut cut{std::move(layers), {}, std::vector<double>(problem.stages)};
+  size_t next = 0;
+  for (uint32_t stage = 0; stage < cut.layers.size(); ++stage) {
+    double load = getExtra(stage);
+    for (int i = 0; i < cut.layers[stage]; ++i)
+      load += costs[next++];
+    cut.stages.push_back(load);
+    cut.ranks[problem.rankOf(stage)] += load;
+  }
+  cut.slowestRank = *std::max_element(cut.ranks.begin(), cut.ranks.end());
+  cut.slowestStage = *std::max_element(cut.stages.begin(), cut.stages.end());
+  return cut;
+}
+
+/// As if all layers cost the same: each goes to the rank and there to the stage
+/// that is then the least loaded, the last of them where several are.
+std::vector<int> RankCutter::deal() const {
+  uint32_t stages = problem.virtualStages();
+  double cost = std::reduce(costs.begin(), costs.end()) / double(costs.size());
+  std::vector<int> layers(stages, 1);
+  std::vector<double> ranks(problem.stages, cost * problem.chunks);
+  for (uint32_t stage : {0u, stages - 1})
+    ranks[problem.rankOf(stage)] += stage == 0 ? before : after;
+  for (size_t left = costs.size() - stages; left > 0; --left) {
+    auto last = std::min_element(ranks.rbegin(), ranks.rend());
+    uint32_t rank = uint32_t(ranks.rend() - last) - 1;
+    *last += cost;
+    uint32_t least = problem.stageOf(rank, 0);
+    for (uint32_t chunk = 1; chunk < problem.chunks; ++chunk) {
+      uint32_t stage = problem.stageOf(rank, chunk);
+      if (layers[stage] * cost + getExtra(stage) <=
+          layers[least] * cost + getExtra(least))
+        least = stage;
+    }
+    ++layers[least];
+  }
+  return layers;
+}
+
+/// Moves single layers over the borders of stages.
+void RankCutter::shift(Cut &cut) const {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t border = 1; border < cut.layers.size(); ++border)
+      for (int step : {-1, 1}) {
+        std::vector<int> layers = cut.layers;
+        layers[border - 1] += step;
+        layers[border] -= step;
+        if (layers[border - 1] < 1 || layers[border] < 1)
+          continue;
+        Cut moved = measure(std::move(layers));
+        if (!isBetter(moved, cut))
+          continue;
+        cut = std::move(moved);
+        changed = true;
+      }
+  }
+}
+
+std::vector<int> RankCutter::run() {
+  Cut dealt = measure(deal());
+  auto [least, most] = std::minmax_element(costs.begin(), costs.end());
+  if (*least < *most * (1 - 1e-9)) {
+    shift(dealt);
+    Cut byStages = measure(
+        Cutter(costs, before, after, int(problem.virtualStages())).run());
+    shift(byStages);
+    if (isBetter(byStages, dealt))
+      return byStages.layers;
+  }
+  return dealt.layers;
+}
+
 std::vector<int> planner::cutStages(std::span<const double> costs,
-                                    double before, double after, int stages) {
-  return Cutter(costs, before, after, stages).run();
+                                    double before, double after,
+                                    const schedule::Problem &problem) {
+  if (problem.chunks > 1)
+    return RankCutter(costs, before, after, problem).run();
+  return Cutter(costs, before, after, int(problem.stages)).run();
 }

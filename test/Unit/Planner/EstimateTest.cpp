@@ -76,29 +76,42 @@ TEST(Estimate, MeanErrorsOfHeldOutRuns) {
                {{"Narayanan SC21 table 2", 0.06, 0.035},
                 {"MegaScale baseline", 0.06, 0.035},
                 {"Llama 3 405B", 0.12, 0.03},
-                {"Nemotron-4 340B", 0.12, 0.03},
                 {"MT-NLG 530B", 0.25, 0.03},
                 {"BLOOM, February 26", 0.2, 0.08},
-                {"BLOOM, February 28", 0.2, 0.08}});
+                {"BLOOM, February 28", 0.2, 0.08},
+                {"GPT-3 175B, H100", 0.06, 0.035},
+                {"Llama 3.1, H100", 0.06, 0.035},
+                {"Nemotron-4, H100", 0.06, 0.035},
+                {"Llama 3.1, GB200", 0.12, 0.03},
+                {"Nemotron-4, GB200", 0.12, 0.03}});
 }
 
-/// Of every model's measured configurations. The two models with lower bounds
-/// have runs that are slower than their neighbours by up to 60 %, for no reason
-/// that the publication gives: with predictions that are exact for all others,
-/// tau would be 0.64 and 0.62.
+/// Of every model's measured configurations. Two models have many runs that are
+/// up to 60 % slower than their neighbours, for no reason that the publication
+/// gives (docs/Accuracy.md): the order of the others is what can be predicted,
+/// and the order of all is what exact predictions of them would give, but for
+/// pairs that are within 1 % (1 to 10 % of a model's pairs).
 TEST(Estimate, RanksConfigurations) {
-  const std::pair<const char *, double> expected[] = {{"hidden 12288", 0.79},
-                                                      {"hidden 3072", 0.9},
-                                                      {"hidden 6144", 0.6},
-                                                      {"hidden 8192", 0.5}};
+  struct Expected {
+    const char *model;
+    size_t slowRuns;
+    double tau;
+  };
+  const Expected expected[] = {{"hidden 12288", 0, 0.79},
+                               {"hidden 3072", 3, 0.9},
+                               {"hidden 6144", 6, 0.9},
+                               {"hidden 8192", 15, 0.9}};
   for (const PublishedSource &source : readRuns("published_runs.json")) {
     if (!source.isRanking)
       continue;
     std::vector<Ranking> rankings = rankByModel(compare(source).seconds);
     ASSERT_EQ(rankings.size(), std::size(expected));
     for (size_t i = 0; i < rankings.size(); ++i) {
-      EXPECT_EQ(rankings[i].model, expected[i].first);
-      EXPECT_GT(rankings[i].kendallTau, expected[i].second);
+      EXPECT_EQ(rankings[i].model, expected[i].model);
+      EXPECT_EQ(rankings[i].slowRuns, expected[i].slowRuns);
+      EXPECT_GT(rankings[i].tauOfOthers, expected[i].tau);
+      if (rankings[i].slowRuns > 0)
+        EXPECT_GT(rankings[i].kendallTau, rankings[i].tauIfOthersExact - 0.07);
       EXPECT_LT(rankings[i].regret, 0.1);
     }
   }

@@ -95,10 +95,12 @@ static Configuration readConfiguration(const json &run) {
   return configuration;
 }
 
-/// As many nodes of eight devices as the run needs.
+/// As many nodes as the run needs, of eight devices where nothing is said.
 static Result<Cluster> readCluster(const json &source, int64_t ranks) {
+  int64_t perNode = source.value("perNode", 8);
   std::string text = source.at("cluster");
-  text += ":" + std::to_string((ranks + 7) / 8) + "x8";
+  text += ":" + std::to_string((ranks + perNode - 1) / perNode) + "x" +
+          std::to_string(perNode);
   Result<Cluster> cluster = parseCluster(text);
   if (cluster.ok())
     cluster->inter.bandwidth = source.at("nicGbps").get<double>() * 1e9 / 8;
@@ -246,9 +248,7 @@ double planner::findBestScale(const std::vector<Comparison> &comparisons) {
   return best;
 }
 
-static Ranking rankRuns(const std::string &model,
-                        const std::vector<Comparison> &runs) {
-  Ranking ranking{model, runs.size()};
+static double getKendallTau(const std::vector<Comparison> &runs) {
   int agree = 0, pairs = 0;
   for (size_t i = 0; i < runs.size(); ++i)
     for (size_t j = 0; j < i; ++j, ++pairs) {
@@ -256,7 +256,22 @@ static Ranking rankRuns(const std::string &model,
       double predicted = runs[i].predicted - runs[j].predicted;
       agree += published * predicted > 0 ? 1 : -1;
     }
-  ranking.kendallTau = pairs > 0 ? double(agree) / pairs : 1;
+  return pairs > 0 ? double(agree) / pairs : 1;
+}
+
+static double getMedianError(const std::vector<Comparison> &runs) {
+  std::vector<double> errors;
+  for (const Comparison &run : runs)
+    errors.push_back(run.error());
+  auto middle = errors.begin() + errors.size() / 2;
+  std::nth_element(errors.begin(), middle, errors.end());
+  return *middle;
+}
+
+static Ranking rankRuns(const std::string &model,
+                        const std::vector<Comparison> &runs) {
+  Ranking ranking{model, runs.size()};
+  ranking.kendallTau = getKendallTau(runs);
   auto byPublished = [](const Comparison &a, const Comparison &b) {
     return a.published < b.published;
   };
@@ -266,6 +281,19 @@ static Ranking rankRuns(const std::string &model,
   auto best = std::min_element(runs.begin(), runs.end(), byPublished);
   auto pick = std::min_element(runs.begin(), runs.end(), byPredicted);
   ranking.regret = pick->published / best->published - 1;
+
+  double usual = getMedianError(runs);
+  std::vector<Comparison> others, exact;
+  for (const Comparison &run : runs) {
+    exact.push_back(run);
+    if (run.error() < usual - Ranking::slowError)
+      continue;
+    others.push_back(run);
+    exact.back().predicted = run.published;
+  }
+  ranking.slowRuns = runs.size() - others.size();
+  ranking.tauOfOthers = getKendallTau(others);
+  ranking.tauIfOthersExact = getKendallTau(exact);
   return ranking;
 }
 

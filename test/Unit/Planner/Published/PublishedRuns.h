@@ -73,6 +73,14 @@ struct Ranking {
   double kendallTau = 0;
   /// How much slower the run that is predicted best is than the best.
   double regret = 0;
+
+  /// Runs that are slower than predicted by more than this beyond what is usual
+  /// (the median) for the model.
+  static constexpr double slowError = 0.05;
+  size_t slowRuns = 0;
+  /// Kendall's tau over all but those; and over all if the predictions of all
+  /// but those were exact: no prediction that misses them can reach more.
+  double tauOfOthers = 0, tauIfOthersExact = 0;
 };
 std::vector<Ranking> rankByModel(const std::vector<Comparison> &comparisons);
 

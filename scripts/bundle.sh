@@ -15,6 +15,11 @@ vendored=$bundle/third-party
 
 cp -rL /usr/include/{CLI,nlohmann,flatbuffers} "$vendored/include/"
 cp -L /usr/include/xxh*.h "$vendored/include/"
+# cuDNN's front end, where install-deps.sh has put it; without it plait-run
+# refuses plans with flash attention.
+for header in build/venv/lib/python3*/site-packages/include/cudnn_*; do
+  [ ! -e "$header" ] || cp -rL "$header" "$vendored/include/"
+done
 cp -L "$(gcc -print-file-name=libxxhash.a)" "$vendored/lib/"
 cp -rL /usr/src/googletest/googletest/{include,src} "$vendored/googletest/"
 cp build/include/plait/Plan/Plan_generated.h "$vendored/"

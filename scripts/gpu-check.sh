@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds plait-run on a GPU node and checks it there: conformance of the
 # communicators, losses against the CPU's, recorded against walked steps, NCCL
-# over processes, memory, speed. Needs a C++ compiler, CMake, Ninja, the CUDA
+# over processes, memory; and its speed against PyTorch's, where there is torch
+# (TORCH_PYTHON: an interpreter that has it). Needs a C++ compiler, CMake, Ninja, the CUDA
 # toolkit and a folder made by scripts/bundle.sh; nothing is installed.
 # Usage: scripts/gpu-check.sh [BUNDLE [RESULTS.json]]. Ends with 0 when all
 # passed, 1 when something failed, 2 when there is no GPU. BUILD: build folder.
@@ -53,5 +54,9 @@ echo "$gpus"
 python3 test/Execute/gpu.py --bin "$build/bin" --bundle "$bundle" \
   --results "$results"
 code=$?
+# Slower than PyTorch is no failure; a run that does not end well is.
+python3 bench/gpu.py --bin "$build/bin" --bundle "$bundle" \
+  --torch-python "${TORCH_PYTHON:-python3}" --results "${results%.json}-speed.json"
+speed=$?
 [ $conformance -eq 0 ] || echo "gpu-check: conformance failed; see $build/conformance.log"
-[ $conformance -eq 0 ] && [ $code -eq 0 ]
+[ $conformance -eq 0 ] && [ $code -eq 0 ] && [ $speed -eq 0 ]

@@ -51,3 +51,12 @@ if [ ! build/venv/installed -nt test/requirements.txt ]; then
     -r test/requirements.txt
   touch build/venv/installed
 fi
+
+# Where there is a CUDA toolkit with cuDNN: cuDNN's front end, of which only the
+# headers are used; what its package depends on is for Python.
+frontend=1.32.0
+if [ -f "${CUDA_HOME:-/usr/local/cuda}/include/cudnn_graph.h" ] &&
+  ! compgen -G "build/venv/lib/*/*/nvidia_cudnn_frontend-$frontend.*" > /dev/null; then
+  build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps \
+    "nvidia-cudnn-frontend==$frontend"
+fi

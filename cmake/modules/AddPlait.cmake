@@ -40,6 +40,7 @@ function(plait_add_unittest name)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
   target_compile_options(${name} PRIVATE -O1) # tests are compiled more than run
+  target_precompile_headers(${name} PRIVATE <gtest/gtest.h>)
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 

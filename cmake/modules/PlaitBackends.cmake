@@ -37,3 +37,17 @@ find_path(PLAIT_NCCL_INCLUDE nccl.h HINTS ${hints} PATH_SUFFIXES include)
 find_program(PLAIT_NVCC nvcc HINTS ${hints} PATH_SUFFIXES bin)
 plait_choose_backend(CUDA PLAIT_CUDA_INCLUDE PLAIT_CUBLASLT_INCLUDE
                      PLAIT_NCCL_INCLUDE PLAIT_NVCC)
+
+# Attention in one step on GPUs: cuDNN 9 and its header-only front end, which
+# scripts/install-deps.sh puts into the tests' Python environment.
+file(GLOB environment
+     ${PROJECT_SOURCE_DIR}/build/venv/lib/python3*/site-packages/include)
+find_path(PLAIT_CUDNN_INCLUDE cudnn_graph.h HINTS ${hints} PATH_SUFFIXES include)
+find_path(PLAIT_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
+          HINTS ${hints} ${environment} PATH_SUFFIXES include)
+set(PLAIT_HAS_CUDNN OFF)
+if(PLAIT_HAS_CUDA AND PLAIT_CUDNN_INCLUDE AND PLAIT_CUDNN_FRONTEND_INCLUDE)
+  set(PLAIT_HAS_CUDNN ON)
+elseif(PLAIT_HAS_CUDA)
+  message(STATUS "cuDNN: off, cudnn_graph.h or cudnn_frontend.h was not found")
+endif()

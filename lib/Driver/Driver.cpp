@@ -7,6 +7,7 @@
 
 #include "plait/Driver/Driver.h"
 
+#include "Attention.h"
 #include "Layout.h"
 #include "Memory.h"
 #include "Model.h"
@@ -16,6 +17,7 @@
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
+#include "plait/Planner/Cluster.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Pipelines.h"
 
@@ -54,6 +56,29 @@ static Result<codegen::Target> makeTarget(const CompileOptions &options) {
     return codegen::Target(*target);
   return fail("target is \"", options.target, "\", expected one of ",
               llvm::join(codegen::TargetGPU::getNames(), ", "));
+}
+
+/// What a GPU needs beside the arena; nothing on processors.
+static uint64_t getDeviceReserve(const CompileOptions &options) {
+  Result<codegen::Target> target = makeTarget(options);
+  const auto *gpu =
+      target.ok() ? std::get_if<codegen::TargetGPU>(&*target) : nullptr;
+  if (!gpu || options.deviceReserve)
+    return gpu ? options.deviceReserve : 0;
+  StringRef usual = gpu->cubin == "sm_80"    ? "a100-80g:1"
+                    : gpu->cubin == "sm_100" ? "b200:1"
+                                             : "h100:1";
+  return uint64_t(planner::parseCluster(usual.str())->device.reservedBytes);
+}
+
+/// What the model computes in.
+static Result<std::string> findPrecision(const CompileOptions &options) {
+  if (options.precision.empty())
+    return std::string("fp32");
+  if (llvm::is_contained(getPrecisions(), options.precision))
+    return options.precision;
+  return fail("precision is \"", options.precision, "\", plans train in ",
+              llvm::join(getPrecisions(), " or "));
 }
 
 namespace {
@@ -169,12 +194,19 @@ LogicalResult Compilation::runTo(Phase last) {
   PipelineOptions pipeline{
       options.schedule, static_cast<unsigned>(layout.microbatches),
       options.recompute, options.sequenceParallel, options.layers};
+  pipeline.precision = *findPrecision(options);
   for (const PhaseInfo &info : getPhases()) {
     if (info.phase > last)
       break;
     if (options.progress)
       llvm::errs() << "\r\033[K[" << static_cast<int>(info.phase) + 1 << "/"
                    << getPhases().size() << "] " << info.name;
+    if (info.phase == Phase::Lower) {
+      auto whole = findWholeAttention(*module, options, *makeTarget(options));
+      if (failed(whole))
+        return failure();
+      pipeline.keep = std::move(*whole);
+    }
     PassManager manager(getContext());
     buildPhase(manager, info.phase, pipeline);
     if (manager.size() && failed(manager.run(*module)))
@@ -188,7 +220,8 @@ LogicalResult Compilation::runTo(Phase last) {
 FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
   return convertToPlan(*module,
                        {options.recompute, options.sequence,
-                        options.globalBatch, options.microBatch},
+                        options.globalBatch, options.microBatch,
+                        options.deterministic, getDeviceReserve(options)},
                        *makeTarget(options));
 }
 
@@ -206,6 +239,7 @@ compileReference(CompileOptions options, const Layout &partitioned) {
   options.mesh = "1";
   options.schedule = "gpipe";
   options.recompute = "none";
+  options.attention = "unfused";
   options.sequenceParallel = false;
   options.layers.clear();
   options.dumpPhasesTo.clear();
@@ -307,6 +341,10 @@ bool plait::compile(const CompileOptions &options) {
     return report(layout.status());
   if (Result<codegen::Target> target = makeTarget(options); !target.ok())
     return report(target.status());
+  if (auto precision = findPrecision(options); !precision.ok())
+    return report(precision.status());
+  if (Status status = checkAttentionOption(options); !status.ok())
+    return report(status);
   Phase last = Phase::Plan;
   if (!options.compileTo.empty()) {
     Result<Phase> found = findPhase(options.compileTo);

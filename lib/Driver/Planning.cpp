@@ -7,6 +7,7 @@
 
 #include "plait/Driver/Planning.h"
 
+#include "Attention.h"
 #include "Memory.h"
 #include "Model.h"
 #include "plait/Planner/Profile.h"
@@ -16,6 +17,7 @@
 #include "plait/Transforms/Pipelines.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
@@ -55,46 +57,50 @@ static Result<SearchSpace> findSpace(const std::string &name) {
   return fail("--search-space is \"", name, "\", expected executable or all");
 }
 
-/// Ranks that are compiled for train in fp32; a prediction for GPUs is about
-/// what one would do there.
-static Result<Precision> findPrecision(const PlanningOptions &planning,
+/// What is not given is what one would train in on the device; compiled plans
+/// know no fp16.
+static Result<Precision> findPrecision(const CompileOptions &options,
+                                       const PlanningOptions &planning,
                                        const planner::Device &device) {
   constexpr Precision all[] = {Precision::FP32, Precision::BF16,
                                Precision::FP16};
   for (Precision precision : all) {
-    if (planning.precision != planner::print(precision))
+    if (options.precision != planner::print(precision))
       continue;
-    if (planning.compiles && precision != Precision::FP32)
-      return fail("--precision is ", planning.precision,
-                  ", but plans train in fp32; other types are for --predict");
+    if (planning.compiles && precision == Precision::FP16)
+      return fail("--precision is fp16, but plans train in ",
+                  llvm::join(getPrecisions(), " or "),
+                  "; fp16 is for --predict");
     if (device.peak(precision) > 0)
       return precision;
-    return fail("--precision is ", planning.precision, ", which ", device.name,
+    return fail("--precision is ", options.precision, ", which ", device.name,
                 " has no matrix products in");
   }
-  if (!planning.precision.empty())
-    return fail("--precision is \"", planning.precision,
+  if (!options.precision.empty())
+    return fail("--precision is \"", options.precision,
                 "\", expected fp32, bf16 or fp16");
-  if (planning.compiles || device.isProcessor)
+  if (device.isProcessor)
     return Precision::FP32;
-  return device.peak(Precision::BF16) > 0   ? Precision::BF16
-         : device.peak(Precision::FP16) > 0 ? Precision::FP16
-                                            : Precision::FP32;
+  if (device.peak(Precision::BF16) > 0)
+    return Precision::BF16;
+  bool half = !planning.compiles && device.peak(Precision::FP16) > 0;
+  return half ? Precision::FP16 : Precision::FP32;
 }
 
-static Result<bool> findAttention(const PlanningOptions &planning,
+/// Whether attention is fused. Where nothing is given, what a compilation does:
+/// GPUs have no fused attention in fp32.
+static Result<bool> findAttention(const CompileOptions &options,
+                                  Precision precision,
                                   const planner::Device &device) {
-  bool hasFused = !device.attention.forward.empty();
-  if (planning.attention.empty())
+  PLAIT_RETURN_IF_ERROR(checkAttentionOption(options));
+  bool hasFused =
+      !device.attention.forward.empty() && precision != Precision::FP32;
+  if (options.attention.empty())
     return bool(hasFused);
-  if (planning.attention == "unfused")
-    return false;
-  if (planning.attention != "flash")
-    return fail("--attention is \"", planning.attention,
-                "\", expected flash or unfused");
-  if (!hasFused)
-    return fail("--attention is flash, which ", device.name, " does not have");
-  return true;
+  if (options.attention == "flash" && !hasFused && !device.isProcessor)
+    return fail("--attention is flash, which ", device.name,
+                " does not have in ", planner::print(precision));
+  return options.attention == "flash";
 }
 
 static Result<planner::Training> makeTraining(const CompileOptions &options,
@@ -107,11 +113,11 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
                              {"seq", options.sequence}})
     if (value < 1)
       return fail(name, " is ", value, ", expected at least 1");
-  Result<Precision> precision = findPrecision(planning, device);
+  Result<Precision> precision = findPrecision(options, planning, device);
   if (!precision.ok())
     return precision.status();
   training.precision = *precision;
-  Result<bool> flash = findAttention(planning, device);
+  Result<bool> flash = findAttention(options, *precision, device);
   if (!flash.ok())
     return flash.status();
   training.flashAttention = *flash;
@@ -144,7 +150,9 @@ static Status checkCompilable(const Configuration &choice) {
   return schedule::checkExecutable(choice.schedule, schedule::Abilities{});
 }
 
-static void apply(const Configuration &choice, CompileOptions &options) {
+static void apply(const Configuration &choice, Precision precision,
+                  CompileOptions &options) {
+  options.precision = planner::print(precision);
   options.mesh =
       llvm::formatv("{0}={1},{2}={3},{4}={5}", kPipelineAxis, choice.pipeline,
                     kDataAxis, choice.data, kTensorAxis, choice.tensor);
@@ -165,6 +173,9 @@ public:
 
   /// Failures have been printed.
   std::optional<Configuration> run();
+  /// Of the model that run() has planned.
+  Precision getPrecision() const { return training.precision; }
+  const planner::Device &getDevice() const { return cluster.device; }
 
 private:
   Status prepare();
@@ -258,11 +269,11 @@ Status Planning::tell(const planner::SearchResult &result) {
 /// Where the choice can be compiled for this machine, the compiler itself says
 /// what memory it takes.
 Status Planning::refine(planner::SearchResult &result) {
-  if (!cluster.device.isProcessor || training.precision != Precision::FP32 ||
+  if (!cluster.device.isProcessor || training.precision == Precision::FP16 ||
       !checkCompilable(result.configuration).ok())
     return Status::success();
   CompileOptions chosen = options;
-  apply(result.configuration, chosen);
+  apply(result.configuration, training.precision, chosen);
   auto placed = placeMemory(std::move(chosen));
   if (failed(placed))
     return fail("the choice (", planner::print(result.configuration),
@@ -294,13 +305,15 @@ std::optional<Configuration> Planning::run() {
 }
 
 bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
-  std::optional<Configuration> choice = Planning(options, planning).run();
+  Planning session(options, planning);
+  std::optional<Configuration> choice = session.run();
   if (!choice)
     return false;
   if (!planning.compiles)
     return true;
   if (Status status = checkCompilable(*choice); !status.ok())
     return report(status);
-  apply(*choice, options);
+  apply(*choice, session.getPrecision(), options);
+  options.deviceReserve = uint64_t(session.getDevice().reservedBytes);
   return true;
 }

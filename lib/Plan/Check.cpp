@@ -32,6 +32,12 @@ static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
     return fail("has batches of ", reference.global_batch(), " x ",
                 reference.sequence(), ", the plan ", plan.global_batch(), " x ",
                 plan.sequence());
+  auto precision = [](const fb::Plan &plan) {
+    return plan.precision() ? plan.precision()->str() : "fp32";
+  };
+  if (precision(reference) != precision(plan))
+    return fail("computes in ", precision(reference), ", the plan in ",
+                precision(plan));
   if (reference.parameters()->size() != plan.parameters()->size())
     return fail("has ", reference.parameters()->size(),
                 " parameters, the plan ", plan.parameters()->size());

@@ -7,36 +7,14 @@
 
 #include "CheckSteps.h"
 
+#include "plait/Plan/Attention.h"
 #include "plait/Plan/Check.h"
-#include "plait/Plan/Ranks.h"
+#include "plait/Plan/Uses.h"
 
 using namespace plait;
 using namespace plait::plan;
 
 namespace {
-
-/// No arena is larger; sums of a few products of this size fit 64 bits.
-constexpr uint64_t maxElements = uint64_t(1) << 46;
-
-/// The index of the last element of a strided box plus one, or nothing on
-/// overflow, a size below 1 or a negative stride.
-class Extent {
-public:
-  void add(int64_t size, int64_t stride) {
-    int64_t step = 0;
-    valid = valid && size >= 1 && stride >= 0 &&
-            !__builtin_mul_overflow(size - 1, stride, &step) &&
-            !__builtin_add_overflow(last, step, &last) &&
-            last < static_cast<int64_t>(maxElements);
-  }
-  std::optional<uint64_t> elements() const {
-    return valid ? std::optional<uint64_t>(last + 1) : std::nullopt;
-  }
-
-private:
-  int64_t last = 0;
-  bool valid = true;
-};
 
 class FunctionChecker {
 public:
@@ -48,6 +26,15 @@ public:
     if (step.location() && step.location() >= length(plan.locations()))
       return fail("location ", step.location(), ", there are ",
                   length(plan.locations()));
+    PLAIT_RETURN_IF_ERROR(checkKind(step));
+    for (const Use &use : usesOf(mesh, step))
+      PLAIT_RETURN_IF_ERROR(checkUse(use));
+    return Status::success();
+  }
+
+private:
+  /// All but where the operands are.
+  Status checkKind(const fb::Step &step) {
     switch (step.step_type()) {
     case fb::StepKind::KernelStep:
       return checkKernel(*step.step_as_KernelStep());
@@ -55,20 +42,19 @@ public:
       return checkGemm(*step.step_as_GemmStep());
     case fb::StepKind::CollectiveStep:
       return checkCollective(*step.step_as_CollectiveStep());
+    case fb::StepKind::AttentionStep:
+      return checkAttention(*step.step_as_AttentionStep());
     case fb::StepKind::CopyStep:
-      return checkCopy(*step.step_as_CopyStep());
     case fb::StepKind::FillStep:
-      return checkRange("target", step.step_as_FillStep()->target(),
-                        step.step_as_FillStep()->bytes(), 1);
+      return Status::success();
     default:
       return fail("unknown kind ", int(step.step_type()));
     }
   }
 
-private:
-  /// `count` units of `unit` bytes at `ref` are inside the arena or the slot.
-  Status checkRange(const char *what, const fb::Ref *ref,
-                    std::optional<uint64_t> count, uint64_t unit) {
+  /// What is used is inside the arena or the slot.
+  Status checkUse(const Use &use) {
+    const auto &[what, ref, count, unit, writes, toEnd] = use;
     if (!ref)
       return fail(what, " is missing");
     if (ref->slot() < -1 ||
@@ -97,8 +83,11 @@ private:
     if (step.extent() < 0 || step.grain() < 0)
       return fail("extent ", step.extent(), " and grain ", step.grain(),
                   " must not be negative");
-    for (uint32_t i = 0; i < length(step.args()); ++i)
-      PLAIT_RETURN_IF_ERROR(checkRange("argument", step.args()->Get(i), 0, 1));
+    uint32_t args = length(step.args()), sizes = length(step.arg_bytes());
+    if (sizes && sizes != args)
+      return fail("has sizes of ", sizes, " of ", args, " arguments");
+    if (step.outputs() > args)
+      return fail("writes ", step.outputs(), " of ", args, " arguments");
     for (uint32_t i = 0; i < length(step.scalars()); ++i) {
       int32_t axis = step.scalars()->Get(i)->axis();
       if (axis < -1 || axis >= int64_t(mesh.axes()))
@@ -109,9 +98,8 @@ private:
   }
 
   /// One matrix of a product: `rows` x `columns` with a batch in front.
-  Status checkMatrix(const char *what, const fb::GemmStep &step,
-                     const fb::Ref *ref, int64_t rows, int64_t rowStride,
-                     int64_t columns, int64_t columnStride,
+  Status checkMatrix(const char *what, const fb::GemmStep &step, int64_t rows,
+                     int64_t rowStride, int64_t columns, int64_t columnStride,
                      const flatbuffers::Vector<int64_t> *batchStrides) {
     bool rowMajor = columnStride == 1 && (rowStride >= columns || rows == 1);
     bool columnMajor = rowStride == 1 && (columnStride >= rows || columns == 1);
@@ -122,34 +110,32 @@ private:
       return fail("matrix ", what, " has ", length(batchStrides),
                   " batch strides for ", length(step.batch()),
                   " batch dimensions");
-    Extent extent;
-    extent.add(rows, rowStride);
-    extent.add(columns, columnStride);
-    for (uint32_t i = 0; i < length(batchStrides); ++i)
-      extent.add(step.batch()->Get(i), batchStrides->Get(i));
-    return checkRange(what, ref, extent.elements(), elementBytes(step.dtype()));
+    return Status::success();
   }
 
   Status checkGemm(const fb::GemmStep &step) {
-    if (step.accumulate() > fb::Accumulate::MAX ||
-        step.dtype() != fb::DType::F32)
-      return fail("has accumulate ", int(step.accumulate()), " and dtype ",
-                  int(step.dtype()), ", only f32 is supported");
+    if (step.accumulate() > fb::Accumulate::MAX)
+      return fail("unknown accumulate ", int(step.accumulate()));
+    bool floats =
+        step.dtype() == fb::DType::F32 || step.dtype() == fb::DType::BF16;
+    bool sums =
+        step.c_dtype() == fb::DType::F32 || step.c_dtype() == step.dtype();
+    if (!floats || !sums)
+      return fail("has dtype ", int(step.dtype()), " and c_dtype ",
+                  int(step.c_dtype()),
+                  ", allowed are f32 or bf16, and C in f32 or the same");
     constexpr uint32_t maxBatchDims = 4;
     if (length(step.batch()) > maxBatchDims)
       return fail("has ", length(step.batch()), " batch dimensions, allowed ",
                   maxBatchDims);
     if (!elementCount({step.m(), step.n(), step.k()}))
       return fail("has sizes ", step.m(), ", ", step.n(), ", ", step.k());
-    PLAIT_RETURN_IF_ERROR(checkMatrix("A", step, step.a(), step.m(),
-                                      step.a_row(), step.k(), step.a_col(),
-                                      step.a_batch()));
-    PLAIT_RETURN_IF_ERROR(checkMatrix("B", step, step.b(), step.k(),
-                                      step.b_row(), step.n(), step.b_col(),
-                                      step.b_batch()));
-    PLAIT_RETURN_IF_ERROR(checkMatrix("C", step, step.c(), step.m(),
-                                      step.c_row(), step.n(), 1,
-                                      step.c_batch()));
+    PLAIT_RETURN_IF_ERROR(checkMatrix("A", step, step.m(), step.a_row(),
+                                      step.k(), step.a_col(), step.a_batch()));
+    PLAIT_RETURN_IF_ERROR(checkMatrix("B", step, step.k(), step.b_row(),
+                                      step.n(), step.b_col(), step.b_batch()));
+    PLAIT_RETURN_IF_ERROR(checkMatrix("C", step, step.m(), step.c_row(),
+                                      step.n(), 1, step.c_batch()));
     for (uint32_t i = 0; i < length(step.batch()); ++i)
       if (step.batch()->Get(i) > 1 && step.c_batch()->Get(i) == 0)
         return fail("writes all of batch dimension ", i, " to one place");
@@ -159,8 +145,8 @@ private:
     return Status::success();
   }
 
-  /// The number of ranks that take part.
-  Result<int64_t> checkMembers(const fb::CollectiveStep &step) {
+  /// Who takes part.
+  Status checkMembers(const fb::CollectiveStep &step) {
     if (step.axis() >= mesh.axes())
       return fail("is over axis ", int(step.axis()), ", there are ",
                   mesh.axes());
@@ -175,7 +161,7 @@ private:
     if (step.axis() != 0 && count && count != size)
       return fail("has ", count, " members of an axis of size ", size,
                   ", only the pipeline axis has subgroups");
-    return count ? count : size;
+    return Status::success();
   }
 
   Status checkCollective(const fb::CollectiveStep &step) {
@@ -187,33 +173,17 @@ private:
       return fail("unknown dtype ", int(step.dtype()));
     bool reduces = step.kind() == fb::CollectiveKind::AllReduce ||
                    step.kind() == fb::CollectiveKind::ReduceScatter;
-    if (reduces && step.dtype() != fb::DType::F32)
+    if (reduces && step.dtype() == fb::DType::I32)
       return fail("reduces ", fb::EnumNameDType(step.dtype()),
-                  ", only f32 is supported");
-    Result<int64_t> ranks = checkMembers(step);
-    if (!ranks.ok())
-      return ranks.status();
-    bool gathers = step.kind() == fb::CollectiveKind::AllGather;
-    bool exchanges = step.kind() == fb::CollectiveKind::AllToAll;
-    bool scatters = step.kind() == fb::CollectiveKind::ReduceScatter;
-    auto one = elementCount({step.outer(), step.chunk()});
-    auto all = elementCount({step.outer(), *ranks, step.chunk()});
-    uint64_t unit = elementBytes(step.dtype());
-    PLAIT_RETURN_IF_ERROR(checkRange("input", step.input(),
-                                     scatters || exchanges ? all : one, unit));
-    PLAIT_RETURN_IF_ERROR(checkRange("output", step.output(),
-                                     gathers || exchanges ? all : one, unit));
-    bool same = step.input()->slot() == step.output()->slot() &&
+                  ", only f32 and bf16 are supported");
+    PLAIT_RETURN_IF_ERROR(checkMembers(step));
+    bool same = step.input() && step.output() &&
+                step.input()->slot() == step.output()->slot() &&
                 step.input()->offset() == step.output()->offset();
     if (same && step.kind() != fb::CollectiveKind::AllReduce)
       return fail(fb::EnumNameCollectiveKind(step.kind()),
                   " reads and writes the same place");
     return Status::success();
-  }
-
-  Status checkCopy(const fb::CopyStep &step) {
-    PLAIT_RETURN_IF_ERROR(checkRange("source", step.source(), step.bytes(), 1));
-    return checkRange("target", step.target(), step.bytes(), 1);
   }
 
   const fb::Plan &plan;

@@ -13,7 +13,7 @@
 #ifndef PLAIT_LIB_PLAN_CHECKSTEPS_H
 #define PLAIT_LIB_PLAN_CHECKSTEPS_H
 
-#include "plait/Plan/Plan_generated.h"
+#include "plait/Plan/Ranks.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
@@ -23,10 +23,8 @@
 
 namespace plait::plan {
 
-/// Absent vectors of a table are empty ones.
-template <typename T> uint32_t length(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
+/// No arena is larger; sums of a few products of this size fit 64 bits.
+constexpr uint64_t maxElements = uint64_t(1) << 46;
 
 /// The product of `sizes`, or nothing when one is below 1 or the bytes of that
 /// many elements would not fit an arena.

@@ -137,6 +137,17 @@ Status checkBackend(const fb::Plan &plan) {
 }
 
 /// The parts of one program except its functions.
+bool isMixed(const fb::Plan &plan) {
+  return plan.precision() && plan.precision()->str() == "bf16";
+}
+
+Status checkPrecision(const fb::Plan &plan) {
+  if (!plan.precision() || plan.precision()->str() == "fp32" || isMixed(plan))
+    return Status::success();
+  return fail("precision '", plan.precision()->str(),
+              "' is unknown, known are fp32 and bf16");
+}
+
 class ProgramChecker {
 public:
   ProgramChecker(const fb::Plan &plan, const fb::Program &program)
@@ -223,7 +234,20 @@ private:
     for (uint64_t offset :
          {shard.weight(), shard.gradient(), shard.moment1(), shard.moment2()})
       PLAIT_RETURN_IF_ERROR(place(name.c_str(), offset, *elements * 4));
-    return Status::success();
+    return checkComputeCopy(shard, *elements, name);
+  }
+
+  Status checkComputeCopy(const fb::Shard &shard, uint64_t elements,
+                          const std::string &name) {
+    if (shard.compute_dtype() == fb::DType::F32)
+      return Status::success();
+    if (shard.compute_dtype() != fb::DType::BF16)
+      return fail(name, " computes in dtype ", int(shard.compute_dtype()),
+                  ", allowed are f32 and bf16");
+    if (!isMixed(plan))
+      return fail(name, " has a bf16 copy, but the plan's precision is fp32");
+    std::string copy = "compute copy of " + name;
+    return place(copy.c_str(), shard.compute_weight(), elements * 2);
   }
 
   Status checkSharding(const fb::Shard &shard, const std::string &name) {
@@ -307,6 +331,7 @@ Status plan::checkStructure(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkBatch(plan));
   PLAIT_RETURN_IF_ERROR(checkParameters(plan));
   PLAIT_RETURN_IF_ERROR(checkBackend(plan));
+  PLAIT_RETURN_IF_ERROR(checkPrecision(plan));
   if (plan.programs()->size() != plan.mesh()->Get(0)->size())
     return fail("there are ", plan.programs()->size(),
                 " programs for a pp axis of size ",

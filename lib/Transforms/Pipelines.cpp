@@ -34,6 +34,11 @@ ArrayRef<StringLiteral> plait::getRecomputeKinds() {
   return kinds;
 }
 
+ArrayRef<StringLiteral> plait::getPrecisions() {
+  static constexpr StringLiteral precisions[] = {"fp32", "bf16"};
+  return precisions;
+}
+
 /// Removes what nobody uses and what is computed twice.
 static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCanonicalizerPass());
@@ -47,6 +52,8 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
   case Phase::Plan:
     return;
   case Phase::Shard:
+    if (options.precision == "bf16")
+      manager.addPass(createLowerPrecisionPass());
     manager.addPass(createDecomposePass({/*early=*/true, /*keep=*/{}}));
     addCleanup(manager);
     manager.addPass(createAssignShardingsPass({options.sequenceParallel}));
@@ -79,6 +86,9 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
     manager.addPass(createDecomposePass(
         {/*early=*/false, SmallVector<std::string>(ArrayRef(options.keep))}));
     addCleanup(manager);
+    // Where parameters lie is of no interest without places.
+    if (options.place)
+      manager.addPass(createPackParametersPass());
     manager.addPass(createFormClustersPass());
     if (options.place)
       manager.addPass(createPlaceBuffersPass());
@@ -107,6 +117,9 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
       *this, "sequence-parallel",
       llvm::cl::desc("let tp split the sequence as well"),
       llvm::cl::init(false)};
+  Option<std::string> precision{*this, "precision",
+                                llvm::cl::desc("fp32 or bf16"),
+                                llvm::cl::init("fp32")};
 };
 } // namespace
 
@@ -122,6 +135,7 @@ void plait::registerAllPasses() {
                              const PhaseOptions &given) {
           PipelineOptions options{given.schedule, given.microbatches,
                                   given.recompute, given.sequenceParallel};
+          options.precision = given.precision;
           buildPhase(manager, phase, options);
         });
   }

@@ -22,6 +22,7 @@ INCLUDE = ROOT / "include"
 PRELUDE = (
     'dist.mesh @mesh ["pp", "dp", "tp"] = [2, 2, 2]',
     "nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02>",
+    "nn.parameter @b : tensor<6xf32> init<mean = 0.0, std = 0.0>",
     "nn.accumulator @loss_sum : tensor<f32>",
 )
 ALIASES = """

@@ -12,13 +12,14 @@ gpu.py executes on a machine that has a GPU but no compiler. Called by
 scripts/bundle.sh.
 """
 
+import dataclasses
 import json
 import pathlib
 import shutil
 import sys
 import tempfile
 
-from harness import Failure, Tools, arguments
+from harness import ROOT, Failure, Tools, arguments
 from run import ONE_RANK, WHOLE, Case, Layout
 
 TRAINED = (
@@ -29,18 +30,35 @@ TRAINED = (
     Layout((("pp", 2),), "1f1b", "full"),
     Layout((("tp", 2),), "1f1b", "none", sequence_parallel=True),
     WHOLE,
+    *(
+        dataclasses.replace(layout, precision="bf16", attention="flash")
+        for layout in (ONE_RANK, WHOLE)
+    ),
 )
 CASES = ("gpt2-small-test", "llama-small-test", "llama3-small-test")
-# Tokens per second: one GPU, GPT-2 124M, sequences of 1024.
-SPEED = {"config": "gpt2-124m", "seq": 1024, "batches": (4, 16)}
+# Tokens per second of one GPU in bf16: model, length of a sequence, what is
+# recomputed, and the microbatches of which the largest that fits is taken.
+SPEED = (
+    ("gpt2", 1024, "none", (128, 64, 32, 16, 8)),
+    ("llama-3.2-1b", 4096, "none", (8, 4, 2, 1)),
+    ("llama-3.2-1b", 4096, "full", (16, 8, 4, 2)),
+)
 
 
 class CudaTools(Tools):
     """plaitc compiles for GPUs."""
 
+    options = ("--backend", "cuda")
+
     def run(self, name, *given, cwd=None):
-        more = ("--backend", "cuda") if name == "plaitc" else ()
+        more = self.options if name == "plaitc" else ()
         return super().run(name, *given, *more, cwd=cwd)
+
+
+class RepeatableTools(CudaTools):
+    """Every run of a plan has the same bits."""
+
+    options = (*CudaTools.options, "--deterministic")
 
 
 def options_of(case: Case, inputs: str) -> list[str]:
@@ -77,28 +95,35 @@ def add_trained(case: Case, layout: Layout, cpu, cuda, folder) -> dict:
         "plan": f"plans/{name}.plan",
         "ranks": layout.axes["pp"] * layout.axes["dp"] * layout.axes["tp"],
         "options": options_of(case, copy_inputs(case, folder)),
+        "precision": layout.precision,
         "losses": [record["loss"] for record in records],
     }
 
 
-def add_speed(cuda, folder: pathlib.Path, batch: int) -> dict:
-    name = f"{SPEED['config']}-batch{batch}"
-    plan = folder / "plans" / f"{name}.plan"
-    source = pathlib.Path(__file__).parents[1] / "golden" / SPEED["config"]
-    cuda.run(
-        "plaitc",
-        source,
-        *("--global-batch", batch),
-        *("--micro-batch", batch),
-        *("--seq", SPEED["seq"]),
-        *("-o", plan, "--no-reference"),
-    )
+def add_speed(cuda, folder, model, seq, recompute, batches) -> dict:
+    """An entry of bench/gpu.py: the same training in several microbatches."""
+    name = f"{model}-seq{seq}-{recompute}"
+    source = ROOT / "examples" / "models" / model
+    config = folder / "inputs" / model / "config.json"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source / "config.json", config)
+    for batch in batches:
+        cuda.run(
+            "plaitc",
+            source,
+            *("--global-batch", batch),
+            *("--micro-batch", batch),
+            *("--seq", seq, "--recompute", recompute, "--precision", "bf16"),
+            *("-o", folder / "plans" / f"{name}-{batch}.plan"),
+            "--no-reference",
+        )
     return {
         "name": name,
-        "plan": f"plans/{name}.plan",
-        "ranks": 1,
         "speed": True,
-        "options": ["--text", "text", "--steps", "20"],
+        "config": f"inputs/{model}/config.json",
+        "seq": seq,
+        "recompute": recompute,
+        "plans": {str(b): f"plans/{name}-{b}.plan" for b in batches},
     }
 
 
@@ -106,23 +131,24 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("folder", type=pathlib.Path)
     given = parser.parse_args()
-    cpu, cuda = (
-        kind(given.bin, given.timeout) for kind in (Tools, CudaTools)
+    cpu, cuda, repeatable = (
+        kind(given.bin, given.timeout)
+        for kind in (Tools, CudaTools, RepeatableTools)
     )
     (given.folder / "plans").mkdir(parents=True, exist_ok=True)
     manifest, failed = [], 0
     work = [
         lambda case=case, layout=layout: add_trained(
-            Case(case), layout, cpu, cuda, given.folder
+            Case(case), layout, cpu, repeatable, given.folder
         )
         for case in CASES
         for layout in TRAINED
         if given.filter in case
     ]
     work += [
-        lambda batch=batch: add_speed(cuda, given.folder, batch)
-        for batch in SPEED["batches"]
-        if given.filter in SPEED["config"]
+        lambda entry=entry: add_speed(cuda, given.folder, *entry)
+        for entry in SPEED
+        if given.filter in entry[0]
     ]
     for entry in work:
         try:

@@ -8,11 +8,13 @@
 """Runs what bundle.py has made, several ranks on one GPU where a plan has them.
 
 Losses are within 1e-5 (relative) of the CPU's; a recorded step gives the same
-bits as a walked one; one and two processes over NCCL give the same losses. Then
-compute-sanitizer, where it is installed, and tokens per second. Prints a table
-and leaves RESULTS (JSON). Called by scripts/gpu-check.sh; standard library only.
+bits as a walked one; one and two processes over NCCL give the same losses, save
+the same weights as one process, and agree with the reference; a profile can be
+taken. Then compute-sanitizer, where it is installed. Prints a table and leaves
+RESULTS (JSON). Called by scripts/gpu-check.sh; standard library only.
 """
 
+import filecmp
 import json
 import os
 import pathlib
@@ -24,9 +26,9 @@ import tempfile
 
 from harness import Failure, Reporter, Tools, arguments, require
 
-# f32 products in another order; see docs/Accuracy.md.
-TOLERANCE = 1e-5
-WARM_UP = 5  # steps that are not timed: walked, recorded, first replays
+# f32 products in another order; see docs/Accuracy.md. In bf16 that moves what is
+# rounded to eight bits, and GPUs round attention's weights too.
+TOLERANCE = {"fp32": 1e-5, "bf16": 3e-3}
 
 
 def losses_of(log: pathlib.Path) -> list[float]:
@@ -63,7 +65,8 @@ class Runner:
         walked = self.train(entry, "--devices", "1", "--cuda-graph", "off")
         entry["walked"] = walked
         off = farthest(walked, entry["losses"])
-        require(off <= TOLERANCE, f"loss off by {off:.3g}, CPU {entry['losses']}"
+        bound = TOLERANCE[entry["precision"]]
+        require(off <= bound, f"loss off by {off:.3g}, CPU {entry['losses']}"
                 f", GPU {walked}")
         return self.record(entry, "losses", off=off)
 
@@ -73,47 +76,80 @@ class Runner:
                 f"recorded {recorded}, walked {entry.get('walked')}")
         return self.record(entry, "graph")
 
-    def check_nccl(self, entry) -> str:
+    def launch(self, entry, *given) -> None:
         """A process a rank on the first GPU, as if on machines of their own:
         NCCL refuses two ranks of one machine on one GPU."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
+        binary = str(self.tools.folder / "plait-run")
+        command = [binary, *map(str, given), "--devices", "1"]
+        processes = [
+            subprocess.Popen(
+                command,
+                cwd=self.bundle,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=os.environ
+                | {
+                    "RANK": str(rank),
+                    "WORLD_SIZE": str(entry["ranks"]),
+                    "LOCAL_RANK": "0",
+                    "MASTER_PORT": str(port),
+                    "NCCL_HOSTID": f"rank{rank}",
+                    "NCCL_SOCKET_IFNAME": "lo",
+                },
+            )
+            for rank in range(entry["ranks"])
+        ]
+        try:
+            ended = [p.communicate(timeout=self.tools.timeout)
+                     for p in processes]
+        except subprocess.TimeoutExpired:
+            for process in processes:
+                process.kill()
+            raise Failure(f"no end in {self.tools.timeout:g} s") from None
+        for process, (text, _) in zip(processes, ended):
+            require(process.returncode == 0, text.strip()[-1000:])
+
+    def check_nccl(self, entry) -> str:
         with tempfile.TemporaryDirectory() as scratch:
             log = pathlib.Path(scratch) / "log"
-            binary = str(self.tools.folder / "plait-run")
-            command = [binary, *self.command(entry, log, "--devices", "1")]
-            processes = [
-                subprocess.Popen(
-                    command,
-                    cwd=self.bundle,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    env=os.environ
-                    | {
-                        "RANK": str(rank),
-                        "WORLD_SIZE": str(entry["ranks"]),
-                        "LOCAL_RANK": "0",
-                        "MASTER_PORT": str(port),
-                        "NCCL_HOSTID": f"rank{rank}",
-                        "NCCL_SOCKET_IFNAME": "lo",
-                    },
-                )
-                for rank in range(entry["ranks"])
-            ]
-            try:
-                ended = [p.communicate(timeout=self.tools.timeout)
-                         for p in processes]
-            except subprocess.TimeoutExpired:
-                for process in processes:
-                    process.kill()
-                raise Failure(f"no end in {self.tools.timeout:g} s") from None
-            for process, (text, _) in zip(processes, ended):
-                require(process.returncode == 0, text.strip()[-1000:])
+            self.launch(entry, *self.command(entry, log))
             off = farthest(losses_of(log), entry["losses"])
-        require(off <= TOLERANCE, f"loss off by {off:.3g}")
+        require(
+            off <= TOLERANCE[entry["precision"]], f"loss off by {off:.3g}"
+        )
         return self.record(entry, "nccl", off=off)
+
+    def check_saved(self, entry) -> str:
+        """With one and with two ranks NCCL adds as the runtime does: the same
+        bytes from a process a rank as from one."""
+        with tempfile.TemporaryDirectory() as scratch:
+            one, several = (pathlib.Path(scratch) / x for x in ("a", "b"))
+            self.train(entry, "--devices", "1", "--save", one)
+            log = pathlib.Path(scratch) / "log"
+            self.launch(entry, *self.command(entry, log, "--save", several))
+            names = sorted(path.name for path in several.iterdir())
+            require(names == ["model.safetensors"], f"it has left {names}")
+            same = filecmp.cmp(
+                one / names[0], several / names[0], shallow=False
+            )
+        require(same, "other weights than those of one process")
+        return self.record(entry, "saved")
+
+    def check_reference(self, entry) -> str:
+        self.launch(entry, entry["plan"], "--check")
+        return self.record(entry, "reference")
+
+    def check_profile(self, entry) -> str:
+        with tempfile.TemporaryDirectory() as scratch:
+            profile = pathlib.Path(scratch) / "profile.json"
+            self.train(entry, "--devices", "1", "--profile", profile)
+            found = json.loads(profile.read_text())
+        require(found["step_seconds"] > 0, "a step took no time")
+        return self.record(entry, "profile", step_seconds=found["step_seconds"])
 
     def check_memory(self, entry, sanitizer: str) -> str:
         with tempfile.TemporaryDirectory() as scratch:
@@ -133,19 +169,6 @@ class Runner:
         require(done.returncode == 0, text[-1500:])
         return self.record(entry, "sanitizer")
 
-    def measure(self, entry) -> str:
-        with tempfile.TemporaryDirectory() as scratch:
-            log = pathlib.Path(scratch) / "log"
-            self.tools.run(
-                "plait-run", *self.command(entry, log), cwd=self.bundle
-            )
-            steps = [json.loads(x) for x in log.read_text().splitlines()]
-        timed = steps[WARM_UP:]
-        rate = sum(s["tokens"] for s in timed) / sum(
-            s["step_seconds"] for s in timed
-        )
-        return self.record(entry, "speed", tokens_per_second=rate)
-
 
 def main() -> int:
     parser = arguments(__doc__)
@@ -160,10 +183,14 @@ def main() -> int:
         name = entry["name"]
         reporter.case(f"{name}/losses", lambda: runner.check_losses(entry))
         reporter.case(f"{name}/graph", lambda: runner.check_graph(entry))
+        reporter.case(f"{name}/profile", lambda: runner.check_profile(entry))
     for entry in trained:
         if entry["ranks"] <= 2:
+            name = entry["name"]
+            reporter.case(f"{name}/nccl", lambda: runner.check_nccl(entry))
+            reporter.case(f"{name}/saved", lambda: runner.check_saved(entry))
             reporter.case(
-                f"{entry['name']}/nccl", lambda: runner.check_nccl(entry)
+                f"{name}/reference", lambda: runner.check_reference(entry)
             )
     sanitizer = shutil.which("compute-sanitizer")
     for entry in trained if sanitizer else ():
@@ -174,11 +201,6 @@ def main() -> int:
             )
     if not sanitizer:
         print("compute-sanitizer is not installed: memory is not checked")
-    for entry in entries:
-        if entry.get("speed"):
-            reporter.case(
-                f"{entry['name']}/speed", lambda: runner.measure(entry)
-            )
     text = json.dumps(
         {
             "passed": reporter.passed,

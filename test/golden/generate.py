@@ -181,8 +181,18 @@ def load_model(case: Case, source: pathlib.Path) -> torch.nn.Module:
     return model
 
 
+def as_steps(records) -> list[dict]:
+    steps = [
+        {key: float(f"{value:.9g}") for key, value in record.items()}
+        for record in records
+    ]
+    for step in steps:
+        step["step"] = int(step["step"])
+    return steps
+
+
 def rounding(records, records64) -> float:
-    """The largest relative distance between an fp32 and the fp64 run."""
+    """The largest relative distance of a run from one of more precision."""
     return max(
         abs(a[key] - b[key]) / abs(b[key])
         for a, b in zip(records, records64)
@@ -215,19 +225,16 @@ def generate(case: Case) -> None:
     records = train(model, tokens, case.recipe)
     model64 = load_model(case, source).to(torch.float64)
     records64 = train(model64, tokens, case.recipe)
+    mixed = train(load_model(case, source), tokens, case.recipe, mixed=True)
     golden = {
         "case": case.name,
         "inputs": case.inputs or case.name,
         "seed": case.seed,
         "recipe": dataclasses.asdict(case.recipe),
         "rounding": float(f"{rounding(records, records64):.3g}"),
-        "steps": [
-            {key: float(f"{value:.9g}") for key, value in record.items()}
-            for record in records
-        ],
+        "steps": as_steps(records),
+        "bf16_steps": as_steps(mixed),
     }
-    for record in golden["steps"]:
-        record["step"] = int(record["step"])
     (folder / "golden.json").write_text(json.dumps(golden, indent=2) + "\n")
     if case.keep_final:
         save_weights(folder / "final.safetensors", trainable_names(model))
@@ -235,7 +242,8 @@ def generate(case: Case) -> None:
         f"{case.name}: loss {records[0]['loss']:.6f} -> "
         f"{records[-1]['loss']:.6f}, fp32 to fp64: records "
         f"{rounding(records, records64):.2g}, weights "
-        f"{weight_rounding(model, model64):.2g}"
+        f"{weight_rounding(model, model64):.2g}; bf16 to fp32: records "
+        f"{rounding(mixed, records):.2g}"
     )
 
 

@@ -6,6 +6,7 @@
 #===-----------------------------------------------------------------------===#
 """Trains a Hugging Face model with PyTorch the way a plait step is defined."""
 
+import copy
 import dataclasses
 import json
 import pathlib
@@ -75,9 +76,48 @@ def clip(parameters, limit: float) -> torch.Tensor:
     return total
 
 
-def train(model: torch.nn.Module, tokens: numpy.ndarray, recipe: Recipe):
-    """Returns a record of every step; the norm is the one before clipping."""
+def backpropagate(model: torch.nn.Module, inputs, targets) -> torch.Tensor:
+    """The loss, of logits in fp32 or more; gradients lie at the parameters."""
+    logits = model(input_ids=inputs, use_cache=False).logits
+    if logits.dtype == torch.bfloat16:
+        logits = logits.float()
+    loss = torch.nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)
+    )
+    model.zero_grad()
+    loss.backward()
+    return loss
+
+
+class MixedModel:
+    """Computes in bf16 on a copy of a model's fp32 parameters, as Megatron-LM
+    does with --bf16: the optimizer works on the fp32 masters and fp32 copies
+    of the gradients. Buffers, such as rotary frequencies, stay fp32."""
+
+    def __init__(self, model: torch.nn.Module):
+        self.masters = trainable_names(model)
+        self.copy = copy.deepcopy(model)
+        for parameter in self.copy.parameters():
+            parameter.data = parameter.data.to(torch.bfloat16)
+
+    def __call__(self, inputs, targets) -> torch.Tensor:
+        copies = trainable_names(self.copy)
+        with torch.no_grad():
+            for name, master in self.masters.items():
+                copies[name].copy_(master)
+        loss = backpropagate(self.copy, inputs, targets)
+        for name, master in self.masters.items():
+            master.grad = copies[name].grad.float()
+        return loss
+
+
+def train(
+    model: torch.nn.Module, tokens: numpy.ndarray, recipe: Recipe, mixed=False
+):
+    """Returns a record of every step; the norm is the one before clipping.
+    `mixed` computes in bf16, see MixedModel."""
     parameters = list(trainable_names(model).values())
+    mixed_model = MixedModel(model) if mixed else None
     groups = [
         {
             "params": [p for p in parameters if p.dim() >= 2],
@@ -98,12 +138,10 @@ def train(model: torch.nn.Module, tokens: numpy.ndarray, recipe: Recipe):
     records = []
     for step in range(1, recipe.steps + 1):
         inputs, targets = batch(tokens, recipe, step)
-        logits = model(input_ids=inputs, use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)
-        )
-        optimizer.zero_grad()
-        loss.backward()
+        if mixed_model:
+            loss = mixed_model(inputs, targets)
+        else:
+            loss = backpropagate(model, inputs, targets)
         norm = clip(parameters, limit)
         optimizer.step()
         records.append(

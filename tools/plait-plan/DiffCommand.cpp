@@ -69,6 +69,8 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("model", textOf(plan.model_type()) + " " +
                                   textOf(plan.model_name()));
   facts.emplace_back("backend", plan.backend() ? plan.backend()->str() : "cpu");
+  facts.emplace_back("precision",
+                     plan.precision() ? plan.precision()->str() : "fp32");
   facts.emplace_back("mesh", planner::printMesh(plan));
   facts.emplace_back("schedule", plan.schedule()->str());
   facts.emplace_back("recompute", plan.recompute()->str());

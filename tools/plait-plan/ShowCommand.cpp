@@ -38,6 +38,8 @@ static void showHeader(const fb::Plan &plan) {
             << " per data-parallel rank\n";
   std::cout << "schedule  " << plan.schedule()->str() << ", recompute "
             << plan.recompute()->str() << "\n";
+  std::cout << "precision "
+            << (plan.precision() ? plan.precision()->str() : "fp32") << "\n";
   for (uint32_t i = 0; plan.code() && i < plan.code()->size(); ++i) {
     const fb::CodeObject &code = *plan.code()->Get(i);
     std::cout << "code      " << code.target()->str();
@@ -60,14 +62,20 @@ static void showFunctions(const fb::Program &program) {
   }
 }
 
-static void showMemory(const tool::ProgramSummary &summary,
-                       uint64_t arenaBytes) {
+static void showMemory(const tool::ProgramSummary &summary, uint64_t arenaBytes,
+                       uint64_t reserve) {
   std::cout << "  memory of a rank, each category at its own peak\n";
   for (auto [category, bytes] : summary.peakBytes)
     std::cout << format("    %-36s",
                         toWord(fb::EnumNameCategory(category)).c_str())
               << formatBytes(bytes) << "\n";
   std::cout << format("    %-36s", "arena") << formatBytes(arenaBytes) << "\n";
+  if (!reserve)
+    return;
+  std::cout << format("    %-36s", "reserved for context and libraries")
+            << formatBytes(reserve) << "\n";
+  std::cout << format("    %-36s", "of a GPU with one rank")
+            << formatBytes(arenaBytes + reserve) << "\n";
 }
 
 static void showTraffic(const fb::Plan &plan,
@@ -88,7 +96,7 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
             << " microbatches in flight\n";
   std::cout << "  functions\n";
   showFunctions(program);
-  showMemory(summary, program.arena_bytes());
+  showMemory(summary, program.arena_bytes(), plan.device_reserve());
   std::cout << "  steps executed in a training step:";
   for (auto [kind, count] : summary.steps)
     std::cout << " " << count << " " << toWord(fb::EnumNameStepKind(kind));

@@ -89,9 +89,8 @@ void addOptions(CLI::App &app, Options &options) {
 /// Trains with every step measured.
 Status profile(const plan::PlanFile &file, Options &options) {
   const plan::fb::Plan &plan = file.plan();
-  if (plan.backend() && plan.backend()->str() != "cpu")
-    return fail("--profile measures cpu plans, this one is for ",
-                plan.backend()->str());
+  // A graph has no places between its steps.
+  options.train.executor.cudaGraph = false;
   runtime::Profiler profiler(plan, file.hash(), options.train.executor.threads,
                              options.train.steps);
   options.train.executor.profiler = &profiler;

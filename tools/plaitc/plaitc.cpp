@@ -38,6 +38,14 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
           [&options](const std::string &text) { addSharding(options, text); })
       ->type_name("TEXT")
       ->description("pin a sharding: PARAMETER=[{},{\"tp\"}], * matches");
+  app.add_option("--precision", options.precision,
+                 "of the arithmetic: fp32 or bf16 (fp16: --predict alone);\n"
+                 "if not given, bf16 with a --cluster of GPUs, else fp32");
+  app.add_option("--attention", options.attention,
+                 "flash: one step, scores never in memory; or unfused; if not\n"
+                 "given, flash on GPUs in bf16");
+  app.add_flag("--deterministic", options.deterministic,
+               "the same bits in every run on GPUs too, for memory and time");
   app.add_option("--backend", options.backend, "what runs it: cpu or cuda")
       ->capture_default_str();
   app.add_option("--target", options.target,
@@ -85,8 +93,6 @@ static void addPlanningOptions(CLI::App &app, PlanningOptions &options,
                  "executable, or all: what is only modelled too")
       ->capture_default_str();
   app.add_option("--pin", pinned, "e.g. zero=1,chunks=2,cp=2");
-  app.add_option("--precision", options.precision, "fp32, bf16 or fp16");
-  app.add_option("--attention", options.attention, "flash or unfused");
   app.add_option("--framework", options.framework, "what would run it")
       ->capture_default_str();
   app.add_flag("--predict", options.predict, "print JSON, compile nothing");

@@ -20,9 +20,10 @@
 // that any split over threads or blocks gives the same bits.
 //
 // `args` are the buffers of the cluster's operands in order, then those of its
-// results: row-major f32 or i32, aligned to 64 bytes. A result may be the very
-// buffer of an operand of its shape, and otherwise overlaps nothing. `scalars`
-// are the values of KernelInfo::scalars on the rank.
+// results: row-major f32, bf16 or i32, aligned to 64 bytes. What is bf16 in
+// memory is f32 in kernels, and rounded where it is stored. A result may be the
+// very buffer of an operand of its shape, and otherwise overlaps nothing.
+// `scalars` are the values of KernelInfo::scalars on the rank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -88,6 +89,8 @@ struct TargetGPU {
   static std::optional<TargetGPU> get(llvm::StringRef name);
   /// The names that `get` knows, oldest first.
   static llvm::ArrayRef<llvm::StringRef> getNames();
+  /// The least architecture as a number: 80 for sm_80.
+  int getArchitecture() const;
 };
 
 using Target = std::variant<TargetCPU, TargetGPU>;

@@ -24,6 +24,10 @@ struct PlanIdentity {
   int64_t sequence = 0;
   int64_t globalBatch = 0;
   int64_t microBatch = 0; // sequences per data-parallel rank
+  /// GPUs give the same bits in every run.
+  bool deterministic = false;
+  /// Of a GPU, what is needed beside the arena; see Plan.fbs.
+  uint64_t deviceReserve = 0;
 };
 
 /// The plan of a module after the phase `lower`, with the code of its kernels.

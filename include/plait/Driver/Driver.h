@@ -38,6 +38,14 @@ struct CompileOptions {
   int64_t globalBatch = 1;        // sequences of a step
   int64_t microBatch = 1;         // sequences of a microbatch, per dp rank
   int64_t sequence = 128;         // tokens of a sequence
+  /// What the model computes in: fp32, or bf16 with fp32 master copies of the
+  /// parameters. Empty: fp32.
+  std::string precision;
+  /// flash: attention is one step that never writes its scores; unfused: matrix
+  /// products and kernels. Empty: flash on GPUs in bf16, else unfused.
+  std::string attention;
+  /// On GPUs, the same bits in every run: costs memory and time.
+  bool deterministic = false;
   std::vector<int64_t> layers;    // of each stage; empty: cut by cost
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
@@ -50,6 +58,9 @@ struct CompileOptions {
   /// The GPU architecture that kernels are for, "sm_90". CUDA only; empty: any,
   /// and the usual one without a delay when the plan is loaded.
   std::string target;
+  /// Bytes of a GPU that context and libraries need beside the arena. 0: what
+  /// the hardware file of the target's usual GPU says.
+  uint64_t deviceReserve = 0;
   /// Stop after this phase and write the IR (empty: write the plan).
   std::string compileTo;
   /// Write the IR after every phase into this folder (empty: nowhere).

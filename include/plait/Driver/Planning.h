@@ -22,10 +22,6 @@ struct PlanningOptions {
   std::string cluster;                    // as planner::parseCluster reads it
   std::string searchSpace = "executable"; // or all: also what is only modelled
   planner::Pins pins;
-  /// fp32, bf16 or fp16. Empty: what the ranks train in, bf16 where a GPU has
-  /// it and nothing is compiled.
-  std::string precision;
-  std::string attention;           // flash or unfused; empty: flash if there is
   std::string framework = "plait"; // as planner::findFramework knows it
   bool compiles = true;            // what is chosen has to be executable
   bool predict = false;            // JSON on standard output

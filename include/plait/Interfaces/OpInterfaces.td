@@ -54,7 +54,8 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
     The vector-Jacobian product of the op, in nn ops. `cotangents` has an entry
     per result, null where nothing depends on the result. The method returns an
     entry per operand, null where the operand has no gradient (indices). New ops
-    are created with plain types: the differentiation pass gives them shardings.
+    are created with plain types: the differentiation pass gives them shardings,
+    and casts what is returned to the type that the operand's gradient has.
     Reading an operand or a result of the op in the product makes it a residual.
   }];
   let methods = [

@@ -34,6 +34,13 @@ struct Message {
   uint32_t wait;
 };
 
+/// Whether `action` moves bytes between programs; the others call a function.
+inline bool isTransfer(const fb::Action &action) {
+  return action.kind() == fb::ActionKind::Send ||
+         action.kind() == fb::ActionKind::Recv ||
+         action.kind() == fb::ActionKind::WaitSend;
+}
+
 /// Every transfer of `plan`, in an order that depends on the plan alone. Fails
 /// when a message is not sent, received and waited for exactly once, or when
 /// both ends disagree about its size. Needs a plan whose structure is sound.

@@ -20,6 +20,11 @@
 
 namespace plait::plan {
 
+/// Absent vectors of a table are empty ones.
+template <typename T> uint32_t length(const flatbuffers::Vector<T> *vector) {
+  return vector ? vector->size() : 0;
+}
+
 /// The sizes of the mesh axes, outermost first. Immutable.
 class Mesh {
 public:

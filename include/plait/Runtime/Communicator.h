@@ -9,18 +9,20 @@
 // suite (test/Unit/Runtime/CommunicatorTest.cpp).
 //
 // Rules for all calls below. Addresses are in the memory of the rank's device,
-// and calls take their place in the order of the device's other calls (see
-// Device.h): they happen after what was enqueued before them, and what is
-// enqueued later sees their results and may overwrite what they have read. On a
-// CPU that means that they block the calling thread, without spinning, until
-// they are done. On a GPU they return as soon as the work is enqueued; they may
-// block the thread until other ranks have enqueued their part.
+// and calls take their place in a lane of the device (see Device.h): they
+// happen after what was enqueued there before them, and what is enqueued there
+// later sees their results and may overwrite what they have read. Who uses
+// several lanes makes them wait for each other. On a CPU, which has one lane,
+// calls block the calling thread, without spinning, until they are done. On a
+// GPU they return as soon as the work is enqueued; they may block the thread
+// until other ranks have enqueued their part.
 //
 // All members of a group enter the same collectives in the same order.
-// Reductions add in the order of the members, starting with the first, so that
-// results depend on the inputs alone and are the same bits on every member;
-// only NCCL's own algorithms, between GPUs, have an order of theirs (fixed for
-// one machine and one number of ranks).
+// Reductions add in the order of the members, starting with the first, bf16 in
+// f32 with one rounding at the end, so that results depend on the inputs alone
+// and are the same bits on every member; only NCCL's own algorithms, between
+// GPUs, have an order of theirs (fixed for one machine and one number of ranks)
+// and may round bf16 after every addition.
 //
 // A call fails when it has waited longer than the time limit of the backend,
 // or when abort() was called on any rank; after that every call on every rank
@@ -64,12 +66,16 @@ struct Topology {
   };
 
   uint32_t ranks = 1;
+  /// So many ranks in a row, from 0 on, run the same program: what they tell
+  /// each other is at the same places of their arenas. 0: nothing is known.
+  uint32_t programRanks = 0;
   /// Every group that is joined, each once; members increase.
   std::vector<std::vector<uint32_t>> groups;
   std::vector<Route> messages; // by message id
-  /// The largest tensor of a collective whose blocks are not contiguous (outer
-  /// above 1), all blocks together. Some backends pack such a tensor.
-  uint64_t packedBytes = 0;
+  /// By group: the largest tensor of a collective whose blocks are not
+  /// contiguous (outer above 1), all blocks together. Some backends pack such a
+  /// tensor.
+  std::vector<uint64_t> packedBytes;
 };
 
 /// A fixed list of ranks that perform collectives together. Used by the thread
@@ -78,7 +84,10 @@ class Group {
 public:
   virtual ~Group() = default;
 
-  /// `output` may equal `input`. Only f32 is reduced.
+  /// Where its collectives happen.
+  virtual uint32_t lane() const { return 0; }
+
+  /// `output` may equal `input`. Reduced are f32 and bf16.
   virtual Status allReduce(const std::byte *input, std::byte *output,
                            const CollectiveShape &shape,
                            fb::Reduction reduction) = 0;
@@ -102,6 +111,12 @@ public:
   /// not matter.
   virtual Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) = 0;
+
+  /// Where this rank sends or receives message `id`.
+  virtual uint32_t laneOf(uint32_t id) const { return 0; }
+  /// Whether post() lasts, in its lane, until the bytes have been taken. If
+  /// not, awaitReceipt() makes its lane wait for that.
+  virtual bool sendsInLane() const { return false; }
 
   /// Offers `bytes` to rank `target` as message `id` and returns at once. The
   /// bytes must stay until awaitReceipt(id). Each id is used at most once at a

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One rank's memory and the four things that happen to it. All memory a plan
+// One rank's memory and the five things that happen to it. All memory a plan
 // uses is one arena, allocated when the device is made; the compiler has
 // placed everything in it. Calls trust the plan checker: indices and ranges
 // are not checked again.
@@ -13,6 +13,11 @@
 // Calls happen in the order in which they are made. On a GPU most of them only
 // enqueue work and return; Communicator::finish() waits for it. A call that
 // fails may be reported by a later one.
+//
+// A GPU does several things at once, each in a lane of its own: what is
+// enqueued in one lane happens in order, and lanes wait for each other by
+// events. The calls of a Device are lane 0; Group::lane() and
+// Communicator::laneOf() name the others. A CPU has lane 0 only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,6 +27,7 @@
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Support/Status.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +37,14 @@
 namespace plait::runtime {
 
 namespace fb = plan::fb;
+
+/// Where the tensors of an AttentionStep lie. Null: the step has none.
+struct AttentionOperands {
+  const std::byte *q, *k, *v;
+  std::byte *o, *stats;      // written forward, read backward
+  const std::byte *gradient; // of o
+  std::byte *dq, *dk, *dv;
+};
 
 /// Used by the thread of its rank only.
 class Device {
@@ -53,6 +67,9 @@ public:
   /// Does at load time all that a product of this shape needs; the number is
   /// for gemm().
   virtual Result<uint32_t> prepareGemm(const fb::GemmStep &step) = 0;
+  /// The same for an attention; the number is for attention(). Fails where this
+  /// device cannot compute it, or not in the memory that the plan has for it.
+  virtual Result<uint32_t> prepareAttention(const fb::AttentionStep &step) = 0;
 
   // What follows is called during a step and allocates nothing of its own.
 
@@ -62,9 +79,45 @@ public:
   /// C = A B, or C += A B with `add`.
   virtual Status gemm(uint32_t prepared, const std::byte *a, const std::byte *b,
                       std::byte *c, bool add) = 0;
+  virtual Status attention(uint32_t prepared,
+                           const AttentionOperands &operands) = 0;
   virtual Status copy(std::byte *target, const std::byte *source,
                       uint64_t bytes) = 0;
   virtual Status fillZero(std::byte *target, uint64_t bytes) = 0;
+
+  // Lanes. Events are numbered from 0.
+
+  /// At load time: there will be events below `count`.
+  virtual Status makeEvents(uint32_t count) { return Status::success(); }
+  /// Event `event` is all that `lane` has been given so far; it may be recorded
+  /// again, which does not change what waits for it already.
+  virtual Status record(uint32_t event, uint32_t lane) {
+    return Status::success();
+  }
+  /// What `lane` is given from now on happens after `event`.
+  virtual Status wait(uint32_t event, uint32_t lane) {
+    return Status::success();
+  }
+  /// All other lanes wait for what lane 0 has been given so far.
+  virtual Status fork() { return Status::success(); }
+  /// Lane 0 waits for what all other lanes have been given so far.
+  virtual Status join() { return Status::success(); }
+
+  // Time. A device that works later than it is called, and whose steps are
+  // measured, is asked for stamps, numbered from 0.
+
+  virtual bool runsLater() const { return false; }
+  /// At load time: there will be stamps below `count`.
+  virtual Status makeStamps(uint32_t count) { return Status::success(); }
+  /// Stamp `index` is when `lane` has done what it has been given so far.
+  virtual Status stamp(uint32_t index, uint32_t lane) {
+    return Status::success();
+  }
+  /// After Communicator::finish().
+  virtual Result<std::chrono::steady_clock::time_point>
+  readStamp(uint32_t index) {
+    return std::chrono::steady_clock::time_point();
+  }
 };
 
 /// One CPU device a rank of `plan`, in rank order, each with `threads` threads

@@ -36,6 +36,8 @@ namespace plait::runtime {
 
 class Device;
 class Profiler;
+class Rendezvous;
+struct Launch;
 
 struct ExecutorOptions {
   /// Threads of the whole process; a rank has an equal share, at least one.
@@ -46,10 +48,15 @@ struct ExecutorOptions {
   unsigned devices = 0;
   /// Record the second step and replay it from then on.
   bool cudaGraph = true;
+  /// Of CUDA plans. Which of several processes this one is; null: what the
+  /// environment says.
+  const Launch *launch = nullptr;
+  /// All ranks are in this process, whatever started it.
+  bool alone = false;
   /// Round the factors of f32 matrix products to TF32's 10 bits of mantissa.
   bool tf32 = false;
-  /// Measures every step; null: nothing is measured. Outlives the executor. Of
-  /// CPU plans: a GPU's steps have not run when they have been called.
+  /// Measures every step; null: nothing is measured. Outlives the executor.
+  /// Steps of GPUs must be walked (cudaGraph), and all ranks be here.
   Profiler *profiler = nullptr;
 };
 
@@ -84,11 +91,16 @@ public:
   virtual std::span<const uint32_t> ranks() const = 0;
   /// One line that says where they run; empty where that goes without saying.
   virtual const std::string &placement() const = 0;
+  /// A line for each GPU: what the arenas take of its memory, and what the
+  /// libraries have taken by now, which is all there will be after two steps.
+  /// Empty on CPUs.
+  virtual Result<std::string> describeMemory() = 0;
   virtual const plan::Mesh &mesh() const = 0;
   virtual const fb::Plan &plan() const = 0;
 
-  /// Whether every rank of the plan is in this process.
-  bool hasAllRanks() const { return ranks().size() == mesh().ranks(); }
+  /// How the processes of the run reach each other; null: every rank of the
+  /// plan is in this process.
+  virtual Rendezvous *processes() = 0;
   /// Whether this process speaks for all: it has rank 0.
   bool leads() const { return ranks().front() == 0; }
 

@@ -5,10 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Every rank notes when each of its steps ends; between two training steps the
-// notes of all ranks are put together. Since the ranks of a process share one
-// clock, it is known when the last member of a collective arrived and when a
-// message was posted: what lies before that is waiting, not work.
+// Every rank notes when each of its steps begins and ends; between two training
+// steps the notes of all ranks are put together. Since the ranks of a process
+// share one clock, it is known when the last member of a collective arrived and
+// when a message was posted: what lies before that is waiting, not work. GPUs
+// have clocks of their own, which are set by the host's at the beginning of
+// each step; they differ by as long as that takes, some microseconds.
 //
 // All memory is taken in the constructor.
 //
@@ -22,6 +24,7 @@
 
 #include <chrono>
 #include <ctime>
+#include <utility>
 #include <vector>
 
 namespace plait::runtime {
@@ -31,29 +34,41 @@ class StepClock {
 public:
   using Time = std::chrono::steady_clock::time_point;
 
-  explicit StepClock(size_t laps) : ends(laps + 1), processor(laps + 1) {}
+  explicit StepClock(size_t laps) : laps(laps) {}
 
   void start() {
     next = 0;
-    lap();
+    last = std::chrono::steady_clock::now();
+    lastProcessor = getThreadSeconds();
   }
   /// At the end of every transfer and of every step of a function.
   void lap() {
-    timespec given;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &given);
-    processor[next] = double(given.tv_sec) + 1e-9 * double(given.tv_nsec);
-    ends[next++] = std::chrono::steady_clock::now();
+    Time now = std::chrono::steady_clock::now();
+    double processor = getThreadSeconds();
+    laps[next++] = {std::exchange(last, now), now,
+                    processor - std::exchange(lastProcessor, processor)};
   }
+  /// Where another clock knows better: laps of a GPU overlap.
+  void set(size_t lap, Time begin, Time end) { laps[lap] = {begin, end, 0}; }
 
-  Time getStart(size_t lap) const { return ends[lap]; }
-  Time getEnd(size_t lap) const { return ends[lap + 1]; }
-  double getProcessorSeconds(size_t lap) const {
-    return processor[lap + 1] - processor[lap];
-  }
+  Time getStart(size_t lap) const { return laps[lap].begin; }
+  Time getEnd(size_t lap) const { return laps[lap].end; }
+  double getProcessorSeconds(size_t lap) const { return laps[lap].processor; }
 
 private:
-  std::vector<Time> ends;        // of lap i: ends[i + 1]
-  std::vector<double> processor; // seconds of the thread, likewise
+  struct Lap {
+    Time begin, end;
+    double processor; // seconds of the thread
+  };
+  static double getThreadSeconds() {
+    timespec given;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &given);
+    return double(given.tv_sec) + 1e-9 * double(given.tv_nsec);
+  }
+
+  std::vector<Lap> laps;
+  Time last;
+  double lastProcessor = 0;
   size_t next = 0;
 };
 
@@ -78,9 +93,10 @@ private:
   /// One note of a rank: where its time is added up, and what ends its waiting.
   struct Lap {
     uint32_t total;
-    enum class Waits : uint8_t { No, ForMembers, ForLap } waits = Waits::No;
+    enum class Waits : uint8_t { No, ForMembers, ForStart, ForEnd };
+    Waits waits = Waits::No;
     uint32_t meeting = 0;           // ForMembers: index into `arrivals`
-    uint32_t peer = 0, peerLap = 0; // ForLap: until this one ends
+    uint32_t peer = 0, peerLap = 0; // ForStart, ForEnd: of this lap
   };
   struct Total {
     double seconds = 0, waiting = 0, processor = 0;

@@ -47,8 +47,9 @@ Status train(const fb::Plan &plan, const TrainOptions &options);
 /// Runs one step of the plan and of its reference plan from the same weights on
 /// the same data with a learning rate of 0, prints how the gradients differ,
 /// worst first, and fails when the loss differs by more than 1e-5 or a gradient
-/// by more than 1e-4, both relative. Without data it draws random tokens. All
-/// ranks must be in this process.
+/// by more than 1e-4, both relative (plans in bf16: 2^-12 and 2^-5). Without
+/// data it draws random tokens. Of several processes, that of rank 0 runs the
+/// reference, compares and prints; all return the same verdict.
 Status check(const fb::Plan &plan, const TrainOptions &options);
 
 } // namespace plait::runtime

@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // All of these run on every rank at once, each rank touching only what it
-// holds. Padding stays zero.
+// holds. Padding stays zero. Of several processes all make the same calls; what
+// leaves the plan does so in the process of rank 0, block by block over TCP.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,11 +34,14 @@ Status initializeWeights(Executor &executor, uint64_t seed);
 /// there: to be asked before a long run.
 Status prepareToSave(const std::string &directory);
 
-/// Writes DIR/model.safetensors, making the directory if necessary.
+/// Writes DIR/model.safetensors, making the directory if necessary; the bytes
+/// depend neither on the mesh's processes nor on their number. After a failure
+/// in any process there is no new file.
 Status saveWeights(Executor &executor, const std::string &directory);
 
 /// The gradient of parameter `parameter` after a step, as one row-major tensor
-/// of the parameter's shape: the sum over all tokens of the batch.
+/// of the parameter's shape: the sum over all tokens of the batch. Empty in
+/// other processes than that of rank 0.
 Result<std::vector<float>> gatherGradient(Executor &executor,
                                           uint32_t parameter);
 

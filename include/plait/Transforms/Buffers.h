@@ -12,9 +12,11 @@
 #ifndef PLAIT_TRANSFORMS_BUFFERS_H
 #define PLAIT_TRANSFORMS_BUFFERS_H
 
-#include "mlir/IR/Operation.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "llvm/ADT/StringMap.h"
 #include <string>
 
 namespace plait {
@@ -32,6 +34,32 @@ inline constexpr llvm::StringLiteral kAccumulateAttr = "plan.accumulate";
 inline std::string bufferName(llvm::StringRef symbol, nn::Slot slot) {
   return (symbol + " " + nn::stringifySlot(slot)).str();
 }
+
+/// The packs of one stage (`nn.pack`), and so where its parameters lie. The
+/// module must outlive it and keep its packs.
+class ParameterPacks {
+public:
+  ParameterPacks(mlir::ModuleOp module, int64_t stage);
+  /// Of the stage that the function belongs to; of no stage, there are none.
+  explicit ParameterPacks(mlir::func::FuncOp function);
+
+  struct Place {
+    std::string buffer;
+    int64_t offset; // bytes from its beginning
+  };
+  /// Where the tensor `slot` of a parameter, a pack or an accumulator lies: in
+  /// the buffer of its pack, or in one of its own.
+  Place locate(llvm::StringRef symbol, nn::Slot slot) const;
+  /// The pack that holds, or is, `symbol`; null: it is alone.
+  nn::PackOp find(llvm::StringRef symbol) const;
+
+private:
+  struct Member {
+    nn::PackOp pack;
+    int64_t offset; // elements
+  };
+  llvm::StringMap<Member> members;
+};
 
 /// The buffer of a compile-time constant: equal constants share one.
 std::string constantName(mlir::Operation *op);

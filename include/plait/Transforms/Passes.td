@@ -28,6 +28,18 @@ def DecomposePass : Pass<"nn-decompose", "::mlir::ModuleOp"> {
                             "ops that are left alone, as \"nn.attention\"">];
 }
 
+def LowerPrecisionPass : Pass<"nn-lower-precision", "::mlir::ModuleOp"> {
+  let summary = "Compute the loss function in bf16";
+  let description = [{
+    Reads of parameters become reads of their compute copies, and the first
+    result of every op that computes becomes bf16. Other results are statistics
+    for the backward pass (means, logarithms of sums) and stay f32, as do loss
+    and count: `nn.softmax_cross_entropy` takes bf16 logits. A function that
+    reads compute copies already is left alone.
+  }];
+  let dependentDialects = ["::plait::nn::NNDialect"];
+}
+
 def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
   let summary = "Give every value of the loss function a sharding";
   let description = [{
@@ -145,6 +157,22 @@ def SchedulePass : Pass<"pipe-schedule", "::mlir::ModuleOp"> {
            "microbatches of a step">,
   ];
   let dependentDialects = ["::plait::pipe::PipeDialect"];
+}
+
+def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
+  let summary = "Reduce and update many parameters at once";
+  let description = [{
+    For each stage: parameters whose gradients `@reduce_i` reduces alike, which
+    the global norm counts alike, and to which `@optimizer_i` does the same
+    element by element, get places side by side (`nn.pack`), and one all-reduce,
+    one sum of squares and one update take the place of theirs. What is done to
+    an element stays the same; the squares are added up in another order, by
+    rows of the pack. A gradient that other stages take part in reducing is
+    alone in its pack, and a parameter whose gradient is reduced by anything but
+    all-reduces is left alone. An update that depends on where an element is in
+    its parameter (it masks padding) stays as it is.
+  }];
+  let dependentDialects = ["::plait::nn::NNDialect"];
 }
 
 def FormClustersPass : Pass<"plan-form-clusters", "::mlir::ModuleOp"> {

@@ -48,10 +48,16 @@ struct PipelineOptions {
   /// model looks at the kernels alone.
   std::vector<std::string> keep = {};
   bool place = true;
+  /// What the model computes in, one of getPrecisions().
+  std::string precision = "fp32";
 };
 
 /// What `recompute` may be.
 llvm::ArrayRef<llvm::StringLiteral> getRecomputeKinds();
+
+/// What `precision` may be: fp32, or bf16 with fp32 master copies of the
+/// parameters.
+llvm::ArrayRef<llvm::StringLiteral> getPrecisions();
 
 /// Adds the passes of one phase; Import and Plan have none.
 void buildPhase(mlir::OpPassManager &manager, Phase phase,

@@ -15,14 +15,15 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
-/// Kernels know 32-bit numbers only, and loops of at least one iteration.
+/// Kernels know 32-bit numbers and their halves, and loops of at least one
+/// iteration.
 static LogicalResult checkTypes(plan::ClusterOp cluster) {
   auto check = [](Operation *op, Type type) -> LogicalResult {
     auto tensor = cast<RankedTensorType>(type);
     Type element = tensor.getElementType();
-    if (!element.isF32() && !element.isInteger(32))
+    if (!element.isF32() && !element.isBF16() && !element.isInteger(32))
       return op->emitOpError("computes with ")
-             << element << "; kernels compute with f32 and i32";
+             << element << "; kernels compute with f32, bf16 and i32";
     if (!tensor.hasStaticShape() || tensor.getNumElements() == 0)
       return op->emitOpError("computes with ")
              << tensor << "; kernels need static extents of at least 1";
@@ -37,8 +38,9 @@ static LogicalResult checkTypes(plan::ClusterOp cluster) {
         return failure();
   for (auto [index, type] : llvm::enumerate(cluster.getResultTypes()))
     if (auto modes = cluster.getAccumulate();
-        modes && (*modes)[index] && !getElementTypeOrSelf(type).isF32())
-      return cluster.emitOpError("accumulates ") << type << ", not f32";
+        modes && (*modes)[index] && getElementTypeOrSelf(type).isInteger())
+      return cluster.emitOpError("accumulates ")
+             << type << ", which is not of floats";
   return success();
 }
 

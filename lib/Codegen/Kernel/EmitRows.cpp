@@ -121,8 +121,11 @@ bool RowEmitter::isFull(unsigned result) {
          space.getGroups(space.getDims(emitter.getYielded(result))) == all;
 }
 
-/// A result that the last sweep writes and that could hold `value` until then.
+/// A result that the last sweep writes and that could hold `value` until then,
+/// all of its bits.
 std::optional<unsigned> RowEmitter::findSpace(Value value) {
+  if (!getElementTypeOrSelf(value).isF32())
+    return std::nullopt;
   for (unsigned result : sweeps.back().stores) {
     OpOperand &use = emitter.getYielded(result);
     if (isFull(result) && !spilled.contains(result) &&

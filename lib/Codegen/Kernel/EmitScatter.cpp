@@ -33,6 +33,7 @@ public:
       : emitter(emitter), workers(workers), builder(emitter.builder),
         scatter(scatter), info(info) {
     auto type = cast<RankedTensorType>(scatter->getResult(0).getType());
+    element = type.getElementType();
     rows = type.getDimSize(0), width = type.getDimSize(1);
     height = llvm::divideCeil(rows, workers.tableBlocks);
   }
@@ -52,6 +53,7 @@ private:
   ImplicitLocOpBuilder &builder;
   Operation *scatter;
   KernelInfo &info;
+  Type element; // of the table
   int64_t rows, width, height;
   SmallVector<int64_t> positionGroups;
 };
@@ -85,7 +87,7 @@ void ScatterEmitter::zeroRows(Value first, Value last) {
   builder.setInsertionPointToStart(loop.getBody());
   Value start = emitter.mul(loop.getInductionVar(), width);
   overColumns([&](Value column) {
-    emitter.store(emitter.getResultPointer(0), zero,
+    emitter.store(emitter.getResultPointer(0), element, zero,
                   emitter.add(start, column));
   });
 }
@@ -117,9 +119,9 @@ void ScatterEmitter::emitPosition(Value position) {
     Value gradient =
         emitter.splat(emitter.emit(scatter->getOpOperand(0)), emitter.lanes);
     Value offset = emitter.add(start, column);
-    Value old = emitter.loadLanes(pointer, builder.getF32Type(), offset);
+    Value old = emitter.loadLanes(pointer, element, offset);
     Value sum = emitter.combine(FusionRole::ReduceSum, old, gradient);
-    emitter.store(pointer, sum, offset);
+    emitter.store(pointer, element, sum, offset);
   });
 }
 

@@ -1,4 +1,4 @@
-//===- Emitter.cpp - Loads, stores and the small change of kernels --------===//
+//===- Emitter.cpp - Scopes, vectors and indices of kernels ---------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,8 +8,6 @@
 #include "Emitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 #include <limits>
@@ -224,131 +222,4 @@ Value Emitter::isFirstMicrobatch() {
   Value flag = rankScalar({StringAttr(), 0, 0, true});
   return arith::CmpIOp::create(builder, arith::CmpIPredicate::ne, flag,
                                constant(0));
-}
-
-//===----------------------------------------------------------------------===//
-// Memory
-//===----------------------------------------------------------------------===//
-
-static Value elementAddress(ImplicitLocOpBuilder &builder, Value pointer,
-                            Type element, Value offset) {
-  return LLVM::GEPOp::create(builder, pointer.getType(), element, pointer,
-                             ArrayRef<LLVM::GEPArg>(offset));
-}
-
-/// Whole groups only: the innermost dimension of each stands for all.
-Value Emitter::offsetOf(Value tensor, ArrayRef<int64_t> dims) {
-  ArrayRef<int64_t> shape = cast<RankedTensorType>(tensor.getType()).getShape();
-  Value offset;
-  int64_t stride = 1;
-  for (int64_t index = shape.size() - 1; index >= 0; --index) {
-    int64_t dim = dims[index];
-    if (dim != kNoDim) {
-      int64_t group = space.getGroup(dim);
-      if (space.getGroups()[group].dims.back() == dim) {
-        Value step = mul(groupIndex[group], stride);
-        offset = offset ? add(offset, step) : step;
-      }
-    }
-    stride *= shape[index];
-  }
-  return offset ? offset : constant(0);
-}
-
-Value Emitter::loadScalar(Value pointer, Type element, Value offset) {
-  Value address = elementAddress(builder, pointer, element, offset);
-  return LLVM::LoadOp::create(builder, element, address, 4);
-}
-
-Value Emitter::loadMasked(Value pointer, Type element, Value offset,
-                          Value lanesMask) {
-  Value address = elementAddress(builder, pointer, element, offset);
-  if (!lanesMask)
-    return LLVM::LoadOp::create(builder, laneType(element, lanes), address,
-                                aligned ? 4 * lanes : 4);
-  auto type = VectorType::get({lanes}, element);
-  Value zero = arith::ConstantOp::create(builder, builder.getZeroAttr(type));
-  return LLVM::MaskedLoadOp::create(builder, type, address, lanesMask, zero,
-                                    uint32_t(4));
-}
-
-void Emitter::store(Value pointer, Value element, Value offset) {
-  auto type = dyn_cast<VectorType>(element.getType());
-  Type scalar = type ? type.getElementType() : element.getType();
-  Value address = elementAddress(builder, pointer, scalar, offset);
-  if (type && mask)
-    LLVM::MaskedStoreOp::create(builder, element, address, mask, uint32_t(4));
-  else
-    LLVM::StoreOp::create(builder, element, address,
-                          type && aligned ? 4 * lanes : 4);
-}
-
-/// Results that lack an enclosing loop's group are written at its first index
-/// only. Null: always.
-Value Emitter::guardOf(ArrayRef<int64_t> dims, ScopeIndex scope) {
-  GroupSet has = space.getGroups(dims);
-  Value guard;
-  auto require = [&](Value index) {
-    Value first = arith::CmpIOp::create(builder, arith::CmpIPredicate::eq,
-                                        index, constant(0));
-    guard = guard ? arith::AndIOp::create(builder, guard, first).getResult()
-                  : first;
-  };
-  for (auto [group, own] : llvm::enumerate(groupScope))
-    if (own <= scope && !(has >> group & 1))
-      require(groupIndex[group]);
-  if (scope == KernelScope)
-    require(function.first);
-  if (scope == IndexScope && indexGuard)
-    guard = guard
-                ? arith::AndIOp::create(builder, guard, indexGuard).getResult()
-                : indexGuard;
-  return guard;
-}
-
-void Emitter::storeResult(unsigned result, Value element) {
-  OpOperand &use = getYielded(result);
-  ArrayRef<int64_t> dims = space.getDims(use);
-  Type type = getElementTypeOrSelf(use.get());
-  Value pointer = getResultPointer(result), offset = offsetOf(use.get(), dims);
-  plan::Accumulate mode = getMode(result);
-  if (mode != plan::Accumulate::Overwrite) {
-    bool vector = isa<VectorType>(element.getType());
-    Value old = vector ? loadLanes(pointer, type, offset)
-                       : loadScalar(pointer, type, offset);
-    Value sum = arith::AddFOp::create(builder, old, element);
-    // Selected, not multiplied: the old value may be a NaN of other data.
-    element = mode == plan::Accumulate::Add
-                  ? sum
-                  : arith::SelectOp::create(builder, isFirstMicrobatch(),
-                                            element, sum);
-  }
-  store(pointer, element, offset);
-}
-
-void Emitter::storeResults(ArrayRef<unsigned> results, ScopeIndex scope) {
-  SmallVector<Value> elements;
-  for (unsigned result : results) {
-    OpOperand &use = getYielded(result);
-    bool vector = hasInner(space.getDims(use));
-    elements.push_back(splat(emit(use), vector ? lanes : 1));
-  }
-  for (auto [result, element] : llvm::zip(results, elements)) {
-    Value guard = guardOf(space.getDims(getYielded(result)), scope);
-    OpBuilder::InsertionGuard restore(builder);
-    if (guard) {
-      auto branch = scf::IfOp::create(builder, guard, false);
-      builder.setInsertionPointToStart(branch.thenBlock());
-    }
-    storeResult(result, element);
-  }
-}
-
-void Emitter::spill(Value value, unsigned result) {
-  Value offset = offsetOf(value, space.getDims(value));
-  store(getResultPointer(result), splat(emitValue(value), lanes), offset);
-}
-
-void Emitter::reloadFrom(Value value, unsigned result) {
-  reloads[value] = result;
 }

@@ -69,6 +69,8 @@ public:
   /// no boundary inside of a tensor cuts through one: on machines that load
   /// nothing else.
   bool aligned = false;
+  /// The machine has instructions that round pairs of numbers to bf16.
+  bool roundsPairs = false;
   /// What must hold for this thread to write the results of an index, an i1;
   /// null: nothing, it is alone.
   mlir::Value indexGuard;
@@ -138,14 +140,16 @@ public:
     return function.pointers[cluster.getNumOperands() + result];
   }
   /// What lies `offset` elements after `pointer`: one element, or as many as
-  /// there are lanes under the mask.
+  /// there are lanes under the mask. `element` is the type in memory; a bf16
+  /// one is f32 when it is loaded, and rounded where it is stored.
   mlir::Value loadScalar(mlir::Value pointer, mlir::Type element,
                          mlir::Value offset);
   mlir::Value loadLanes(mlir::Value pointer, mlir::Type element,
                         mlir::Value offset) {
     return loadMasked(pointer, element, offset, mask);
   }
-  void store(mlir::Value pointer, mlir::Value element, mlir::Value offset);
+  void store(mlir::Value pointer, mlir::Type element, mlir::Value value,
+             mlir::Value offset);
   /// Where the element of a tensor with these dimensions lies.
   mlir::Value offsetOf(mlir::Value tensor, llvm::ArrayRef<int64_t> dims);
   /// The row that an op of role Gather or ScatterAdd reads or writes among
@@ -176,6 +180,11 @@ private:
   mlir::Value emitInput(mlir::OpOperand &use);
   mlir::Value loadMasked(mlir::Value pointer, mlir::Type element,
                          mlir::Value offset, mlir::Value lanesMask);
+  mlir::Value number(int64_t value, mlir::Type like);
+  mlir::Value widen(mlir::Value bits);
+  mlir::Value widenPairs(mlir::Value pairs);
+  mlir::Value round(mlir::Value floats);
+  mlir::Value roundPairs(mlir::Value floats);
   mlir::Value emitInside(mlir::Value inside, mlir::Value pointer,
                          mlir::Type element, int64_t width, mlir::Value offset);
   mlir::Value guardOf(llvm::ArrayRef<int64_t> dims, ScopeIndex scope);

@@ -13,8 +13,12 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
-/// Elements of 16 bytes, the most that one instruction moves.
-static constexpr int64_t kMostLanes = 4;
+/// The most that one instruction moves.
+static constexpr int64_t kMostBytes = 16;
+
+/// Numbers that the sums of one loop over rows may have in a thread, so that it
+/// does, with what they are made of, with 128 registers.
+static constexpr int64_t kMostSums = 16;
 
 /// Blocks that fill the largest of the GPUs twice, so that none waits for work
 /// at the end of a kernel.
@@ -23,19 +27,38 @@ static constexpr int64_t kManyBlocks = 256;
 /// The least that memory moves at once.
 static constexpr int64_t kSectorBytes = 32;
 
-ShapeLimits codegen::getGPULimits() {
+ShapeLimits codegen::getGPULimits(const VectorAccess &access) {
   ShapeLimits limits;
   limits.elements = true;
-  // Sums of 4 lanes, with what they are made of, in at most 128 registers.
-  limits.columnSums = 4;
+  limits.columnSums = std::min<int64_t>(4, kMostSums / access.lanes);
   return limits;
 }
 
-int64_t codegen::chooseVector(plan::ClusterOp cluster,
-                              const IterationSpace &space) {
+/// Bytes of an element of the tensors in memory that fill the space, the widest
+/// of them.
+static int64_t widestElement(plan::ClusterOp cluster,
+                             const IterationSpace &space) {
+  GroupSet all = (GroupSet(1) << space.getGroups().size()) - 1;
+  int64_t widest = 0;
+  auto visit = [&](OpOperand &use) {
+    if (space.getGroups(space.getDims(use)) == all)
+      widest = std::max<int64_t>(
+          widest, getElementTypeOrSelf(use.get()).getIntOrFloatBitWidth() / 8);
+  };
+  Block &body = cluster.getBody().front();
+  for (BlockArgument input : body.getArguments())
+    llvm::for_each(input.getUses(), visit);
+  llvm::for_each(body.getTerminator()->getOpOperands(), visit);
+  return widest ? widest : 4;
+}
+
+VectorAccess codegen::chooseAccess(plan::ClusterOp cluster,
+                                   const IterationSpace &space) {
+  VectorAccess access;
+  access.bytes = widestElement(cluster, space);
   if (space.getInner() < 0)
-    return 1;
-  int64_t lanes = kMostLanes;
+    return access;
+  int64_t &lanes = access.lanes = kMostBytes / access.bytes;
   auto fit = [&](int64_t extent) {
     while (extent % lanes)
       lanes /= 2;
@@ -53,7 +76,7 @@ int64_t codegen::chooseVector(plan::ClusterOp cluster,
     else if (space.getGroup(dims[getDimAttr(&op)]) == space.getInner())
       fit(type.getDimSize(getDimAttr(&op)));
   }
-  return lanes;
+  return access;
 }
 
 static int64_t roundUp(int64_t count) {
@@ -83,14 +106,15 @@ static Teams chooseRowTeams(const IterationSpace &space, const RowShape &shape,
 
 /// As wide as memory likes, but narrow enough that there are many blocks.
 static Teams chooseColumnTeams(const IterationSpace &space,
-                               const ColumnShape &shape, int64_t lanes) {
+                               const ColumnShape &shape,
+                               const VectorAccess &access) {
   int64_t rows = 1, others = shape.parts.size();
   for (int64_t group : shape.reduced)
     rows *= space.getGroups()[group].extent;
   for (int64_t group : shape.kept)
     others *= space.getGroups()[group].extent;
-  int64_t vectors = space.getGroups()[space.getInner()].extent / lanes;
-  int64_t least = kSectorBytes / (4 * lanes);
+  int64_t vectors = space.getGroups()[space.getInner()].extent / access.lanes;
+  int64_t least = kSectorBytes / (access.bytes * access.lanes);
   int64_t width = std::max(least, std::min(kWarp, roundUp(vectors)));
   while (width > least &&
          others * llvm::divideCeil(vectors, width) < kManyBlocks)
@@ -104,11 +128,12 @@ static Teams chooseColumnTeams(const IterationSpace &space,
 }
 
 Teams codegen::chooseTeams(const IterationSpace &space,
-                           const KernelShape &shape, int64_t lanes) {
+                           const KernelShape &shape,
+                           const VectorAccess &access) {
   if (auto *rows = std::get_if<RowShape>(&shape))
-    return chooseRowTeams(space, *rows, lanes);
+    return chooseRowTeams(space, *rows, access.lanes);
   if (auto *columns = std::get_if<ColumnShape>(&shape))
-    return chooseColumnTeams(space, *columns, lanes);
+    return chooseColumnTeams(space, *columns, access);
   if (std::holds_alternative<ScatterShape>(shape))
     return {128, kWarp, 1};
   return {256, 1, 1};

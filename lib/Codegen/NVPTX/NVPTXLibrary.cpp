@@ -49,6 +49,14 @@ std::optional<TargetGPU> TargetGPU::get(StringRef name) {
   return TargetGPU{name.str(), name.str()};
 }
 
+int TargetGPU::getArchitecture() const {
+  StringRef digits = ptx;
+  int number = 0;
+  if (digits.consume_front("sm_"))
+    digits.getAsInteger(10, number);
+  return number;
+}
+
 static std::unique_ptr<llvm::TargetMachine> createMachine(StringRef name) {
   LLVMInitializeNVPTXTargetInfo();
   LLVMInitializeNVPTXTarget();
@@ -103,17 +111,18 @@ LogicalResult NVPTXLibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
   FailureOr<IterationSpace> space = analyzeCluster(cluster);
   if (failed(space))
     return failure();
-  FailureOr<KernelShape> shape = chooseShape(cluster, *space, getGPULimits());
+  VectorAccess access = chooseAccess(cluster, *space);
+  FailureOr<KernelShape> shape =
+      chooseShape(cluster, *space, getGPULimits(access));
   if (failed(shape))
     return failure();
-  int64_t lanes = chooseVector(cluster, *space);
-  Teams teams = chooseTeams(*space, *shape, lanes);
+  Teams teams = chooseTeams(*space, *shape, access);
   func::FuncOp function =
       createFunction(cluster, cast<ModuleOp>(*module), info.symbol);
   OpBuilder builder = OpBuilder::atBlockEnd(&function.front());
   Emitter emitter(cluster, *space, builder, openFunction(function), info,
-                  lanes);
-  emitter.aligned = true;
+                  access.lanes);
+  emitter.aligned = emitter.roundsPairs = true;
   TeamWorkers workers(emitter, function, teams, info);
   emitter.function.first = workers.getFirst();
   emitLoops(emitter, workers, *shape, info);

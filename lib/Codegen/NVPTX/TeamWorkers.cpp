@@ -16,8 +16,8 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
-/// The address space of a block's shared memory.
-static constexpr unsigned kShared = 3;
+/// The address space of a block's shared memory, and where its buffers begin.
+static constexpr unsigned kShared = 3, kSharedAlignment = 16;
 
 /// Indices below this are computed in 32 bits, which divide several times as
 /// fast; threads beyond the end must not wrap around.
@@ -219,7 +219,7 @@ Value TeamWorkers::takeShared(int64_t elements) {
     else
       buffer.op = LLVM::GlobalOp::create(
           builder, type, /*isConstant=*/false, LLVM::Linkage::Internal, name,
-          Attribute(), /*alignment=*/16, kShared);
+          Attribute(), kSharedAlignment, kShared);
   }
   return LLVM::AddressOfOp::create(
       builder, LLVM::LLVMPointerType::get(builder.getContext(), kShared), name);
@@ -228,6 +228,11 @@ Value TeamWorkers::takeShared(int64_t elements) {
 static int64_t lanesOf(Value value) {
   auto type = dyn_cast<VectorType>(value.getType());
   return type ? type.getNumElements() : 1;
+}
+
+/// What the address of `lanes` numbers in shared memory is a multiple of.
+static unsigned alignmentOf(int64_t lanes) {
+  return std::min<unsigned>(4 * lanes, kSharedAlignment);
 }
 
 /// The address of number `start` + `place` times `lanes`.
@@ -259,7 +264,7 @@ void TeamWorkers::shareWarp(Value memory, int64_t stride,
   for (Value value : partials) {
     int64_t lanes = lanesOf(value);
     LLVM::StoreOp::create(builder, value, addressOf(memory, start, own, lanes),
-                          4 * lanes);
+                          alignmentOf(lanes));
     start += warps * stride * lanes;
   }
 }
@@ -283,8 +288,8 @@ void TeamWorkers::combineWarps(int64_t stride, ArrayRef<FusionRole> roles,
     for (int64_t warp = 0; warp < warps; ++warp) {
       Value address =
           addressOf(memory, start + warp * stride * lanes, column, lanes);
-      Value one =
-          LLVM::LoadOp::create(builder, value.getType(), address, 4 * lanes);
+      Value one = LLVM::LoadOp::create(builder, value.getType(), address,
+                                       alignmentOf(lanes));
       all = all ? emitter.combine(role, all, one) : one;
     }
     value = all;

@@ -46,17 +46,22 @@ struct Teams {
   int64_t perBlock() const { return neighbours > 1 ? 1 : threads / members; }
 };
 
+/// How a thread moves the tensors that have all elements of the space.
+struct VectorAccess {
+  int64_t lanes = 1; ///< Neighbours that it loads and stores at once.
+  int64_t bytes = 4; ///< Of an element: 2 where all such tensors are bf16.
+};
+
+/// Up to 16 bytes, and so that no row begins, and no op cuts a row, inside of a
+/// vector.
+VectorAccess chooseAccess(plan::ClusterOp cluster, const IterationSpace &space);
+
 /// What a GPU makes of a space.
-ShapeLimits getGPULimits();
+ShapeLimits getGPULimits(const VectorAccess &access);
 
-/// Neighbours that a thread loads and stores at once: up to 16 bytes, and so
-/// that no row begins, and no op cuts a row, inside of a vector.
-int64_t chooseVector(plan::ClusterOp cluster, const IterationSpace &space);
-
-/// How a kernel of `shape` uses the threads of a block, if a thread has `lanes`
-/// neighbours at once.
+/// How a kernel of `shape` uses the threads of a block.
 Teams chooseTeams(const IterationSpace &space, const KernelShape &shape,
-                  int64_t lanes);
+                  const VectorAccess &access);
 
 /// The threads of a GPU's block.
 class TeamWorkers : public Workers {

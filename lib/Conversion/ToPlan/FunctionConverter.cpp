@@ -7,6 +7,8 @@
 
 #include "FunctionConverter.h"
 
+#include "Attention.h"
+#include "ElementType.h"
 #include "Products.h"
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
@@ -146,10 +148,13 @@ LogicalResult Converter::convertCluster(ClusterOp op) {
   FailureOr<std::unique_ptr<fb::KernelStepT>> step = kernels.convert(op);
   if (failed(step))
     return failure();
-  for (Value operand : op.getOperands())
-    (*step)->args.push_back(refOf(operand));
-  for (Value output : op.getResults())
-    (*step)->args.push_back(refOf(output));
+  auto addArgument = [&](Value value) {
+    (*step)->args.push_back(refOf(value));
+    (*step)->arg_bytes.push_back(byteSize(value.getType()));
+  };
+  llvm::for_each(op.getOperands(), addArgument);
+  llvm::for_each(op.getResults(), addArgument);
+  (*step)->outputs = op.getNumResults();
   add(std::move(*step), op);
   return success();
 }
@@ -176,7 +181,7 @@ Converter::collective(Operation *op, Value input, Value output,
                       StringRef axis) {
   auto step = std::make_unique<fb::CollectiveStepT>();
   step->axis = dist::MeshOp::find(op).getAxisIndex(axis);
-  step->dtype = fb::DType::F32;
+  step->dtype = getElementDType(input);
   step->outer = 1;
   step->input = pointTo(input);
   step->output = pointTo(output);
@@ -227,6 +232,11 @@ LogicalResult Converter::convert(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](ClusterOp op) { return convertCluster(op); })
       .Case([&](nn::MatmulOp op) { return convertProduct(op); })
+      .Case<nn::AttentionOp, nn::AttentionGradOp>([&](auto op) {
+        add(convertAttention(op, [&](Value value) { return refOf(value); }),
+            op);
+        return success();
+      })
       .Case([&](dist::AllReduceOp op) { return convertReduce(op), success(); })
       .Case([&](dist::AllGatherOp op) { return convertGather(op), success(); })
       .Case([&](dist::ReduceScatterOp op) {

@@ -7,6 +7,8 @@
 
 #include "Products.h"
 
+#include "ElementType.h"
+#include "plait/Plan/Check.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -156,7 +158,8 @@ Converter::run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
   addBatch(*first, shared + rows.outer + columns.outer);
   if (failed(setStrides(*first, rows, columns, summed)))
     return failure();
-  first->dtype = fb::DType::F32;
+  first->dtype = getElementDType(op.getLhs());
+  first->c_dtype = getElementDType(op.getResult());
 
   // One product for every value of the outer summed letters.
   std::vector<std::unique_ptr<fb::GemmStepT>> steps;
@@ -171,7 +174,7 @@ Converter::run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
       bOffset += rest % op.getExtent(letter) * b[letter];
       rest /= op.getExtent(letter);
     }
-    constexpr int64_t bytes = sizeof(float);
+    int64_t bytes = elementBytes(first->dtype);
     step->a = std::make_unique<fb::Ref>(lhs.offset() + aOffset * bytes,
                                         lhs.slot());
     step->b = std::make_unique<fb::Ref>(rhs.offset() + bOffset * bytes,

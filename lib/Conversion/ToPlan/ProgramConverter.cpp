@@ -53,6 +53,9 @@ ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
   // A parameter that no stage reads is not trained, and not in the plan.
   llvm::StringSet<> held;
   module.walk([&](BufferOp buffer) { held.insert(buffer.getSymName()); });
+  for (auto pack : module.getOps<nn::PackOp>())
+    for (auto member : pack.getMembers().getAsRange<FlatSymbolRefAttr>())
+      held.insert(bufferName(member.getValue(), nn::Slot::Gradient));
   for (auto parameter : module.getOps<nn::ParameterOp>())
     if (held.contains(
             bufferName(parameter.getSymName(), nn::Slot::Gradient))) {
@@ -79,21 +82,29 @@ ParameterTable::makeShard(nn::ParameterOp parameter) {
 }
 
 void ParameterTable::addShards(fb::ProgramT &program,
+                               const ParameterPacks &packs,
                                const llvm::StringMap<uint64_t> &offsets) {
   for (auto [index, parameter] : llvm::enumerate(parameters)) {
-    auto offset = [&, parameter = parameter](nn::Slot slot) {
-      return offsets.lookup(
-          bufferName(nn::ParameterOp(parameter).getSymName(), slot));
+    auto find = [&, name = parameter.getSymName()](nn::Slot slot) {
+      ParameterPacks::Place place = packs.locate(name, slot);
+      auto buffer = offsets.find(place.buffer);
+      return buffer == offsets.end()
+                 ? std::nullopt
+                 : std::optional(buffer->second + place.offset);
     };
-    if (!offsets.contains(
-            bufferName(parameter.getSymName(), nn::Slot::Gradient)))
+    std::optional<uint64_t> gradient = find(nn::Slot::Gradient);
+    if (!gradient)
       continue;
     std::unique_ptr<fb::ShardT> shard = makeShard(parameter);
     shard->parameter = index;
-    shard->weight = offset(nn::Slot::Value);
-    shard->gradient = offset(nn::Slot::Gradient);
-    shard->moment1 = offset(nn::Slot::Moment1);
-    shard->moment2 = offset(nn::Slot::Moment2);
+    shard->weight = find(nn::Slot::Value).value_or(0);
+    shard->gradient = *gradient;
+    shard->moment1 = find(nn::Slot::Moment1).value_or(0);
+    shard->moment2 = find(nn::Slot::Moment2).value_or(0);
+    if (auto copy = find(nn::Slot::Compute)) {
+      shard->compute_dtype = fb::DType::BF16;
+      shard->compute_weight = *copy;
+    }
     shard->owner = !owned[index];
     owned[index] = true;
     program.shards.push_back(std::move(shard));
@@ -256,7 +267,8 @@ Converter::run(ParameterTable &parameters) {
   result->scalars = offsets.lookup(kScalarsBuffer);
   result->metrics = offsets.lookup(kMetricsBuffer);
   addInputs();
-  parameters.addShards(*result, offsets);
+  parameters.addShards(*result, ParameterPacks(module, program.getStage()),
+                       offsets);
   if (failed(addFunctions()))
     return failure();
   addConstants();

@@ -11,6 +11,7 @@
 #include "FunctionConverter.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Transforms/Buffers.h"
 
 namespace plait {
 
@@ -20,8 +21,9 @@ class ParameterTable {
 public:
   ParameterTable(mlir::ModuleOp module, plan::fb::PlanT &plan);
 
-  /// Adds the shards of the parameters whose buffers are in `offsets`.
-  void addShards(plan::fb::ProgramT &program,
+  /// Adds the shards of the parameters whose buffers, or those of their packs,
+  /// are in `offsets`.
+  void addShards(plan::fb::ProgramT &program, const ParameterPacks &packs,
                  const llvm::StringMap<uint64_t> &offsets);
 
 private:

@@ -13,6 +13,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Plan/Attention.h"
+#include "plait/Plan/Overlap.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -48,6 +50,15 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module,
   }
 }
 
+/// "bf16" where a program has compute copies of its parameters.
+static std::string findPrecision(const fb::PlanT &plan) {
+  for (const auto &program : plan.programs)
+    for (const auto &shard : program->shards)
+      if (shard->compute_dtype == fb::DType::BF16)
+        return "bf16";
+  return "fp32";
+}
+
 static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {
   if (plan.kernels.empty())
     return success();
@@ -65,9 +76,24 @@ static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {
   return success();
 }
 
-/// What the libraries for products and attention may use on GPUs: what cuBLAS
-/// itself takes by default, which later architectures profit from.
-static uint64_t libraryWorkspace(const codegen::TargetGPU &target) {
+/// Has the attentions of a program give the same bits in every run, or not;
+/// returns the device memory that the largest needs.
+static uint64_t prepareAttention(fb::ProgramT &program, bool deterministic,
+                                 const codegen::TargetGPU &target) {
+  uint64_t bytes = 0;
+  for (auto &function : program.functions)
+    for (auto &step : function->steps)
+      if (fb::AttentionStepT *attention = step->step.AsAttentionStep()) {
+        attention->deterministic = deterministic;
+        bytes = std::max(
+            bytes, gpuAttentionWorkspace(*attention, target.getArchitecture()));
+      }
+  return bytes;
+}
+
+/// What the library for products may use on GPUs: what cuBLAS itself takes by
+/// default, which later architectures profit from.
+static uint64_t productWorkspace(const codegen::TargetGPU &target) {
   return uint64_t(target.cubin == "sm_80" ? 8 : 32) << 20;
 }
 
@@ -102,12 +128,18 @@ plait::convertToPlan(ModuleOp module, const PlanIdentity &identity,
       return failure();
     plan->programs.push_back(std::move(*converted));
   }
+  plan->precision = findPrecision(*plan);
   if (failed(addCode(*plan, *library)))
     return failure();
   if (auto *gpu = std::get_if<codegen::TargetGPU>(&target)) {
+    overlapCollectives(*plan);
     plan->backend = "cuda";
+    plan->device_reserve = identity.deviceReserve;
     for (auto &program : plan->programs)
-      addLibraryWorkspace(*program, libraryWorkspace(*gpu));
+      addLibraryWorkspace(
+          *program,
+          std::max(productWorkspace(*gpu),
+                   prepareAttention(*program, identity.deterministic, *gpu)));
   }
   return plan;
 }

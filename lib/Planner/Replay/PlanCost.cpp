@@ -27,10 +27,31 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
     product.batch *= step.batch()->Get(i);
   product.inputBytes = double(plan::elementBytes(step.dtype()));
   bool adds = step.accumulate() != fb::Accumulate::Overwrite;
-  product.outputBytes = product.inputBytes * (adds ? 2 : 1);
+  product.outputBytes =
+      double(plan::elementBytes(step.c_dtype())) * (adds ? 2 : 1);
   return productSeconds(product, device,
                         step.dtype() == fb::DType::BF16 ? Precision::BF16
                                                         : Precision::FP32);
+}
+
+static double attentionStepSeconds(const fb::AttentionStep &step,
+                                   const Device &device) {
+  Operation operation;
+  operation.kind = OperationKind::Attention;
+  operation.pass = step.kind() == fb::AttentionKind::Forward
+                       ? Pass::Forward
+                       : Pass::BackwardInput;
+  operation.heads = step.heads();
+  operation.keyValueHeads = step.kv_heads();
+  operation.headSize = step.head_size();
+  operation.queries = step.queries();
+  operation.keys = step.keys();
+  operation.causal = step.causal();
+  CostOptions options;
+  options.precision =
+      step.dtype() == fb::DType::BF16 ? Precision::BF16 : Precision::FP32;
+  options.microBatch = step.batch();
+  return attentionSeconds(operation, device, options);
 }
 
 /// The group of the members' first ranks; the others lie alike.
@@ -75,6 +96,8 @@ double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
                          device);
   if (const auto *gemm = step.step_as_GemmStep())
     return gemmSeconds(*gemm, device);
+  if (const auto *attention = step.step_as_AttentionStep())
+    return attentionStepSeconds(*attention, device);
   if (const auto *collective = step.step_as_CollectiveStep())
     return collectiveStepSeconds(*collective, mesh, cluster);
   if (const auto *copy = step.step_as_CopyStep())

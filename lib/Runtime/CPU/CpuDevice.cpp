@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Attention.h"
 #include "Core/Backend.h"
 #include "Gemm.h"
 #include "KernelLibrary.h"
@@ -28,7 +29,7 @@ public:
   CpuDevice(std::shared_ptr<const KernelLibrary> kernels, std::byte *memory,
             size_t bytes, unsigned threads)
       : kernels(std::move(kernels)), memory(memory), bytes(bytes),
-        threads(threads) {}
+        threads(threads), gemms(threads), attentions(threads) {}
   ~CpuDevice() override { munmap(memory, bytes); }
 
   Status attachThread() override {
@@ -50,6 +51,9 @@ public:
   Result<uint32_t> prepareGemm(const fb::GemmStep &step) override {
     return gemms.prepare(step);
   }
+  Result<uint32_t> prepareAttention(const fb::AttentionStep &step) override {
+    return attentions.prepare(step);
+  }
 
   Status kernel(const fb::KernelStep &step, std::byte *const *args,
                 const int64_t *scalars) override {
@@ -64,6 +68,11 @@ public:
   Status gemm(uint32_t prepared, const std::byte *a, const std::byte *b,
               std::byte *c, bool add) override {
     return gemms.run(prepared, a, b, c, add);
+  }
+
+  Status attention(uint32_t prepared,
+                   const AttentionOperands &operands) override {
+    return attentions.run(prepared, operands);
   }
 
   Status copy(std::byte *target, const std::byte *source,
@@ -90,6 +99,7 @@ private:
   size_t bytes;
   unsigned threads;
   GemmLibrary gemms;
+  AttentionLibrary attentions;
 };
 
 } // namespace

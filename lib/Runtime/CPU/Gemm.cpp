@@ -17,15 +17,21 @@ namespace {
 
 /// Whether two products can share primitives: all but where the operands are.
 bool sameShape(const fb::GemmStepT &x, const fb::GemmStepT &y) {
-  return x.m == y.m && x.n == y.n && x.k == y.k && x.batch == y.batch &&
+  return x.dtype == y.dtype && x.c_dtype == y.c_dtype && x.m == y.m &&
+         x.n == y.n && x.k == y.k && x.batch == y.batch &&
          x.a_batch == y.a_batch && x.b_batch == y.b_batch &&
          x.c_batch == y.c_batch && x.a_row == y.a_row && x.a_col == y.a_col &&
          x.b_row == y.b_row && x.b_col == y.b_col && x.c_row == y.c_row;
 }
 
+dnnl::memory::data_type dataType(fb::DType type) {
+  return type == fb::DType::BF16 ? dnnl::memory::data_type::bf16
+                                 : dnnl::memory::data_type::f32;
+}
+
 /// A matrix with its batch dimensions; a batch stride of 0 repeats the matrix,
 /// which oneDNN expresses by a size of 1.
-dnnl::memory::desc describe(const fb::GemmStepT &shape,
+dnnl::memory::desc describe(const fb::GemmStepT &shape, fb::DType type,
                             const std::vector<int64_t> &batchStrides,
                             int64_t rows, int64_t columns, int64_t rowStride,
                             int64_t columnStride) {
@@ -37,7 +43,7 @@ dnnl::memory::desc describe(const fb::GemmStepT &shape,
   }
   dims.insert(dims.end(), {rows, columns});
   strides.insert(strides.end(), {rowStride, columnStride});
-  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
+  return dnnl::memory::desc(dims, dataType(type), strides);
 }
 
 Status check(dnnl_status_t status) {
@@ -58,24 +64,39 @@ Result<uint32_t> GemmLibrary::prepare(const fb::GemmStep &step) {
   if (found != products.end())
     return static_cast<uint32_t>(found - products.begin());
   for (bool add : {false, true}) {
-    if (product.shape.batch.empty())
+    if (!needsPrimitive(product.shape))
       break;
-    Result<Batched> batched = createBatched(product.shape, add);
-    if (!batched.ok())
-      return batched.status();
-    product.batched.push_back(std::move(*batched));
+    Result<Primitive> primitive = createPrimitive(product.shape, add);
+    if (!primitive.ok())
+      return primitive.status();
+    product.primitives.push_back(std::move(*primitive));
   }
+  if (product.shape.dtype == fb::DType::BF16 && !multipliesBF16 && !widened)
+    widened.emplace(threads);
   products.push_back(std::move(product));
   return static_cast<uint32_t>(products.size() - 1);
 }
 
-Result<GemmLibrary::Batched>
-GemmLibrary::createBatched(const fb::GemmStepT &shape, bool add) try {
-  auto a = describe(shape, shape.a_batch, shape.m, shape.k, shape.a_row,
-                    shape.a_col);
-  auto b = describe(shape, shape.b_batch, shape.k, shape.n, shape.b_row,
-                    shape.b_col);
-  auto c = describe(shape, shape.c_batch, shape.m, shape.n, shape.c_row, 1);
+bool GemmLibrary::machineMultipliesBF16() {
+  // Names of instruction sets are sets of bits.
+  constexpr unsigned needed = dnnl_cpu_isa_avx512_core_bf16;
+  return (dnnl_get_effective_cpu_isa() & needed) == needed;
+}
+
+bool GemmLibrary::needsPrimitive(const fb::GemmStepT &shape) const {
+  if (shape.dtype == fb::DType::BF16)
+    return multipliesBF16;
+  return !shape.batch.empty();
+}
+
+Result<GemmLibrary::Primitive>
+GemmLibrary::createPrimitive(const fb::GemmStepT &shape, bool add) try {
+  auto a = describe(shape, shape.dtype, shape.a_batch, shape.m, shape.k,
+                    shape.a_row, shape.a_col);
+  auto b = describe(shape, shape.dtype, shape.b_batch, shape.k, shape.n,
+                    shape.b_row, shape.b_col);
+  auto c = describe(shape, shape.c_dtype, shape.c_batch, shape.m, shape.n,
+                    shape.c_row, 1);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (add) {
@@ -90,7 +111,8 @@ GemmLibrary::createBatched(const fb::GemmStepT &shape, bool add) try {
   auto operand = [&](const dnnl::memory::desc &desc) {
     return dnnl::memory(desc, engine, DNNL_MEMORY_NONE);
   };
-  return Batched{dnnl::matmul(description), operand(a), operand(b), operand(c)};
+  return Primitive{dnnl::matmul(description), operand(a), operand(b),
+                   operand(c)};
 } catch (const dnnl::error &error) {
   return fail("oneDNN cannot multiply ", shape.m, " x ", shape.k, " by ",
               shape.k, " x ", shape.n, ": ", error.what());
@@ -99,24 +121,27 @@ GemmLibrary::createBatched(const fb::GemmStepT &shape, bool add) try {
 Status GemmLibrary::run(uint32_t prepared, const std::byte *a,
                         const std::byte *b, std::byte *c, bool add) {
   Product &product = products[prepared];
-  if (product.batched.empty())
+  if (product.primitives.empty() && product.shape.dtype == fb::DType::BF16)
+    return widened->run(product.shape, reinterpret_cast<const BFloat16 *>(a),
+                        reinterpret_cast<const BFloat16 *>(b), c, add);
+  if (product.primitives.empty())
     return runSingle(product.shape, reinterpret_cast<const float *>(a),
                      reinterpret_cast<const float *>(b),
                      reinterpret_cast<float *>(c), add);
-  Batched &batched = product.batched[add];
+  Primitive &primitive = product.primitives[add];
   auto place = [](dnnl::memory &memory, const std::byte *data) {
     return dnnl_memory_set_data_handle(memory.get(),
                                        const_cast<std::byte *>(data));
   };
-  PLAIT_RETURN_IF_ERROR(check(place(batched.a, a)));
-  PLAIT_RETURN_IF_ERROR(check(place(batched.b, b)));
-  PLAIT_RETURN_IF_ERROR(check(place(batched.c, c)));
+  PLAIT_RETURN_IF_ERROR(check(place(primitive.a, a)));
+  PLAIT_RETURN_IF_ERROR(check(place(primitive.b, b)));
+  PLAIT_RETURN_IF_ERROR(check(place(primitive.c, c)));
   const dnnl_exec_arg_t arguments[] = {
-      {DNNL_ARG_SRC, batched.a.get()},
-      {DNNL_ARG_WEIGHTS, batched.b.get()},
-      {DNNL_ARG_DST, batched.c.get()},
+      {DNNL_ARG_SRC, primitive.a.get()},
+      {DNNL_ARG_WEIGHTS, primitive.b.get()},
+      {DNNL_ARG_DST, primitive.c.get()},
       {DNNL_ARG_SCRATCHPAD, scratch ? scratch.get() : nullptr}};
-  return check(dnnl_primitive_execute(batched.primitive.get(), stream.get(),
+  return check(dnnl_primitive_execute(primitive.code.get(), stream.get(),
                                       scratch ? 4 : 3, arguments));
 }
 

@@ -15,6 +15,7 @@
 #include "Core/World.h"
 #include "plait/Plan/Check.h"
 #include "plait/Runtime/Communicator.h"
+#include "plait/Support/BFloat16.h"
 
 #include <algorithm>
 #include <cstring>
@@ -34,14 +35,15 @@ using ThreadWorld = World<Operands, const std::byte *>;
 /// cache.
 constexpr int64_t blockElements = 2048;
 
-void accumulate(float *sum, const float *next, int64_t count,
+template <typename Element>
+void accumulate(float *sum, const Element *next, int64_t count,
                 fb::Reduction reduction) {
   if (reduction == fb::Reduction::Sum)
     for (int64_t i = 0; i < count; ++i)
       sum[i] += next[i];
   else
     for (int64_t i = 0; i < count; ++i)
-      sum[i] = std::max(sum[i], next[i]);
+      sum[i] = std::max<float>(sum[i], next[i]);
 }
 
 class ThreadGroup : public Group {
@@ -54,21 +56,10 @@ public:
                    const CollectiveShape &shape,
                    fb::Reduction reduction) override {
     return meet(input, output, [&] {
-      // Slices begin at cache lines, so that no two ranks write to one.
-      constexpr int64_t line = 16;
-      int64_t count = shape.outer * shape.chunk;
-      int64_t slice =
-          (count + members() * line - 1) / (members() * line) * line;
-      int64_t begin = std::min(count, index * slice);
-      int64_t end = std::min(count, begin + slice);
-      for (int64_t i = begin; i < end; i += blockElements) {
-        int64_t size = std::min(blockElements, end - i);
-        float sum[blockElements];
-        reduce(sum, i, size, reduction);
-        for (const Operands &member : meeting->entries)
-          std::memcpy(member.output + i * sizeof(float), sum,
-                      size * sizeof(float));
-      }
+      if (shape.type == fb::DType::BF16)
+        reduceSlice<BFloat16>(shape, reduction);
+      else
+        reduceSlice<float>(shape, reduction);
     });
   }
 
@@ -76,12 +67,10 @@ public:
                        const CollectiveShape &shape,
                        fb::Reduction reduction) override {
     return meet(input, output, [&] {
-      auto *target = reinterpret_cast<float *>(output);
-      for (int64_t o = 0; o < shape.outer; ++o)
-        for (int64_t i = 0; i < shape.chunk; i += blockElements)
-          reduce(target + o * shape.chunk + i,
-                 (o * members() + index) * shape.chunk + i,
-                 std::min(blockElements, shape.chunk - i), reduction);
+      if (shape.type == fb::DType::BF16)
+        reduceOwn<BFloat16>(shape, reduction);
+      else
+        reduceOwn<float>(shape, reduction);
     });
   }
 
@@ -112,16 +101,58 @@ public:
 private:
   int64_t members() const { return meeting->entries.size(); }
 
-  /// target = the reduction of everybody's elements [begin, begin + count).
-  void reduce(float *target, int64_t begin, int64_t count,
+  /// A slice of all elements, for everybody.
+  template <typename Element>
+  void reduceSlice(const CollectiveShape &shape, fb::Reduction reduction) {
+    // Slices begin at cache lines, so that no two ranks write to one.
+    constexpr int64_t line = 64 / sizeof(Element);
+    int64_t count = shape.outer * shape.chunk;
+    int64_t slice = (count + members() * line - 1) / (members() * line) * line;
+    int64_t begin = std::min(count, index * slice);
+    int64_t end = std::min(count, begin + slice);
+    for (int64_t i = begin; i < end; i += blockElements) {
+      int64_t size = std::min(blockElements, end - i);
+      float sum[blockElements];
+      reduce<Element>(sum, i, size, reduction);
+      for (const Operands &member : meeting->entries)
+        store<Element>(sum, member.output, i, size);
+    }
+  }
+
+  /// This member's block.
+  template <typename Element>
+  void reduceOwn(const CollectiveShape &shape, fb::Reduction reduction) {
+    for (int64_t o = 0; o < shape.outer; ++o)
+      for (int64_t i = 0; i < shape.chunk; i += blockElements) {
+        int64_t size = std::min(blockElements, shape.chunk - i);
+        float sum[blockElements];
+        reduce<Element>(sum, (o * members() + index) * shape.chunk + i, size,
+                        reduction);
+        store<Element>(sum, meeting->entries[index].output, o * shape.chunk + i,
+                       size);
+      }
+  }
+
+  /// sum = the reduction of everybody's elements [begin, begin + count).
+  template <typename Element>
+  void reduce(float *sum, int64_t begin, int64_t count,
               fb::Reduction reduction) {
     auto source = [&](int64_t member) {
-      return reinterpret_cast<const float *>(meeting->entries[member].input) +
+      return reinterpret_cast<const Element *>(meeting->entries[member].input) +
              begin;
     };
-    std::memcpy(target, source(0), count * sizeof(float));
+    std::copy_n(source(0), count, sum);
     for (int64_t j = 1; j < members(); ++j)
-      accumulate(target, source(j), count, reduction);
+      accumulate(sum, source(j), count, reduction);
+  }
+
+  /// Rounds once.
+  template <typename Element>
+  static void store(const float *sum, std::byte *target, int64_t begin,
+                    int64_t count) {
+    Element *to = reinterpret_cast<Element *>(target) + begin;
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = Element(sum[i]);
   }
 
   template <typename Work>

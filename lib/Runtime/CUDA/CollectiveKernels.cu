@@ -7,6 +7,8 @@
 
 #include "CollectiveKernels.h"
 
+#include <cuda_bf16.h>
+
 using plait::runtime::ReduceParams;
 
 namespace {
@@ -27,7 +29,7 @@ struct Max {
 
 // In the order of the inputs, element by element: the result depends on nothing
 // but their values.
-template <typename Operation>
+template <typename Element, typename Operation>
 __device__ void reduce(const ReduceParams &params, Operation combine) {
   int64_t count = params.outer * params.chunk;
   int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -36,11 +38,14 @@ __device__ void reduce(const ReduceParams &params, Operation combine) {
     int64_t row = i / params.chunk, column = i % params.chunk;
     int64_t from = row * params.inputStride + column;
     int64_t to = row * params.outputStride + column;
-    float value = params.inputs[0][from];
+    auto input = [&](int32_t member) -> float {
+      return static_cast<const Element *>(params.inputs[member])[from];
+    };
+    float value = input(0);
     for (int32_t j = 1; j < params.inputCount; ++j)
-      value = combine(value, params.inputs[j][from]);
+      value = combine(value, input(j));
     for (int32_t j = 0; j < params.outputCount; ++j)
-      params.outputs[j][to] = value;
+      static_cast<Element *>(params.outputs[j])[to] = Element(value);
   }
 }
 
@@ -48,10 +53,20 @@ __device__ void reduce(const ReduceParams &params, Operation combine) {
 
 extern "C" __global__ void
 plait_reduce_sum(const __grid_constant__ ReduceParams params) {
-  reduce(params, Sum());
+  reduce<float>(params, Sum());
 }
 
 extern "C" __global__ void
 plait_reduce_max(const __grid_constant__ ReduceParams params) {
-  reduce(params, Max());
+  reduce<float>(params, Max());
+}
+
+extern "C" __global__ void
+plait_reduce_sum_bf16(const __grid_constant__ ReduceParams params) {
+  reduce<__nv_bfloat16>(params, Sum());
+}
+
+extern "C" __global__ void
+plait_reduce_max_bf16(const __grid_constant__ ReduceParams params) {
+  reduce<__nv_bfloat16>(params, Max());
 }

@@ -21,10 +21,11 @@ enum { maxCollectiveMembers = 64 };
 /// For o < outer and c < chunk:
 ///   value = inputs[0][i] op inputs[1][i] op …, i = o * inputStride + c
 ///   outputs[k][o * outputStride + c] = value for all k
-/// An output may be one of the inputs, at the same addresses.
+/// An output may be one of the inputs, at the same addresses. Elements are f32
+/// or, of the kernels called so, bf16, which are reduced in f32.
 struct ReduceParams {
-  const float *inputs[maxCollectiveMembers];
-  float *outputs[maxCollectiveMembers];
+  const void *inputs[maxCollectiveMembers];
+  void *outputs[maxCollectiveMembers];
   int32_t inputCount;
   int32_t outputCount;
   int64_t outer;
@@ -38,6 +39,8 @@ struct ReduceParams {
 enum { reduceThreads = 256 };
 #define PLAIT_REDUCE_SUM "plait_reduce_sum"
 #define PLAIT_REDUCE_MAX "plait_reduce_max"
+#define PLAIT_REDUCE_SUM_BF16 "plait_reduce_sum_bf16"
+#define PLAIT_REDUCE_MAX_BF16 "plait_reduce_max_bf16"
 
 /// The kernels as PTX, with a closing NUL.
 extern const char collectiveKernelsPtx[];

@@ -79,7 +79,7 @@ Result<uint32_t> CublasProducts::prepare(const fb::GemmStep &step) {
 
 Result<CublasProducts::Owned<cublasLtMatmulDesc_t>>
 CublasProducts::describe(const GemmLayout &layout) {
-  bool fast = tf32 && layout.type == fb::DType::F32;
+  bool fast = tf32 && layout.a.type == fb::DType::F32;
   cublasLtMatmulDesc_t made = nullptr;
   PLAIT_RETURN_IF_ERROR(library.check(
       library.cublasLtMatmulDescCreate(
@@ -105,7 +105,7 @@ Result<CublasProducts::Owned<cublasLtMatrixLayout_t>>
 CublasProducts::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
   cublasLtMatrixLayout_t made = nullptr;
   PLAIT_RETURN_IF_ERROR(library.check(
-      library.cublasLtMatrixLayoutCreate(&made, dataType(layout.type),
+      library.cublasLtMatrixLayoutCreate(&made, dataType(matrix.type),
                                          matrix.rows, matrix.columns,
                                          matrix.leading),
       "cublasLtMatrixLayoutCreate"));
@@ -168,14 +168,15 @@ Status CublasProducts::run(uint32_t prepared, const std::byte *a,
     return fail("the operands of a product must be aligned to ",
                 product.layout.alignment, " bytes");
   const float alpha = 1, beta = add ? 1 : 0;
-  uint64_t unit = plan::elementBytes(product.layout.type);
+  uint64_t unit = plan::elementBytes(product.layout.a.type);
+  uint64_t unitC = plan::elementBytes(product.layout.c.type);
   return stream.add([&] {
     for (const GemmLayout::Place &place : product.layout.places)
       PLAIT_RETURN_IF_ERROR(library.check(
           library.cublasLtMatmul(
               handle, product.operation.get(), &alpha, b + place.a * unit,
               product.a.get(), a + place.b * unit, product.b.get(), &beta,
-              c + place.c * unit, product.c.get(), c + place.c * unit,
+              c + place.c * unitC, product.c.get(), c + place.c * unitC,
               product.c.get(), &product.algorithm, workspace.data(),
               workspace.size(), stream.handle()),
           "cublasLtMatmul"));

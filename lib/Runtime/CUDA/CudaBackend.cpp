@@ -13,9 +13,11 @@
 #include "plait/Plan/Ranks.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <sstream>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -46,17 +48,31 @@ uint64_t arenaBytes(const fb::Plan &plan, uint32_t rank) {
   return plan.programs()->Get(plan::Mesh(plan).index(rank, 0))->arena_bytes();
 }
 
+std::string inGigabytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f GB", double(bytes) * 1e-9);
+  return text;
+}
+
 /// The ranks that share a GPU, and what they share of it.
 struct Gpu {
   std::shared_ptr<CudaContext> context;
   std::shared_ptr<const CudaKernels> kernels;
   std::vector<uint32_t> ranks;
+  uint64_t arenas = 0;     // bytes of all ranks
+  uint64_t usedBefore = 0; // by the context, and by other processes
 
   Status load(const fb::Plan &plan, const Driver &driver, int ordinal) {
     auto made = CudaContext::create(driver, ordinal);
     if (!made.ok())
       return made.status();
     context = *made;
+    auto memory = context->memory();
+    if (!memory.ok())
+      return memory.status();
+    usedBefore = memory->used();
+    for (uint32_t rank : ranks)
+      arenas += arenaBytes(plan, rank);
     auto loaded = CudaKernels::load(plan, context);
     if (!loaded.ok())
       return loaded.status();
@@ -65,25 +81,45 @@ struct Gpu {
   }
 
   Status checkMemory(const fb::Plan &plan) const {
-    auto available = context->freeBytes();
-    if (!available.ok())
-      return available.status();
-    uint64_t needed = 0;
-    for (uint32_t rank : ranks)
-      needed += arenaBytes(plan, rank);
-    if (needed > *available)
+    auto memory = context->memory();
+    if (!memory.ok())
+      return memory.status();
+    // A part of the reserve is in use by now. How much cannot be told from what
+    // other processes use, so that beside them less is asked for.
+    uint64_t reserve =
+        plan.device_reserve() - std::min(plan.device_reserve(), memory->used());
+    if (arenas > memory->available || reserve > memory->available - arenas)
       return fail(context->describe(), ": ", describeRanks(ranks),
-                  ranks.size() == 1 ? " needs " : " need ", needed, " bytes, ",
-                  *available, " are free");
+                  ranks.size() == 1 ? " needs " : " need ", arenas, " bytes",
+                  reserve ? " and the libraries " + std::to_string(reserve)
+                          : "",
+                  ", ", memory->available, " are free");
     return Status::success();
+  }
+
+  /// What everything takes by now.
+  Result<std::string> describeMemory(const fb::Plan &plan) const {
+    auto memory = context->memory();
+    if (!memory.ok())
+      return memory.status();
+    uint64_t used = memory->used(), known = arenas + usedBefore;
+    std::ostringstream out;
+    out << context->describe() << ": arenas " << inGigabytes(arenas)
+        << ", libraries " << inGigabytes(used - std::min(used, known));
+    if (plan.device_reserve())
+      out << " of " << inGigabytes(plan.device_reserve()) << " reserved";
+    out << ", context and other processes " << inGigabytes(usedBefore)
+        << ", free " << inGigabytes(memory->available);
+    return out.str();
   }
 };
 
-/// Devices for `ranks`, rank i on GPU ordinals[i].
+/// Devices for `ranks`, rank i on GPU ordinals[i]. Without `nccl` they share
+/// memory, and are recorded together.
 Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
                               std::vector<uint32_t> ranks,
                               const std::vector<int> &ordinals,
-                              bool shareRecording,
+                              const Nccl *nccl,
                               const ExecutorOptions &options) {
   std::map<int, Gpu> gpus;
   for (size_t i = 0; i < ranks.size(); ++i)
@@ -101,16 +137,27 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
   plan::Mesh mesh(plan);
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Gpu &gpu = gpus[ordinals[i]];
-    if (!shareRecording)
+    if (nccl)
       recording = std::make_shared<std::mutex>();
-    auto device =
-        CudaDevice::create(plan, *plan.programs()->Get(mesh.index(ranks[i], 0)),
-                           {gpu.context, gpu.kernels, recording, options.tf32});
+    auto device = CudaDevice::create(
+        plan, *plan.programs()->Get(mesh.index(ranks[i], 0)),
+        {gpu.context, gpu.kernels, recording, options.tf32, nccl});
     if (!device.ok())
       return fail("rank ", ranks[i], ": ", device.status().message());
     backend.parts.push_back({std::move(*device), nullptr, nullptr});
   }
   backend.ranks = std::move(ranks);
+  backend.describeMemory = [gpus = std::move(gpus),
+                            &plan]() -> Result<std::string> {
+    std::string lines;
+    for (const auto &[ordinal, gpu] : gpus) {
+      auto line = gpu.describeMemory(plan);
+      if (!line.ok())
+        return line;
+      lines += (lines.empty() ? "" : "\n") + *line;
+    }
+    return lines;
+  };
   return backend;
 }
 
@@ -145,7 +192,7 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
     ordinals.push_back(static_cast<int>(rank % machine->devices));
   auto backend =
       createDevices(plan, machine->driver, firstRanks(topology.ranks), ordinals,
-                    /*shareRecording=*/true, options);
+                    /*nccl=*/nullptr, options);
   if (!backend.ok())
     return backend.status();
   PLAIT_RETURN_IF_ERROR(connectCudaThreads(topology, options.timeLimit,
@@ -162,10 +209,12 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   if (machine->devices < topology.ranks)
     return fail("NCCL needs a GPU for each of ", topology.ranks, " ranks, ",
                 machine->devices, " are there");
+  Result<const Nccl *> nccl = Nccl::load();
+  if (!nccl.ok())
+    return nccl.status();
   std::vector<uint32_t> ranks = firstRanks(topology.ranks);
-  auto backend =
-      createDevices(plan, machine->driver, ranks, {ranks.begin(), ranks.end()},
-                    /*shareRecording=*/false, options);
+  auto backend = createDevices(plan, machine->driver, ranks,
+                               {ranks.begin(), ranks.end()}, *nccl, options);
   if (!backend.ok())
     return backend.status();
   PLAIT_RETURN_IF_ERROR(connectNcclThreads(topology, options.timeLimit,
@@ -182,26 +231,34 @@ Result<Backend> runtime::createNcclProcessBackend(
   Result<Machine> machine = findMachine(options);
   if (!machine.ok())
     return machine.status();
-  auto backend =
-      createDevices(plan, machine->driver, {launch.rank},
-                    {static_cast<int>(launch.localRank % machine->devices)},
-                    /*shareRecording=*/false, options);
+  Result<const Nccl *> nccl = Nccl::load();
+  if (!nccl.ok())
+    return nccl.status();
+  auto backend = createDevices(
+      plan, machine->driver, {launch.rank},
+      {static_cast<int>(launch.localRank % machine->devices)}, *nccl, options);
   if (!backend.ok())
     return backend.status();
-  PLAIT_RETURN_IF_ERROR(connectNcclProcess(topology, options.timeLimit, launch,
-                                           backend->parts.front(),
-                                           options.cudaGraph));
+  auto processes =
+      connectNcclProcess(topology, options.timeLimit, launch,
+                         backend->parts.front(), options.cudaGraph);
+  if (!processes.ok())
+    return processes.status();
+  if (launch.ranks > 1)
+    backend->processes = std::move(*processes);
   return backend;
 }
 
 Result<Backend> runtime::createCudaBackend(const fb::Plan &plan,
                                            const Topology &topology,
                                            const ExecutorOptions &options) {
+  if (options.launch && !options.alone)
+    return createNcclProcessBackend(plan, topology, options, *options.launch);
   auto launch = readLaunch(
       [](const char *name) -> const char * { return std::getenv(name); });
   if (!launch.ok())
     return launch.status();
-  if (*launch)
+  if (*launch && !options.alone)
     return createNcclProcessBackend(plan, topology, options, **launch);
   Result<Machine> machine = findMachine(options);
   if (!machine.ok())

@@ -26,13 +26,16 @@ CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
   result->queue = std::move(*stream);
   const Driver &driver = options.context->driver;
   uint64_t bytes = std::max<uint64_t>(program.arena_bytes(), 1);
-  CUdeviceptr memory = 0;
-  if (Status status =
-          driver.check(driver.cuMemAlloc(&memory, bytes), "cuMemAlloc");
-      !status.ok())
-    return fail(options.context->describe(), ": cannot allocate an arena of ",
-                bytes, " bytes: ", status.message());
-  result->memory = reinterpret_cast<std::byte *>(memory);
+  auto memory =
+      DeviceMemory::allocate(options.context, bytes, "an arena", options.nccl);
+  if (!memory.ok())
+    return memory.status();
+  result->owned = *memory;
+  result->memory = (*memory)->data();
+  auto forked = CudaEvent::create(driver);
+  if (!forked.ok())
+    return forked.status();
+  result->forked = std::move(*forked);
   void *staging = nullptr;
   PLAIT_RETURN_IF_ERROR(driver.check(
       driver.cuMemHostAlloc(&staging, stagingBytes, 0), "cuMemHostAlloc"));
@@ -45,11 +48,8 @@ CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
 CudaDevice::~CudaDevice() {
   if (!queue || !queue->context->use().ok())
     return;
-  const Driver &driver = queue->driver;
-  if (memory) // waits for the work that uses it
-    driver.cuMemFree(reinterpret_cast<CUdeviceptr>(memory));
-  if (staging)
-    driver.cuMemFreeHost(staging);
+  if (staging) // waits for the work that uses it
+    queue->driver.cuMemFreeHost(staging);
 }
 
 Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
@@ -93,15 +93,27 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
 
 Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
   if (!products) {
-    auto made = CublasProducts::create(*queue,
-                                       {memory + program.library_workspace(),
-                                        program.library_workspace_bytes()},
-                                       tf32);
+    auto made = CublasProducts::create(*queue, libraryWorkspace(), tf32);
     if (!made.ok())
       return made.status();
     products = std::move(*made);
   }
   return products->prepare(step);
+}
+
+Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step) {
+  if (!attentions) {
+    auto made = createCudaAttention(*queue, libraryWorkspace());
+    if (!made.ok())
+      return made.status();
+    attentions = std::move(*made);
+  }
+  return attentions->prepare(step);
+}
+
+Status CudaDevice::attention(uint32_t prepared,
+                             const AttentionOperands &operands) {
+  return attentions->run(prepared, operands);
 }
 
 Status CudaDevice::kernel(const fb::KernelStep &step, std::byte *const *args,
@@ -134,4 +146,90 @@ Status CudaDevice::copy(std::byte *target, const std::byte *source,
 
 Status CudaDevice::fillZero(std::byte *target, uint64_t bytes) {
   return queue->fillZero(target, bytes);
+}
+
+//===----------------------------------------------------------------------===//
+// Lanes
+//===----------------------------------------------------------------------===//
+
+static Status makeCudaEvents(const Driver &driver, size_t count, bool timed,
+                             std::vector<CudaEvent> &events) {
+  while (events.size() < count) {
+    auto event = CudaEvent::create(driver, timed);
+    if (!event.ok())
+      return event.status();
+    events.push_back(std::move(*event));
+  }
+  return Status::success();
+}
+
+Result<uint32_t> CudaDevice::addLane() {
+  auto stream = CudaStream::create(queue->context, queue->recording,
+                                   CudaStream::Urgent::Yes);
+  if (!stream.ok())
+    return stream.status();
+  auto joined = CudaEvent::create(queue->driver);
+  if (!joined.ok())
+    return joined.status();
+  others.push_back({std::move(*stream), std::move(*joined)});
+  return static_cast<uint32_t>(others.size());
+}
+
+Status CudaDevice::makeEvents(uint32_t count) {
+  return makeCudaEvents(queue->driver, count, /*timed=*/false, events);
+}
+
+Status CudaDevice::record(uint32_t event, uint32_t number) {
+  return lane(number).record(events[event]);
+}
+
+Status CudaDevice::wait(uint32_t event, uint32_t number) {
+  return lane(number).wait(events[event].handle());
+}
+
+Status CudaDevice::fork() {
+  if (!stamps.empty()) {
+    PLAIT_RETURN_IF_ERROR(queue->synchronize());
+    PLAIT_RETURN_IF_ERROR(queue->record(began));
+    beganAt = std::chrono::steady_clock::now();
+  }
+  if (others.empty())
+    return Status::success();
+  PLAIT_RETURN_IF_ERROR(queue->record(forked));
+  for (Lane &other : others)
+    PLAIT_RETURN_IF_ERROR(other.stream->wait(forked.handle()));
+  return Status::success();
+}
+
+Status CudaDevice::join() {
+  for (Lane &other : others) {
+    PLAIT_RETURN_IF_ERROR(other.stream->record(other.joined));
+    PLAIT_RETURN_IF_ERROR(queue->wait(other.joined.handle()));
+  }
+  return Status::success();
+}
+
+Status CudaDevice::makeStamps(uint32_t count) {
+  auto first = CudaEvent::create(queue->driver, /*timed=*/true);
+  if (!first.ok())
+    return first.status();
+  began = std::move(*first);
+  return makeCudaEvents(queue->driver, count, /*timed=*/true, stamps);
+}
+
+Status CudaDevice::stamp(uint32_t index, uint32_t number) {
+  return lane(number).record(stamps[index]);
+}
+
+Result<std::chrono::steady_clock::time_point>
+CudaDevice::readStamp(uint32_t index) {
+  float milliseconds = 0;
+  PLAIT_RETURN_IF_ERROR(queue->driver.check(
+      queue->driver.cuEventElapsedTime(&milliseconds, began.handle(),
+                                       stamps[index].handle()),
+      "cuEventElapsedTime"));
+  std::chrono::duration<double, std::milli> passed(milliseconds);
+  return beganAt +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             passed);
 }

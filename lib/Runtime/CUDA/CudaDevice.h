@@ -9,8 +9,10 @@
 #define PLAIT_LIB_RUNTIME_CUDA_CUDADEVICE_H
 
 #include "CublasProducts.h"
+#include "CudaAttention.h"
 #include "CudaKernels.h"
 #include "CudaStream.h"
+#include "DeviceMemory.h"
 #include "plait/Runtime/Device.h"
 
 #include <memory>
@@ -19,8 +21,8 @@
 
 namespace plait::runtime {
 
-/// One rank's part of a GPU: an arena and a stream on which everything but
-/// transfers between ranks happens.
+/// One rank's part of a GPU: an arena and a stream for each lane. What ranks
+/// tell each other happens in lanes of its own, everything else in lane 0.
 class CudaDevice : public Device {
 public:
   struct Options {
@@ -28,6 +30,7 @@ public:
     std::shared_ptr<const CudaKernels> kernels;
     std::shared_ptr<std::mutex> recording; // see CudaStream
     bool tf32 = false;
+    const Nccl *nccl = nullptr; // what will use the arena, if it does
   };
 
   /// Allocates the arena of `program`, which belongs to `plan`.
@@ -36,22 +39,51 @@ public:
                                                     const Options &options);
   ~CudaDevice() override;
 
+  /// Lane 0.
   CudaStream &stream() { return *queue; }
+  /// At load time: a further lane, and its number.
+  Result<uint32_t> addLane();
+  CudaStream &lane(uint32_t number) {
+    return number ? *others[number - 1].stream : *queue;
+  }
 
   Status attachThread() override { return queue->context->use(); }
   std::byte *arena() override { return memory; }
+  const std::shared_ptr<DeviceMemory> &arenaMemory() const { return owned; }
   Status write(uint64_t offset, std::span<const std::byte> bytes) override;
   Status read(uint64_t offset, std::span<std::byte> bytes) override;
   Result<uint32_t> prepareGemm(const fb::GemmStep &step) override;
+  Result<uint32_t> prepareAttention(const fb::AttentionStep &step) override;
   Status kernel(const fb::KernelStep &step, std::byte *const *args,
                 const int64_t *scalars) override;
   Status gemm(uint32_t prepared, const std::byte *a, const std::byte *b,
               std::byte *c, bool add) override;
+  Status attention(uint32_t prepared,
+                   const AttentionOperands &operands) override;
   Status copy(std::byte *target, const std::byte *source,
               uint64_t bytes) override;
   Status fillZero(std::byte *target, uint64_t bytes) override;
+  Status makeEvents(uint32_t count) override;
+  Status record(uint32_t event, uint32_t lane) override;
+  Status wait(uint32_t event, uint32_t lane) override;
+  Status fork() override;
+  Status join() override;
+  bool runsLater() const override { return true; }
+  Status makeStamps(uint32_t count) override;
+  Status stamp(uint32_t index, uint32_t lane) override;
+  Result<std::chrono::steady_clock::time_point>
+  readStamp(uint32_t index) override;
 
 private:
+  struct Lane {
+    std::unique_ptr<CudaStream> stream;
+    CudaEvent joined; // all that it was given
+  };
+
+  std::span<std::byte> libraryWorkspace() const {
+    return {memory + program.library_workspace(),
+            program.library_workspace_bytes()};
+  }
   CudaDevice(const fb::Plan &plan, const fb::Program &program,
              const Options &options)
       : plan(plan), program(program), kernels(options.kernels),
@@ -62,8 +94,17 @@ private:
   std::shared_ptr<const CudaKernels> kernels;
   bool tf32;
   std::unique_ptr<CudaStream> queue;
-  std::unique_ptr<CublasProducts> products; // made by the first prepareGemm
-  std::byte *memory = nullptr;
+  std::vector<Lane> others; // from lane 1 on
+  CudaEvent forked;         // what lane 0 did before the others begin
+  std::vector<CudaEvent> events, stamps;
+  // Of a step that is measured: its beginning, on the GPU and on the host.
+  CudaEvent began;
+  std::chrono::steady_clock::time_point beganAt;
+  // Made by the first step that needs them.
+  std::unique_ptr<CublasProducts> products;
+  std::unique_ptr<CudaAttention> attentions;
+  std::shared_ptr<DeviceMemory> owned;
+  std::byte *memory = nullptr; // of `owned`
   // Page-locked host memory, which the GPU reads and writes by itself. What is
   // written lies in [0, staged) until the stream has caught up.
   std::byte *staging = nullptr;

@@ -60,24 +60,25 @@ Status CudaContext::accessPeer(const CudaContext &other) const {
   return driver.check(result, "cuCtxEnablePeerAccess");
 }
 
-Result<uint64_t> CudaContext::freeBytes() const {
+Result<CudaContext::Memory> CudaContext::memory() const {
   size_t available = 0, total = 0;
   PLAIT_RETURN_IF_ERROR(use());
   PLAIT_RETURN_IF_ERROR(
       driver.check(driver.cuMemGetInfo(&available, &total), "cuMemGetInfo"));
-  return uint64_t(available);
+  return Memory{available, total};
 }
 
 std::string CudaContext::describe() const {
   return "GPU " + std::to_string(ordinal) + " (" + name + ")";
 }
 
-Result<CudaEvent> CudaEvent::create(const Driver &driver) {
+Result<CudaEvent> CudaEvent::create(const Driver &driver, bool timed) {
   CudaEvent result;
   result.driver = &driver;
-  PLAIT_RETURN_IF_ERROR(
-      driver.check(driver.cuEventCreate(&result.event, CU_EVENT_DISABLE_TIMING),
-                   "cuEventCreate"));
+  PLAIT_RETURN_IF_ERROR(driver.check(
+      driver.cuEventCreate(&result.event,
+                           timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
+      "cuEventCreate"));
   return result;
 }
 
@@ -88,13 +89,20 @@ CudaEvent::~CudaEvent() {
 
 Result<std::unique_ptr<CudaStream>>
 CudaStream::create(std::shared_ptr<CudaContext> context,
-                   std::shared_ptr<std::mutex> recording) {
+                   std::shared_ptr<std::mutex> recording, Urgent urgent) {
   PLAIT_RETURN_IF_ERROR(context->use());
   std::unique_ptr<CudaStream> result(
       new CudaStream(std::move(context), std::move(recording)));
-  PLAIT_RETURN_IF_ERROR(result->driver.check(
-      result->driver.cuStreamCreate(&result->stream, CU_STREAM_NON_BLOCKING),
-      "cuStreamCreate"));
+  const Driver &driver = result->driver;
+  int least = 0, greatest = 0;
+  PLAIT_RETURN_IF_ERROR(
+      driver.check(driver.cuCtxGetStreamPriorityRange(&least, &greatest),
+                   "cuCtxGetStreamPriorityRange"));
+  PLAIT_RETURN_IF_ERROR(
+      driver.check(driver.cuStreamCreateWithPriority(
+                       &result->stream, CU_STREAM_NON_BLOCKING,
+                       urgent == Urgent::Yes ? greatest : least),
+                   "cuStreamCreateWithPriority"));
   return result;
 }
 

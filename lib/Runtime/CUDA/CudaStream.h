@@ -31,7 +31,12 @@ public:
   Status use() const;
   /// Lets this GPU's kernels use the memory of `other`.
   Status accessPeer(const CudaContext &other) const;
-  Result<uint64_t> freeBytes() const;
+  struct Memory {
+    uint64_t available, total; // bytes
+    uint64_t used() const { return total - available; }
+  };
+  /// Of the whole GPU, whoever uses it.
+  Result<Memory> memory() const;
 
   const Driver &driver;
   const int ordinal;
@@ -54,7 +59,8 @@ private:
 class CudaEvent {
 public:
   CudaEvent() = default;
-  static Result<CudaEvent> create(const Driver &driver);
+  /// `timed` ones know when they happened, at some cost.
+  static Result<CudaEvent> create(const Driver &driver, bool timed = false);
   CudaEvent(CudaEvent &&other) noexcept
       : driver(other.driver), event(std::exchange(other.event, nullptr)) {}
   CudaEvent &operator=(CudaEvent &&other) noexcept {
@@ -75,9 +81,12 @@ private:
 /// since graphs are not safe to change from several threads.
 class CudaStream {
 public:
+  /// What is `urgent` gets the GPU's next free units: others wait for it.
+  enum class Urgent : bool { No, Yes };
+
   static Result<std::unique_ptr<CudaStream>>
   create(std::shared_ptr<CudaContext> context,
-         std::shared_ptr<std::mutex> recording);
+         std::shared_ptr<std::mutex> recording, Urgent urgent = Urgent::No);
   ~CudaStream();
 
   Status launch(CUfunction function, uint64_t blocks, unsigned threads,

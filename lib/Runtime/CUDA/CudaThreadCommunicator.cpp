@@ -49,20 +49,33 @@ using CudaWorld = World<CudaOperands, CudaMessage>;
 
 /// The reductions, loaded on one GPU.
 struct ReduceKernels {
+  struct Name {
+    fb::Reduction reduction;
+    fb::DType type;
+    auto operator<=>(const Name &) const = default;
+  };
   std::unique_ptr<CudaModule> module;
-  CUfunction sum, max;
+  std::map<Name, CUfunction> functions;
 
   static Result<std::shared_ptr<ReduceKernels>>
   load(std::shared_ptr<CudaContext> context) {
     auto module = CudaModule::load(std::move(context), collectiveKernelsPtx);
     if (!module.ok())
       return module.status();
-    auto sum = (*module)->find(PLAIT_REDUCE_SUM);
-    auto max = (*module)->find(PLAIT_REDUCE_MAX);
-    if (!sum.ok() || !max.ok())
-      return sum.ok() ? max.status() : sum.status();
-    return std::make_shared<ReduceKernels>(
-        ReduceKernels{std::move(*module), *sum, *max});
+    constexpr std::pair<Name, const char *> names[] = {
+        {{fb::Reduction::Sum, fb::DType::F32}, PLAIT_REDUCE_SUM},
+        {{fb::Reduction::Max, fb::DType::F32}, PLAIT_REDUCE_MAX},
+        {{fb::Reduction::Sum, fb::DType::BF16}, PLAIT_REDUCE_SUM_BF16},
+        {{fb::Reduction::Max, fb::DType::BF16}, PLAIT_REDUCE_MAX_BF16}};
+    auto result = std::make_shared<ReduceKernels>();
+    for (auto [name, symbol] : names) {
+      auto function = (*module)->find(symbol);
+      if (!function.ok())
+        return function.status();
+      result->functions[name] = *function;
+    }
+    result->module = std::move(*module);
+    return result;
   }
 };
 
@@ -70,9 +83,13 @@ class CudaThreadGroup : public Group {
 public:
   CudaThreadGroup(std::shared_ptr<CudaWorld> world,
                   std::shared_ptr<Meeting<CudaOperands>> meeting,
-                  uint32_t index, CudaStream &stream, ReduceKernels &kernels)
+                  uint32_t index, CudaDevice &device, uint32_t laneNumber,
+                  ReduceKernels &kernels)
       : world(std::move(world)), meeting(std::move(meeting)), index(index),
-        stream(stream), kernels(kernels) {}
+        laneNumber(laneNumber), stream(device.lane(laneNumber)),
+        kernels(kernels) {}
+
+  uint32_t lane() const override { return laneNumber; }
 
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
@@ -80,19 +97,18 @@ public:
     return meet(input, output, [&] {
       // Every member reduces a slice, in full cache lines, and stores it to
       // all.
-      constexpr int64_t line = 32;
+      int64_t unit = plan::elementBytes(shape.type), line = 128 / unit;
       int64_t count = shape.outer * shape.chunk;
       int64_t slice =
           (count + members() * line - 1) / (members() * line) * line;
       int64_t begin = std::min(count, index * slice);
-      ReduceParams params = inputsFrom(begin);
+      ReduceParams params = inputsFrom(begin * unit);
       params.outputCount = static_cast<int32_t>(members());
       for (int64_t j = 0; j < members(); ++j)
-        params.outputs[j] =
-            reinterpret_cast<float *>(meeting->entries[j].output) + begin;
+        params.outputs[j] = meeting->entries[j].output + begin * unit;
       params.outer = 1;
       params.chunk = std::min(count, begin + slice) - begin;
-      return launch(params, reduction);
+      return launch(params, {reduction, shape.type});
     });
   }
 
@@ -100,13 +116,14 @@ public:
                        const CollectiveShape &shape,
                        fb::Reduction reduction) override {
     return meet(input, output, [&] {
-      ReduceParams params = inputsFrom(index * shape.chunk);
+      ReduceParams params =
+          inputsFrom(index * shape.chunk * plan::elementBytes(shape.type));
       params.outputCount = 1;
-      params.outputs[0] = reinterpret_cast<float *>(output);
+      params.outputs[0] = output;
       params.outer = shape.outer;
       params.chunk = params.outputStride = shape.chunk;
       params.inputStride = members() * shape.chunk;
-      return launch(params, reduction);
+      return launch(params, {reduction, shape.type});
     });
   }
 
@@ -138,16 +155,15 @@ public:
 private:
   int64_t members() const { return meeting->entries.size(); }
 
-  ReduceParams inputsFrom(int64_t begin) const {
+  ReduceParams inputsFrom(uint64_t offset) const {
     ReduceParams params = {};
     params.inputCount = static_cast<int32_t>(members());
     for (int64_t j = 0; j < members(); ++j)
-      params.inputs[j] =
-          reinterpret_cast<const float *>(meeting->entries[j].input) + begin;
+      params.inputs[j] = meeting->entries[j].input + offset;
     return params;
   }
 
-  Status launch(ReduceParams &params, fb::Reduction reduction) {
+  Status launch(ReduceParams &params, ReduceKernels::Name name) {
     int64_t count = params.outer * params.chunk;
     if (count == 0)
       return Status::success();
@@ -155,9 +171,8 @@ private:
     int64_t most = 8 * std::max(1, stream.context->multiprocessors);
     int64_t blocks = (count + reduceThreads - 1) / reduceThreads;
     void *arguments[] = {&params};
-    return stream.launch(reduction == fb::Reduction::Sum ? kernels.sum
-                                                         : kernels.max,
-                         std::min(blocks, most), reduceThreads, arguments);
+    return stream.launch(kernels.functions.at(name), std::min(blocks, most),
+                         reduceThreads, arguments);
   }
 
   Status waitForOthers(CudaEvent CudaOperands::*event) {
@@ -185,6 +200,7 @@ private:
   std::shared_ptr<CudaWorld> world;
   std::shared_ptr<Meeting<CudaOperands>> meeting;
   int64_t index; // of this rank among the members
+  uint32_t laneNumber;
   CudaStream &stream;
   ReduceKernels &kernels;
 };
@@ -192,10 +208,10 @@ private:
 class CudaThreadCommunicator : public Communicator {
 public:
   CudaThreadCommunicator(std::shared_ptr<CudaWorld> world, uint32_t rank,
-                         CudaStream &stream,
+                         CudaDevice &device,
                          std::shared_ptr<ReduceKernels> kernels)
-      : world(std::move(world)), rank(rank), stream(stream),
-        kernels(std::move(kernels)) {}
+      : world(std::move(world)), rank(rank), device(device),
+        stream(device.stream()), kernels(std::move(kernels)) {}
 
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
@@ -207,13 +223,18 @@ public:
     auto done = CudaEvent::create(stream.driver);
     if (!ready.ok() || !done.ok())
       return ready.ok() ? done.status() : ready.status();
+    Result<uint32_t> lane = 0u;
+    if (ranks.size() > 1)
+      lane = device.addLane();
+    if (!lane.ok())
+      return lane.status();
     uint32_t index =
         std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     auto meeting = world->join(ranks);
     meeting->entries[index].ready = std::move(*ready);
     meeting->entries[index].done = std::move(*done);
     return std::unique_ptr<Group>(std::make_unique<CudaThreadGroup>(
-        world, std::move(meeting), index, stream, *kernels));
+        world, std::move(meeting), index, device, *lane, *kernels));
   }
 
   Status post(uint32_t id, uint32_t target,
@@ -271,7 +292,8 @@ private:
 
   std::shared_ptr<CudaWorld> world;
   uint32_t rank;
-  CudaStream &stream;
+  CudaDevice &device;
+  CudaStream &stream; // transfers happen in lane 0
   std::shared_ptr<ReduceKernels> kernels;
   std::map<uint32_t, CudaEvent> events; // of messages
 };
@@ -295,8 +317,8 @@ Status runtime::connectCudaThreads(const Topology &topology,
   std::map<int, std::shared_ptr<ReduceKernels>> kernels;
   std::vector<CudaStream *> streams;
   for (uint32_t rank = 0; rank < parts.size(); ++rank) {
-    CudaStream &stream =
-        static_cast<CudaDevice &>(*parts[rank].device).stream();
+    auto &device = static_cast<CudaDevice &>(*parts[rank].device);
+    CudaStream &stream = device.stream();
     streams.push_back(&stream);
     gpus.emplace(stream.context->ordinal, stream.context);
     std::shared_ptr<ReduceKernels> &loaded = kernels[stream.context->ordinal];
@@ -307,7 +329,7 @@ Status runtime::connectCudaThreads(const Topology &topology,
       loaded = *made;
     }
     parts[rank].communicator =
-        std::make_unique<CudaThreadCommunicator>(world, rank, stream, loaded);
+        std::make_unique<CudaThreadCommunicator>(world, rank, device, loaded);
   }
   PLAIT_RETURN_IF_ERROR(connectDevices(gpus));
   if (!graphs)

@@ -39,7 +39,8 @@
   X(cuMemcpy2DAsync)                                                           \
   X(cuMemsetD8Async)                                                           \
   X(cuMemsetD32Async)                                                          \
-  X(cuStreamCreate)                                                            \
+  X(cuCtxGetStreamPriorityRange)                                               \
+  X(cuStreamCreateWithPriority)                                                \
   X(cuStreamDestroy)                                                           \
   X(cuStreamQuery)                                                             \
   X(cuStreamSynchronize)                                                       \
@@ -49,6 +50,7 @@
   X(cuEventCreate)                                                             \
   X(cuEventDestroy)                                                            \
   X(cuEventRecord)                                                             \
+  X(cuEventElapsedTime)                                                        \
   X(cuGraphInstantiate)                                                        \
   X(cuGraphDestroy)                                                            \
   X(cuGraphExecDestroy)                                                        \

@@ -47,13 +47,13 @@ std::vector<BatchDim> batchDims(const fb::GemmStep &step) {
 
 /// A row-major matrix of `rows` x `columns` with the given strides, seen as the
 /// column-major `columns` x `rows`.
-GemmMatrix matrix(int64_t rows, int64_t rowStride, int64_t columns,
-                  int64_t columnStride) {
+GemmMatrix matrix(fb::DType type, int64_t rows, int64_t rowStride,
+                  int64_t columns, int64_t columnStride) {
   // A row of a one-row matrix may have any stride; it is never used then, but
   // must not be below the length of the row.
   if (columnStride == 1 && (rowStride >= columns || rows == 1))
-    return {false, columns, rows, std::max(rowStride, columns), 0};
-  return {true, rows, columns, std::max(columnStride, rows), 0};
+    return {false, columns, rows, std::max(rowStride, columns), 0, type};
+  return {true, rows, columns, std::max(columnStride, rows), 0, type};
 }
 
 /// The largest power of two up to 64 that divides all of `values`.
@@ -68,10 +68,11 @@ uint32_t commonAlignment(std::initializer_list<uint64_t> values) {
 
 GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
   GemmLayout layout;
-  layout.type = step.dtype();
-  layout.a = matrix(step.k(), step.b_row(), step.n(), step.b_col());
-  layout.b = matrix(step.m(), step.a_row(), step.k(), step.a_col());
-  layout.c = matrix(step.m(), step.c_row(), step.n(), 1);
+  layout.a =
+      matrix(step.dtype(), step.k(), step.b_row(), step.n(), step.b_col());
+  layout.b =
+      matrix(step.dtype(), step.m(), step.a_row(), step.k(), step.a_col());
+  layout.c = matrix(step.c_dtype(), step.m(), step.c_row(), step.n(), 1);
   layout.places = {{0, 0, 0}};
 
   std::vector<BatchDim> dims = batchDims(step);
@@ -95,12 +96,13 @@ GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
   }
 
   uint64_t unit = plan::elementBytes(step.dtype());
+  uint64_t unitC = plan::elementBytes(step.c_dtype());
   layout.alignment = commonAlignment(
       {step.a()->offset(), step.b()->offset(), step.c()->offset(),
        layout.a.batchStride * unit, layout.b.batchStride * unit,
-       layout.c.batchStride * unit});
+       layout.c.batchStride * unitC});
   for (const GemmLayout::Place &place : layout.places)
     layout.alignment = commonAlignment(
-        {layout.alignment, place.a * unit, place.b * unit, place.c * unit});
+        {layout.alignment, place.a * unit, place.b * unit, place.c * unitC});
   return layout;
 }

@@ -32,6 +32,7 @@ struct GemmMatrix {
   int64_t columns = 0;
   int64_t leading = 0;     // from column to column
   int64_t batchStride = 0; // from product to product
+  plan::fb::DType type = plan::fb::DType::F32;
 
   bool operator==(const GemmMatrix &) const = default;
 };
@@ -44,7 +45,6 @@ struct GemmLayout {
     bool operator==(const Place &) const = default;
   };
 
-  plan::fb::DType type = plan::fb::DType::F32;
   GemmMatrix a, b, c; // a is the step's B, b its A
   int64_t batch = 1;
   std::vector<Place> places;

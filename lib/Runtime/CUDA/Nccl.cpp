@@ -43,6 +43,12 @@ Result<Nccl> Nccl::open() {
     return fail("libnccl.so.2 is version ", version / 10000, ".",
                 version / 100 % 100, ".", version % 100, ", needed is ",
                 leastVersion / 10000, ".", leastVersion / 100 % 100);
+#ifdef PLAIT_NCCL_REGISTRATION
+#define PLAIT_BIND(function)                                                   \
+  library->bindIfThere(PLAIT_SYMBOL_NAME(function), table.function);
+  PLAIT_NCCL_REGISTRATION(PLAIT_BIND)
+#undef PLAIT_BIND
+#endif
   return table;
 }
 

@@ -30,12 +30,28 @@
   X(ncclGroupStart)                                                            \
   X(ncclGroupEnd)
 
+// Memory that NCCL's kernels and network cards reach without a copy. Headers
+// before 2.28 do not have them all.
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#define PLAIT_NCCL_REGISTRATION(X)                                             \
+  X(ncclMemAlloc)                                                              \
+  X(ncclMemFree)                                                               \
+  X(ncclCommRegister)                                                          \
+  X(ncclCommDeregister)                                                        \
+  X(ncclCommWindowRegister)                                                    \
+  X(ncclCommWindowDeregister)
+#endif
+
 namespace plait::runtime {
 
 /// One thread a GPU calls these.
 struct Nccl {
 #define PLAIT_DECLARE(function) decltype(&::function) function;
   PLAIT_NCCL_FUNCTIONS(PLAIT_DECLARE)
+#ifdef PLAIT_NCCL_REGISTRATION
+  // Null where the library is too old.
+  PLAIT_NCCL_REGISTRATION(PLAIT_DECLARE)
+#endif
 #undef PLAIT_DECLARE
 
   /// Loads the library in the first call.

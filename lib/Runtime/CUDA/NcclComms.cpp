@@ -12,16 +12,23 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// Whether the arenas of `ranks` are laid out alike.
+static bool runSameProgram(const Topology &topology,
+                           const std::vector<uint32_t> &ranks) {
+  return topology.programRanks && ranks.front() / topology.programRanks ==
+                                      ranks.back() / topology.programRanks;
+}
+
 Result<std::unique_ptr<NcclComms>>
 NcclComms::create(const Topology &topology, uint32_t rank,
-                  const ncclUniqueId &id,
-                  std::shared_ptr<CudaContext> context) {
+                  const ncclUniqueId &id, std::shared_ptr<CudaContext> context,
+                  std::shared_ptr<DeviceMemory> arena) {
   Result<const Nccl *> library = Nccl::load();
   if (!library.ok())
     return library.status();
   PLAIT_RETURN_IF_ERROR(context->use());
   std::unique_ptr<NcclComms> result(
-      new NcclComms(**library, std::move(context)));
+      new NcclComms(**library, std::move(context), std::move(arena)));
   const Nccl &nccl = **library;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclComm_t world = nullptr;
@@ -46,13 +53,42 @@ NcclComms::create(const Topology &topology, uint32_t rank,
       continue;
     result->all.push_back(comm);
     (mine->transfers ? result->routes : result->groups)[mine->index] = comm;
+    result->registerArena(comm, runSameProgram(topology, mine->ranks));
   }
   return result;
+}
+
+/// With `symmetric` all members of `comm` have the same things at the same
+/// places. Where registering fails, NCCL copies as it does without.
+void NcclComms::registerArena(ncclComm_t comm, bool symmetric) {
+#ifdef PLAIT_NCCL_REGISTRATION
+  Registration made = {comm, nullptr, nullptr};
+  std::byte *memory = arena->data();
+  if (symmetric && arena->isShareable() && library.ncclCommWindowRegister &&
+      library.ncclCommWindowDeregister)
+    library.ncclCommWindowRegister(comm, memory, arena->bytes(), &made.window,
+                                   NCCL_WIN_COLL_SYMMETRIC);
+  else if (library.ncclCommRegister && library.ncclCommDeregister)
+    library.ncclCommRegister(comm, memory, arena->bytes(), &made.handle);
+  if (made.handle || made.window)
+    registrations.push_back(made);
+#endif
+}
+
+void NcclComms::deregisterArena() {
+#ifdef PLAIT_NCCL_REGISTRATION
+  for (const Registration &made : registrations)
+    if (made.window)
+      library.ncclCommWindowDeregister(made.comm, made.window);
+    else
+      library.ncclCommDeregister(made.comm, made.handle);
+#endif
 }
 
 NcclComms::~NcclComms() {
   if (all.empty() || !context->use().ok())
     return;
+  deregisterArena();
   // Those split off before what they were split from.
   for (auto comm = all.rbegin(); comm != all.rend(); ++comm)
     library.ncclCommDestroy(*comm);

@@ -8,8 +8,7 @@
 #ifndef PLAIT_LIB_RUNTIME_CUDA_NCCLCOMMS_H
 #define PLAIT_LIB_RUNTIME_CUDA_NCCLCOMMS_H
 
-#include "CudaStream.h"
-#include "Nccl.h"
+#include "DeviceMemory.h"
 #include "NcclSplits.h"
 
 #include <map>
@@ -24,9 +23,12 @@ namespace plait::runtime {
 class NcclComms {
 public:
   /// Returns when all ranks have called this with the same `id` and topology.
+  /// What is sent and reduced is mostly in `arena`: every communicator learns
+  /// of it, so that NCCL moves it without a copy.
   static Result<std::unique_ptr<NcclComms>>
   create(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
-         std::shared_ptr<CudaContext> context);
+         std::shared_ptr<CudaContext> context,
+         std::shared_ptr<DeviceMemory> arena);
   /// Destroys them. Other ranks of the same process must do so at the same
   /// time, on other threads.
   ~NcclComms();
@@ -45,8 +47,13 @@ public:
   const std::shared_ptr<CudaContext> context;
 
 private:
-  NcclComms(const Nccl &library, std::shared_ptr<CudaContext> context)
-      : library(library), context(std::move(context)) {}
+  NcclComms(const Nccl &library, std::shared_ptr<CudaContext> context,
+            std::shared_ptr<DeviceMemory> arena)
+      : library(library), context(std::move(context)), arena(std::move(arena)) {
+  }
+
+  void registerArena(ncclComm_t comm, bool symmetric);
+  void deregisterArena();
 
   using Map = std::map<uint32_t, ncclComm_t>;
   static ncclComm_t find(const Map &map, uint32_t index) {
@@ -54,9 +61,19 @@ private:
     return found == map.end() ? nullptr : found->second;
   }
 
-  Map groups, routes;          // by NcclPart::index
-  std::mutex mutex;            // of `all`
-  std::vector<ncclComm_t> all; // the world's first; empty when aborted
+#ifdef PLAIT_NCCL_REGISTRATION
+  /// How a communicator knows the arena: one of the two.
+  struct Registration {
+    ncclComm_t comm;
+    void *handle;
+    ncclWindow_t window;
+  };
+  std::vector<Registration> registrations;
+#endif
+  std::shared_ptr<DeviceMemory> arena; // outlives the registrations
+  Map groups, routes;                  // by NcclPart::index
+  std::mutex mutex;                    // of `all`
+  std::vector<ncclComm_t> all;         // the world's first; empty when aborted
 };
 
 } // namespace plait::runtime

@@ -5,9 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Collectives happen on the stream that computes, transfers on a stream of
-// their route: a send must not hold up what is computed after it. Nothing
-// waits for a transfer but what needs it: WaitSend and Recv in the plan. All
+// Each group has a lane of the device for itself, and so has each route of
+// messages: neither a collective nor a send holds up what does not need it. All
 // is enqueued by the thread of the rank, in the order of the plan, which is the
 // order in which NCCL starts it (see Nccl.cpp).
 //
@@ -15,7 +14,6 @@
 
 #include "NcclCommunicator.h"
 
-#include "Core/Rendezvous.h"
 #include "CudaDevice.h"
 #include "NcclComms.h"
 #include "NcclGroup.h"
@@ -47,31 +45,30 @@ struct CommsBin {
 
 class NcclCommunicator : public Communicator {
 public:
-  NcclCommunicator(const Topology &topology, uint32_t rank, CudaStream &stream,
+  NcclCommunicator(const Topology &topology, uint32_t rank, CudaDevice &device,
                    std::unique_ptr<NcclComms> comms,
-                   std::shared_ptr<Scratch> scratch,
                    std::shared_ptr<CommsBin> bin,
                    std::shared_ptr<Patience> patience)
       : topology(topology), partOf(partOfMessages(topology)), rank(rank),
-        stream(stream), scratch(std::move(scratch)), bin(std::move(bin)),
-        patience(std::move(patience)), comms(std::move(comms)) {}
+        device(device), bin(std::move(bin)), patience(std::move(patience)),
+        comms(std::move(comms)) {}
 
   ~NcclCommunicator() override {
     std::lock_guard lock(bin->mutex);
     bin->all.push_back(std::move(comms));
   }
 
-  /// Makes the stream of every route of this rank.
+  /// Makes the lane of every route of this rank.
   Status prepare() {
     for (uint32_t id = 0; id < partOf.size(); ++id) {
       const Topology::Route &way = topology.messages[id];
       if ((way.source != rank && way.target != rank) ||
           routes.count(partOf[id]))
         continue;
-      auto made = CudaStream::create(stream.context, stream.recording);
-      if (!made.ok())
-        return made.status();
-      routes.emplace(partOf[id], std::move(*made));
+      auto lane = device.addLane();
+      if (!lane.ok())
+        return lane.status();
+      routes.emplace(partOf[id], *lane);
     }
     return Status::success();
   }
@@ -84,9 +81,23 @@ public:
                                                   ranks.begin(), ranks.end());
                               });
     uint32_t index = found - topology.groups.begin();
+    bool packs = ranks.size() > 1 && index < topology.packedBytes.size();
+    auto scratch = DeviceMemory::allocate(
+        device.stream().context, packs ? topology.packedBytes[index] : 0,
+        "a collective's packed tensor", &comms->library);
+    if (!scratch.ok())
+      return scratch.status();
+    Result<uint32_t> lane = 0u;
+    if (ranks.size() > 1)
+      lane = device.addLane();
+    if (!lane.ok())
+      return lane.status();
     return createNcclGroup(comms->library, comms->group(index), ranks.size(),
-                           stream, scratch);
+                           device, *lane, std::move(*scratch));
   }
+
+  uint32_t laneOf(uint32_t id) const override { return routes.at(partOf[id]); }
+  bool sendsInLane() const override { return true; }
 
   Status post(uint32_t id, uint32_t target,
               std::span<const std::byte> bytes) override {
@@ -98,20 +109,19 @@ public:
 
   Status receive(uint32_t id, uint32_t source,
                  std::span<std::byte> bytes) override {
-    PLAIT_RETURN_IF_ERROR(transfer(id, [&](ncclComm_t comm, CudaStream &route) {
+    return transfer(id, [&](ncclComm_t comm, CudaStream &route) {
       return comms->library.ncclRecv(bytes.data(), bytes.size(), ncclInt8,
                                      rank < source, comm, route.handle());
-    }));
-    return stream.wait(done.at(id).handle());
+    });
   }
 
   Status awaitReceipt(uint32_t id, uint32_t target) override {
-    return stream.wait(done.at(id).handle());
+    return Status::success();
   }
 
   Status finish() override {
     uint32_t glances = 0;
-    Status status = waitForStream(stream, [&](auto since) {
+    Status status = waitForStream(device.stream(), [&](auto since) {
       // NCCL is asked about once in ten milliseconds.
       constexpr uint32_t rarely = 128;
       PLAIT_RETURN_IF_ERROR(patience->check(since));
@@ -128,36 +138,23 @@ public:
   }
 
 private:
-  /// Enqueues message `id` on the stream of its route, after everything that
-  /// this rank has enqueued, and records when it is done.
+  /// Enqueues message `id` in the lane of its route.
   template <typename Enqueue> Status transfer(uint32_t id, Enqueue enqueue) {
-    CudaStream &route = *routes.at(partOf[id]);
-    for (std::map<uint32_t, CudaEvent> *events : {&ready, &done})
-      if (!events->count(id)) { // in the first step
-        auto event = CudaEvent::create(stream.driver);
-        if (!event.ok())
-          return event.status();
-        events->emplace(id, std::move(*event));
-      }
-    PLAIT_RETURN_IF_ERROR(stream.record(ready.at(id)));
-    PLAIT_RETURN_IF_ERROR(route.wait(ready.at(id).handle()));
-    PLAIT_RETURN_IF_ERROR(route.add([&] {
+    CudaStream &route = device.lane(laneOf(id));
+    return route.add([&] {
       return comms->library.check(enqueue(comms->transfers(partOf[id]), route),
                                   "an NCCL transfer");
-    }));
-    return route.record(done.at(id));
+    });
   }
 
   const Topology topology;
   const std::vector<uint32_t> partOf; // of each message
   uint32_t rank;
-  CudaStream &stream;
-  std::shared_ptr<Scratch> scratch;
+  CudaDevice &device;
   std::shared_ptr<CommsBin> bin;
   std::shared_ptr<Patience> patience;
   std::unique_ptr<NcclComms> comms;
-  std::map<uint32_t, std::unique_ptr<CudaStream>> routes; // by part
-  std::map<uint32_t, CudaEvent> ready, done;              // of messages
+  std::map<uint32_t, uint32_t> routes; // the lane, by part
 };
 
 /// Sends a byte along every route of this rank, all ranks in one order. NCCL
@@ -188,19 +185,17 @@ Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
                std::shared_ptr<CommsBin> bin,
                std::shared_ptr<Patience> patience, RankBackend &part,
                bool graphs) {
-  CudaStream &stream = static_cast<CudaDevice &>(*part.device).stream();
-  auto scratch = Scratch::create(stream.context, topology.packedBytes);
-  if (!scratch.ok())
-    return scratch.status();
-  auto comms = NcclComms::create(topology, rank, id, stream.context);
+  auto &device = static_cast<CudaDevice &>(*part.device);
+  CudaStream &stream = device.stream();
+  auto comms = NcclComms::create(topology, rank, id, stream.context,
+                                 device.arenaMemory());
   if (!comms.ok())
     return comms.status();
   // The arena is still zero, on all ranks.
   PLAIT_RETURN_IF_ERROR(
       connectRoutes(topology, rank, **comms, stream, part.device->arena()));
   auto communicator = std::make_unique<NcclCommunicator>(
-      topology, rank, stream, std::move(*comms), *scratch, std::move(bin),
-      patience);
+      topology, rank, device, std::move(*comms), std::move(bin), patience);
   PLAIT_RETURN_IF_ERROR(communicator->prepare());
   part.communicator = std::move(communicator);
   if (!graphs)
@@ -248,10 +243,9 @@ Status runtime::connectNcclThreads(const Topology &topology,
   return Status::success();
 }
 
-Status runtime::connectNcclProcess(const Topology &topology,
-                                   std::chrono::milliseconds timeLimit,
-                                   const Launch &launch, RankBackend &part,
-                                   bool graphs) {
+Result<std::unique_ptr<Rendezvous>> runtime::connectNcclProcess(
+    const Topology &topology, std::chrono::milliseconds timeLimit,
+    const Launch &launch, RankBackend &part, bool graphs) {
   Result<ncclUniqueId> id = ncclUniqueId{};
   if (launch.rank == 0)
     id = makeUniqueId();
@@ -270,6 +264,8 @@ Status runtime::connectNcclProcess(const Topology &topology,
     return fail("rank 0 sends an NCCL id of ", ids->front().size(),
                 " bytes, expected ", sizeof(id->internal));
   std::memcpy(id->internal, ids->front().data(), sizeof(id->internal));
-  return connect(topology, launch.rank, *id, std::make_shared<CommsBin>(),
-                 std::make_shared<Patience>(timeLimit), part, graphs);
+  PLAIT_RETURN_IF_ERROR(
+      connect(topology, launch.rank, *id, std::make_shared<CommsBin>(),
+              std::make_shared<Patience>(timeLimit), part, graphs));
+  return processes;
 }

@@ -9,7 +9,7 @@
 #define PLAIT_LIB_RUNTIME_CUDA_NCCLCOMMUNICATOR_H
 
 #include "Core/Backend.h"
-#include "Core/Launch.h"
+#include "Core/Rendezvous.h"
 
 #include <span>
 
@@ -22,10 +22,11 @@ Status connectNcclThreads(const Topology &topology,
                           std::span<RankBackend> parts, bool graphs);
 
 /// The same for one rank; the others are in other processes, which `launch`
-/// tells how to find.
-Status connectNcclProcess(const Topology &topology,
-                          std::chrono::milliseconds timeLimit,
-                          const Launch &launch, RankBackend &part, bool graphs);
+/// tells how to find. Returns the connections to them.
+Result<std::unique_ptr<Rendezvous>>
+connectNcclProcess(const Topology &topology,
+                   std::chrono::milliseconds timeLimit, const Launch &launch,
+                   RankBackend &part, bool graphs);
 
 } // namespace plait::runtime
 

@@ -34,9 +34,12 @@ class NcclGroup : public Group {
 public:
   /// `comm` is null for a group of one rank.
   NcclGroup(const Nccl &nccl, ncclComm_t comm, int64_t members,
-            CudaStream &stream, std::shared_ptr<Scratch> scratch)
-      : nccl(nccl), comm(comm), members(members), stream(stream),
-        scratch(std::move(scratch)) {}
+            CudaDevice &device, uint32_t laneNumber,
+            std::shared_ptr<DeviceMemory> scratch)
+      : nccl(nccl), comm(comm), members(members), laneNumber(laneNumber),
+        stream(device.lane(laneNumber)), scratch(std::move(scratch)) {}
+
+  uint32_t lane() const override { return laneNumber; }
 
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
@@ -130,15 +133,17 @@ private:
   const Nccl &nccl;
   ncclComm_t comm;
   int64_t members;
+  uint32_t laneNumber;
   CudaStream &stream;
-  std::shared_ptr<Scratch> scratch;
+  std::shared_ptr<DeviceMemory> scratch;
 };
 
 } // namespace
 
 std::unique_ptr<Group>
 runtime::createNcclGroup(const Nccl &nccl, ncclComm_t comm, int64_t members,
-                         CudaStream &stream, std::shared_ptr<Scratch> scratch) {
-  return std::make_unique<NcclGroup>(nccl, comm, members, stream,
+                         CudaDevice &device, uint32_t lane,
+                         std::shared_ptr<DeviceMemory> scratch) {
+  return std::make_unique<NcclGroup>(nccl, comm, members, device, lane,
                                      std::move(scratch));
 }

@@ -36,6 +36,15 @@ public:
       function = reinterpret_cast<Function *>(*address);
     return address.status();
   }
+  /// What dlopen returned, for libraries that look functions up themselves.
+  void *native() const { return handle; }
+
+  /// The same, but null when this version lacks it.
+  template <typename Function>
+  void bindIfThere(const char *symbol, Function *&function) const {
+    Result<void *> address = find(symbol);
+    function = address.ok() ? reinterpret_cast<Function *>(*address) : nullptr;
+  }
 
 private:
   Result<void *> find(const char *symbol) const;

@@ -8,10 +8,12 @@
 #ifndef PLAIT_LIB_RUNTIME_CORE_BACKEND_H
 #define PLAIT_LIB_RUNTIME_CORE_BACKEND_H
 
+#include "Rendezvous.h"
 #include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Executor.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +45,10 @@ struct Backend {
   std::vector<uint32_t> ranks;
   std::vector<RankBackend> parts; // one for each of `ranks`
   std::string placement;          // see Executor::placement
+  // See Executor::describeMemory; null: there is nothing to say.
+  std::function<Result<std::string>()> describeMemory;
+  // Null: all ranks of the plan are here.
+  std::unique_ptr<Rendezvous> processes;
 };
 
 Result<Backend> createCpuBackend(const fb::Plan &plan, const Topology &topology,

@@ -18,8 +18,15 @@ using namespace plait::runtime;
 
 namespace {
 
-constexpr double lossTolerance = 1e-5;
-constexpr double gradientTolerance = 1e-4;
+/// How far a plan may be from its reference, relative.
+struct Tolerance {
+  double loss, gradient;
+};
+constexpr Tolerance floats = {1e-5, 1e-4};
+/// Ranks round to 8 bits where one rank does not: partial sums, and what goes
+/// from stage to stage. Models of 4 to 12 layers on up to 8 ranks were measured
+/// to be off by 5e-5 and 1.3e-2; what is computed wrongly is off by about 1.
+constexpr Tolerance halves = {0x1p-12, 0x1p-5};
 constexpr size_t maxRows = 20;
 
 /// How the gradient of one parameter differs from the reference's.
@@ -107,10 +114,6 @@ Result<Probe> runProbe(const fb::Plan &plan, const Batches &batches,
   auto executor = startExecutor(plan, options);
   if (!executor.ok())
     return executor.status();
-  if (!(*executor)->hasAllRanks())
-    return fail("--check needs all ranks in one process, this one has ",
-                (*executor)->ranks().size(), " of ",
-                (*executor)->mesh().ranks());
   auto metrics = (*executor)->runStep(1, batches, scalarsOf(options, 1));
   if (!metrics.ok())
     return metrics.status();
@@ -118,22 +121,53 @@ Result<Probe> runProbe(const fb::Plan &plan, const Batches &batches,
 }
 
 Status judge(const std::vector<Difference> &differences, double loss,
-             double expected) {
+             double expected, const Tolerance &tolerance) {
   double lossDifference = std::abs(loss - expected) / std::abs(expected);
   size_t bad = std::count_if(
       differences.begin(), differences.end(),
-      [](const Difference &d) { return !(d.relative <= gradientTolerance); });
-  bool same = loss == expected || lossDifference <= lossTolerance;
+      [&](const Difference &d) { return !(d.relative <= tolerance.gradient); });
+  bool same = loss == expected || lossDifference <= tolerance.loss;
   std::printf("loss %.9g, reference %.9g; %zu of %zu gradients differ by more "
               "than %g: %s\n",
-              loss, expected, bad, differences.size(), gradientTolerance,
+              loss, expected, bad, differences.size(), tolerance.gradient,
               same && !bad ? "passed" : "failed");
   if (!same)
     return fail("the loss is ", loss, ", the reference's is ", expected);
   if (bad)
     return fail("the gradient of '", differences.front().name,
                 "' differs from the reference's by ",
-                differences.front().relative, ", allowed ", gradientTolerance);
+                differences.front().relative, ", allowed ", tolerance.gradient);
+  return Status::success();
+}
+
+/// In the process of rank 0: the reference, and how the gradients of `probe`
+/// differ from its, worst first.
+Result<std::vector<Difference>> compare(const fb::Plan &plan,
+                                        const Batches &batches,
+                                        TrainOptions options, Probe &probe,
+                                        StepMetrics &expected) {
+  // One rank needs no other process.
+  options.executor.alone = true;
+  auto reference = runProbe(*plan.reference_nested_root(), batches, options);
+  if (!reference.ok())
+    return fail("reference plan: ", reference.status().message());
+  expected = reference->metrics;
+  std::vector<Difference> differences;
+  for (uint32_t i = 0; i < plan.parameters()->size(); ++i) {
+    auto difference = compareGradient(*probe.executor, *reference->executor, i);
+    if (!difference.ok())
+      return difference.status();
+    differences.push_back(*difference);
+  }
+  setRelative(differences);
+  std::sort(differences.begin(), differences.end(), worse);
+  return differences;
+}
+
+/// In the other processes: gives rank 0 what it compares.
+Status giveGradients(Executor &executor) {
+  for (uint32_t i = 0; i < executor.plan().parameters()->size(); ++i)
+    PLAIT_RETURN_IF_ERROR(gatherGradient(executor, i).status());
   return Status::success();
 }
 
@@ -150,21 +184,18 @@ Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
   auto probe = runProbe(plan, *batches, options);
   if (!probe.ok())
     return probe.status();
-  auto reference = runProbe(*plan.reference_nested_root(), *batches, options);
-  if (!reference.ok())
-    return fail("reference plan: ", reference.status().message());
-
-  std::vector<Difference> differences;
-  for (uint32_t i = 0; i < plan.parameters()->size(); ++i) {
-    auto difference =
-        compareGradient(*probe->executor, *reference->executor, i);
-    if (!difference.ok())
-      return difference.status();
-    differences.push_back(*difference);
+  Executor &executor = *probe->executor;
+  if (!executor.leads()) {
+    PLAIT_RETURN_IF_ERROR(giveGradients(executor));
+    return agree(executor, Status::success());
   }
-  setRelative(differences);
-  std::sort(differences.begin(), differences.end(), worse);
-  printTable(differences);
+  StepMetrics expected = {};
+  auto differences = compare(plan, *batches, options, *probe, expected);
+  if (!differences.ok())
+    return differences.status();
+  printTable(*differences);
   constexpr auto loss = static_cast<size_t>(fb::Metric::Loss);
-  return judge(differences, probe->metrics[loss], reference->metrics[loss]);
+  bool narrow = plan.precision() && plan.precision()->str() == "bf16";
+  return agree(executor, judge(*differences, probe->metrics[loss],
+                               expected[loss], narrow ? halves : floats));
 }

@@ -67,6 +67,10 @@ public:
   }
   std::span<const uint32_t> ranks() const override { return backend.ranks; }
   const std::string &placement() const override { return backend.placement; }
+  Result<std::string> describeMemory() override {
+    return backend.describeMemory ? backend.describeMemory() : std::string();
+  }
+  Rendezvous *processes() override { return backend.processes.get(); }
   const plan::Mesh &mesh() const override { return meshOf; }
   const fb::Plan &plan() const override { return source; }
 

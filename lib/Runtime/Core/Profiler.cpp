@@ -15,20 +15,11 @@
 using namespace plait;
 using namespace plait::runtime;
 using plan::FunctionProfile;
+using plan::isTransfer;
+using plan::length;
 using plan::ProgramProfile;
 using plan::StepProfile;
 using plan::TransferProfile;
-
-template <typename T>
-static uint32_t length(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
-
-static bool isTransfer(const fb::Action &action) {
-  return action.kind() == fb::ActionKind::Send ||
-         action.kind() == fb::ActionKind::Recv ||
-         action.kind() == fb::ActionKind::WaitSend;
-}
 
 static double toSeconds(StepClock::Time::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -80,7 +71,8 @@ static uint32_t count(ProgramProfile &program, const fb::Action &action) {
 class Profiler::Layout {
 public:
   Layout(const fb::Plan &plan, Profiler &profiler)
-      : plan(plan), mesh(plan), profiler(profiler) {}
+      : plan(plan), mesh(plan), profiler(profiler),
+        onGpu(plan.backend() && plan.backend()->str() == "cuda") {}
 
   void run();
 
@@ -94,6 +86,7 @@ private:
   const fb::Plan &plan;
   plan::Mesh mesh;
   Profiler &profiler;
+  bool onGpu;
   std::vector<std::vector<uint32_t>> firstTotal; // by program and function
   std::vector<std::vector<uint32_t>> transferOf; // by program and action
   std::vector<std::vector<uint32_t>> firstLap;   // by program and action
@@ -160,8 +153,9 @@ void Profiler::Layout::addRank(uint32_t rank) {
   profiler.clocks.emplace_back(laps.size());
 }
 
-/// A receiver waits for the end of the sender's Send, WaitSend for the end of
-/// the receiver's Recv.
+/// On a processor a receiver waits for the end of the sender's Send, WaitSend
+/// for the end of the receiver's Recv. On a GPU a Send lasts until the bytes
+/// have been taken: both wait for the other one to begin.
 void Profiler::Layout::linkMessages() {
   Result<std::vector<plan::Message>> messages = plan::matchMessages(plan);
   if (!messages.ok()) // checkPlan has found them sound
@@ -174,15 +168,18 @@ void Profiler::Layout::linkMessages() {
       uint32_t send = firstLap[message.source][message.send];
       uint32_t wait = firstLap[message.source][message.wait];
       uint32_t receive = firstLap[message.target][message.receive];
-      auto link = [&](uint32_t from, uint32_t lap, uint32_t to,
-                      uint32_t until) {
+      auto link = [&](uint32_t from, uint32_t lap, uint32_t to, uint32_t until,
+                      Lap::Waits waits) {
         Lap &waiting = profiler.laps[from][lap];
-        waiting.waits = Lap::Waits::ForLap;
+        waiting.waits = waits;
         waiting.peer = to;
         waiting.peerLap = until;
       };
-      link(receiver, receive, rank, send);
-      link(rank, wait, receiver, receive);
+      link(rank, wait, receiver, receive, Lap::Waits::ForEnd);
+      link(receiver, receive, rank, send,
+           onGpu ? Lap::Waits::ForStart : Lap::Waits::ForEnd);
+      if (onGpu)
+        link(rank, send, receiver, receive, Lap::Waits::ForStart);
     }
 }
 
@@ -216,7 +213,9 @@ StepClock::Time Profiler::getArrival(const Lap &lap,
     return start;
   case Lap::Waits::ForMembers:
     return arrivals[lap.meeting];
-  case Lap::Waits::ForLap:
+  case Lap::Waits::ForStart:
+    return clocks[lap.peer].getStart(lap.peerLap);
+  case Lap::Waits::ForEnd:
     return clocks[lap.peer].getEnd(lap.peerLap);
   }
   __builtin_unreachable();
@@ -228,12 +227,13 @@ void Profiler::addStep(double seconds) {
   std::fill(arrivals.begin(), arrivals.end(), StepClock::Time::min());
   StepClock::Time begin = StepClock::Time::max(), end = StepClock::Time::min();
   for (uint32_t rank = 0; rank < laps.size(); ++rank) {
-    for (uint32_t i = 0; i < laps[rank].size(); ++i)
+    for (uint32_t i = 0; i < laps[rank].size(); ++i) {
       if (const Lap &lap = laps[rank][i]; lap.waits == Lap::Waits::ForMembers)
         arrivals[lap.meeting] =
             std::max(arrivals[lap.meeting], clocks[rank].getStart(i));
-    begin = std::min(begin, clocks[rank].getStart(0));
-    end = std::max(end, clocks[rank].getStart(laps[rank].size()));
+      begin = std::min(begin, clocks[rank].getStart(i));
+      end = std::max(end, clocks[rank].getEnd(i));
+    }
   }
   for (uint32_t rank = 0; rank < laps.size(); ++rank)
     for (uint32_t i = 0; i < laps[rank].size(); ++i) {

@@ -13,11 +13,7 @@
 
 using namespace plait;
 using namespace plait::runtime;
-
-template <typename T>
-static uint32_t length(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
+using plan::length;
 
 void Rank::assignMessages(const std::vector<plan::Message> &messages) {
   messageOf.resize(length(program.actions()));
@@ -48,7 +44,31 @@ Status Rank::prepare() {
                                                   input.rows() *
                                                   input.columns()));
   }
-  return Status::success();
+  return prepareLanes();
+}
+
+Status Rank::prepareLanes() {
+  LaneChoice choice;
+  choice.sendsInLane = communicator.sendsInLane();
+  for (uint32_t i = 0; i < length(program.actions()); ++i)
+    choice.transfers.push_back(plan::isTransfer(*program.actions()->Get(i))
+                                   ? communicator.laneOf(messageOf[i])
+                                   : 0);
+  for (uint32_t i = 0; i < prepared.size(); ++i) {
+    auto &function = choice.steps.emplace_back();
+    const auto *steps = program.functions()->Get(i)->steps();
+    for (uint32_t j = 0; j < length(steps); ++j)
+      function.push_back(steps->Get(j)->step_as_CollectiveStep()
+                             ? groups[prepared[i][j]].second->lane()
+                             : 0);
+  }
+  if (choice.lanes() > 1) {
+    lanes = scheduleLanes(program, mesh, choice);
+    PLAIT_RETURN_IF_ERROR(device.makeEvents(lanes.events));
+  }
+  return clock && device.runsLater()
+             ? device.makeStamps(2 * countOperations(program))
+             : Status::success();
 }
 
 Status Rank::prepareFunction(const fb::Function &function) {
@@ -58,6 +78,8 @@ Status Rank::prepareFunction(const fb::Function &function) {
     Result<uint32_t> number = 0u;
     if (const auto *gemm = step.step_as_GemmStep())
       number = device.prepareGemm(*gemm);
+    if (const auto *attention = step.step_as_AttentionStep())
+      number = device.prepareAttention(*attention);
     if (const auto *collective = step.step_as_CollectiveStep())
       number = joinGroup(*collective);
     if (!number.ok())
@@ -118,18 +140,53 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
     PLAIT_RETURN_IF_ERROR(graph->replay());
   if (Status status = communicator.finish(); !status.ok())
     return fail("step ", number, ": ", status.message());
-  return Status::success();
+  return clock && device.runsLater() ? readStamps() : Status::success();
 }
 
 Status Rank::walk(uint64_t number) {
+  nextOperation = 0;
   if (clock)
     clock->start();
+  PLAIT_RETURN_IF_ERROR(device.fork());
   for (uint32_t i = 0; i < length(program.actions()); ++i)
     if (Status status = runAction(i); !status.ok())
       return fail("step ", number, ", ",
                   plan::describeAction(plan, mesh.index(rank, 0), i),
                   locationOf(*program.actions()->Get(i)), ": ",
                   status.message());
+  return device.join();
+}
+
+/// Does the next operation of the step, in its lane.
+template <typename Work> Status Rank::operate(Work work) {
+  uint32_t index = nextOperation++, lane = 0;
+  bool stamps = clock && device.runsLater();
+  if (!lanes.operations.empty()) {
+    lane = lanes.operations[index].lane;
+    for (uint32_t event : lanes.waitsOf(index))
+      PLAIT_RETURN_IF_ERROR(device.wait(event, lane));
+  }
+  if (stamps)
+    PLAIT_RETURN_IF_ERROR(device.stamp(2 * index, lane));
+  PLAIT_RETURN_IF_ERROR(work());
+  if (stamps)
+    PLAIT_RETURN_IF_ERROR(device.stamp(2 * index + 1, lane));
+  else if (clock)
+    clock->lap();
+  if (lanes.operations.empty() ||
+      lanes.operations[index].event == LaneSchedule::none)
+    return Status::success();
+  return device.record(lanes.operations[index].event, lane);
+}
+
+/// Notes when the device has done what.
+Status Rank::readStamps() {
+  for (uint32_t i = 0; i < nextOperation; ++i) {
+    auto begin = device.readStamp(2 * i), end = device.readStamp(2 * i + 1);
+    if (!begin.ok() || !end.ok())
+      return begin.ok() ? end.status() : begin.status();
+    clock->set(i, *begin, *end);
+  }
   return Status::success();
 }
 
@@ -144,34 +201,29 @@ Status Rank::runAction(uint32_t index) {
   const fb::Action &action = *program.actions()->Get(index);
   uint32_t peer = mesh.withIndex(rank, 0, action.peer());
   std::span<std::byte> buffer(base + action.buffer(), action.bytes());
-  Status status = Status::success();
   switch (action.kind()) {
   case fb::ActionKind::Send:
-    status = communicator.post(messageOf[index], peer, buffer);
-    break;
+    return operate(
+        [&] { return communicator.post(messageOf[index], peer, buffer); });
   case fb::ActionKind::Recv:
-    status = communicator.receive(messageOf[index], peer, buffer);
-    break;
+    return operate(
+        [&] { return communicator.receive(messageOf[index], peer, buffer); });
   case fb::ActionKind::WaitSend:
-    status = communicator.awaitReceipt(messageOf[index], peer);
-    break;
+    return operate(
+        [&] { return communicator.awaitReceipt(messageOf[index], peer); });
   default:
     return callFunction(action);
   }
-  if (clock)
-    clock->lap();
-  return status;
 }
 
 Status Rank::callFunction(const fb::Action &action) {
   const fb::Function &function = *program.functions()->Get(action.function());
   const std::vector<uint32_t> &numbers = prepared[action.function()];
-  for (currentStep = 0; currentStep < numbers.size(); ++currentStep) {
-    PLAIT_RETURN_IF_ERROR(runStepOf(action, *function.steps()->Get(currentStep),
-                                    numbers[currentStep]));
-    if (clock)
-      clock->lap();
-  }
+  for (currentStep = 0; currentStep < numbers.size(); ++currentStep)
+    PLAIT_RETURN_IF_ERROR(operate([&] {
+      return runStepOf(action, *function.steps()->Get(currentStep),
+                       numbers[currentStep]);
+    }));
   return Status::success();
 }
 
@@ -182,6 +234,8 @@ Status Rank::runStepOf(const fb::Action &action, const fb::Step &step,
     return runKernel(action, *step.step_as_KernelStep());
   case fb::StepKind::GemmStep:
     return runGemm(action, *step.step_as_GemmStep(), number);
+  case fb::StepKind::AttentionStep:
+    return runAttention(action, *step.step_as_AttentionStep(), number);
   case fb::StepKind::CollectiveStep:
     return runCollective(action, *step.step_as_CollectiveStep(),
                          *groups[number].second);
@@ -223,6 +277,23 @@ Status Rank::runGemm(const fb::Action &action, const fb::GemmStep &step,
   return device.gemm(number, resolve(action, *step.a()),
                      resolve(action, *step.b()), resolve(action, *step.c()),
                      add);
+}
+
+Status Rank::runAttention(const fb::Action &action,
+                          const fb::AttentionStep &step, uint32_t number) {
+  AttentionOperands operands = {};
+  operands.q = resolve(action, *step.q());
+  operands.k = resolve(action, *step.k());
+  operands.v = resolve(action, *step.v());
+  operands.o = resolve(action, *step.out());
+  operands.stats = resolve(action, *step.stats());
+  if (step.kind() == fb::AttentionKind::Backward) {
+    operands.gradient = resolve(action, *step.d_out());
+    operands.dq = resolve(action, *step.d_q());
+    operands.dk = resolve(action, *step.d_k());
+    operands.dv = resolve(action, *step.d_v());
+  }
+  return device.attention(number, operands);
 }
 
 Status Rank::runCollective(const fb::Action &action,

@@ -9,6 +9,7 @@
 #define PLAIT_LIB_RUNTIME_CORE_RANK_H
 
 #include "Backend.h"
+#include "RankLanes.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Profiler.h"
@@ -43,9 +44,12 @@ public:
 
 private:
   Status prepareFunction(const fb::Function &function);
+  Status prepareLanes();
   Result<uint32_t> joinGroup(const fb::CollectiveStep &step);
   Status feed(const fb::Input &input, uint64_t number, const Batches &batches);
   Status walk(uint64_t number);
+  template <typename Work> Status operate(Work work);
+  Status readStamps();
   Status runAction(uint32_t index);
   Status callFunction(const fb::Action &action);
   Status runStepOf(const fb::Action &action, const fb::Step &step,
@@ -53,6 +57,8 @@ private:
   Status runKernel(const fb::Action &action, const fb::KernelStep &step);
   Status runGemm(const fb::Action &action, const fb::GemmStep &step,
                  uint32_t prepared);
+  Status runAttention(const fb::Action &action, const fb::AttentionStep &step,
+                      uint32_t prepared);
   Status runCollective(const fb::Action &action, const fb::CollectiveStep &step,
                        Group &group);
   std::byte *resolve(const fb::Action &action, const fb::Ref &ref) const;
@@ -69,15 +75,17 @@ private:
   std::byte *base = nullptr; // of the arena
 
   std::vector<uint32_t> messageOf; // of each action that transfers
-  // Of each function and step: the number of the prepared product or the index
-  // of the group; unused for other steps.
+  // Of each function and step: the number of the prepared product or attention
+  // or the index of the group; unused for other steps.
   std::vector<std::vector<uint32_t>> prepared;
   std::vector<std::pair<std::vector<uint32_t>, std::unique_ptr<Group>>> groups;
+  LaneSchedule lanes; // no operations: there is one lane
   // Room for the operands of the kernel with the most.
   std::vector<std::byte *> args;
   std::vector<int64_t> scalars;
-  std::vector<int32_t> rows; // of the largest input
-  uint32_t currentStep = 0;  // of the function being called, for messages
+  std::vector<int32_t> rows;  // of the largest input
+  uint32_t nextOperation = 0; // of the step
+  uint32_t currentStep = 0;   // of the function being called, for messages
   uint64_t stepsRun = 0;
 };
 

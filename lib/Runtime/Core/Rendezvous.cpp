@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -53,11 +54,13 @@ bool sendAll(int connection, const void *data, size_t bytes) {
   return true;
 }
 
-bool receiveAll(int connection, void *data, size_t bytes) {
+/// With `patient`, beyond the time limit of the connection.
+bool receiveAll(int connection, void *data, size_t bytes,
+                bool patient = false) {
   char *next = static_cast<char *>(data);
   while (bytes > 0) {
     ssize_t count = ::recv(connection, next, bytes, 0);
-    if (count < 0 && errno == EINTR)
+    if (count < 0 && (errno == EINTR || (patient && errno == EAGAIN)))
       continue;
     if (count == 0)
       errno = ECONNRESET;
@@ -96,10 +99,12 @@ Rendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
   return result;
 }
 
-Rendezvous::~Rendezvous() {
-  for (int connection : connections)
+Rendezvous::~Rendezvous() { disconnect(); }
+
+void Rendezvous::disconnect() {
+  for (int &connection : connections)
     if (connection >= 0)
-      close(connection);
+      close(std::exchange(connection, -1));
 }
 
 uint32_t Rendezvous::missingRank() const {
@@ -209,6 +214,12 @@ Status Rendezvous::setTimeLimit(int connection) {
   timeval limit = {timeLimit.count() / 1000, timeLimit.count() % 1000 * 1000};
   int on = 1;
   setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  // Nothing is said during training, which may take days: the system asks once
+  // a minute, so that nobody forgets the connection and a dead host is noticed.
+  int seconds = 60;
+  setsockopt(connection, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  setsockopt(connection, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+  setsockopt(connection, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
   if (setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)))
     return systemFailure("cannot set a time limit");
   return Status::success();
@@ -222,10 +233,11 @@ Status Rendezvous::send(int connection, const std::string &text) {
   return systemFailure("the connection between the processes has failed");
 }
 
-Result<std::string> Rendezvous::receive(int connection) {
+Result<std::string> Rendezvous::receive(int connection, Patient patient) {
   uint32_t length = 0;
   std::string text;
-  bool good = receiveAll(connection, &length, sizeof(length));
+  bool good =
+      receiveAll(connection, &length, sizeof(length), patient == Patient::Yes);
   if (good && length > maxText)
     return fail("another process sends ", length, " bytes, allowed are ",
                 maxText);
@@ -236,6 +248,11 @@ Result<std::string> Rendezvous::receive(int connection) {
 }
 
 Result<std::vector<std::string>> Rendezvous::exchange(const std::string &mine) {
+  return exchange(mine, Patient::No);
+}
+
+Result<std::vector<std::string>> Rendezvous::exchange(const std::string &mine,
+                                                      Patient patient) {
   std::vector<std::string> all(launch.ranks);
   all[launch.rank] = mine;
   if (launch.rank != 0)
@@ -243,7 +260,7 @@ Result<std::vector<std::string>> Rendezvous::exchange(const std::string &mine) {
   for (uint32_t rank = 0; rank < launch.ranks; ++rank) {
     if (launch.rank == 0 && rank == 0)
       continue;
-    auto text = receive(connections[launch.rank == 0 ? rank : 0]);
+    auto text = receive(connections[launch.rank == 0 ? rank : 0], patient);
     if (!text.ok())
       return text.status();
     all[rank] = std::move(*text);
@@ -252,4 +269,27 @@ Result<std::vector<std::string>> Rendezvous::exchange(const std::string &mine) {
     for (const std::string &text : all)
       PLAIT_RETURN_IF_ERROR(send(connections[rank], text));
   return all;
+}
+
+Status Rendezvous::agree(const Status &mine) {
+  auto all = exchange(mine.ok() ? "" : mine.message(), Patient::Yes);
+  if (!all.ok())
+    return mine.ok() ? all.status() : mine;
+  for (uint32_t rank = 0; rank < launch.ranks; ++rank)
+    if (const std::string &text = (*all)[rank]; !text.empty())
+      return rank == launch.rank ? mine : fail("rank ", rank, ": ", text);
+  return Status::success();
+}
+
+Status Rendezvous::sendToFirst(std::span<const std::byte> bytes) {
+  return sendAll(connections[0], bytes.data(), bytes.size())
+             ? Status::success()
+             : systemFailure("rank 0 has ended the connection");
+}
+
+Status Rendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
+  return receiveAll(connections[rank], bytes.data(), bytes.size())
+             ? Status::success()
+             : systemFailure("rank " + std::to_string(rank) +
+                             " has ended the connection");
 }

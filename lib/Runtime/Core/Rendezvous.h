@@ -11,7 +11,9 @@
 #include "Launch.h"
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,20 @@ public:
   /// All processes call this; each gets what all have given, by rank.
   Result<std::vector<std::string>> exchange(const std::string &mine);
 
+  /// All processes call this with how it went for them; each gets the failure
+  /// of the lowest rank that has one. Waits for as long as the others take: who
+  /// ends closes its connections, which is noticed.
+  Status agree(const Status &mine);
+
+  /// Gives rank 0 `bytes`, which calls receiveFrom() with as many. Returns when
+  /// they are on their way; waits for as long as rank 0 takes.
+  Status sendToFirst(std::span<const std::byte> bytes);
+  /// On rank 0: what `rank` gives.
+  Status receiveFrom(uint32_t rank, std::span<std::byte> bytes);
+
+  /// Lets the others fail where they wait for this process.
+  void disconnect();
+
 private:
   Rendezvous(const Launch &launch, std::chrono::milliseconds timeLimit)
       : launch(launch), timeLimit(timeLimit) {}
@@ -39,8 +55,13 @@ private:
   Status accept(int listener, std::chrono::steady_clock::time_point start);
   Status connectToFirst();
   Status setTimeLimit(int connection);
+  /// Whether a silent peer is waited for beyond the time limit.
+  enum class Patient : bool { No, Yes };
+
+  Result<std::vector<std::string>> exchange(const std::string &mine,
+                                            Patient patient);
   Status send(int connection, const std::string &text);
-  Result<std::string> receive(int connection);
+  Result<std::string> receive(int connection, Patient patient);
   uint32_t missingRank() const;
 
   Launch launch;

@@ -7,7 +7,8 @@
 
 #include "plait/Runtime/Safetensors.h"
 
-#include <bit>
+#include "plait/Support/BFloat16.h"
+
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -141,11 +142,9 @@ void FileTensor::read(int64_t begin, std::span<float> target) const {
     std::memcpy(target.data(), source, target.size_bytes());
     return;
   }
-  for (size_t i = 0; i < target.size(); ++i) {
-    uint16_t bits = load<uint16_t>(source + 2 * i);
-    target[i] = type == Type::BF16 ? std::bit_cast<float>(uint32_t(bits) << 16)
-                                   : float(std::bit_cast<_Float16>(bits));
-  }
+  for (size_t i = 0; i < target.size(); ++i)
+    target[i] = type == Type::BF16 ? float(load<BFloat16>(source + 2 * i))
+                                   : float(load<_Float16>(source + 2 * i));
 }
 
 Result<WeightFiles> WeightFiles::open(const std::string &path) {

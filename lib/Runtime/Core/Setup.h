@@ -18,6 +18,10 @@ StepScalars scalarsOf(const TrainOptions &options, uint64_t step);
 /// The data that the options name, random tokens if none.
 Result<Batches> openBatches(const fb::Plan &plan, const TrainOptions &options);
 
+/// All processes call this with how it went for them; each gets the failure of
+/// the lowest rank that has one. Of one process it is `mine`.
+Status agree(Executor &executor, const Status &mine);
+
 /// An executor with its weights loaded or initialised.
 Result<std::unique_ptr<Executor>> startExecutor(const fb::Plan &plan,
                                                 const TrainOptions &options);

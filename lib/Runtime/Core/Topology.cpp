@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 #include <tuple>
 
 using namespace plait;
@@ -32,6 +31,15 @@ void forEachCollective(const fb::Plan &plan, Visit visit) {
                 function->steps()->Get(i)->step_as_CollectiveStep())
           visit(*step);
   }
+}
+
+/// What a backend packs of `step`, which has `members` members.
+uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {
+  bool packed = step.outer() > 1 && members > 1 &&
+                step.kind() != fb::CollectiveKind::AllReduce;
+  return packed ? step.outer() * step.chunk() * members *
+                      plan::elementBytes(step.dtype())
+                : 0;
 }
 
 /// Deals the messages of each (source, target, direction), in the order of
@@ -93,24 +101,30 @@ Topology runtime::topologyOf(const fb::Plan &plan,
   plan::Mesh mesh(plan);
   Topology topology;
   topology.ranks = mesh.ranks();
-  // What distinguishes two sets of groups: the axis and who is left out.
-  std::set<std::pair<uint8_t, std::vector<uint32_t>>> kinds;
-  std::set<std::vector<uint32_t>> groups;
+  topology.programRanks = mesh.ranks() / mesh.size(0);
+  // What distinguishes two sets of groups: the axis and who is left out. Of
+  // each set the bytes that must be packed are known.
+  std::map<std::pair<uint8_t, std::vector<uint32_t>>, uint64_t> kinds;
+  std::map<std::vector<uint32_t>, uint32_t> groups;
   forEachCollective(plan, [&](const fb::CollectiveStep &step) {
     std::vector<uint32_t> left = membersOf(mesh, 0, step);
-    uint64_t blocks = step.kind() == fb::CollectiveKind::AllReduce
-                          ? 1
-                          : uint64_t(left.size());
-    if (step.outer() > 1 && blocks > 1)
-      topology.packedBytes =
-          std::max(topology.packedBytes, step.outer() * step.chunk() * blocks *
-                                             plan::elementBytes(step.dtype()));
-    if (!kinds.emplace(step.axis(), left).second)
+    uint64_t packed = packedBytesOf(step, left.size());
+    auto [known, isNew] = kinds.try_emplace({step.axis(), left}, packed);
+    if (!isNew && packed <= known->second)
       return;
+    known->second = packed;
     for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
       std::vector<uint32_t> members = membersOf(mesh, rank, step);
-      if (members.front() == rank && groups.insert(members).second)
+      if (members.front() != rank)
+        continue;
+      auto [group, added] =
+          groups.try_emplace(members, uint32_t(topology.groups.size()));
+      if (added) {
         topology.groups.push_back(std::move(members));
+        topology.packedBytes.push_back(0);
+      }
+      uint64_t &most = topology.packedBytes[group->second];
+      most = std::max(most, packed);
     }
   });
 

@@ -7,10 +7,12 @@
 
 #include "plait/Runtime/Trainer.h"
 
+#include "Rendezvous.h"
 #include "Setup.h"
 #include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <unistd.h>
@@ -87,6 +89,15 @@ void printProgress(uint64_t step, uint64_t steps, const StepMetrics &metrics,
     std::fputc('\n', stderr);
 }
 
+Status printMemory(Executor &executor) {
+  auto lines = executor.describeMemory();
+  if (!lines.ok())
+    return lines.status();
+  if (!lines->empty())
+    std::fprintf(stderr, "%s\n", lines->c_str());
+  return Status::success();
+}
+
 void printSummary(const fb::Plan &plan, const StepMetrics &metrics,
                   uint64_t steps, double rate) {
   std::printf("%llu steps, loss %.6f, %.1f tokens/s, arena bytes",
@@ -128,6 +139,11 @@ Result<Batches> runtime::openBatches(const fb::Plan &plan,
   return batches;
 }
 
+Status runtime::agree(Executor &executor, const Status &mine) {
+  Rendezvous *processes = executor.processes();
+  return processes ? processes->agree(mine) : mine;
+}
+
 Result<std::unique_ptr<Executor>>
 runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
   auto executor = Executor::create(plan, options.executor);
@@ -151,19 +167,19 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
   Result<Batches> batches = openBatches(plan, options);
   if (!batches.ok())
     return batches.status();
-  if (!options.save.empty())
-    PLAIT_RETURN_IF_ERROR(prepareToSave(options.save));
   auto executor = startExecutor(plan, options);
   if (!executor.ok())
     return executor.status();
-  if (!options.save.empty() && !(*executor)->hasAllRanks())
-    return fail("--save needs all ranks in one process, this one has ",
+  if (options.executor.profiler && (*executor)->processes())
+    return fail("a profile needs all ranks in one process, this one has ",
                 (*executor)->ranks().size(), " of ",
                 (*executor)->mesh().ranks());
   bool leads = (*executor)->leads();
   Result<StepLog> log = StepLog::open(leads ? options.log : "");
-  if (!log.ok())
-    return log.status();
+  Status prepared = log.status();
+  if (prepared.ok() && leads && !options.save.empty())
+    prepared = prepareToSave(options.save);
+  PLAIT_RETURN_IF_ERROR(agree(**executor, prepared));
 
   StepMetrics metrics = {};
   double tokens = 0;
@@ -184,6 +200,9 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
                   at(metrics, fb::Metric::Loss), "; try a lower --lr");
     PLAIT_RETURN_IF_ERROR(
         log->write(step, metrics, options.learningRate, seconds));
+    // Libraries take memory in the step that is walked and in that recorded.
+    if (step == std::min<uint64_t>(2, options.steps))
+      PLAIT_RETURN_IF_ERROR(printMemory(**executor));
     double elapsed = secondsSince(start);
     if (leads)
       printProgress(step, options.steps, metrics, tokens / elapsed, elapsed);
@@ -192,5 +211,5 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
     printSummary(plan, metrics, options.steps, tokens / secondsSince(start));
   if (options.save.empty())
     return Status::success();
-  return saveWeights(**executor, options.save);
+  return agree(**executor, saveWeights(**executor, options.save));
 }

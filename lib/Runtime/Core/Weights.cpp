@@ -7,12 +7,16 @@
 
 #include "plait/Runtime/Weights.h"
 
+#include "Rendezvous.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Random.h"
 #include "plait/Runtime/Slices.h"
+#include "plait/Support/BFloat16.h"
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -41,7 +45,8 @@ Status forEachShard(Executor &executor, const ShardJob &job) {
   });
 }
 
-/// Fills the weights of `shard` with what `read(file index, target)` gives.
+/// Fills the weights of `shard` with what `read(file index, target)` gives, and
+/// the copy that the program computes with.
 template <typename Read>
 Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
                   const fb::Parameter &parameter, Read read) {
@@ -49,8 +54,14 @@ Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
   forEachFileRun(executor.mesh(), rank, parameter, shard, [&](const Run &run) {
     read(run.global, std::span(block).subspan(run.local, run.count));
   });
-  return executor.device(rank).write(shard.weight(),
-                                     std::as_bytes(std::span(block)));
+  Device &device = executor.device(rank);
+  PLAIT_RETURN_IF_ERROR(
+      device.write(shard.weight(), std::as_bytes(std::span(block))));
+  if (shard.compute_dtype() != fb::DType::BF16)
+    return Status::success();
+  std::vector<BFloat16> rounded(block.begin(), block.end());
+  return device.write(shard.compute_weight(),
+                      std::as_bytes(std::span(rounded)));
 }
 
 Result<std::vector<float>> readShard(Executor &executor, uint32_t rank,
@@ -65,6 +76,130 @@ Result<std::vector<float>> readShard(Executor &executor, uint32_t rank,
 bool isWritten(const Executor &executor, uint32_t rank,
                const fb::Shard &shard) {
   return shard.owner() && plan::isFirstReplica(executor.mesh(), rank, shard);
+}
+
+/// Passes `status` on; a failure makes the other processes fail as well.
+Status failTogether(Executor &executor, Status status) {
+  if (Rendezvous *processes = executor.processes(); processes && !status.ok())
+    processes->disconnect();
+  return status;
+}
+
+/// Brings blocks of all ranks to the process of rank 0.
+class Collector {
+public:
+  /// Where the wanted block of a shard is in the arena, if it is wanted.
+  using Place = std::function<std::optional<uint64_t>(const fb::Shard &)>;
+  using Use = std::function<Status(uint32_t rank, const fb::Shard &shard,
+                                   const fb::Parameter &parameter,
+                                   const std::vector<float> &block)>;
+
+  /// `use` gets each block once, whatever the number of its copies; only in the
+  /// process of rank 0, but there from several threads.
+  Collector(Executor &executor, Place place, Use use)
+      : executor(executor), place(std::move(place)), use(std::move(use)) {}
+
+  /// All processes call this.
+  Status run() {
+    PLAIT_RETURN_IF_ERROR(
+        forEachShard(executor, [this](uint32_t rank, const fb::Shard &shard,
+                                      const fb::Parameter &parameter) {
+          auto offset = wanted(rank, shard);
+          if (!offset)
+            return Status::success();
+          auto block = readShard(executor, rank, shard, *offset);
+          if (!block.ok())
+            return block.status();
+          return executor.leads() ? use(rank, shard, parameter, *block)
+                                  : executor.processes()->sendToFirst(
+                                        std::as_bytes(std::span(*block)));
+        }));
+    if (executor.processes() && executor.leads())
+      for (uint32_t rank = 1; rank < executor.mesh().ranks(); ++rank)
+        PLAIT_RETURN_IF_ERROR(receiveFrom(rank));
+    return Status::success();
+  }
+
+private:
+  /// The blocks of `rank`, in the order in which its process sends them.
+  Status receiveFrom(uint32_t rank) {
+    const auto *shards = executor.program(rank).shards();
+    for (uint32_t i = 0; shards && i < shards->size(); ++i) {
+      const fb::Shard &shard = *shards->Get(i);
+      if (!wanted(rank, shard))
+        continue;
+      std::vector<float> block(elementCount(*shard.local_shape()));
+      PLAIT_RETURN_IF_ERROR(executor.processes()->receiveFrom(
+          rank, std::as_writable_bytes(std::span(block))));
+      PLAIT_RETURN_IF_ERROR(
+          use(rank, shard,
+              *executor.plan().parameters()->Get(shard.parameter()), block));
+    }
+    return Status::success();
+  }
+
+  std::optional<uint64_t> wanted(uint32_t rank, const fb::Shard &shard) const {
+    return isWritten(executor, rank, shard) ? place(shard) : std::nullopt;
+  }
+
+  Executor &executor;
+  Place place;
+  Use use;
+};
+
+/// The tensors of the file, in the order of the parameters.
+struct FileLayout {
+  std::vector<WeightWriter::Tensor> tensors;
+  std::map<std::string, size_t> byName;
+
+  static Result<FileLayout> of(const fb::Plan &plan) {
+    FileLayout layout;
+    // Several parameters may be parts of one tensor of the file.
+    for (const fb::Parameter *parameter : *plan.parameters()) {
+      std::string name = parameter->file_name()->str();
+      auto shape = shapeOf(*parameter->file_shape());
+      auto [known, isNew] = layout.byName.emplace(name, layout.tensors.size());
+      if (isNew)
+        layout.tensors.push_back({name, {shape.begin(), shape.end()}});
+      else if (const auto &other = layout.tensors[known->second].shape;
+               !std::equal(shape.begin(), shape.end(), other.begin(),
+                           other.end()))
+        return fail("parameter '", parameter->name()->str(), "' is in '", name,
+                    "' of shape ", formatShape(shape), ", another one in ",
+                    formatShape(other));
+    }
+    return layout;
+  }
+};
+
+/// What saveWeights does in the process of rank 0.
+Status writeWeights(Executor &executor, const std::string &directory,
+                    const Collector::Place &place) {
+  PLAIT_RETURN_IF_ERROR(prepareToSave(directory));
+  auto layout = FileLayout::of(executor.plan());
+  if (!layout.ok())
+    return layout.status();
+  auto writer =
+      WeightWriter::create(directory + "/" + fileName, layout->tensors);
+  if (!writer.ok())
+    return writer.status();
+  Collector collector(
+      executor, place,
+      [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
+          const std::vector<float> &block) {
+        Status status = Status::success();
+        size_t tensor = layout->byName.at(parameter.file_name()->str());
+        forEachFileRun(executor.mesh(), rank, parameter, shard,
+                       [&](const Run &run) {
+                         if (status.ok())
+                           status = writer->write(
+                               tensor, run.global,
+                               std::span(block).subspan(run.local, run.count));
+                       });
+        return status;
+      });
+  PLAIT_RETURN_IF_ERROR(collector.run());
+  return writer->commit();
 }
 
 } // namespace
@@ -114,69 +249,34 @@ Status runtime::prepareToSave(const std::string &directory) {
 }
 
 Status runtime::saveWeights(Executor &executor, const std::string &directory) {
-  PLAIT_RETURN_IF_ERROR(prepareToSave(directory));
-  // Several parameters may be parts of one tensor of the file.
-  std::vector<WeightWriter::Tensor> tensors;
-  std::map<std::string, size_t> byName;
-  for (const fb::Parameter *parameter : *executor.plan().parameters()) {
-    std::string name = parameter->file_name()->str();
-    auto shape = shapeOf(*parameter->file_shape());
-    auto [known, isNew] = byName.emplace(name, tensors.size());
-    if (isNew)
-      tensors.push_back({name, {shape.begin(), shape.end()}});
-    else if (!std::equal(shape.begin(), shape.end(),
-                         tensors[known->second].shape.begin(),
-                         tensors[known->second].shape.end()))
-      return fail("parameter '", parameter->name()->str(), "' is in '", name,
-                  "' of shape ", formatShape(shape), ", another one in ",
-                  formatShape(tensors[known->second].shape));
-  }
-  auto writer = WeightWriter::create(directory + "/" + fileName, tensors);
-  if (!writer.ok())
-    return writer.status();
-  PLAIT_RETURN_IF_ERROR(
-      forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
-                                 const fb::Parameter &parameter) {
-        Status status = Status::success();
-        if (!isWritten(executor, rank, shard))
-          return status;
-        size_t tensor = byName.at(parameter.file_name()->str());
-        auto block = readShard(executor, rank, shard, shard.weight());
-        if (!block.ok())
-          return block.status();
-        forEachFileRun(executor.mesh(), rank, parameter, shard,
-                       [&](const Run &run) {
-                         if (status.ok())
-                           status = writer->write(
-                               tensor, run.global,
-                               std::span(*block).subspan(run.local, run.count));
-                       });
-        return status;
-      }));
-  return writer->commit();
+  auto place = [](const fb::Shard &shard) {
+    return std::optional(shard.weight());
+  };
+  return failTogether(
+      executor, executor.leads() ? writeWeights(executor, directory, place)
+                                 : Collector(executor, place, nullptr).run());
 }
 
 Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
                                                    uint32_t parameter) {
   const fb::Parameter &found = *executor.plan().parameters()->Get(parameter);
-  std::vector<float> result(elementCount(*found.shape()));
+  std::vector<float> result(executor.leads() ? elementCount(*found.shape())
+                                             : 0);
+  auto place = [&](const fb::Shard &shard) {
+    return shard.parameter() == parameter ? std::optional(shard.gradient())
+                                          : std::nullopt;
+  };
   // The blocks are disjoint, so the ranks write side by side.
-  Status status =
-      forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
-                                 const fb::Parameter &) {
-        if (shard.parameter() != parameter || !isWritten(executor, rank, shard))
-          return Status::success();
-        auto block = readShard(executor, rank, shard, shard.gradient());
-        if (!block.ok())
-          return block.status();
-        forEachParameterRun(executor.mesh(), rank, found, shard,
-                            [&](const Run &run) {
-                              std::copy_n(block->begin() + run.local, run.count,
-                                          result.begin() + run.global);
-                            });
-        return Status::success();
-      });
-  if (!status.ok())
-    return status;
+  auto use = [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &,
+                 const std::vector<float> &block) {
+    forEachParameterRun(executor.mesh(), rank, found, shard,
+                        [&](const Run &run) {
+                          std::copy_n(block.begin() + run.local, run.count,
+                                      result.begin() + run.global);
+                        });
+    return Status::success();
+  };
+  PLAIT_RETURN_IF_ERROR(
+      failTogether(executor, Collector(executor, place, use).run()));
   return result;
 }

@@ -51,6 +51,7 @@ using Accumulated =
 struct Held {
   ParameterOp parameter;
   std::map<int64_t, ShardingAttr> gradients;
+  bool hasComputeCopy;
 
   bool isHeldBy(int64_t stage) const { return gradients.count(stage); }
 };
@@ -82,7 +83,7 @@ private:
   Value sumOverStages(Value value, ArrayRef<int64_t> members = {});
   Value squaredNorm();
   Value clipFactor(Value norm);
-  void update(ParameterOp parameter, Value gradientScale);
+  void update(const Held &entry, Value gradientScale);
 
   struct AdamScalars {
     Value beta1, rest1, beta2, rest2, epsilon, stepSize, inverseRoot2, keep;
@@ -186,9 +187,7 @@ Value StepEnd::squaredNorm() {
     if (entry.gradients.begin()->first != stage)
       continue;
     Value gradient = read(entry.parameter, nn::Slot::Gradient);
-    Value sum = nn.mul(gradient, gradient);
-    while (int64_t rank = cast<RankedTensorType>(sum.getType()).getRank())
-      sum = nn.reduce(sum, {rank - 1});
+    Value sum = nn.sumAll(nn.mul(gradient, gradient));
     flush();
     Value &group = groups[ShardingAttr::of(sum)];
     group = group ? nn.add(group, sum) : sum;
@@ -242,7 +241,8 @@ StepEnd::AdamScalars StepEnd::computeScalars() {
 
 /// torch.optim.AdamW: m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g²,
 /// w = (1 - η λ) w - η / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε).
-void StepEnd::update(ParameterOp parameter, Value gradientScale) {
+void StepEnd::update(const Held &entry, Value gradientScale) {
+  ParameterOp parameter = entry.parameter;
   auto type = cast<RankedTensorType>(parameter.getType());
   auto spread = [&](Value scalar) {
     return nn.broadcast(scalar, type.getShape(), {});
@@ -264,8 +264,13 @@ void StepEnd::update(ParameterOp parameter, Value gradientScale) {
   Value direction = nn.div(m, denominator);
   Value delta = nn.mul(direction, spread(adam.stepSize));
   w = nn.sub(w, delta);
+  Value copy;
+  if (entry.hasComputeCopy)
+    copy = nn.cast(w, builder.getBF16Type());
   flush();
   write(w, parameter, nn::Slot::Value);
+  if (copy)
+    write(copy, parameter, nn::Slot::Compute);
   write(m, parameter, nn::Slot::Moment1);
   write(v, parameter, nn::Slot::Moment2);
 }
@@ -310,7 +315,7 @@ void StepEnd::buildOptimizer(ModuleOp module) {
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
   for (const Held &entry : held)
     if (entry.isHeldBy(stage))
-      update(entry.parameter, scale);
+      update(entry, scale);
   endFunction();
 }
 
@@ -352,12 +357,17 @@ struct BuildOptimizerPass
 
   /// The parameters that have gradients, in the order of the module.
   SmallVector<Held> findHeld(const Accumulated &accumulated) {
+    llvm::DenseSet<Attribute> copied;
+    getOperation().walk([&](nn::ReadOp read) {
+      if (read.getSlot() == nn::Slot::Compute)
+        copied.insert(read.getSymbolAttr());
+    });
     SmallVector<Held> held;
     for (auto parameter : getOperation().getOps<ParameterOp>()) {
-      auto it = accumulated.find(
-          FlatSymbolRefAttr::get(parameter.getSymNameAttr()));
+      auto symbol = FlatSymbolRefAttr::get(parameter.getSymNameAttr());
+      auto it = accumulated.find(symbol);
       if (it != accumulated.end())
-        held.push_back({parameter, it->second});
+        held.push_back({parameter, it->second, copied.contains(symbol)});
     }
     return held;
   }

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Pipelines.h"
@@ -27,13 +28,38 @@ using namespace plait;
 
 static bool isBackward(Operation *op) { return op->hasAttr(kBackwardAttr); }
 
+/// Computed element by element, with nothing to add up or to look up.
+static bool isElementwise(Operation *op) {
+  auto fusable = dyn_cast_or_null<FusableOpInterface>(op);
+  return fusable && !isBackward(op) &&
+         (fusable.getFusionRole() == FusionRole::Elementwise ||
+          fusable.getFusionRole() == FusionRole::Broadcast);
+}
+
+/// The bytes of what `op` is made of, looking through what is elementwise;
+/// parameters and constants are there anyway.
+static int64_t countSourceBytes(Operation *op) {
+  llvm::SetVector<Value> values(op->operand_begin(), op->operand_end());
+  int64_t bytes = 0;
+  for (size_t index = 0; index < values.size(); ++index) {
+    Value value = values[index];
+    Operation *source = value.getDefiningOp();
+    if (isElementwise(source))
+      values.insert(source->operand_begin(), source->operand_end());
+    else if (!source || source->getNumOperands())
+      bytes += byteSize(value.getType());
+  }
+  return bytes;
+}
+
 /// Values that cost no more than reading them back: parameters, constants, and
-/// repetitions of smaller values.
+/// what is computed element by element of fewer bytes, such as a repetition or
+/// the exponential of a bf16 tensor in f32.
 static bool isFree(Operation *op) {
   if (op->getNumOperands() == 0)
     return true;
-  auto fusable = dyn_cast<FusableOpInterface>(op);
-  return fusable && fusable.getFusionRole() == FusionRole::Broadcast;
+  return isElementwise(op) &&
+         countSourceBytes(op) < byteSize(op->getResult(0).getType());
 }
 
 namespace {
@@ -46,9 +72,10 @@ public:
 
   /// Has the backward ops in `users` use copies of the forward values that
   /// `shouldCopy` accepts, and of what those are computed from as far as it is
-  /// accepted too. Copies stand before the first of the users.
-  void recompute(ArrayRef<Operation *> users,
-                 llvm::function_ref<bool(Operation *)> shouldCopy);
+  /// accepted too. Copies stand before the first of the users; returns them.
+  SmallVector<Operation *>
+  recompute(ArrayRef<Operation *> users,
+            llvm::function_ref<bool(Operation *)> shouldCopy);
 
 private:
   Block &body;
@@ -56,8 +83,9 @@ private:
 
 } // namespace
 
-void Recomputer::recompute(ArrayRef<Operation *> users,
-                           llvm::function_ref<bool(Operation *)> shouldCopy) {
+SmallVector<Operation *>
+Recomputer::recompute(ArrayRef<Operation *> users,
+                      llvm::function_ref<bool(Operation *)> shouldCopy) {
   // What is needed, in the order of the forward pass.
   llvm::SetVector<Operation *> needed;
   SmallVector<Operation *> worklist(users);
@@ -69,7 +97,7 @@ void Recomputer::recompute(ArrayRef<Operation *> users,
         worklist.push_back(source);
     }
   if (needed.empty())
-    return;
+    return {};
   SmallVector<Operation *> sources = needed.takeVector();
   llvm::sort(sources,
              [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
@@ -77,12 +105,30 @@ void Recomputer::recompute(ArrayRef<Operation *> users,
       users, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   OpBuilder builder(first);
   IRMapping mapping;
-  for (Operation *source : sources)
-    builder.clone(*source, mapping)
-        ->setAttr(kBackwardAttr, builder.getUnitAttr());
+  SmallVector<Operation *> copies;
+  for (Operation *source : sources) {
+    copies.push_back(builder.clone(*source, mapping));
+    copies.back()->setAttr(kBackwardAttr, builder.getUnitAttr());
+  }
   for (Operation *user : users)
     for (OpOperand &operand : user->getOpOperands())
       operand.set(mapping.lookupOrDefault(operand.get()));
+  return copies;
+}
+
+/// Moves what is computed again, not merely read, to where it is first needed:
+/// there it fuses with its user.
+static void sink(ArrayRef<Operation *> copies) {
+  for (Operation *copy : llvm::reverse(copies)) {
+    auto fusable = dyn_cast<FusableOpInterface>(copy);
+    if (!fusable || fusable.getFusionRole() != FusionRole::Elementwise ||
+        copy->getNumOperands() == 0 || copy->use_empty())
+      continue;
+    copy->moveBefore(
+        *llvm::min_element(copy->getUsers(), [](Operation *a, Operation *b) {
+          return a->isBeforeInBlock(b);
+        }));
+  }
 }
 
 namespace {
@@ -120,7 +166,7 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
           auto own = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr);
           return isFree(op) || (own && own.getInt() == layer);
         });
-    recomputer.recompute(backward, isFree);
+    sink(recomputer.recompute(backward, isFree));
   }
 };
 } // namespace

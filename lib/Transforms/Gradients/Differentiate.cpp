@@ -111,6 +111,11 @@ void Differentiator::tagNewOps(Operation *source) {
 }
 
 void Differentiator::contribute(Value primal, Value gradient) {
+  Type element = nn::getGradientElementType(primal);
+  auto type = cast<RankedTensorType>(gradient.getType());
+  if (type.getElementType() != element)
+    gradient = nn::CastOp::create(builder, gradient.getLoc(),
+                                  type.clone(element), gradient);
   contributions[primal].push_back(gradient);
 }
 

@@ -5,14 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// 1. *Free* ops (constants, broadcasts) are copied into the kernels that use
-//    them and never stored.
+// 1. *Free* ops (constants, broadcasts, casts that do not round) are copied into
+//    the kernels that use them and never stored.
 // 2. A column reduction (over leading dimensions) takes copies of the
 //    elementwise ops it reads, as far as nobody needs their results stored.
 //    Column reductions over one space share a kernel.
 // 3. Every other fusable op joins the kernel of an op it reads from, if both
 //    work on the same rows and no path leads out of the kernel and back in.
-// 4. What is returned, stored or accumulated comes from a kernel, a product or
+// 4. What other kernels it reads from make for it alone joins as well.
+// 5. What is returned, stored or accumulated comes from a kernel, a product or
 //    a collective: where it does not, a kernel copies it.
 //
 //===----------------------------------------------------------------------===//
@@ -51,7 +52,20 @@ Shape shapeOf(Value value) {
 /// Costs nothing to compute again inside of a kernel.
 bool isFree(Operation *op) {
   std::optional<FusionRole> role = roleOf(op);
+  if (auto cast = dyn_cast<nn::CastOp>(op))
+    return cast.isExact();
   return role && (op->getNumOperands() == 0 || role == FusionRole::Broadcast);
+}
+
+/// What an op reads, seen through casts that do not round.
+Operation *sourceOf(Value value) {
+  Operation *source = value.getDefiningOp();
+  while (auto cast = dyn_cast_or_null<nn::CastOp>(source)) {
+    if (!cast.isExact())
+      break;
+    source = cast.getInput().getDefiningOp();
+  }
+  return source;
 }
 
 bool isReduction(Operation *op) {
@@ -66,6 +80,11 @@ bool isColumnReduction(Operation *op) {
                  .take_back(shapeOf(op->getResult(0)).size()) ==
              ArrayRef(shapeOf(op->getResult(0))) &&
          cast<nn::ReduceOp>(op).getDims().front() == 0;
+}
+
+/// A sum over everything is sequential: only its like joins it.
+bool sumsAll(Operation *op) {
+  return isReduction(op) && shapeOf(op->getResult(0)).empty();
 }
 
 /// The first operand is read from memory at another place than the element's
@@ -106,6 +125,8 @@ private:
   bool fits(const Unit &unit, Operation *op);
   bool hasOuterPath(int from, int to);
   bool join(Operation *op, int target);
+  bool readsOwnRows(Operation *op, const Unit &unit);
+  void absorb(int from, int into);
   void emitAll();
   bool isReadOutside(Value value, const llvm::DenseSet<Operation *> &inside);
   void emitCluster(const Unit &unit);
@@ -125,7 +146,7 @@ private:
 // Preparation
 //===----------------------------------------------------------------------===//
 
-/// Step 4.
+/// Step 5.
 void Former::copyStoredValues() {
   llvm::DenseSet<Value> returned;
   for (Operation &op : llvm::make_early_inc_range(body)) {
@@ -145,10 +166,11 @@ void Former::copyStoredValues() {
       bool computed = source && !isa<nn::ReadOp, nn::StepScalarOp>(source) &&
                       !isa<ConstantDataOpInterface>(source);
       bool alone = operand.get().hasOneUse();
-      bool collective = source && isa<dist::DistDialect>(source->getDialect());
+      // Kernels and products can add to what is in a buffer, nothing else.
+      bool overwrites = source && !roleOf(source) && !isa<nn::MatmulOp>(source);
       bool isAccumulate = isa<nn::AccumulateOp>(op);
       bool first = returned.insert(operand.get()).second;
-      if (computed && first && !(isAccumulate && (!alone || collective)))
+      if (computed && first && !(isAccumulate && (!alone || overwrites)))
         continue;
       builder.setInsertionPoint(&op);
       operand.set(nn::StopGradientOp::create(
@@ -221,10 +243,6 @@ bool Former::hasOuterPath(int from, int to) {
 bool Former::fits(const Unit &unit, Operation *op) {
   Shape space = spaceOf(op);
   ArrayRef<int64_t> own(space), other(unit.space);
-  // A sum over everything is sequential: only its like joins it.
-  auto sumsAll = [](Operation *op) {
-    return isReduction(op) && shapeOf(op->getResult(0)).empty();
-  };
   if (own == other)
     return sumsAll(op) == llvm::any_of(unit.ops, sumsAll);
   // Scalars only go with scalars: rows run in parallel, they do not.
@@ -240,36 +258,70 @@ bool Former::fits(const Unit &unit, Operation *op) {
          });
 }
 
+/// Whether the row values that `op` reads from `unit` reach the elements of
+/// their own row only.
+bool Former::readsOwnRows(Operation *op, const Unit &unit) {
+  for (Value operand : op->getOperands()) {
+    Operation *spread = sourceOf(operand);
+    if (!spread || roleOf(spread) != FusionRole::Broadcast)
+      continue;
+    Operation *source = sourceOf(spread->getOperand(0));
+    auto dims = cast<nn::BroadcastOp>(spread).getDims();
+    bool ownRow = true;
+    for (auto [index, dim] : llvm::enumerate(dims))
+      ownRow &= static_cast<int64_t>(index) == dim;
+    if (source && llvm::is_contained(unit.ops, source) &&
+        (!ownRow || dims.size() + 1 != shapeOf(operand).size()))
+      return false;
+  }
+  return true;
+}
+
+/// Moves all of unit `from`, elementwise work that nobody but `into` reads, into
+/// that unit if it is legal: the kernel then stores nothing of it.
+void Former::absorb(int from, int into) {
+  Unit &source = units[from], &target = units[into];
+  if (from == into || source.closed || target.closed ||
+      source.space != target.space)
+    return;
+  llvm::DenseSet<Operation *> both(source.ops.begin(), source.ops.end());
+  both.insert(target.ops.begin(), target.ops.end());
+  auto stays = [&](Operation *op) {
+    return isReduction(op) || readsElsewhere(op) ||
+           isReadOutside(op->getResult(0), both);
+  };
+  auto isAlone = [](Operation *op) {
+    return readsElsewhere(op) || sumsAll(op);
+  };
+  if (llvm::any_of(source.ops, stays) || llvm::any_of(target.ops, isAlone) ||
+      !llvm::all_of(both,
+                    [&](Operation *op) {
+                      return readsOwnRows(op, source) &&
+                             readsOwnRows(op, target);
+                    }) ||
+      hasOuterPath(into, from))
+    return;
+  for (Operation *op : source.ops)
+    unitOf[op] = into;
+  llvm::append_range(target.ops, source.ops);
+  source.ops.clear();
+}
+
 /// Moves `op` into unit `target` if that is legal.
 bool Former::join(Operation *op, int target) {
   Unit &unit = units[target];
   int own = unitOf[op];
   if (own == target || unit.closed || !fits(unit, op))
     return false;
-  llvm::DenseSet<Operation *> members(unit.ops.begin(), unit.ops.end());
   // No op of the kernel reads elsewhere what the kernel makes.
   auto clashes = [&](Operation *reader, Operation *maker) {
     return readsElsewhere(reader) && reader->getNumOperands() > 0 &&
-           reader->getOperand(0).getDefiningOp() == maker;
+           sourceOf(reader->getOperand(0)) == maker;
   };
   for (Operation *member : unit.ops)
     if (clashes(op, member) || clashes(member, op))
       return false;
-  // Row values reach the elements of their own row only.
-  for (Value operand : op->getOperands()) {
-    Operation *spread = operand.getDefiningOp();
-    if (!spread || roleOf(spread) != FusionRole::Broadcast)
-      continue;
-    Operation *source = spread->getOperand(0).getDefiningOp();
-    auto dims = cast<nn::BroadcastOp>(spread).getDims();
-    bool ownRow = true;
-    for (auto [index, dim] : llvm::enumerate(dims))
-      ownRow &= static_cast<int64_t>(index) == dim;
-    if (source && members.contains(source) &&
-        (!ownRow || dims.size() + 1 != shapeOf(operand).size()))
-      return false;
-  }
-  if (hasOuterPath(target, own))
+  if (!readsOwnRows(op, unit) || hasOuterPath(target, own))
     return false;
   unit.ops.push_back(op);
   if (spaceOf(op).size() > unit.space.size())
@@ -297,7 +349,7 @@ void Former::formColumns() {
     std::function<Value(Value)> copy = [&](Value value) -> Value {
       Operation *source = value.getDefiningOp();
       if (!source || roleOf(source) != FusionRole::Elementwise ||
-          isFree(source) || isStored(value) ||
+          source->getNumOperands() == 0 || isStored(value) ||
           shapeOf(value) != own.space)
         return value;
       if (Value known = copies.lookupOrNull(value))
@@ -336,7 +388,7 @@ void Former::formColumns() {
   }
 }
 
-/// Step 3.
+/// Steps 3 and 4.
 void Former::formRows() {
   SmallVector<Operation *> ops;
   for (Operation &op : body)
@@ -353,6 +405,8 @@ void Former::formRows() {
     for (Operation *source : candidates)
       if (join(op, unitOf.lookup(source)))
         break;
+    for (Operation *source : candidates)
+      absorb(unitOf.lookup(source), unitOf.lookup(op));
   }
 }
 

@@ -150,13 +150,17 @@ void ProgramBuilder::addStanding() {
   auto stand = [&](const std::string &name, Category category, int64_t bytes) {
     use(name, category, bytes, 0, last);
   };
+  ParameterPacks packs(module, stage);
   for (StringRef phase : {"forward", "backward", "reduce", "optimizer"})
     function(phase).walk([&](Operation *op) {
       auto access = [&](StringRef symbol, nn::Slot slot, Type type) {
-        Category category = slot == nn::Slot::Value      ? Category::Parameters
+        bool parameter = slot == nn::Slot::Value || slot == nn::Slot::Compute;
+        Category category = parameter                    ? Category::Parameters
                             : slot == nn::Slot::Gradient ? Category::Gradients
                                                          : Category::Optimizer;
-        stand(bufferName(symbol, slot), category, byteSize(type));
+        if (nn::PackOp pack = packs.find(symbol))
+          type = pack.getSlotType(slot);
+        stand(packs.locate(symbol, slot).buffer, category, byteSize(type));
       };
       if (auto read = dyn_cast<nn::ReadOp>(op))
         access(read.getSymbol(), read.getSlot(), read.getType());

@@ -55,7 +55,7 @@ class Placer {
 public:
   explicit Placer(func::FuncOp function)
       : function(function), body(function.getBody().front()),
-        builder(function.getContext()) {}
+        builder(function.getContext()), packs(function) {}
 
   void run();
 
@@ -63,6 +63,10 @@ private:
   plan::PlaceAttr place(StringRef buffer, int64_t offset = 0) {
     return plan::PlaceAttr::get(builder.getContext(),
                                 builder.getStringAttr(buffer), offset);
+  }
+  plan::PlaceAttr place(StringRef symbol, nn::Slot slot) {
+    auto [buffer, offset] = packs.locate(symbol, slot);
+    return place(buffer, offset);
   }
   unsigned workspaceSlot() {
     return function.getNumArguments() + function.getNumResults();
@@ -77,6 +81,7 @@ private:
   func::FuncOp function;
   Block &body;
   Builder builder;
+  ParameterPacks packs;
   llvm::MapVector<Value, plan::PlaceAttr> places;
   llvm::DenseMap<Operation *, int64_t> position;
 };
@@ -86,7 +91,7 @@ private:
 /// The buffer that an op without inputs stands for, or null.
 plan::PlaceAttr Placer::sourcePlace(Operation *op) {
   if (auto read = dyn_cast<nn::ReadOp>(op))
-    return place(bufferName(read.getSymbol(), read.getSlot()));
+    return place(read.getSymbol(), read.getSlot());
   if (auto scalar = dyn_cast<nn::StepScalarOp>(op))
     return place(kScalarsBuffer, sizeof(float) * findScalar(scalar.getName()));
   if (isa<ConstantDataOpInterface>(op))
@@ -106,9 +111,9 @@ plan::PlaceAttr Placer::fixedPlace(Value value) {
       return place(slotName(function.getNumArguments() +
                             use.getOperandNumber()));
     if (auto write = dyn_cast<nn::WriteOp>(user))
-      return place(bufferName(write.getSymbol(), write.getSlot()));
+      return place(write.getSymbol(), write.getSlot());
     if (auto accumulate = dyn_cast<nn::AccumulateOp>(user))
-      return place(bufferName(accumulate.getSymbol(), accumulate.getSlot()));
+      return place(accumulate.getSymbol(), accumulate.getSlot());
     if (auto metric = dyn_cast<nn::MetricOp>(user))
       return place(kMetricsBuffer, sizeof(float) * findMetric(metric.getName()));
   }

@@ -26,6 +26,22 @@ func.func @no_identities(%x: tensor<2x4xf32>)
   return %0, %1, %2 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>
 }
 
+// Widening and back is nothing; narrowing and back rounds.
+// CHECK-LABEL: func @casts(
+// CHECK-SAME: %[[X:.*]]: tensor<2x4xbf16>, %[[Y:.*]]: tensor<2x4xf32>)
+func.func @casts(%x: tensor<2x4xbf16>, %y: tensor<2x4xf32>)
+    -> (tensor<2x4xbf16>, tensor<2x4xf32>, tensor<2x4xf32>) {
+  // CHECK-NEXT: %[[NARROW:.*]] = nn.cast %[[Y]] : tensor<2x4xf32> -> tensor<2x4xbf16>
+  // CHECK-NEXT: %[[ROUNDED:.*]] = nn.cast %[[NARROW]] : tensor<2x4xbf16> -> tensor<2x4xf32>
+  %0 = nn.cast %x : tensor<2x4xbf16> -> tensor<2x4xf32>
+  %1 = nn.cast %0 : tensor<2x4xf32> -> tensor<2x4xbf16>
+  %2 = nn.cast %y : tensor<2x4xf32> -> tensor<2x4xbf16>
+  %3 = nn.cast %2 : tensor<2x4xbf16> -> tensor<2x4xf32>
+  %4 = nn.cast %y : tensor<2x4xf32> -> tensor<2x4xf32>
+  // CHECK-NEXT: return %[[X]], %[[ROUNDED]], %[[Y]]
+  return %1, %3, %4 : tensor<2x4xbf16>, tensor<2x4xf32>, tensor<2x4xf32>
+}
+
 // What nobody reads is dropped, what the trainer sees is not.
 nn.parameter @w : tensor<4xf32> init <mean = 0.0, std = 0.0>
 // CHECK-LABEL: func @effects(

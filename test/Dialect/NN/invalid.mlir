@@ -174,7 +174,15 @@ func.func @c2_window(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) {
 
 func.func @c1_grad_result(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>) {
   // expected-error @+1 {{has value gradient 'tensor<2x8x2x5xf32>', expected the shape [2x8x2x4]}}
-  %0:3 = nn.attention_grad %q, %k, %k, %l, %q scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x5xf32>)
+  %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x5xf32>)
+  return
+}
+
+// -----
+
+func.func @c1_grad_gradient(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>) {
+  // expected-error @+1 {{has gradient 'tensor<2x8x2x4xf32>', expected the shape [2x8x2x3x4]}}
+  %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %k scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
   return
 }
 
@@ -182,7 +190,7 @@ func.func @c1_grad_result(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l
 
 func.func @c2_grad_window(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>) {
   // expected-error @+1 {{has window -1, less than 1}}
-  %0:3 = nn.attention_grad %q, %k, %k, %l, %q scale 0.5 window -1 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 window -1 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
   return
 }
 
@@ -437,7 +445,7 @@ func.func @c1_slot() {
 // expected-note @+1 {{declared here}}
 nn.parameter @w : tensor<4xf32> init <mean = 0.0, std = 0.02>
 func.func @c2_read() {
-  // expected-error @+1 {{has type 'tensor<5xf32>', but @w is 'tensor<4xf32>'}}
+  // expected-error @+1 {{has type 'tensor<5xf32>', but the value of @w is 'tensor<4xf32>'}}
   %0 = nn.read @w value : tensor<5xf32>
   return
 }
@@ -449,7 +457,7 @@ dist.mesh @mesh ["tp"] = [2]
 nn.parameter @w : tensor<4xf32> init <mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{"tp"}]>
 func.func @c2_block(%0: tensor<2xf32>, %1: tensor<1xf32>) {
   nn.write %0 to @w value : tensor<2xf32>
-  // expected-error @+1 {{has type 'tensor<1xf32>', but @w is 'tensor<4xf32>'}}
+  // expected-error @+1 {{has type 'tensor<1xf32>', but the value of @w is 'tensor<4xf32>'}}
   nn.write %1 to @w value : tensor<1xf32>
   return
 }
@@ -475,5 +483,116 @@ func.func @c1_step_scalar() {
 func.func @c1_metric(%0: tensor<f32>) {
   // expected-error @+1 {{has name "Count", expected one of Loss, GradNorm, TokenCount}}
   nn.metric %0 "Count" : tensor<f32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{declared here}}
+nn.parameter @w : tensor<4xf32> init <mean = 0.0, std = 0.02>
+func.func @c2_compute() {
+  // expected-error @+1 {{has type 'tensor<4xf32>', but the compute of @w is 'tensor<4xbf16>'}}
+  %0 = nn.read @w compute : tensor<4xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'type' failed to satisfy constraint}}
+nn.parameter @w : tensor<4xbf16> init <mean = 0.0, std = 0.02>
+
+// -----
+
+func.func @c4_operands(%a: tensor<2x4xbf16>, %b: tensor<4x6xf32>) {
+  // expected-error @+1 {{failed to verify that all of {lhs, rhs} have same element type}}
+  %0 = nn.matmul %a, %b "ij,jk->ik" : (tensor<2x4xbf16>, tensor<4x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @c4_result(%a: tensor<2x4xf32>, %b: tensor<4x6xf32>) {
+  // expected-error @+1 {{has result 'tensor<2x6xbf16>', expected elements of f32 or of 'tensor<2x4xf32>'}}
+  %0 = nn.matmul %a, %b "ij,jk->ik" : (tensor<2x4xf32>, tensor<4x6xf32>) -> tensor<2x6xbf16>
+  return
+}
+
+// -----
+
+func.func @c3_embedding(%table: tensor<16x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{all of {table, result} have same element type}}
+  %0 = nn.embedding %table, %ids : (tensor<16x4xf32>, tensor<2xi32>) -> tensor<2x4xbf16>
+  return
+}
+
+// -----
+
+func.func @c3_embedding_grad(%dy: tensor<2x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{has result 'tensor<16x4xbf16>', expected elements of f32}}
+  %0 = nn.embedding_grad %dy, %ids : (tensor<2x4xf32>, tensor<2xi32>) -> tensor<16x4xbf16>
+  return
+}
+
+// -----
+
+func.func @c3_attention(%q: tensor<2x8x2x3x4xbf16>, %k: tensor<2x8x2x4xf32>) {
+  // expected-error @+1 {{all of {query, key, value, out} have same element type}}
+  %0:2 = nn.attention %q, %k, %k scale 0.5 : (tensor<2x8x2x3x4xbf16>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xbf16>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c3_layer_norm(%x: tensor<2x4xbf16>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{all of {input, weight, bias, out} have same element type}}
+  %0:3 = nn.layer_norm %x, %w, %w epsilon 1.0e-05 : (tensor<2x4xbf16>, tensor<4xf32>, tensor<4xf32>) -> (tensor<2x4xbf16>, tensor<2xf32>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @statistics_layer_norm(%x: tensor<2x4xbf16>, %w: tensor<4xbf16>) {
+  // expected-error @+1 {{result #1 must be statically shaped tensor of 32-bit float values}}
+  %0:3 = nn.layer_norm %x, %w, %w epsilon 1.0e-05 : (tensor<2x4xbf16>, tensor<4xbf16>, tensor<4xbf16>) -> (tensor<2x4xbf16>, tensor<2xbf16>, tensor<2xbf16>)
+  return
+}
+
+// -----
+
+func.func @c3_rms_norm(%x: tensor<2x4xbf16>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{all of {input, weight, out} have same element type}}
+  %0:2 = nn.rms_norm %x, %w epsilon 1.0e-05 : (tensor<2x4xbf16>, tensor<4xf32>) -> (tensor<2x4xbf16>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @c3_broadcast(%x: tensor<4xbf16>) {
+  // expected-error @+1 {{all of {input, result} have same element type}}
+  %0 = nn.broadcast %x dims [1] : tensor<4xbf16> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c3_reduce(%x: tensor<2x4xbf16>) {
+  // expected-error @+1 {{all of {input, result} have same element type}}
+  %0 = nn.reduce sum %x dims [0] : tensor<2x4xbf16> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @c3_pick(%x: tensor<2x4xbf16>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{all of {input, result} have same element type}}
+  %0 = nn.pick %x, %ids : tensor<2x4xbf16>, tensor<2xi32> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c1_cast(%x: tensor<2x4xbf16>) {
+  // expected-error @+1 {{the same shape}}
+  %0 = nn.cast %x : tensor<2x4xbf16> -> tensor<4x2xf32>
   return
 }

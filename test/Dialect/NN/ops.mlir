@@ -5,14 +5,17 @@ dist.mesh @mesh ["dp", "tp"] = [2, 4]
 // CHECK: nn.parameter @w : tensor<4x6xf32> init<mean = 0.000000e+00 : f64, std = 2.000000e-02 : f64> decay file<name = "w.weight", shape = [4, 6], begin = [0, 0], box = [4, 6]>
 nn.parameter @w : tensor<4x6xf32> init <mean = 0.0, std = 0.02> decay
   file <name = "w.weight", shape = [4, 6], begin = [0, 0], box = [4, 6]>
-// CHECK: nn.parameter @pinned : tensor<8xbf16> init<mean = 1.000000e+00 : f64, std = 0.000000e+00 : f64> sharding #dist.sharding<@mesh, [{"tp"}]>
-nn.parameter @pinned : tensor<8xbf16> init <mean = 1.0, std = 0.0>
+// CHECK: nn.parameter @pinned : tensor<8xf32> init<mean = 1.000000e+00 : f64, std = 0.000000e+00 : f64> sharding #dist.sharding<@mesh, [{"tp"}]>
+nn.parameter @pinned : tensor<8xf32> init <mean = 1.0, std = 0.0>
   sharding #dist.sharding<@mesh, [{"tp"}]>
 // CHECK: nn.parameter @view : tensor<3x2xf32> {{.*}} file<name = "h.0.attn.c_attn.bias", shape = [18], begin = [6], box = [6]>
 nn.parameter @view : tensor<3x2xf32> init <mean = 0.0, std = 0.0>
   file <name = "h.0.attn.c_attn.bias", shape = [18], begin = [6], box = [6]>
 // CHECK: nn.accumulator @loss_sum : tensor<f32>
 nn.accumulator @loss_sum : tensor<f32>
+// Of @pinned a rank has two elements.
+// CHECK: nn.pack @pack stage 1 [@w, @pinned] at [0, 32] : tensor<2x32xf32>
+nn.pack @pack stage 1 [@w, @pinned] at [0, 32] : tensor<2x32xf32>
 
 // CHECK-LABEL: func @state
 func.func @state(%loss: tensor<f32>, %block: tensor<2xbf16>) {
@@ -22,8 +25,12 @@ func.func @state(%loss: tensor<f32>, %block: tensor<2xbf16>) {
   %m = nn.read @w moment1 : tensor<4x6xf32, #dist.sharding<@mesh, [{"tp"}, {}]>>
   // CHECK: nn.write %[[W]] to @w value : tensor<4x6xf32>
   nn.write %w to @w value : tensor<4x6xf32>
-  // CHECK: nn.write %{{.*}} to @pinned value : tensor<2xbf16>
-  nn.write %block to @pinned value : tensor<2xbf16>
+  // CHECK: nn.write %{{.*}} to @pinned compute : tensor<2xbf16>
+  nn.write %block to @pinned compute : tensor<2xbf16>
+  // CHECK: %[[P:.*]] = nn.read @pack compute : tensor<2x32xbf16>
+  %p = nn.read @pack compute : tensor<2x32xbf16>
+  // CHECK: nn.write %[[P]] to @pack compute : tensor<2x32xbf16>
+  nn.write %p to @pack compute : tensor<2x32xbf16>
   // CHECK: nn.accumulate %[[W]] to @w gradient : tensor<4x6xf32>
   nn.accumulate %w to @w gradient : tensor<4x6xf32>
   // CHECK: nn.accumulate %{{.*}} to @loss_sum value : tensor<f32>
@@ -32,6 +39,21 @@ func.func @state(%loss: tensor<f32>, %block: tensor<2xbf16>) {
   %lr = nn.step_scalar "LearningRate" : tensor<f32>
   // CHECK: nn.metric %{{.*}} "Loss" : tensor<f32>
   nn.metric %loss "Loss" : tensor<f32>
+  return
+}
+
+// CHECK-LABEL: func @mixed
+func.func @mixed(%x: tensor<2x8x4xbf16>, %ids: tensor<2x8xi32>) {
+  // CHECK: %[[W:.*]] = nn.read @w compute : tensor<4x6xbf16>
+  %w = nn.read @w compute : tensor<4x6xbf16>
+  // CHECK: nn.matmul %{{.*}}, %[[W]] "bsh,hf->bsf" : (tensor<2x8x4xbf16>, tensor<4x6xbf16>) -> tensor<2x8x6xbf16>
+  %0 = nn.matmul %x, %w "bsh,hf->bsf" : (tensor<2x8x4xbf16>, tensor<4x6xbf16>) -> tensor<2x8x6xbf16>
+  // CHECK: nn.matmul %{{.*}} "bsh,bsf->hf" : (tensor<2x8x4xbf16>, tensor<2x8x6xbf16>) -> tensor<4x6xf32>
+  %1 = nn.matmul %x, %0 "bsh,bsf->hf" : (tensor<2x8x4xbf16>, tensor<2x8x6xbf16>) -> tensor<4x6xf32>
+  // CHECK: nn.embedding_grad %{{.*}} : (tensor<2x8x4xbf16>, tensor<2x8xi32>) -> tensor<16x4xf32>
+  %2 = nn.embedding_grad %x, %ids : (tensor<2x8x4xbf16>, tensor<2x8xi32>) -> tensor<16x4xf32>
+  // CHECK: nn.cast %{{.*}} : tensor<2x8x4xbf16> -> tensor<2x8x4xf32>
+  %3 = nn.cast %x : tensor<2x8x4xbf16> -> tensor<2x8x4xf32>
   return
 }
 
@@ -69,10 +91,10 @@ func.func @model(%x: tensor<2x8x4xf32>, %w: tensor<4x6xf32>,
 // CHECK-LABEL: func @attention
 func.func @attention(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
                      %v: tensor<2x8x2x4xf32>, %do: tensor<2x8x2x3x4xf32>) {
-  // CHECK: %{{.*}}, %[[LSE:.*]] = nn.attention %{{.*}}, %{{.*}}, %{{.*}} scale 5.000000e-01 : (
+  // CHECK: %[[OUT:.*]], %[[LSE:.*]] = nn.attention %{{.*}}, %{{.*}}, %{{.*}} scale 5.000000e-01 : (
   %o, %lse = nn.attention %q, %k, %v scale 5.0e-01 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
-  // CHECK: nn.attention_grad %{{.*}}, %{{.*}}, %{{.*}}, %[[LSE]], %{{.*}} scale 5.000000e-01 window 3 : (
-  %dq, %dk, %dv = nn.attention_grad %q, %k, %v, %lse, %do scale 5.0e-01 window 3 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  // CHECK: nn.attention_grad %{{.*}}, %{{.*}}, %{{.*}}, %[[OUT]], %[[LSE]], %{{.*}} scale 5.000000e-01 window 3 : (
+  %dq, %dk, %dv = nn.attention_grad %q, %k, %v, %o, %lse, %do scale 5.0e-01 window 3 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
   return
 }
 

@@ -60,7 +60,7 @@ func.func @named(%x: tensor<2x4xf32>, %w: tensor<4xf32>) -> tensor<2x4xf32> {
 func.func @attention(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) -> tensor<2x8x2x3x4xf32> {
   %0 = nn.rope %q theta 1.0e+04 : tensor<2x8x2x3x4xf32>
   %1:2 = nn.attention %0, %k, %k scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
-  %2:3 = nn.attention_grad %0, %k, %k, %1#1, %1#0 scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  %2:3 = nn.attention_grad %0, %k, %k, %1#0, %1#1, %1#0 scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
   return %2#0 : tensor<2x8x2x3x4xf32>
 }
 
@@ -87,4 +87,30 @@ func.func @primitive(%x: tensor<2x4xf32>) -> tensor<2xf32> {
   %0 = nn.exp %x : tensor<2x4xf32>
   %1 = nn.reduce max %0 dims [1] : tensor<2x4xf32> -> tensor<2xf32>
   return %1 : tensor<2xf32>
+}
+
+// bf16 is widened before arithmetic and rounded once after it; what is repeated
+// along rows is widened after that, for a kernel does both at no cost.
+// LATE-LABEL: func.func @bf16_norm(
+// LATE-SAME: %[[X:[^:]*]]: tensor<2x4xbf16>, %[[W:[^:]*]]: tensor<4xbf16>)
+// LATE-NEXT: %[[WIDE:.*]] = nn.cast %[[X]] : tensor<2x4xbf16> -> tensor<2x4xf32>
+// LATE: nn.reduce sum %{{.*}} : tensor<2x4xf32> -> tensor<2xf32>
+// LATE: %[[SPREAD:.*]] = nn.broadcast %[[W]] dims [1] : tensor<4xbf16> -> tensor<2x4xbf16>
+// LATE-NEXT: nn.cast %[[SPREAD]] : tensor<2x4xbf16> -> tensor<2x4xf32>
+// LATE-NEXT: %[[OUT:.*]] = nn.mul
+// LATE-NEXT: %[[ROUNDED:.*]] = nn.cast %[[OUT]] : tensor<2x4xf32> -> tensor<2x4xbf16>
+// LATE-NEXT: return %[[ROUNDED]]
+func.func @bf16_norm(%x: tensor<2x4xbf16>, %w: tensor<4xbf16>) -> tensor<2x4xbf16> {
+  %0:2 = nn.rms_norm %x, %w epsilon 1.0e-05 : (tensor<2x4xbf16>, tensor<4xbf16>) -> (tensor<2x4xbf16>, tensor<2xf32>)
+  return %0#0 : tensor<2x4xbf16>
+}
+
+// Logits in bf16: the loss is f32 from the widened logits on.
+// EARLY-LABEL: func.func @bf16_loss(
+// EARLY-NEXT: nn.cast %{{.*}} : tensor<2x8x16xbf16> -> tensor<2x8x16xf32>
+// EARLY-NOT: bf16
+// EARLY: return
+func.func @bf16_loss(%logits: tensor<2x8x16xbf16>, %ids: tensor<2x8xi32>) -> tensor<f32> {
+  %0:2 = nn.softmax_cross_entropy %logits, %ids ignore -100 : (tensor<2x8x16xbf16>, tensor<2x8xi32>) -> (tensor<f32>, tensor<f32>)
+  return %0#0 : tensor<f32>
 }

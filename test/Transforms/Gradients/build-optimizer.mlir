@@ -154,3 +154,31 @@ func.func @backward_2(%g: tensor<4xf32, #v> {pipe.value = "x"}) attributes {pipe
 // CSE-LABEL: func.func @optimizer_2()
 // CSE-COUNT-3: dist.all_reduce {{.*}} on @mesh["pp"] sum ordered
 // CSE-NOT: dist.all_reduce
+
+// -----
+
+// A parameter with a compute copy has it renewed from what is written; the
+// optimizer reads the master copy.
+#w = #dist.sharding<@mesh, [{"tp"}]>
+#loss = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #w
+nn.accumulator @loss_sum : tensor<f32>
+nn.accumulator @token_count : tensor<f32>
+func.func @forward_0(%loss: tensor<f32, #loss> {pipe.value = "x"}) -> (tensor<4xbf16, #w> {pipe.value = "y"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  nn.accumulate %loss to @loss_sum value : tensor<f32, #loss>
+  nn.accumulate %loss to @token_count value : tensor<f32, #loss>
+  %w = nn.read @w compute : tensor<4xbf16, #w>
+  return %w : tensor<4xbf16, #w>
+}
+func.func @backward_0(%dw: tensor<4xf32, #w> {pipe.value = "x"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+  nn.accumulate %dw to @w gradient : tensor<4xf32, #w>
+  return
+}
+// CHECK-LABEL: func.func @optimizer_0()
+// CHECK-NOT: nn.read @w compute
+// CHECK: nn.read @w value : tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>
+// CHECK: %[[NEW:.*]] = nn.sub
+// CHECK-NEXT: %[[COPY:.*]] = nn.cast %[[NEW]] : {{.*}} -> tensor<4xbf16, #dist.sharding<@mesh, [{"tp"}]>>
+// CHECK-NEXT: nn.write %[[NEW]] to @w value
+// CHECK-NEXT: nn.write %[[COPY]] to @w compute

@@ -91,3 +91,45 @@ func.func @forward() -> tensor<4xf32> attributes {pipe.phase = "forward", pipe.s
   %0 = nn.exp %w {nn.backward, nn.layer = 0 : i64} : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// What is computed in f32 of bf16 numbers, element by element, is made again of
+// them where it is first needed: an exponential of logits that are kept anyway.
+// In f32 the exponential would be as large as what it is made of, and is kept.
+// CHECK-LABEL: func.func @wide(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4x8xbf16>, %[[Y:[^:]*]]: tensor<4x8xf32>
+func.func @wide(%x: tensor<4x8xbf16>, %y: tensor<4x8xf32>, %top: tensor<4xf32>, %dy: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+  %0 = nn.cast %x : tensor<4x8xbf16> -> tensor<4x8xf32>
+  %1 = nn.broadcast %top dims [0] : tensor<4xf32> -> tensor<4x8xf32>
+  %2 = nn.sub %0, %1 : tensor<4x8xf32>
+  %3 = nn.exp %2 : tensor<4x8xf32>
+  // CHECK: %[[KEPT:.*]] = nn.exp %[[Y]] : tensor<4x8xf32>
+  %4 = nn.exp %y : tensor<4x8xf32>
+  // CHECK: nn.neg %{{.*}} {nn.backward}
+  // CHECK-NEXT: %[[WIDE:.*]] = nn.cast %[[X]] {nn.backward}
+  // CHECK-NEXT: %[[SHIFTED:.*]] = nn.sub %[[WIDE]], %{{.*}} {nn.backward}
+  // CHECK-NEXT: %[[AGAIN:.*]] = nn.exp %[[SHIFTED]] {nn.backward}
+  // CHECK-NEXT: nn.mul %{{.*}}, %[[AGAIN]] {nn.backward}
+  // CHECK-NEXT: nn.mul %{{.*}}, %[[KEPT]] {nn.backward}
+  %5 = nn.neg %dy {nn.backward} : tensor<4x8xf32>
+  %6 = nn.mul %5, %3 {nn.backward} : tensor<4x8xf32>
+  %7 = nn.mul %5, %4 {nn.backward} : tensor<4x8xf32>
+  return %6, %7 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// A widened value is made again of its bf16 source, which is half as large to
+// keep; a rounded one is kept.
+// CHECK-LABEL: func.func @casts(
+func.func @casts(%x: tensor<4xbf16>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xbf16>) attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+  // CHECK-NEXT: %[[Y:.*]] = nn.exp %{{.*}} : tensor<4xbf16>
+  // CHECK-NEXT: nn.cast %[[Y]] : tensor<4xbf16> -> tensor<4xf32>
+  // CHECK-NEXT: %[[AGAIN:.*]] = nn.cast %[[Y]] {nn.backward} : tensor<4xbf16> -> tensor<4xf32>
+  // CHECK-NEXT: nn.mul %{{.*}}, %[[AGAIN]]
+  %y = nn.exp %x : tensor<4xbf16>
+  %wide = nn.cast %y : tensor<4xbf16> -> tensor<4xf32>
+  %0 = nn.mul %dy, %wide {nn.backward} : tensor<4xf32>
+  // CHECK-NEXT: %[[ROUNDED:.*]] = nn.cast %{{.*}} : tensor<4xf32> -> tensor<4xbf16>
+  // CHECK-NEXT: nn.exp %[[ROUNDED]] {nn.backward}
+  %1 = nn.cast %dy : tensor<4xf32> -> tensor<4xbf16>
+  %2 = nn.exp %1 {nn.backward} : tensor<4xbf16>
+  return %0, %2 : tensor<4xf32>, tensor<4xbf16>
+}

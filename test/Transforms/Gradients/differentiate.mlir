@@ -202,3 +202,55 @@ func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i6
 func.func @other() {
   return
 }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// bf16: gradients have their primals' types, but those of parameters are f32
+//===----------------------------------------------------------------------===//
+
+// The product and the lookup give the gradient of the table in f32 themselves,
+// and it is added up in f32. What is reduced was widened before.
+#x = #dist.sharding<@mesh, [{}, {}]>
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @table : tensor<6x4xf32> init<mean = 0.0, std = 0.02> sharding #x
+nn.parameter @bias : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}]>
+// CHECK-LABEL: func.func @joint_0(
+// CHECK-SAME: %[[DY:[^:]*]]: tensor<8x6xbf16, #dist.sharding<@mesh, [{}, {}]>> {pipe.value = "dout0"})
+func.func @forward_0(%ids: tensor<8xi32, #dist.sharding<@mesh, [{}]>> {pipe.value = "tokens"}) -> (tensor<8x6xbf16, #x> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  %table = nn.read @table compute : tensor<6x4xbf16, #x>
+  %bias = nn.read @bias compute : tensor<4xbf16, #dist.sharding<@mesh, [{}]>>
+  %rows = nn.embedding %table, %ids : (tensor<6x4xbf16, #x>, tensor<8xi32, #dist.sharding<@mesh, [{}]>>) -> tensor<8x4xbf16, #x>
+  %spread = nn.broadcast %bias dims [1] : tensor<4xbf16, #dist.sharding<@mesh, [{}]>> -> tensor<8x4xbf16, #x>
+  %sum = nn.add %rows, %spread : tensor<8x4xbf16, #x>
+  %y = nn.matmul %sum, %table "bh,vh->bv" : (tensor<8x4xbf16, #x>, tensor<6x4xbf16, #x>) -> tensor<8x6xbf16, #x>
+  // CHECK: %[[DX:.*]] = nn.matmul %[[DY]], {{.*}} -> tensor<8x4xbf16,
+  // CHECK: %[[HEAD:.*]] = nn.matmul {{.*}} -> tensor<6x4xf32,
+  // CHECK: %[[WIDE:.*]] = nn.cast %[[DX]] {nn.backward} : {{.*}} -> tensor<8x4xf32,
+  // CHECK: %[[DB:.*]] = nn.reduce sum %[[WIDE]] {{.*}} -> tensor<4xf32,
+  // CHECK: %[[ROWS:.*]] = nn.embedding_grad %[[DX]], {{.*}} -> tensor<6x4xf32,
+  // CHECK: nn.accumulate %[[DB]] to @bias gradient
+  // CHECK: %[[DT:.*]] = nn.add %[[HEAD]], %[[ROWS]] {nn.backward} : tensor<6x4xf32,
+  // CHECK: nn.accumulate %[[DT]] to @table gradient
+  return %y : tensor<8x6xbf16, #x>
+}
+
+// -----
+
+// A loss in f32 of logits in bf16: the gradient is rounded where the logits are
+// widened.
+#x = #dist.sharding<@mesh, [{}]>
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["tp"] = [2]
+nn.accumulator @loss_sum : tensor<f32>
+// CHECK-LABEL: func.func @joint_1(
+// CHECK: %[[DX:.*]] = nn.mul {{.*}} {nn.backward} : tensor<8xf32,
+// CHECK: %[[ROUNDED:.*]] = nn.cast %[[DX]] {nn.backward} : {{.*}} -> tensor<8xbf16,
+// CHECK: return %[[ROUNDED]] :
+func.func @forward_1(%x: tensor<8xbf16, #x> {pipe.value = "in0"}) attributes {pipe.phase = "forward", pipe.stage = 1 : i64} {
+  %0 = nn.cast %x : tensor<8xbf16, #x> -> tensor<8xf32, #x>
+  %1 = nn.exp %0 : tensor<8xf32, #x>
+  %2 = nn.reduce sum %1 dims [0] : tensor<8xf32, #x> -> tensor<f32, #s>
+  nn.accumulate %2 to @loss_sum value : tensor<f32, #s>
+  return
+}

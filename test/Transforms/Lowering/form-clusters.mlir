@@ -197,6 +197,74 @@ func.func @order() -> tensor<4xf32> {
   return %2 : tensor<4xf32>
 }
 
+// What an op reads from a second kernel, which makes it for this op alone, is
+// computed in its own; what is needed elsewhere too stays where it is.
+// CHECK-LABEL: func.func @absorbs(
+// CHECK-NEXT: %[[K:.*]] = plan.cluster(%{{.*}}, %{{.*}}) : (tensor<8xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+// CHECK-NOT: plan.cluster
+// CHECK: return %[[K]]
+func.func @absorbs(%r: tensor<8xf32>, %x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.neg %r : tensor<8xf32>
+  %1 = nn.broadcast %0 dims [0] : tensor<8xf32> -> tensor<8x4xf32>
+  %2 = nn.tanh %1 : tensor<8x4xf32>
+  %3 = nn.exp %x : tensor<8x4xf32>
+  %4 = nn.mul %2, %3 : tensor<8x4xf32>
+  return %4 : tensor<8x4xf32>
+}
+
+// CHECK-LABEL: func.func @leaves(
+// CHECK-NEXT: %[[K:.*]] = plan.cluster(
+// CHECK: %[[L:.*]] = plan.cluster({{.*}}%[[K]]
+// CHECK: return %[[K]], %[[L]]
+func.func @leaves(%r: tensor<8xf32>, %x: tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+  %0 = nn.neg %r : tensor<8xf32>
+  %1 = nn.broadcast %0 dims [0] : tensor<8xf32> -> tensor<8x4xf32>
+  %2 = nn.tanh %1 : tensor<8x4xf32>
+  %3 = nn.exp %x : tensor<8x4xf32>
+  %4 = nn.mul %2, %3 : tensor<8x4xf32>
+  return %2, %4 : tensor<8x4xf32>, tensor<8x4xf32>
+}
+
+// A cast that does not round is copied into the kernels of its users, so that
+// f32 is never stored: not of the product, and not of the repeated weight. One
+// that rounds is what its kernel writes, and a product reads.
+// CHECK-LABEL: func.func @casts(
+// CHECK: %[[Y:.*]] = nn.matmul
+// CHECK-NEXT: %[[K:.*]]:2 = plan.cluster(%{{.*}}, %{{.*}}) : (tensor<8x4xbf16>, tensor<4xbf16>) -> (tensor<8xf32>, tensor<8x4xbf16>)
+// CHECK-NEXT: ^bb0(
+// CHECK-NEXT: nn.cast %{{.*}} : tensor<8x4xbf16> -> tensor<8x4xf32>
+// CHECK: nn.broadcast {{.*}} -> tensor<8x4xbf16>
+// CHECK-NEXT: nn.cast
+// CHECK: plan.yield
+// CHECK: nn.matmul %[[K]]#1,
+// CHECK-NEXT: return
+func.func @casts(%x: tensor<8x4xbf16>, %w: tensor<4x4xbf16>, %b: tensor<4xbf16>) -> (tensor<8xf32>, tensor<8x4xbf16>) {
+  %y = nn.matmul %x, %w "bi,ij->bj" : (tensor<8x4xbf16>, tensor<4x4xbf16>) -> tensor<8x4xbf16>
+  %wide = nn.cast %y : tensor<8x4xbf16> -> tensor<8x4xf32>
+  %sum = nn.reduce sum %wide dims [1] : tensor<8x4xf32> -> tensor<8xf32>
+  %spread = nn.broadcast %b dims [1] : tensor<4xbf16> -> tensor<8x4xbf16>
+  %bias = nn.cast %spread : tensor<8x4xbf16> -> tensor<8x4xf32>
+  %rows = nn.broadcast %sum dims [0] : tensor<8xf32> -> tensor<8x4xf32>
+  %0 = nn.sub %wide, %rows : tensor<8x4xf32>
+  %1 = nn.add %0, %bias : tensor<8x4xf32>
+  %2 = nn.cast %1 : tensor<8x4xf32> -> tensor<8x4xbf16>
+  %3 = nn.matmul %2, %w "bi,ij->bj" : (tensor<8x4xbf16>, tensor<4x4xbf16>) -> tensor<8x4xbf16>
+  return %sum, %3 : tensor<8xf32>, tensor<8x4xbf16>
+}
+
+// Attention that is left whole overwrites its results: what is accumulated, a
+// kernel adds.
+// CHECK-LABEL: func.func @attention(
+// CHECK: %{{.*}}, %[[K:.*]], %{{.*}} = nn.attention_grad
+// CHECK: %[[C:.*]] = plan.cluster(%[[K]])
+// CHECK: nn.accumulate %[[C]] to @k gradient
+nn.parameter @k : tensor<2x8x2x4xf32> init<mean = 0.0, std = 0.02> decay
+func.func @attention(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>) -> tensor<2x8x2x3x4xf32> {
+  %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  nn.accumulate %0#1 to @k gradient : tensor<2x8x2x4xf32>
+  return %0#0 : tensor<2x8x2x3x4xf32>
+}
+
 //===----------------------------------------------------------------------===//
 // Untouched
 //===----------------------------------------------------------------------===//

@@ -150,3 +150,46 @@ func.func @optimizer_1() attributes {pipe.phase = "optimizer", pipe.stage = 1 : 
 // CHECK-NEXT: plan.action "forward" chunk 0 microbatch 0 call @forward_1 [@"in0 of microbatch 0",
 // CHECK-NEXT: plan.action "backward" chunk 0 microbatch 0 call @backward_1 [@"in0 of microbatch 0", @"din0 of microbatch 0",
 // CHECK-NEXT: plan.action "send" chunk 0 microbatch 0 peer 0 backward true tensor 0 [@"din0 of microbatch 0"]
+
+// -----
+
+// bf16: two bytes an element. The compute copy of a parameter stands beside its
+// master copy, and counts as a parameter.
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @half : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
+// CHECK: nn.parameter @half
+// CHECK: func.func @forward_0(
+// CHECK-SAME: plan.slot_bytes = array<i64: 512, 0>
+func.func @forward_0() -> (tensor<16x16xbf16> {pipe.value = "res0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // CHECK: nn.read @half compute {plan.places = [#plan.place<"half compute", 0>]}
+  %w = nn.read @half compute : tensor<16x16xbf16>
+  %a = nn.matmul %w, %w "ab,bc->ac" : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xbf16>
+  return %a : tensor<16x16xbf16>
+}
+// CHECK: func.func @backward_0(
+func.func @backward_0(%r: tensor<16x16xbf16> {pipe.value = "res0"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+  // CHECK: nn.matmul {{.*}} {plan.accumulate = 2 : i32, plan.places = [#plan.place<"half gradient", 0>]} : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xf32>
+  %0 = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xf32>
+  nn.accumulate %0 to @half gradient : tensor<16x16xf32>
+  return
+}
+func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+  return
+}
+func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+  // CHECK: plan.cluster(%{{.*}}) attributes {plan.places = [#plan.place<"half value", 0>, #plan.place<"half compute", 0>]}
+  %w = nn.read @half value : tensor<16x16xf32>
+  %0:2 = plan.cluster(%w) : (tensor<16x16xf32>) -> (tensor<16x16xf32>, tensor<16x16xbf16>) {
+  ^bb0(%x: tensor<16x16xf32>):
+    %1 = nn.scale %x by 0.5 : tensor<16x16xf32>
+    %2 = nn.cast %1 : tensor<16x16xf32> -> tensor<16x16xbf16>
+    plan.yield %1, %2 : tensor<16x16xf32>, tensor<16x16xbf16>
+  }
+  nn.write %0#0 to @half value : tensor<16x16xf32>
+  nn.write %0#1 to @half compute : tensor<16x16xbf16>
+  return
+}
+// CHECK: plan.buffer @"res0 of microbatch 0" activations at {{[0-9]+}} bytes 512
+// CHECK: plan.buffer @"half compute" parameters at {{[0-9]+}} bytes 512 live [0, 5]
+// CHECK: plan.buffer @"half gradient" gradients at {{[0-9]+}} bytes 1024 live [0, 5]
+// CHECK: plan.buffer @"half value" parameters at {{[0-9]+}} bytes 1024 live [0, 5]

@@ -103,6 +103,19 @@ const Case structureCases[] = {
     {"Kernel",
      [](P &p) { stepOf<fb::KernelStepT>(*p.programs[0], 0, 2).kernel = 2; },
      "step 2 (KernelStep): kernel 2, there are 2"},
+    {"ArgumentSizes",
+     [](P &p) {
+       stepOf<fb::KernelStepT>(*p.programs[0], 0, 2).arg_bytes = {72};
+     },
+     "step 2 (KernelStep): has sizes of 1 of 2 arguments"},
+    {"ArgumentTooLarge",
+     [](P &p) {
+       stepOf<fb::KernelStepT>(*p.programs[0], 0, 2).arg_bytes = {72, 17};
+     },
+     "argument of 17 bytes at 0 ends beyond the 16 bytes of slot 'tokens'"},
+    {"Outputs",
+     [](P &p) { stepOf<fb::KernelStepT>(*p.programs[0], 0, 2).outputs = 3; },
+     "step 2 (KernelStep): writes 3 of 2 arguments"},
     {"KernelSlot",
      [](P &p) {
        stepOf<fb::KernelStepT>(*p.programs[0], 0, 2).args[0] = fb::Ref(0, 2);
@@ -128,6 +141,43 @@ const Case structureCases[] = {
     {"GemmBatch",
      [](P &p) { stepOf<fb::GemmStepT>(*p.programs[0], 0, 0).batch = {2}; },
      "batch strides"},
+    {"GemmType",
+     [](P &p) {
+       stepOf<fb::GemmStepT>(*p.programs[0], 0, 0).dtype = fb::DType::I32;
+     },
+     "has dtype 2 and c_dtype 0"},
+    {"GemmResultType",
+     [](P &p) {
+       stepOf<fb::GemmStepT>(*p.programs[0], 0, 0).c_dtype = fb::DType::BF16;
+     },
+     "has dtype 0 and c_dtype 1"},
+    {"GemmMixedRange",
+     [](P &p) {
+       auto &gemm = stepOf<fb::GemmStepT>(*p.programs[0], 0, 0);
+       gemm.dtype = gemm.c_dtype = fb::DType::BF16;
+       gemm.m = 7;
+     },
+     "C of 84 bytes at 0 ends beyond the 72 bytes of slot 'out'"},
+    {"CollectiveType",
+     [](P &p) {
+       stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).dtype = fb::DType::I32;
+     },
+     "reduces I32, only f32 and bf16 are supported"},
+    {"Precision", [](P &p) { p.precision = "fp8"; },
+     "precision 'fp8' is unknown"},
+    {"ComputeType",
+     [](P &p) { p.programs[0]->shards[0]->compute_dtype = fb::DType::I32; },
+     "shard of 'weight' computes in dtype 2"},
+    {"ComputeCopyOfFp32",
+     [](P &p) { p.programs[0]->shards[0]->compute_dtype = fb::DType::BF16; },
+     "has a bf16 copy, but the plan's precision is fp32"},
+    {"ComputeCopyRange",
+     [](P &p) {
+       p.precision = "bf16";
+       p.programs[0]->shards[0]->compute_dtype = fb::DType::BF16;
+       p.programs[0]->shards[0]->compute_weight = 4096;
+     },
+     "compute copy of shard of 'weight' of 48 bytes at 4096 ends beyond"},
     {"CollectiveRange",
      [](P &p) { stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).chunk = 7; },
      "input of 84 bytes"},
@@ -239,6 +289,18 @@ INSTANTIATE_TEST_SUITE_P(Structure, CheckTest,
                          ::testing::ValuesIn(structureCases), nameOf);
 INSTANTIATE_TEST_SUITE_P(Other, CheckTest, ::testing::ValuesIn(otherCases),
                          nameOf);
+
+TEST(CheckPlan, AcceptsMixedPrecision) {
+  fb::PlanT plan = makePlan();
+  plan.precision = "bf16";
+  plan.programs[0]->shards[0]->compute_dtype = fb::DType::BF16;
+  plan.programs[0]->shards[0]->compute_weight = 2048;
+  auto &gemm = stepOf<fb::GemmStepT>(*plan.programs[0], 0, 0);
+  gemm.dtype = fb::DType::BF16;
+  EXPECT_EQ(check(plan), "");
+  gemm.c_dtype = fb::DType::BF16;
+  EXPECT_EQ(check(plan), "");
+}
 
 TEST(CheckMemory, AllowsReuseOverTime) {
   fb::PlanT plan = makePlan();

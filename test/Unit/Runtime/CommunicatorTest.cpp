@@ -13,7 +13,9 @@
 #include "plait/Runtime/Communicator.h"
 
 #include "Core/Backend.h"
+#include "OrderedCommunicator.h"
 #include "plait/Plan/Container.h"
+#include "plait/Support/BFloat16.h"
 #if PLAIT_HAS_CUDA
 #include "CUDA/CudaBackend.h"
 #include "FreePort.h"
@@ -124,7 +126,8 @@ protected:
       topology.groups.insert(topology.groups.end(), {parityOf(0), parityOf(1)});
     for (uint32_t rank = 0; ranks > 1 && rank < ranks; ++rank)
       topology.messages.push_back({rank, (rank + 1) % ranks, 0});
-    topology.packedBytes = arenaBytes;
+    topology.programRanks = ranks;
+    topology.packedBytes.assign(topology.groups.size(), arenaBytes);
     return topology;
   }
 
@@ -164,8 +167,8 @@ protected:
     backend = std::move(*made);
   }
 
-  Communicator &communicator(uint32_t rank) {
-    return *backend.parts[rank].communicator;
+  OrderedCommunicator communicator(uint32_t rank) {
+    return {*backend.parts[rank].communicator, *backend.parts[rank].device};
   }
 
   /// Runs `job` for every rank at once.
@@ -203,6 +206,14 @@ protected:
       EXPECT_EQ(found, expected);
     else
       EXPECT_NEAR(found, expected, ranks * ranks * 8000 * 0x1p-24);
+  }
+
+  void expectHalf(float found, float expected) {
+    // Likewise, to 8 bits.
+    if (std::get<0>(GetParam()).inRankOrder)
+      EXPECT_EQ(found, expected);
+    else
+      EXPECT_NEAR(found, expected, ranks * ranks * 8000 * 0x1p-8);
   }
 };
 
@@ -262,6 +273,54 @@ TEST_P(CommunicatorTest, ReduceScatter) {
           expectSum(found[i],
                     reduced(ranks, (i / size * ranks + rank) * size + i % size,
                             reduction));
+        return status;
+      });
+}
+
+std::vector<BFloat16> halvesOf(uint32_t rank, int64_t count) {
+  std::vector<float> values = valuesOf(rank, count);
+  return {values.begin(), values.end()};
+}
+
+/// Halves are added as floats, and the sum is rounded once.
+BFloat16 reducedHalf(uint32_t ranks, int64_t i, fb::Reduction reduction) {
+  float result = BFloat16(valueOf(0, i));
+  for (uint32_t rank = 1; rank < ranks; ++rank) {
+    float next = BFloat16(valueOf(rank, i));
+    result = reduction == fb::Reduction::Sum ? result + next
+                                             : std::max(result, next);
+  }
+  return BFloat16(result);
+}
+
+TEST_P(CommunicatorTest, AllReduceOfHalves) {
+  for (int64_t size : sizes)
+    for (fb::Reduction reduction : reductions)
+      forEachMember([&](uint32_t rank, Group &group, Memory &memory) {
+        auto values = memory.put(halvesOf(rank, 2 * size));
+        Status status = group.allReduce(values.data(), values.data(),
+                                        {fb::DType::BF16, 2, size}, reduction);
+        std::vector<BFloat16> found = memory.get<BFloat16>(values);
+        for (int64_t i = 0; i < 2 * size; ++i)
+          expectHalf(found[i], reducedHalf(ranks, i, reduction));
+        return status;
+      });
+}
+
+TEST_P(CommunicatorTest, ReduceScatterOfHalves) {
+  for (int64_t size : sizes)
+    for (fb::Reduction reduction : reductions)
+      forEachMember([&](uint32_t rank, Group &group, Memory &memory) {
+        auto input = memory.put(halvesOf(rank, 2 * ranks * size));
+        auto output = memory.put(std::vector<BFloat16>(2 * size));
+        Status status = group.reduceScatter(
+            input.data(), output.data(), {fb::DType::BF16, 2, size}, reduction);
+        std::vector<BFloat16> found = memory.get<BFloat16>(output);
+        for (int64_t i = 0; i < 2 * size; ++i)
+          expectHalf(found[i],
+                     reducedHalf(ranks,
+                                 (i / size * ranks + rank) * size + i % size,
+                                 reduction));
         return status;
       });
 }
@@ -339,7 +398,7 @@ TEST_P(CommunicatorTest, RingOfMessages) {
     for (int step = 0; step < 20; ++step) {
       auto out = memory.put(std::vector<float>(1001, float(rank * 100 + step)));
       auto in = memory.room(1001);
-      Communicator &self = communicator(rank);
+      OrderedCommunicator self = communicator(rank);
       ASSERT_TRUE(self.post(rank, next, out).ok());
       ASSERT_TRUE(self.receive(previous, previous, in).ok());
       EXPECT_EQ(memory.get(in),
@@ -358,7 +417,7 @@ TEST_P(CommunicatorTest, ASentBufferMayBeUsedAgain) {
     uint32_t next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
     auto out = memory.room(100);
     std::vector<std::span<std::byte>> in;
-    Communicator &self = communicator(rank);
+    OrderedCommunicator self = communicator(rank);
     // Nothing is read before the end: what is late is overwritten.
     for (int step = 0; step < 5; ++step) {
       memory.set(out, std::vector<float>(100, float(rank * 100 + step)));

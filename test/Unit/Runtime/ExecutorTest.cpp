@@ -14,6 +14,7 @@
 #include "plait/Runtime/Random.h"
 #include "plait/Runtime/Trainer.h"
 #include "plait/Runtime/Weights.h"
+#include "plait/Support/BFloat16.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -174,6 +175,47 @@ TEST_F(ExecutorTest, SavesWhatItLoads) {
   ASSERT_TRUE(saveWeights(**other, again).ok());
   EXPECT_EQ(readFile(again + "/model.safetensors"),
             readFile(directory + "/model.safetensors"));
+}
+
+TEST_F(ExecutorTest, InitialisesTheCopyToComputeWith) {
+  source.precision = "bf16";
+  fb::ProgramT &program = *source.programs[0];
+  fb::ShardT &shard = *program.shards[0];
+  shard.compute_dtype = fb::DType::BF16;
+  shard.compute_weight = program.arena_bytes;
+  program.arena_bytes += 64;
+  auto executor = start();
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  ASSERT_TRUE(initializeWeights(**executor, 11).ok());
+  auto expectCopy = [&](const std::vector<float> &weight) {
+    Status status = (*executor)->forEachRank([&](uint32_t rank) {
+      // Ranks 0 and 1 have four of the eight rows each, 2 and 3 none.
+      if (rank > 1)
+        return Status::success();
+      std::vector<BFloat16> copy(24);
+      PLAIT_RETURN_IF_ERROR((*executor)->device(rank).read(
+          shard.compute_weight, std::as_writable_bytes(std::span(copy))));
+      for (size_t i = 0; i < copy.size(); ++i) {
+        EXPECT_EQ(copy[i].bits, BFloat16(weight[rank * 24 + i]).bits);
+      }
+      return Status::success();
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+  };
+  std::vector<float> weight(48);
+  NormalStream(11, "transformer.weight", 0, 0.5f).generate(0, weight);
+  expectCopy(weight);
+
+  // Loaded weights too.
+  auto other = Executor::create(plan(), {1, patience});
+  std::string directory = makeDirectory();
+  ASSERT_TRUE(initializeWeights(**other, 12).ok());
+  ASSERT_TRUE(saveWeights(**other, directory).ok());
+  auto files = WeightFiles::open(directory);
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  ASSERT_TRUE(loadWeights(**executor, *files).ok());
+  NormalStream(12, "transformer.weight", 0, 0.5f).generate(0, weight);
+  expectCopy(weight);
 }
 
 TEST_F(ExecutorTest, AFailingRankNamesItselfAndStopsTheOthers) {

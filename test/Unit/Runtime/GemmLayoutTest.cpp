@@ -170,6 +170,15 @@ TEST(GemmAlignmentTest, PromisesTheAlignmentThatAllMatricesHave) {
       layout(batched(product(2, 3, 4, false, false), {5}, {18}, {64}, {64}))
           .alignment,
       8u);
+  // Of halves: 36 bytes; the numbers of C are counted in its own type.
+  fb::GemmStepT halves =
+      batched(product(2, 3, 4, false, false), {5}, {18}, {64}, {64});
+  halves.dtype = fb::DType::BF16;
+  EXPECT_EQ(layout(halves).alignment, 4u);
+  halves.a_batch = {32}, halves.c_batch = {8};
+  EXPECT_EQ(layout(halves).alignment, 32u);
+  halves.c_dtype = fb::DType::BF16;
+  EXPECT_EQ(layout(halves).alignment, 16u);
 }
 
 } // namespace

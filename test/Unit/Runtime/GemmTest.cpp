@@ -8,89 +8,32 @@
 #include "CPU/Gemm.h"
 
 #include "CPU/Team.h"
+#include "Products.h"
 
 #include <gtest/gtest.h>
-#include <memory>
 
 using namespace plait;
 using namespace plait::runtime;
-namespace fb = plait::plan::fb;
+using namespace plait::test;
 
 namespace {
 
-std::vector<float> valuesOf(size_t count, int salt) {
-  std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i)
-    values[i] = float((i * 7919 + salt) % 1001) / 500.0f - 1.0f;
-  return values;
-}
-
-/// Calls `visit(a, b, c offsets)` for every product of the batch.
-template <typename Visit>
-void forEachProduct(const fb::GemmStepT &shape, size_t dim, int64_t a,
-                    int64_t b, int64_t c, Visit visit) {
-  if (dim == shape.batch.size())
-    return visit(a, b, c);
-  for (int64_t i = 0; i < shape.batch[dim]; ++i)
-    forEachProduct(shape, dim + 1, a + i * shape.a_batch[dim],
-                   b + i * shape.b_batch[dim], c + i * shape.c_batch[dim],
-                   visit);
-}
-
-void multiply(const fb::GemmStepT &shape, const std::vector<float> &a,
-              const std::vector<float> &b, std::vector<float> &c, bool add) {
-  forEachProduct(shape, 0, 0, 0, 0, [&](int64_t atA, int64_t atB, int64_t atC) {
-    for (int64_t i = 0; i < shape.m; ++i)
-      for (int64_t j = 0; j < shape.n; ++j) {
-        float &target = c[atC + i * shape.c_row + j];
-        double sum = add ? target : 0;
-        for (int64_t k = 0; k < shape.k; ++k)
-          sum += double(a[atA + i * shape.a_row + k * shape.a_col]) *
-                 b[atB + k * shape.b_row + j * shape.b_col];
-        target = float(sum);
-      }
-  });
-}
-
-/// Compares all of C, so that what lies between its rows must stay.
-void expectProduct(GemmLibrary &library, const fb::GemmStepT &shape) {
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(fb::GemmStep::Pack(builder, &shape));
-  auto prepared = library.prepare(
-      *flatbuffers::GetRoot<fb::GemmStep>(builder.GetBufferPointer()));
-  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
-  std::vector<float> a = valuesOf(100000, 1), b = valuesOf(100000, 2);
-  for (bool add : {false, true}) {
-    std::vector<float> expected = valuesOf(100000, 3), found = expected;
-    multiply(shape, a, b, expected, add);
-    Status status =
-        library.run(*prepared, reinterpret_cast<std::byte *>(a.data()),
-                    reinterpret_cast<std::byte *>(b.data()),
-                    reinterpret_cast<std::byte *>(found.data()), add);
-    ASSERT_TRUE(status.ok()) << status.message();
-    for (size_t i = 0; i < found.size(); ++i)
-      ASSERT_NEAR(found[i], expected[i], 1e-4) << "element " << i;
-  }
-}
-
-/// A product with rows longer than necessary by `slack`.
-fb::GemmStepT makeShape(int64_t m, int64_t n, int64_t k, bool transposeA,
-                        bool transposeB, int64_t slack) {
-  fb::GemmStepT shape;
-  shape.m = m, shape.n = n, shape.k = k;
-  shape.a_row = transposeA ? 1 : k + slack;
-  shape.a_col = transposeA ? m + slack : 1;
-  shape.b_row = transposeB ? 1 : n + slack;
-  shape.b_col = transposeB ? k + slack : 1;
-  shape.c_row = n + slack;
-  return shape;
+Multiply multiplyBy(GemmLibrary &library) {
+  return [&](const fb::GemmStep &step, std::span<std::byte> a,
+             std::span<std::byte> b, std::span<std::byte> c, bool add) {
+    auto prepared = library.prepare(step);
+    return prepared.ok()
+               ? library.run(*prepared, a.data(), b.data(), c.data(), add)
+               : prepared.status();
+  };
 }
 
 class GemmTest : public ::testing::TestWithParam<unsigned> {
 protected:
   void SetUp() override { setTeamSize(GetParam()); }
   void TearDown() override { setTeamSize(1); }
-  GemmLibrary library;
+  GemmLibrary library{GetParam()};
+  Multiply run = multiplyBy(library);
 };
 
 TEST_P(GemmTest, AllLayouts) {
@@ -102,8 +45,7 @@ TEST_P(GemmTest, AllLayouts) {
     for (bool transposeA : {false, true})
       for (bool transposeB : {false, true})
         for (int64_t slack : {0, 5})
-          expectProduct(library,
-                        makeShape(m, n, k, transposeA, transposeB, slack));
+          expectProduct(makeShape(m, n, k, transposeA, transposeB, slack), run);
 }
 
 TEST_P(GemmTest, Attention) {
@@ -120,7 +62,7 @@ TEST_P(GemmTest, Attention) {
   shape.a_row = heads * width, shape.a_col = 1;
   shape.b_row = 1, shape.b_col = heads * width;
   shape.c_row = length;
-  expectProduct(library, shape);
+  expectProduct(shape, run);
   for (bool transposed : {false, true}) {
     shape.m = length, shape.n = width, shape.k = length;
     shape.a_batch = scores;
@@ -129,7 +71,7 @@ TEST_P(GemmTest, Attention) {
     shape.a_col = transposed ? length : 1;
     shape.b_row = heads * width, shape.b_col = 1;
     shape.c_row = heads * width;
-    expectProduct(library, shape);
+    expectProduct(shape, run);
   }
 }
 
@@ -140,7 +82,7 @@ TEST_P(GemmTest, RepeatedOperand) {
   shape.a_batch = {40, 20};
   shape.b_batch = {30, 0};
   shape.c_batch = {48, 24};
-  expectProduct(library, shape);
+  expectProduct(shape, run);
 }
 
 TEST_P(GemmTest, EqualShapesShare) {
@@ -153,5 +95,65 @@ TEST_P(GemmTest, EqualShapesShare) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, GemmTest, ::testing::Values(1u, 2u));
+
+/// Products of halves, into floats and halves, by the processor's instructions
+/// and without them.
+class HalfGemmTest
+    : public ::testing::TestWithParam<std::tuple<unsigned, bool>> {
+protected:
+  void SetUp() override {
+    // Where there are no instructions, oneDNN's code for AVX-512 emulates them.
+    if (std::get<1>(GetParam()) && !hasEmulation())
+      GTEST_SKIP() << "oneDNN multiplies no bf16 on this processor";
+    setTeamSize(std::get<0>(GetParam()));
+  }
+  void TearDown() override { setTeamSize(1); }
+
+  static bool hasEmulation() {
+    constexpr unsigned needed = dnnl_cpu_isa_avx512_core;
+    return (dnnl_get_effective_cpu_isa() & needed) == needed;
+  }
+
+  GemmLibrary library{std::get<0>(GetParam()), std::get<1>(GetParam())};
+  Multiply run = multiplyBy(library);
+};
+
+TEST_P(HalfGemmTest, AllLayouts) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                         {1, 7, 5},
+                         {5, 1, 7},
+                         {7, 5, 1},
+                         {33, 65, 17}})
+    for (bool transposeA : {false, true})
+      for (bool transposeB : {false, true})
+        for (int64_t slack : {0, 5})
+          expectHalfProducts(makeShape(m, n, k, transposeA, transposeB, slack),
+                             run);
+}
+
+TEST_P(HalfGemmTest, LongerThanABlock) {
+  for (bool transposed : {false, true}) {
+    expectHalfProducts(makeShape(1030, 3, 5, transposed, transposed, 1), run);
+    expectHalfProducts(makeShape(3, 1030, 5, transposed, transposed, 1), run);
+    expectHalfProducts(makeShape(3, 5, 1030, transposed, transposed, 1), run);
+  }
+}
+
+TEST_P(HalfGemmTest, Batches) {
+  // Grouped queries: two heads share one B.
+  fb::GemmStepT shape = makeShape(4, 6, 5, false, true, 0);
+  shape.batch = {3, 2};
+  shape.a_batch = {40, 20};
+  shape.b_batch = {30, 0};
+  shape.c_batch = {48, 24};
+  expectHalfProducts(shape, run);
+  // Heads as projections leave them.
+  shape.a_row = 10, shape.a_batch = {40, 5};
+  expectHalfProducts(shape, run);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, HalfGemmTest,
+                         ::testing::Combine(::testing::Values(1u, 2u),
+                                            ::testing::Bool()));
 
 } // namespace

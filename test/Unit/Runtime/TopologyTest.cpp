@@ -49,7 +49,7 @@ TEST_F(TopologyTest, HasAllGroupsAndMessages) {
     EXPECT_EQ(found.messages[id].target, id % 2 + 2);
     EXPECT_EQ(found.messages[id].channel, 0u);
   }
-  EXPECT_EQ(found.packedBytes, 0u);
+  EXPECT_EQ(found.packedBytes, std::vector<uint64_t>(4, 0));
 }
 
 TEST_F(TopologyTest, GivesAChannelToMessagesThatOvertake) {
@@ -65,9 +65,11 @@ TEST_F(TopologyTest, KnowsWhatMustBePacked) {
   auto &step =
       *source.programs[0]->functions[0]->steps[1]->step.AsCollectiveStep();
   step.kind = fb::CollectiveKind::AllGather;
-  EXPECT_EQ(topology().packedBytes, 3u * 6 * 2 * 4);
+  // The groups over tp.
+  EXPECT_EQ(topology().packedBytes,
+            (std::vector<uint64_t>{3 * 6 * 2 * 4, 3 * 6 * 2 * 4, 0, 0}));
   step.outer = 1;
-  EXPECT_EQ(topology().packedBytes, 0u);
+  EXPECT_EQ(topology().packedBytes, std::vector<uint64_t>(4, 0));
 }
 
 #if PLAIT_HAS_CUDA

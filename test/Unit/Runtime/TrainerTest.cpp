@@ -65,10 +65,12 @@ protected:
     return *fb::GetPlan(bytes.data());
   }
 
-  std::string compare(const std::vector<float> &gradient, float loss) {
+  std::string compare(const std::vector<float> &gradient, float loss,
+                      const char *precision = "fp32") {
     fb::PlanT plan = makeSingleRankPlan(gradient, loss);
-    std::vector<float> reference(18, 1);
-    plan.reference = plan::packPlan(makeSingleRankPlan(reference, 4));
+    fb::PlanT reference = makeSingleRankPlan(std::vector<float>(18, 1), 4);
+    plan.precision = reference.precision = precision;
+    plan.reference = plan::packPlan(reference);
     Status status = check(pack(plan), {});
     return status.ok() ? "" : status.message();
   }
@@ -82,6 +84,13 @@ TEST_F(TrainerTest, CheckComparesLossAndGradients) {
             std::string::npos);
   gradient[5] = 1.01f;
   EXPECT_NE(compare(gradient, 4).find("the gradient of 'sum' differs"),
+            std::string::npos);
+  // Numbers of 8 bits are given more room, but not any.
+  EXPECT_EQ(compare(gradient, 4.0005f, "bf16"), "");
+  EXPECT_NE(compare(gradient, 4.01f, "bf16").find("the loss is 4.01"),
+            std::string::npos);
+  gradient[5] = 1.5f;
+  EXPECT_NE(compare(gradient, 4, "bf16").find("the gradient of 'sum' differs"),
             std::string::npos);
   gradient[5] = NAN;
   EXPECT_NE(compare(gradient, 4), "");

@@ -54,6 +54,16 @@ static LogicalResult verifyShape(Operation *op, const char *what, Value value,
                                  << ", expected the shape [" << text << "]";
 }
 
+/// Fails unless `sum`, the result of the op, may add up numbers like `term`.
+static LogicalResult verifySum(Operation *op, Value term, Value sum) {
+  Type from = getElementTypeOrSelf(term), to = getElementTypeOrSelf(sum);
+  if (to == from || to.isF32())
+    return success();
+  return op->emitOpError("has result ")
+         << sum.getType() << ", expected elements of f32 or of "
+         << term.getType();
+}
+
 static LogicalResult verifyShard(Operation *op, std::optional<StringRef> axis,
                                  int64_t chunk) {
   if (axis.has_value() != (chunk > 0))
@@ -106,7 +116,8 @@ LogicalResult MatmulOp::verify() {
   for (auto [letter, count] : uses)
     if (count < 2)
       return emitOpError("has '") << letter << "' in one tensor only";
-  return success();
+  // (C4)
+  return verifySum(*this, getLhs(), getResult());
 }
 
 /// (C2)
@@ -141,14 +152,16 @@ LogicalResult AttentionOp::verify() {
 }
 
 LogicalResult AttentionGradOp::verify() {
-  if (failed(verifyShape(*this, "query gradient", getQueryGradient(),
+  if (failed(
+          verifyShape(*this, "gradient", getGradient(), shapeOf(getQuery()))) ||
+      failed(verifyShape(*this, "query gradient", getQueryGradient(),
                          shapeOf(getQuery()))) ||
       failed(verifyShape(*this, "key gradient", getKeyGradient(),
                          shapeOf(getKey()))) ||
       failed(verifyShape(*this, "value gradient", getValueGradient(),
                          shapeOf(getValue()))))
     return failure();
-  return verifyAttention(*this, getQuery(), getKey(), getValue(), getGradient(),
+  return verifyAttention(*this, getQuery(), getKey(), getValue(), getOut(),
                          getLse(), getWindow());
 }
 
@@ -178,7 +191,10 @@ LogicalResult EmbeddingGradOp::verify() {
   if (failed(verifyEmbedding(*this, getResult(), getIds(), getGradient())))
     return failure();
   // (C2)
-  return verifyShard(*this, getShardAxis(), getShardChunk());
+  if (failed(verifyShard(*this, getShardAxis(), getShardChunk())))
+    return failure();
+  // (C3)
+  return verifySum(*this, getGradient(), getResult());
 }
 
 LogicalResult PickOp::verify() {
@@ -404,11 +420,23 @@ LogicalResult ParameterOp::verify() {
   return success();
 }
 
+/// Checks an access of `type` to a pack (C2).
+static LogicalResult verifyPackAccess(Operation *op, PackOp pack, Slot slot,
+                                      RankedTensorType type) {
+  if (type == pack.getSlotType(slot))
+    return success();
+  return op->emitOpError("has type ")
+         << type << ", but the " << stringifySlot(slot) << " of @"
+         << pack.getSymName() << " is " << pack.getSlotType(slot);
+}
+
 /// Checks a read, write or accumulate of `type` against its symbol.
 static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
                                   FlatSymbolRefAttr symbol, Slot slot,
                                   RankedTensorType type) {
   Operation *target = tables.lookupNearestSymbolFrom(op, symbol);
+  if (auto pack = dyn_cast_or_null<PackOp>(target))
+    return verifyPackAccess(op, pack, slot, type);
   auto parameter = dyn_cast_or_null<ParameterOp>(target);
   auto accumulator = dyn_cast_or_null<AccumulatorOp>(target);
   // (C1)
@@ -417,6 +445,8 @@ static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
            << symbol << ", which has no " << stringifySlot(slot);
   auto declared = cast<RankedTensorType>(parameter ? parameter.getType()
                                                    : accumulator.getType());
+  if (slot == Slot::Compute)
+    declared = declared.clone(BFloat16Type::get(op->getContext()));
   auto sharding =
       parameter
           ? dyn_cast_or_null<dist::ShardingAttr>(parameter.getShardingAttr())
@@ -429,7 +459,8 @@ static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
   if (local || dist::plainType(type) == declared)
     return success();
   InFlightDiagnostic diag = op->emitOpError("has type ")
-                            << type << ", but " << symbol << " is " << declared;
+                            << type << ", but the " << stringifySlot(slot)
+                            << " of " << symbol << " is " << declared;
   diag.attachNote(target->getLoc()) << "declared here";
   return diag;
 }
@@ -471,6 +502,14 @@ LogicalResult MetricOp::verify() {
   return verifyName(*this, getName(), plan::fb::EnumNamesMetric());
 }
 
+Type nn::getGradientElementType(Value primal) {
+  Value source = primal;
+  while (auto reshard = source.getDefiningOp<dist::ReshardOp>())
+    source = reshard.getInput();
+  return source.getDefiningOp<ReadOp>() ? Float32Type::get(primal.getContext())
+                                        : getElementTypeOrSelf(primal);
+}
+
 //===----------------------------------------------------------------------===//
 // Folds
 //===----------------------------------------------------------------------===//
@@ -482,6 +521,16 @@ OpFoldResult ScaleOp::fold(FoldAdaptor) {
 
 OpFoldResult ShiftOp::fold(FoldAdaptor) {
   return getAmount().isZero() ? OpFoldResult(getInput()) : OpFoldResult();
+}
+
+/// What was widened only is narrow again without rounding.
+OpFoldResult CastOp::fold(FoldAdaptor) {
+  if (getInput().getType() == getType())
+    return getInput();
+  auto inner = getInput().getDefiningOp<CastOp>();
+  if (inner && inner.isExact() && inner.getInput().getType() == getType())
+    return inner.getInput();
+  return {};
 }
 
 OpFoldResult AddOp::fold(FoldAdaptor) {

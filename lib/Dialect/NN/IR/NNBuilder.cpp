@@ -16,6 +16,13 @@ static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+Value NNBuilder::cast(Value x, Type element) {
+  RankedTensorType type = typeOf(x);
+  if (type.getElementType() == element)
+    return x;
+  return CastOp::create(builder, loc, dist::plainType(type).clone(element), x);
+}
+
 Value NNBuilder::fillLike(Value like, double amount) {
   return FillOp::create(builder, loc, dist::plainType(like.getType()),
                         builder.getF32FloatAttr(amount));
@@ -61,7 +68,7 @@ Value NNBuilder::sumAll(Value x) {
   return reduce(x, dims);
 }
 
-Value NNBuilder::matmul(Value lhs, Value rhs, const Twine &spec) {
+Value NNBuilder::matmul(Value lhs, Value rhs, const Twine &spec, Type element) {
   std::string text = spec.str();
   auto [operands, result] = StringRef(text).split("->");
   auto [left, right] = operands.split(',');
@@ -72,7 +79,8 @@ Value NNBuilder::matmul(Value lhs, Value rhs, const Twine &spec) {
                         ? typeOf(lhs).getDimSize(at)
                         : typeOf(rhs).getDimSize(right.find(letter)));
   }
-  auto type = RankedTensorType::get(shape, typeOf(lhs).getElementType());
+  auto type = RankedTensorType::get(
+      shape, element ? element : typeOf(lhs).getElementType());
   return MatmulOp::create(builder, loc, type, lhs, rhs,
                           builder.getStringAttr(text));
 }

@@ -25,7 +25,7 @@ bool SoftmaxCrossEntropyOp::decomposesEarly() { return true; }
 /// constant shift: its gradient cancels exactly.
 Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
-  Value x = getLogits();
+  Value x = nn.widen(getLogits());
   int64_t last = getLogits().getType().getRank() - 1;
   Value top = nn.reduce(x, {last}, ReduceKind::Max);
   Value shift = nn.unary<StopGradientOp>(top);
@@ -49,7 +49,7 @@ Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
 /// The masked, scaled scores of all queries and keys: [b, g, r, s, t].
 static Value buildScores(NNBuilder &nn, Value query, Value key, double scale,
                          IntegerAttr window) {
-  Value product = nn.matmul(query, key, "bsgrd,btgd->bgrst");
+  Value product = nn.widen(nn.matmul(query, key, "bsgrd,btgd->bgrst"));
   return nn.unary<CausalMaskOp>(nn.scale(product, scale), window);
 }
 
@@ -62,23 +62,28 @@ Values AttentionOp::decompose(OpBuilder &builder) {
   Value sum = nn.sumRows(weights);
   Value softmax = nn.div(weights, nn.broadcastRows(sum, weights));
   Value lse = nn.add(top, nn.unary<LogOp>(sum));
-  Value out = nn.matmul(softmax, getValue(), "bgrst,btgd->bsgrd");
+  Value weighed = nn.castLike(softmax, getValue());
+  Value out = nn.matmul(weighed, getValue(), "bgrst,btgd->bsgrd");
   return {out, lse};
 }
 
 /// With p = softmax: dv = pᵀ do, dp = do vᵀ, ds = p (dp - Σ p dp),
-/// dq = scale · ds k, dk = scale · dsᵀ q.
+/// dq = scale · ds k, dk = scale · dsᵀ q. What products take is rounded to
+/// their operands' type, and used further as rounded: it need not be stored
+/// twice.
 Values AttentionGradOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   double scale = getScale().convertToDouble();
-  Value scores =
-      buildScores(nn, getQuery(), getKey(), scale, getWindowAttr());
-  Value softmax = nn.exp(nn.sub(scores, nn.broadcastRows(getLse(), scores)));
-  Value dv = nn.matmul(softmax, getGradient(), "bgrst,bsgrd->btgd");
-  Value dp = nn.matmul(getGradient(), getValue(), "bsgrd,btgd->bgrst");
+  Value scores = buildScores(nn, getQuery(), getKey(), scale, getWindowAttr());
+  Value exact = nn.exp(nn.sub(scores, nn.broadcastRows(getLse(), scores)));
+  Value weights = nn.castLike(exact, getGradient());
+  Value dv = nn.matmul(weights, getGradient(), "bgrst,bsgrd->btgd");
+  Value softmax = nn.widen(weights);
+  Value dp =
+      nn.widen(nn.matmul(getGradient(), getValue(), "bsgrd,btgd->bgrst"));
   Value mean = nn.sumRows(nn.mul(softmax, dp));
   Value inner = nn.sub(dp, nn.broadcastRows(mean, dp));
-  Value ds = nn.scale(nn.mul(softmax, inner), scale);
+  Value ds = nn.castLike(nn.scale(nn.mul(softmax, inner), scale), getKey());
   Value dq = nn.matmul(ds, getKey(), "bgrst,btgd->bsgrd");
   Value dk = nn.matmul(ds, getQuery(), "bgrst,bsgrd->btgd");
   return {dq, dk, dv};
@@ -90,29 +95,31 @@ Values AttentionGradOp::decompose(OpBuilder &builder) {
 
 Values LayerNormOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
-  Value x = getInput();
+  Value x = nn.widen(getInput());
   double inverse = 1.0 / getInput().getType().getShape().back();
   Value mean = nn.scale(nn.sumRows(x), inverse);
   Value centred = nn.sub(x, nn.broadcastRows(mean, x));
   Value variance = nn.scale(nn.sumRows(nn.mul(centred, centred)), inverse);
-  Value rstd = nn.unary<RsqrtOp>(
-      nn.shift(variance, getEpsilon().convertToDouble()));
+  Value rstd =
+      nn.unary<RsqrtOp>(nn.shift(variance, getEpsilon().convertToDouble()));
   Value normal = nn.mul(centred, nn.broadcastRows(rstd, x));
-  Value weighted = nn.mul(normal, nn.broadcastColumns(getWeight(), x));
-  Value out = nn.add(weighted, nn.broadcastColumns(getBias(), x));
-  return {out, mean, rstd};
+  Value weight = nn.widen(nn.broadcastColumns(getWeight(), x));
+  Value weighted = nn.mul(normal, weight);
+  Value bias = nn.widen(nn.broadcastColumns(getBias(), x));
+  Value out = nn.add(weighted, bias);
+  return {nn.castLike(out, getOut()), mean, rstd};
 }
 
 Values RMSNormOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
-  Value x = getInput();
+  Value x = nn.widen(getInput());
   double inverse = 1.0 / getInput().getType().getShape().back();
   Value mean = nn.scale(nn.sumRows(nn.mul(x, x)), inverse);
   Value rstd =
       nn.unary<RsqrtOp>(nn.shift(mean, getEpsilon().convertToDouble()));
   Value normal = nn.mul(x, nn.broadcastRows(rstd, x));
-  Value out = nn.mul(normal, nn.broadcastColumns(getWeight(), x));
-  return {out, rstd};
+  Value weight = nn.widen(nn.broadcastColumns(getWeight(), x));
+  return {nn.castLike(nn.mul(normal, weight), getOut()), rstd};
 }
 
 //===----------------------------------------------------------------------===//
@@ -167,9 +174,12 @@ Values RopeOp::decompose(OpBuilder &builder) {
         type.getShape(), {1, last});
   };
   Value cosine = table(false), sine = table(true);
-  Value kept = nn.mul(getInput(), cosine);
-  Value turned = nn.mul(nn.unary<RotateHalfOp>(getInput()), sine);
-  return {getInverse() ? nn.sub(kept, turned) : nn.add(kept, turned)};
+  Value kept = nn.mul(nn.widen(getInput()), cosine);
+  // Turned as it is stored: a kernel cannot read its own results elsewhere.
+  Value half = nn.widen(nn.unary<RotateHalfOp>(getInput()));
+  Value turned = nn.mul(half, sine);
+  Value result = getInverse() ? nn.sub(kept, turned) : nn.add(kept, turned);
+  return {nn.castLike(result, getResult())};
 }
 
 //===----------------------------------------------------------------------===//
@@ -178,7 +188,7 @@ Values RopeOp::decompose(OpBuilder &builder) {
 
 Values GeluOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
-  Value x = getInput();
+  Value x = nn.widen(getInput());
   Value bend;
   if (getApproximate()) {
     Value polynomial = nn.shift(nn.scale(nn.mul(x, x), 0.044715), 1.0);
@@ -187,10 +197,13 @@ Values GeluOp::decompose(OpBuilder &builder) {
   } else {
     bend = nn.unary<ErfOp>(nn.scale(x, M_SQRT1_2));
   }
-  return {nn.mul(x, nn.shift(nn.scale(bend, 0.5), 0.5))};
+  Value result = nn.mul(x, nn.shift(nn.scale(bend, 0.5), 0.5));
+  return {nn.castLike(result, getResult())};
 }
 
 Values SiluOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
-  return {nn.mul(getInput(), nn.unary<SigmoidOp>(getInput()))};
+  Value x = nn.widen(getInput());
+  Value result = nn.mul(x, nn.unary<SigmoidOp>(x));
+  return {nn.castLike(result, getResult())};
 }

@@ -97,6 +97,11 @@ Value ShiftOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<arith::AddFOp>(context, {operands[0], amount});
 }
 
+/// Elements are in f32 whatever the type: see the op's description.
+Value CastOp::emitElement(ElementContext &, ValueRange operands) {
+  return operands.front();
+}
+
 Value StopGradientOp::emitElement(ElementContext &, ValueRange operands) {
   return operands.front();
 }

@@ -24,10 +24,12 @@ using Values = SmallVector<Value>;
 Values MatmulOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
   StringRef a = getLhsLetters(), b = getRhsLetters(), y = getResultLetters();
-  Value da = nn.matmul(cotangents[0], getRhs(), y + "," + b + "->" + a);
+  Value da = nn.matmul(cotangents[0], getRhs(), y + "," + b + "->" + a,
+                       getGradientElementType(getLhs()));
   // The gradient of a weight keeps the weight's operand order, so that the
   // product has the activations on the left in both.
-  Value db = nn.matmul(getLhs(), cotangents[0], a + "," + y + "->" + b);
+  Value db = nn.matmul(getLhs(), cotangents[0], a + "," + y + "->" + b,
+                       getGradientElementType(getRhs()));
   return {da, db};
 }
 
@@ -36,14 +38,15 @@ Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
       builder, getLoc(), dist::plainType(getQuery().getType()),
       dist::plainType(getKey().getType()),
       dist::plainType(getValue().getType()), getQuery(), getKey(), getValue(),
-      getLse(), cotangents[0], getScaleAttr(), getWindowAttr());
+      getOut(), getLse(), cotangents[0], getScaleAttr(), getWindowAttr());
   return llvm::to_vector(ValueRange(grad.getResults()));
 }
 
 Values EmbeddingOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
-  return {EmbeddingGradOp::create(builder, getLoc(),
-                                  dist::plainType(getTable().getType()),
-                                  cotangents[0], getIds(), StringAttr()),
+  RankedTensorType type = dist::plainType(getTable().getType());
+  return {EmbeddingGradOp::create(
+              builder, getLoc(), type.clone(getGradientElementType(getTable())),
+              cotangents[0], getIds(), StringAttr()),
           Value()};
 }
 
@@ -62,13 +65,13 @@ Values PickOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 /// dx = rstd (dx̂ - mean(dx̂) - x̂ mean(dx̂ x̂)), dw = Σ dy x̂, db = Σ dy.
 Values LayerNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
-  Value x = getInput(), dy = cotangents[0];
+  Value x = nn.widen(getInput()), dy = nn.widen(cotangents[0]);
   double inverse = 1.0 / getInput().getType().getShape().back();
   Value mean = nn.broadcastRows(getMean(), x);
   Value rstd = nn.broadcastRows(getRstd(), x);
   Value centred = nn.sub(x, mean);
   Value normal = nn.mul(centred, rstd);
-  Value weight = nn.broadcastColumns(getWeight(), x);
+  Value weight = nn.widen(nn.broadcastColumns(getWeight(), x));
   Value dNormal = nn.mul(dy, weight);
   Value meanGrad = nn.scale(nn.sumRows(dNormal), inverse);
   Value projected = nn.mul(dNormal, normal);
@@ -84,10 +87,10 @@ Values LayerNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 /// With x̂ = x rstd and dx̂ = dy w: dx = rstd (dx̂ - x̂ mean(dx̂ x̂)).
 Values RMSNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
-  Value x = getInput(), dy = cotangents[0];
+  Value x = nn.widen(getInput()), dy = nn.widen(cotangents[0]);
   Value rstd = nn.broadcastRows(getRstd(), x);
   Value normal = nn.mul(x, rstd);
-  Value weight = nn.broadcastColumns(getWeight(), x);
+  Value weight = nn.widen(nn.broadcastColumns(getWeight(), x));
   Value dNormal = nn.mul(dy, weight);
   Value projected = nn.mul(dNormal, normal);
   Value mean = nn.scale(nn.sumRows(projected),
@@ -111,7 +114,7 @@ Values RopeOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 
 Values GeluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
-  Value x = getInput();
+  Value x = nn.widen(getInput());
   Value slope;
   Value square = nn.mul(x, x);
   if (getApproximate()) {
@@ -134,18 +137,18 @@ Values GeluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
     Value pdf = nn.scale(bell, 1.0 / std::sqrt(2.0 * M_PI));
     slope = nn.add(cdf, nn.mul(x, pdf));
   }
-  return {nn.mul(cotangents[0], slope)};
+  return {nn.mul(nn.widen(cotangents[0]), slope)};
 }
 
 /// y = x σ(x): y' = σ (1 + x (1 - σ)).
 Values SiluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
-  Value x = getInput();
+  Value x = nn.widen(getInput());
   Value sigma = nn.unary<SigmoidOp>(x);
   Value rest = nn.shift(nn.neg(sigma), 1.0);
   Value bend = nn.shift(nn.mul(x, rest), 1.0);
   Value slope = nn.mul(sigma, bend);
-  return {nn.mul(cotangents[0], slope)};
+  return {nn.mul(nn.widen(cotangents[0]), slope)};
 }
 
 //===----------------------------------------------------------------------===//
@@ -235,6 +238,11 @@ Values ShiftOp::buildVJP(OpBuilder &, ArrayRef<Value> cotangents) {
   return {cotangents[0]};
 }
 
+/// The differentiation pass casts gradients to their primals' types.
+Values CastOp::buildVJP(OpBuilder &, ArrayRef<Value> cotangents) {
+  return {cotangents[0]};
+}
+
 Values StopGradientOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
   return {Value()};
 }
@@ -248,7 +256,8 @@ Values BroadcastOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   for (int64_t dim : llvm::seq(getResult().getType().getRank()))
     if (!llvm::is_contained(getDims(), dim))
       added.push_back(dim);
-  return {NNBuilder(builder, getLoc()).reduce(cotangents[0], added)};
+  NNBuilder nn(builder, getLoc());
+  return {nn.reduce(nn.widen(cotangents[0]), added)};
 }
 
 Values ReduceOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {

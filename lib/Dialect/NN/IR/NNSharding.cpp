@@ -140,7 +140,7 @@ static FactorRule attentionRule(ArrayRef<int64_t> query, bool backward) {
   int d = rule.add("head size", FactorKind::Whole, query[4]);
   FactorRule::DimFactors q{b, s, g, r, d}, k{b, s, g, d}, lse{b, g, r, s};
   if (backward) {
-    rule.operands = {q, k, k, lse, q};
+    rule.operands = {q, k, k, q, lse, q};
     rule.results = {q, k, k};
   } else {
     rule.operands = {q, k, k};
@@ -227,6 +227,11 @@ FactorRule GeluOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule SiluOp::getFactorRule() { return elementwiseRule(*this); }
 bool GeluOp::keepsZeroPadding() { return true; }
 bool SiluOp::keepsZeroPadding() { return true; }
+FactorRule CastOp::getFactorRule() { return elementwiseRule(*this); }
+bool CastOp::keepsZeroPadding() { return true; }
+/// But for the rounding of each part to bf16, which a collective does as well.
+bool CastOp::isLinear() { return true; }
+int64_t CastOp::getFlops() { return 0; }
 FactorRule FillOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule IotaOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule ValidOp::getFactorRule() { return elementwiseRule(*this); }

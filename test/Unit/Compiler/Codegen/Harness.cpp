@@ -24,18 +24,18 @@
 using namespace plait;
 using namespace plait::test;
 
-Buffer::Buffer(size_t count) : count(count) {
+Buffer::Buffer(size_t count, bool half) : count(count), half(half) {
   size_t page = sysconf(_SC_PAGESIZE);
-  size_t need = (count * sizeof(float) + 63) / 64 * 64;
+  size_t need = (bytes() + 63) / 64 * 64;
   size_t pages = (need + page - 1) / page * page;
-  bytes = pages + page;
-  map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+  mapped = pages + page;
+  map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   mprotect(static_cast<char *>(map) + pages, page, PROT_NONE);
   start = static_cast<char *>(map) + pages - need;
 }
 
-Buffer::~Buffer() { munmap(map, bytes); }
+Buffer::~Buffer() { munmap(map, mapped); }
 
 void Buffer::randomize(unsigned seed, float low, float high) {
   std::mt19937 generator(seed);
@@ -83,16 +83,17 @@ static std::string write(const Cluster &cluster) {
 HostCode::~HostCode() {
   if (handle)
     dlclose(handle);
+  if (file >= 0)
+    close(file);
 }
 
 std::string HostCode::load(const std::vector<char> &bytes) {
-  int file = memfd_create("kernels", 0);
+  file = memfd_create("kernels", 0);
   bool written = write(file, bytes.data(), bytes.size()) ==
                  static_cast<ssize_t>(bytes.size());
   if (written)
     handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
                     RTLD_NOW | RTLD_LOCAL);
-  close(file);
   return handle ? "" : dlerror();
 }
 
@@ -152,7 +153,7 @@ void Kernel::launch(std::vector<Buffer *> args, std::vector<int64_t> scalars,
                     bool reversed) {
   std::vector<PtxBuffer> buffers;
   for (Buffer *buffer : args)
-    buffers.push_back({buffer->start, buffer->size() * sizeof(float)});
+    buffers.push_back({buffer->start, buffer->bytes()});
   int64_t blocks =
       (info.extent + info.indicesPerBlock - 1) / info.indicesPerBlock;
   EXPECT_EQ(module->launch(info.symbol, blocks, buffers, scalars, reversed), "")
@@ -174,7 +175,8 @@ void Kernel::expectSplit(std::vector<Buffer *> args, size_t firstResult,
   std::vector<std::unique_ptr<Buffer>> copies;
   std::vector<Buffer *> others = args;
   for (size_t index = firstResult; index < args.size(); ++index) {
-    copies.push_back(std::make_unique<Buffer>(args[index]->size()));
+    copies.push_back(
+        std::make_unique<Buffer>(args[index]->size(), args[index]->isHalf()));
     others[index] = copies.back().get();
   }
   if (module)
@@ -184,6 +186,6 @@ void Kernel::expectSplit(std::vector<Buffer *> args, size_t firstResult,
       call(others, scalars, index, index + 1);
   for (size_t index = firstResult; index < args.size(); ++index)
     EXPECT_EQ(0, std::memcmp(args[index]->start, others[index]->start,
-                             args[index]->size() * sizeof(float)))
+                             args[index]->bytes()))
         << "result " << index - firstResult << " depends on the split";
 }

@@ -10,6 +10,7 @@
 
 #include "PtxInterpreter.h"
 #include "plait/Codegen/Kernel.h"
+#include "plait/Support/BFloat16.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -20,13 +21,17 @@ namespace plait::test {
 /// tensor's last cache line faults.
 class Buffer {
 public:
-  explicit Buffer(size_t count);
+  /// `count` elements of 4 bytes or, if they are bf16, 2.
+  explicit Buffer(size_t count, bool half = false);
   ~Buffer();
   Buffer(const Buffer &) = delete;
 
   size_t size() const { return count; }
+  bool isHalf() const { return half; }
+  size_t bytes() const { return count * (half ? 2 : 4); }
   float *floats() { return static_cast<float *>(start); }
   int32_t *ints() { return static_cast<int32_t *>(start); }
+  BFloat16 *halves() { return static_cast<BFloat16 *>(start); }
   float &operator[](size_t index) { return floats()[index]; }
   void *start;
   /// Numbers in [low, high), the same for one seed.
@@ -34,7 +39,8 @@ public:
   void fill(float value);
 
 private:
-  size_t count, bytes;
+  size_t count, mapped;
+  bool half;
   void *map;
 };
 
@@ -51,6 +57,9 @@ public:
             const std::vector<int64_t> &scalars, int64_t begin, int64_t end);
 
 private:
+  // The loader takes a path that it has seen for the object it has loaded, so
+  // the descriptor that is part of it stays open.
+  int file = -1;
   void *handle = nullptr;
 };
 

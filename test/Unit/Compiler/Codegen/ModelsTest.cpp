@@ -32,6 +32,7 @@ namespace {
 struct Model {
   const char *name, *folder, *mesh;
   bool sequenceParallel;
+  const char *precision = "fp32";
 };
 
 class Models : public testing::TestWithParam<Model> {};
@@ -52,7 +53,10 @@ INSTANTIATE_TEST_SUITE_P(
         Model{"Gpt2Mesh", PLAIT_MODELS "/gpt2-nano", "pp=2,dp=2,tp=2", false},
         Model{"Llama", PLAIT_GOLDEN "/llama-small-test", "1", false},
         Model{"LlamaMesh", PLAIT_GOLDEN "/llama-small-test", "pp=2,dp=2,tp=2",
-              true}),
+              true},
+        Model{"Gpt2Half", PLAIT_MODELS "/gpt2-nano", "1", false, "bf16"},
+        Model{"LlamaHalfMesh", PLAIT_GOLDEN "/llama-small-test",
+              "pp=2,dp=2,tp=2", true, "bf16"}),
     [](const auto &info) { return std::string(info.param.name); });
 
 static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
@@ -64,6 +68,7 @@ static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
   options.model = model.folder;
   options.mesh = model.mesh;
   options.sequenceParallel = model.sequenceParallel;
+  options.precision = model.precision;
   options.globalBatch = 4;
   options.sequence = 24;
   options.compileTo = "lower";
@@ -76,10 +81,20 @@ static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
 
 /// Numbers that functions are at ease with: around 1, and small indices.
 static void fill(Buffer &buffer, mlir::Type element, unsigned seed) {
+  if (buffer.isHalf()) {
+    for (size_t index = 0; index < buffer.size(); ++index)
+      buffer.halves()[index] =
+          BFloat16(0.5f + (index * 7 + seed) % 128 / 128.0f);
+    return;
+  }
   buffer.randomize(seed, 0.5f, 1.5f);
   if (element.isInteger(32))
     for (size_t index = 0; index < buffer.size(); ++index)
       buffer.ints()[index] = (index * 7 + seed) % 23;
+}
+
+static float valueAt(Buffer &buffer, size_t index) {
+  return buffer.isHalf() ? float(buffer.halves()[index]) : buffer[index];
 }
 
 static void expectAlike(Buffer &want, Buffer &got, mlir::RankedTensorType type,
@@ -89,13 +104,15 @@ static void expectAlike(Buffer &want, Buffer &got, mlir::RankedTensorType type,
     return;
   }
   // Sums of up to 4096 numbers of about 1 in two orders, some of which cancel
-  // out afterwards.
+  // out afterwards; halves may be rounded to the other side.
   size_t numbers = 0;
+  double tolerance = 2e-5 + (want.isHalf() ? 0x1p-7 : 0);
   for (size_t index = 0; index < want.size(); ++index) {
-    if (std::isnan(want[index]) && std::isnan(got[index]))
+    float one = valueAt(want, index), other = valueAt(got, index);
+    if (std::isnan(one) && std::isnan(other))
       continue;
     ++numbers;
-    ASSERT_NEAR(want[index], got[index], 2e-5 * (1 + std::abs(want[index])))
+    ASSERT_NEAR(one, other, tolerance * (1 + std::abs(one)))
         << label << " at " << index;
   }
   EXPECT_GT(numbers, 0u) << label << " is nothing but NaN";
@@ -111,12 +128,13 @@ static void compare(const Case &one, HostCode &host, PtxModule &gpu) {
     std::vector<PtxBuffer> buffers;
     for (auto [index, type] : llvm::enumerate(one.types)) {
       size_t count = type.getNumElements();
-      own.push_back(std::make_unique<Buffer>(count));
-      other.push_back(std::make_unique<Buffer>(count));
+      bool half = type.getElementType().isBF16();
+      own.push_back(std::make_unique<Buffer>(count, half));
+      other.push_back(std::make_unique<Buffer>(count, half));
       fill(*own.back(), type.getElementType(), index);
       fill(*other.back(), type.getElementType(), index);
       pointers.push_back(own.back()->start);
-      buffers.push_back({other.back()->start, count * sizeof(float)});
+      buffers.push_back({other.back()->start, other.back()->bytes()});
     }
     host.call(one.host.symbol, pointers, scalars, 0, one.host.extent);
     int64_t blocks = llvm::divideCeil(one.gpu.extent, one.gpu.indicesPerBlock);
@@ -160,7 +178,7 @@ TEST_P(Models, KernelsAgree) {
   PtxModule ptx;
   const std::vector<char> &text = gpuObjects->front().data;
   ASSERT_EQ(ptx.parse({text.begin(), text.end()}), "");
-  EXPECT_GT(cases.size(), 40u);
+  EXPECT_GT(cases.size(), 30u);
   for (const Case &one : cases)
     compare(one, code, ptx);
 }

@@ -7,6 +7,8 @@
 
 #include "PtxArithmetic.h"
 
+#include "plait/Support/BFloat16.h"
+
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -188,10 +190,21 @@ static Result compare(const PtxInstruction &instruction, const Inputs &in) {
   return compareAs(how, static_cast<uint64_t>(a), static_cast<uint64_t>(b));
 }
 
+/// To the nearest bf16; a NaN becomes the canonical one.
+static uint64_t roundHalf(float value) {
+  return std::isnan(value) ? 0x7fff : BFloat16(value).bits;
+}
+
 /// cvt.<rounding>.<to>.<from>
-static Result convert(const PtxInstruction &instruction, uint64_t in) {
+static Result convert(const PtxInstruction &instruction, const Inputs &inputs) {
+  uint64_t in = inputs.bits[0];
   PtxType from = instruction.type, to = instruction.from;
   const std::string &rounding = instruction.variant;
+  if (from == PtxType::F32 && to == PtxType::BF16 && rounding == "rn")
+    return roundHalf(asFloat(in));
+  // The first operand becomes the upper half.
+  if (from == PtxType::F32 && to == PtxType::BF16x2 && rounding == "rn")
+    return roundHalf(asFloat(in)) << 16 | roundHalf(asFloat(inputs.bits[1]));
   if (from == PtxType::F32 && to == PtxType::F32)
     return bitsOf(rounding == "rmi"   ? std::floor(asFloat(in))
                   : rounding == "rpi" ? std::ceil(asFloat(in))
@@ -234,20 +247,26 @@ PtxType test::resultType(const PtxInstruction &instruction) {
   return instruction.type;
 }
 
+/// mov.<type> x, {low, high}
+static uint64_t join(PtxType type, const Inputs &in) {
+  unsigned half = 4 * sizeOf(type);
+  uint64_t mask = (uint64_t(1) << half) - 1;
+  return (in.bits[0] & mask) | in.bits[1] << half;
+}
+
 Result test::computePtx(const PtxInstruction &instruction, const Inputs &in) {
   PtxOp op = instruction.op;
   if (in.count == 0)
     return std::nullopt;
   // Addresses are the same in all spaces here.
   if (op == PtxOp::Mov || op == PtxOp::Cvta)
-    return in.count == 2 ? (in.bits[0] & 0xffffffffu) | in.bits[1] << 32
-                         : in.bits[0];
+    return in.count == 2 ? join(instruction.type, in) : in.bits[0];
   if (op == PtxOp::Selp)
     return in.bits[2] ? in.bits[0] : in.bits[1];
   if (op == PtxOp::Setp)
     return compare(instruction, in);
   if (op == PtxOp::Cvt)
-    return convert(instruction, in.bits[0]);
+    return convert(instruction, in);
   if (instruction.type == PtxType::F32)
     return computeFloat(instruction, in);
   return computeInteger(instruction, in);

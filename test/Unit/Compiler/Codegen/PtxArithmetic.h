@@ -21,7 +21,7 @@ struct PtxInputs {
 };
 
 /// The result's bits; nothing for an instruction that is not known. Two results
-/// (`mov.b64 {lo, hi}, x`) share them.
+/// (`mov.b64 {lo, hi}, x`) are its halves.
 std::optional<uint64_t> computePtx(const PtxInstruction &instruction,
                                    const PtxInputs &inputs);
 

@@ -208,8 +208,10 @@ void BlockRun::compute(unsigned index, const PtxInstruction &instruction) {
     return fail(index, "the interpreter does not know this instruction");
   std::span<const PtxOperand> parts = partsOf(operands[0]);
   if (parts.size() == 2) {
-    write(index, parts[0], *result, PtxType::B32);
-    write(index, parts[1], *result >> 32, PtxType::B32);
+    bool wide = sizeOf(instruction.type) == 8;
+    PtxType half = wide ? PtxType::B32 : PtxType::B16;
+    write(index, parts[0], *result, half);
+    write(index, parts[1], *result >> (wide ? 32 : 16), half);
   } else {
     write(index, parts[0], *result, resultType(instruction));
   }

@@ -22,13 +22,14 @@ PtxMemory::PtxMemory(const std::vector<PtxBuffer> &buffers) {
         known = &area;
     if (!known)
       known = &areas.emplace_back(Area{start, {}});
-    known->words.resize(std::max(known->words.size(), buffer.bytes / 4));
+    known->words.resize(
+        std::max(known->words.size(), buffer.bytes / kWordBytes));
   }
 }
 
 void PtxMemory::startBlock(uint64_t bytes) {
   sharedBytes.assign(bytes, 0);
-  sharedArea.words.assign(bytes / 4, Word());
+  sharedArea.words.assign(bytes / kWordBytes, Word());
 }
 
 void PtxMemory::passBarrier() {
@@ -40,7 +41,7 @@ PtxMemory::Area *PtxMemory::find(uint64_t address, uint64_t bytes,
                                  bool shared) {
   auto inside = [&](const Area &area) {
     return address >= area.start &&
-           address + bytes <= area.start + 4 * area.words.size();
+           address + bytes <= area.start + kWordBytes * area.words.size();
   };
   if (shared)
     return inside(sharedArea) ? &sharedArea : nullptr;
@@ -60,8 +61,8 @@ std::string PtxMemory::check(uint64_t address, uint64_t bytes, bool shared,
   auto other = [&](int64_t owner) {
     return owner != kNobody && owner != thread;
   };
-  for (uint64_t offset = 0; offset < bytes; offset += 4) {
-    Word &word = area->words[(address + offset - area->start) / 4];
+  for (uint64_t offset = 0; offset < bytes; offset += kWordBytes) {
+    Word &word = area->words[(address + offset - area->start) / kWordBytes];
     if (other(word.writer))
       return "thread " + std::to_string(word.writer) + " writes the same word";
     if (writes && other(word.reader))

@@ -29,6 +29,8 @@ public:
 
 private:
   static constexpr int64_t kNobody = -1, kMany = -2;
+  /// Of the smallest element.
+  static constexpr uint64_t kWordBytes = 2;
   struct Word {
     int64_t writer = kNobody, reader = kNobody;
     bool written = false; // shared memory: ever

@@ -18,6 +18,7 @@ unsigned test::sizeOf(PtxType type) {
   switch (type) {
   case PtxType::B16:
   case PtxType::U16:
+  case PtxType::BF16:
     return 2;
   case PtxType::B64:
   case PtxType::U64:
@@ -42,10 +43,12 @@ static PtxOp opOf(const std::string &text) {
 
 static PtxType typeOf(const std::string &text) {
   static const std::map<std::string, PtxType> types = {
-      {"pred", PtxType::Pred}, {"b16", PtxType::B16}, {"b32", PtxType::B32},
-      {"b64", PtxType::B64},   {"u16", PtxType::U16}, {"u32", PtxType::U32},
-      {"u64", PtxType::U64},   {"s32", PtxType::S32}, {"s64", PtxType::S64},
-      {"f32", PtxType::F32}};
+      {"pred", PtxType::Pred}, {"b16", PtxType::B16},
+      {"b32", PtxType::B32},   {"b64", PtxType::B64},
+      {"u16", PtxType::U16},   {"u32", PtxType::U32},
+      {"u64", PtxType::U64},   {"s32", PtxType::S32},
+      {"s64", PtxType::S64},   {"f32", PtxType::F32},
+      {"bf16", PtxType::BF16}, {"bf16x2", PtxType::BF16x2}};
   auto found = types.find(text);
   return found == types.end() ? PtxType::None : found->second;
 }

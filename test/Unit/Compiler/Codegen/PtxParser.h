@@ -55,7 +55,21 @@ enum class PtxOp {
   Unknown
 };
 
-enum class PtxType { None, Pred, B16, B32, B64, U16, U32, U64, S32, S64, F32 };
+enum class PtxType {
+  None,
+  Pred,
+  B16,
+  B32,
+  B64,
+  U16,
+  U32,
+  U64,
+  S32,
+  S64,
+  F32,
+  BF16,
+  BF16x2
+};
 
 /// Bytes of a value.
 unsigned sizeOf(PtxType type);

@@ -320,6 +320,12 @@ TEST(Interpreter, FindsErrors) {
   EXPECT_EQ(interpret("shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1;\n"
                       "st.global.b32 [%rd2], %r4;"),
             "");
+  // Two threads may write the halves of a word, but not one of them.
+  const std::string halves = "mul.wide.u32 %rd4, %r1, 2;\n"
+                             "add.s64 %rd5, %rd1, %rd4;\n";
+  EXPECT_EQ(interpret(halves + "st.global.b16 [%rd5], %r1;"), "");
+  expectError(halves + "st.global.b32 [%rd5], %r1;", "not aligned to 4");
+  expectError("st.global.b16 [%rd1+2], %r1;", "writes the same word");
   expectError("ld.global.b32 %r4, [%rd2+256];", "outside of all buffers");
   expectError("ld.global.v4.b32 {%r4, %r5, %r6, %r7}, [%rd2];",
               "not aligned to 16");

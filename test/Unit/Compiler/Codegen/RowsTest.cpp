@@ -398,11 +398,15 @@ TEST(RowsTest, ErrorsNameTheOp) {
     plan.yield %y : tensor<4x8xf32>)"});
   EXPECT_NE(rows.errors.find("before the first row"), std::string::npos)
       << rows.errors;
-  Kernel half(
-      {{"tensor<4xbf16>"},
-       {"tensor<4xbf16>"},
-       "%y = nn.neg %0 : tensor<4xbf16>\nplan.yield %y : tensor<4xbf16>"});
-  EXPECT_NE(half.errors.find("bf16"), std::string::npos) << half.errors;
+  Kernel counts({{"tensor<4xi32>"},
+                 {"tensor<2xi32>"},
+                 "%s = dist.slice %0 on @mesh[\"tp\"] dim 0 : tensor<4xi32> "
+                 "-> tensor<2xi32>\nplan.yield %s : tensor<2xi32>",
+                 "1"});
+  EXPECT_NE(counts.errors.find("accumulates 'tensor<2xi32>', which is not of "
+                               "floats"),
+            std::string::npos)
+      << counts.errors;
   Kernel none(
       {{"tensor<0xf32>"},
        {"tensor<0xf32>"},

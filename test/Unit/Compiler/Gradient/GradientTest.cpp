@@ -70,6 +70,13 @@ static std::vector<Case> getElementwiseCases() {
   cases.push_back({"nn.shift", [](GradientHarness &test) {
                      return test.nn.shift(test.input(random({4}, 1)), 2.5);
                    }});
+  // The interpreter does not round, so differences see the gradient alone.
+  cases.push_back({"nn.cast", [](GradientHarness &test) {
+                     Value x = test.input(random({2, 3}, 1));
+                     Value square = test.nn.mul(x, x);
+                     return test.nn.widen(
+                         test.nn.cast(square, test.builder.getBF16Type()));
+                   }});
   for (bool tanh : {false, true})
     cases.push_back(
         {tanh ? "nn.gelu tanh" : "nn.gelu erf", [tanh](GradientHarness &test) {

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeStreams.h"
+#include "plait/Support/BFloat16.h"
 
 #include <cstring>
 #include <cublasLt.h>
@@ -18,14 +19,29 @@ struct Operation {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
 };
 struct Matrix {
+  bool narrow; // bf16
   int64_t rows, columns, leading;
   int32_t batch;
   int64_t stride;
 
-  float *at(float *data, int64_t index) const { return data + index * stride; }
+  /// Element (row, column) of matrix `index` of the batch.
+  float get(const void *data, int64_t index, int64_t row,
+            int64_t column) const {
+    int64_t place = index * stride + column * leading + row;
+    return narrow ? float(static_cast<const plait::BFloat16 *>(data)[place])
+                  : static_cast<const float *>(data)[place];
+  }
+  void set(void *data, int64_t index, int64_t row, int64_t column,
+           float value) const {
+    int64_t place = index * stride + column * leading + row;
+    if (narrow)
+      static_cast<plait::BFloat16 *>(data)[place] = plait::BFloat16(value);
+    else
+      static_cast<float *>(data)[place] = value;
+  }
   size_t bytes() const {
     int64_t last = (batch - 1) * stride + (columns - 1) * leading + rows;
-    return size_t(last) * sizeof(float);
+    return size_t(last) * (narrow ? 2 : 4);
   }
 };
 struct Preference {
@@ -38,16 +54,17 @@ template <typename T, typename Handle> T &as(Handle handle) {
 }
 
 /// Element (row, column) of op(matrix).
-float element(const Matrix &matrix, const float *data, cublasOperation_t op,
-              int64_t row, int64_t column) {
-  return op == CUBLAS_OP_T ? data[row * matrix.leading + column]
-                           : data[column * matrix.leading + row];
+float element(const Matrix &matrix, const void *data, int64_t index,
+              cublasOperation_t op, int64_t row, int64_t column) {
+  return op == CUBLAS_OP_T ? matrix.get(data, index, column, row)
+                           : matrix.get(data, index, row, column);
 }
 
 struct Product {
   Operation operation;
   Matrix a, b, c;
-  float *dataA, *dataB, *dataC;
+  const void *dataA, *dataB;
+  void *dataC;
   float alpha, beta;
 
   void run() const {
@@ -57,11 +74,11 @@ struct Product {
         for (int64_t row = 0; row < c.rows; ++row) {
           float sum = 0;
           for (int64_t k = 0; k < inner; ++k)
-            sum += element(a, a.at(dataA, i), operation.a, row, k) *
-                   element(b, b.at(dataB, i), operation.b, k, column);
-          float &target = c.at(dataC, i)[column * c.leading + row];
+            sum += element(a, dataA, i, operation.a, row, k) *
+                   element(b, dataB, i, operation.b, k, column);
           // Without beta the target may hold anything.
-          target = alpha * sum + (beta == 0 ? 0 : beta * target);
+          float old = beta == 0 ? 0 : beta * c.get(dataC, i, row, column);
+          c.set(dataC, i, row, column, alpha * sum + old);
         }
   }
   bool inMemory() const {
@@ -111,10 +128,10 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t object,
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *object,
                                           cudaDataType type, uint64_t rows,
                                           uint64_t columns, int64_t leading) {
-  if (type != CUDA_R_32F || leading < int64_t(rows))
+  if ((type != CUDA_R_32F && type != CUDA_R_16BF) || leading < int64_t(rows))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  *object = reinterpret_cast<cublasLtMatrixLayout_t>(
-      new Matrix{int64_t(rows), int64_t(columns), leading, 1, 0});
+  *object = reinterpret_cast<cublasLtMatrixLayout_t>(new Matrix{
+      type == CUDA_R_16BF, int64_t(rows), int64_t(columns), leading, 1, 0});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t object) {
@@ -169,22 +186,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                               void *d, cublasLtMatrixLayout_t layoutD,
                               const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t bytes, cudaStream_t stream) {
-  auto data = [](const void *pointer) {
-    return static_cast<float *>(const_cast<void *>(pointer));
-  };
   Product product = {as<Operation>(operation),
                      as<Matrix>(layoutA),
                      as<Matrix>(layoutB),
                      as<Matrix>(layoutC),
-                     data(a),
-                     data(b),
-                     data(d),
-                     *data(alpha),
-                     *data(beta)};
+                     a,
+                     b,
+                     d,
+                     *static_cast<const float *>(alpha),
+                     *static_cast<const float *>(beta)};
   uintptr_t addresses = uintptr_t(a) | uintptr_t(b) | uintptr_t(d);
   if (c != d || layoutC != layoutD || addresses % algo->data[0] ||
       bytes < algo->data[1] || !allocated(workspace, bytes) ||
-      !product.inMemory())
+      product.a.narrow != product.b.narrow || !product.inMemory())
     return CUBLAS_STATUS_INVALID_VALUE;
   enqueue(stream, [product] {
     product.run();

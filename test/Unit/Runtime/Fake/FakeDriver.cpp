@@ -7,6 +7,7 @@
 
 #include "CUDA/CollectiveKernels.h"
 #include "FakeStreams.h"
+#include "plait/Support/BFloat16.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -27,7 +28,7 @@ struct CUfunc_st {
   Code code = nullptr;
   size_t args = 0, scalars = 0;
   int64_t extent = 0, each = 1;
-  bool maximum = false; // of a reduction
+  void (*reduction)(const ReduceParams &params) = nullptr;
 };
 
 struct CUmod_st {
@@ -66,6 +67,13 @@ void advance(CUstream stream) {
   stream->advancing = false;
 }
 
+/// Adds work to a stream that is not being recorded.
+void push(CUstream stream, Work work) {
+  stream->work.push_back(std::move(work));
+  if (stream->urgent && setting("PLAIT_FAKE_HASTY", 0))
+    advance(stream);
+}
+
 bool reach(const std::shared_ptr<Mark> &mark) {
   // No further than the mark: what follows it is not asked for.
   CUstream stream = mark->stream;
@@ -84,12 +92,22 @@ bool reach(const std::shared_ptr<Mark> &mark) {
 std::shared_ptr<Mark> mark(CUstream stream) {
   auto made = std::make_shared<Mark>();
   made->stream = stream;
-  stream->work.push_back([made] { return made->reached = true; });
+  push(stream, [made] {
+    made->when = std::chrono::steady_clock::now();
+    return made->reached = true;
+  });
   return made;
 }
 
 void wait(CUstream stream, const std::shared_ptr<Mark> &mark) {
-  stream->work.push_back([mark] { return reach(mark); });
+  push(stream, [mark] { return reach(mark); });
+}
+
+/// Whether `stream` ignores `event`.
+bool loses(CUstream stream, CUevent event) {
+  const char *which = std::getenv("PLAIT_FAKE_LOSE");
+  return which && event->stream && event->stream->urgent != stream->urgent &&
+         stream->urgent == (std::string(which) == "urgent");
 }
 
 Work copyWork(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
@@ -99,17 +117,23 @@ Work copyWork(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
   };
 }
 
-void reduce(const ReduceParams &params, bool maximum) {
+template <typename Element, bool maximum>
+void reduce(const ReduceParams &params) {
   for (int64_t i = 0; i < params.outer * params.chunk; ++i) {
     int64_t row = i / params.chunk, column = i % params.chunk;
     int64_t from = row * params.inputStride + column;
-    float value = params.inputs[0][from];
+    auto input = [&](int member) -> float {
+      return static_cast<const Element *>(params.inputs[member])[from];
+    };
+    float value = input(0);
     for (int j = 1; j < params.inputCount; ++j) {
-      float next = params.inputs[j][from];
+      float next = input(j);
       value = !maximum ? value + next : value < next ? next : value;
     }
     for (int j = 0; j < params.outputCount; ++j)
-      params.outputs[j][row * params.outputStride + column] = value;
+      static_cast<Element *>(
+          params.outputs[j])[row * params.outputStride + column] =
+          Element(value);
   }
 }
 
@@ -123,7 +147,7 @@ std::recursive_mutex &plait::fake::lock() {
 CUresult plait::fake::enqueue(CUstream stream, Work work) {
   std::lock_guard guard(lock());
   if (!stream->records()) {
-    stream->work.push_back(std::move(work));
+    push(stream, std::move(work));
     return CUDA_SUCCESS;
   }
   stream->recording->items.push_back({stream, std::move(work)});
@@ -207,8 +231,12 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned,
         made->functions[name] = function;
     }
   } else if (std::strstr(static_cast<const char *>(image), ".version")) {
-    made->functions[PLAIT_REDUCE_SUM] = {};
-    made->functions[PLAIT_REDUCE_MAX].maximum = true;
+    using plait::BFloat16;
+    auto &functions = made->functions;
+    functions[PLAIT_REDUCE_SUM].reduction = reduce<float, false>;
+    functions[PLAIT_REDUCE_MAX].reduction = reduce<float, true>;
+    functions[PLAIT_REDUCE_SUM_BF16].reduction = reduce<BFloat16, false>;
+    functions[PLAIT_REDUCE_MAX_BF16].reduction = reduce<BFloat16, true>;
   } else {
     return CUDA_ERROR_INVALID_PTX;
   }
@@ -229,7 +257,10 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 }
 
 CUresult cuMemGetInfo(size_t *available, size_t *total) {
+  std::lock_guard guard(lock());
   *available = *total = setting("PLAIT_FAKE_MEMORY", 1L << 33);
+  for (auto [address, bytes] : allocations())
+    *available -= std::min(*available, bytes);
   return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
@@ -304,9 +335,15 @@ CUresult cuMemsetD32Async(CUdeviceptr target, unsigned value, size_t words,
                : cuMemsetD8Async(target, 0, words * 4, stream);
 }
 
-CUresult cuStreamCreate(CUstream *stream, unsigned) {
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned, int priority) {
   std::lock_guard guard(lock());
   streams().push_back(*stream = new CUstream_st);
+  (*stream)->urgent = priority < 0;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy(CUstream stream) {
@@ -343,6 +380,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   std::lock_guard guard(lock());
   event->recording = stream->records() ? stream->recording : nullptr;
   event->mark = nullptr;
+  event->stream = stream;
   event->clock = stream->clock;
   if (event->recording) {
     event->recorded = event->recording->marks++;
@@ -352,8 +390,20 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   event->mark = mark(stream);
   return CUDA_SUCCESS;
 }
+CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
+  std::lock_guard guard(lock());
+  if (!begin->mark || !end->mark || !begin->mark->reached ||
+      !end->mark->reached)
+    return CUDA_ERROR_NOT_READY;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->mark->when -
+                                                           begin->mark->when)
+                      .count();
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   std::lock_guard guard(lock());
+  if (loses(stream, event))
+    return CUDA_SUCCESS;
   if (event->recording) {
     if (event->recording->ended)
       return CUDA_ERROR_CAPTURED_EVENT;
@@ -414,14 +464,14 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   for (const Graph::Item &item : graph.items) {
     CUstream &runner = executable->streams[item.stream];
     if (!runner)
-      cuStreamCreate(&runner, 0);
+      cuStreamCreateWithPriority(&runner, 0, -int(item.stream->urgent));
   }
   for (auto [recorded, runner] : executable->streams)
     wait(runner, begin);
   for (const Graph::Item &item : graph.items) {
     CUstream runner = executable->streams[item.stream];
     if (item.work)
-      runner->work.push_back(item.work);
+      push(runner, item.work);
     else if (item.mark >= 0)
       marks[item.mark] = mark(runner);
     else
@@ -432,6 +482,12 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data) {
+  return enqueue(stream, [=] {
+    function(data);
+    return true;
+  });
+}
 CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned,
                         unsigned, unsigned threads, unsigned, unsigned,
                         unsigned, CUstream stream, void **params, void **) {
@@ -439,8 +495,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned,
     return CUDA_ERROR_INVALID_VALUE;
   if (!function->code)
     return enqueue(stream, [params = *static_cast<ReduceParams *>(params[0]),
-                            maximum = function->maximum] {
-      reduce(params, maximum);
+                            reduction = function->reduction] {
+      reduction(params);
       return true;
     });
   std::vector<char *> args;

@@ -12,13 +12,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeStreams.h"
+#include "plait/Support/BFloat16.h"
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <list>
 #include <map>
 #include <nccl.h>
+#include <set>
 #include <string>
 
 using namespace plait::fake;
@@ -27,6 +32,13 @@ namespace {
 
 enum class Kind { AllReduce, ReduceScatter, AllGather };
 
+/// Where an operand is in the memory that all ranks have a window to; -1: it
+/// is elsewhere, or there is no window.
+struct Places {
+  int64_t send = -1, receive = -1;
+  bool operator==(const Places &) const = default;
+};
+
 struct Operation {
   Kind kind;
   const char *send;
@@ -34,6 +46,7 @@ struct Operation {
   size_t count;
   ncclDataType_t type;
   ncclRedOp_t reduction;
+  Places places = {};
 };
 
 size_t bytesOf(ncclDataType_t type) {
@@ -65,16 +78,29 @@ struct Shared {
   std::map<std::pair<int, int>, std::shared_ptr<Shared>> parts;
 };
 
+template <typename Element>
 float reduced(const Round &round, int ranks, size_t index) {
   float value =
-      reinterpret_cast<const float *>(round.entered.at(0).send)[index];
+      reinterpret_cast<const Element *>(round.entered.at(0).send)[index];
   for (int rank = 1; rank < ranks; ++rank) {
     const Operation &operation = round.entered.at(rank);
-    float next = reinterpret_cast<const float *>(operation.send)[index];
+    float next = reinterpret_cast<const Element *>(operation.send)[index];
     value =
         operation.reduction == ncclSum ? value + next : std::max(value, next);
   }
   return value;
+}
+
+template <typename Element> void reduceAll(const Round &round, int ranks) {
+  const Operation &first = round.entered.at(0);
+  bool scatters = first.kind == Kind::ReduceScatter;
+  std::vector<Element> result(first.count * (scatters ? ranks : 1));
+  for (size_t i = 0; i < result.size(); ++i)
+    result[i] = Element(reduced<Element>(round, ranks, i));
+  for (const auto &[rank, target] : round.entered)
+    std::memcpy(target.receive,
+                result.data() + (scatters ? rank * first.count : 0),
+                first.count * sizeof(Element));
 }
 
 void complete(const Round &round, int ranks) {
@@ -87,14 +113,10 @@ void complete(const Round &round, int ranks) {
                      bytes);
     return;
   }
-  bool scatters = first.kind == Kind::ReduceScatter;
-  std::vector<float> result(first.count * (scatters ? ranks : 1));
-  for (size_t i = 0; i < result.size(); ++i)
-    result[i] = reduced(round, ranks, i);
-  for (const auto &[rank, target] : round.entered)
-    std::memcpy(target.receive,
-                result.data() + (scatters ? rank * first.count : 0),
-                first.count * sizeof(float));
+  if (first.type == ncclBfloat16)
+    reduceAll<plait::BFloat16>(round, ranks);
+  else
+    reduceAll<float>(round, ranks);
 }
 
 std::condition_variable_any &changed() {
@@ -116,13 +138,46 @@ ncclResult_t issue(cudaStream_t stream, Work work) {
 
 } // namespace
 
+/// Memory that a communicator knows.
+struct Registered {
+  char *begin;
+  size_t bytes;
+  bool window;
+};
+
 struct ncclComm {
   std::shared_ptr<Shared> shared;
   int rank;
+  std::list<Registered> registered = {};
   uint64_t reached = 0; // collectives
   int splits = 0;
   std::atomic<bool> aborted = false;
 };
+
+static std::set<ncclComm_t> &comms() {
+  static std::set<ncclComm_t> all;
+  return all;
+}
+
+/// What a test must not do without noticing.
+[[noreturn]] static void refuse(const char *why) {
+  std::fprintf(stderr, "the fake NCCL objects: %s\n", why);
+  std::abort();
+}
+
+static Places placesOf(ncclComm_t comm, const Operation &operation) {
+  Places places;
+  for (const Registered &memory : comm->registered) {
+    auto find = [&](const char *pointer) -> int64_t {
+      bool inside =
+          pointer >= memory.begin && pointer < memory.begin + memory.bytes;
+      return memory.window && inside ? pointer - memory.begin : -1;
+    };
+    places.send = std::max(places.send, find(operation.send));
+    places.receive = std::max(places.receive, find(operation.receive));
+  }
+  return places;
+}
 
 static ncclResult_t collective(ncclComm_t comm, cudaStream_t stream,
                                Operation operation) {
@@ -133,7 +188,9 @@ static ncclResult_t collective(ncclComm_t comm, cudaStream_t stream,
       return true;
     if (*number < 0) {
       *number = int64_t(comm->reached++);
-      comm->shared->rounds[*number].entered[comm->rank] = operation;
+      Operation &mine = comm->shared->rounds[*number].entered[comm->rank];
+      mine = operation;
+      mine.places = placesOf(comm, operation);
     }
     Round &round = comm->shared->rounds[*number];
     if (int(round.entered.size()) < comm->shared->ranks)
@@ -141,6 +198,9 @@ static ncclResult_t collective(ncclComm_t comm, cudaStream_t stream,
     for (const auto &[rank, other] : round.entered)
       if (other.kind != operation.kind || other.count != operation.count)
         return false; // for ever
+    for (const auto &[rank, other] : round.entered)
+      if (other.places != round.entered.begin()->second.places)
+        refuse("a collective is at different places of the ranks' windows");
     if (!round.done)
       complete(round, comm->shared->ranks);
     round.done = true;
@@ -174,7 +234,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
   ++joined->joined;
   changed().notify_all();
   changed().wait(guard, [&] { return joined->joined == ranks; });
-  *comm = new ncclComm{joined, rank};
+  comms().insert(*comm = new ncclComm{joined, rank});
   return ncclSuccess;
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
@@ -197,11 +257,66 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
   std::shared_ptr<Shared> &made = shared.parts[{split, color}];
   if (!made)
     made = std::make_shared<Shared>(size);
-  *part = new ncclComm{made, rank};
+  comms().insert(*part = new ncclComm{made, rank});
   return ncclSuccess;
 }
-ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  std::lock_guard guard(lock());
+  if (!comm->registered.empty())
+    refuse("a communicator is destroyed that still knows memory");
+  comms().erase(comm);
+  return ncclSuccess;
+}
+ncclResult_t ncclMemAlloc(void **memory, size_t bytes) {
+  return cuMemAlloc(reinterpret_cast<CUdeviceptr *>(memory), bytes) ==
+                 CUDA_SUCCESS
+             ? ncclSuccess
+             : ncclUnhandledCudaError;
+}
+ncclResult_t ncclMemFree(void *memory) {
+  std::lock_guard guard(lock());
+  for (ncclComm_t comm : comms())
+    for (const Registered &known : comm->registered)
+      if (known.begin == memory)
+        refuse("memory is freed that a communicator still knows");
+  cuMemFree(reinterpret_cast<CUdeviceptr>(memory));
+  return ncclSuccess;
+}
+static Registered *remember(ncclComm_t comm, void *memory, size_t bytes,
+                            bool window) {
+  std::lock_guard guard(lock());
+  if (!allocated(memory, bytes))
+    refuse("memory is registered that is not allocated");
+  comm->registered.push_back({static_cast<char *>(memory), bytes, window});
+  return &comm->registered.back();
+}
+static ncclResult_t forget(ncclComm_t comm, void *handle) {
+  std::lock_guard guard(lock());
+  size_t count = comm->registered.remove_if(
+      [&](const Registered &known) { return &known == handle; });
+  return count ? ncclSuccess : ncclInvalidArgument;
+}
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes,
+                              void **handle) {
+  *handle = remember(comm, memory, bytes, false);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
+  return forget(comm, handle);
+}
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
+                                    ncclWindow_t *window, int flags) {
+  if (flags != NCCL_WIN_COLL_SYMMETRIC)
+    return ncclInvalidArgument;
+  *window = reinterpret_cast<ncclWindow_t>(remember(comm, memory, bytes, true));
+  return ncclSuccess;
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  return forget(comm, window);
+}
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  std::lock_guard guard(lock());
+  comm->registered.clear();
   comm->aborted = comm->shared->aborted = true;
   return ncclSuccess;
 }

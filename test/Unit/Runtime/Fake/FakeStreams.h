@@ -9,13 +9,19 @@
 // where there is no GPU. Device memory is host memory. Nothing that is enqueued
 // happens before somebody asks for its result, and streams go on by no more
 // than what is asked for: work that lacks an event it should have waited for
-// finds its operands not yet there, or already overwritten.
+// finds its operands not yet there, or already overwritten. With
+// PLAIT_FAKE_HASTY=1 urgent streams are the opposite: they do everything at
+// once that they can.
+//
+// PLAIT_FAKE_LOSE=compute makes streams lose the events of urgent ones,
+// PLAIT_FAKE_LOSE=urgent the other way round: what no program may survive.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef PLAIT_TEST_UNIT_RUNTIME_FAKE_FAKESTREAMS_H
 #define PLAIT_TEST_UNIT_RUNTIME_FAKE_FAKESTREAMS_H
 
+#include <chrono>
 #include <cuda.h>
 #include <deque>
 #include <functional>
@@ -52,6 +58,7 @@ struct Graph {
 struct Mark {
   bool reached = false;
   CUstream stream = nullptr;
+  std::chrono::steady_clock::time_point when; // it was reached
 };
 
 /// Of everything here.
@@ -70,6 +77,7 @@ struct CUstream_st {
   std::shared_ptr<plait::fake::Graph> recording; // null or ended: none
   plait::fake::Clock clock;                      // while it is being recorded
   bool advancing = false;
+  bool urgent = false;
 
   bool records() const { return recording && !recording->ended; }
 };
@@ -78,7 +86,8 @@ struct CUevent_st {
   std::shared_ptr<plait::fake::Mark> mark;
   std::shared_ptr<plait::fake::Graph> recording;
   plait::fake::Clock clock;
-  int recorded = -1; // Graph::Item::mark
+  CUstream stream = nullptr; // of its last use
+  int recorded = -1;         // Graph::Item::mark
 };
 
 struct CUgraph_st {

@@ -19,6 +19,7 @@
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
@@ -44,6 +45,11 @@ inline constexpr llvm::StringLiteral kLayerAttr = "nn.layer";
 
 /// The name of the function that computes the loss.
 inline constexpr llvm::StringLiteral kLossFunction = "loss";
+
+/// The element type that the gradient of `primal` has: that of `primal`, but
+/// f32 for a parameter's compute copy, resharded or not. Its gradient is added
+/// up over microbatches and ranks, where a bf16 sum would stop growing.
+mlir::Type getGradientElementType(mlir::Value primal);
 
 /// The angles' frequencies of a rotary embedding of `size` elements: size / 2
 /// numbers in radians per position.

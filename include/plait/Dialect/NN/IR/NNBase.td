@@ -33,6 +33,8 @@ def NNDialect : Dialect {
 
 def NN_Float : AnyTypeOf<[F32, BF16]>;
 def NN_FloatTensor : StaticShapeTensorOf<[F32, BF16]>;
+/// Sums and logarithms of sums, never rounded to a narrower type.
+def NN_Statistics : StaticShapeTensorOf<[F32]>;
 def NN_IntTensor : StaticShapeTensorOf<[I32]>;
 def NN_Tensor : StaticShapeTensorOf<[F32, BF16, I32]>;
 
@@ -110,7 +112,8 @@ def NN_SlotEnum : I32EnumAttr<"Slot", "a tensor that belongs to a parameter", [
     I32EnumAttrCase<"Value", 0, "value">,
     I32EnumAttrCase<"Gradient", 1, "gradient">,
     I32EnumAttrCase<"Moment1", 2, "moment1">,
-    I32EnumAttrCase<"Moment2", 3, "moment2">]> {
+    I32EnumAttrCase<"Moment2", 3, "moment2">,
+    I32EnumAttrCase<"Compute", 4, "compute">]> {
   let cppNamespace = "::plait::nn";
   let genSpecializedAttr = 0;
 }

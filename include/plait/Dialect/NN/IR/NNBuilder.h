@@ -47,6 +47,15 @@ public:
     return unary<ShiftOp>(x, builder.getF32FloatAttr(amount));
   }
 
+  /// `x` with elements of type `element`: itself where it has them.
+  mlir::Value cast(mlir::Value x, mlir::Type element);
+  /// `x` in f32, in which sums, exponentials and the like are computed.
+  mlir::Value widen(mlir::Value x) { return cast(x, builder.getF32Type()); }
+  /// `x` with the element type of `like`.
+  mlir::Value castLike(mlir::Value x, mlir::Value like) {
+    return cast(x, mlir::getElementTypeOrSelf(like));
+  }
+
   /// A tensor of one number, of the shape of `like`.
   mlir::Value fillLike(mlir::Value like, double amount);
   mlir::Value broadcast(mlir::Value x, llvm::ArrayRef<int64_t> shape,
@@ -62,8 +71,10 @@ public:
   /// The sum over all dimensions but the last.
   mlir::Value sumColumns(mlir::Value x);
   mlir::Value sumAll(mlir::Value x);
-  /// The contraction whose result has the extents that `spec` implies.
-  mlir::Value matmul(mlir::Value lhs, mlir::Value rhs, const llvm::Twine &spec);
+  /// The contraction whose result has the extents that `spec` implies, in
+  /// `element` (null: the operands' element type).
+  mlir::Value matmul(mlir::Value lhs, mlir::Value rhs, const llvm::Twine &spec,
+                     mlir::Type element = {});
 
   mlir::OpBuilder &builder;
   mlir::Location loc;

@@ -11,7 +11,8 @@
 include "plait/Dialect/NN/IR/NNBase.td"
 
 def NN_MatmulOp : NN_Op<"matmul", [
-    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    Pure, AllElementTypesMatch<["lhs", "rhs"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "A general contraction of two tensors";
@@ -24,6 +25,8 @@ def NN_MatmulOp : NN_Op<"matmul", [
       letters as each tensor has dimensions and no letter twice in one tensor.
     - (C2) a letter has the same extent wherever it stands.
     - (C3) every letter stands in at least two of the three tensors.
+    - (C4) the operands have one element type, and the result has it too or is
+      f32: products are summed in f32.
 
     Example:
     ```mlir
@@ -48,6 +51,7 @@ def NN_MatmulOp : NN_Op<"matmul", [
 }
 
 def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
+    AllElementTypesMatch<["table", "result"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
   let summary = "Rows of a table";
@@ -61,6 +65,7 @@ def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
     - (C1) the table has two dimensions, and the result those of the ids and the
       table's second.
     - (C2) `shard_axis` and `shard_chunk` are given together.
+    - (C3) table and result have one element type.
 
     Example:
     ```mlir
@@ -89,6 +94,7 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
     - (C1) the result has two dimensions, and the gradient those of the ids and
       the result's second.
     - (C2) `shard_axis` and `shard_chunk` are given together.
+    - (C3) the result has the gradient's element type or is f32.
 
     Example:
     ```mlir
@@ -106,7 +112,8 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
 }
 
 def NN_AttentionOp : NN_Op<"attention", [
-    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    Pure, AllElementTypesMatch<["query", "key", "value", "out"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
@@ -123,6 +130,7 @@ def NN_AttentionOp : NN_Op<"attention", [
     - (C1) query and `out` are [b, s, g, r, d], key and value [b, s, g, d], `lse`
       [b, g, r, s].
     - (C2) `window`, if given, is at least 1.
+    - (C3) all but `lse` have one element type.
 
     Example:
     ```mlir
@@ -132,7 +140,7 @@ def NN_AttentionOp : NN_Op<"attention", [
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, F32Attr:$scale,
                        OptionalAttr<I64Attr>:$window);
-  let results = (outs NN_FloatTensor:$out, NN_FloatTensor:$lse);
+  let results = (outs NN_FloatTensor:$out, NN_Statistics:$lse);
   let assemblyFormat = [{
     $query `,` $key `,` $value `scale` $scale (`window` $window^)? attr-dict `:`
     functional-type(operands, results)
@@ -141,39 +149,44 @@ def NN_AttentionOp : NN_Op<"attention", [
 }
 
 def NN_AttentionGradOp : NN_Op<"attention_grad", [
-    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    Pure, AllElementTypesMatch<["query", "key", "value", "out", "gradient",
+      "query_gradient", "key_gradient", "value_gradient"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "The gradients of attention's operands";
   let description = [{
     The scores are computed again from query, key and `lse` (Dao et al. 2022,
-    "FlashAttention", Algorithm 4, not blocked).
+    "FlashAttention", Algorithm 4). `out` and `lse` are the results of the
+    `nn.attention`, `gradient` is that of `out`.
 
     Constraints:
     - (C1) shapes as for `nn.attention`; the results have those of query, key
       and value.
     - (C2) `window`, if given, is at least 1.
+    - (C3) all but `lse` have one element type.
 
     Example:
     ```mlir
-    %dq, %dk, %dv = nn.attention_grad %q, %k, %v, %lse, %do scale 5.0e-01 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+    %dq, %dk, %dv = nn.attention_grad %q, %k, %v, %o, %lse, %do scale 5.0e-01 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
     ```
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
-                       NN_FloatTensor:$value, NN_FloatTensor:$lse,
-                       NN_FloatTensor:$gradient, F32Attr:$scale,
-                       OptionalAttr<I64Attr>:$window);
+                       NN_FloatTensor:$value, NN_FloatTensor:$out,
+                       NN_Statistics:$lse, NN_FloatTensor:$gradient,
+                       F32Attr:$scale, OptionalAttr<I64Attr>:$window);
   let results = (outs NN_FloatTensor:$query_gradient,
                       NN_FloatTensor:$key_gradient,
                       NN_FloatTensor:$value_gradient);
   let assemblyFormat = [{
-    $query `,` $key `,` $value `,` $lse `,` $gradient `scale` $scale
+    $query `,` $key `,` $value `,` $out `,` $lse `,` $gradient `scale` $scale
     (`window` $window^)? attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }
 
 def NN_LayerNormOp : NN_Op<"layer_norm", NN_Compute # [
+    AllElementTypesMatch<["input", "weight", "bias", "out"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "Layer normalisation over the last dimension";
@@ -186,6 +199,7 @@ def NN_LayerNormOp : NN_Op<"layer_norm", NN_Compute # [
     - (C1) `out` has the shape of the input; weight and bias have its last
       dimension, mean and rstd all but it.
     - (C2) `epsilon` is positive.
+    - (C3) input, weight, bias and `out` have one element type.
 
     Example:
     ```mlir
@@ -194,8 +208,8 @@ def NN_LayerNormOp : NN_Op<"layer_norm", NN_Compute # [
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight,
                        NN_FloatTensor:$bias, F32Attr:$epsilon);
-  let results = (outs NN_FloatTensor:$out, NN_FloatTensor:$mean,
-                      NN_FloatTensor:$rstd);
+  let results = (outs NN_FloatTensor:$out, NN_Statistics:$mean,
+                      NN_Statistics:$rstd);
   let assemblyFormat = [{
     $input `,` $weight `,` $bias `epsilon` $epsilon attr-dict `:`
     functional-type(operands, results)
@@ -204,6 +218,7 @@ def NN_LayerNormOp : NN_Op<"layer_norm", NN_Compute # [
 }
 
 def NN_RMSNormOp : NN_Op<"rms_norm", NN_Compute # [
+    AllElementTypesMatch<["input", "weight", "out"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "Root-mean-square normalisation over the last dimension";
@@ -215,6 +230,7 @@ def NN_RMSNormOp : NN_Op<"rms_norm", NN_Compute # [
     - (C1) `out` has the shape of the input; the weight has its last dimension,
       rstd all but it.
     - (C2) `epsilon` is positive.
+    - (C3) input, weight and `out` have one element type.
 
     Example:
     ```mlir
@@ -223,7 +239,7 @@ def NN_RMSNormOp : NN_Op<"rms_norm", NN_Compute # [
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight,
                        F32Attr:$epsilon);
-  let results = (outs NN_FloatTensor:$out, NN_FloatTensor:$rstd);
+  let results = (outs NN_FloatTensor:$out, NN_Statistics:$rstd);
   let assemblyFormat = [{
     $input `,` $weight `epsilon` $epsilon attr-dict `:`
     functional-type(operands, results)

@@ -13,7 +13,7 @@ include "plait/Dialect/NN/IR/NNBase.td"
 /// All operands and the result have one type.
 class NN_ElementwiseOp<string mnemonic, bit keepsZero, bit linear = 0>
     : NN_Op<mnemonic, [
-    Pure, SameOperandsAndResultType,
+    Pure, SameOperandsAndResultType, Elementwise,
     DeclareOpInterfaceMethods<ShardableOpInterface,
                               ["keepsZeroPadding", "isLinear"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
@@ -81,6 +81,37 @@ def NN_StopGradientOp : NN_ElementwiseOp<"stop_gradient", 1> {
   let description = "Example: `%y = nn.stop_gradient %x : tensor<2x4xf32>`.";
   let arguments = (ins NN_FloatTensor:$input);
   let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+def NN_CastOp : NN_Op<"cast", [
+    Pure, SameOperandsAndResultShape, Elementwise,
+    DeclareOpInterfaceMethods<ShardableOpInterface,
+                              ["keepsZeroPadding", "isLinear"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let summary = "The same numbers in another float type";
+  let description = [{
+    To bf16 numbers are rounded to the nearest, of two equally near to the even
+    one. Kernels compute in f32: a number is rounded where it is stored, not
+    between two ops of one kernel.
+
+    Constraints:
+    - (C1) the types have one shape.
+
+    Example: `%y = nn.cast %x : tensor<2x4xbf16> -> tensor<2x4xf32>`.
+  }];
+  let arguments = (ins NN_FloatTensor:$input);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+  let extraClassDeclaration = [{
+    /// Whether every number of the input is one of the result's type.
+    bool isExact() {
+      return ::mlir::getElementTypeOrSelf(getType()).isF32() ||
+             getInput().getType() == getType();
+    }
+  }];
 }
 
 def NN_FillOp : NN_Op<"fill", NN_Compute # [
@@ -152,7 +183,8 @@ def NN_RotateHalfOp : NN_Op<"rotate_half", [Pure, SameOperandsAndResultType,
 }
 
 def NN_BroadcastOp : NN_Op<"broadcast", [
-    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    Pure, AllElementTypesMatch<["input", "result"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
@@ -164,6 +196,7 @@ def NN_BroadcastOp : NN_Op<"broadcast", [
     - (C1) `dims` has an entry per input dimension, ascending, each a dimension
       of the result.
     - (C2) extents agree.
+    - (C3) input and result have one element type.
 
     Example:
     ```mlir
@@ -179,7 +212,8 @@ def NN_BroadcastOp : NN_Op<"broadcast", [
 }
 
 def NN_ReduceOp : NN_Op<"reduce", [
-    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    Pure, AllElementTypesMatch<["input", "result"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
@@ -188,6 +222,7 @@ def NN_ReduceOp : NN_Op<"reduce", [
     Constraints:
     - (C1) `dims` are ascending dimensions of the input, at least one.
     - (C2) the result has the other dimensions.
+    - (C3) input and result have one element type.
 
     Example:
     ```mlir
@@ -204,7 +239,8 @@ def NN_ReduceOp : NN_Op<"reduce", [
 }
 
 def NN_PickOp : NN_Op<"pick", [
-    Pure, DeclareOpInterfaceMethods<ShardableOpInterface,
+    Pure, AllElementTypesMatch<["input", "result"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface,
                                     ["keepsZeroPadding", "localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
@@ -217,6 +253,7 @@ def NN_PickOp : NN_Op<"pick", [
     Constraints:
     - (C1) the input has the dimensions of the ids and one more.
     - (C2) `shard_axis` and `shard_chunk` are given together.
+    - (C3) input and result have one element type.
 
     Example:
     ```mlir

@@ -13,9 +13,11 @@ include "plait/Dialect/NN/IR/NNBase.td"
 def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let summary = "A trainable tensor";
   let description = [{
-    A global tensor that the optimizer updates. Two layers that share weights
-    read the same parameter. `decay` says that weight decay applies; `sharding`
-    pins how it lies on the mesh.
+    A global tensor that the optimizer updates, in f32. A model that computes
+    in bf16 reads the slot `compute` in place of `value`: a copy rounded to
+    bf16, which the optimizer renews. Two layers that share weights read the
+    same parameter. `decay` says that weight decay applies; `sharding` pins how
+    it lies on the mesh.
 
     Constraints:
     - (C1) the type is plain: shardings belong in `sharding`.
@@ -31,7 +33,7 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
-                       TypeAttrOf<NN_FloatTensor>:$type, NN_InitAttr:$init,
+                       TypeAttrOf<NN_Statistics>:$type, NN_InitAttr:$init,
                        UnitAttr:$decay, OptionalAttr<NN_FileAttr>:$file,
                        OptionalAttr<AnyAttr>:$sharding);
   let assemblyFormat = [{
@@ -53,14 +55,57 @@ def NN_AccumulatorOp : NN_Op<"accumulator", [Symbol]> {
   let assemblyFormat = "$sym_name `:` $type attr-dict";
 }
 
+def NN_PackOp : NN_Op<"pack", [
+    Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Parameters of a stage that lie side by side";
+  let description = [{
+    Says where one rank's blocks of the members lie in a tensor of their own,
+    row-major, from the element of `offsets` on; what lies between them is
+    padding. All slots have this layout: `nn.read` and `nn.write` of the pack
+    reach the values, gradients or moments of all members at once. Another
+    stage, with an arena of its own, may have the same parameter in another
+    pack.
+
+    Constraints:
+    - (C1) there are as many offsets as members, at least one.
+    - (C2) offsets are multiples of 32, so that a member begins at a multiple of
+      64 bytes in f32 and in bf16.
+    - (C3) each member is a parameter, and a parameter is a member of one pack of
+      a stage.
+    - (C4) a member ends before the next begins, and the last one before the end
+      of the type.
+
+    Example:
+    ```mlir
+    nn.pack @pack0 stage 0 [@w, @b] at [0, 32] : tensor<1x64xf32>
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$stage,
+                       TypedArrayAttrBase<FlatSymbolRefAttr, "symbols">:$members,
+                       DenseI64ArrayAttr:$offsets,
+                       TypeAttrOf<2DTensorOf<[F32]>>:$type);
+  let assemblyFormat = [{
+    $sym_name `stage` $stage $members `at` $offsets `:` $type attr-dict
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Offsets are multiples of this many elements.
+    static constexpr int64_t kAlignment = 32;
+    /// The type of the members' values, gradients, …: that of the pack, of
+    /// `compute` in bf16.
+    ::mlir::RankedTensorType getSlotType(::plait::nn::Slot slot);
+  }];
+}
+
 def NN_ReadOp : NN_Op<"read", [
     MemoryEffects<[MemRead]>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The present value of a parameter, its gradient or a moment";
   let description = [{
     Constraints:
-    - (C1) the symbol is a parameter, or an accumulator read as `value`.
-    - (C2) the type is the symbol's, with any sharding, or one rank's block.
+    - (C1) the symbol is a parameter, a pack, or an accumulator read as `value`.
+    - (C2) the type is the symbol's, with any sharding, or one rank's block; of
+      `compute`, the same in bf16.
 
     Example: `%w = nn.read @w value : tensor<4x6xf32>`.
   }];

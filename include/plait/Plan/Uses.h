@@ -1,0 +1,45 @@
+//===- Uses.h - What a step reads and writes --------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The one place that knows which bytes of the arena a step touches. The plan
+// checker proves them to be inside the arena; the runtime derives from them
+// which steps have to wait for each other.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLAN_USES_H
+#define PLAIT_PLAN_USES_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Plan/Ranks.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace plait::plan {
+
+/// The smallest run of bytes, from one Ref on, that holds all that a step
+/// touches of one tensor.
+struct Use {
+  const char *what;   // for messages: "A", "input"
+  const fb::Ref *ref; // null where a malformed plan has none
+  /// Elements from the Ref on. Nothing: the sizes or strides are impossible.
+  std::optional<uint64_t> count;
+  uint64_t unit = 1; // bytes of an element
+  bool writes = false;
+  /// Not known: up to the end of the slot or of the arena; `count` is 0.
+  bool toEnd = false;
+};
+
+/// The uses of `step`. Its kind is known; the axis of a collective is one of
+/// `mesh`, and the lists of a product have the same length.
+std::vector<Use> usesOf(const Mesh &mesh, const fb::Step &step);
+
+} // namespace plait::plan
+
+#endif // PLAIT_PLAN_USES_H

@@ -1,0 +1,88 @@
+//===- Attention.cpp - Attention in one step ------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Attention.h"
+
+#include "CheckSteps.h"
+
+using namespace plait;
+using namespace plait::plan;
+
+/// A tensor of `positions` rows of `heads` heads, by its strides.
+static Status checkLayout(const char *what, const fb::AttentionStep &step,
+                          int64_t heads,
+                          const flatbuffers::Vector<int64_t> *strides) {
+  if (length(strides) != 3)
+    return fail(what, " has ", length(strides),
+                " strides, expected those of sequence, position and head");
+  int64_t position = strides->Get(1), head = strides->Get(2);
+  bool apart = head >= step.head_size() || heads == 1;
+  if (strides->Get(0) < 0 || head < 0 || !apart || position < step.head_size())
+    return fail(what, " has strides ", strides->Get(0), ", ", position, " and ",
+                head, " for heads of size ", step.head_size());
+  return Status::success();
+}
+
+Status plan::checkAttention(const fb::AttentionStep &step) {
+  if (step.kind() > fb::AttentionKind::MAX)
+    return fail("unknown attention ", int(step.kind()));
+  if (step.dtype() != fb::DType::F32 && step.dtype() != fb::DType::BF16)
+    return fail("has dtype ", int(step.dtype()), ", allowed are f32 and bf16");
+  // Scores fit an arena too, so that sizes of scratch memory do not overflow.
+  if (!elementCount(
+          {step.batch(), step.heads(), step.queries(), step.keys()}) ||
+      !elementCount(
+          {step.batch(), step.heads(), step.queries(), step.head_size()}) ||
+      step.kv_heads() < 1 || step.heads() % step.kv_heads())
+    return fail("has batch ", step.batch(), ", ", step.heads(), " heads over ",
+                step.kv_heads(), ", ", step.queries(), " queries, ",
+                step.keys(), " keys and head size ", step.head_size());
+  if (step.window() < 0 || step.window() > step.keys())
+    return fail("has window ", step.window(), ", allowed are 0 to ",
+                step.keys());
+  PLAIT_RETURN_IF_ERROR(checkLayout("q", step, step.heads(), step.q_strides()));
+  PLAIT_RETURN_IF_ERROR(
+      checkLayout("k", step, step.kv_heads(), step.k_strides()));
+  PLAIT_RETURN_IF_ERROR(
+      checkLayout("v", step, step.kv_heads(), step.v_strides()));
+  return checkLayout("o", step, step.heads(), step.out_strides());
+}
+
+Status plan::checkGpuAttention(fb::DType dtype, int64_t length,
+                               int64_t headSize, int architecture) {
+  if (dtype != fb::DType::BF16)
+    return fail("its elements are f32, not bf16");
+  if (length == 1)
+    return fail("its sequences have one position");
+  int64_t largest = architecture / 10 == 9 ? 256 : 128;
+  if (headSize % 8 || headSize > largest)
+    return fail("its heads have size ", headSize,
+                ", allowed are multiples of 8 up to ", largest);
+  return Status::success();
+}
+
+uint64_t plan::gpuAttentionWorkspace(const fb::AttentionStepT &step,
+                                     int architecture) {
+  // What engines need for flags and alignment, with much to spare.
+  constexpr uint64_t small = 1 << 16;
+  if (step.kind == fb::AttentionKind::Forward)
+    return small;
+  // Rows and columns of scores are computed in tiles of up to 128.
+  auto roundUp = [](uint64_t value) { return (value + 127) / 128 * 128; };
+  uint64_t heads = step.batch * step.heads, size = step.head_size;
+  // A row: the sum of dO · O, and dQ in f32, of which the engines for sm_80
+  // have two copies.
+  uint64_t row = 4 + size * 4 * (architecture < 90 ? 2 : 1);
+  // Without atomics on dQ: dP in bf16.
+  if (step.deterministic && architecture < 100)
+    row = 4 + roundUp(step.keys) * 2;
+  uint64_t bytes = heads * roundUp(step.queries) * row;
+  // Where query heads share a key head, dK and dV of each, in bf16.
+  if (step.heads != step.kv_heads)
+    bytes += 2 * heads * step.keys * size * 2;
+  return bytes + small;
+}

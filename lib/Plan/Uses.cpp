@@ -1,0 +1,146 @@
+//===- Uses.cpp - What a step reads and writes ----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Uses.h"
+
+#include "CheckSteps.h"
+#include "plait/Plan/Check.h"
+
+using namespace plait;
+using namespace plait::plan;
+
+namespace {
+
+/// The index of the last element of a strided box plus one, or nothing on
+/// overflow, a size below 1 or a negative stride.
+class Extent {
+public:
+  Extent &add(int64_t size, int64_t stride) {
+    int64_t step = 0;
+    valid = valid && size >= 1 && stride >= 0 &&
+            !__builtin_mul_overflow(size - 1, stride, &step) &&
+            !__builtin_add_overflow(last, step, &last) &&
+            last < static_cast<int64_t>(maxElements);
+    return *this;
+  }
+  Extent &add(const flatbuffers::Vector<int64_t> *sizes,
+              const flatbuffers::Vector<int64_t> *strides) {
+    for (uint32_t i = 0; i < length(strides); ++i)
+      add(sizes->Get(i), strides->Get(i));
+    return *this;
+  }
+  std::optional<uint64_t> elements() const {
+    return valid ? std::optional<uint64_t>(last + 1) : std::nullopt;
+  }
+
+private:
+  int64_t last = 0;
+  bool valid = true;
+};
+
+std::vector<Use> usesOf(const fb::KernelStep &step) {
+  std::vector<Use> uses;
+  uint32_t count = length(step.args());
+  bool known = length(step.arg_bytes()) != 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    Use use = {"argument", step.args()->Get(i), 0};
+    use.toEnd = !known;
+    use.writes = !known || i + step.outputs() >= count;
+    if (known)
+      use.count = step.arg_bytes()->Get(i);
+    uses.push_back(use);
+  }
+  return uses;
+}
+
+std::vector<Use> usesOf(const fb::GemmStep &step) {
+  uint64_t in = elementBytes(step.dtype()), out = elementBytes(step.c_dtype());
+  auto a = Extent()
+               .add(step.m(), step.a_row())
+               .add(step.k(), step.a_col())
+               .add(step.batch(), step.a_batch());
+  auto b = Extent()
+               .add(step.k(), step.b_row())
+               .add(step.n(), step.b_col())
+               .add(step.batch(), step.b_batch());
+  auto c = Extent()
+               .add(step.m(), step.c_row())
+               .add(step.n(), 1)
+               .add(step.batch(), step.c_batch());
+  return {{"A", step.a(), a.elements(), in},
+          {"B", step.b(), b.elements(), in},
+          {"C", step.c(), c.elements(), out, true}};
+}
+
+std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
+  int64_t ranks =
+      length(step.members()) ? length(step.members()) : mesh.size(step.axis());
+  auto one = elementCount({step.outer(), step.chunk()});
+  auto all = elementCount({step.outer(), ranks, step.chunk()});
+  bool exchanges = step.kind() == fb::CollectiveKind::AllToAll;
+  bool readsAll = exchanges || step.kind() == fb::CollectiveKind::ReduceScatter;
+  bool writesAll = exchanges || step.kind() == fb::CollectiveKind::AllGather;
+  uint64_t unit = elementBytes(step.dtype());
+  return {{"input", step.input(), readsAll ? all : one, unit},
+          {"output", step.output(), writesAll ? all : one, unit, true}};
+}
+
+std::vector<Use> usesOf(const fb::AttentionStep &step) {
+  auto rows = [&](int64_t positions, int64_t heads,
+                  const flatbuffers::Vector<int64_t> *strides) {
+    Extent extent;
+    const int64_t sizes[] = {step.batch(), positions, heads};
+    for (uint32_t i = 0; i < std::min(length(strides), 3u); ++i)
+      extent.add(sizes[i], strides->Get(i));
+    return extent.add(step.head_size(), 1).elements();
+  };
+  auto query = rows(step.queries(), step.heads(), step.q_strides());
+  auto key = rows(step.keys(), step.kv_heads(), step.k_strides());
+  auto value = rows(step.keys(), step.kv_heads(), step.v_strides());
+  auto output = rows(step.queries(), step.heads(), step.out_strides());
+  auto stats = elementCount({step.batch(), step.heads(), step.queries()});
+  uint64_t unit = elementBytes(step.dtype()), wide = sizeof(float);
+  bool forward = step.kind() == fb::AttentionKind::Forward;
+  std::vector<Use> uses = {{"q", step.q(), query, unit},
+                           {"k", step.k(), key, unit},
+                           {"v", step.v(), value, unit},
+                           {"o", step.out(), output, unit, forward},
+                           {"stats", step.stats(), stats, wide, forward}};
+  if (forward)
+    return uses;
+  uses.push_back({"d_out", step.d_out(), output, unit});
+  uses.push_back({"d_q", step.d_q(), query, unit, true});
+  uses.push_back({"d_k", step.d_k(), key, unit, true});
+  uses.push_back({"d_v", step.d_v(), value, unit, true});
+  return uses;
+}
+
+} // namespace
+
+std::vector<Use> plan::usesOf(const Mesh &mesh, const fb::Step &step) {
+  switch (step.step_type()) {
+  case fb::StepKind::KernelStep:
+    return ::usesOf(*step.step_as_KernelStep());
+  case fb::StepKind::GemmStep:
+    return ::usesOf(*step.step_as_GemmStep());
+  case fb::StepKind::CollectiveStep:
+    return ::usesOf(mesh, *step.step_as_CollectiveStep());
+  case fb::StepKind::AttentionStep:
+    return ::usesOf(*step.step_as_AttentionStep());
+  case fb::StepKind::CopyStep: {
+    const fb::CopyStep &copy = *step.step_as_CopyStep();
+    return {{"source", copy.source(), copy.bytes()},
+            {"target", copy.target(), copy.bytes(), 1, true}};
+  }
+  case fb::StepKind::FillStep: {
+    const fb::FillStep &fill = *step.step_as_FillStep();
+    return {{"target", fill.target(), fill.bytes(), 1, true}};
+  }
+  default:
+    return {};
+  }
+}

@@ -1,0 +1,297 @@
+//===- Attention.cpp - Attention by blocks of rows ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Attention.h"
+
+#include "RowMath.h"
+#include "Team.h"
+
+#include <algorithm>
+#include <cmath>
+#include <dnnl.hpp>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+/// Queries whose scores exist at once.
+constexpr int64_t blockRows = 64;
+
+/// Rows of one head as f32.
+struct Rows {
+  float *data = nullptr;
+  int64_t stride = 0;
+
+  float *operator[](int64_t row) const { return data + row * stride; }
+};
+
+/// Some consecutive queries, and the keys that one of them sees.
+struct Block {
+  int64_t begin, end;       // queries
+  int64_t keyBegin, keyEnd; // keys
+
+  int64_t rows() const { return end - begin; }
+  int64_t keys() const { return keyEnd - keyBegin; }
+};
+
+/// What one thread computes, for elements of type T in memory. Floats are used
+/// where they lie, narrower ones through copies.
+template <typename T> class Worker {
+public:
+  Worker(const fb::AttentionStepT &step, const AttentionOperands &operands,
+         float *room)
+      : step(step), operands(operands), room(room) {}
+
+  void forward(int64_t sequence, int64_t head);
+  void backward(int64_t sequence, int64_t group);
+  dnnl_status_t status = dnnl_success;
+
+private:
+  /// Row `row` of a head of a tensor.
+  static T *at(const std::byte *base, const std::vector<int64_t> &strides,
+               int64_t sequence, int64_t row, int64_t head) {
+    auto *data = reinterpret_cast<T *>(const_cast<std::byte *>(base));
+    return data + sequence * strides[0] + row * strides[1] + head * strides[2];
+  }
+  float *statistics(int64_t sequence, int64_t row, int64_t head) const {
+    return reinterpret_cast<float *>(operands.stats) +
+           (sequence * step.heads + head) * step.queries + row;
+  }
+
+  float *take(int64_t count) {
+    room += count;
+    return room - count;
+  }
+  /// Where `count` rows at `source` can be computed with.
+  Rows place(T *source, int64_t count, int64_t stride) {
+    if constexpr (std::is_same_v<T, float>)
+      return {source, stride};
+    return {take(count * step.head_size), step.head_size};
+  }
+  /// The same, holding what is there.
+  Rows load(T *source, int64_t count, int64_t stride) {
+    Rows rows = place(source, count, stride);
+    if constexpr (!std::is_same_v<T, float>)
+      for (int64_t row = 0; row < count; ++row)
+        widen(source + row * stride, rows[row], step.head_size);
+    return rows;
+  }
+  /// What was computed at `rows` goes to `target`, for which they were placed.
+  void store(Rows rows, T *target, int64_t count, int64_t stride) {
+    if constexpr (!std::is_same_v<T, float>)
+      for (int64_t row = 0; row < count; ++row)
+        narrow(rows[row], target + row * stride, step.head_size);
+  }
+
+  Block blockAt(int64_t begin) const;
+  std::pair<int64_t, int64_t> seenBy(int64_t query) const;
+  Rows weigh(const Block &block, Rows q, Rows k, int64_t sequence, int64_t head,
+             float *sums);
+  void backwardBlock(const Block &block, int64_t sequence, int64_t head, Rows k,
+                     Rows v, Rows dk, Rows dv);
+  void multiply(char transA, char transB, int64_t m, int64_t n, int64_t k,
+                float alpha, Rows a, Rows b, float beta, Rows c);
+
+  const fb::AttentionStepT &step;
+  const AttentionOperands &operands;
+  float *room;
+};
+
+} // namespace
+
+/// The keys that a query sees, as a half-open range.
+template <typename T>
+std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t query) const {
+  int64_t end = step.causal ? std::min(step.keys, query + 1) : step.keys;
+  int64_t begin = step.window ? query + 1 - step.window : 0;
+  return {std::clamp<int64_t>(begin, 0, end), end};
+}
+
+template <typename T> Block Worker<T>::blockAt(int64_t begin) const {
+  int64_t end = std::min(begin + blockRows, step.queries);
+  return {begin, end, seenBy(begin).first, seenBy(end - 1).second};
+}
+
+/// Row-major C = alpha op(A) op(B) + beta C.
+template <typename T>
+void Worker<T>::multiply(char transA, char transB, int64_t m, int64_t n,
+                         int64_t k, float alpha, Rows a, Rows b, float beta,
+                         Rows c) {
+  if (status == dnnl_success)
+    status = dnnl_sgemm(transA, transB, m, n, k, alpha, a.data, a.stride,
+                        b.data, b.stride, beta, c.data, c.stride);
+}
+
+/// exp(S - shift) for the scores S of a block, 0 where a key is not seen.
+/// Backward the shift is the saved statistics; forward it is the largest score
+/// of a row, and `sums` gets the sum of each row. A row of the statistics is
+/// written forward.
+template <typename T>
+Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
+                      int64_t head, float *sums) {
+  int64_t keys = block.keys();
+  Rows scores = {take(block.rows() * keys), keys};
+  multiply('N', 'T', block.rows(), keys, step.head_size, step.scale, q,
+           {k[block.keyBegin], k.stride}, 0, scores);
+  for (int64_t row = 0; row < block.rows(); ++row) {
+    auto [begin, end] = seenBy(block.begin + row);
+    float *first = scores[row] + (begin - block.keyBegin);
+    float *last = scores[row] + (end - block.keyBegin);
+    float *saved = statistics(sequence, block.begin + row, head);
+    if (sums) {
+      float top = maximum(first, last - first);
+      sums[row] = exponentiate(first, last - first, top);
+      *saved = top + std::log(sums[row]);
+    } else {
+      exponentiate(first, last - first, *saved);
+    }
+    std::fill(scores[row], first, 0.0f);
+    std::fill(last, scores[row] + keys, 0.0f);
+  }
+  return scores;
+}
+
+template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
+  int64_t group = head / (step.heads / step.kv_heads);
+  Rows k = load(at(operands.k, step.k_strides, sequence, 0, group), step.keys,
+                step.k_strides[1]);
+  Rows v = load(at(operands.v, step.v_strides, sequence, 0, group), step.keys,
+                step.v_strides[1]);
+  float *start = room;
+  for (int64_t begin = 0; begin < step.queries; begin += blockRows) {
+    room = start;
+    Block block = blockAt(begin);
+    T *target = at(operands.o, step.out_strides, sequence, begin, head);
+    Rows q = load(at(operands.q, step.q_strides, sequence, begin, head),
+                  block.rows(), step.q_strides[1]);
+    Rows o = place(target, block.rows(), step.out_strides[1]);
+    float sums[blockRows];
+    Rows weights = weigh(block, q, k, sequence, head, sums);
+    multiply('N', 'N', block.rows(), step.head_size, block.keys(), 1, weights,
+             {v[block.keyBegin], v.stride}, 0, o);
+    for (int64_t row = 0; row < block.rows(); ++row)
+      scale(o[row], step.head_size, 1.0f / sums[row]);
+    store(o, target, block.rows(), step.out_strides[1]);
+  }
+}
+
+/// With P = exp(S - stats), dP = dO Vᵀ and D = rows of dO · O:
+/// dV += Pᵀ dO, dS = P (dP - D), dQ = scale dS K, dK += scale dSᵀ Q.
+template <typename T>
+void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
+                              int64_t head, Rows k, Rows v, Rows dk, Rows dv) {
+  int64_t rows = block.rows(), keys = block.keys(), size = step.head_size;
+  T *target = at(operands.dq, step.q_strides, sequence, block.begin, head);
+  Rows q = load(at(operands.q, step.q_strides, sequence, block.begin, head),
+                rows, step.q_strides[1]);
+  Rows o = load(at(operands.o, step.out_strides, sequence, block.begin, head),
+                rows, step.out_strides[1]);
+  Rows gradient =
+      load(at(operands.gradient, step.out_strides, sequence, block.begin, head),
+           rows, step.out_strides[1]);
+  Rows dq = place(target, rows, step.q_strides[1]);
+  auto from = [&](Rows tensor) {
+    return Rows{tensor[block.keyBegin], tensor.stride};
+  };
+  Rows weights = weigh(block, q, k, sequence, head, nullptr);
+  multiply('T', 'N', keys, size, rows, 1, weights, gradient, 1, from(dv));
+  Rows ds = {take(rows * keys), keys};
+  multiply('N', 'T', rows, keys, size, 1, gradient, from(v), 0, ds);
+  for (int64_t row = 0; row < rows; ++row)
+    runtime::weigh(ds[row], weights[row], keys,
+                   dot(gradient[row], o[row], size));
+  multiply('N', 'N', rows, size, keys, step.scale, ds, from(k), 0, dq);
+  multiply('T', 'N', keys, size, rows, step.scale, ds, q, 1, from(dk));
+  store(dq, target, rows, step.q_strides[1]);
+}
+
+template <typename T>
+void Worker<T>::backward(int64_t sequence, int64_t group) {
+  T *targetK = at(operands.dk, step.k_strides, sequence, 0, group);
+  T *targetV = at(operands.dv, step.v_strides, sequence, 0, group);
+  Rows k = load(at(operands.k, step.k_strides, sequence, 0, group), step.keys,
+                step.k_strides[1]);
+  Rows v = load(at(operands.v, step.v_strides, sequence, 0, group), step.keys,
+                step.v_strides[1]);
+  Rows dk = place(targetK, step.keys, step.k_strides[1]);
+  Rows dv = place(targetV, step.keys, step.v_strides[1]);
+  for (int64_t row = 0; row < step.keys; ++row) {
+    std::fill_n(dk[row], step.head_size, 0.0f);
+    std::fill_n(dv[row], step.head_size, 0.0f);
+  }
+  float *start = room;
+  int64_t shared = step.heads / step.kv_heads;
+  for (int64_t head = group * shared; head < (group + 1) * shared; ++head)
+    for (int64_t begin = 0; begin < step.queries; begin += blockRows) {
+      room = start;
+      backwardBlock(blockAt(begin), sequence, head, k, v, dk, dv);
+    }
+  store(dk, targetK, step.keys, step.k_strides[1]);
+  store(dv, targetV, step.keys, step.v_strides[1]);
+}
+
+/// The floats that a Worker takes at most.
+static int64_t roomFor(const fb::AttentionStepT &step) {
+  bool backward = step.kind == fb::AttentionKind::Backward;
+  int64_t rows = std::min(blockRows, step.queries);
+  int64_t room = rows * step.keys * (backward ? 2 : 1);
+  if (step.dtype != fb::DType::F32)
+    room += step.head_size *
+            (backward ? 4 * step.keys + 4 * rows : 2 * step.keys + 2 * rows);
+  return room;
+}
+
+uint32_t AttentionLibrary::prepare(const fb::AttentionStep &step) {
+  step.UnPackTo(&steps.emplace_back());
+  rooms.resize(threads);
+  results.resize(threads, Status::success());
+  for (std::vector<float> &room : rooms)
+    room.resize(std::max<size_t>(room.size(), roomFor(steps.back())));
+  return static_cast<uint32_t>(steps.size() - 1);
+}
+
+/// Heads [begin, end) of all sequences' heads.
+template <typename T>
+static dnnl_status_t compute(const fb::AttentionStepT &step,
+                             const AttentionOperands &operands, int64_t begin,
+                             int64_t end, float *room) {
+  bool backward = step.kind == fb::AttentionKind::Backward;
+  int64_t heads = backward ? step.kv_heads : step.heads;
+  for (int64_t index = begin; index < end; ++index) {
+    Worker<T> worker(step, operands, room);
+    if (backward)
+      worker.backward(index / heads, index % heads);
+    else
+      worker.forward(index / heads, index % heads);
+    if (worker.status != dnnl_success)
+      return worker.status;
+  }
+  return dnnl_success;
+}
+
+Status AttentionLibrary::run(uint32_t prepared,
+                             const AttentionOperands &operands) {
+  const fb::AttentionStepT &step = steps[prepared];
+  bool backward = step.kind == fb::AttentionKind::Backward;
+  int64_t items = step.batch * (backward ? step.kv_heads : step.heads);
+  int64_t parts = std::min<int64_t>(threads, items);
+  parallelFor(threads, parts, 1, [&](int64_t first, int64_t last) {
+    for (int64_t part = first; part < last; ++part) {
+      auto work =
+          step.dtype == fb::DType::BF16 ? compute<BFloat16> : compute<float>;
+      dnnl_status_t status =
+          work(step, operands, items * part / parts, items * (part + 1) / parts,
+               rooms[part].data());
+      if (status != dnnl_success)
+        results[part] = fail("oneDNN failed with status ", status);
+    }
+  });
+  for (const Status &result : results)
+    PLAIT_RETURN_IF_ERROR(result);
+  return Status::success();
+}

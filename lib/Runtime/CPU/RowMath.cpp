@@ -1,0 +1,121 @@
+//===- RowMath.cpp - What softmax does with a row -------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RowMath.h"
+
+#include <algorithm>
+#include <bit>
+
+using namespace plait;
+
+#if defined(__x86_64__)
+#define PLAIT_FOR_EACH_LEVEL                                                   \
+  __attribute__((                                                              \
+      target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#else
+#define PLAIT_FOR_EACH_LEVEL
+#endif
+
+namespace {
+
+constexpr int64_t lanes = 16;
+
+/// Cephes' expf: x = n log 2 + r, |r| <= log(2) / 2, exp x = 2^n P(r). Takes no
+/// branch, and converts nothing to integers that these cannot hold.
+[[gnu::always_inline]] inline float exponential(float x) {
+  // Adding 1.5 * 2^23 leaves the integer next to x / log 2 in the low bits.
+  constexpr float magic = 12582912.0f;
+  float shifted = x * 1.44269504088896341f + magic;
+  float n = shifted - magic;
+  // log 2 in two parts, the first of which has few digits.
+  float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  uint32_t exponent = std::bit_cast<uint32_t>(shifted) << 23;
+  float power = std::bit_cast<float>(exponent + 0x3f800000u);
+  return x < -87.0f ? 0.0f : p * power;
+}
+
+[[gnu::always_inline]] inline float sumOf(const float (&parts)[lanes]) {
+  float sum = 0;
+  for (float part : parts)
+    sum += part;
+  return sum;
+}
+
+} // namespace
+
+PLAIT_FOR_EACH_LEVEL
+float runtime::maximum(const float *row, int64_t count) {
+  float parts[lanes];
+  std::fill(parts, parts + lanes, row[0]);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      parts[lane] = std::max(parts[lane], row[i + lane]);
+  for (; i < count; ++i)
+    parts[0] = std::max(parts[0], row[i]);
+  return *std::max_element(parts, parts + lanes);
+}
+
+PLAIT_FOR_EACH_LEVEL
+float runtime::exponentiate(float *row, int64_t count, float shift) {
+  float parts[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      row[i + lane] = exponential(row[i + lane] - shift);
+      parts[lane] += row[i + lane];
+    }
+  for (; i < count; ++i) {
+    row[i] = exponential(row[i] - shift);
+    parts[0] += row[i];
+  }
+  return sumOf(parts);
+}
+
+PLAIT_FOR_EACH_LEVEL
+float runtime::dot(const float *a, const float *b, int64_t count) {
+  float parts[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      parts[lane] += a[i + lane] * b[i + lane];
+  for (; i < count; ++i)
+    parts[0] += a[i] * b[i];
+  return sumOf(parts);
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::scale(float *row, int64_t count, float factor) {
+  for (int64_t i = 0; i < count; ++i)
+    row[i] *= factor;
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::weigh(float *row, const float *weights, int64_t count,
+                    float shift) {
+  for (int64_t i = 0; i < count; ++i)
+    row[i] = weights[i] * (row[i] - shift);
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::widen(const BFloat16 *source, float *target, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    target[i] = source[i];
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::narrow(const float *source, BFloat16 *target, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    target[i] = BFloat16(source[i]);
+}

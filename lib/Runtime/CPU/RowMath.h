@@ -1,0 +1,44 @@
+//===- RowMath.h - What softmax does with a row -----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Loops that the compiler turns into vector code, once for each level of
+// x86-64; the machine's is chosen when the program is loaded. Sums are kept in
+// 16 parts that do not depend on the level.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CPU_ROWMATH_H
+#define PLAIT_LIB_RUNTIME_CPU_ROWMATH_H
+
+#include "plait/Support/BFloat16.h"
+
+#include <cstdint>
+
+namespace plait::runtime {
+
+/// The largest of `count` numbers, at least one.
+float maximum(const float *row, int64_t count);
+
+/// row[i] = exp(row[i] - shift); returns the sum. The exponential is off by at
+/// most 1e-7 of itself (Cephes' polynomial), and 0 below exp(-87).
+float exponentiate(float *row, int64_t count, float shift);
+
+/// The sum of a[i] b[i].
+float dot(const float *a, const float *b, int64_t count);
+
+/// row[i] *= factor.
+void scale(float *row, int64_t count, float factor);
+
+/// row[i] = weight[i] * (row[i] - shift).
+void weigh(float *row, const float *weights, int64_t count, float shift);
+
+void widen(const BFloat16 *source, float *target, int64_t count);
+void narrow(const float *source, BFloat16 *target, int64_t count);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CPU_ROWMATH_H

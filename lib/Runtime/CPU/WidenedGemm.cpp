@@ -1,0 +1,119 @@
+//===- WidenedGemm.cpp - bf16 products on any processor -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "WidenedGemm.h"
+
+#include "Team.h"
+
+#include <algorithm>
+#include <dnnl.h>
+
+using namespace plait;
+using namespace plait::runtime;
+namespace fb = plait::plan::fb;
+
+/// Rows of a block that are worth a thread.
+static constexpr int64_t kGrain = 32;
+
+WidenedGemm::WidenedGemm(unsigned threads)
+    : threads(threads), blockA(size * size), blockB(size * size),
+      blockC(size * size) {}
+
+/// Copies a matrix of which one stride is 1 without turning it; whether its
+/// rows lie contiguous.
+bool WidenedGemm::widen(const BFloat16 *source, int64_t rows, int64_t rowStride,
+                        int64_t columns, int64_t columnStride, float *target) {
+  bool plain = columnStride == 1;
+  if (!plain) {
+    std::swap(rows, columns);
+    rowStride = columnStride;
+  }
+  parallelFor(threads, rows, kGrain, [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      std::copy_n(source + row * rowStride, columns, target + row * columns);
+  });
+  return plain;
+}
+
+void WidenedGemm::round(const float *source, int64_t rows, int64_t columns,
+                        BFloat16 *target, int64_t rowStride, bool add) {
+  parallelFor(threads, rows, kGrain, [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float *from = source + row * columns;
+      BFloat16 *to = target + row * rowStride;
+      for (int64_t column = 0; column < columns; ++column)
+        to[column] = BFloat16(add ? to[column] + from[column] : from[column]);
+    }
+  });
+}
+
+Status WidenedGemm::multiplyBlock(const fb::GemmStepT &shape,
+                                  const Operands &operands, const Block &block,
+                                  float *c, int64_t rowStride, bool add) {
+  bool plainA =
+      widen(operands.a + block.m * shape.a_row + block.k * shape.a_col,
+            block.rows, shape.a_row, block.deep, shape.a_col, blockA.data());
+  bool plainB =
+      widen(operands.b + block.k * shape.b_row + block.n * shape.b_col,
+            block.deep, shape.b_row, block.columns, shape.b_col, blockB.data());
+  dnnl_status_t status = dnnl_sgemm(
+      plainA ? 'N' : 'T', plainB ? 'N' : 'T', block.rows, block.columns,
+      block.deep, 1.0f, blockA.data(), plainA ? block.deep : block.rows,
+      blockB.data(), plainB ? block.columns : block.deep, add ? 1.0f : 0.0f, c,
+      rowStride);
+  if (status != dnnl_success)
+    return fail("oneDNN failed with status ", status);
+  return Status::success();
+}
+
+/// One product of the batch.
+Status WidenedGemm::multiply(const fb::GemmStepT &shape,
+                             const Operands &operands) {
+  bool narrow = shape.c_dtype == fb::DType::BF16;
+  for (int64_t n = 0; n < shape.n; n += size)
+    for (int64_t m = 0; m < shape.m; m += size) {
+      int64_t rows = std::min(size, shape.m - m);
+      int64_t columns = std::min(size, shape.n - n);
+      int64_t place = m * shape.c_row + n;
+      float *target = narrow ? blockC.data()
+                             : reinterpret_cast<float *>(operands.c) + place;
+      for (int64_t k = 0; k < shape.k; k += size) {
+        Block block = {m, n, k, rows, columns, std::min(size, shape.k - k)};
+        bool add = k > 0 || (operands.add && !narrow);
+        // Of a single row the stride is never used, but must not be shorter.
+        PLAIT_RETURN_IF_ERROR(multiplyBlock(
+            shape, operands, block, target,
+            narrow ? columns : std::max(shape.c_row, columns), add));
+      }
+      if (narrow)
+        round(target, rows, columns,
+              reinterpret_cast<BFloat16 *>(operands.c) + place, shape.c_row,
+              operands.add);
+    }
+  return Status::success();
+}
+
+Status WidenedGemm::run(const fb::GemmStepT &shape, const BFloat16 *a,
+                        const BFloat16 *b, std::byte *c, bool add) {
+  int64_t products = 1;
+  for (int64_t count : shape.batch)
+    products *= count;
+  int64_t unit = shape.c_dtype == fb::DType::BF16 ? 2 : 4;
+  for (int64_t product = 0; product < products; ++product) {
+    Operands operands = {a, b, c, add};
+    int64_t rest = product;
+    for (size_t dim = shape.batch.size(); dim-- > 0;) {
+      int64_t index = rest % shape.batch[dim];
+      rest /= shape.batch[dim];
+      operands.a += index * shape.a_batch[dim];
+      operands.b += index * shape.b_batch[dim];
+      operands.c += index * shape.c_batch[dim] * unit;
+    }
+    PLAIT_RETURN_IF_ERROR(multiply(shape, operands));
+  }
+  return Status::success();
+}

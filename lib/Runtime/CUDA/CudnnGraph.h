@@ -1,0 +1,77 @@
+//===- CudnnGraph.h - Attention as a graph of cuDNN -------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// All that plait knows of cuDNN's front end, whose headers take many seconds to
+// compile: they are in CudnnGraph.cpp alone. libcudnn is opened when the first
+// plan needs it. Its engines are chosen, and compiled where they are not, when
+// a graph is made; no memory is allocated later.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CUDA_CUDNNGRAPH_H
+#define PLAIT_LIB_RUNTIME_CUDA_CUDNNGRAPH_H
+
+#include "plait/Runtime/Device.h"
+
+#include <cuda.h>
+#include <memory>
+#include <string>
+
+struct cudnnContext;
+
+namespace plait::runtime {
+
+/// Opens libcudnn, once; fails with one line where there is none or where it is
+/// older than plait needs.
+Status loadCudnn();
+
+/// cuDNN on the current context, whose work goes to one stream.
+class CudnnHandle {
+public:
+  static Result<CudnnHandle> create(CUstream stream);
+  CudnnHandle(CudnnHandle &&other) noexcept;
+  CudnnHandle &operator=(CudnnHandle &&) = delete;
+  ~CudnnHandle();
+
+  cudnnContext *get() const { return handle; }
+
+private:
+  explicit CudnnHandle(cudnnContext *handle) : handle(handle) {}
+  cudnnContext *handle;
+};
+
+/// One AttentionStep, ready to run.
+class CudnnGraph {
+public:
+  /// Takes the first engine of cuDNN's heuristics that needs at most
+  /// `workspace` bytes, and compiles it.
+  static Result<CudnnGraph> create(const fb::AttentionStepT &step,
+                                   const CudnnHandle &handle,
+                                   uint64_t workspace);
+  /// Whether there would be an engine on the GPU that `properties` describes,
+  /// in cuDNN's JSON, whose compute capability times ten is `architecture`.
+  /// Needs no GPU, and no driver but what is linked with in its place.
+  static Status checkFor(const fb::AttentionStepT &step,
+                         const std::string &properties, int architecture,
+                         uint64_t workspace);
+  CudnnGraph(CudnnGraph &&) noexcept;
+  CudnnGraph &operator=(CudnnGraph &&) = delete;
+  ~CudnnGraph();
+
+  /// Enqueues the step on the handle's stream.
+  Status run(const CudnnHandle &handle, const AttentionOperands &operands,
+             std::byte *workspace) const;
+
+private:
+  struct Content;
+  explicit CudnnGraph(std::unique_ptr<Content> content);
+  std::unique_ptr<Content> content;
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CUDA_CUDNNGRAPH_H

@@ -1,0 +1,102 @@
+//===- Lanes.h - Which work of a rank waits for which -----------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A rank's step is a list of operations, in the order of the plan. Run one
+// after the other they are right; here they are dealt to the lanes of a device,
+// and an operation waits for an earlier one of another lane only if both use
+// the same bytes and one of them writes.
+//
+// Everything is found out at load time. Waits that follow from others are left
+// out, by vector clocks (C. Fidge, "Timestamps in message-passing systems that
+// preserve the partial ordering", 1988): a lane knows of every other lane how
+// far it had come when the latest event was recorded that the lane waited for.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CORE_LANES_H
+#define PLAIT_LIB_RUNTIME_CORE_LANES_H
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+namespace plait::runtime {
+
+/// Bytes of the arena that an operation reads, and with `writes` writes.
+struct ByteRange {
+  uint64_t begin, end;
+  bool writes;
+};
+
+/// The operations of a step and their events.
+struct LaneSchedule {
+  static constexpr uint32_t none = UINT32_MAX;
+
+  struct Operation {
+    uint32_t lane;
+    /// In `waits`: the events that the lane waits for before the operation.
+    uint32_t firstWait, endWait;
+    /// What is recorded after the operation, or `none`.
+    uint32_t event = none;
+  };
+
+  std::vector<Operation> operations;
+  std::vector<uint32_t> waits;
+  uint32_t events = 0; // all are below
+
+  std::span<const uint32_t> waitsOf(uint32_t operation) const {
+    const Operation &which = operations[operation];
+    return std::span(waits).subspan(which.firstWait,
+                                    which.endWait - which.firstWait);
+  }
+};
+
+class LanePlanner {
+public:
+  explicit LanePlanner(uint32_t lanes)
+      : lanes(lanes), seen(lanes, Clock(lanes, never)) {}
+
+  /// The next operation of the step.
+  void add(uint32_t lane, std::span<const ByteRange> uses);
+
+  /// The schedule of all that was added. Events are used again where nothing
+  /// waits for them any more.
+  LaneSchedule finish() const;
+
+private:
+  /// An operation, or `never`.
+  using Index = int64_t;
+  static constexpr Index never = -1;
+  /// Of each lane the last operation that is known to be over.
+  using Clock = std::vector<Index>;
+
+  /// Bytes, up to the next entry of the map, that have the same history.
+  struct Span {
+    Index writer = never;
+    Clock readers; // of each lane the last one since; empty: none
+  };
+  struct Added {
+    uint32_t lane;
+    std::vector<Index> waits;
+  };
+
+  std::map<uint64_t, Span>::iterator splitAt(uint64_t offset);
+  /// Whom an operation waits for that uses `range`; and notes that it does.
+  void use(const ByteRange &range, Index operation, uint32_t lane,
+           Clock &needed);
+
+  uint32_t lanes;
+  std::map<uint64_t, Span> spans; // by their first byte
+  std::vector<Clock> seen;        // by lane
+  std::vector<Clock> clocks;      // by operation, when it is over
+  std::vector<Added> added;
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CORE_LANES_H

@@ -1,0 +1,47 @@
+//===- ParameterPacks.cpp - Where a stage's parameters lie ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Transforms/Buffers.h"
+
+using namespace mlir;
+using namespace plait;
+
+ParameterPacks::ParameterPacks(ModuleOp module, int64_t stage) {
+  for (auto pack : module.getOps<nn::PackOp>()) {
+    if (static_cast<int64_t>(pack.getStage()) != stage)
+      continue;
+    members[pack.getSymName()] = {pack, 0};
+    for (auto [member, offset] :
+         llvm::zip_equal(pack.getMembers().getAsRange<FlatSymbolRefAttr>(),
+                         pack.getOffsets()))
+      members[member.getValue()] = {pack, offset};
+  }
+}
+
+static int64_t stageOf(func::FuncOp function) {
+  auto stage = function->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
+  return stage ? stage.getInt() : -1;
+}
+
+ParameterPacks::ParameterPacks(func::FuncOp function)
+    : ParameterPacks(function->getParentOfType<ModuleOp>(), stageOf(function)) {
+}
+
+nn::PackOp ParameterPacks::find(StringRef symbol) const {
+  return members.lookup(symbol).pack;
+}
+
+ParameterPacks::Place ParameterPacks::locate(StringRef symbol,
+                                             nn::Slot slot) const {
+  auto found = members.find(symbol);
+  if (found == members.end())
+    return {bufferName(symbol, slot), 0};
+  auto [pack, offset] = found->second;
+  int64_t bits = pack.getSlotType(slot).getElementTypeBitWidth();
+  return {bufferName(nn::PackOp(pack).getSymName(), slot), offset * bits / 8};
+}

@@ -1,0 +1,64 @@
+// RUN: plait-opt %s -split-input-file -verify-diagnostics
+
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+nn.parameter @b : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has 1 offsets for 2 members}}
+nn.pack @pack stage 0 [@a, @b] at [0] : tensor<1x64xf32>
+
+// -----
+
+// expected-error @+1 {{'nn.pack' op has 0 offsets for 0 members}}
+nn.pack @pack stage 0 [] at [] : tensor<1x64xf32>
+
+// -----
+
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has a member at element 16, which is not a multiple of 32}}
+nn.pack @pack stage 0 [@a] at [16] : tensor<1x64xf32>
+
+// -----
+
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has a member at element -32, which is not a multiple of 32}}
+nn.pack @pack stage 0 [@a] at [-32] : tensor<1x64xf32>
+
+// -----
+
+nn.accumulator @sum : tensor<f32>
+// expected-error @+1 {{'nn.pack' op has member @sum, which is no parameter}}
+nn.pack @pack stage 0 [@sum] at [0] : tensor<1x64xf32>
+
+// -----
+
+// Another stage may pack it once more.
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+nn.pack @first stage 0 [@a] at [0] : tensor<1x64xf32>
+nn.pack @other stage 1 [@a] at [0] : tensor<1x64xf32>
+// expected-error @+1 {{'nn.pack' op has member @a, which is packed twice for stage 2}}
+nn.pack @twice stage 2 [@a, @a] at [0, 32] : tensor<1x64xf32>
+
+// -----
+
+nn.parameter @a : tensor<33xf32> init<mean = 0.0, std = 0.02>
+nn.parameter @b : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has 32 elements for member @a, which has 33}}
+nn.pack @pack stage 0 [@a, @b] at [0, 32] : tensor<1x64xf32>
+
+// -----
+
+// Of a parameter that is split, one rank's block.
+dist.mesh @mesh ["pp", "tp"] = [1, 2]
+nn.parameter @a : tensor<64xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{"tp"}]>
+nn.parameter @b : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has 0 elements for member @b, which has 4}}
+nn.pack @pack stage 0 [@a, @b] at [0, 32] : tensor<1x32xf32>
+
+// -----
+
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+nn.pack @pack stage 0 [@a] at [0] : tensor<1x32xf32>
+func.func @read() -> tensor<1x32xf32> {
+  // expected-error @+1 {{'nn.read' op has type 'tensor<1x32xf32>', but the compute of @pack is 'tensor<1x32xbf16>'}}
+  %0 = nn.read @pack compute : tensor<1x32xf32>
+  return %0 : tensor<1x32xf32>
+}

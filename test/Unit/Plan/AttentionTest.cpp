@@ -1,0 +1,121 @@
+//===- AttentionTest.cpp - The checker on attention -----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Attention.h"
+
+#include "TestPlan.h"
+#include "plait/Plan/Check.h"
+#include "plait/Plan/Container.h"
+
+#include <gtest/gtest.h>
+
+using namespace plait;
+using namespace plait::test;
+
+namespace {
+
+/// A sound backward step: 2 sequences of 3 positions, 4 heads over 2, of size
+/// 2. All tensors are in the arena, of 4096 bytes.
+fb::AttentionStepT makeStep() {
+  fb::AttentionStepT step;
+  step.kind = fb::AttentionKind::Backward;
+  step.batch = 2, step.heads = 4, step.kv_heads = 2;
+  step.queries = step.keys = 3, step.head_size = 2;
+  step.q_strides = step.out_strides = {24, 8, 2};
+  step.k_strides = step.v_strides = {12, 4, 2};
+  uint64_t offset = 0;
+  for (auto *tensor : {&step.q, &step.k, &step.v, &step.out, &step.stats,
+                       &step.d_out, &step.d_q, &step.d_k, &step.d_v})
+    *tensor = std::make_unique<fb::Ref>(256 * offset++, -1);
+  return step;
+}
+
+std::string check(fb::AttentionStepT step) {
+  fb::PlanT plan = makePlan();
+  append(plan.programs[0]->functions[0]->steps).step.Set(std::move(step));
+  std::vector<uint8_t> bytes = plan::packPlan(plan);
+  Status status = plan::checkPlan(*fb::GetPlan(bytes.data()));
+  return status.ok() ? "" : status.message();
+}
+
+struct Case {
+  const char *name;
+  void (*damage)(fb::AttentionStepT &);
+  const char *message; // a part of it
+};
+
+class CheckAttention : public ::testing::TestWithParam<Case> {};
+
+TEST(CheckPlanAttention, AcceptsASoundStep) {
+  EXPECT_EQ(check(makeStep()), "");
+}
+
+TEST_P(CheckAttention, Refuses) {
+  fb::AttentionStepT step = makeStep();
+  GetParam().damage(step);
+  std::string message = check(std::move(step));
+  EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
+}
+
+using A = fb::AttentionStepT;
+
+const Case cases[] = {
+    {"Kind", [](A &a) { a.kind = fb::AttentionKind(2); },
+     "(AttentionStep): unknown attention 2"},
+    {"Type", [](A &a) { a.dtype = fb::DType::I32; }, "has dtype 2"},
+    {"Groups", [](A &a) { a.kv_heads = 3; }, "4 heads over 3"},
+    {"NoHeads", [](A &a) { a.kv_heads = 0; }, "4 heads over 0"},
+    {"Overflow", [](A &a) { a.queries = int64_t(1) << 45; }, "has batch 2"},
+    {"Window", [](A &a) { a.window = 4; }, "has window 4, allowed are 0 to 3"},
+    {"StrideCount", [](A &a) { a.q_strides.pop_back(); }, "q has 2 strides"},
+    {"Overlap", [](A &a) { a.k_strides[2] = 1; },
+     "k has strides 12, 4 and 1 for heads of size 2"},
+    {"Rows", [](A &a) { a.v_strides[1] = 1; }, "v has strides 12, 1 and 2"},
+    {"Missing", [](A &a) { a.stats = nullptr; }, "stats is missing"},
+    {"Range", [](A &a) { a.out_strides[0] = 4096; }, "ends beyond the 4096"},
+    {"GradientRange", [](A &a) { *a.d_v = fb::Ref(4096 - 64, -1); },
+     "d_v of 96 bytes at 4032 ends beyond the 4096 bytes of the arena"},
+    {"Slot", [](A &a) { *a.d_q = fb::Ref(0, 9); }, "d_q is in slot 9"}};
+
+INSTANTIATE_TEST_SUITE_P(Cases, CheckAttention, ::testing::ValuesIn(cases),
+                         [](const auto &info) { return info.param.name; });
+
+TEST(GpuAttention, LimitsAreThoseOfTheArchitecture) {
+  auto refused = [](fb::DType type, int64_t length, int64_t size, int gpu) {
+    Status status = plan::checkGpuAttention(type, length, size, gpu);
+    return status.ok() ? "" : status.message();
+  };
+  EXPECT_EQ(refused(fb::DType::BF16, 77, 128, 80), "");
+  EXPECT_EQ(refused(fb::DType::BF16, 77, 136, 80),
+            "its heads have size 136, allowed are multiples of 8 up to 128");
+  EXPECT_EQ(refused(fb::DType::BF16, 77, 136, 90), "");
+  EXPECT_EQ(refused(fb::DType::BF16, 77, 12, 90),
+            "its heads have size 12, allowed are multiples of 8 up to 256");
+  EXPECT_EQ(refused(fb::DType::BF16, 1, 64, 90),
+            "its sequences have one position");
+  EXPECT_EQ(refused(fb::DType::F32, 77, 64, 90),
+            "its elements are f32, not bf16");
+}
+
+TEST(GpuAttention, WorkspaceGrowsWithTheSequence) {
+  fb::AttentionStepT step = makeStep();
+  auto bytes = [&](int64_t length, int gpu) {
+    step.queries = step.keys = length;
+    return plan::gpuAttentionWorkspace(step, gpu);
+  };
+  // dQ and a sum a row, dK and dV of each query head; 64 KiB for the rest.
+  uint64_t rest = 65536, heads = 2 * 4;
+  EXPECT_EQ(bytes(1024, 90) - rest, heads * 1024 * (8 + 4 + 8));
+  EXPECT_EQ(bytes(1024, 80) - rest, heads * 1024 * (16 + 4 + 8));
+  step.deterministic = true;
+  EXPECT_EQ(bytes(1024, 90) - rest, heads * 1024 * (2048 + 4 + 8));
+  EXPECT_EQ(bytes(1024, 100) - rest, heads * 1024 * (8 + 4 + 8));
+  step.kind = fb::AttentionKind::Forward;
+  EXPECT_EQ(bytes(1024, 80), rest);
+}
+
+} // namespace

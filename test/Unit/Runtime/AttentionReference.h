@@ -1,0 +1,172 @@
+//===- AttentionReference.h - Attention as the formulas say -----*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Writes out all scores, in double.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TEST_UNIT_RUNTIME_ATTENTIONREFERENCE_H
+#define PLAIT_TEST_UNIT_RUNTIME_ATTENTIONREFERENCE_H
+
+#include "plait/Plan/Plan_generated.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+
+namespace plait::test {
+
+namespace fb = plan::fb;
+
+using Numbers = std::vector<double>;
+
+struct Shape {
+  int64_t batch, heads, kvHeads, queries, keys, size;
+  int64_t window = 0;
+  bool causal = true;
+};
+
+/// Tensors are [batch][position][head][size], statistics [batch][head][query].
+struct Tensors {
+  Numbers q, k, v, o, stats, gradient, dq, dk, dv;
+};
+
+inline Numbers valuesOf(int64_t count, int salt) {
+  Numbers values(count);
+  for (int64_t i = 0; i < count; ++i)
+    values[i] = double((i * 7919 + salt * 104729) % 1009) / 504.0 - 1.0;
+  return values;
+}
+
+class Reference {
+public:
+  explicit Reference(const Shape &shape) : shape(shape) {}
+
+  double scale() const { return 1.0 / std::sqrt(double(shape.size)); }
+  int64_t at(int64_t b, int64_t row, int64_t head, bool isKey) const {
+    int64_t rows = isKey ? shape.keys : shape.queries;
+    int64_t heads = isKey ? shape.kvHeads : shape.heads;
+    return ((b * rows + row) * heads + head) * shape.size;
+  }
+  bool sees(int64_t query, int64_t key) const {
+    return (!shape.causal || key <= query) &&
+           (!shape.window || key > query - shape.window);
+  }
+  double product(const Numbers &x, int64_t i, const Numbers &y,
+                 int64_t j) const {
+    double sum = 0;
+    for (int64_t c = 0; c < shape.size; ++c)
+      sum += x[i + c] * y[j + c];
+    return sum;
+  }
+
+  /// Calls visit(b, h, g, i) for every row of scores.
+  template <typename Visit> void forEachRow(Visit visit) const {
+    for (int64_t b = 0; b < shape.batch; ++b)
+      for (int64_t h = 0; h < shape.heads; ++h)
+        for (int64_t i = 0; i < shape.queries; ++i)
+          visit(b, h, h / (shape.heads / shape.kvHeads), i);
+  }
+
+  void forward(Tensors &t) const {
+    t.o.assign(t.q.size(), 0);
+    t.stats.assign(shape.batch * shape.heads * shape.queries, 0);
+    forEachRow([&](int64_t b, int64_t h, int64_t g, int64_t i) {
+      double sum = 0;
+      for (int64_t j = 0; j < shape.keys; ++j)
+        sum += weight(t, b, h, g, i, j, 0);
+      double &saved = t.stats[(b * shape.heads + h) * shape.queries + i];
+      saved = std::log(sum);
+      for (int64_t j = 0; j < shape.keys; ++j)
+        for (int64_t c = 0; c < shape.size; ++c)
+          t.o[at(b, i, h, false) + c] +=
+              weight(t, b, h, g, i, j, saved) * t.v[at(b, j, g, true) + c];
+    });
+  }
+
+  void backward(Tensors &t) const {
+    t.dq.assign(t.q.size(), 0);
+    t.dk.assign(t.k.size(), 0);
+    t.dv.assign(t.v.size(), 0);
+    forEachRow([&](int64_t b, int64_t h, int64_t g, int64_t i) {
+      double saved = t.stats[(b * shape.heads + h) * shape.queries + i];
+      int64_t query = at(b, i, h, false);
+      double mean = product(t.gradient, query, t.o, query);
+      for (int64_t j = 0; j < shape.keys; ++j) {
+        int64_t key = at(b, j, g, true);
+        double p = weight(t, b, h, g, i, j, saved);
+        double ds = p * (product(t.gradient, query, t.v, key) - mean) * scale();
+        for (int64_t c = 0; c < shape.size; ++c) {
+          t.dv[key + c] += p * t.gradient[query + c];
+          t.dq[query + c] += ds * t.k[key + c];
+          t.dk[key + c] += ds * t.q[query + c];
+        }
+      }
+    });
+  }
+
+private:
+  double weight(const Tensors &t, int64_t b, int64_t h, int64_t g, int64_t i,
+                int64_t j, double shift) const {
+    if (!sees(i, j))
+      return 0;
+    return std::exp(
+        scale() * product(t.q, at(b, i, h, false), t.k, at(b, j, g, true)) -
+        shift);
+  }
+
+  Shape shape;
+};
+
+inline Tensors makeTensors(const Shape &shape) {
+  int64_t rows = shape.batch * shape.size;
+  Tensors t;
+  t.q = valuesOf(rows * shape.queries * shape.heads, 1);
+  t.k = valuesOf(rows * shape.keys * shape.kvHeads, 2);
+  t.v = valuesOf(rows * shape.keys * shape.kvHeads, 3);
+  t.gradient = valuesOf(t.q.size(), 4);
+  return t;
+}
+
+inline fb::AttentionStepT makeStep(const Shape &shape, fb::DType dtype,
+                                   fb::AttentionKind kind) {
+  fb::AttentionStepT step;
+  step.kind = kind;
+  step.dtype = dtype;
+  step.batch = shape.batch;
+  step.heads = shape.heads;
+  step.kv_heads = shape.kvHeads;
+  step.queries = shape.queries;
+  step.keys = shape.keys;
+  step.head_size = shape.size;
+  auto strides = [&](int64_t rows, int64_t heads) {
+    int64_t row = heads * shape.size;
+    return std::vector<int64_t>{rows * row, row, shape.size};
+  };
+  step.q_strides = step.out_strides = strides(shape.queries, shape.heads);
+  step.k_strides = step.v_strides = strides(shape.keys, shape.kvHeads);
+  step.scale = float(Reference(shape).scale());
+  step.causal = shape.causal;
+  step.window = shape.window;
+  return step;
+}
+
+/// `tolerance` is relative to the largest number.
+inline void expectNear(const Numbers &found, const Numbers &expected,
+                       double tolerance, const char *what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  double largest = 1;
+  for (double x : expected)
+    largest = std::max(largest, std::abs(x));
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], tolerance * largest)
+        << what << ", element " << i;
+}
+
+} // namespace plait::test
+
+#endif // PLAIT_TEST_UNIT_RUNTIME_ATTENTIONREFERENCE_H

@@ -1,0 +1,168 @@
+//===- CudnnTest.cpp - What cuDNN makes of our attention ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Asks the library, for GPUs that are not here, whether it computes the
+// attention of every model in examples/models, and in how much memory. The
+// compiler has to answer the same without it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CUDA/CudnnGraph.h"
+#include "plait/Plan/Attention.h"
+
+#include <dlfcn.h>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+/// A GPU as cuDNN 9 writes down what it knows of one.
+struct Gpu {
+  int architecture;
+  int multiprocessors;
+  int sharedBytes; // of a block that asks for them
+
+  std::string properties() const {
+    return nlohmann::json{{"deviceName", "test"},
+                          {"cudaDeviceId", 0},
+                          {"deviceVer", architecture * 10},
+                          {"driverVer", 13000},
+                          {"isTccDriver", 0},
+                          {"l2CacheSize", 50 << 20},
+                          {"maxBlockSize", {1024, 1024, 64}},
+                          {"maxCtasPerSM", 32},
+                          {"maxGridSize", {2147483647, 65535, 65535}},
+                          {"maxRegistersPerSM", 65536},
+                          {"maxSharedMemoryPerBlock", 48 << 10},
+                          {"maxSharedMemoryPerBlockOptin", sharedBytes},
+                          {"maxThreadsPerBlock", 1024},
+                          {"maxThreadsPerSM", 2048},
+                          {"memClockRateKHz", 2619000},
+                          {"multiProcessorCount", multiprocessors},
+                          {"pciDeviceId", 0},
+                          {"regsPerBlock", 65536},
+                          {"reservedSharedMemoryPerBlock", 1024},
+                          {"smClockRateKHz", 1980000},
+                          {"supportCoopLaunch", 1},
+                          {"totalGlobalMem", int64_t(80) << 30},
+                          {"warpSize", 32}}
+        .dump();
+  }
+};
+
+const Gpu gpus[] = {{80, 108, 166912}, {90, 132, 232448}, {100, 148, 232448}};
+
+struct Shape {
+  std::string name;
+  int64_t batch, heads, kvHeads, length, size, window = 0;
+};
+
+fb::AttentionStepT makeStep(const Shape &shape, fb::AttentionKind kind) {
+  fb::AttentionStepT step;
+  step.kind = kind;
+  step.dtype = fb::DType::BF16;
+  step.batch = shape.batch;
+  step.heads = shape.heads;
+  step.kv_heads = shape.kvHeads;
+  step.queries = step.keys = shape.length;
+  step.head_size = shape.size;
+  auto strides = [&](int64_t heads) {
+    int64_t row = heads * shape.size;
+    return std::vector<int64_t>{shape.length * row, row, shape.size};
+  };
+  step.q_strides = step.out_strides = strides(shape.heads);
+  step.k_strides = step.v_strides = strides(shape.kvHeads);
+  step.scale = 0.125f;
+  step.causal = true;
+  step.window = shape.window;
+  return step;
+}
+
+/// Whether cuDNN computes `step`, in no more memory than the compiler reserves
+/// for GPUs of `architecture`.
+Status ask(const Gpu &gpu, const fb::AttentionStepT &step, int architecture) {
+  return CudnnGraph::checkFor(step, gpu.properties(), gpu.architecture,
+                              plan::gpuAttentionWorkspace(step, architecture));
+}
+
+/// cuDNN computes all of forward, backward and deterministic backward where the
+/// compiler thinks so, and not all of them otherwise.
+void expectAgreement(const Shape &shape) {
+  auto forward = makeStep(shape, fb::AttentionKind::Forward);
+  auto backward = makeStep(shape, fb::AttentionKind::Backward);
+  auto repeatable = makeStep(shape, fb::AttentionKind::Backward);
+  repeatable.deterministic = true;
+  for (const Gpu &gpu : gpus) {
+    Status expected = plan::checkGpuAttention(forward.dtype, shape.length,
+                                              shape.size, gpu.architecture);
+    bool all = true;
+    // A plan for any GPU is one for sm_80.
+    for (int architecture : {80, gpu.architecture})
+      for (const auto *step : {&forward, &backward, &repeatable}) {
+        Status found = ask(gpu, *step, architecture);
+        all &= found.ok();
+        EXPECT_TRUE(found.ok() || !expected.ok())
+            << shape.name << " on sm_" << gpu.architecture << ", "
+            << fb::EnumNameAttentionKind(step->kind) << ": " << found.message();
+      }
+    EXPECT_TRUE(expected.ok() || !all)
+        << shape.name << " on sm_" << gpu.architecture << " is taken, but "
+        << expected.message();
+  }
+}
+
+class CudnnTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    // cuDNN wants a driver to be there. Where there is none, the toolkit's
+    // stub, which has the driver's name, takes its place.
+    if (!dlopen("libcuda.so.1", RTLD_NOW) &&
+        !dlopen(PLAIT_CUDA_STUB, RTLD_NOW | RTLD_GLOBAL))
+      GTEST_SKIP() << dlerror();
+    if (Status status = loadCudnn(); !status.ok())
+      GTEST_SKIP() << status.message();
+  }
+};
+
+TEST_F(CudnnTest, TakesTheExamples) {
+  int models = 0;
+  for (const auto &entry : std::filesystem::directory_iterator(PLAIT_MODELS)) {
+    std::ifstream file(entry.path() / "config.json");
+    if (!file)
+      continue;
+    ++models;
+    auto config = nlohmann::json::parse(file);
+    bool gpt2 = config.at("model_type") == "gpt2";
+    int64_t heads = config.at(gpt2 ? "n_head" : "num_attention_heads");
+    int64_t width = config.at(gpt2 ? "n_embd" : "hidden_size");
+    int64_t kvHeads = config.value("num_key_value_heads", heads);
+    int64_t length =
+        config.at(gpt2 ? "n_positions" : "max_position_embeddings");
+    expectAgreement({entry.path().filename(), 2, heads, kvHeads,
+                     std::min<int64_t>(length, 4096), width / heads});
+  }
+  EXPECT_GE(models, 8);
+}
+
+TEST_F(CudnnTest, TakesOddSizes) {
+  for (const Shape &shape : {Shape{"one position", 1, 2, 2, 1, 64},
+                             {"77 positions", 2, 4, 2, 77, 64},
+                             {"heads of 40", 2, 4, 1, 100, 40},
+                             {"heads of 96", 1, 8, 8, 512, 96},
+                             {"heads of 12", 1, 8, 8, 512, 12},
+                             {"heads of 256", 1, 8, 8, 512, 256},
+                             {"heads of 264", 1, 8, 8, 512, 264},
+                             {"window", 1, 8, 8, 512, 64, 100}})
+    expectAgreement(shape);
+}
+
+} // namespace

@@ -1,0 +1,240 @@
+//===- LanesTest.cpp - Which work waits for which -------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A schedule is right if any two operations that use the same bytes, one of
+// them writing, are ordered by lanes and events. That is checked here for all
+// pairs, from the definition of happening before.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/RankLanes.h"
+#include "TestPlan.h"
+#include "plait/Plan/Container.h"
+#include "plait/Plan/Messages.h"
+
+#include <gtest/gtest.h>
+#include <map>
+#include <random>
+
+using namespace plait;
+using namespace plait::runtime;
+using namespace plait::test;
+
+namespace {
+
+struct Work {
+  uint32_t lane;
+  std::vector<ByteRange> uses;
+};
+
+bool conflict(const Work &left, const Work &right) {
+  for (const ByteRange &a : left.uses)
+    for (const ByteRange &b : right.uses)
+      if ((a.writes || b.writes) &&
+          std::max(a.begin, b.begin) < std::min(a.end, b.end))
+        return true;
+  return false;
+}
+
+LaneSchedule schedule(uint32_t lanes, const std::vector<Work> &works) {
+  LanePlanner planner(lanes);
+  for (const Work &work : works)
+    planner.add(work.lane, work.uses);
+  return planner.finish();
+}
+
+/// A wait of a schedule: the operation that waits, and the one it waits for.
+struct Wait {
+  uint32_t operation, other;
+};
+
+/// What the events mean when the operations are issued one after the other.
+std::vector<Wait> waitsOf(const LaneSchedule &schedule) {
+  std::vector<Wait> waits;
+  std::map<uint32_t, uint32_t> recorded; // by event
+  for (uint32_t i = 0; i < schedule.operations.size(); ++i) {
+    for (uint32_t event : schedule.waitsOf(i)) {
+      EXPECT_LT(event, schedule.events);
+      EXPECT_TRUE(recorded.count(event)) << "waits before it is recorded";
+      waits.push_back({i, recorded[event]});
+    }
+    if (schedule.operations[i].event != LaneSchedule::none)
+      recorded[schedule.operations[i].event] = i;
+  }
+  return waits;
+}
+
+/// The pairs of operations that conflict and are not ordered when all `waits`
+/// but number `without` hold.
+uint32_t countRaces(const std::vector<Work> &works,
+                    const std::vector<Wait> &waits, size_t without = SIZE_MAX) {
+  size_t count = works.size();
+  std::vector<std::vector<bool>> before(count, std::vector<bool>(count));
+  auto order = [&](uint32_t first, uint32_t second) {
+    before[second][first] = true;
+    for (uint32_t i = 0; i < count; ++i)
+      if (before[first][i])
+        before[second][i] = true;
+  };
+  uint32_t races = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t j = 0; j < i; ++j)
+      if (works[j].lane == works[i].lane)
+        order(j, i);
+    for (size_t w = 0; w < waits.size(); ++w)
+      if (w != without && waits[w].operation == i)
+        order(waits[w].other, i);
+    for (uint32_t j = 0; j < i; ++j)
+      races += conflict(works[j], works[i]) && !before[i][j];
+  }
+  return races;
+}
+
+constexpr bool reads = false, writes = true;
+
+TEST(Lanes, WaitForWhatTheyUse) {
+  std::vector<Work> works = {
+      {0, {{0, 64, writes}}},                    // a
+      {0, {{64, 128, writes}}},                  // b
+      {1, {{0, 64, reads}, {128, 192, writes}}}, // c = reduce a
+      {0, {{64, 128, reads}}},                   // goes on beside it
+      {0, {{128, 192, reads}}},                  // needs c
+      {0, {{0, 32, writes}}},                    // c has read it: known by now
+  };
+  LaneSchedule made = schedule(2, works);
+  std::vector<Wait> waits = waitsOf(made);
+  ASSERT_EQ(waits.size(), 2u);
+  EXPECT_EQ(waits[0].operation, 2u);
+  EXPECT_EQ(waits[0].other, 0u); // and not operation 1
+  EXPECT_EQ(waits[1].operation, 4u);
+  EXPECT_EQ(waits[1].other, 2u);
+  EXPECT_EQ(countRaces(works, waits), 0u);
+}
+
+TEST(Lanes, ABufferIsReusedAfterItsReader) {
+  std::vector<Work> works = {{0, {{0, 64, writes}}},
+                             {1, {{0, 64, reads}}},
+                             {2, {{0, 64, reads}}},
+                             {0, {{32, 96, writes}}}};
+  std::vector<Wait> waits = waitsOf(schedule(3, works));
+  EXPECT_EQ(waits.size(), 4u);
+  EXPECT_EQ(countRaces(works, waits), 0u);
+}
+
+TEST(Lanes, WaitsThatFollowAreLeftOut) {
+  // Lane 2 waits for lane 1, which has waited for lane 0.
+  std::vector<Work> works = {{0, {{0, 64, writes}}},
+                             {1, {{0, 64, reads}, {64, 128, writes}}},
+                             {2, {{0, 64, reads}, {64, 128, reads}}}};
+  std::vector<Wait> waits = waitsOf(schedule(3, works));
+  ASSERT_EQ(waits.size(), 2u);
+  EXPECT_EQ(waits[1].other, 1u);
+}
+
+TEST(Lanes, OneLaneNeedsNoEvents) {
+  std::vector<Work> works(10, {0, {{0, 64, writes}}});
+  LaneSchedule made = schedule(1, works);
+  EXPECT_EQ(made.events, 0u);
+  EXPECT_TRUE(made.waits.empty());
+}
+
+/// Seeded, so that a failure can be repeated.
+std::vector<Work> randomWorks(unsigned seed, uint32_t lanes) {
+  std::mt19937 random(seed);
+  std::vector<Work> works;
+  for (int i = 0; i < 60; ++i) {
+    Work &work = works.emplace_back();
+    work.lane = random() % lanes;
+    for (uint32_t j = random() % 3 + 1; j > 0; --j) {
+      uint64_t begin = random() % 40;
+      work.uses.push_back({begin, begin + random() % 12, random() % 3 == 0});
+    }
+  }
+  return works;
+}
+
+TEST(Lanes, AnyConflictIsOrderedAndEveryWaitIsNeeded) {
+  uint32_t removed = 0;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    uint32_t lanes = seed % 4 + 1;
+    std::vector<Work> works = randomWorks(seed, lanes);
+    std::vector<Wait> waits = waitsOf(schedule(lanes, works));
+    ASSERT_EQ(countRaces(works, waits), 0u) << "seed " << seed;
+    for (size_t w = 0; w < waits.size(); ++w, ++removed)
+      EXPECT_GT(countRaces(works, waits, w), 0u) << "seed " << seed;
+  }
+  EXPECT_GT(removed, 500u);
+}
+
+/// The test plan with sums over tp in lane 1, over pp in lane 2, and transfers
+/// in lane 3.
+class PlanLanesTest : public ::testing::Test {
+protected:
+  fb::PlanT source = makePlan();
+  std::vector<uint8_t> bytes;
+
+  LaneSchedule make(uint32_t index) {
+    bytes = plan::packPlan(source);
+    const fb::Plan &plan = *fb::GetPlan(bytes.data());
+    const fb::Program &program = *plan.programs()->Get(index);
+    LaneChoice choice;
+    choice.sendsInLane = true;
+    for (const fb::Action *action : *program.actions())
+      choice.transfers.push_back(plan::isTransfer(*action) ? 3 : 0);
+    for (const fb::Function *function : *program.functions()) {
+      auto &lanes = choice.steps.emplace_back();
+      for (const fb::Step *step : *function->steps()) {
+        const auto *collective = step->step_as_CollectiveStep();
+        lanes.push_back(!collective ? 0 : collective->axis() == 1 ? 1 : 2);
+      }
+    }
+    EXPECT_EQ(choice.lanes(), 4u);
+    return scheduleLanes(program, plan::Mesh(plan), choice);
+  }
+};
+
+TEST_F(PlanLanesTest, FollowsTheSteps) {
+  // Product, sum, kernel, Send for each microbatch; two WaitSends; copy, max.
+  LaneSchedule made = make(0);
+  ASSERT_EQ(made.operations.size(), 12u);
+  std::vector<uint32_t> lanes;
+  std::vector<size_t> waits;
+  for (uint32_t i = 0; i < 12; ++i) {
+    lanes.push_back(made.operations[i].lane);
+    waits.push_back(made.waitsOf(i).size());
+  }
+  EXPECT_EQ(lanes, (std::vector<uint32_t>{0, 1, 0, 3, 0, 1, 0, 3, 3, 3, 0, 2}));
+  // The second product waits for nothing: its result is elsewhere.
+  EXPECT_EQ(waits, (std::vector<size_t>{0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1}));
+}
+
+TEST_F(PlanLanesTest, KernelsOfUnknownSizeMayWriteAnything) {
+  auto &step = *source.programs[0]->functions[0]->steps[2]->step.AsKernelStep();
+  auto sendWaitsFor = [&] {
+    for (const Wait &wait : waitsOf(make(0)))
+      if (wait.operation == 3)
+        return wait.other;
+    return UINT32_MAX;
+  };
+  EXPECT_EQ(sendWaitsFor(), 2u); // the kernel
+  step.arg_bytes = {72, 16};
+  EXPECT_EQ(sendWaitsFor(), 1u); // the sum: the kernel only reads
+  step.outputs = 1;              // the tokens
+  EXPECT_EQ(sendWaitsFor(), 1u);
+  step.outputs = 2;
+  EXPECT_EQ(sendWaitsFor(), 2u);
+}
+
+TEST_F(PlanLanesTest, ABufferIsWrittenAgainAfterItsSend) {
+  auto &actions = source.programs[0]->actions;
+  EXPECT_EQ(make(0).waitsOf(4).size(), 0u);
+  // Both microbatches' results at one place.
+  actions[2]->bindings[0] = actions[0]->bindings[0];
+  EXPECT_EQ(make(0).waitsOf(4).size(), 1u);
+}
+
+} // namespace

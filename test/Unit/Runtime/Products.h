@@ -1,0 +1,144 @@
+//===- Products.h - Matrix products against a plain loop --------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TEST_UNIT_RUNTIME_PRODUCTS_H
+#define PLAIT_TEST_UNIT_RUNTIME_PRODUCTS_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Support/BFloat16.h"
+#include "plait/Support/Status.h"
+
+#include <cmath>
+#include <functional>
+#include <gtest/gtest.h>
+#include <span>
+#include <vector>
+
+namespace plait::test {
+
+namespace fb = plan::fb;
+
+inline std::vector<float> valuesOf(size_t count, int salt) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i)
+    values[i] = float((i * 7919 + salt) % 1001) / 500.0f - 1.0f;
+  return values;
+}
+
+/// Calls `visit(a, b, c offsets)` for every product of the batch.
+template <typename Visit>
+void forEachProduct(const fb::GemmStepT &shape, size_t dim, int64_t a,
+                    int64_t b, int64_t c, Visit visit) {
+  if (dim == shape.batch.size())
+    return visit(a, b, c);
+  for (int64_t i = 0; i < shape.batch[dim]; ++i)
+    forEachProduct(shape, dim + 1, a + i * shape.a_batch[dim],
+                   b + i * shape.b_batch[dim], c + i * shape.c_batch[dim],
+                   visit);
+}
+
+/// By Plan.fbs, in double precision.
+inline void multiply(const fb::GemmStepT &shape, const std::vector<float> &a,
+                     const std::vector<float> &b, std::vector<float> &c,
+                     bool add) {
+  forEachProduct(shape, 0, 0, 0, 0, [&](int64_t atA, int64_t atB, int64_t atC) {
+    for (int64_t i = 0; i < shape.m; ++i)
+      for (int64_t j = 0; j < shape.n; ++j) {
+        float &target = c[atC + i * shape.c_row + j];
+        double sum = add ? target : 0;
+        for (int64_t k = 0; k < shape.k; ++k)
+          sum += double(a[atA + i * shape.a_row + k * shape.a_col]) *
+                 b[atB + k * shape.b_row + j * shape.b_col];
+        target = float(sum);
+      }
+  });
+}
+
+/// A matrix in memory; `values` are rounded if it is of halves.
+class Operand {
+public:
+  Operand(fb::DType type, std::vector<float> &values)
+      : narrow(type == fb::DType::BF16) {
+    if (!narrow) {
+      floats = values;
+      return;
+    }
+    halves = {values.begin(), values.end()};
+    values.assign(halves.begin(), halves.end());
+  }
+
+  std::span<std::byte> bytes() {
+    return narrow ? std::as_writable_bytes(std::span(halves))
+                  : std::as_writable_bytes(std::span(floats));
+  }
+  float operator[](size_t i) const { return narrow ? halves[i] : floats[i]; }
+
+private:
+  bool narrow;
+  std::vector<float> floats;
+  std::vector<BFloat16> halves;
+};
+
+/// C = A B or, with `add`, C += A B, of operands in the host's memory.
+using Multiply = std::function<Status(
+    const fb::GemmStep &step, std::span<std::byte> a, std::span<std::byte> b,
+    std::span<std::byte> c, bool add)>;
+
+/// Compares all of C, so that what lies between its rows must stay.
+inline void expectProduct(fb::GemmStepT shape, const Multiply &run,
+                          size_t elements = 100000) {
+  for (auto *ref : {&shape.a, &shape.b, &shape.c})
+    *ref = std::make_unique<fb::Ref>(0, -1);
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::GemmStep::Pack(builder, &shape));
+  const auto &step =
+      *flatbuffers::GetRoot<fb::GemmStep>(builder.GetBufferPointer());
+  std::vector<float> a = valuesOf(elements, 1), b = valuesOf(elements, 2);
+  Operand memoryA(shape.dtype, a), memoryB(shape.dtype, b);
+  bool narrow = shape.c_dtype == fb::DType::BF16;
+  for (bool add : {false, true}) {
+    std::vector<float> expected = valuesOf(elements, 3);
+    Operand found(shape.c_dtype, expected);
+    multiply(shape, a, b, expected, add);
+    Status status =
+        run(step, memoryA.bytes(), memoryB.bytes(), found.bytes(), add);
+    ASSERT_TRUE(status.ok()) << status.message();
+    // The roundings of sums of up to a thousand products of about 1; of a
+    // result of 8 bits, half of the last.
+    for (size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(found[i], expected[i],
+                  1e-4 + (narrow ? 0x1p-8 * std::abs(expected[i]) : 0))
+          << "element " << i;
+  }
+}
+
+/// The same of halves, into floats and into halves.
+inline void expectHalfProducts(fb::GemmStepT shape, const Multiply &run,
+                               size_t elements = 100000) {
+  shape.dtype = fb::DType::BF16;
+  for (fb::DType type : {fb::DType::F32, fb::DType::BF16}) {
+    shape.c_dtype = type;
+    expectProduct(shape, run, elements);
+  }
+}
+
+/// A product with rows longer than necessary by `slack`.
+inline fb::GemmStepT makeShape(int64_t m, int64_t n, int64_t k, bool transposeA,
+                               bool transposeB, int64_t slack) {
+  fb::GemmStepT shape;
+  shape.m = m, shape.n = n, shape.k = k;
+  shape.a_row = transposeA ? 1 : k + slack;
+  shape.a_col = transposeA ? m + slack : 1;
+  shape.b_row = transposeB ? 1 : n + slack;
+  shape.b_col = transposeB ? k + slack : 1;
+  shape.c_row = n + slack;
+  return shape;
+}
+
+} // namespace plait::test
+
+#endif // PLAIT_TEST_UNIT_RUNTIME_PRODUCTS_H

@@ -8,7 +8,7 @@
 """Compiles and runs the golden cases over meshes, schedules and recomputation.
 
 For every plan: loss and gradient norm of each step within 1e-4 (relative) of
-PyTorch's, saved weights within 1e-4 of PyTorch's; on meshes without tensor
+PyTorch's, saved weights within 1e-4 (whole attention: 2e-4); on meshes without tensor
 parallelism the losses are also within 1e-6 (relative) of the one-rank run with
 the same attention. The plan's own numbers are checked too: bytes allocated are
 the stated peak, and microbatches in flight keep the schedule's bound. The
@@ -43,6 +43,10 @@ sys.path.insert(0, str(GOLDEN))
 import compare  # noqa: E402
 
 GOLDEN_TOLERANCE = 1e-4
+# Of saved weights, with whole attention. Adam moves a weight whose gradient is
+# next to zero by what rounding makes of its sign and size, and whole attention
+# rounds unlike PyTorch's: 9.9e-5 was seen, in one weight of llama-small-test.
+FLASH_WEIGHT_TOLERANCE = 2e-4
 ONE_RANK_TOLERANCE = 1e-6
 # Both are single draws of what rounding to eight bits does to five steps; the
 # farthest of 28 runs was 1.7 times as far off as PyTorch's.
@@ -224,14 +228,16 @@ def check_drift(case: Case, records: list[dict]) -> str:
     return ", ".join(remarks)
 
 
-def check_weights(case: Case, saved: pathlib.Path) -> str:
+def check_weights(case: Case, layout: Layout, saved: pathlib.Path) -> str:
+    flash = layout.attention == "flash"
+    tolerance = FLASH_WEIGHT_TOLERANCE if flash else GOLDEN_TOLERANCE
     done = subprocess.run(
         [
             sys.executable,
             str(GOLDEN / "compare_weights.py"),
             str(case.final),
             str(saved / "model.safetensors"),
-            *("--tolerance", str(GOLDEN_TOLERANCE)),
+            *("--tolerance", str(tolerance)),
             "--except-key-bias",
         ],
         capture_output=True,
@@ -301,7 +307,7 @@ class Matrix:
             bound = ONE_RANK_TOLERANCE if exact else BF16_ONE_RANK_TOLERANCE
             require(off <= bound, ", ".join(remarks))
         if save:
-            off = check_weights(case, folder / "saved")
+            off = check_weights(case, layout, folder / "saved")
             remarks.append(f"weights off {off}")
         return ", ".join(remarks)
 

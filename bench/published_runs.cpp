@@ -115,6 +115,16 @@ static void printSource(const PublishedSource &source, const Options &options) {
                 ranking.tauIfOthersExact);
 }
 
+/// Of a publication that several rows are from.
+static void printPublication(const PublicationError &error) {
+  std::string place = error.publication;
+  place = place.substr(0, place.find(','));
+  std::printf("  %s: %zu runs, |err| %.1f %%, %.1f %% with a scale for each of "
+              "its %zu rows\n",
+              place.c_str(), error.runs, 100 * error.mean, 100 * error.scaled,
+              error.sources);
+}
+
 static Status printFile(const std::string &file, const Options &options) {
   auto sources = readPublishedRuns(file);
   if (!sources.ok())
@@ -124,6 +134,9 @@ static Status printFile(const std::string &file, const Options &options) {
               "err %", "max %", "scale", "|err| %", "|mem| %", "mem %");
   for (const PublishedSource &source : *sources)
     printSource(source, options);
+  for (const PublicationError &error : comparePublications(*sources))
+    if (error.sources > 1)
+      printPublication(error);
   return Status::success();
 }
 

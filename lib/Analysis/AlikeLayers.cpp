@@ -1,4 +1,4 @@
-//===- AlikeLayers.cpp - Layers that compute the same ---*- C++ -*-===//
+//===- AlikeLayers.cpp - Layers that compute the same ---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,36 +7,48 @@
 
 #include "plait/Analysis/AlikeLayers.h"
 
-#include "plait/Dialect/NN/IR/NN.h"
-#include "llvm/ADT/StringMap.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
+
+#include <vector>
 
 using namespace mlir;
 using namespace plait;
 
-/// What distinguishes an op within its layer: everything but the names of
-/// parameters and the layer's own index.
-static std::string describe(Operation *op,
-                            const llvm::DenseMap<Operation *, int> &position) {
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  out << op->getName();
+/// Attributes and types are unique in a context: who has the same has the same
+/// pointers.
+using Signature = std::vector<const void *>;
+
+/// Appends what distinguishes an op within its layer: everything but the names
+/// of parameters and the layer's own index.
+static void describe(Operation *op, SymbolTableCollection &tables,
+                     const llvm::DenseMap<Operation *, int> &position,
+                     Signature &signature) {
+  auto append = [&](auto value) {
+    signature.push_back(value.getAsOpaquePointer());
+  };
+  auto appendNumber = [&](int64_t value) {
+    signature.push_back(reinterpret_cast<const void *>(value));
+  };
+  append(op->getName());
   for (NamedAttribute attribute : op->getAttrs())
     if (attribute.getName() != nn::kLayerAttr &&
-        !isa<FlatSymbolRefAttr>(attribute.getValue()))
-      out << ' ' << attribute.getName() << '=' << attribute.getValue();
+        !isa<FlatSymbolRefAttr>(attribute.getValue())) {
+      append(attribute.getName());
+      append(attribute.getValue());
+    }
   if (auto read = dyn_cast<nn::ReadOp>(op))
-    if (auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
-            op, read.getSymbolAttr()))
-      out << parameter.getShardingAttr();
+    if (nn::ParameterOp parameter = nn::findParameter(read, tables))
+      append(parameter.getShardingAttr());
+  appendNumber(op->getNumOperands());
   for (Value operand : op->getOperands()) {
-    out << ' ' << operand.getType();
-    if (auto it = position.find(operand.getDefiningOp()); it != position.end())
-      out << '#' << it->second << '.'
-          << cast<OpResult>(operand).getResultNumber();
+    append(operand.getType());
+    auto it = position.find(operand.getDefiningOp());
+    appendNumber(it == position.end() ? -1 : it->second);
+    if (it != position.end())
+      appendNumber(cast<OpResult>(operand).getResultNumber());
   }
-  out << " -> ";
-  llvm::interleaveComma(op->getResultTypes(), out);
-  return text;
+  for (Type type : op->getResultTypes())
+    append(type);
 }
 
 AlikeLayers::AlikeLayers(func::FuncOp function) {
@@ -44,12 +56,13 @@ AlikeLayers::AlikeLayers(func::FuncOp function) {
     if (auto layer = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr))
       layers[layer.getInt()].push_back(op);
   });
-  llvm::StringMap<int64_t> known;
+  std::map<Signature, int64_t> known;
+  SymbolTableCollection tables;
   for (auto &[layer, ops] : layers) {
     llvm::DenseMap<Operation *, int> position;
-    std::string signature;
+    Signature signature;
     for (auto [index, op] : llvm::enumerate(ops)) {
-      signature += describe(op, position) + "\n";
+      describe(op, tables, position, signature);
       position[op] = index;
     }
     auto [it, isNew] = known.try_emplace(signature, layer);

@@ -18,12 +18,16 @@ static double countElements(Type type) {
   return tensor ? tensor.getNumElements() : 0;
 }
 
-/// What a kernel reads of an operand: of a table, the rows it looks up.
+/// What a kernel reads of an operand: of a table, the rows it looks up; of what
+/// ranks have in common, its own block.
 static double countRead(plan::ClusterOp cluster, unsigned index) {
   BlockArgument inner = cluster.getBody().getArgument(index);
+  auto readsSome = [](FusionRole role) {
+    return role == FusionRole::Gather || role == FusionRole::Slice;
+  };
   for (Operation *user : inner.getUsers())
     if (auto fusable = dyn_cast<FusableOpInterface>(user);
-        fusable && fusable.getFusionRole() == FusionRole::Gather &&
+        fusable && readsSome(fusable.getFusionRole()) &&
         user->getOperand(0) == inner)
       return countElements(user->getResult(0).getType());
   return countElements(inner.getType());

@@ -7,6 +7,7 @@
 
 #include "Attention.h"
 
+#include "plait/Conversion/ElementType.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Plan/Attention.h"
 
@@ -29,10 +30,8 @@ static Status checkTarget(nn::AttentionOp op, const codegen::Target &target) {
   if (!gpu)
     return Status::success();
   RankedTensorType query = op.getQuery().getType();
-  plan::fb::DType type = query.getElementType().isBF16() ? plan::fb::DType::BF16
-                                                         : plan::fb::DType::F32;
-  return plan::checkGpuAttention(type, query.getDimSize(1),
-                                 query.getShape().back(),
+  return plan::checkGpuAttention(getElementDType(op.getQuery()),
+                                 query.getDimSize(1), query.getShape().back(),
                                  gpu->getArchitecture());
 }
 

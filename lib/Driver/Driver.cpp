@@ -59,10 +59,9 @@ static Result<codegen::Target> makeTarget(const CompileOptions &options) {
 }
 
 /// What a GPU needs beside the arena; nothing on processors.
-static uint64_t getDeviceReserve(const CompileOptions &options) {
-  Result<codegen::Target> target = makeTarget(options);
-  const auto *gpu =
-      target.ok() ? std::get_if<codegen::TargetGPU>(&*target) : nullptr;
+static uint64_t getDeviceReserve(const codegen::Target &target,
+                                 const CompileOptions &options) {
+  const auto *gpu = std::get_if<codegen::TargetGPU>(&target);
   if (!gpu || options.deviceReserve)
     return gpu ? options.deviceReserve : 0;
   StringRef usual = gpu->cubin == "sm_80"    ? "a100-80g:1"
@@ -71,7 +70,7 @@ static uint64_t getDeviceReserve(const CompileOptions &options) {
   return uint64_t(planner::parseCluster(usual.str())->device.reservedBytes);
 }
 
-/// What the model computes in.
+/// What the model computes in; fails where no plan does.
 static Result<std::string> findPrecision(const CompileOptions &options) {
   if (options.precision.empty())
     return std::string("fp32");
@@ -79,6 +78,41 @@ static Result<std::string> findPrecision(const CompileOptions &options) {
     return options.precision;
   return fail("precision is \"", options.precision, "\", plans train in ",
               llvm::join(getPrecisions(), " or "));
+}
+
+/// What products do to their results; fails where nothing is called so.
+static Result<std::string> findEpilogues(const CompileOptions &options,
+                                         const codegen::Target &target) {
+  const auto *gpu = std::get_if<codegen::TargetGPU>(&target);
+  // On processors kernels that work on whole rows are the faster ones; before
+  // sm_90 cuBLASLt was seen to take GELU after the product, slower than a
+  // kernel (karpathy/llm.c, pull request 338, and its default).
+  if (options.epilogues.empty())
+    return std::string(!gpu ? "none" : gpu->cubin == "sm_80" ? "bias" : "all");
+  if (llvm::is_contained(getEpilogueKinds(), options.epilogues))
+    return options.epilogues;
+  return fail("epilogues are \"", options.epilogues, "\", expected ",
+              llvm::join(getEpilogueKinds(), ", "));
+}
+
+namespace {
+
+/// What options mean that a plan and its reference have in common.
+struct Settings {
+  codegen::Target target;
+  std::string precision;
+};
+
+} // namespace
+
+static Result<Settings> makeSettings(const CompileOptions &options) {
+  Result<codegen::Target> target = makeTarget(options);
+  if (!target.ok())
+    return target.status();
+  Result<std::string> precision = findPrecision(options);
+  if (!precision.ok())
+    return precision.status();
+  return Settings{std::move(*target), std::move(*precision)};
 }
 
 namespace {
@@ -93,13 +127,13 @@ public:
   /// A mesh that the model brings along must be the one of `layout`, unless
   /// `replaceMesh`.
   Compilation(const CompileOptions &options, const Layout &layout,
-              bool replaceMesh = false)
-      : options(options), layout(layout), replaceMesh(replaceMesh),
-        context(options) {}
+              const Settings &settings, bool replaceMesh = false)
+      : options(options), layout(layout), settings(settings),
+        replaceMesh(replaceMesh), context(options) {}
 
   LogicalResult import();
-  /// Runs the phases up to `last`.
-  LogicalResult runTo(Phase last);
+  /// Runs the phases up to `last`. What nobody will run need not be verified.
+  LogicalResult runTo(Phase last, bool verifies = true);
   FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
   ModuleOp getModule() { return *module; }
   MLIRContext *getContext() { return context.get(); }
@@ -112,6 +146,7 @@ private:
 
   const CompileOptions &options;
   const Layout &layout;
+  const Settings &settings;
   bool replaceMesh;
   ModelContext context;
   OwningOpRef<ModuleOp> module;
@@ -190,11 +225,13 @@ LogicalResult Compilation::dump(const PhaseInfo &info) {
   return success();
 }
 
-LogicalResult Compilation::runTo(Phase last) {
+LogicalResult Compilation::runTo(Phase last, bool verifies) {
   PipelineOptions pipeline{
       options.schedule, static_cast<unsigned>(layout.microbatches),
       options.recompute, options.sequenceParallel, options.layers};
-  pipeline.precision = *findPrecision(options);
+  pipeline.precision = settings.precision;
+  pipeline.epilogues = *findEpilogues(options, settings.target);
+  pipeline.zero = options.zero;
   for (const PhaseInfo &info : getPhases()) {
     if (info.phase > last)
       break;
@@ -202,12 +239,13 @@ LogicalResult Compilation::runTo(Phase last) {
       llvm::errs() << "\r\033[K[" << static_cast<int>(info.phase) + 1 << "/"
                    << getPhases().size() << "] " << info.name;
     if (info.phase == Phase::Lower) {
-      auto whole = findWholeAttention(*module, options, *makeTarget(options));
+      auto whole = findWholeAttention(*module, options, settings.target);
       if (failed(whole))
         return failure();
       pipeline.keep = std::move(*whole);
     }
     PassManager manager(getContext());
+    manager.enableVerifier(verifies);
     buildPhase(manager, info.phase, pipeline);
     if (manager.size() && failed(manager.run(*module)))
       return failure();
@@ -221,8 +259,9 @@ FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
   return convertToPlan(*module,
                        {options.recompute, options.sequence,
                         options.globalBatch, options.microBatch,
-                        options.deterministic, getDeviceReserve(options)},
-                       *makeTarget(options));
+                        options.deterministic,
+                        getDeviceReserve(settings.target, options)},
+                       settings.target);
 }
 
 //===----------------------------------------------------------------------===//
@@ -233,13 +272,16 @@ FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
 /// Problems of the model show in the partitioned compilation as well, which
 /// reports them.
 static std::unique_ptr<plan::fb::PlanT>
-compileReference(CompileOptions options, const Layout &partitioned) {
+compileReference(CompileOptions options, const Layout &partitioned,
+                 const Settings &settings) {
   if (isText(options))
     options.microBatch *= partitioned.data;
   options.mesh = "1";
   options.schedule = "gpipe";
   options.recompute = "none";
+  options.zero = 0;
   options.attention = "unfused";
+  options.epilogues = "none";
   options.sequenceParallel = false;
   options.layers.clear();
   options.dumpPhasesTo.clear();
@@ -248,7 +290,7 @@ compileReference(CompileOptions options, const Layout &partitioned) {
   Result<Layout> layout = makeLayout(options);
   if (!layout.ok())
     return nullptr;
-  Compilation compilation(options, *layout, /*replaceMesh=*/true);
+  Compilation compilation(options, *layout, settings, /*replaceMesh=*/true);
   ScopedDiagnosticHandler silent(compilation.getContext(),
                                  [](Diagnostic &) { return success(); });
   if (failed(compilation.import()) || failed(compilation.runTo(Phase::Lower)))
@@ -282,8 +324,12 @@ plait::placeMemory(CompileOptions options) {
   Result<Layout> layout = makeLayout(options);
   if (!report(layout.status()))
     return failure();
-  Compilation compilation(options, *layout);
-  if (failed(compilation.import()) || failed(compilation.runTo(Phase::Lower)))
+  Result<Settings> settings = makeSettings(options);
+  if (!report(settings.status()))
+    return failure();
+  Compilation compilation(options, *layout, *settings);
+  if (failed(compilation.import()) ||
+      failed(compilation.runTo(Phase::Lower, /*verifies=*/false)))
     return failure();
   std::vector<planner::StageMemory> stages;
   for (auto program : compilation.getModule().getOps<plan::ProgramOp>()) {
@@ -319,13 +365,13 @@ static Result<Phase> findPhase(StringRef name) {
 }
 
 static bool compilePlan(const CompileOptions &options, const Layout &layout,
-                        Compilation &compilation) {
+                        const Settings &settings, Compilation &compilation) {
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
   if (succeeded(compilation.runTo(Phase::Plan)))
     plan = compilation.convert();
   std::unique_ptr<plan::fb::PlanT> reference;
   if (succeeded(plan) && options.reference)
-    reference = compileReference(options, layout);
+    reference = compileReference(options, layout, settings);
   if (options.progress)
     llvm::errs() << "\r\033[K";
   if (failed(plan))
@@ -339,12 +385,14 @@ bool plait::compile(const CompileOptions &options) {
   Result<Layout> layout = makeLayout(options);
   if (!layout.ok())
     return report(layout.status());
-  if (Result<codegen::Target> target = makeTarget(options); !target.ok())
-    return report(target.status());
-  if (auto precision = findPrecision(options); !precision.ok())
-    return report(precision.status());
+  Result<Settings> settings = makeSettings(options);
+  if (!settings.ok())
+    return report(settings.status());
   if (Status status = checkAttentionOption(options); !status.ok())
     return report(status);
+  if (auto epilogues = findEpilogues(options, settings->target);
+      !epilogues.ok())
+    return report(epilogues.status());
   Phase last = Phase::Plan;
   if (!options.compileTo.empty()) {
     Result<Phase> found = findPhase(options.compileTo);
@@ -354,11 +402,11 @@ bool plait::compile(const CompileOptions &options) {
   }
   if (last == Phase::Plan && options.output.empty())
     return report(fail("no output file; give one with -o"));
-  Compilation compilation(options, *layout);
+  Compilation compilation(options, *layout, *settings);
   if (failed(compilation.import()))
     return false;
   if (last == Phase::Plan)
-    return compilePlan(options, *layout, compilation);
+    return compilePlan(options, *layout, *settings, compilation);
   if (failed(compilation.runTo(last)))
     return false;
   if (options.progress)

@@ -9,6 +9,7 @@
 
 #include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Names.h"
+#include "plait/Transforms/Pipelines.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
@@ -57,6 +58,9 @@ Result<Layout> plait::makeLayout(const CompileOptions &options) {
                              {"seq", options.sequence}})
     if (value < 1 || value > kMostRanks)
       return fail(name, " is ", value, ", expected 1 to ", kMostRanks);
+  if (!llvm::is_contained(getZeroStages(), options.zero))
+    return fail("zero is ", options.zero,
+                ", expected 0 or 1 (the optimizer's state is divided over dp)");
   int64_t filled = options.microBatch * layout.data;
   if (options.globalBatch % filled)
     return fail("global batch ", options.globalBatch,

@@ -45,6 +45,7 @@ static SearchSpace getExecutableSpace() {
        {Recompute::None, Recompute::Selective, Recompute::Full})
     if (llvm::is_contained(getRecomputeKinds(), planner::print(kind)))
       space.recompute.push_back(kind);
+  space.zero.assign(getZeroStages().begin(), getZeroStages().end());
   space.sequenceParallel = {false, true};
   return space;
 }
@@ -88,7 +89,7 @@ static Result<Precision> findPrecision(const CompileOptions &options,
 }
 
 /// Whether attention is fused. Where nothing is given, what a compilation does:
-/// GPUs have no fused attention in fp32.
+/// only GPUs fuse it then, and not in fp32.
 static Result<bool> findAttention(const CompileOptions &options,
                                   Precision precision,
                                   const planner::Device &device) {
@@ -96,7 +97,7 @@ static Result<bool> findAttention(const CompileOptions &options,
   bool hasFused =
       !device.attention.forward.empty() && precision != Precision::FP32;
   if (options.attention.empty())
-    return bool(hasFused);
+    return hasFused && !device.isProcessor;
   if (options.attention == "flash" && !hasFused && !device.isProcessor)
     return fail("--attention is flash, which ", device.name,
                 " does not have in ", planner::print(precision));
@@ -139,7 +140,8 @@ static Status checkCompilable(const Configuration &choice) {
   const std::pair<bool, std::string> parts[] = {
       {llvm::is_contained(space.context, choice.context),
        "context parallelism"},
-      {llvm::is_contained(space.zero, choice.zero), "ZeRO"},
+      {llvm::is_contained(space.zero, choice.zero),
+       "ZeRO " + std::to_string(choice.zero)},
       {llvm::is_contained(space.recompute, choice.recompute),
        planner::print(choice.recompute) + " recomputation"}};
   for (const auto &[compiles, name] : parts)
@@ -158,6 +160,7 @@ static void apply(const Configuration &choice, Precision precision,
                     kDataAxis, choice.data, kTensorAxis, choice.tensor);
   options.schedule = choice.schedule;
   options.recompute = planner::print(choice.recompute);
+  options.zero = unsigned(choice.zero);
   options.sequenceParallel = choice.sequenceParallel;
   options.microBatch = choice.microBatch;
   options.layers.assign(choice.layers.begin(), choice.layers.end());
@@ -291,9 +294,12 @@ Status Planning::refine(planner::SearchResult &result) {
 std::optional<Configuration> Planning::run() {
   if (!report(prepare()))
     return std::nullopt;
-  profile = ModelProfile::create(*context.get(), [this](int64_t batch) {
-    return importModel(context, options, batch);
-  });
+  // fp16 has bf16's widths.
+  bool isHalf = training.precision != Precision::FP32;
+  profile = ModelProfile::create(
+      *context.get(),
+      [this](int64_t batch) { return importModel(context, options, batch); },
+      isHalf ? "bf16" : "fp32");
   if (!profile)
     return std::nullopt;
   Result<planner::SearchResult> result =

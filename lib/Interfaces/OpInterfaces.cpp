@@ -31,3 +31,16 @@ int64_t plait::detail::countOperandAndResultBytes(Operation *op) {
   llvm::for_each(op->getResultTypes(), count);
   return bytes;
 }
+
+/// `letter` in "lhs,rhs->result", of the first two operands and the first
+/// result of `op`.
+int64_t plait::detail::getExtent(Operation *op, StringRef spec, char letter) {
+  auto [operands, result] = spec.split("->");
+  auto [lhs, rhs] = operands.split(',');
+  for (auto [letters, value] : {std::pair(lhs, op->getOperand(0)),
+                                {rhs, op->getOperand(1)},
+                                {result, Value(op->getResult(0))}})
+    if (size_t at = letters.find(letter); at != StringRef::npos)
+      return cast<RankedTensorType>(value.getType()).getDimSize(at);
+  return 0;
+}

@@ -8,6 +8,7 @@
 #include "plait/Plan/Attention.h"
 
 #include "CheckSteps.h"
+#include "plait/Plan/Defaults.h"
 
 using namespace plait;
 using namespace plait::plan;

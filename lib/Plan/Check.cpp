@@ -7,6 +7,7 @@
 
 #include "plait/Plan/Check.h"
 
+#include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
 
 using namespace plait;
@@ -32,12 +33,9 @@ static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
     return fail("has batches of ", reference.global_batch(), " x ",
                 reference.sequence(), ", the plan ", plan.global_batch(), " x ",
                 plan.sequence());
-  auto precision = [](const fb::Plan &plan) {
-    return plan.precision() ? plan.precision()->str() : "fp32";
-  };
-  if (precision(reference) != precision(plan))
-    return fail("computes in ", precision(reference), ", the plan in ",
-                precision(plan));
+  if (precisionOf(reference) != precisionOf(plan))
+    return fail("computes in ", precisionOf(reference), ", the plan in ",
+                precisionOf(plan));
   if (reference.parameters()->size() != plan.parameters()->size())
     return fail("has ", reference.parameters()->size(),
                 " parameters, the plan ", plan.parameters()->size());

@@ -43,7 +43,7 @@ private:
 
 std::string describe(const fb::Region &region) {
   std::ostringstream out;
-  out << "'" << (region.name() ? region.name()->str() : "") << "' (bytes "
+  out << "'" << flatbuffers::GetString(region.name()) << "' (bytes "
       << region.offset() << " to " << region.offset() + region.bytes()
       << ", actions " << region.first_action() << " to " << region.last_action()
       << ")";

@@ -9,6 +9,7 @@
 
 #include "plait/Plan/Attention.h"
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Plan/Uses.h"
 
 using namespace plait;
@@ -27,9 +28,10 @@ public:
       return fail("location ", step.location(), ", there are ",
                   length(plan.locations()));
     PLAIT_RETURN_IF_ERROR(checkKind(step));
-    for (const Use &use : usesOf(mesh, step))
+    std::vector<Use> uses = usesOf(mesh, step);
+    for (const Use &use : uses)
       PLAIT_RETURN_IF_ERROR(checkUse(use));
-    return Status::success();
+    return step.step_as_GemmStep() ? checkApart(uses) : Status::success();
   }
 
 private:
@@ -50,6 +52,21 @@ private:
     default:
       return fail("unknown kind ", int(step.step_type()));
     }
+  }
+
+  /// An epilogue works in C while others of its operands are still read.
+  Status checkApart(const std::vector<Use> &uses) {
+    const auto &c = uses[2];
+    for (size_t i = 3; i < uses.size(); ++i) {
+      const Use &use = uses[i];
+      bool apart = use.ref->slot() != c.ref->slot() ||
+                   use.ref->offset() >= c.end(0) ||
+                   c.ref->offset() >= use.end(0);
+      if (!apart)
+        return fail(use.what, " at byte ", use.ref->offset(),
+                    " overlaps C at byte ", c.ref->offset());
+    }
+    return Status::success();
   }
 
   /// What is used is inside the arena or the slot.
@@ -142,6 +159,28 @@ private:
     if (step.m() > 1 && step.c_row() < step.n())
       return fail("has a row stride of C of ", step.c_row(),
                   " below n = ", step.n());
+    return checkEpilogue(step);
+  }
+
+  Status checkEpilogue(const fb::GemmStep &step) {
+    fb::Epilogue kind = step.epilogue();
+    if (kind > fb::Epilogue::MAX)
+      return fail("unknown epilogue ", int(kind));
+    std::string name = fb::EnumNameEpilogue(kind);
+    bool biased = kind == fb::Epilogue::Bias || kind == fb::Epilogue::BiasGelu;
+    if (biased != (step.bias() != nullptr))
+      return fail("has epilogue ", name,
+                  biased ? " and no bias" : " and a bias");
+    bool plain = kind == fb::Epilogue::None || kind == fb::Epilogue::Bias;
+    if (plain && step.gelu_input())
+      return fail("has epilogue ", name, " and an input of GELU");
+    if (kind == fb::Epilogue::None)
+      return Status::success();
+    if (length(step.batch()))
+      return fail("has epilogue ", name, " and ", length(step.batch()),
+                  " batch dimensions, allowed are none");
+    if (step.accumulate() != fb::Accumulate::Overwrite)
+      return fail("has epilogue ", name, " and adds to C");
     return Status::success();
   }
 

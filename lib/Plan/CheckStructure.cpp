@@ -14,6 +14,8 @@
 #include "plait/Plan/Check.h"
 
 #include "CheckSteps.h"
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 
 #include <set>
@@ -114,14 +116,10 @@ Status checkParameters(const fb::Plan &plan) {
   return Status::success();
 }
 
-bool isCuda(const fb::Plan &plan) {
-  return plan.backend() && plan.backend()->str() == "cuda";
-}
-
 /// Which machine runs the plan, and how it starts the kernels there.
 Status checkBackend(const fb::Plan &plan) {
-  if (plan.backend() && plan.backend()->str() != "cpu" && !isCuda(plan))
-    return fail("backend '", plan.backend()->str(),
+  if (backendOf(plan) != "cpu" && !isCuda(plan))
+    return fail("backend '", backendOf(plan),
                 "' is unknown, known are cpu and cuda");
   constexpr uint32_t maxThreads = 1024; // of a block, on every GPU
   for (uint32_t i = 0; isCuda(plan) && i < length(plan.kernels()); ++i) {
@@ -136,18 +134,20 @@ Status checkBackend(const fb::Plan &plan) {
   return Status::success();
 }
 
-/// The parts of one program except its functions.
-bool isMixed(const fb::Plan &plan) {
-  return plan.precision() && plan.precision()->str() == "bf16";
+Status checkZero(const fb::Plan &plan) {
+  if (plan.zero() <= 1)
+    return Status::success();
+  return fail("zero is ", int(plan.zero()), ", allowed are 0 and 1");
 }
 
 Status checkPrecision(const fb::Plan &plan) {
-  if (!plan.precision() || plan.precision()->str() == "fp32" || isMixed(plan))
+  if (precisionOf(plan) == "fp32" || isMixed(plan))
     return Status::success();
-  return fail("precision '", plan.precision()->str(),
+  return fail("precision '", precisionOf(plan),
               "' is unknown, known are fp32 and bf16");
 }
 
+/// The parts of one program except its functions.
 class ProgramChecker {
 public:
   ProgramChecker(const fb::Plan &plan, const fb::Program &program)
@@ -231,10 +231,50 @@ private:
         !elements)
       return fail(name, " does not have ", rank, " proper dimensions");
     PLAIT_RETURN_IF_ERROR(checkSharding(shard, name));
-    for (uint64_t offset :
-         {shard.weight(), shard.gradient(), shard.moment1(), shard.moment2()})
-      PLAIT_RETURN_IF_ERROR(place(name.c_str(), offset, *elements * 4));
+    PLAIT_RETURN_IF_ERROR(checkDivision(shard, *elements, name));
+    bool isMaster = shard.compute_dtype() == fb::DType::BF16;
+    uint64_t state =
+        shard.division() ? shard.division()->elements() : *elements;
+    for (auto [offset, count] : {std::pair(shard.gradient(), *elements),
+                                 {shard.weight(), isMaster ? state : *elements},
+                                 {shard.moment1(), state},
+                                 {shard.moment2(), state}})
+      PLAIT_RETURN_IF_ERROR(place(name.c_str(), offset, count * 4));
     return checkComputeCopy(shard, *elements, name);
+  }
+
+  Status checkDivision(const fb::Shard &shard, uint64_t elements,
+                       const std::string &name) {
+    if (!shard.division())
+      return Status::success();
+    const fb::Division &division = *shard.division();
+    if (plan.zero() != 1)
+      return fail(name, " is divided, but the plan's zero is ",
+                  int(plan.zero()));
+    uint8_t axis = division.axis();
+    if (axis == 0 || axis >= plan.mesh()->size())
+      return fail(name, " is divided over axis ", int(axis),
+                  ", allowed are 1 to ", plan.mesh()->size() - 1);
+    for (const fb::DimSharding *dim : *shard.dims())
+      for (uint32_t i = 0; i < length(dim->axes()); ++i)
+        if (dim->axes()->Get(i) == axis)
+          return fail(name, " is split and divided over axis ", int(axis));
+    // The arena bounds a part, and with it the product below.
+    PLAIT_RETURN_IF_ERROR(checkPart(division, name));
+    uint64_t pack = division.elements() * plan.mesh()->Get(axis)->size();
+    if (division.begin() > pack || elements > pack - division.begin())
+      return fail(name, " has ", elements, " elements from element ",
+                  division.begin(), " on of a pack of ", pack);
+    return Status::success();
+  }
+
+  Status checkPart(const fb::Division &division, const std::string &name) {
+    std::string part = "reduced gradient of " + name;
+    if (division.elements() < 1 ||
+        division.elements() > program.arena_bytes())
+      return fail(part, " has ", division.elements(),
+                  " elements, allowed are 1 to ", program.arena_bytes());
+    return place(part.c_str(), division.reduced(), division.elements() * 4);
   }
 
   Status checkComputeCopy(const fb::Shard &shard, uint64_t elements,
@@ -266,8 +306,7 @@ private:
   }
 
   Status checkRegion(const fb::Region &region) {
-    std::string name =
-        "region '" + (region.name() ? region.name()->str() : "") + "'";
+    std::string name = "region '" + flatbuffers::GetString(region.name()) + "'";
     if (region.category() > fb::Category::MAX)
       return fail(name, " has unknown category ", int(region.category()));
     if (region.first_action() > region.last_action() ||
@@ -283,10 +322,8 @@ private:
     if (action.microbatch() >= plan.microbatches())
       return fail("microbatch ", action.microbatch(), ", there are ",
                   plan.microbatches());
-    bool transfers = action.kind() == fb::ActionKind::Send ||
-                     action.kind() == fb::ActionKind::Recv ||
-                     action.kind() == fb::ActionKind::WaitSend;
-    Status status = transfers ? checkTransfer(action) : checkCall(action);
+    Status status =
+        isTransfer(action) ? checkTransfer(action) : checkCall(action);
     return status.ok() ? status
                        : fail(fb::EnumNameActionKind(action.kind()), " ",
                               status.message());
@@ -332,6 +369,7 @@ Status plan::checkStructure(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkParameters(plan));
   PLAIT_RETURN_IF_ERROR(checkBackend(plan));
   PLAIT_RETURN_IF_ERROR(checkPrecision(plan));
+  PLAIT_RETURN_IF_ERROR(checkZero(plan));
   if (plan.programs()->size() != plan.mesh()->Get(0)->size())
     return fail("there are ", plan.programs()->size(),
                 " programs for a pp axis of size ",

@@ -7,6 +7,8 @@
 
 #include "plait/Plan/Messages.h"
 
+#include "plait/Plan/Defaults.h"
+
 #include <algorithm>
 #include <tuple>
 
@@ -39,12 +41,11 @@ std::vector<End> collectEnds(const fb::Plan &plan) {
   std::vector<End> ends;
   for (uint32_t program = 0; program < plan.programs()->size(); ++program) {
     const auto *actions = plan.programs()->Get(program)->actions();
-    for (uint32_t i = 0; actions && i < actions->size(); ++i) {
+    for (uint32_t i = 0; i < length(actions); ++i) {
       const fb::Action &action = *actions->Get(i);
-      bool receives = action.kind() == fb::ActionKind::Recv;
-      if (!receives && action.kind() != fb::ActionKind::Send &&
-          action.kind() != fb::ActionKind::WaitSend)
+      if (!isTransfer(action))
         continue;
+      bool receives = action.kind() == fb::ActionKind::Recv;
       ends.push_back({receives ? action.peer() : program,
                       receives ? program : action.peer(), action.direction(),
                       action.microbatch(), action.tensor(), action.kind(), i});

@@ -7,6 +7,7 @@
 
 #include "plait/Plan/Overlap.h"
 
+#include "plait/Plan/Defaults.h"
 #include "plait/Plan/Uses.h"
 
 #include <algorithm>
@@ -109,9 +110,7 @@ private:
     int32_t slot = use.ref->slot();
     if (slot >= 0 && aliases[slot] != slot)
       return {aliases[slot], 0, UINT64_MAX};
-    uint64_t begin = use.ref->offset();
-    return {slot, begin,
-            use.toEnd ? UINT64_MAX : begin + *use.count * use.unit};
+    return {slot, use.ref->offset(), use.end(UINT64_MAX)};
   }
 
   const fb::Step &stepAt(size_t place) const {
@@ -179,9 +178,7 @@ public:
     for (uint32_t i = 0; i < length(function.steps()); ++i)
       for (const Use &use : usesOf(mesh, *function.steps()->Get(i)))
         if (use.ref->slot() < 0)
-          named.add({-1, use.ref->offset(),
-                     use.toEnd ? program.arena_bytes()
-                               : use.ref->offset() + *use.count * use.unit});
+          named.add({-1, use.ref->offset(), use.end(program.arena_bytes())});
     for (uint32_t i = 0; i < length(program.actions()); ++i)
       if (program.actions()->Get(i)->function() == index)
         add(*program.actions()->Get(i));

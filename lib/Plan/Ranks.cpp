@@ -68,10 +68,10 @@ Block plan::blockOf(const Mesh &mesh, uint32_t rank,
 }
 
 bool plan::isFirstReplica(const Mesh &mesh, uint32_t rank,
-                          const fb::Shard &shard) {
+                          const fb::Shard &shard, bool isDivided) {
   // The pipeline axis picks the program, it never replicates a shard.
   for (uint32_t axis = 1; axis < mesh.axes(); ++axis) {
-    bool splits = false;
+    bool splits = isDivided && shard.division()->axis() == axis;
     for (const fb::DimSharding *dim : *shard.dims())
       if (dim->axes())
         splits |= std::count(dim->axes()->begin(), dim->axes()->end(), axis);
@@ -79,4 +79,20 @@ bool plan::isFirstReplica(const Mesh &mesh, uint32_t rank,
       return false;
   }
   return true;
+}
+
+Part plan::partOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+                  bool isDivided) {
+  int64_t elements = 1;
+  for (int64_t size : *shard.local_shape())
+    elements *= size;
+  if (!isDivided)
+    return {0, elements, 0};
+  const fb::Division &division = *shard.division();
+  // In elements of the pack.
+  int64_t length = division.elements(), first = division.begin();
+  int64_t start = mesh.index(rank, division.axis()) * length;
+  int64_t begin = std::clamp(start, first, first + elements);
+  int64_t end = std::clamp(start + length, first, first + elements);
+  return {begin - first, end - begin, begin - start};
 }

@@ -8,6 +8,7 @@
 #include "plait/Plan/Replay.h"
 
 #include "CheckSteps.h"
+#include "plait/Plan/Defaults.h"
 
 #include <algorithm>
 #include <map>
@@ -149,6 +150,14 @@ Result<Replayed> Walker::run() {
     PLAIT_RETURN_IF_ERROR(advance(program));
   }
   PLAIT_RETURN_IF_ERROR(checkEnded());
+  for (const std::vector<ActionTime> &actions : replayed.programs) {
+    RankTime &rank = replayed.ranks.emplace_back();
+    for (const ActionTime &time : actions) {
+      rank.computing += time.computing;
+      rank.communicating += time.communicating;
+      replayed.seconds = std::max(replayed.seconds, time.end);
+    }
+  }
   return std::move(replayed);
 }
 
@@ -290,14 +299,6 @@ Status Walker::checkEnded() const {
 }
 
 } // namespace
-
-double Replayed::seconds() const {
-  double last = 0;
-  for (const std::vector<ActionTime> &actions : programs)
-    if (!actions.empty())
-      last = std::max(last, actions.back().end);
-  return last;
-}
 
 Result<Replayed> plan::replay(const fb::Plan &plan,
                               const std::vector<Message> &messages,

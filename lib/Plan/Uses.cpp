@@ -9,6 +9,7 @@
 
 #include "CheckSteps.h"
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Defaults.h"
 
 using namespace plait;
 using namespace plait::plan;
@@ -71,9 +72,16 @@ std::vector<Use> usesOf(const fb::GemmStep &step) {
                .add(step.m(), step.c_row())
                .add(step.n(), 1)
                .add(step.batch(), step.c_batch());
-  return {{"A", step.a(), a.elements(), in},
-          {"B", step.b(), b.elements(), in},
-          {"C", step.c(), c.elements(), out, true}};
+  std::vector<Use> uses = {{"A", step.a(), a.elements(), in},
+                           {"B", step.b(), b.elements(), in},
+                           {"C", step.c(), c.elements(), out, true}};
+  if (step.bias())
+    uses.push_back({"bias", step.bias(), elementCount({step.n()}), out});
+  bool reads = step.epilogue() == fb::Epilogue::GeluGradient;
+  if (step.gelu_input() || reads)
+    uses.push_back(
+        {"GELU's input", step.gelu_input(), c.elements(), out, !reads});
+  return uses;
 }
 
 std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
@@ -143,4 +151,15 @@ std::vector<Use> plan::usesOf(const Mesh &mesh, const fb::Step &step) {
   default:
     return {};
   }
+}
+
+ByteRange plan::rangeOf(const fb::Program &program, const fb::Action &action,
+                        const Use &use) {
+  int32_t slot = use.ref->slot();
+  if (slot < 0)
+    return {use.ref->offset(), use.end(program.arena_bytes()), use.writes};
+  const fb::Function &function = *program.functions()->Get(action.function());
+  uint64_t base = action.bindings()->Get(slot);
+  return {base + use.ref->offset(),
+          base + use.end(function.slot_bytes()->Get(slot)), use.writes};
 }

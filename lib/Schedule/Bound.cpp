@@ -60,7 +60,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 using namespace plait;
 using namespace plait::schedule;

@@ -86,7 +86,9 @@ void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
     if (!look)
       continue;
     const Interval &interval = timeline.ranks[rank][i];
-    size_t begin = std::lround(interval.start * scale);
+    // What begins beside the action before is drawn from that one's end on.
+    size_t begin =
+        std::max<size_t>(column, std::lround(interval.start * scale));
     size_t end = std::min<size_t>(std::lround(interval.end * scale), columns);
     if (begin >= end)
       continue;

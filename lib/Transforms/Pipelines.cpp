@@ -39,6 +39,16 @@ ArrayRef<StringLiteral> plait::getPrecisions() {
   return precisions;
 }
 
+ArrayRef<StringLiteral> plait::getEpilogueKinds() {
+  static constexpr StringLiteral kinds[] = {"none", "bias", "all"};
+  return kinds;
+}
+
+ArrayRef<unsigned> plait::getZeroStages() {
+  static constexpr unsigned stages[] = {0, 1};
+  return stages;
+}
+
 /// Removes what nobody uses and what is computed twice.
 static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCanonicalizerPass());
@@ -71,7 +81,8 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
     // again with what it repeats.
     manager.addPass(createCheckpointPass({options.recompute}));
     manager.addPass(createSplitPhasesPass());
-    manager.addPass(createBuildOptimizerPass());
+    if (!options.kernelsOnly)
+      manager.addPass(createBuildOptimizerPass());
     addCleanup(manager);
     return;
   case Phase::Partition:
@@ -83,14 +94,15 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
         createSchedulePass({options.schedule, options.microbatches}));
     return;
   case Phase::Lower:
+    manager.addPass(createFuseEpiloguesPass({options.epilogues}));
     manager.addPass(createDecomposePass(
         {/*early=*/false, SmallVector<std::string>(ArrayRef(options.keep))}));
     addCleanup(manager);
     // Where parameters lie is of no interest without places.
-    if (options.place)
-      manager.addPass(createPackParametersPass());
+    if (!options.kernelsOnly)
+      manager.addPass(createPackParametersPass({options.zero, /*bucket=*/0}));
     manager.addPass(createFormClustersPass());
-    if (options.place)
+    if (!options.kernelsOnly)
       manager.addPass(createPlaceBuffersPass());
     return;
   }
@@ -120,6 +132,11 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   Option<std::string> precision{*this, "precision",
                                 llvm::cl::desc("fp32 or bf16"),
                                 llvm::cl::init("fp32")};
+  Option<std::string> epilogues{*this, "epilogues",
+                                llvm::cl::desc("none, bias or all"),
+                                llvm::cl::init("none")};
+  Option<unsigned> zero{*this, "zero", llvm::cl::desc("ZeRO stage: 0 or 1"),
+                        llvm::cl::init(0)};
 };
 } // namespace
 
@@ -136,6 +153,8 @@ void plait::registerAllPasses() {
           PipelineOptions options{given.schedule, given.microbatches,
                                   given.recompute, given.sequenceParallel};
           options.precision = given.precision;
+          options.epilogues = given.epilogues;
+          options.zero = given.zero;
           buildPhase(manager, phase, options);
         });
   }

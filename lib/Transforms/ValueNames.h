@@ -1,4 +1,4 @@
-//===- ValueNames.h - What crosses between functions has a name ---*- C++ -*-===//
+//===- ValueNames.h - What crosses between functions has a name -*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

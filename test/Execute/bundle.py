@@ -26,13 +26,14 @@ TRAINED = (
     ONE_RANK,
     Layout((("tp", 2),), "1f1b", "none"),
     Layout((("dp", 2),), "1f1b", "none"),
+    Layout((("dp", 2),), "1f1b", "none", zero=1),
     Layout((("pp", 2),), "gpipe", "none"),
     Layout((("pp", 2),), "1f1b", "full"),
     Layout((("tp", 2),), "1f1b", "none", sequence_parallel=True),
     WHOLE,
     *(
         dataclasses.replace(layout, precision="bf16", attention="flash")
-        for layout in (ONE_RANK, WHOLE)
+        for layout in (ONE_RANK, WHOLE, dataclasses.replace(WHOLE, zero=1))
     ),
 )
 CASES = ("gpt2-small-test", "llama-small-test", "llama3-small-test")

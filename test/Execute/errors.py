@@ -119,8 +119,7 @@ class Compiler:
         self.report.case(f"plaitc/{name}", body)
 
 
-def compiler_cases(tools: Tools, report: Reporter) -> None:
-    compiler = Compiler(tools, report)
+def config_cases(compiler: Compiler) -> None:
     refuse = compiler.refuse
     refuse("model-type", ["model_type", "bert"], {"model_type": "bert"})
     refuse("config-without-layers", ["n_layer"], {"n_layer": None})
@@ -144,6 +143,14 @@ def compiler_cases(tools: Tools, report: Reporter) -> None:
         source=LLAMA,
     )
     refuse("hidden-act", ["hidden_act", "tanh"], {"hidden_act": "tanh"}, LLAMA)
+    compiler.refuse_file("config-missing", ["config.json"], None)
+    compiler.refuse_file("config-truncated", ["config.json"], '{"model_type')
+    compiler.refuse_file("config-a-list", ["config.json"], "[1, 2]")
+    compiler.refuse_file("config-empty", ["model_type"], "{}")
+
+
+def option_cases(compiler: Compiler) -> None:
+    refuse = compiler.refuse
     refuse("sequence-too-long", ["n_positions", "64", "65"], seq=65)
     refuse("tp-kv-heads", ["tp", "8", r"1, 2|1,2|4"], source=LLAMA, mesh="tp=8")
     refuse("tp-three", ["tp", "3"], source=LLAMA, mesh="tp=3")
@@ -152,6 +159,7 @@ def compiler_cases(tools: Tools, report: Reporter) -> None:
     refuse("batch-over-micro", ["micro", "3"], micro_batch=3)
     refuse("batch-zero", ["batch", "0"], global_batch=0)
     refuse("micro-batch-negative", ["micro-batch"], micro_batch=-1)
+    refuse("zero-2", ["zero is 2, expected 0 or 1"], zero=2, mesh="dp=2")
     refuse("mesh-zero", ["pp", "0"], mesh="pp=0")
     refuse("mesh-axis", ["xx"], mesh="xx=2")
     refuse("mesh-twice", ["tp"], mesh="tp=2,tp=2")
@@ -161,6 +169,13 @@ def compiler_cases(tools: Tools, report: Reporter) -> None:
     refuse("phase", ["nowhere"], compile_to="nowhere")
     refuse("output-folder-missing", ["absent"], o="absent/out.plan")
     refuse("output-is-folder", ["/tmp"], o="/tmp")
+    refuse("precision-alone", ["int8", "bf16"], precision="int8")
+    refuse("attention", ["sparse", "flash"], attention="sparse")
+    refuse("attention-of-gpu", ["f32", "bf16"], backend="cuda", attention="flash")
+
+
+def planner_cases(compiler: Compiler) -> None:
+    refuse = compiler.refuse
     cpu = {"cluster": "cpu:4"}
     refuse("cluster-unknown", ["h999", "h100"], cluster="h999:2x8")
     refuse("cluster-empty", ["h100:0x8", "nodes"], cluster="h100:0x8")
@@ -173,17 +188,10 @@ def compiler_cases(tools: Tools, report: Reporter) -> None:
     refuse("space", ["some", "executable"], **cpu, search_space="some")
     refuse("precision", ["int8", "bf16"], **cpu, precision="int8")
     refuse("precision-of-plan", ["fp16", "bf16"], **cpu, precision="fp16")
-    refuse("precision-alone", ["int8", "bf16"], precision="int8")
-    refuse("attention", ["sparse", "flash"], attention="sparse")
-    refuse("attention-of-gpu", ["f32", "bf16"], backend="cuda", attention="flash")
     refuse("framework", ["jax", "plait"], **cpu, framework="jax")
     refuse("why-not", ["tp"], **cpu, why_not="tp=0")
     refuse("report", ["absent"], **cpu, report="absent/plan.html")
     refuse("planner-alone", ["--pin", "--cluster"], pin="zero=1")
-    compiler.refuse_file("config-missing", ["config.json"], None)
-    compiler.refuse_file("config-truncated", ["config.json"], '{"model_type')
-    compiler.refuse_file("config-a-list", ["config.json"], "[1, 2]")
-    compiler.refuse_file("config-empty", ["model_type"], "{}")
 
 
 class Runner:
@@ -422,7 +430,9 @@ def main() -> int:
     options = arguments(__doc__).parse_args()
     tools = Tools(options.bin, options.timeout)
     report = Reporter("errors", options.filter)
-    compiler_cases(tools, report)
+    compiler = Compiler(tools, report)
+    for cases in (config_cases, option_cases, planner_cases):
+        cases(compiler)
     runner = Runner(tools, report)
     # Not through case(): a filter for one of the others must not skip it.
     compiled = Reporter("errors", "")

@@ -9,6 +9,7 @@
 #include "PlanSummary.h"
 #include "TextOutput.h"
 #include "plait/Plan/Container.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Plan/Profile.h"
 #include "plait/Planner/PlanCost.h"
 
@@ -19,6 +20,7 @@
 #include <memory>
 
 using namespace plait;
+using flatbuffers::GetString;
 namespace fb = plait::plan::fb;
 using Json = nlohmann::ordered_json;
 
@@ -33,17 +35,13 @@ struct Difference {
   Json left, right;
 };
 
-std::string textOf(const flatbuffers::String *text) {
-  return text ? text->str() : "";
-}
-
 /// The stages that hold a parameter, and the axes that split its dimensions:
 /// `0, 3: [{}, {"tp"}]`.
 std::map<std::string, std::string> getPlacements(const fb::Plan &plan) {
   std::map<std::string, std::string> stages, dims;
   for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
     const auto *shards = plan.programs()->Get(i)->shards();
-    for (uint32_t j = 0; shards && j < shards->size(); ++j) {
+    for (uint32_t j = 0; j < plan::length(shards); ++j) {
       const fb::Shard &shard = *shards->Get(j);
       std::string name =
           plan.parameters()->Get(shard.parameter())->name()->str();
@@ -52,7 +50,7 @@ std::map<std::string, std::string> getPlacements(const fb::Plan &plan) {
       std::string text;
       for (const fb::DimSharding *dim : *shard.dims()) {
         text += text.empty() ? "{" : ", {";
-        for (uint32_t k = 0; dim->axes() && k < dim->axes()->size(); ++k)
+        for (uint32_t k = 0; k < plan::length(dim->axes()); ++k)
           text += (k ? ", \"" : "\"") +
                   plan.mesh()->Get(dim->axes()->Get(k))->name()->str() + "\"";
         text += "}";
@@ -66,22 +64,22 @@ std::map<std::string, std::string> getPlacements(const fb::Plan &plan) {
 }
 
 void addHeader(Facts &facts, const fb::Plan &plan) {
-  facts.emplace_back("model", textOf(plan.model_type()) + " " +
-                                  textOf(plan.model_name()));
-  facts.emplace_back("backend", plan.backend() ? plan.backend()->str() : "cpu");
-  facts.emplace_back("precision",
-                     plan.precision() ? plan.precision()->str() : "fp32");
+  facts.emplace_back("model", GetString(plan.model_type()) + " " +
+                                  GetString(plan.model_name()));
+  facts.emplace_back("backend", plan::backendOf(plan));
+  facts.emplace_back("precision", plan::precisionOf(plan));
   facts.emplace_back("mesh", planner::printMesh(plan));
   facts.emplace_back("schedule", plan.schedule()->str());
   facts.emplace_back("recompute", plan.recompute()->str());
+  facts.emplace_back("zero", int(plan.zero()));
   facts.emplace_back("sequence", plan.sequence());
   facts.emplace_back("global batch", plan.global_batch());
   facts.emplace_back("micro-batch", plan.micro_batch());
   facts.emplace_back("microbatches", plan.microbatches());
   facts.emplace_back("stages", plan.programs()->size());
-  for (uint32_t i = 0; plan.code() && i < plan.code()->size(); ++i)
-    facts.emplace_back("code for " + textOf(plan.code()->Get(i)->target()),
-                       textOf(plan.code()->Get(i)->cpu()));
+  for (uint32_t i = 0; i < plan::length(plan.code()); ++i)
+    facts.emplace_back("code for " + GetString(plan.code()->Get(i)->target()),
+                       GetString(plan.code()->Get(i)->cpu()));
 }
 
 void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
@@ -99,6 +97,10 @@ void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
   for (auto [kind, count] : summary.steps)
     facts.emplace_back(
         prefix + tool::toWord(fb::EnumNameStepKind(kind)) + " steps", count);
+  for (auto [kind, count] : summary.epilogues)
+    facts.emplace_back(prefix + "gemm steps with " +
+                           tool::toWord(fb::EnumNameEpilogue(kind)),
+                       count);
   for (uint32_t axis = 0; axis < summary.sentBytes.size(); ++axis)
     facts.emplace_back(prefix + "bytes sent over " +
                            plan.mesh()->Get(axis)->name()->str(),

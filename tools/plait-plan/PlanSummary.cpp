@@ -7,23 +7,21 @@
 
 #include "PlanSummary.h"
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 
 #include <algorithm>
 
 using namespace plait;
 using namespace plait::tool;
+using plan::length;
 namespace fb = plait::plan::fb;
-
-/// The entries of a vector that may be absent from the file.
-template <typename Vector> static uint32_t sizeOf(const Vector *vector) {
-  return vector ? vector->size() : 0;
-}
 
 std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
   std::map<uint32_t, LiveBytes> memory;
-  uint32_t end = std::max(1u, sizeOf(program.actions()));
-  for (uint32_t i = 0; i < sizeOf(program.regions()); ++i) {
+  uint32_t end = std::max(1u, length(program.actions()));
+  for (uint32_t i = 0; i < length(program.regions()); ++i) {
     const fb::Region &region = *program.regions()->Get(i);
     memory[region.first_action()][region.category()] += region.bytes();
     memory[region.last_action() + 1][region.category()] -= region.bytes();
@@ -43,7 +41,7 @@ std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
 static uint64_t getSentBytes(const plan::Mesh &mesh,
                              const fb::CollectiveStep &step) {
   uint64_t members =
-      sizeOf(step.members()) ? sizeOf(step.members()) : mesh.size(step.axis());
+      length(step.members()) ? length(step.members()) : mesh.size(step.axis());
   uint64_t bytes =
       step.outer() * step.chunk() * plan::elementBytes(step.dtype());
   if (step.kind() == fb::CollectiveKind::AllReduce)
@@ -61,29 +59,29 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
       if (bytes > 0)
         summary.peakBytes[category] =
             std::max<uint64_t>(summary.peakBytes[category], bytes);
-  for (uint32_t i = 0; i < sizeOf(program.shards()); ++i) {
+  for (uint32_t i = 0; i < length(program.shards()); ++i) {
     uint64_t elements = 1;
     for (int64_t size : *program.shards()->Get(i)->local_shape())
       elements *= size;
     summary.weights += elements;
   }
 
-  std::vector<uint64_t> calls(sizeOf(program.functions()), 0);
-  for (uint32_t i = 0; i < sizeOf(program.actions()); ++i) {
+  std::vector<uint64_t> calls(length(program.functions()), 0);
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
-    bool transfers = action.kind() == fb::ActionKind::Send ||
-                     action.kind() == fb::ActionKind::Recv ||
-                     action.kind() == fb::ActionKind::WaitSend;
-    if (!transfers)
+    if (!plan::isTransfer(action))
       ++calls[action.function()];
     else if (action.kind() == fb::ActionKind::Send)
       summary.sentBytes[0] += action.bytes(); // mesh[0] is "pp"
   }
   for (uint32_t i = 0; i < calls.size(); ++i) {
     const fb::Function &function = *program.functions()->Get(i);
-    for (uint32_t j = 0; j < sizeOf(function.steps()); ++j) {
+    for (uint32_t j = 0; j < length(function.steps()); ++j) {
       const fb::Step &step = *function.steps()->Get(j);
       summary.steps[step.step_type()] += calls[i];
+      if (const fb::GemmStep *product = step.step_as_GemmStep();
+          product && product->epilogue() != fb::Epilogue::None)
+        summary.epilogues[product->epilogue()] += calls[i];
       if (const fb::CollectiveStep *collective = step.step_as_CollectiveStep())
         summary.sentBytes[collective->axis()] +=
             calls[i] * getSentBytes(mesh, *collective);
@@ -94,11 +92,11 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
 
 schedule::Schedule tool::getSchedule(const fb::Plan &plan, bool withAll) {
   schedule::Schedule schedule;
-  schedule.problem.stages = sizeOf(plan.programs());
+  schedule.problem.stages = length(plan.programs());
   schedule.problem.microbatches = plan.microbatches();
   for (const fb::Program *program : *plan.programs()) {
     std::vector<schedule::Action> &actions = schedule.ranks.emplace_back();
-    for (uint32_t i = 0; i < sizeOf(program->actions()); ++i) {
+    for (uint32_t i = 0; i < length(program->actions()); ++i) {
       const fb::Action &source = *program->actions()->Get(i);
       // Both enumerations have the same values.
       schedule::Action action{schedule::ActionKind(source.kind()),

@@ -23,6 +23,7 @@ struct ProgramSummary {
   /// arena.
   std::map<plan::fb::Category, uint64_t> peakBytes;
   std::map<plan::fb::StepKind, uint64_t> steps; // executed, by kind
+  std::map<plan::fb::Epilogue, uint64_t> epilogues; // of products, likewise
   /// By mesh axis: bytes that the rank sends if collectives run as rings.
   std::vector<uint64_t> sentBytes;
 };

@@ -10,6 +10,7 @@
 #include "PlanSummary.h"
 #include "TextOutput.h"
 #include "plait/Plan/Container.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Plan/Ranks.h"
 
 #include <CLI/CLI.hpp>
@@ -24,7 +25,7 @@ using tool::toWord;
 namespace fb = plait::plan::fb;
 
 static void showHeader(const fb::Plan &plan) {
-  std::string name = plan.model_name() ? plan.model_name()->str() : "";
+  std::string name = flatbuffers::GetString(plan.model_name());
   std::cout << "model     " << plan.model_type()->str()
             << (name.empty() ? "" : " '" + name + "'") << ", vocabulary "
             << plan.vocab_size() << ", sequence " << plan.sequence() << ", "
@@ -37,10 +38,12 @@ static void showHeader(const fb::Plan &plan) {
             << plan.microbatches() << " microbatches of " << plan.micro_batch()
             << " per data-parallel rank\n";
   std::cout << "schedule  " << plan.schedule()->str() << ", recompute "
-            << plan.recompute()->str() << "\n";
-  std::cout << "precision "
-            << (plan.precision() ? plan.precision()->str() : "fp32") << "\n";
-  for (uint32_t i = 0; plan.code() && i < plan.code()->size(); ++i) {
+            << plan.recompute()->str();
+  if (plan.zero())
+    std::cout << ", zero " << int(plan.zero());
+  std::cout << "\n";
+  std::cout << "precision " << plan::precisionOf(plan) << "\n";
+  for (uint32_t i = 0; i < plan::length(plan.code()); ++i) {
     const fb::CodeObject &code = *plan.code()->Get(i);
     std::cout << "code      " << code.target()->str();
     if (code.cpu() && code.cpu()->size())
@@ -51,11 +54,10 @@ static void showHeader(const fb::Plan &plan) {
 }
 
 static void showFunctions(const fb::Program &program) {
-  for (uint32_t i = 0; program.functions() && i < program.functions()->size();
-       ++i) {
+  for (uint32_t i = 0; i < plan::length(program.functions()); ++i) {
     const fb::Function &function = *program.functions()->Get(i);
-    unsigned steps = function.steps() ? function.steps()->size() : 0;
-    std::string title = function.name()->str() + ", " + std::to_string(steps) +
+    std::string title = function.name()->str() + ", " +
+                        std::to_string(plan::length(function.steps())) +
                         " steps, workspace";
     std::cout << format("    %-36s", title.c_str())
               << formatBytes(function.workspace_bytes()) << "\n";
@@ -101,6 +103,11 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
   for (auto [kind, count] : summary.steps)
     std::cout << " " << count << " " << toWord(fb::EnumNameStepKind(kind));
   std::cout << "\n";
+  if (!summary.epilogues.empty())
+    std::cout << "  of the gemm steps, with an epilogue:";
+  for (auto [kind, count] : summary.epilogues)
+    std::cout << " " << count << " " << toWord(fb::EnumNameEpilogue(kind));
+  std::cout << (summary.epilogues.empty() ? "" : "\n");
   showTraffic(plan, summary);
 }
 

@@ -9,6 +9,7 @@
 #include "Commands.h"
 #include "Simulation.h"
 #include "plait/Plan/Container.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Planner/Cost.h"
 #include "plait/Planner/PlanCost.h"
 
@@ -42,48 +43,54 @@ bool isCompute(const fb::Action &action) {
   return action.kind() <= fb::ActionKind::BackwardWeight;
 }
 
-/// Fills in who computes, who moves bytes, who waits, and the bubble.
-void addUp(const fb::Plan &plan, tool::Simulation &simulation) {
+/// (span - busy) / span of the forward and backward passes, of the program that
+/// has the longest span and the one that is busiest.
+double findBubbleRate(const fb::Plan &plan, const plan::Replayed &replayed) {
   double span = 0, busiest = 0;
   for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
-    const std::vector<plan::ActionTime> &times =
-        simulation.replayed.programs[i];
-    tool::RankTime &rank = simulation.programs.emplace_back();
+    const std::vector<plan::ActionTime> &times = replayed.programs[i];
     double first = -1, last = 0, work = 0;
     for (uint32_t j = 0; j < times.size(); ++j) {
-      rank.computing += times[j].computing;
-      rank.communicating += times[j].communicating;
       if (!isCompute(*plan.programs()->Get(i)->actions()->Get(j)))
         continue;
       first = first < 0 ? times[j].start : first;
       last = times[j].end;
       work += times[j].end - times[j].start - times[j].waiting();
     }
-    rank.idle = std::max(0.0, simulation.replayed.seconds() - rank.computing -
-                                  rank.communicating);
     span = std::max(span, last - first);
     busiest = std::max(busiest, work);
   }
-  if (span > 0)
-    simulation.bubbleRate = std::max(0.0, (span - busiest) / span);
+  return span > 0 ? std::max(0.0, (span - busiest) / span) : 0;
 }
 
 /// Ranks that share a processor leave their cores to others while they wait.
 void share(plan::Replayed &replayed, const planner::Device &device) {
   double busy = 0;
-  for (const std::vector<plan::ActionTime> &actions : replayed.programs)
-    for (const plan::ActionTime &time : actions)
-      busy += (time.computing + time.communicating) /
-              double(replayed.programs.size());
-  double seconds = replayed.seconds();
+  for (const plan::RankTime &rank : replayed.ranks)
+    busy += (rank.computing + rank.communicating) /
+            double(replayed.programs.size());
+  double seconds = replayed.seconds;
   double shared = planner::sharedSeconds(seconds, busy, device);
   if (seconds <= 0 || shared == seconds)
     return;
+  double scale = shared / seconds;
   for (std::vector<plan::ActionTime> &actions : replayed.programs)
     for (plan::ActionTime &time : actions)
       for (double *part :
            {&time.start, &time.end, &time.computing, &time.communicating})
-        *part *= shared / seconds;
+        *part *= scale;
+  for (plan::RankTime &rank : replayed.ranks)
+    for (double *part : {&rank.computing, &rank.communicating, &rank.hidden})
+      *part *= scale;
+  replayed.seconds = shared;
+}
+
+/// GPUs work on several things at once, processors go from one to the next.
+Result<plan::Replayed> replay(const Input &input,
+                              const plan::ReplayCosts &costs) {
+  return plan::isCuda(input.plan)
+             ? plan::replayLanes(input.plan, input.messages, costs)
+             : plan::replay(input.plan, input.messages, costs);
 }
 
 /// Of all calls of a training step, predicted and measured.
@@ -113,8 +120,7 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
 }
 
 Result<tool::Simulation> simulate(const Input &input, const Options &options) {
-  Result<plan::Replayed> model =
-      plan::replay(input.plan, input.messages, input.predicted);
+  Result<plan::Replayed> model = replay(input, input.predicted);
   if (!model.ok())
     return model.status();
   share(*model, input.cluster.device);
@@ -126,16 +132,15 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
     simulation.measurement =
         tool::Measurement{options.profile, profile.steps, profile.stepSeconds,
                           simulation.seconds(), compareKinds(input)};
-    Result<plan::Replayed> measured = plan::replay(
-        input.plan, input.messages,
-        planner::measuredCosts(input.plan, input.messages, profile));
+    Result<plan::Replayed> measured = replay(
+        input, planner::measuredCosts(input.plan, input.messages, profile));
     if (!measured.ok())
       return measured.status();
     simulation.replayed = std::move(*measured);
     simulation.overhead = profile.overheadSeconds;
     simulation.costs = "measured, " + options.profile;
   }
-  addUp(input.plan, simulation);
+  simulation.bubbleRate = findBubbleRate(input.plan, simulation.replayed);
   return simulation;
 }
 
@@ -143,8 +148,8 @@ Result<planner::Cluster> getCluster(const fb::Plan &plan,
                                     const std::string &name) {
   if (!name.empty())
     return planner::parseCluster(name);
-  if (plan.backend() && plan.backend()->str() != "cpu")
-    return fail("the plan is for ", plan.backend()->str(),
+  if (plan::backendOf(plan) != "cpu")
+    return fail("the plan is for ", plan::backendOf(plan),
                 ": give --cluster, as in --cluster h100:1x8");
   return planner::parseCluster("cpu:" +
                                std::to_string(plan::Mesh(plan).ranks()));

@@ -7,12 +7,12 @@
 
 #include "Simulation.h"
 #include "TextOutput.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Planner/PlanCost.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 
 using namespace plait;
 using namespace plait::tool;
@@ -55,30 +55,37 @@ static std::string drawSchedule(const fb::Plan &plan,
     for (const plan::ActionTime &time : actions)
       rank.push_back({time.start, time.end});
   }
-  timeline.makespan = simulation.replayed.seconds();
+  timeline.makespan = simulation.replayed.seconds;
   timeline.bubbleRate = simulation.bubbleRate;
   return schedule::drawChart(getSchedule(plan, /*withAll=*/true), timeline,
                              options);
 }
 
+/// What is behind computing is only told where there is any: on GPUs.
 static std::string writeRanks(const fb::Plan &plan,
                               const Simulation &simulation) {
+  bool overlaps = plan::isCuda(plan);
   std::string text =
-      format("\n%-28s%18s%18s%18s\n", "", "computing", "communicating", "idle");
-  double whole = simulation.replayed.seconds();
-  for (uint32_t i = 0; i < simulation.programs.size(); ++i) {
+      format("\n%-28s%18s%18s%18s%18s", "", "computing", "communicating",
+             "idle", overlaps ? "behind computing" : "");
+  text.resize(text.find_last_not_of(' ') + 1);
+  double whole = simulation.replayed.seconds;
+  for (uint32_t i = 0; i < simulation.replayed.ranks.size(); ++i) {
     auto [first, last] = getRanks(plan, i);
-    text += format("program %-3u ranks %u to %u", i, first, last);
+    text += format("\nprogram %-3u ranks %u to %u", i, first, last);
     text.resize(text.rfind('\n') + 29, ' ');
-    const RankTime &rank = simulation.programs[i];
-    for (double seconds : {rank.computing, rank.communicating, rank.idle})
+    const plan::RankTime &rank = simulation.replayed.ranks[i];
+    std::vector<double> parts = {rank.computing, rank.communicating,
+                                 simulation.idle(i)};
+    if (overlaps)
+      parts.push_back(rank.hidden);
+    for (double seconds : parts)
       text +=
           format("%18s", format("%s %4.0f %%", formatSeconds(seconds).c_str(),
                                 whole > 0 ? 100 * seconds / whole : 0)
                              .c_str());
-    text += "\n";
   }
-  return text;
+  return text + "\n";
 }
 
 /// A digit a column: tenths of the arena that are live, the most in the column.
@@ -115,7 +122,7 @@ static std::string writeMemory(const fb::Plan &plan,
     text +=
         format("rank %*u |", int(names), i) +
         drawMemory(*plan.programs()->Get(i), simulation.replayed.programs[i],
-                   simulation.replayed.seconds(), columns) +
+                   simulation.replayed.seconds, columns) +
         "|\n";
   for (uint32_t i = 0; i < programs; ++i) {
     const fb::Program &program = *plan.programs()->Get(i);
@@ -193,7 +200,7 @@ static Json toJson(const LiveBytes &live) {
 static Json toJson(const fb::Plan &plan, const Simulation &simulation,
                    uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
-  const RankTime &rank = simulation.programs[index];
+  const plan::RankTime &rank = simulation.replayed.ranks[index];
   auto [first, last] = getRanks(plan, index);
   Json memory = Json::array();
   for (const auto &[action, live] : getMemory(program)) {
@@ -205,7 +212,8 @@ static Json toJson(const fb::Plan &plan, const Simulation &simulation,
           {"last_rank", last},
           {"computing_seconds", rank.computing},
           {"communicating_seconds", rank.communicating},
-          {"idle_seconds", rank.idle},
+          {"idle_seconds", simulation.idle(index)},
+          {"hidden_communication_seconds", rank.hidden},
           {"peak_bytes", program.arena_bytes()},
           {"peak_live_bytes", getSum(getFullest(program))},
           {"memory", std::move(memory)}};
@@ -241,15 +249,25 @@ std::string tool::toJson(const fb::Plan &plan, const Simulation &simulation) {
   return content.dump(2) + "\n";
 }
 
+static void addRow(Json &events, uint32_t row, const std::string &name) {
+  events.push_back({{"ph", "M"},
+                    {"name", "thread_name"},
+                    {"pid", 0},
+                    {"tid", row},
+                    {"args", {{"name", name}}}});
+}
+
 static void addProgram(Json &events, const fb::Plan &plan,
                        const Simulation &simulation, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   const auto &times = simulation.replayed.programs[index];
-  events.push_back({{"ph", "M"},
-                    {"name", "thread_name"},
-                    {"pid", 0},
-                    {"tid", index},
-                    {"args", {{"name", "program " + std::to_string(index)}}}});
+  // On GPUs what only communicates goes on beside the rest.
+  uint32_t beside = plan::isCuda(plan);
+  uint32_t row = (1 + beside) * index, rowBeside = row + beside;
+  std::string name = "program " + std::to_string(index);
+  addRow(events, row, name);
+  if (beside)
+    addRow(events, rowBeside, name + ", communication");
   for (uint32_t i = 0; i < times.size(); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
     const plan::ActionTime &time = times[i];
@@ -259,7 +277,7 @@ static void addProgram(Json &events, const fb::Plan &plan,
                       std::to_string(action.microbatch())},
          {"cat", fb::EnumNameActionKind(action.kind())},
          {"pid", 0},
-         {"tid", index},
+         {"tid", time.computing > 0 ? row : rowBeside},
          {"ts", 1e6 * time.start},
          {"dur", 1e6 * (time.end - time.start)},
          {"args",

@@ -12,15 +12,11 @@
 #include "plait/Plan/Replay.h"
 #include "plait/Schedule/Chart.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
 namespace plait::tool {
-
-/// What the ranks of one program do with a step. Adds up to it.
-struct RankTime {
-  double computing = 0, communicating = 0, idle = 0;
-};
 
 /// Seconds of all steps of one kind in a training step, summed over programs.
 struct KindTime {
@@ -43,10 +39,15 @@ struct Simulation {
   /// Outside of the action lists; only known from a profile.
   double overhead = 0;
   double bubbleRate = 0; // as schedule::Timeline::bubbleRate
-  std::vector<RankTime> programs;
   std::optional<Measurement> measurement;
 
-  double seconds() const { return replayed.seconds() + overhead; }
+  double seconds() const { return replayed.seconds + overhead; }
+  /// What the ranks of a program neither compute nor communicate.
+  double idle(uint32_t program) const {
+    const plan::RankTime &rank = replayed.ranks[program];
+    return std::max(0.0,
+                    replayed.seconds - rank.computing - rank.communicating);
+  }
 };
 
 /// The chart, a table of ranks, memory over time, predicted against measured.
@@ -54,7 +55,8 @@ std::string toText(const plan::fb::Plan &plan, const Simulation &simulation,
                    const schedule::ChartOptions &options);
 /// One object with the same, indented.
 std::string toJson(const plan::fb::Plan &plan, const Simulation &simulation);
-/// Chrome's trace format: a row and a memory counter for every program.
+/// Chrome's trace format: a row, on GPUs two, and a memory counter for every
+/// program.
 std::string toTrace(const plan::fb::Plan &plan, const Simulation &simulation);
 
 } // namespace plait::tool

@@ -38,7 +38,11 @@ std::string tool::formatSeconds(double seconds) {
 std::string tool::toWord(std::string name) {
   if (name.size() > 4 && name.ends_with("Step"))
     name.resize(name.size() - 4);
-  for (char &letter : name)
-    letter = std::tolower(static_cast<unsigned char>(letter));
-  return name;
+  std::string word;
+  for (unsigned char letter : name) {
+    if (std::isupper(letter) && !word.empty())
+      word += '-';
+    word += char(std::tolower(letter));
+  }
+  return word;
 }

@@ -24,7 +24,7 @@ std::string formatBytes(uint64_t bytes);
 std::string formatSeconds(double seconds);
 
 /// The name of an enumerator as a word: "Parameters" -> "parameters",
-/// "GemmStep" -> "gemm".
+/// "GemmStep" -> "gemm", "BiasGelu" -> "bias-gelu".
 std::string toWord(std::string name);
 
 } // namespace plait::tool

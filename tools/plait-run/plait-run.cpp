@@ -27,21 +27,9 @@ struct Options {
   runtime::TrainOptions train;
 };
 
-void addOptions(CLI::App &app, Options &options) {
+/// What is done, and with which files.
+void addFileOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
-  // Below 1, which would leave nothing to correct the bias with.
-  app.get_formatter()->column_width(48);
-  // Not CLI::Range: it lets nan pass.
-  CLI::Validator positive(
-      [](std::string &text) {
-        double value = 0;
-        bool valid = CLI::detail::lexical_cast(text, value) && value >= 0 &&
-                     value <= 1e9;
-        return valid ? std::string()
-                     : "Value " + text + " not in range 0 to 1e9";
-      },
-      "in [0 - 1e9]");
-  CLI::Range fraction(0.0, 0.999999);
   app.add_option("plan", options.plan, "The plan to run")->required();
   app.add_option("--weights", train.weights,
                  "Safetensors file or directory (else random)");
@@ -58,8 +46,22 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_option("--profile", options.profile,
                  "Measured time of every step, JSON");
   app.add_option("--save", train.save, "Directory for the trained weights");
+}
 
-  app.option_defaults()->always_capture_default();
+/// How it is trained. The help shows the defaults.
+void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
+  // Not CLI::Range: it lets nan pass.
+  CLI::Validator positive(
+      [](std::string &text) {
+        double value = 0;
+        bool valid = CLI::detail::lexical_cast(text, value) && value >= 0 &&
+                     value <= 1e9;
+        return valid ? std::string()
+                     : "Value " + text + " not in range 0 to 1e9";
+      },
+      "in [0 - 1e9]");
+  // Below 1, which would leave nothing to correct the bias with.
+  CLI::Range fraction(0.0, 0.999999);
   app.add_option("--steps", train.steps, "Steps to train")
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
   app.add_option("--seed", train.seed, "Of weights and permutation");
@@ -73,6 +75,11 @@ void addOptions(CLI::App &app, Options &options) {
       ->check(positive);
   app.add_option("--grad-clip", train.gradClip, "Largest gradient norm, 0: any")
       ->check(positive);
+}
+
+/// Who runs it. The help shows the defaults.
+void addExecutorOptions(CLI::App &app, Options &options) {
+  runtime::TrainOptions &train = options.train;
   app.add_option("--threads", train.executor.threads, "Of all ranks together")
       ->check(CLI::Range(1u, 4096u));
   app.add_option("--devices", train.executor.devices,
@@ -133,7 +140,11 @@ int main(int argc, char **argv) {
   Options options;
   options.train.executor.threads =
       std::max(1u, std::thread::hardware_concurrency());
-  addOptions(app, options);
+  app.get_formatter()->column_width(48);
+  addFileOptions(app, options);
+  app.option_defaults()->always_capture_default();
+  addTrainingOptions(app, options.train);
+  addExecutorOptions(app, options);
   CLI11_PARSE(app, argc, argv);
   Status status = run(options);
   if (status.ok())

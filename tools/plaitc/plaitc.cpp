@@ -44,6 +44,10 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
   app.add_option("--attention", options.attention,
                  "flash: one step, scores never in memory; or unfused; if not\n"
                  "given, flash on GPUs in bf16");
+  app.add_option(
+      "--epilogues", options.epilogues,
+      "in one step with products: none, bias, or all (bias, GELU and\n"
+      "its gradient); if not given, all on GPUs (bias for sm_80),\nelse none");
   app.add_flag("--deterministic", options.deterministic,
                "the same bits in every run on GPUs too, for memory and time");
   app.add_option("--backend", options.backend, "what runs it: cpu or cuda")
@@ -72,6 +76,9 @@ static void addConfigurationOptions(CLI::App &app, CompileOptions &options) {
       ->capture_default_str();
   app.add_option("--recompute", options.recompute, "none, or full: by layer")
       ->capture_default_str();
+  app.add_option("--zero", options.zero,
+                 "1: data-parallel ranks divide the optimizer's state")
+      ->capture_default_str();
   app.add_flag("--sequence-parallel", options.sequenceParallel,
                "let tp split the sequence where that is cheaper");
   app.add_option("--micro-batch", options.microBatch,
@@ -92,7 +99,7 @@ static void addPlanningOptions(CLI::App &app, PlanningOptions &options,
   app.add_option("--search-space", options.searchSpace,
                  "executable, or all: what is only modelled too")
       ->capture_default_str();
-  app.add_option("--pin", pinned, "e.g. zero=1,chunks=2,cp=2");
+  app.add_option("--pin", pinned, "e.g. chunks=2,cp=2");
   app.add_option("--framework", options.framework, "what would run it")
       ->capture_default_str();
   app.add_flag("--predict", options.predict, "print JSON, compile nothing");
@@ -119,6 +126,7 @@ static std::string getPins(const CLI::App &app, const CompileOptions &options,
     pin("--mesh", "pp=1,dp=1,tp=1");
   pin("--schedule", "schedule=" + options.schedule);
   pin("--recompute", "recompute=" + options.recompute);
+  pin("--zero", "zero=" + std::to_string(options.zero));
   pin("--micro-batch", "micro-batch=" + std::to_string(options.microBatch));
   pin("--sequence-parallel",
       std::string("sp=") + (options.sequenceParallel ? "on" : "off"));

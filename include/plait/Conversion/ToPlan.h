@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The one header that sees both the compiler's IR and the plan's format.
+// This header and ElementType.h are the ones that see both the compiler's IR
+// and the plan's format.
 //
 //===----------------------------------------------------------------------===//
 

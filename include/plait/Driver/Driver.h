@@ -34,6 +34,7 @@ struct CompileOptions {
   std::string mesh = "1";
   std::string schedule = "1f1b";  // see plait/Schedule/Generators.h
   std::string recompute = "none"; // or full: by layer
+  unsigned zero = 0;              // 1: dp divides the optimizer's state
   bool sequenceParallel = false;  // let tp split the sequence as well
   int64_t globalBatch = 1;        // sequences of a step
   int64_t microBatch = 1;         // sequences of a microbatch, per dp rank
@@ -44,6 +45,9 @@ struct CompileOptions {
   /// flash: attention is one step that never writes its scores; unfused: matrix
   /// products and kernels. Empty: flash on GPUs in bf16, else unfused.
   std::string attention;
+  /// What products do to their results: none, bias, or all (bias, GELU and its
+  /// gradient). Empty: all on GPUs, but bias for sm_80, else none.
+  std::string epilogues;
   /// On GPUs, the same bits in every run: costs memory and time.
   bool deterministic = false;
   std::vector<int64_t> layers;    // of each stage; empty: cut by cost

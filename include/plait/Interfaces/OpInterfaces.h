@@ -80,6 +80,7 @@ namespace detail {
 mlir::LogicalResult verifyShardings(mlir::Operation *op);
 int64_t countResultElements(mlir::Operation *op);
 int64_t countOperandAndResultBytes(mlir::Operation *op);
+int64_t getExtent(mlir::Operation *op, llvm::StringRef spec, char letter);
 } // namespace detail
 
 } // namespace plait

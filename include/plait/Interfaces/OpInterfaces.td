@@ -98,6 +98,34 @@ def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
   ];
 }
 
+def ContractionOpInterface : OpInterface<"ContractionOpInterface"> {
+  let cppNamespace = "::plait";
+  let description = [{
+    An op that contracts its first two operands, and whose first result has the
+    shape of the contraction: nn.matmul, and what does more to its result.
+  }];
+  let methods = [
+    InterfaceMethod<"The dimensions as einsum names them: \"bsh,hf->bsf\".",
+      "::llvm::StringRef", "getSpec", (ins)>,
+  ];
+  let extraSharedClassDeclaration = [{
+    ::llvm::StringRef getLhsLetters() {
+      return $_op.getSpec().split(',').first;
+    }
+    ::llvm::StringRef getRhsLetters() {
+      return $_op.getSpec().split(',').second.split("->").first;
+    }
+    ::llvm::StringRef getResultLetters() {
+      return $_op.getSpec().split("->").second;
+    }
+    /// The extent of the dimension that `letter` names; 0: none.
+    int64_t getExtent(char letter) {
+      return ::plait::detail::getExtent($_op.getOperation(), $_op.getSpec(),
+                                        letter);
+    }
+  }];
+}
+
 def FusableOpInterface : OpInterface<"FusableOpInterface"> {
   let cppNamespace = "::plait";
   let description = [{

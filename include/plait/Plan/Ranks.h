@@ -20,11 +20,6 @@
 
 namespace plait::plan {
 
-/// Absent vectors of a table are empty ones.
-template <typename T> uint32_t length(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
-
 /// The sizes of the mesh axes, outermost first. Immutable.
 class Mesh {
 public:
@@ -71,7 +66,22 @@ Block blockOf(const Mesh &mesh, uint32_t rank, const fb::DimSharding &sharding,
 
 /// True for exactly one of the ranks of a program that hold the same block of
 /// `shard`: the one with coordinate 0 on every axis that does not split it.
-bool isFirstReplica(const Mesh &mesh, uint32_t rank, const fb::Shard &shard);
+/// Of what the shard's ranks divide, each rank with coordinate 0 on the others
+/// holds a part.
+bool isFirstReplica(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+                    bool isDivided = false);
+
+/// What a rank holds of a shard's tensor: `count` of the local elements,
+/// row-major, from `begin` on. They lie from element `offset` on of where the
+/// plan places the tensor.
+struct Part {
+  int64_t begin, count, offset;
+};
+
+/// The part of `rank` of a tensor that the shard's ranks divide; of one that
+/// they do not, all of it.
+Part partOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+            bool isDivided);
 
 } // namespace plait::plan
 

@@ -45,10 +45,18 @@ struct ActionTime {
   double waiting() const { return end - start - computing - communicating; }
 };
 
+/// How a rank of a program spends the step.
+struct RankTime {
+  double computing = 0;
+  double communicating = 0; // while nothing is computed
+  double hidden = 0;        // behind computing
+};
+
 struct Replayed {
   std::vector<std::vector<ActionTime>> programs; // by program and action
-  /// The end of the last action of all.
-  double seconds() const;
+  std::vector<RankTime> ranks;                   // by program
+  /// When all is over.
+  double seconds = 0;
 };
 
 /// Fails when the lists deadlock, or meet in collectives that differ. `plan`
@@ -57,6 +65,19 @@ struct Replayed {
 Result<Replayed> replay(const fb::Plan &plan,
                         const std::vector<Message> &messages,
                         const ReplayCosts &costs);
+
+/// The same on GPUs, where work goes on in several lanes at once (Lanes.h):
+/// computing beside collectives and messages, as far as the bytes that they use
+/// allow. What is slower for having something beside it is not modelled, nor
+/// the host, which is ahead.
+///
+/// Of an action that computes, times are those of what it computes; it
+/// communicates while its computing waits and a collective or a message goes
+/// on. An action that does not compute communicates from its first operation to
+/// its last. `plan` is what the checker accepts.
+Result<Replayed> replayLanes(const fb::Plan &plan,
+                             const std::vector<Message> &messages,
+                             const ReplayCosts &costs);
 
 } // namespace plait::plan
 

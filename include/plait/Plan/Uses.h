@@ -34,11 +34,28 @@ struct Use {
   bool writes = false;
   /// Not known: up to the end of the slot or of the arena; `count` is 0.
   bool toEnd = false;
+
+  /// Where it ends, in bytes from the beginning of its slot or of the arena,
+  /// which end at `limit`. Only for steps that the checker accepts.
+  uint64_t end(uint64_t limit) const {
+    return toEnd ? limit : ref->offset() + *count * unit;
+  }
 };
 
 /// The uses of `step`. Its kind is known; the axis of a collective is one of
 /// `mesh`, and the lists of a product have the same length.
 std::vector<Use> usesOf(const Mesh &mesh, const fb::Step &step);
+
+/// Bytes of the arena that are read, and with `writes` written.
+struct ByteRange {
+  uint64_t begin, end;
+  bool writes;
+};
+
+/// What a use is where `action` calls the step's function. Only for plans that
+/// the checker accepts.
+ByteRange rangeOf(const fb::Program &program, const fb::Action &action,
+                  const Use &use);
 
 } // namespace plait::plan
 

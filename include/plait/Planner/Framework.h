@@ -22,7 +22,7 @@
 
 namespace plait::planner {
 
-/// The defaults are a program that overlaps what can be overlapped.
+/// The defaults are what plait's own plans do.
 struct Framework {
   const char *name = "plait";
 
@@ -33,8 +33,11 @@ struct Framework {
   /// buckets; otherwise after it.
   bool overlapGradients = true;
   /// Sharded parameters are gathered while the next step's first microbatch
-  /// runs forward.
-  bool overlapParameters = true;
+  /// runs forward; otherwise before it.
+  bool overlapParameters = false;
+  /// With ZeRO 1, the rank's part of the reduced gradient lies beside the
+  /// whole, and not in it.
+  bool separateReduction = true;
   /// A message between stages holds up the rank that sends it.
   bool blockingTransfers = false;
   /// A message that all ranks of tp hold alike is cut over them, and gathered
@@ -46,9 +49,8 @@ struct Framework {
   /// With ZeRO 3, gradients are reduced after every microbatch.
   bool reduceEveryMicrobatch = true;
 
-  /// What its libraries reach of what the hardware file says of today's: of
-  /// matrix products and of fused attention.
-  double matrixFraction = 1, attentionFraction = 1;
+  /// What its fused attention reaches of what the hardware file says of today's.
+  double attentionFraction = 1;
   /// How often a layer's elementwise work goes through memory, as a multiple of
   /// once per fused kernel.
   double kernelPasses = 1;

@@ -40,9 +40,11 @@ using ModelSource =
 /// `context` must have all dialects of plait loaded.
 class ModelProfile : public planner::WorkSource {
 public:
-  /// Imports the model. Null when that fails; a diagnostic has said why.
+  /// Imports the model, which computes in `precision`, one of getPrecisions().
+  /// Null when that fails; a diagnostic has said why.
   static std::unique_ptr<ModelProfile> create(mlir::MLIRContext &context,
-                                              ModelSource source);
+                                              ModelSource source,
+                                              std::string precision = "fp32");
   ~ModelProfile() override;
 
   const planner::Work *get(int tensorParallel, bool sequenceParallel,
@@ -54,7 +56,8 @@ private:
     std::optional<planner::Work> work;
     std::string reason;
   };
-  ModelProfile(mlir::MLIRContext &context, ModelSource source);
+  ModelProfile(mlir::MLIRContext &context, ModelSource source,
+               std::string precision);
   Model *getModel(int64_t batch);
   mlir::FailureOr<std::vector<planner::Block>>
   measureAt(int64_t batch, int tensorParallel, bool sequenceParallel);
@@ -63,6 +66,7 @@ private:
 
   mlir::MLIRContext &context;
   ModelSource source;
+  std::string precision;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
   std::map<std::pair<int, bool>, Entry> known;
 };

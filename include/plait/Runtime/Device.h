@@ -38,6 +38,14 @@ namespace plait::runtime {
 
 namespace fb = plan::fb;
 
+/// Where the tensors of a GemmStep lie. Null: the step has none.
+struct GemmOperands {
+  const std::byte *a, *b;
+  std::byte *c;
+  const std::byte *bias;
+  std::byte *geluInput; // written forward, read backward
+};
+
 /// Where the tensors of an AttentionStep lie. Null: the step has none.
 struct AttentionOperands {
   const std::byte *q, *k, *v;
@@ -76,9 +84,9 @@ public:
   /// The kernel of `step` with its operands looked up.
   virtual Status kernel(const fb::KernelStep &step, std::byte *const *args,
                         const int64_t *scalars) = 0;
-  /// C = A B, or C += A B with `add`.
-  virtual Status gemm(uint32_t prepared, const std::byte *a, const std::byte *b,
-                      std::byte *c, bool add) = 0;
+  /// C = A B and the step's epilogue, or C += A B with `add`.
+  virtual Status gemm(uint32_t prepared, const GemmOperands &operands,
+                      bool add) = 0;
   virtual Status attention(uint32_t prepared,
                            const AttentionOperands &operands) = 0;
   virtual Status copy(std::byte *target, const std::byte *source,

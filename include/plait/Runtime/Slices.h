@@ -44,6 +44,10 @@ void forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
                     const fb::Parameter &parameter, const fb::Shard &shard,
                     const RunVisitor &visit);
 
+/// What a run has in common with a part of the block; `local` is then relative
+/// to the part, and `count` 0 where that is nothing.
+Run clip(const Run &run, const plan::Part &part);
+
 /// The number of elements of a shape.
 int64_t elementCount(const flatbuffers::Vector<int64_t> &shape);
 

@@ -48,7 +48,8 @@ public:
     int64_t offset; // bytes from its beginning
   };
   /// Where the tensor `slot` of a parameter, a pack or an accumulator lies: in
-  /// the buffer of its pack, or in one of its own.
+  /// the buffer of its pack, or in one of its own. Of a slot that is divided,
+  /// the beginning: where a parameter lies there depends on the rank.
   Place locate(llvm::StringRef symbol, nn::Slot slot) const;
   /// The pack that holds, or is, `symbol`; null: it is alone.
   nn::PackOp find(llvm::StringRef symbol) const;

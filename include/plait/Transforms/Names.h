@@ -20,6 +20,9 @@ inline constexpr llvm::StringLiteral kBackwardAttr = "nn.backward";
 /// and `targets` are inputs, `in…`/`out…` cross to the neighbouring stages,
 /// `din…`/`dout…` are their gradients, `res…` residuals.
 inline constexpr llvm::StringLiteral kValueAttr = "pipe.value";
+inline constexpr llvm::StringLiteral kTokens = "tokens", kTargets = "targets";
+/// In the order of the arguments of `@loss`.
+inline constexpr llvm::StringLiteral kModelInputs[] = {kTokens, kTargets};
 
 /// The accumulators of a step.
 inline constexpr llvm::StringLiteral kLossSum = "loss_sum";

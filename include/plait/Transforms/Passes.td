@@ -68,9 +68,9 @@ def AssignStagesPass : Pass<"pipe-assign-stages", "::mlir::ModuleOp"> {
     Gives every op of `@loss` the attribute `pipe.stage`, for as many stages as
     the mesh has ranks on `pp`. Cuts lie between layers (`nn.layer`), ops before
     the first layer belong to the first stage and those after the last to the
-    last, and the most expensive stage is as cheap as it can be (by dynamic
-    programming over the layers), unless `layers` says how many each stage has.
-    Reads of parameters belong to no stage.
+    last, and the most expensive stage is as cheap as it can be (as the planner
+    cuts, by FLOPs in place of seconds), unless `layers` says how many each stage
+    has. Reads of parameters belong to no stage.
   }];
   let options = [ListOption<"layers", "layers", "int64_t",
                             "layers of each stage, from the first">];
@@ -159,6 +159,22 @@ def SchedulePass : Pass<"pipe-schedule", "::mlir::ModuleOp"> {
   let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 
+def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::ModuleOp"> {
+  let summary = "Let products add biases and take GELU";
+  let description = [{
+    An `nn.matmul` that is one product of two matrices, and the `nn.add` of a
+    bias to its result, become an `nn.fused_matmul`; so do an `nn.gelu` of
+    either, and a product and the `nn.gelu_grad` of its result. With `bias`,
+    biases alone; with `none`, nothing. A sum that others read as well is left
+    alone, unless it is what GELU is taken of; so are GELU in its exact form, and
+    GELU of rows that are no multiple of 8 elements long, since cuBLASLt computes
+    neither.
+  }];
+  let options = [Option<"kinds", "kinds", "std::string", "\"all\"",
+                        "none, bias or all">];
+  let dependentDialects = ["::plait::nn::NNDialect"];
+}
+
 def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
   let summary = "Reduce and update many parameters at once";
   let description = [{
@@ -171,8 +187,21 @@ def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
     alone in its pack, and a parameter whose gradient is reduced by anything but
     all-reduces is left alone. An update that depends on where an element is in
     its parameter (it masks padding) stays as it is.
+
+    With `zero` packs are divided over dp: the all-reduce over dp becomes a
+    reduce-scatter, after which a rank counts and updates its own rows of the
+    pack and gathers those of the others. Such packs have at least `bucket`
+    elements but not many more, and the last layers' come first, so that they
+    are reduced while the backward pass computes the others. A parameter that
+    cannot be divided is packed as without.
   }];
-  let dependentDialects = ["::plait::nn::NNDialect"];
+  let options = [
+    Option<"zero", "zero", "unsigned", "0",
+           "1: divide the optimizer's state over dp">,
+    Option<"bucket", "bucket", "int64_t", "0",
+           "least elements of a divided pack; 0: what rings over dp want">];
+  let dependentDialects = ["::plait::dist::DistDialect",
+                           "::plait::nn::NNDialect"];
 }
 
 def FormClustersPass : Pass<"plan-form-clusters", "::mlir::ModuleOp"> {

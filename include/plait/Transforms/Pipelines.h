@@ -44,12 +44,17 @@ struct PipelineOptions {
   bool sequenceParallel = false;
   /// Layers of each stage; empty: cut by cost.
   std::vector<int64_t> layers = {};
-  /// Ops that lowering leaves whole, and whether it places buffers: a cost
-  /// model looks at the kernels alone.
+  /// Ops that lowering leaves whole.
   std::vector<std::string> keep = {};
-  bool place = true;
+  /// The kernels of a microbatch alone, for a cost model: no end of the step,
+  /// and no places.
+  bool kernelsOnly = false;
   /// What the model computes in, one of getPrecisions().
   std::string precision = "fp32";
+  /// What products do to their results, one of getEpilogueKinds().
+  std::string epilogues = "none";
+  /// The ZeRO stage, one of getZeroStages().
+  unsigned zero = 0;
 };
 
 /// What `recompute` may be.
@@ -58,6 +63,13 @@ llvm::ArrayRef<llvm::StringLiteral> getRecomputeKinds();
 /// What `precision` may be: fp32, or bf16 with fp32 master copies of the
 /// parameters.
 llvm::ArrayRef<llvm::StringLiteral> getPrecisions();
+
+/// What `epilogues` may be: none, bias, or all (bias, GELU and its gradient).
+llvm::ArrayRef<llvm::StringLiteral> getEpilogueKinds();
+
+/// What `zero` may be: 0, or 1 to divide the optimizer's state over
+/// data-parallel ranks.
+llvm::ArrayRef<unsigned> getZeroStages();
 
 /// Adds the passes of one phase; Import and Plan have none.
 void buildPhase(mlir::OpPassManager &manager, Phase phase,

@@ -121,13 +121,13 @@ static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
 // Columns
 //===----------------------------------------------------------------------===//
 
-/// The reductions that each result depends on share a part. Parts take further
-/// ones, in order, up to `most`.
-static SmallVector<ColumnPart>
-splitParts(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
-           size_t most) {
-  llvm::IntEqClasses classes(reductions.size());
-  llvm::DenseMap<Value, int> needed; // one reduction of the class
+/// Joins the `classes` of reductions that an op depends on. Returns one
+/// reduction of the class that each value needs; those that need none are left
+/// out.
+static llvm::DenseMap<Value, int>
+joinNeeded(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
+           llvm::IntEqClasses &classes) {
+  llvm::DenseMap<Value, int> needed;
   auto need = [&](Operation *op) {
     int own = -1;
     for (Value operand : op->getOperands()) {
@@ -147,6 +147,16 @@ splitParts(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
     if (own >= 0)
       needed[op.getResult(0)] = own;
   }
+  return needed;
+}
+
+/// The reductions that each result depends on share a part. Parts take further
+/// ones, in order, up to `most`.
+static SmallVector<ColumnPart>
+splitParts(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
+           size_t most) {
+  llvm::IntEqClasses classes(reductions.size());
+  llvm::DenseMap<Value, int> needed = joinNeeded(cluster, reductions, classes);
   classes.compress();
   SmallVector<size_t> sizes(classes.getNumClasses(), 0);
   for (unsigned index = 0; index < reductions.size(); ++index)

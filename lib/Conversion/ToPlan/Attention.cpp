@@ -7,6 +7,8 @@
 
 #include "Attention.h"
 
+#include "plait/Conversion/ElementType.h"
+
 using namespace mlir;
 using namespace plait;
 namespace fb = plait::plan::fb;
@@ -19,9 +21,7 @@ std::unique_ptr<fb::AttentionStepT> makeStep(OpTy op, RefOf refOf) {
   auto step = std::make_unique<fb::AttentionStepT>();
   ArrayRef<int64_t> query = op.getQuery().getType().getShape();
   int64_t length = query[1], groups = query[2], shared = query[3];
-  step->dtype = op.getQuery().getType().getElementType().isBF16()
-                    ? fb::DType::BF16
-                    : fb::DType::F32;
+  step->dtype = getElementDType(op.getQuery());
   step->batch = query[0];
   step->queries = step->keys = length;
   step->heads = groups * shared;

@@ -8,9 +8,9 @@
 #include "FunctionConverter.h"
 
 #include "Attention.h"
-#include "ElementType.h"
 #include "Products.h"
 #include "plait/Analysis/KernelTraffic.h"
+#include "plait/Conversion/ElementType.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Buffers.h"
@@ -72,6 +72,7 @@ private:
   LogicalResult convert(Operation *op);
   LogicalResult convertCluster(ClusterOp op);
   LogicalResult convertProduct(nn::MatmulOp op);
+  LogicalResult convertFused(nn::FusedMatmulOp op);
   std::unique_ptr<fb::CollectiveStepT> collective(Operation *op, Value input,
                                                   Value output, StringRef axis);
   void convertReduce(dist::AllReduceOp op);
@@ -163,12 +164,34 @@ LogicalResult Converter::convertProduct(nn::MatmulOp op) {
   auto mode = op->getAttrOfType<IntegerAttr>(kAccumulateAttr);
   auto accumulate = mode ? static_cast<fb::Accumulate>(mode.getInt())
                          : fb::Accumulate::Overwrite;
-  auto steps = convertMatmul(op, refOf(op.getLhs()), refOf(op.getRhs()),
-                             refOf(op.getResult()), accumulate);
+  auto steps = convertContraction(op, refOf(op.getLhs()), refOf(op.getRhs()),
+                                  refOf(op.getResult()), accumulate);
   if (failed(steps))
     return failure();
   for (auto &step : *steps)
     add(std::move(step), op);
+  return success();
+}
+
+LogicalResult Converter::convertFused(nn::FusedMatmulOp op) {
+  auto steps =
+      convertContraction(op, refOf(op.getLhs()), refOf(op.getRhs()),
+                         refOf(op.getResult()), fb::Accumulate::Overwrite);
+  if (failed(steps))
+    return failure();
+  // One product, by the op's constraints.
+  std::unique_ptr<fb::GemmStepT> step = std::move(steps->front());
+  if (op.getGeluInput())
+    step->epilogue = fb::Epilogue::GeluGradient;
+  else if (op.getGelu())
+    step->epilogue = op.getBias() ? fb::Epilogue::BiasGelu : fb::Epilogue::Gelu;
+  else
+    step->epilogue = fb::Epilogue::Bias;
+  if (Value bias = op.getBias())
+    step->bias = pointTo(bias);
+  if (Value input = op.getGelu() ? op.getPreactivation() : op.getGeluInput())
+    step->gelu_input = pointTo(input);
+  add(std::move(step), op);
   return success();
 }
 
@@ -232,6 +255,7 @@ LogicalResult Converter::convert(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](ClusterOp op) { return convertCluster(op); })
       .Case([&](nn::MatmulOp op) { return convertProduct(op); })
+      .Case([&](nn::FusedMatmulOp op) { return convertFused(op); })
       .Case<nn::AttentionOp, nn::AttentionGradOp>([&](auto op) {
         add(convertAttention(op, [&](Value value) { return refOf(value); }),
             op);

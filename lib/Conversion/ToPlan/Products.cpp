@@ -7,9 +7,8 @@
 
 #include "Products.h"
 
-#include "ElementType.h"
+#include "plait/Conversion/ElementType.h"
 #include "plait/Plan/Check.h"
-#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace plait;
@@ -41,13 +40,12 @@ struct Group {
 /// One contraction on its way to products.
 class Converter {
 public:
-  Converter(nn::MatmulOp op, bool swapped)
+  Converter(ContractionOpInterface op, bool swapped)
       : op(op), left(swapped ? op.getRhsLetters() : op.getLhsLetters()),
         right(swapped ? op.getLhsLetters() : op.getRhsLetters()),
-        result(op.getResultLetters()),
-        a(left, swapped ? op.getRhs() : op.getLhs()),
-        b(right, swapped ? op.getLhs() : op.getRhs()),
-        c(result, op.getResult()) {}
+        result(op.getResultLetters()), a(left, op->getOperand(swapped ? 1 : 0)),
+        b(right, op->getOperand(swapped ? 0 : 1)), c(result, op->getResult(0)) {
+  }
 
   FailureOr<std::vector<std::unique_ptr<fb::GemmStepT>>>
   run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
@@ -62,7 +60,7 @@ private:
   LogicalResult setStrides(fb::GemmStepT &step, const Group &rows,
                            const Group &columns, const Group &summed);
 
-  nn::MatmulOp op;
+  ContractionOpInterface op;
   StringRef left, right, result;
   Strides a, b, c;
 };
@@ -137,7 +135,7 @@ LogicalResult Converter::setStrides(fb::GemmStepT &step, const Group &rows,
       (!columns.innermost || c[columns.innermost] == 1);
   if (fits)
     return success();
-  return op.emitError("no matrix product computes \"")
+  return op->emitError("no matrix product computes \"")
          << op.getSpec()
          << "\" in place: an operand's innermost dimension is a batch "
             "dimension";
@@ -158,8 +156,8 @@ Converter::run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
   addBatch(*first, shared + rows.outer + columns.outer);
   if (failed(setStrides(*first, rows, columns, summed)))
     return failure();
-  first->dtype = getElementDType(op.getLhs());
-  first->c_dtype = getElementDType(op.getResult());
+  first->dtype = getElementDType(op->getOperand(0));
+  first->c_dtype = getElementDType(op->getResult(0));
 
   // One product for every value of the outer summed letters.
   std::vector<std::unique_ptr<fb::GemmStepT>> steps;
@@ -187,8 +185,9 @@ Converter::run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
 }
 
 FailureOr<std::vector<std::unique_ptr<fb::GemmStepT>>>
-plait::convertMatmul(nn::MatmulOp op, const fb::Ref &lhs, const fb::Ref &rhs,
-                     const fb::Ref &result, fb::Accumulate accumulate) {
+plait::convertContraction(ContractionOpInterface op, const fb::Ref &lhs,
+                          const fb::Ref &rhs, const fb::Ref &result,
+                          fb::Accumulate accumulate) {
   // The result's innermost letter (of those longer than 1) must be a column:
   // exchange the operands if only the left one has it.
   bool swapped = false;

@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_CONVERSION_TOPLAN_PRODUCTS_H
 #define PLAIT_LIB_CONVERSION_TOPLAN_PRODUCTS_H
 
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Interfaces/OpInterfaces.h"
 #include "plait/Plan/Plan_generated.h"
 
 namespace plait {
@@ -25,9 +25,9 @@ namespace plait {
 /// stride 0 in the operand that does not have them, and the outer summed
 /// letters a sequence of products. Nothing is ever copied or transposed.
 mlir::FailureOr<std::vector<std::unique_ptr<plan::fb::GemmStepT>>>
-convertMatmul(nn::MatmulOp op, const plan::fb::Ref &lhs,
-              const plan::fb::Ref &rhs, const plan::fb::Ref &result,
-              plan::fb::Accumulate accumulate);
+convertContraction(ContractionOpInterface op, const plan::fb::Ref &lhs,
+                   const plan::fb::Ref &rhs, const plan::fb::Ref &result,
+                   plan::fb::Accumulate accumulate);
 
 } // namespace plait
 

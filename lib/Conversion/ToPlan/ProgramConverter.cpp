@@ -1,4 +1,4 @@
-//===- ProgramConverter.cpp - Programs and parameters of the plan ---*- C++ -*-===//
+//===- ProgramConverter.cpp - Programs and parameters of a plan -----------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,7 +12,6 @@
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/MathExtras.h"
 
 #include <cstring>
 
@@ -57,8 +56,7 @@ ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
     for (auto member : pack.getMembers().getAsRange<FlatSymbolRefAttr>())
       held.insert(bufferName(member.getValue(), nn::Slot::Gradient));
   for (auto parameter : module.getOps<nn::ParameterOp>())
-    if (held.contains(
-            bufferName(parameter.getSymName(), nn::Slot::Gradient))) {
+    if (held.contains(bufferName(parameter.getSymName(), nn::Slot::Gradient))) {
       parameters.push_back(parameter);
       plan.parameters.push_back(makeParameter(parameter));
     }
@@ -79,6 +77,25 @@ ParameterTable::makeShard(nn::ParameterOp parameter) {
     shard->dims.push_back(std::move(dim));
   }
   return shard;
+}
+
+/// Of a parameter in a divided pack, how it is divided.
+std::unique_ptr<fb::DivisionT>
+ParameterTable::makeDivision(nn::ParameterOp parameter,
+                             const ParameterPacks &packs,
+                             const llvm::StringMap<uint64_t> &offsets) {
+  nn::PackOp pack = packs.find(parameter.getSymName());
+  if (!pack || !pack.getAxis())
+    return nullptr;
+  auto division = std::make_unique<fb::DivisionT>();
+  auto place = [&](nn::Slot slot) {
+    return packs.locate(parameter.getSymName(), slot);
+  };
+  division->axis = mesh.getAxisIndex(*pack.getAxis());
+  division->elements = pack.getSlotType(nn::Slot::Reduced).getNumElements();
+  division->begin = place(nn::Slot::Gradient).offset / sizeof(float);
+  division->reduced = offsets.lookup(place(nn::Slot::Reduced).buffer);
+  return division;
 }
 
 void ParameterTable::addShards(fb::ProgramT &program,
@@ -105,6 +122,7 @@ void ParameterTable::addShards(fb::ProgramT &program,
       shard->compute_dtype = fb::DType::BF16;
       shard->compute_weight = *copy;
     }
+    shard->division = makeDivision(parameter, packs, offsets);
     shard->owner = !owned[index];
     owned[index] = true;
     program.shards.push_back(std::move(shard));
@@ -179,8 +197,8 @@ uint64_t Converter::inputStride(StringRef name) const {
 }
 
 void Converter::addInputs() {
-  for (auto [name, kind] : {std::pair("tokens", fb::InputKind::Tokens),
-                            {"targets", fb::InputKind::Targets}}) {
+  for (auto [name, kind] : {std::pair(kTokens, fb::InputKind::Tokens),
+                            {kTargets, fb::InputKind::Targets}}) {
     if (!offsets.contains(name))
       continue;
     auto input = std::make_unique<fb::InputT>();
@@ -236,7 +254,7 @@ void Converter::addAction(ActionOp op) {
   action->microbatch = op.getMicrobatch();
   auto address = [&](FlatSymbolRefAttr buffer) {
     StringRef name = buffer.getValue();
-    bool input = name == "tokens" || name == "targets";
+    bool input = llvm::is_contained(kModelInputs, name);
     return offsets.lookup(name) +
            (input ? op.getMicrobatch() * inputStride(name) : 0);
   };

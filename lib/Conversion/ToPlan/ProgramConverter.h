@@ -1,4 +1,4 @@
-//===- ProgramConverter.h - Programs and parameters of the plan ---*- C++ -*-===//
+//===- ProgramConverter.h - Programs and parameters of the plan -*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,6 +28,9 @@ public:
 
 private:
   std::unique_ptr<plan::fb::ShardT> makeShard(nn::ParameterOp parameter);
+  std::unique_ptr<plan::fb::DivisionT>
+  makeDivision(nn::ParameterOp parameter, const ParameterPacks &packs,
+               const llvm::StringMap<uint64_t> &offsets);
 
   dist::MeshOp mesh;
   llvm::SmallVector<nn::ParameterOp> parameters;

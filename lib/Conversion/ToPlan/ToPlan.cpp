@@ -14,6 +14,7 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Plan/Attention.h"
+#include "plait/Plan/Buckets.h"
 #include "plait/Plan/Overlap.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -57,6 +58,15 @@ static std::string findPrecision(const fb::PlanT &plan) {
       if (shard->compute_dtype == fb::DType::BF16)
         return "bf16";
   return "fp32";
+}
+
+/// 1 where a program holds parts of its parameters' optimizer state.
+static uint8_t findZeroStage(const fb::PlanT &plan) {
+  for (const auto &program : plan.programs)
+    for (const auto &shard : program->shards)
+      if (shard->division)
+        return 1;
+  return 0;
 }
 
 static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {
@@ -129,10 +139,12 @@ plait::convertToPlan(ModuleOp module, const PlanIdentity &identity,
     plan->programs.push_back(std::move(*converted));
   }
   plan->precision = findPrecision(*plan);
+  plan->zero = findZeroStage(*plan);
   if (failed(addCode(*plan, *library)))
     return failure();
   if (auto *gpu = std::get_if<codegen::TargetGPU>(&target)) {
     overlapCollectives(*plan);
+    bucketReductions(*plan);
     plan->backend = "cuda";
     plan->device_reserve = identity.deviceReserve;
     for (auto &program : plan->programs)

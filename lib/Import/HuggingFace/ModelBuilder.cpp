@@ -1,5 +1,4 @@
-//===- ModelBuilder.cpp - The module of a model, piece by piece ---*- C++
-//-*-===//
+//===- ModelBuilder.cpp - The module of a model, piece by piece -----------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -94,7 +93,7 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
   auto type = RankedTensorType::get(shape, builder.getF32Type());
   StringAttr name = builder.getStringAttr(symbol);
   Location loc = NameLoc::get(name);
-  if (!SymbolTable::lookupSymbolIn(*module, name)) {
+  if (declared.insert(name).second) {
     // Parameters belong to no block: reads of them do.
     OpBuilder declare(loss);
     auto initAttr =

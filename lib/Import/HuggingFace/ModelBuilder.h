@@ -106,6 +106,7 @@ private:
   LayerListener listener;
   mlir::OpBuilder builder; // in the function
   mlir::func::FuncOp loss;
+  llvm::DenseSet<mlir::Attribute> declared; // names of parameters
 };
 
 /// What a family makes of a config. After a failure of the reader `build` is

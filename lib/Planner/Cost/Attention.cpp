@@ -61,8 +61,9 @@ double fusedSeconds(const Sizes &sizes, const Device &device,
   // Half of the scores, and half of the tiles on the diagonal.
   double share = sizes.causal ? std::min(1.0, 0.5 + tile / (2 * rows)) : 1;
   double products = forward ? 2 : 5;
+  // Processors compute in fp32 whatever is stored.
   double unitFlops =
-      device.peak(options.precision) *
+      device.peak(device.isProcessor ? Precision::FP32 : options.precision) *
       interpolate(forward ? unit.forward : unit.backward, headSize) /
       device.multiprocessors;
   double longest = products * 2 * tile * across * headSize / unitFlops;

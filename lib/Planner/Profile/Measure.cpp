@@ -25,9 +25,27 @@ static double countElements(Type type) {
   return tensor ? tensor.getNumElements() : 0;
 }
 
-static bool isFloat(Type type) {
-  return isa<FloatType>(getElementTypeOrSelf(type));
-}
+namespace {
+/// Measures functions whose activations are of one type.
+class Measurer {
+public:
+  explicit Measurer(Type activation) : activation(activation) {}
+
+  planner::Block measure(func::FuncOp forward, func::FuncOp backward) const;
+
+private:
+  bool isActivation(Type type) const {
+    return getElementTypeOrSelf(type) == activation;
+  }
+  void addTo(Saved &saved, Value value) const;
+  planner::Operation makeKernel(plan::ClusterOp cluster) const;
+  planner::Operation makeCollective(Operation *op, CollectiveKind kind) const;
+  std::optional<planner::Operation> makeOperation(Operation *op) const;
+  Saved findWorkspace(func::FuncOp function) const;
+
+  Type activation;
+};
+} // namespace
 
 /// Results behind the first are statistics for the backward pass.
 static bool isStatistic(Value value) {
@@ -36,8 +54,8 @@ static bool isStatistic(Value value) {
          isa<DecomposableOpInterface>(result.getOwner());
 }
 
-static void addTo(Saved &saved, Value value) {
-  bool four = !isFloat(value.getType()) || isStatistic(value);
+void Measurer::addTo(Saved &saved, Value value) const {
+  bool four = !isActivation(value.getType()) || isStatistic(value);
   (four ? saved.fourByte : saved.elements) += countElements(value.getType());
 }
 
@@ -58,12 +76,12 @@ static std::string nameOf(Operation *op) {
 // Operations
 //===----------------------------------------------------------------------===//
 
-static planner::Operation makeKernel(plan::ClusterOp cluster) {
+planner::Operation Measurer::makeKernel(plan::ClusterOp cluster) const {
   planner::Operation kernel;
   kernel.kind = OperationKind::Kernel;
   for (const Access &access : getKernelAccesses(cluster))
-    (isFloat(access.type) ? kernel.elementsPerSequence
-                          : kernel.fourBytePerSequence) += access.elements;
+    (isActivation(access.type) ? kernel.elementsPerSequence
+                               : kernel.fourBytePerSequence) += access.elements;
   kernel.flopsPerSequence = getKernelFlops(cluster);
   kernel.name = nameOf(&cluster.getBody().front().front());
   return kernel;
@@ -89,21 +107,26 @@ static planner::Operation makeShaped(CostedOpInterface op,
   return result;
 }
 
-static planner::Operation makeCollective(Operation *op, CollectiveKind kind) {
+planner::Operation Measurer::makeCollective(Operation *op,
+                                            CollectiveKind kind) const {
   planner::Operation result;
   result.kind = OperationKind::Collective;
   result.name = nameOf(op);
   result.collective = kind;
+  Type type = op->getResult(0).getType();
+  // In elements of activations, whose bytes they will be multiplied with.
+  double share = double(getElementTypeOrSelf(type).getIntOrFloatBitWidth()) /
+                 activation.getIntOrFloatBitWidth();
   result.collectivePerSequence =
-      std::max(countElements(op->getOperand(0).getType()),
-               countElements(op->getResult(0).getType()));
+      share *
+      std::max(countElements(op->getOperand(0).getType()), countElements(type));
   return result;
 }
 
 /// The operation that `op` is, or none: reads and stores are part of others.
-static std::optional<planner::Operation> makeOperation(Operation *op) {
+std::optional<planner::Operation> Measurer::makeOperation(Operation *op) const {
   return llvm::TypeSwitch<Operation *, std::optional<planner::Operation>>(op)
-      .Case([](plan::ClusterOp cluster) { return makeKernel(cluster); })
+      .Case([&](plan::ClusterOp cluster) { return makeKernel(cluster); })
       .Case([&](dist::AllReduceOp) {
         return makeCollective(op, CollectiveKind::AllReduce);
       })
@@ -139,7 +162,7 @@ static llvm::DenseSet<Operation *> findReturned(func::FuncOp function) {
 }
 
 /// The most that temporary values of the function take at once.
-static Saved findWorkspace(func::FuncOp function) {
+Saved Measurer::findWorkspace(func::FuncOp function) const {
   Block &body = function.getBody().front();
   llvm::DenseMap<Value, Operation *> lastUse;
   for (Operation &op : body)
@@ -175,8 +198,8 @@ static bool isNamed(func::FuncOp function, unsigned argument,
   return name && name.getValue().starts_with(prefix);
 }
 
-planner::Block plait::measureBlock(func::FuncOp forward,
-                                   func::FuncOp backward) {
+planner::Block Measurer::measure(func::FuncOp forward,
+                                 func::FuncOp backward) const {
   planner::Block block;
   for (Operation &op : forward.getBody().front())
     if (auto operation = makeOperation(&op))
@@ -202,4 +225,9 @@ planner::Block plait::measureBlock(func::FuncOp forward,
   bool larger = first.elements > second.elements;
   block.workspace = larger ? first : second;
   return block;
+}
+
+planner::Block plait::measureBlock(func::FuncOp forward, func::FuncOp backward,
+                                   Type activation) {
+  return Measurer(activation).measure(forward, backward);
 }

@@ -15,9 +15,10 @@
 namespace plait {
 
 /// Lists what `forward` and `backward` do, for the batch that their types have:
-/// "per sequence" means per batch here. Parameters are left empty.
+/// "per sequence" means per batch here. Elements of the type `activation` count
+/// as those of the model's precision. Parameters are left empty.
 planner::Block measureBlock(mlir::func::FuncOp forward,
-                            mlir::func::FuncOp backward);
+                            mlir::func::FuncOp backward, mlir::Type activation);
 
 } // namespace plait
 

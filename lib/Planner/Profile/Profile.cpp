@@ -1,4 +1,4 @@
-//===- Profile.cpp - A model's work, read off the IR ---*- C++ -*-===//
+//===- Profile.cpp - A model's work, read off the IR ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,9 +9,11 @@
 
 #include "FoldLayers.h"
 #include "Measure.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Pipelines.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -40,8 +42,10 @@ struct ModelProfile::Model {
   int64_t sequence = 0;
 };
 
-ModelProfile::ModelProfile(MLIRContext &context, ModelSource source)
-    : context(context), source(std::move(source)) {}
+ModelProfile::ModelProfile(MLIRContext &context, ModelSource source,
+                           std::string precision)
+    : context(context), source(std::move(source)),
+      precision(std::move(precision)) {}
 ModelProfile::~ModelProfile() = default;
 
 static double countElements(Type type) {
@@ -62,9 +66,10 @@ static double countForwardFlops(func::FuncOp loss, const FoldedBlocks &folded) {
 }
 
 std::unique_ptr<ModelProfile> ModelProfile::create(MLIRContext &context,
-                                                   ModelSource source) {
+                                                   ModelSource source,
+                                                   std::string precision) {
   std::unique_ptr<ModelProfile> profile(
-      new ModelProfile(context, std::move(source)));
+      new ModelProfile(context, std::move(source), std::move(precision)));
   return profile->getModel(kBatches[0].first) ? std::move(profile) : nullptr;
 }
 
@@ -107,20 +112,10 @@ static void assignStages(func::FuncOp loss) {
   }
 }
 
-/// What runs once a step is not a matter of microbatches.
-static void eraseStepFunctions(ModuleOp module) {
-  for (auto function :
-       llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
-    auto phase = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
-    if (phase && phase.getValue() != "forward" &&
-        phase.getValue() != "backward")
-      function.erase();
-  }
-}
-
 /// Runs the compiler's phases up to kernels.
 static LogicalResult lower(ModuleOp module, int64_t blocks, int tensorParallel,
-                           bool sequenceParallel) {
+                           bool sequenceParallel,
+                           const std::string &precision) {
   MLIRContext *context = module.getContext();
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   dist::MeshOp::create(
@@ -129,25 +124,23 @@ static LogicalResult lower(ModuleOp module, int64_t blocks, int tensorParallel,
       builder.getDenseI64ArrayAttr({blocks, 1, tensorParallel}));
   PipelineOptions options;
   options.sequenceParallel = sequenceParallel;
+  options.precision = precision;
   options.keep = {"nn.attention", "nn.attention_grad"};
-  options.place = false;
-  PassManager first(context), second(context), third(context);
+  options.kernelsOnly = true;
+  PassManager first(context), second(context);
   // A compilation verifies what it does; here nobody runs the result.
-  for (PassManager *manager : {&first, &second, &third})
+  for (PassManager *manager : {&first, &second})
     manager->enableVerifier(false);
   buildPhase(first, Phase::Shard, options);
   second.addPass(createOutlineStagesPass());
   buildPhase(second, Phase::Differentiate, options);
   buildPhase(second, Phase::Checkpoint, options);
-  buildPhase(third, Phase::Partition, options);
-  buildPhase(third, Phase::Lower, options);
+  buildPhase(second, Phase::Partition, options);
+  buildPhase(second, Phase::Lower, options);
   if (failed(first.run(module)))
     return failure();
   assignStages(module.lookupSymbol<func::FuncOp>(nn::kLossFunction));
-  if (failed(second.run(module)))
-    return failure();
-  eraseStepFunctions(module);
-  return third.run(module);
+  return second.run(module);
 }
 
 /// The parameters that a stage reads, by whether tp splits them.
@@ -162,28 +155,30 @@ static std::vector<ParameterGroup> findParameters(ModuleOp module,
       return;
     ParameterGroup group;
     group.elements = countElements(read.getType());
-    auto sharding =
-        dyn_cast_or_null<dist::ShardingAttr>(parameter.getShardingAttr());
+    dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
-    for (auto function : module.getOps<func::FuncOp>()) {
-      auto phase = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
-      if (function != forward && phase && phase.getValue() == "forward")
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function != forward && doesPhase(function, "forward"))
         function.walk([&](nn::ReadOp other) {
           group.tied |= other.getSymbol() == read.getSymbol();
         });
-    }
     groups.push_back(group);
   });
   return groups;
 }
 
-static std::vector<planner::Block> measure(ModuleOp module, int64_t blocks) {
+static std::vector<planner::Block> measure(ModuleOp module, int64_t blocks,
+                                           const std::string &precision) {
   std::vector<planner::Block> measured;
+  Builder builder(module.getContext());
+  Type activation = precision == "bf16" ? Type(builder.getBF16Type())
+                                        : Type(builder.getF32Type());
   for (int64_t index = 0; index < blocks; ++index) {
-    auto name = std::to_string(index);
-    auto forward = module.lookupSymbol<func::FuncOp>("forward_" + name);
-    auto backward = module.lookupSymbol<func::FuncOp>("backward_" + name);
-    measured.push_back(measureBlock(forward, backward));
+    auto find = [&](StringRef phase) {
+      return module.lookupSymbol<func::FuncOp>(getFunctionName(phase, index));
+    };
+    func::FuncOp forward = find("forward");
+    measured.push_back(measureBlock(forward, find("backward"), activation));
     measured.back().parameters = findParameters(module, forward);
   }
   return measured;
@@ -199,17 +194,20 @@ namespace {
 /// at two sizes.
 class Separator {
 public:
-  Separator(double small, double large) : small(small), large(large) {}
+  /// Four bytes are `wide` elements of activations.
+  Separator(double small, double large, double wide)
+      : small(small), large(large), wide(wide) {}
 
   /// Leaves `first` per sequence. False where the blocks differ in more than
   /// sizes.
   bool separate(planner::Block &first, const planner::Block &second) const;
 
 private:
-  void split(double &value, double atLarge, double *fixed = nullptr) const {
+  void split(double &value, double atLarge, double *fixed = nullptr,
+             double share = 1) const {
     double perSequence = (atLarge - value) / (large - small);
     if (fixed)
-      *fixed += std::max(0.0, value - small * perSequence);
+      *fixed += share * std::max(0.0, value - small * perSequence);
     value = perSequence;
   }
   void split(Saved &value, const Saved &atLarge) const {
@@ -224,7 +222,7 @@ private:
     return true;
   }
 
-  double small, large;
+  double small, large, wide;
 };
 
 } // namespace
@@ -241,7 +239,8 @@ void Separator::split(planner::Operation &op,
   else if (scale(op.k, atLarge.k))
     op.scaled = Scaled::K;
   split(op.elementsPerSequence, atLarge.elementsPerSequence, &op.elementsFixed);
-  split(op.fourBytePerSequence, atLarge.fourBytePerSequence, &op.elementsFixed);
+  split(op.fourBytePerSequence, atLarge.fourBytePerSequence, &op.elementsFixed,
+        wide);
   split(op.flopsPerSequence, atLarge.flopsPerSequence);
   split(op.collectivePerSequence, atLarge.collectivePerSequence,
         &op.collectiveFixed);
@@ -274,9 +273,10 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
     return failure();
   OwningOpRef<ModuleOp> module = model->module->clone();
   int64_t blocks = model->folded.blocks.size();
-  if (failed(lower(*module, blocks, tensorParallel, sequenceParallel)))
+  if (failed(
+          lower(*module, blocks, tensorParallel, sequenceParallel, precision)))
     return failure();
-  return measure(*module, blocks);
+  return measure(*module, blocks, precision);
 }
 
 /// The work whose blocks are given, in the model's order.
@@ -312,7 +312,7 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
     auto second = measureAt(large, tensorParallel, sequenceParallel);
     if (failed(second))
       return entry;
-    Separator separator(small, large);
+    Separator separator(small, large, precision == "bf16" ? 2 : 1);
     bool alike = true;
     for (auto [block, atLarge] : llvm::zip_equal(*first, *second))
       alike = alike && separator.separate(block, atLarge);

@@ -9,26 +9,27 @@
 
 #include "Cost/Parts.h"
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Defaults.h"
 
 #include <algorithm>
 
 using namespace plait;
 using namespace plait::planner;
+using plan::length;
 namespace fb = plait::plan::fb;
-
-template <typename T>
-static uint32_t length(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
 
 static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
   Product product = {1, step.m(), step.n(), step.k()};
   for (uint32_t i = 0; i < length(step.batch()); ++i)
     product.batch *= step.batch()->Get(i);
   product.inputBytes = double(plan::elementBytes(step.dtype()));
-  bool adds = step.accumulate() != fb::Accumulate::Overwrite;
-  product.outputBytes =
-      double(plan::elementBytes(step.c_dtype())) * (adds ? 2 : 1);
+  // Of each element of C: written, read before, GELU's input read or written,
+  // and its part of the bias.
+  double passes = 1;
+  passes += step.accumulate() != fb::Accumulate::Overwrite;
+  passes += step.gelu_input() != nullptr;
+  passes += step.bias() ? 1.0 / double(step.m()) : 0;
+  product.outputBytes = double(plan::elementBytes(step.c_dtype())) * passes;
   return productSeconds(product, device,
                         step.dtype() == fb::DType::BF16 ? Precision::BF16
                                                         : Precision::FP32);

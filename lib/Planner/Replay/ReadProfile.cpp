@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Cluster/Json.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Planner/PlanCost.h"
 
 using namespace plait;
@@ -157,11 +158,11 @@ static bool hasShapeOf(const plan::Profile &profile, const fb::Plan &plan) {
   for (uint32_t i = 0; i < profile.programs.size(); ++i) {
     const auto &functions = profile.programs[i].functions;
     const auto *expected = plan.programs()->Get(i)->functions();
-    if (functions.size() != (expected ? expected->size() : 0))
+    if (functions.size() != plan::length(expected))
       return false;
     for (uint32_t j = 0; j < functions.size(); ++j) {
       const auto *steps = expected->Get(j)->steps();
-      if (functions[j].steps.size() != (steps ? steps->size() : 0))
+      if (functions[j].steps.size() != plan::length(steps))
         return false;
     }
   }

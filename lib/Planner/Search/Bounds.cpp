@@ -274,7 +274,7 @@ static double getLeastMatmul(const Operation &op, const Device &device,
       2.0 * double(op.batch) * double(op.m) * double(op.n) * double(op.k);
   double peak = device.peak(training.precision) *
                 std::min(efficiency, unit.sustainedFraction);
-  return flops / (peak * training.framework.matrixFraction);
+  return flops / peak;
 }
 
 static double getLeastAttention(const Operation &op, const Device &device,

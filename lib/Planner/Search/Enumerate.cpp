@@ -75,6 +75,21 @@ static Result<int> getRanks(const Pins &pins, const Cluster &cluster) {
   return int(ranks);
 }
 
+void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
+  constexpr int smallNode = 16, farthest = 8;
+  int node = cluster.devicesPerNode;
+  for (int tensor = 1; tensor <= ranks; ++tensor) {
+    if (ranks % tensor != 0 || (pins.tensor && tensor != *pins.tensor))
+      continue;
+    bool inside = tensor <= node &&
+                  (node <= smallNode || std::has_single_bit(unsigned(tensor)));
+    if (inside || pins.tensor)
+      tensorsFirst.push_back(tensor);
+    else if (tensor <= farthest * node)
+      tensorsByBound.push_back(tensor);
+  }
+}
+
 Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                              const Cluster &cluster, const Training &training) {
   Choices choices;
@@ -109,18 +124,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.microBatches =
       pins.microBatch ? std::vector{*pins.microBatch} : space.microBatches;
   std::sort(choices.microBatches.begin(), choices.microBatches.end());
-  for (int tensor = 1; tensor <= choices.ranks; ++tensor) {
-    if (choices.ranks % tensor != 0 || (pins.tensor && tensor != *pins.tensor))
-      continue;
-    constexpr int smallNode = 16, farthest = 8;
-    int node = cluster.devicesPerNode;
-    bool inside = tensor <= node &&
-                  (node <= smallNode || std::has_single_bit(unsigned(tensor)));
-    if (inside || pins.tensor)
-      choices.tensorsFirst.push_back(tensor);
-    else if (tensor <= farthest * node)
-      choices.tensorsByBound.push_back(tensor);
-  }
+  choices.setTensors(pins, cluster);
   return choices;
 }
 

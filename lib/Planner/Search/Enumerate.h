@@ -57,6 +57,9 @@ public:
                                        const Training &training) const;
 
 private:
+  /// Fills `tensorsFirst` and `tensorsByBound`.
+  void setTensors(const Pins &pins, const Cluster &cluster);
+
   std::vector<int64_t> microBatches; // empty: all that divide
 };
 

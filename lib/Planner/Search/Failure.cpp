@@ -103,10 +103,14 @@ void Remedies::tryOptions() {
     pins.layers.clear();
     return isPinned;
   };
-  auto zero = [](int stage) {
-    return [stage](SearchSpace &space, Pins &pins) {
+  auto tryZero = [&](int stage) {
+    const std::vector<int> &known = input.space.zero;
+    bool isThere = std::find(known.begin(), known.end(), stage) != known.end();
+    std::string option = "--zero " + std::to_string(stage) +
+                         (isThere ? "" : ", with --search-space all");
+    return tryChange(option.c_str(), [stage](SearchSpace &space, Pins &pins) {
       return makePossible(space.zero, pins.zero, stage);
-    };
+    });
   };
   auto all = [](SearchSpace &space, Pins &) {
     bool isSmaller = space.name != "all";
@@ -117,11 +121,8 @@ void Remedies::tryOptions() {
       tryChange("a smaller --micro-batch", microBatch) ||
       tryChange("--schedule 1f1b", schedule) ||
       tryChange("--recompute full", recompute) ||
-      tryChange("another --mesh", mesh) ||
-      tryChange("ZeRO 1, with --search-space all", zero(1)) ||
-      tryChange("ZeRO 2, with --search-space all", zero(2)) ||
-      tryChange("ZeRO 3, with --search-space all", zero(3)) ||
-      tryChange("--search-space all", all);
+      tryChange("another --mesh", mesh) || tryZero(1) || tryZero(2) ||
+      tryZero(3) || tryChange("--search-space all", all);
 }
 
 /// Whole nodes: an eighth more, a quarter, half, and so on.

@@ -81,8 +81,6 @@ private:
 
 double BlockTimer::getSeconds(const Operation &op) const {
   double seconds = operationSeconds(op, context.cluster.device, options);
-  if (op.kind == OperationKind::Matmul)
-    return seconds / context.framework().matrixFraction;
   if (op.kind == OperationKind::Attention && options.flashAttention)
     return seconds / context.framework().attentionFraction;
   if (op.kind == OperationKind::Kernel && isLayer)

@@ -8,9 +8,8 @@
 #include "plait/Planner/Estimate.h"
 #include "Checks.h"
 #include "Estimator.h"
-#include "StageCut.h"
+#include "plait/Schedule/StageCut.h"
 
-#include <algorithm>
 #include <cmath>
 
 using namespace plait;
@@ -47,7 +46,7 @@ void Estimator::cut(schedule::Placement placement) {
   problem.stages = uint32_t(configuration.pipeline);
   problem.chunks = uint32_t(configuration.chunks);
   problem.placement = placement;
-  result.layers = cutStages(costs, before, after, problem);
+  result.layers = schedule::cutStages(costs, before, after, problem);
 }
 
 void Estimator::fillStages() {

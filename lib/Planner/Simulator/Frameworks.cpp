@@ -34,6 +34,8 @@ static constexpr double eagerPasses = 3;
 static constexpr Framework makePython(const char *name) {
   Framework python;
   python.name = name;
+  python.overlapParameters = true;
+  python.separateReduction = false;
   python.hostSeconds = launchFromPython;
   python.backwardHostSeconds = launchFromPython / 3;
   python.stepSeconds = 0.01;

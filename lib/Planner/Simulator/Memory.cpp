@@ -157,6 +157,10 @@ StageMemory planner::getMemory(uint32_t rank,
   StageMemory memory;
   memory.parameters = parameters * element / shardsOf(3);
   memory.gradients = parameters * context.gradientBytes() / shardsOf(2);
+  if (configuration.zero == 1 && context.replicas() > 1 &&
+      context.framework().separateReduction)
+    memory.gradients +=
+        parameters * context.gradientBytes() / double(context.replicas());
   // Two moments, and a 4-byte copy of parameters that are shorter.
   memory.optimizer = parameters * (isSixteenBit ? 12 : 8) / shardsOf(1);
   double temporary = 0, gathered = 0;

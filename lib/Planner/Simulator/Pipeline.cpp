@@ -288,22 +288,26 @@ CompiledResult ScheduleCache::get(const schedule::Generator &generator,
       getGeneratorOptions(generator, problem, costs);
   Key key(&generator, problem.stages, problem.chunks, problem.microbatches,
           options.costs.backwardInput, options.costs.backwardWeight);
-  std::lock_guard<std::mutex> lock(mutex);
-  auto found = known.find(key);
-  if (found != known.end())
-    return found->second;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto found = known.find(key);
+    if (found != known.end())
+      return found->second;
+  }
+  // Others need not wait; who asks for the same makes the same.
   Result<Schedule> schedule =
       schedule::generate(generator.name, problem, options);
   if (!schedule.ok())
     return schedule.status();
   auto compiled = std::make_shared<const CompiledSchedule>(*schedule);
+  std::lock_guard<std::mutex> lock(mutex);
   if (entries + compiled->size() > maximumEntries) {
     known.clear();
     entries = 0;
   }
-  entries += compiled->size();
-  known.emplace(key, compiled);
-  return CompiledResult(std::move(compiled));
+  auto [kept, isNew] = known.emplace(key, compiled);
+  entries += isNew ? compiled->size() : 0;
+  return kept->second;
 }
 
 //===----------------------------------------------------------------------===//

@@ -52,11 +52,23 @@ public:
   dnnl_status_t status = dnnl_success;
 
 private:
-  /// Row `row` of a head of a tensor.
-  static T *at(const std::byte *base, const std::vector<int64_t> &strides,
-               int64_t sequence, int64_t row, int64_t head) {
+  /// Consecutive rows of one head.
+  struct Span {
+    int64_t sequence, head, row, count;
+  };
+  /// The same of one tensor, as they lie in memory.
+  struct Stored {
+    T *data;
+    int64_t count, stride;
+
+    T *operator[](int64_t row) const { return data + row * stride; }
+  };
+  static Stored at(const std::byte *base, const std::vector<int64_t> &strides,
+                   const Span &span) {
     auto *data = reinterpret_cast<T *>(const_cast<std::byte *>(base));
-    return data + sequence * strides[0] + row * strides[1] + head * strides[2];
+    return {data + span.sequence * strides[0] + span.row * strides[1] +
+                span.head * strides[2],
+            span.count, strides[1]};
   }
   float *statistics(int64_t sequence, int64_t row, int64_t head) const {
     return reinterpret_cast<float *>(operands.stats) +
@@ -67,25 +79,25 @@ private:
     room += count;
     return room - count;
   }
-  /// Where `count` rows at `source` can be computed with.
-  Rows place(T *source, int64_t count, int64_t stride) {
+  /// Where rows like `stored` can be computed with.
+  Rows place(Stored stored) {
     if constexpr (std::is_same_v<T, float>)
-      return {source, stride};
-    return {take(count * step.head_size), step.head_size};
+      return {stored.data, stored.stride};
+    return {take(stored.count * step.head_size), step.head_size};
   }
   /// The same, holding what is there.
-  Rows load(T *source, int64_t count, int64_t stride) {
-    Rows rows = place(source, count, stride);
+  Rows load(Stored source) {
+    Rows rows = place(source);
     if constexpr (!std::is_same_v<T, float>)
-      for (int64_t row = 0; row < count; ++row)
-        widen(source + row * stride, rows[row], step.head_size);
+      for (int64_t row = 0; row < source.count; ++row)
+        widen(source[row], rows[row], step.head_size);
     return rows;
   }
   /// What was computed at `rows` goes to `target`, for which they were placed.
-  void store(Rows rows, T *target, int64_t count, int64_t stride) {
+  void store(Rows rows, Stored target) {
     if constexpr (!std::is_same_v<T, float>)
-      for (int64_t row = 0; row < count; ++row)
-        narrow(rows[row], target + row * stride, step.head_size);
+      for (int64_t row = 0; row < target.count; ++row)
+        narrow(rows[row], target[row], step.head_size);
   }
 
   Block blockAt(int64_t begin) const;
@@ -158,25 +170,25 @@ Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
 
 template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
   int64_t group = head / (step.heads / step.kv_heads);
-  Rows k = load(at(operands.k, step.k_strides, sequence, 0, group), step.keys,
-                step.k_strides[1]);
-  Rows v = load(at(operands.v, step.v_strides, sequence, 0, group), step.keys,
-                step.v_strides[1]);
+  Span all = {sequence, group, 0, step.keys};
+  Rows k = load(at(operands.k, step.k_strides, all));
+  Rows v = load(at(operands.v, step.v_strides, all));
   float *start = room;
   for (int64_t begin = 0; begin < step.queries; begin += blockRows) {
     room = start;
     Block block = blockAt(begin);
-    T *target = at(operands.o, step.out_strides, sequence, begin, head);
-    Rows q = load(at(operands.q, step.q_strides, sequence, begin, head),
-                  block.rows(), step.q_strides[1]);
-    Rows o = place(target, block.rows(), step.out_strides[1]);
+    int64_t rows = block.rows();
+    Span span = {sequence, head, begin, rows};
+    Rows q = load(at(operands.q, step.q_strides, span));
+    Stored target = at(operands.o, step.out_strides, span);
+    Rows o = place(target);
     float sums[blockRows];
     Rows weights = weigh(block, q, k, sequence, head, sums);
-    multiply('N', 'N', block.rows(), step.head_size, block.keys(), 1, weights,
+    multiply('N', 'N', rows, step.head_size, block.keys(), 1, weights,
              {v[block.keyBegin], v.stride}, 0, o);
-    for (int64_t row = 0; row < block.rows(); ++row)
+    for (int64_t row = 0; row < rows; ++row)
       scale(o[row], step.head_size, 1.0f / sums[row]);
-    store(o, target, block.rows(), step.out_strides[1]);
+    store(o, target);
   }
 }
 
@@ -186,15 +198,12 @@ template <typename T>
 void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
                               int64_t head, Rows k, Rows v, Rows dk, Rows dv) {
   int64_t rows = block.rows(), keys = block.keys(), size = step.head_size;
-  T *target = at(operands.dq, step.q_strides, sequence, block.begin, head);
-  Rows q = load(at(operands.q, step.q_strides, sequence, block.begin, head),
-                rows, step.q_strides[1]);
-  Rows o = load(at(operands.o, step.out_strides, sequence, block.begin, head),
-                rows, step.out_strides[1]);
-  Rows gradient =
-      load(at(operands.gradient, step.out_strides, sequence, block.begin, head),
-           rows, step.out_strides[1]);
-  Rows dq = place(target, rows, step.q_strides[1]);
+  Span span = {sequence, head, block.begin, rows};
+  Rows q = load(at(operands.q, step.q_strides, span));
+  Rows o = load(at(operands.o, step.out_strides, span));
+  Rows gradient = load(at(operands.gradient, step.out_strides, span));
+  Stored target = at(operands.dq, step.q_strides, span);
+  Rows dq = place(target);
   auto from = [&](Rows tensor) {
     return Rows{tensor[block.keyBegin], tensor.stride};
   };
@@ -207,19 +216,17 @@ void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
                    dot(gradient[row], o[row], size));
   multiply('N', 'N', rows, size, keys, step.scale, ds, from(k), 0, dq);
   multiply('T', 'N', keys, size, rows, step.scale, ds, q, 1, from(dk));
-  store(dq, target, rows, step.q_strides[1]);
+  store(dq, target);
 }
 
 template <typename T>
 void Worker<T>::backward(int64_t sequence, int64_t group) {
-  T *targetK = at(operands.dk, step.k_strides, sequence, 0, group);
-  T *targetV = at(operands.dv, step.v_strides, sequence, 0, group);
-  Rows k = load(at(operands.k, step.k_strides, sequence, 0, group), step.keys,
-                step.k_strides[1]);
-  Rows v = load(at(operands.v, step.v_strides, sequence, 0, group), step.keys,
-                step.v_strides[1]);
-  Rows dk = place(targetK, step.keys, step.k_strides[1]);
-  Rows dv = place(targetV, step.keys, step.v_strides[1]);
+  Span all = {sequence, group, 0, step.keys};
+  Rows k = load(at(operands.k, step.k_strides, all));
+  Rows v = load(at(operands.v, step.v_strides, all));
+  Stored targetK = at(operands.dk, step.k_strides, all);
+  Stored targetV = at(operands.dv, step.v_strides, all);
+  Rows dk = place(targetK), dv = place(targetV);
   for (int64_t row = 0; row < step.keys; ++row) {
     std::fill_n(dk[row], step.head_size, 0.0f);
     std::fill_n(dv[row], step.head_size, 0.0f);
@@ -231,8 +238,8 @@ void Worker<T>::backward(int64_t sequence, int64_t group) {
       room = start;
       backwardBlock(blockAt(begin), sequence, head, k, v, dk, dv);
     }
-  store(dk, targetK, step.keys, step.k_strides[1]);
-  store(dv, targetV, step.keys, step.v_strides[1]);
+  store(dk, targetK);
+  store(dv, targetV);
 }
 
 /// The floats that a Worker takes at most.

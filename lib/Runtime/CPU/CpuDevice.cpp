@@ -65,9 +65,9 @@ public:
     return Status::success();
   }
 
-  Status gemm(uint32_t prepared, const std::byte *a, const std::byte *b,
-              std::byte *c, bool add) override {
-    return gemms.run(prepared, a, b, c, add);
+  Status gemm(uint32_t prepared, const GemmOperands &operands,
+              bool add) override {
+    return gemms.run(prepared, operands, add);
   }
 
   Status attention(uint32_t prepared,

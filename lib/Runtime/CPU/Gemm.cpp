@@ -7,6 +7,8 @@
 
 #include "Gemm.h"
 
+#include "Epilogue.h"
+
 #include <algorithm>
 
 using namespace plait;
@@ -17,11 +19,12 @@ namespace {
 
 /// Whether two products can share primitives: all but where the operands are.
 bool sameShape(const fb::GemmStepT &x, const fb::GemmStepT &y) {
-  return x.dtype == y.dtype && x.c_dtype == y.c_dtype && x.m == y.m &&
-         x.n == y.n && x.k == y.k && x.batch == y.batch &&
-         x.a_batch == y.a_batch && x.b_batch == y.b_batch &&
-         x.c_batch == y.c_batch && x.a_row == y.a_row && x.a_col == y.a_col &&
-         x.b_row == y.b_row && x.b_col == y.b_col && x.c_row == y.c_row;
+  return x.dtype == y.dtype && x.c_dtype == y.c_dtype &&
+         x.epilogue == y.epilogue && x.m == y.m && x.n == y.n && x.k == y.k &&
+         x.batch == y.batch && x.a_batch == y.a_batch &&
+         x.b_batch == y.b_batch && x.c_batch == y.c_batch &&
+         x.a_row == y.a_row && x.a_col == y.a_col && x.b_row == y.b_row &&
+         x.b_col == y.b_col && x.c_row == y.c_row;
 }
 
 dnnl::memory::data_type dataType(fb::DType type) {
@@ -118,9 +121,17 @@ GemmLibrary::createPrimitive(const fb::GemmStepT &shape, bool add) try {
               shape.k, " x ", shape.n, ": ", error.what());
 }
 
-Status GemmLibrary::run(uint32_t prepared, const std::byte *a,
-                        const std::byte *b, std::byte *c, bool add) {
+Status GemmLibrary::run(uint32_t prepared, const GemmOperands &operands,
+                        bool add) {
   Product &product = products[prepared];
+  PLAIT_RETURN_IF_ERROR(
+      multiply(product, operands.a, operands.b, operands.c, add));
+  applyEpilogue(threads, product.shape, operands);
+  return Status::success();
+}
+
+Status GemmLibrary::multiply(Product &product, const std::byte *a,
+                             const std::byte *b, std::byte *c, bool add) {
   if (product.primitives.empty() && product.shape.dtype == fb::DType::BF16)
     return widened->run(product.shape, reinterpret_cast<const BFloat16 *>(a),
                         reinterpret_cast<const BFloat16 *>(b), c, add);

@@ -24,6 +24,7 @@
 
 #include "WidenedGemm.h"
 #include "plait/Plan/Plan_generated.h"
+#include "plait/Runtime/Device.h"
 #include "plait/Support/Status.h"
 
 #include <cstddef>
@@ -51,8 +52,7 @@ public:
   /// share one.
   Result<uint32_t> prepare(const plan::fb::GemmStep &step);
 
-  Status run(uint32_t prepared, const std::byte *a, const std::byte *b,
-             std::byte *c, bool add);
+  Status run(uint32_t prepared, const GemmOperands &operands, bool add);
 
 private:
   /// A product that either overwrites or adds.
@@ -66,6 +66,8 @@ private:
     std::vector<Primitive> primitives; // overwrite, add; or none
   };
 
+  Status multiply(Product &product, const std::byte *a, const std::byte *b,
+                  std::byte *c, bool add);
   bool needsPrimitive(const plan::fb::GemmStepT &shape) const;
   Result<Primitive> createPrimitive(const plan::fb::GemmStepT &shape, bool add);
   Status runSingle(const plan::fb::GemmStepT &shape, const float *a,

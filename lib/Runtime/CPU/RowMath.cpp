@@ -1,4 +1,4 @@
-//===- RowMath.cpp - What softmax does with a row -------------------------===//
+//===- RowMath.cpp - What softmax and GELU do with a row ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 using namespace plait;
 
@@ -43,6 +44,19 @@ constexpr int64_t lanes = 16;
   uint32_t exponent = std::bit_cast<uint32_t>(shifted) << 23;
   float power = std::bit_cast<float>(exponent + 0x3f800000u);
   return x < -87.0f ? 0.0f : p * power;
+}
+
+/// 2u of GELU's tanh form is x (linear + cubic x²).
+constexpr float linear = 1.5957691216057308f, cubic = 0.044715f * linear;
+
+/// σ(v) and its slope, by the power that does not overflow.
+struct Sigmoid {
+  float value, slope;
+};
+[[gnu::always_inline]] inline Sigmoid sigmoid(float v) {
+  float power = exponential(-std::abs(v));
+  float inverse = 1.0f / (1.0f + power);
+  return {v < 0.0f ? power * inverse : inverse, power * inverse * inverse};
 }
 
 [[gnu::always_inline]] inline float sumOf(const float (&parts)[lanes]) {
@@ -106,6 +120,29 @@ void runtime::weigh(float *row, const float *weights, int64_t count,
                     float shift) {
   for (int64_t i = 0; i < count; ++i)
     row[i] = weights[i] * (row[i] - shift);
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::add(float *row, const float *other, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    row[i] += other[i];
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::gelu(float *row, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    float x = row[i];
+    row[i] = x * sigmoid(x * (linear + cubic * x * x)).value;
+  }
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::multiplyByGeluSlope(float *row, const float *x, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    float square = x[i] * x[i];
+    Sigmoid s = sigmoid(x[i] * (linear + cubic * square));
+    row[i] *= s.value + x[i] * s.slope * (linear + 3.0f * cubic * square);
+  }
 }
 
 PLAIT_FOR_EACH_LEVEL

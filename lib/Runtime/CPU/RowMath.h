@@ -1,4 +1,4 @@
-//===- RowMath.h - What softmax does with a row -----------------*- C++ -*-===//
+//===- RowMath.h - What softmax and GELU do with a row ----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -35,6 +35,16 @@ void scale(float *row, int64_t count, float factor);
 
 /// row[i] = weight[i] * (row[i] - shift).
 void weigh(float *row, const float *weights, int64_t count, float shift);
+
+/// row[i] += other[i].
+void add(float *row, const float *other, int64_t count);
+
+/// row[i] = gelu(row[i]), in the tanh form: row[i] σ(2u), u = sqrt(2/π) (x +
+/// 0.044715 x³), since (1 + tanh u) / 2 = σ(2u). σ is off by at most 2e-7.
+void gelu(float *row, int64_t count);
+
+/// row[i] *= gelu'(x[i]).
+void multiplyByGeluSlope(float *row, const float *x, int64_t count);
 
 void widen(const BFloat16 *source, float *target, int64_t count);
 void narrow(const float *source, BFloat16 *target, int64_t count);

@@ -58,10 +58,6 @@ Result<uint32_t> CublasProducts::prepare(const fb::GemmStep &step) {
   if (found != products.end())
     return static_cast<uint32_t>(found - products.begin());
 
-  auto operation = describe(product.layout);
-  if (!operation.ok())
-    return operation.status();
-  product.operation = std::move(*operation);
   for (auto [matrix, target] : {std::pair(&product.layout.a, &product.a),
                                 std::pair(&product.layout.b, &product.b),
                                 std::pair(&product.layout.c, &product.c)}) {
@@ -70,7 +66,7 @@ Result<uint32_t> CublasProducts::prepare(const fb::GemmStep &step) {
       return described.status();
     *target = std::move(*described);
   }
-  if (Status status = chooseAlgorithm(product); !status.ok())
+  if (Status status = chooseOperation(product); !status.ok())
     return fail("cuBLASLt cannot multiply ", step.m(), " x ", step.k(), " by ",
                 step.k(), " x ", step.n(), ": ", status.message());
   products.push_back(std::move(product));
@@ -78,7 +74,7 @@ Result<uint32_t> CublasProducts::prepare(const fb::GemmStep &step) {
 }
 
 Result<CublasProducts::Owned<cublasLtMatmulDesc_t>>
-CublasProducts::describe(const GemmLayout &layout) {
+CublasProducts::describe(const GemmLayout &layout, bool withEpilogue) {
   bool fast = tf32 && layout.a.type == fb::DType::F32;
   cublasLtMatmulDesc_t made = nullptr;
   PLAIT_RETURN_IF_ERROR(library.check(
@@ -93,12 +89,88 @@ CublasProducts::describe(const GemmLayout &layout) {
   for (auto [attribute, matrix] : operands) {
     cublasOperation_t operation =
         matrix->transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    PLAIT_RETURN_IF_ERROR(
-        library.check(library.cublasLtMatmulDescSetAttribute(
-                          made, attribute, &operation, sizeof(operation)),
-                      "cublasLtMatmulDescSetAttribute"));
+    PLAIT_RETURN_IF_ERROR(set(made, attribute, operation));
   }
+  if (withEpilogue)
+    PLAIT_RETURN_IF_ERROR(setEpilogue(made, layout));
   return result;
+}
+
+template <typename T>
+Status CublasProducts::set(cublasLtMatmulDesc_t operation,
+                           cublasLtMatmulDescAttributes_t attribute, T value) {
+  return library.check(library.cublasLtMatmulDescSetAttribute(
+                           operation, attribute, &value, sizeof(value)),
+                       "cublasLtMatmulDescSetAttribute");
+}
+
+static cublasLtEpilogue_t epilogueOf(const GemmLayout &layout) {
+  bool stores = layout.hasGeluInput;
+  switch (layout.epilogue) {
+  case fb::Epilogue::Bias:
+    return CUBLASLT_EPILOGUE_BIAS;
+  case fb::Epilogue::Gelu:
+    return stores ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
+  case fb::Epilogue::BiasGelu:
+    return stores ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                  : CUBLASLT_EPILOGUE_GELU_BIAS;
+  case fb::Epilogue::GeluGradient:
+    return CUBLASLT_EPILOGUE_DGELU;
+  default:
+    return CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+/// The bias runs along the rows of cuBLASLt's C, which are the columns of the
+/// step's. Its type and that of GELU's input are C's, which is the default.
+Status CublasProducts::setEpilogue(cublasLtMatmulDesc_t operation,
+                                   const GemmLayout &layout) {
+  PLAIT_RETURN_IF_ERROR(set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                            uint32_t(epilogueOf(layout))));
+  if (layout.hasGeluInput)
+    PLAIT_RETURN_IF_ERROR(
+        set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, layout.c.leading));
+  // Of the addresses, the heuristic wants to know how they are aligned.
+  const std::byte *aligned = workspace.data() + layout.epilogueAlignment;
+  return setPointers(operation, layout, aligned, aligned);
+}
+
+Status CublasProducts::setPointers(cublasLtMatmulDesc_t operation,
+                                   const GemmLayout &layout,
+                                   const std::byte *bias,
+                                   const std::byte *geluInput) {
+  if (layout.epilogue == fb::Epilogue::Bias ||
+      layout.epilogue == fb::Epilogue::BiasGelu)
+    PLAIT_RETURN_IF_ERROR(
+        set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+  if (!layout.hasGeluInput)
+    return Status::success();
+  return set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, geluInput);
+}
+
+/// The product with its epilogue or, where there is no algorithm for that,
+/// whatever the reason, without.
+Status CublasProducts::chooseOperation(Product &product) {
+  if (product.layout.epilogue == fb::Epilogue::None)
+    return chooseOperation(product, /*withEpilogue=*/false);
+  if (chooseOperation(product, /*withEpilogue=*/true).ok())
+    return Status::success();
+  if (!fallback) {
+    auto loaded = EpilogueFallback::load(stream);
+    if (!loaded.ok())
+      return loaded.status();
+    fallback = std::move(*loaded);
+  }
+  product.isApart = true;
+  return chooseOperation(product, /*withEpilogue=*/false);
+}
+
+Status CublasProducts::chooseOperation(Product &product, bool withEpilogue) {
+  auto operation = describe(product.layout, withEpilogue);
+  if (!operation.ok())
+    return operation.status();
+  product.operation = std::move(*operation);
+  return chooseAlgorithm(product);
 }
 
 Result<CublasProducts::Owned<cublasLtMatrixLayout_t>>
@@ -158,19 +230,23 @@ Status CublasProducts::chooseAlgorithm(Product &product) {
   return library.check(found.state, "cublasLtMatmulAlgoGetHeuristic");
 }
 
-Status CublasProducts::run(uint32_t prepared, const std::byte *a,
-                           const std::byte *b, std::byte *c, bool add) {
+Status CublasProducts::run(uint32_t prepared, const GemmOperands &operands,
+                           bool add) {
   Product &product = products[prepared];
+  const auto [a, b, c, bias, geluInput] = operands;
   uintptr_t addresses = reinterpret_cast<uintptr_t>(a) |
                         reinterpret_cast<uintptr_t>(b) |
                         reinterpret_cast<uintptr_t>(c);
   if (addresses % product.layout.alignment)
     return fail("the operands of a product must be aligned to ",
                 product.layout.alignment, " bytes");
+  if (!product.isApart)
+    PLAIT_RETURN_IF_ERROR(
+        setPointers(product.operation.get(), product.layout, bias, geluInput));
   const float alpha = 1, beta = add ? 1 : 0;
   uint64_t unit = plan::elementBytes(product.layout.a.type);
   uint64_t unitC = plan::elementBytes(product.layout.c.type);
-  return stream.add([&] {
+  PLAIT_RETURN_IF_ERROR(stream.add([&] {
     for (const GemmLayout::Place &place : product.layout.places)
       PLAIT_RETURN_IF_ERROR(library.check(
           library.cublasLtMatmul(
@@ -181,5 +257,7 @@ Status CublasProducts::run(uint32_t prepared, const std::byte *a,
               workspace.size(), stream.handle()),
           "cublasLtMatmul"));
     return Status::success();
-  });
+  }));
+  return product.isApart ? fallback->run(product.layout, operands)
+                         : Status::success();
 }

@@ -10,6 +10,7 @@
 
 #include "CublasLt.h"
 #include "CudaStream.h"
+#include "EpilogueFallback.h"
 #include "GemmLayout.h"
 
 #include <deque>
@@ -29,11 +30,10 @@ public:
   ~CublasProducts();
 
   /// Chooses the algorithm for `step`; the number is for run(). Equal products
-  /// share one.
+  /// share one. An epilogue that no algorithm has comes after the product.
   Result<uint32_t> prepare(const plan::fb::GemmStep &step);
 
-  Status run(uint32_t prepared, const std::byte *a, const std::byte *b,
-             std::byte *c, bool add);
+  Status run(uint32_t prepared, const GemmOperands &operands, bool add);
 
 private:
   struct Destroy {
@@ -50,13 +50,23 @@ private:
     Owned<cublasLtMatmulDesc_t> operation;
     Owned<cublasLtMatrixLayout_t> a, b, c;
     cublasLtMatmulAlgo_t algorithm;
+    bool isApart = false; // the epilogue comes after the product
   };
 
   CublasProducts(const CublasLt &library, CudaStream &stream,
                  std::span<std::byte> workspace, bool tf32)
       : library(library), stream(stream), workspace(workspace), tf32(tf32) {}
 
-  Result<Owned<cublasLtMatmulDesc_t>> describe(const GemmLayout &layout);
+  Result<Owned<cublasLtMatmulDesc_t>> describe(const GemmLayout &layout,
+                                               bool withEpilogue);
+  template <typename T>
+  Status set(cublasLtMatmulDesc_t operation,
+             cublasLtMatmulDescAttributes_t attribute, T value);
+  Status setEpilogue(cublasLtMatmulDesc_t operation, const GemmLayout &layout);
+  Status setPointers(cublasLtMatmulDesc_t operation, const GemmLayout &layout,
+                     const std::byte *bias, const std::byte *geluInput);
+  Status chooseOperation(Product &product);
+  Status chooseOperation(Product &product, bool withEpilogue);
   Result<Owned<cublasLtMatrixLayout_t>> describe(const GemmMatrix &matrix,
                                                  const GemmLayout &layout);
   Status chooseAlgorithm(Product &product);
@@ -67,6 +77,7 @@ private:
   bool tf32;
   cublasLtHandle_t handle = nullptr;
   std::deque<Product> products;
+  std::unique_ptr<EpilogueFallback> fallback; // made when first needed
 };
 
 } // namespace plait::runtime

@@ -7,6 +7,8 @@
 
 #include "CudaDevice.h"
 
+#include "plait/Plan/Defaults.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -120,13 +122,11 @@ Status CudaDevice::kernel(const fb::KernelStep &step, std::byte *const *args,
                           const int64_t *scalars) {
   if (step.extent() == 0)
     return Status::success();
-  size_t argCount = step.args() ? step.args()->size() : 0;
-  size_t scalarCount = step.scalars() ? step.scalars()->size() : 0;
   // The largest kernel of the first step makes the room for all later ones.
   params.clear();
-  for (size_t i = 0; i < argCount; ++i)
+  for (size_t i = 0; i < plan::length(step.args()); ++i)
     params.push_back(const_cast<std::byte **>(&args[i]));
-  for (size_t i = 0; i < scalarCount; ++i)
+  for (size_t i = 0; i < plan::length(step.scalars()); ++i)
     params.push_back(const_cast<int64_t *>(&scalars[i]));
   const fb::Kernel &kernel = *plan.kernels()->Get(step.kernel());
   return queue->launch((*kernels)[step.kernel()],
@@ -134,9 +134,9 @@ Status CudaDevice::kernel(const fb::KernelStep &step, std::byte *const *args,
                        params.data());
 }
 
-Status CudaDevice::gemm(uint32_t prepared, const std::byte *a,
-                        const std::byte *b, std::byte *c, bool add) {
-  return products->run(prepared, a, b, c, add);
+Status CudaDevice::gemm(uint32_t prepared, const GemmOperands &operands,
+                        bool add) {
+  return products->run(prepared, operands, add);
 }
 
 Status CudaDevice::copy(std::byte *target, const std::byte *source,

@@ -56,8 +56,8 @@ public:
   Result<uint32_t> prepareAttention(const fb::AttentionStep &step) override;
   Status kernel(const fb::KernelStep &step, std::byte *const *args,
                 const int64_t *scalars) override;
-  Status gemm(uint32_t prepared, const std::byte *a, const std::byte *b,
-              std::byte *c, bool add) override;
+  Status gemm(uint32_t prepared, const GemmOperands &operands,
+              bool add) override;
   Status attention(uint32_t prepared,
                    const AttentionOperands &operands) override;
   Status copy(std::byte *target, const std::byte *source,

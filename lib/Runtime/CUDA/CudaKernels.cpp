@@ -7,6 +7,8 @@
 
 #include "CudaKernels.h"
 
+#include "plait/Plan/Defaults.h"
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -42,25 +44,25 @@ bool reaches(std::string_view cpu, int present) {
 
 } // namespace
 
-Result<const fb::CodeObject *> runtime::chooseCode(const fb::Plan &plan,
-                                                   int major, int minor,
-                                                   const std::string &gpu) {
+Result<std::vector<const fb::CodeObject *>>
+runtime::chooseCode(const fb::Plan &plan, int major, int minor,
+                    const std::string &gpu) {
   int present = major * 10 + minor;
   std::string seen;
-  const fb::CodeObject *ptx = nullptr;
-  for (uint32_t i = 0; plan.code() && i < plan.code()->size(); ++i) {
+  std::vector<const fb::CodeObject *> found;
+  for (uint32_t i = 0; i < plan::length(plan.code()); ++i) {
     const fb::CodeObject &code = *plan.code()->Get(i);
     std::string target = code.target()->str();
-    std::string cpu = code.cpu() ? code.cpu()->str() : "";
+    std::string cpu = flatbuffers::GetString(code.cpu());
     if (target == "cubin" && plainArchitecture(cpu) == present)
-      return &code;
+      found.insert(found.begin(), &code);
     if (target == "ptx" && reaches(cpu, present))
-      ptx = &code;
+      found.push_back(&code);
     if (target == "ptx" || target == "cubin")
       seen += (seen.empty() ? "" : ", ") + target + " for " + cpu;
   }
-  if (ptx)
-    return ptx;
+  if (!found.empty())
+    return found;
   return fail(gpu, " is sm_", present, ", the plan has ",
               seen.empty() ? "no code for GPUs" : seen);
 }
@@ -113,17 +115,25 @@ CudaKernels::load(const fb::Plan &plan, std::shared_ptr<CudaContext> context) {
   auto result = std::make_shared<CudaKernels>();
   if (!plan.kernels() || plan.kernels()->size() == 0)
     return std::shared_ptr<const CudaKernels>(result);
-  auto code =
+  auto codes =
       chooseCode(plan, context->major, context->minor, context->describe());
-  if (!code.ok())
-    return code.status();
-  // PTX in a plan has no NUL at its end.
-  const auto &data = *(*code)->data();
-  std::string image(reinterpret_cast<const char *>(data.data()), data.size());
-  auto module = CudaModule::load(std::move(context), image.c_str());
-  if (!module.ok())
-    return module.status();
-  result->module = std::move(*module);
+  if (!codes.ok())
+    return codes.status();
+  // A driver of an older major version than the plan's assembler takes no
+  // cubin of it, but the PTX.
+  Status status = Status::success();
+  for (const fb::CodeObject *code : *codes) {
+    // PTX in a plan has no NUL at its end.
+    const auto &data = *code->data();
+    std::string image(reinterpret_cast<const char *>(data.data()), data.size());
+    auto module = CudaModule::load(context, image.c_str());
+    status = module.status();
+    if (!status.ok())
+      continue;
+    result->module = std::move(*module);
+    break;
+  }
+  PLAIT_RETURN_IF_ERROR(std::move(status));
   for (const fb::Kernel *kernel : *plan.kernels()) {
     auto function = result->module->find(kernel->symbol()->c_str());
     if (!function.ok())

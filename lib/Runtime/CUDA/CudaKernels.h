@@ -37,9 +37,9 @@ private:
 /// The kernels of a plan on one GPU; a plan without kernels needs no code.
 class CudaKernels {
 public:
-  /// Takes the cubin for this very GPU, else lets the driver compile the PTX.
-  /// Fails when the GPU is older than what the plan was compiled for. `plan`
-  /// must have been verified.
+  /// Takes the cubin for this very GPU; where there is none, or the driver is
+  /// older than it, lets the driver compile the PTX. Fails when the GPU is
+  /// older than what the plan was compiled for. `plan` must have been verified.
   static Result<std::shared_ptr<const CudaKernels>>
   load(const plan::fb::Plan &plan, std::shared_ptr<CudaContext> context);
 
@@ -50,11 +50,11 @@ private:
   std::vector<CUfunction> functions;
 };
 
-/// The code object of `plan` for a GPU of compute capability major.minor.
-/// `gpu` names it in messages.
-Result<const plan::fb::CodeObject *> chooseCode(const plan::fb::Plan &plan,
-                                                int major, int minor,
-                                                const std::string &gpu);
+/// The code objects of `plan` for a GPU of compute capability major.minor, the
+/// best first; there is one. `gpu` names it in messages.
+Result<std::vector<const plan::fb::CodeObject *>>
+chooseCode(const plan::fb::Plan &plan, int major, int minor,
+           const std::string &gpu);
 
 /// The number of blocks that cover the parallel indices of a step.
 uint64_t blocksOf(const plan::fb::Kernel &kernel, int64_t extent);

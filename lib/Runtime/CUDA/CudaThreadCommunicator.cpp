@@ -37,8 +37,9 @@ namespace {
 struct CudaOperands {
   const std::byte *input = nullptr;
   std::byte *output = nullptr;
-  CudaEvent ready; // the input
-  CudaEvent done;  // the member's part
+  std::shared_ptr<CudaContext> context; // outlives the events
+  CudaEvent ready;                      // the input
+  CudaEvent done;                       // the member's part
 };
 struct CudaMessage {
   const std::byte *data;
@@ -231,6 +232,7 @@ public:
     uint32_t index =
         std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     auto meeting = world->join(ranks);
+    meeting->entries[index].context = stream.context;
     meeting->entries[index].ready = std::move(*ready);
     meeting->entries[index].done = std::move(*done);
     return std::unique_ptr<Group>(std::make_unique<CudaThreadGroup>(

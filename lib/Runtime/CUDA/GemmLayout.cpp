@@ -8,6 +8,7 @@
 #include "GemmLayout.h"
 
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Defaults.h"
 
 #include <algorithm>
 
@@ -30,7 +31,7 @@ struct BatchDim {
 /// The batch dimensions with more than one product, joined where possible.
 std::vector<BatchDim> batchDims(const fb::GemmStep &step) {
   std::vector<BatchDim> dims;
-  for (uint32_t i = 0; step.batch() && i < step.batch()->size(); ++i) {
+  for (uint32_t i = 0; i < plan::length(step.batch()); ++i) {
     BatchDim dim = {step.batch()->Get(i), step.a_batch()->Get(i),
                     step.b_batch()->Get(i), step.c_batch()->Get(i)};
     if (dim.size == 1)
@@ -104,5 +105,11 @@ GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
   for (const GemmLayout::Place &place : layout.places)
     layout.alignment = commonAlignment(
         {layout.alignment, place.a * unit, place.b * unit, place.c * unitC});
+  layout.epilogue = step.epilogue();
+  layout.hasGeluInput = step.gelu_input() != nullptr;
+  for (const fb::Ref *ref : {step.bias(), step.gelu_input()})
+    if (ref)
+      layout.epilogueAlignment =
+          commonAlignment({layout.epilogueAlignment, ref->offset()});
   return layout;
 }

@@ -50,6 +50,10 @@ struct GemmLayout {
   std::vector<Place> places;
   uint32_t alignment = 0; // bytes, of all matrices
 
+  plan::fb::Epilogue epilogue = plan::fb::Epilogue::None;
+  bool hasGeluInput = false;       // it lies like c
+  uint32_t epilogueAlignment = 64; // bytes, of GELU's input and the bias
+
   bool operator==(const GemmLayout &) const = default;
 };
 

@@ -108,7 +108,11 @@ Status NcclComms::check() {
 
 void NcclComms::abort() {
   std::lock_guard lock(mutex);
+  // In a group all are told before one is taken down, which waits for the GPU,
+  // where another's kernel may wait for ever (NCCL 2.22, issue 1013).
+  library.ncclGroupStart();
   for (auto comm = all.rbegin(); comm != all.rend(); ++comm)
     library.ncclCommAbort(*comm);
+  library.ncclGroupEnd();
   all.clear();
 }

@@ -25,8 +25,8 @@ struct Recording {
 
   std::shared_ptr<Patience> patience;
   Meeting<CUevent> meeting; // the event after each rank's work
-  CudaEvent leader;         // what the others' streams wait for
   std::shared_ptr<CudaContext> context;
+  CudaEvent leader; // what the others' streams wait for; before its context
   CUgraphExec executable = nullptr;
 };
 

@@ -6,12 +6,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "Setup.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <optional>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -195,7 +195,7 @@ Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
     return differences.status();
   printTable(*differences);
   constexpr auto loss = static_cast<size_t>(fb::Metric::Loss);
-  bool narrow = plan.precision() && plan.precision()->str() == "bf16";
-  return agree(executor, judge(*differences, probe->metrics[loss],
-                               expected[loss], narrow ? halves : floats));
+  return agree(executor,
+               judge(*differences, probe->metrics[loss], expected[loss],
+                     plan::isMixed(plan) ? halves : floats));
 }

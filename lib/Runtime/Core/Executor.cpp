@@ -11,6 +11,7 @@
 #include "Rank.h"
 #include "RankThreads.h"
 #include "Topology.h"
+#include "plait/Plan/Defaults.h"
 
 #include <algorithm>
 
@@ -91,7 +92,7 @@ Result<Backend> missingBackend(const char *name, const char *option) {
 
 Result<Backend> createBackend(const fb::Plan &plan, const Topology &topology,
                               const ExecutorOptions &options) {
-  std::string name = plan.backend() ? plan.backend()->str() : "cpu";
+  std::string_view name = plan::backendOf(plan);
   if (name == "cpu") {
 #if PLAIT_HAS_CPU
     return createCpuBackend(plan, topology, options);

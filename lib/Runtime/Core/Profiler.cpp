@@ -8,6 +8,7 @@
 #include "plait/Runtime/Profiler.h"
 
 #include "Topology.h"
+#include "plait/Plan/Defaults.h"
 
 #include <algorithm>
 #include <map>
@@ -71,8 +72,7 @@ static uint32_t count(ProgramProfile &program, const fb::Action &action) {
 class Profiler::Layout {
 public:
   Layout(const fb::Plan &plan, Profiler &profiler)
-      : plan(plan), mesh(plan), profiler(profiler),
-        onGpu(plan.backend() && plan.backend()->str() == "cuda") {}
+      : plan(plan), mesh(plan), profiler(profiler), onGpu(plan::isCuda(plan)) {}
 
   void run();
 

@@ -8,6 +8,7 @@
 #include "Rank.h"
 
 #include "Topology.h"
+#include "plait/Plan/Defaults.h"
 
 #include <algorithm>
 
@@ -48,7 +49,7 @@ Status Rank::prepare() {
 }
 
 Status Rank::prepareLanes() {
-  LaneChoice choice;
+  plan::LaneChoice choice;
   choice.sendsInLane = communicator.sendsInLane();
   for (uint32_t i = 0; i < length(program.actions()); ++i)
     choice.transfers.push_back(plan::isTransfer(*program.actions()->Get(i))
@@ -63,11 +64,11 @@ Status Rank::prepareLanes() {
                              : 0);
   }
   if (choice.lanes() > 1) {
-    lanes = scheduleLanes(program, mesh, choice);
+    lanes = plan::scheduleLanes(program, mesh, choice);
     PLAIT_RETURN_IF_ERROR(device.makeEvents(lanes.events));
   }
   return clock && device.runsLater()
-             ? device.makeStamps(2 * countOperations(program))
+             ? device.makeStamps(2 * plan::countOperations(program))
              : Status::success();
 }
 
@@ -174,7 +175,7 @@ template <typename Work> Status Rank::operate(Work work) {
   else if (clock)
     clock->lap();
   if (lanes.operations.empty() ||
-      lanes.operations[index].event == LaneSchedule::none)
+      lanes.operations[index].event == plan::LaneSchedule::none)
     return Status::success();
   return device.record(lanes.operations[index].event, lane);
 }
@@ -274,9 +275,15 @@ Status Rank::runGemm(const fb::Action &action, const fb::GemmStep &step,
   bool add =
       step.accumulate() == fb::Accumulate::Add ||
       (step.accumulate() == fb::Accumulate::AddUnlessFirst && !action.first());
-  return device.gemm(number, resolve(action, *step.a()),
-                     resolve(action, *step.b()), resolve(action, *step.c()),
-                     add);
+  GemmOperands operands = {};
+  operands.a = resolve(action, *step.a());
+  operands.b = resolve(action, *step.b());
+  operands.c = resolve(action, *step.c());
+  if (step.bias())
+    operands.bias = resolve(action, *step.bias());
+  if (step.gelu_input())
+    operands.geluInput = resolve(action, *step.gelu_input());
+  return device.gemm(number, operands, add);
 }
 
 Status Rank::runAttention(const fb::Action &action,
@@ -321,9 +328,7 @@ std::byte *Rank::resolve(const fb::Action &action, const fb::Ref &ref) const {
 
 /// Where the step that was being run comes from, as ", at …".
 std::string Rank::locationOf(const fb::Action &action) const {
-  if (action.kind() == fb::ActionKind::Send ||
-      action.kind() == fb::ActionKind::Recv ||
-      action.kind() == fb::ActionKind::WaitSend)
+  if (plan::isTransfer(action))
     return "";
   const fb::Function &function = *program.functions()->Get(action.function());
   std::string result =

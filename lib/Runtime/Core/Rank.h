@@ -9,7 +9,7 @@
 #define PLAIT_LIB_RUNTIME_CORE_RANK_H
 
 #include "Backend.h"
-#include "RankLanes.h"
+#include "plait/Plan/Lanes.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Profiler.h"
@@ -79,7 +79,7 @@ private:
   // or the index of the group; unused for other steps.
   std::vector<std::vector<uint32_t>> prepared;
   std::vector<std::pair<std::vector<uint32_t>, std::unique_ptr<Group>>> groups;
-  LaneSchedule lanes; // no operations: there is one lane
+  plan::LaneSchedule lanes; // no operations: there is one lane
   // Room for the operands of the kernel with the most.
   std::vector<std::byte *> args;
   std::vector<int64_t> scalars;

@@ -114,6 +114,14 @@ void runtime::forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
   });
 }
 
+Run runtime::clip(const Run &run, const plan::Part &part) {
+  int64_t begin = std::max(run.local, part.begin);
+  int64_t end = std::min(run.local + run.count, part.begin + part.count);
+  if (begin >= end)
+    return {0, 0, 0};
+  return {begin - part.begin, run.global + begin - run.local, end - begin};
+}
+
 int64_t runtime::elementCount(const Shape &shape) {
   int64_t count = 1;
   for (int64_t size : shape)

@@ -8,6 +8,7 @@
 #include "Topology.h"
 
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Defaults.h"
 
 #include <algorithm>
 #include <map>
@@ -25,8 +26,7 @@ void forEachCollective(const fb::Plan &plan, Visit visit) {
     if (!program->functions())
       continue;
     for (const fb::Function *function : *program->functions())
-      for (uint32_t i = 0; function->steps() && i < function->steps()->size();
-           ++i)
+      for (uint32_t i = 0; i < plan::length(function->steps()); ++i)
         if (const auto *step =
                 function->steps()->Get(i)->step_as_CollectiveStep())
           visit(*step);

@@ -8,6 +8,7 @@
 #include "plait/Runtime/Weights.h"
 
 #include "Rendezvous.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Random.h"
 #include "plait/Runtime/Slices.h"
@@ -36,7 +37,7 @@ using ShardJob = std::function<Status(uint32_t rank, const fb::Shard &shard,
 Status forEachShard(Executor &executor, const ShardJob &job) {
   return executor.forEachRank([&](uint32_t rank) {
     const auto *shards = executor.program(rank).shards();
-    for (uint32_t i = 0; shards && i < shards->size(); ++i) {
+    for (uint32_t i = 0; i < plan::length(shards); ++i) {
       const fb::Shard &shard = *shards->Get(i);
       PLAIT_RETURN_IF_ERROR(job(
           rank, shard, *executor.plan().parameters()->Get(shard.parameter())));
@@ -44,6 +45,38 @@ Status forEachShard(Executor &executor, const ShardJob &job) {
     return Status::success();
   });
 }
+
+/// A tensor of a shard: where it lies in the arena, and whether ranks divide
+/// it.
+struct Tensor {
+  uint64_t offset;
+  bool isDivided;
+};
+
+/// The weights in f32: a master copy is divided with the rest of the
+/// optimizer's state.
+Tensor weightOf(const fb::Shard &shard) {
+  bool isMaster = shard.compute_dtype() == fb::DType::BF16;
+  return {shard.weight(), shard.division() && isMaster};
+}
+
+/// The gradient after a step.
+Tensor gradientOf(const fb::Shard &shard) {
+  if (const fb::Division *division = shard.division())
+    return {division->reduced(), true};
+  return {shard.gradient(), false};
+}
+
+/// What a rank holds of a tensor, and where.
+struct Piece {
+  Piece(const plan::Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+        const Tensor &tensor)
+      : part(plan::partOf(mesh, rank, shard, tensor.isDivided)),
+        offset(tensor.offset + part.offset * sizeof(float)) {}
+
+  plan::Part part;
+  uint64_t offset; // in the arena
+};
 
 /// Fills the weights of `shard` with what `read(file index, target)` gives, and
 /// the copy that the program computes with.
@@ -55,8 +88,11 @@ Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
     read(run.global, std::span(block).subspan(run.local, run.count));
   });
   Device &device = executor.device(rank);
-  PLAIT_RETURN_IF_ERROR(
-      device.write(shard.weight(), std::as_bytes(std::span(block))));
+  Tensor weight = weightOf(shard);
+  if (Piece own(executor.mesh(), rank, shard, weight); own.part.count)
+    PLAIT_RETURN_IF_ERROR(
+        device.write(own.offset, std::as_bytes(std::span(block).subspan(
+                                     own.part.begin, own.part.count))));
   if (shard.compute_dtype() != fb::DType::BF16)
     return Status::success();
   std::vector<BFloat16> rounded(block.begin(), block.end());
@@ -64,18 +100,12 @@ Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
                       std::as_bytes(std::span(rounded)));
 }
 
-Result<std::vector<float>> readShard(Executor &executor, uint32_t rank,
-                                     const fb::Shard &shard, uint64_t offset) {
-  std::vector<float> block(elementCount(*shard.local_shape()));
+Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
+                                     const Piece &piece) {
+  std::vector<float> block(piece.part.count);
   PLAIT_RETURN_IF_ERROR(executor.device(rank).read(
-      offset, std::as_writable_bytes(std::span(block))));
+      piece.offset, std::as_writable_bytes(std::span(block))));
   return block;
-}
-
-/// Of all copies of a block, one is written out.
-bool isWritten(const Executor &executor, uint32_t rank,
-               const fb::Shard &shard) {
-  return shard.owner() && plan::isFirstReplica(executor.mesh(), rank, shard);
 }
 
 /// Passes `status` on; a failure makes the other processes fail as well.
@@ -88,14 +118,14 @@ Status failTogether(Executor &executor, Status status) {
 /// Brings blocks of all ranks to the process of rank 0.
 class Collector {
 public:
-  /// Where the wanted block of a shard is in the arena, if it is wanted.
-  using Place = std::function<std::optional<uint64_t>(const fb::Shard &)>;
-  using Use = std::function<Status(uint32_t rank, const fb::Shard &shard,
-                                   const fb::Parameter &parameter,
-                                   const std::vector<float> &block)>;
+  /// The wanted tensor of a shard, if one is wanted.
+  using Place = std::function<std::optional<Tensor>(const fb::Shard &)>;
+  using Use = std::function<Status(
+      uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
+      const plan::Part &part, const std::vector<float> &elements)>;
 
-  /// `use` gets each block once, whatever the number of its copies; only in the
-  /// process of rank 0, but there from several threads.
+  /// `use` gets each element once, whatever the number of its copies; only in
+  /// the process of rank 0, but there from several threads.
   Collector(Executor &executor, Place place, Use use)
       : executor(executor), place(std::move(place)), use(std::move(use)) {}
 
@@ -104,15 +134,16 @@ public:
     PLAIT_RETURN_IF_ERROR(
         forEachShard(executor, [this](uint32_t rank, const fb::Shard &shard,
                                       const fb::Parameter &parameter) {
-          auto offset = wanted(rank, shard);
-          if (!offset)
+          auto piece = wanted(rank, shard);
+          if (!piece)
             return Status::success();
-          auto block = readShard(executor, rank, shard, *offset);
+          auto block = readPiece(executor, rank, *piece);
           if (!block.ok())
             return block.status();
-          return executor.leads() ? use(rank, shard, parameter, *block)
-                                  : executor.processes()->sendToFirst(
-                                        std::as_bytes(std::span(*block)));
+          return executor.leads()
+                     ? use(rank, shard, parameter, piece->part, *block)
+                     : executor.processes()->sendToFirst(
+                           std::as_bytes(std::span(*block)));
         }));
     if (executor.processes() && executor.leads())
       for (uint32_t rank = 1; rank < executor.mesh().ranks(); ++rank)
@@ -124,22 +155,29 @@ private:
   /// The blocks of `rank`, in the order in which its process sends them.
   Status receiveFrom(uint32_t rank) {
     const auto *shards = executor.program(rank).shards();
-    for (uint32_t i = 0; shards && i < shards->size(); ++i) {
+    for (uint32_t i = 0; i < plan::length(shards); ++i) {
       const fb::Shard &shard = *shards->Get(i);
-      if (!wanted(rank, shard))
+      auto piece = wanted(rank, shard);
+      if (!piece)
         continue;
-      std::vector<float> block(elementCount(*shard.local_shape()));
+      std::vector<float> block(piece->part.count);
       PLAIT_RETURN_IF_ERROR(executor.processes()->receiveFrom(
           rank, std::as_writable_bytes(std::span(block))));
-      PLAIT_RETURN_IF_ERROR(
-          use(rank, shard,
-              *executor.plan().parameters()->Get(shard.parameter()), block));
+      PLAIT_RETURN_IF_ERROR(use(
+          rank, shard, *executor.plan().parameters()->Get(shard.parameter()),
+          piece->part, block));
     }
     return Status::success();
   }
 
-  std::optional<uint64_t> wanted(uint32_t rank, const fb::Shard &shard) const {
-    return isWritten(executor, rank, shard) ? place(shard) : std::nullopt;
+  /// Of all copies of an element, one is.
+  std::optional<Piece> wanted(uint32_t rank, const fb::Shard &shard) const {
+    std::optional<Tensor> tensor = place(shard);
+    if (!shard.owner() || !tensor ||
+        !plan::isFirstReplica(executor.mesh(), rank, shard, tensor->isDivided))
+      return std::nullopt;
+    Piece piece(executor.mesh(), rank, shard, *tensor);
+    return piece.part.count ? std::optional(piece) : std::nullopt;
   }
 
   Executor &executor;
@@ -186,12 +224,13 @@ Status writeWeights(Executor &executor, const std::string &directory,
   Collector collector(
       executor, place,
       [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
-          const std::vector<float> &block) {
+          const plan::Part &part, const std::vector<float> &block) {
         Status status = Status::success();
         size_t tensor = layout->byName.at(parameter.file_name()->str());
         forEachFileRun(executor.mesh(), rank, parameter, shard,
-                       [&](const Run &run) {
-                         if (status.ok())
+                       [&](const Run &whole) {
+                         Run run = clip(whole, part);
+                         if (run.count && status.ok())
                            status = writer->write(
                                tensor, run.global,
                                std::span(block).subspan(run.local, run.count));
@@ -250,7 +289,7 @@ Status runtime::prepareToSave(const std::string &directory) {
 
 Status runtime::saveWeights(Executor &executor, const std::string &directory) {
   auto place = [](const fb::Shard &shard) {
-    return std::optional(shard.weight());
+    return std::optional(weightOf(shard));
   };
   return failTogether(
       executor, executor.leads() ? writeWeights(executor, directory, place)
@@ -263,14 +302,15 @@ Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
   std::vector<float> result(executor.leads() ? elementCount(*found.shape())
                                              : 0);
   auto place = [&](const fb::Shard &shard) {
-    return shard.parameter() == parameter ? std::optional(shard.gradient())
+    return shard.parameter() == parameter ? std::optional(gradientOf(shard))
                                           : std::nullopt;
   };
   // The blocks are disjoint, so the ranks write side by side.
   auto use = [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &,
-                 const std::vector<float> &block) {
+                 const plan::Part &part, const std::vector<float> &block) {
     forEachParameterRun(executor.mesh(), rank, found, shard,
-                        [&](const Run &run) {
+                        [&](const Run &whole) {
+                          Run run = clip(whole, part);
                           std::copy_n(block.begin() + run.local, run.count,
                                       result.begin() + run.global);
                         });

@@ -1,4 +1,4 @@
-//===- Partition.cpp - Turn global tensors into one rank's blocks ---*- C++ -*-===//
+//===- Partition.cpp - Turn global tensors into one rank's blocks ---------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

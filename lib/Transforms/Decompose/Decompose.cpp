@@ -1,4 +1,4 @@
-//===- Decompose.cpp - Replace named ops by what they are made of ---*- C++ -*-===//
+//===- Decompose.cpp - Replace named ops by what they are made of ---------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

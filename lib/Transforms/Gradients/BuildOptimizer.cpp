@@ -15,6 +15,7 @@
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -44,8 +45,7 @@ struct Recorder : OpBuilder::Listener {
 
 /// How a stage's microbatches leave what they added up: as partial sums over
 /// some axes. By symbol and stage.
-using Accumulated =
-    llvm::MapVector<Attribute, std::map<int64_t, ShardingAttr>>;
+using Accumulated = llvm::MapVector<Attribute, std::map<int64_t, ShardingAttr>>;
 
 /// A parameter and how the stages that hold it leave its gradient.
 struct Held {
@@ -109,13 +109,9 @@ private:
 
 void StepEnd::beginFunction(ModuleOp module, StringRef phase) {
   builder.setInsertionPointToEnd(module.getBody());
-  auto function =
-      func::FuncOp::create(builder, module.getLoc(),
-                           (phase + "_" + Twine(stage)).str(),
-                           builder.getFunctionType({}, {}));
-  function->setAttr(pipe::kStageAttr, builder.getI64IntegerAttr(stage));
-  function->setAttr(pipe::kPhaseAttr, builder.getStringAttr(phase));
-  builder.setInsertionPointToStart(function.addEntryBlock());
+  func::FuncOp function =
+      createStageFunction(builder, module.getLoc(), phase, stage);
+  builder.setInsertionPointToStart(&function.getBody().front());
 }
 
 void StepEnd::endFunction() {
@@ -167,14 +163,14 @@ Value StepEnd::total(StringRef name) {
   if (stage + 1 == stages) {
     auto symbol = FlatSymbolRefAttr::get(builder.getContext(), name);
     ShardingAttr sharding = accumulated.find(symbol)->second.at(stage);
-    Value part = nn::ReadOp::create(builder, nn.loc,
-                                    dist::withSharding(plain, sharding), name,
-                                    nn::Slot::Value);
+    Value part =
+        nn::ReadOp::create(builder, nn.loc, dist::withSharding(plain, sharding),
+                           name, nn::Slot::Value);
     value = reshard(builder, part, whole());
   } else {
-    value = nn::FillOp::create(builder, nn.loc,
-                               dist::withSharding(plain, whole()),
-                               builder.getF32FloatAttr(0.0));
+    value =
+        nn::FillOp::create(builder, nn.loc, dist::withSharding(plain, whole()),
+                           builder.getF32FloatAttr(0.0));
   }
   return sumOverStages(value);
 }
@@ -200,7 +196,8 @@ Value StepEnd::squaredNorm() {
   }
   if (!total)
     total = nn::FillOp::create(
-        builder, nn.loc, RankedTensorType::get({}, builder.getF32Type(), whole()),
+        builder, nn.loc,
+        RankedTensorType::get({}, builder.getF32Type(), whole()),
         builder.getF32FloatAttr(0.0));
   return sumOverStages(total);
 }
@@ -326,14 +323,17 @@ void StepEnd::buildOptimizer(ModuleOp module) {
 namespace {
 struct BuildOptimizerPass
     : plait::impl::BuildOptimizerPassBase<BuildOptimizerPass> {
-  Accumulated findAccumulated() {
+  FailureOr<Accumulated> findAccumulated() {
     Accumulated found;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      auto stage = function->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
-      function.walk([&](nn::AccumulateOp op) {
-        found[op.getSymbolAttr()].try_emplace(stage.getInt(),
+      std::optional<int64_t> stage = getStage(function);
+      auto adds = function.getOps<nn::AccumulateOp>();
+      if (!stage && !adds.empty())
+        return (*adds.begin()).emitError("accumulates in @")
+               << function.getSymName() << ", which belongs to no stage";
+      for (nn::AccumulateOp op : adds)
+        found[op.getSymbolAttr()].try_emplace(*stage,
                                               ShardingAttr::of(op.getInput()));
-      });
     }
     return found;
   }
@@ -378,13 +378,15 @@ struct BuildOptimizerPass
       getOperation().emitError("has no mesh");
       return signalPassFailure();
     }
-    Accumulated accumulated = findAccumulated();
-    SmallVector<Held> held = findHeld(accumulated);
+    FailureOr<Accumulated> accumulated = findAccumulated();
+    if (failed(accumulated))
+      return signalPassFailure();
+    SmallVector<Held> held = findHeld(*accumulated);
     int64_t stages = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
-    if (failed(check(accumulated, held, stages)))
+    if (failed(check(*accumulated, held, stages)))
       return signalPassFailure();
     for (int64_t stage = 0; stage < stages; ++stage) {
-      StepEnd end(getOperation(), mesh, stage, stages, held, accumulated);
+      StepEnd end(getOperation(), mesh, stage, stages, held, *accumulated);
       end.buildReduce(getOperation());
       end.buildOptimizer(getOperation());
     }

@@ -1,5 +1,4 @@
-//===- Checkpoint.cpp - Which values the backward pass computes again ---*- C++
-//-*-===//
+//===- Checkpoint.cpp - What the backward pass computes again -------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -10,6 +9,7 @@
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Pipelines.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -25,8 +25,6 @@ namespace plait {
 
 using namespace mlir;
 using namespace plait;
-
-static bool isBackward(Operation *op) { return op->hasAttr(kBackwardAttr); }
 
 /// Computed element by element, with nothing to add up or to look up.
 static bool isElementwise(Operation *op) {
@@ -142,11 +140,9 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
           << llvm::join(getRecomputeKinds(), " or ");
       return signalPassFailure();
     }
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      auto phase = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
-      if (phase && phase.getValue() == "joint")
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (doesPhase(function, "joint"))
         runOn(function);
-    }
   }
 
   void runOn(func::FuncOp function) {

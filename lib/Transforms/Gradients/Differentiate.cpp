@@ -19,6 +19,7 @@
 #include "../Sharding/FactorClasses.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -104,7 +105,8 @@ void Differentiator::findActive() {
 void Differentiator::tagNewOps(Operation *source) {
   for (Operation *op : recorder.ops) {
     op->setAttr(kBackwardAttr, builder.getUnitAttr());
-    if (Attribute layer = source ? source->getAttr(nn::kLayerAttr) : Attribute())
+    if (Attribute layer =
+            source ? source->getAttr(nn::kLayerAttr) : Attribute())
       op->setAttr(nn::kLayerAttr, layer);
   }
   recorder.ops.clear();
@@ -189,8 +191,9 @@ LogicalResult Differentiator::visitRead(nn::ReadOp op) {
         kept.push_back(axis);
     wanted = wanted.withPartial(kept);
   }
-  nn::AccumulateOp::create(builder, op.getLoc(), reshard(builder, total, wanted),
-                           op.getSymbol(), nn::Slot::Gradient);
+  nn::AccumulateOp::create(builder, op.getLoc(),
+                           reshard(builder, total, wanted), op.getSymbol(),
+                           nn::Slot::Gradient);
   return success();
 }
 
@@ -222,7 +225,8 @@ LogicalResult Differentiator::visitDifferentiable(Operation *op) {
     if (gradient)
       seeds.push_back({gradient, ShardingAttr::of(operand)});
   SmallVector<Operation *> created = recorder.ops;
-  Operation *before = created.empty() ? nullptr : created.front()->getPrevNode();
+  Operation *before =
+      created.empty() ? nullptr : created.front()->getPrevNode();
   shardNewOps(created, seeds, meshRef);
   // Reshards that sharding inserted among the new ops belong to the layer too.
   recorder.ops.clear();
@@ -290,9 +294,9 @@ void Differentiator::returnInputGradients() {
       continue;
     Value gradient = gradientOf(argument);
     if (!gradient)
-      gradient = nn::FillOp::create(builder, argument.getLoc(),
-                                    argument.getType(),
-                                    builder.getF32FloatAttr(0.0));
+      gradient =
+          nn::FillOp::create(builder, argument.getLoc(), argument.getType(),
+                             builder.getF32FloatAttr(0.0));
     results.push_back(gradient);
     attributes.push_back(builder.getDictionaryAttr(builder.getNamedAttr(
         kValueAttr, builder.getStringAttr("d" + name.getValue()))));
@@ -316,9 +320,7 @@ LogicalResult Differentiator::run() {
     if (failed(visit(op)))
       return failure();
   returnInputGradients();
-  auto stage = function->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
-  function.setName(("joint_" + Twine(stage.getInt())).str());
-  function->setAttr(pipe::kPhaseAttr, builder.getStringAttr("joint"));
+  setPhase(function, "joint");
   return success();
 }
 
@@ -347,11 +349,9 @@ struct DifferentiatePass
       getOperation().emitError("has no mesh");
       return signalPassFailure();
     }
-    auto functions =
-        llvm::to_vector(getOperation().getOps<func::FuncOp>());
+    auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp function : functions) {
-      auto phase = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
-      if (!phase || phase.getValue() != "forward")
+      if (!doesPhase(function, "forward"))
         continue;
       if (failed(checkSharded(function)) ||
           failed(Differentiator(function, mesh).run()))

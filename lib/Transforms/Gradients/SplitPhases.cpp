@@ -1,4 +1,4 @@
-//===- SplitPhases.cpp - Split joint functions into forward and backward ---*- C++ -*-===//
+//===- SplitPhases.cpp - Joint functions into forward, backward -----------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,6 +7,7 @@
 
 #include "../ValueNames.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -17,8 +18,6 @@ namespace plait {
 
 using namespace mlir;
 using namespace plait;
-
-static bool isBackward(Operation *op) { return op->hasAttr(kBackwardAttr); }
 
 namespace {
 
@@ -51,8 +50,8 @@ private:
 
 void Splitter::nameValues() {
   for (BlockArgument argument : body.getArguments())
-    names[argument] = joint.getArgAttrOfType<StringAttr>(
-        argument.getArgNumber(), kValueAttr);
+    names[argument] =
+        joint.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kValueAttr);
 }
 
 /// Gradients are the backward pass's results, all else the forward pass's.
@@ -69,22 +68,17 @@ void Splitter::splitResults() {
 }
 
 void Splitter::createBackward() {
-  auto stage = joint->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
   builder.setInsertionPointAfter(joint);
-  backward = func::FuncOp::create(
-      builder, joint.getLoc(), ("backward_" + Twine(stage.getInt())).str(),
-      builder.getFunctionType({}, {}));
-  backward->setAttr(pipe::kStageAttr, stage);
-  backward->setAttr(pipe::kPhaseAttr, builder.getStringAttr("backward"));
-  backward.addEntryBlock();
+  backward = createStageFunction(builder, joint.getLoc(), "backward",
+                                 *getStage(joint));
 }
 
 /// The backward function's name for a value of the forward pass.
 Value Splitter::importValue(Value value) {
   auto [it, isNew] = imported.insert({value, Value()});
   if (isNew) {
-    it->second = backward.getBody().front().addArgument(value.getType(),
-                                                        value.getLoc());
+    it->second =
+        backward.getBody().front().addArgument(value.getType(), value.getLoc());
     StringAttr &name = names[value];
     if (!name) {
       int64_t count = llvm::count_if(forwardNames, [](Attribute attr) {
@@ -114,9 +108,8 @@ void Splitter::moveOps() {
       result = importValue(result);
   builder.setInsertionPointToEnd(&target);
   func::ReturnOp::create(builder, joint.getLoc(), backwardResults);
-  backward.setFunctionType(
-      builder.getFunctionType(target.getArgumentTypes(),
-                              ValueRange(backwardResults).getTypes()));
+  backward.setFunctionType(builder.getFunctionType(
+      target.getArgumentTypes(), ValueRange(backwardResults).getTypes()));
   for (auto [index, entry] : llvm::enumerate(imported))
     backward.setArgAttr(index, kValueAttr, names[entry.first]);
   for (auto [index, name] : llvm::enumerate(backwardNames))
@@ -125,13 +118,12 @@ void Splitter::moveOps() {
 
 void Splitter::finishForward() {
   body.getTerminator()->setOperands(forwardResults);
-  joint.setFunctionType(
-      builder.getFunctionType(joint.getArgumentTypes(),
-                              ValueRange(forwardResults).getTypes()));
+  joint.setFunctionType(builder.getFunctionType(
+      joint.getArgumentTypes(), ValueRange(forwardResults).getTypes()));
   SmallVector<DictionaryAttr> attributes;
   for (Attribute name : forwardNames)
-    attributes.push_back(builder.getDictionaryAttr(
-        builder.getNamedAttr(kValueAttr, name)));
+    attributes.push_back(
+        builder.getDictionaryAttr(builder.getNamedAttr(kValueAttr, name)));
   joint.setAllResultAttrs(attributes);
   llvm::BitVector gradients(joint.getNumArguments());
   for (unsigned index = 0; index < joint.getNumArguments(); ++index)
@@ -140,9 +132,7 @@ void Splitter::finishForward() {
             .starts_with("dout"))
       gradients.set(index);
   (void)joint.eraseArguments(gradients);
-  auto stage = joint->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
-  joint.setName(("forward_" + Twine(stage.getInt())).str());
-  joint->setAttr(pipe::kPhaseAttr, builder.getStringAttr("forward"));
+  setPhase(joint, "forward");
 }
 
 void Splitter::run() {
@@ -158,8 +148,7 @@ struct SplitPhasesPass : plait::impl::SplitPhasesPassBase<SplitPhasesPass> {
   void runOnOperation() override {
     for (auto function :
          llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
-      auto phase = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
-      if (!phase || phase.getValue() != "joint")
+      if (!doesPhase(function, "joint"))
         continue;
       if (failed(checkValueNames(function)))
         return signalPassFailure();

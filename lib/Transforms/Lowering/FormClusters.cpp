@@ -1,12 +1,12 @@
-//===- FormClusters.cpp - Group fusable ops into kernels ---*- C++ -*-===//
+//===- FormClusters.cpp - Group fusable ops into kernels ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// 1. *Free* ops (constants, broadcasts, casts that do not round) are copied into
-//    the kernels that use them and never stored.
+// 1. *Free* ops (constants, broadcasts, casts that do not round) are copied
+//    into the kernels that use them and never stored.
 // 2. A column reduction (over leading dimensions) takes copies of the
 //    elementwise ops it reads, as far as nobody needs their results stored.
 //    Column reductions over one space share a kernel.
@@ -22,7 +22,6 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <functional>
@@ -95,6 +94,13 @@ bool readsElsewhere(Operation *op) {
          role == FusionRole::Slice || role == FusionRole::ScatterAdd;
 }
 
+SmallVector<Operation *> inProgramOrder(ArrayRef<Operation *> ops) {
+  SmallVector<Operation *> sorted(ops);
+  llvm::sort(sorted,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return sorted;
+}
+
 /// The iteration space of an op on its own.
 Shape spaceOf(Operation *op) {
   return shapeOf(isReduction(op) ? op->getOperand(0) : op->getResult(0));
@@ -121,7 +127,9 @@ private:
   void formColumns();
   void formRows();
   bool isStored(Value value);
-  void sources(Operation *op, llvm::SetVector<Operation *> &result);
+  llvm::SetVector<Operation *> findSources(Operation *op);
+  void addSources(Operation *op, llvm::SetVector<Operation *> &result);
+  Value copyForColumn(Operation *column, Value value, IRMapping &copies);
   bool fits(const Unit &unit, Operation *op);
   bool hasOuterPath(int from, int to);
   bool join(Operation *op, int target);
@@ -186,14 +194,21 @@ bool Former::isStored(Value value) {
   });
 }
 
-void Former::sources(Operation *op, llvm::SetVector<Operation *> &result) {
+void Former::addSources(Operation *op, llvm::SetVector<Operation *> &result) {
   for (Value operand : op->getOperands())
     if (Operation *source = operand.getDefiningOp()) {
       if (isFree(source) && roleOf(op))
-        sources(source, result);
+        addSources(source, result);
       else
         result.insert(source);
     }
+}
+
+/// The ops that `op` reads, free ones looked through.
+llvm::SetVector<Operation *> Former::findSources(Operation *op) {
+  llvm::SetVector<Operation *> result;
+  addSources(op, result);
+  return result;
 }
 
 void Former::createUnits() {
@@ -201,8 +216,7 @@ void Former::createUnits() {
   for (Operation &op : body) {
     if (isFree(&op) && !isStored(op.getResult(0)))
       continue;
-    llvm::SetVector<Operation *> earlier;
-    sources(&op, earlier);
+    llvm::SetVector<Operation *> earlier = findSources(&op);
     // Accesses to one parameter keep their order.
     if (auto symbol = op.getAttrOfType<FlatSymbolRefAttr>("symbol")) {
       for (Operation *other : accesses[symbol])
@@ -277,8 +291,8 @@ bool Former::readsOwnRows(Operation *op, const Unit &unit) {
   return true;
 }
 
-/// Moves all of unit `from`, elementwise work that nobody but `into` reads, into
-/// that unit if it is legal: the kernel then stores nothing of it.
+/// Moves all of unit `from`, elementwise work that nobody but `into` reads,
+/// into that unit if it is legal: the kernel then stores nothing of it.
 void Former::absorb(int from, int into) {
   Unit &source = units[from], &target = units[into];
   if (from == into || source.closed || target.closed ||
@@ -286,8 +300,13 @@ void Former::absorb(int from, int into) {
     return;
   llvm::DenseSet<Operation *> both(source.ops.begin(), source.ops.end());
   both.insert(target.ops.begin(), target.ops.end());
+  // A rank's rows of what is in memory already may be read by any kernel.
+  auto readsMemory = [&](Operation *op) {
+    return roleOf(op) == FusionRole::Slice &&
+           !both.contains(sourceOf(op->getOperand(0)));
+  };
   auto stays = [&](Operation *op) {
-    return isReduction(op) || readsElsewhere(op) ||
+    return isReduction(op) || (readsElsewhere(op) && !readsMemory(op)) ||
            isReadOutside(op->getResult(0), both);
   };
   auto isAlone = [](Operation *op) {
@@ -331,7 +350,32 @@ bool Former::join(Operation *op, int target) {
   return true;
 }
 
-/// Step 2. Copies are made in the block and belong to the column's unit.
+/// What a column reduction is to read in place of `value`: copies, made in the
+/// block and in its unit, of the elementwise ops that only kernels read.
+Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
+  Unit &own = units[unitOf[column]];
+  Operation *source = value.getDefiningOp();
+  if (!source || roleOf(source) != FusionRole::Elementwise ||
+      source->getNumOperands() == 0 || isStored(value) ||
+      shapeOf(value) != own.space)
+    return value;
+  if (Value known = copies.lookupOrNull(value))
+    return known;
+  SmallVector<Value> operands =
+      llvm::map_to_vector(source->getOperands(), [&](Value operand) {
+        return copyForColumn(column, operand, copies);
+      });
+  builder.setInsertionPoint(column);
+  Operation *clone = builder.clone(*source);
+  clone->setOperands(operands);
+  unitOf[clone] = unitOf[column];
+  own.ops.push_back(clone);
+  before[clone] = findSources(clone).takeVector();
+  copies.map(value, clone->getResult(0));
+  return clone->getResult(0);
+}
+
+/// Step 2.
 void Former::formColumns() {
   std::map<std::pair<Shape, Shape>, int> open;
   SmallVector<Operation *> columns;
@@ -344,36 +388,12 @@ void Former::formColumns() {
     own.closed = true;
     if (!isColumnReduction(op))
       continue;
-    // Copy the elementwise ops that only kernels read.
     IRMapping copies;
-    std::function<Value(Value)> copy = [&](Value value) -> Value {
-      Operation *source = value.getDefiningOp();
-      if (!source || roleOf(source) != FusionRole::Elementwise ||
-          source->getNumOperands() == 0 || isStored(value) ||
-          shapeOf(value) != own.space)
-        return value;
-      if (Value known = copies.lookupOrNull(value))
-        return known;
-      SmallVector<Value> operands =
-          llvm::map_to_vector(source->getOperands(), copy);
-      builder.setInsertionPoint(op);
-      Operation *clone = builder.clone(*source);
-      clone->setOperands(operands);
-      unitOf[clone] = unitOf[op];
-      own.ops.push_back(clone);
-      llvm::SetVector<Operation *> earlier;
-      sources(clone, earlier);
-      before[clone] = earlier.takeVector();
-      copies.map(value, clone->getResult(0));
-      return clone->getResult(0);
-    };
-    op->setOperand(0, copy(op->getOperand(0)));
-    llvm::SetVector<Operation *> earlier;
-    sources(op, earlier);
-    before[op] = earlier.takeVector();
+    op->setOperand(0, copyForColumn(op, op->getOperand(0), copies));
+    before[op] = findSources(op).takeVector();
     // Share the kernel of an earlier column over the same space.
-    auto [it, isNew] = open.try_emplace(
-        {own.space, shapeOf(op->getResult(0))}, unitOf[op]);
+    auto [it, isNew] =
+        open.try_emplace({own.space, shapeOf(op->getResult(0))}, unitOf[op]);
     int target = it->second;
     if (isNew || hasOuterPath(target, unitOf[op]) ||
         hasOuterPath(unitOf[op], target)) {
@@ -398,14 +418,11 @@ void Former::formRows() {
     // An op nobody reads any more, after columns took copies.
     if (op->use_empty())
       continue;
-    SmallVector<Operation *> candidates(before[op]);
-    llvm::sort(candidates, [](Operation *a, Operation *b) {
-      return b->isBeforeInBlock(a);
-    });
-    for (Operation *source : candidates)
+    SmallVector<Operation *> candidates = inProgramOrder(before[op]);
+    for (Operation *source : llvm::reverse(candidates))
       if (join(op, unitOf.lookup(source)))
         break;
-    for (Operation *source : candidates)
+    for (Operation *source : llvm::reverse(candidates))
       absorb(unitOf.lookup(source), unitOf.lookup(op));
   }
 }
@@ -421,11 +438,7 @@ SmallVector<int> Former::orderUnits() {
   std::function<void(int)> visit = [&](int unit) {
     if (!done.insert(unit).second)
       return;
-    SmallVector<Operation *> members(units[unit].ops);
-    llvm::sort(members, [](Operation *a, Operation *b) {
-      return a->isBeforeInBlock(b);
-    });
-    for (Operation *op : members)
+    for (Operation *op : inProgramOrder(units[unit].ops))
       for (Operation *source : before[op])
         if (unitOf.lookup(source) != unit)
           visit(unitOf.lookup(source));
@@ -451,26 +464,46 @@ bool Former::isReadOutside(Value value,
   });
 }
 
+/// What the kernel of the ops `inside` reads to compute `value`, if anything.
+static void addInputs(Value value, const llvm::DenseSet<Operation *> &inside,
+                      llvm::SetVector<Value> &inputs) {
+  Operation *source = value.getDefiningOp();
+  if (source && inside.contains(source))
+    return;
+  if (!source || !isFree(source)) {
+    inputs.insert(value);
+    return;
+  }
+  for (Value operand : source->getOperands())
+    addInputs(operand, inside, inputs);
+}
+
+/// Copies `members`, which are in program order, and the free ops they read to
+/// where `builder` stands; `mapping` has all else that they read.
+static void copyMembers(OpBuilder &builder, ArrayRef<Operation *> members,
+                        IRMapping &mapping) {
+  std::function<void(Value)> import = [&](Value value) {
+    if (mapping.contains(value))
+      return;
+    // Only free ops are left: copy them.
+    Operation *source = value.getDefiningOp();
+    llvm::for_each(source->getOperands(), import);
+    builder.clone(*source, mapping);
+  };
+  for (Operation *op : members) {
+    llvm::for_each(op->getOperands(), import);
+    builder.clone(*op, mapping);
+  }
+}
+
 void Former::emitCluster(const Unit &unit) {
-  SmallVector<Operation *> members(unit.ops);
-  llvm::sort(members, [](Operation *a, Operation *b) {
-    return a->isBeforeInBlock(b);
-  });
+  SmallVector<Operation *> members = inProgramOrder(unit.ops);
   llvm::DenseSet<Operation *> inside(members.begin(), members.end());
   llvm::SetVector<Value> inputs;
   SmallVector<Value> outputs;
-  std::function<void(Value)> addInput = [&](Value value) {
-    Operation *source = value.getDefiningOp();
-    if (source && inside.contains(source))
-      return;
-    if (source && isFree(source)) {
-      llvm::for_each(source->getOperands(), addInput);
-      return;
-    }
-    inputs.insert(value);
-  };
   for (Operation *op : members) {
-    llvm::for_each(op->getOperands(), addInput);
+    for (Value operand : op->getOperands())
+      addInputs(operand, inside, inputs);
     if (isReadOutside(op->getResult(0), inside))
       outputs.push_back(op->getResult(0));
   }
@@ -482,18 +515,7 @@ void Former::emitCluster(const Unit &unit) {
   IRMapping mapping;
   for (Value input : inputs)
     mapping.map(input, block->addArgument(input.getType(), input.getLoc()));
-  std::function<Value(Value)> import = [&](Value value) -> Value {
-    if (Value known = mapping.lookupOrNull(value))
-      return known;
-    // Only free ops are left: copy them.
-    Operation *source = value.getDefiningOp();
-    llvm::for_each(source->getOperands(), import);
-    return builder.clone(*source, mapping)->getResult(0);
-  };
-  for (Operation *op : members) {
-    llvm::for_each(op->getOperands(), import);
-    builder.clone(*op, mapping);
-  }
+  copyMembers(builder, members, mapping);
   plan::YieldOp::create(builder, cluster.getLoc(),
                         llvm::map_to_vector(outputs, [&](Value value) {
                           return mapping.lookup(value);
@@ -519,9 +541,8 @@ void Former::emitAll() {
       unit.ops.front()->moveBefore(terminator);
       continue;
     }
-    bool used = llvm::any_of(unit.ops, [](Operation *op) {
-      return !op->use_empty();
-    });
+    bool used =
+        llvm::any_of(unit.ops, [](Operation *op) { return !op->use_empty(); });
     builder.setInsertionPoint(terminator);
     if (used)
       emitCluster(unit);
@@ -539,8 +560,7 @@ void Former::run() {
 }
 
 namespace {
-struct FormClustersPass
-    : plait::impl::FormClustersPassBase<FormClustersPass> {
+struct FormClustersPass : plait::impl::FormClustersPassBase<FormClustersPass> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       Former(function).run();

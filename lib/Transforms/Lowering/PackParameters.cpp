@@ -13,18 +13,24 @@
 // padding of gradients; AdamW leaves zeros of zeros. (Where its epsilon is 0,
 // the padding of values becomes 0 / 0, which no kernel but the update reads.)
 //
+// A divided pack (Rajbhandari et al. 2020, ZeRO 1) has a rank reduce, count and
+// update only its own rows, which is as much communication: a ring sums up as
+// a reduce-scatter and an all-gather anyway.
+//
 //===----------------------------------------------------------------------===//
 
 #include "StepEnd.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
+#include "plait/Plan/Buckets.h"
+#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
-#include <functional>
 #include <map>
 
 namespace plait {
@@ -42,11 +48,26 @@ static constexpr int64_t kColumns = 4096;
 
 namespace {
 
+/// The axis that packs are divided over; `parts` is 1 where they are not.
+struct Division {
+  FlatSymbolRefAttr mesh;
+  StringAttr axis;
+  int64_t parts = 1;
+
+  bool isOver(dist::AllReduceOp reduction) const {
+    return reduction.getAxisAttr() == axis && !reduction.getMembers() &&
+           !reduction.getOrdered() &&
+           reduction.getReduction() == dist::Reduction::Sum;
+  }
+};
+
 /// Packs parameters of one stage.
 class Packer {
 public:
-  Packer(ArrayRef<ParameterEnd> members, int64_t stage, SymbolTable &symbols)
-      : members(members), stage(stage), symbols(symbols),
+  /// The pack is divided where `division` has parts.
+  Packer(ArrayRef<ParameterEnd> members, int64_t stage, Division division,
+         SymbolTable &symbols)
+      : members(members), stage(stage), division(division), symbols(symbols),
         builder(symbols.getOp()->getContext()) {}
 
   /// `index` tells the packs of the stage apart.
@@ -69,10 +90,14 @@ private:
   void write(Value value, nn::Slot slot) {
     nn::WriteOp::create(builder, loc, value, pack.getSymName(), slot);
   }
+  bool isDivided() { return division.parts > 1; }
+  Value readOwn(nn::Slot slot);
+  void writeOwn(Value value, nn::Slot slot);
   Value repeat(Value value, IRMapping &done);
 
   ArrayRef<ParameterEnd> members;
   int64_t stage;
+  Division division;
   SymbolTable &symbols;
   OpBuilder builder;
   nn::PackOp pack;
@@ -96,15 +121,22 @@ void Packer::createPack(unsigned index) {
     total = llvm::alignTo(total + member.type.getNumElements(),
                           nn::PackOp::kAlignment);
   }
-  int64_t columns = std::min<int64_t>(kColumns, llvm::PowerOf2Ceil(total));
-  int64_t rows = llvm::divideCeil(total, columns);
+  // Every rank has as many rows.
+  int64_t part = llvm::divideCeil(total, division.parts);
+  int64_t columns = std::clamp<int64_t>(llvm::PowerOf2Ceil(part),
+                                        nn::PackOp::kAlignment, kColumns);
+  int64_t rows =
+      llvm::alignTo(llvm::divideCeil(total, columns), division.parts);
   auto type = RankedTensorType::get({rows, columns}, builder.getF32Type());
   std::string name = ("pack" + Twine(stage) + "." + Twine(index)).str();
   loc = NameLoc::get(builder.getStringAttr(name));
   auto module = cast<ModuleOp>(symbols.getOp());
   builder.setInsertionPoint(*module.getOps<func::FuncOp>().begin());
   pack = nn::PackOp::create(builder, loc, name, stage,
-                            builder.getArrayAttr(names), offsets, type);
+                            builder.getArrayAttr(names), offsets, type,
+                            isDivided() ? division.mesh : FlatSymbolRefAttr(),
+                            isDivided() ? division.axis : StringAttr(),
+                            isDivided() && members.front().hasCopy);
   symbols.insert(pack);
 }
 
@@ -117,14 +149,29 @@ void Packer::mergeReductions() {
   if (!first.reduced)
     return;
   builder.setInsertionPoint(first.reduced);
-  // Stored after each one, so that all work in place.
+  // Packs come in the order of their first layers, and each before those that
+  // came: the last layers' gradients are there first.
+  if (isDivided())
+    builder.setInsertionPointToStart(first.reduced->getBlock());
+  // Stored after each one, so that all-reduces work in place.
+  nn::Slot slot = nn::Slot::Gradient;
   for (dist::AllReduceOp reduction : first.reductions) {
+    Value input = read(slot);
+    if (isDivided() && division.isOver(reduction)) {
+      slot = nn::Slot::Reduced;
+      write(dist::ReduceScatterOp::create(builder, loc, pack.getSlotType(slot),
+                                          input, division.mesh, division.axis,
+                                          reduction.getReductionAttr(),
+                                          builder.getI64IntegerAttr(0)),
+            slot);
+      continue;
+    }
     IRMapping operand;
-    operand.map(reduction.getInput(), read(nn::Slot::Gradient));
+    operand.map(reduction.getInput(), input);
     auto *merged = builder.clone(*reduction, operand);
-    merged->getResult(0).setType(pack.getSlotType(nn::Slot::Gradient));
+    merged->getResult(0).setType(input.getType());
     merged->setLoc(loc);
-    write(merged->getResult(0), nn::Slot::Gradient);
+    write(merged->getResult(0), slot);
   }
   for (const ParameterEnd &member : members) {
     nn::WriteOp(member.reduced).erase();
@@ -139,15 +186,44 @@ void Packer::mergeNorms() {
     return;
   builder.setInsertionPointAfterValue(first);
   nn::NNBuilder nn(builder, loc);
-  Value gradient = read(nn::Slot::Gradient);
+  Value gradient = readOwn(nn::Slot::Gradient);
   Value rows = nn.sumRows(nn.mul(gradient, gradient));
-  first.replaceAllUsesWith(nn.sumRows(rows));
+  Value sum = nn.sumRows(rows);
+  if (isDivided())
+    sum = dist::AllReduceOp::create(
+        builder, loc, sum.getType(), sum, division.mesh, division.axis,
+        dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
+        DenseI64ArrayAttr(), UnitAttr());
+  first.replaceAllUsesWith(sum);
   for (const ParameterEnd &member : members.drop_front()) {
     auto sum = cast<nn::AddOp>(*member.norm.user_begin());
     Value others = sum.getLhs() == member.norm ? sum.getRhs() : sum.getLhs();
     sum.replaceAllUsesWith(others);
     sum.erase();
   }
+}
+
+/// The rows of `slot` that the rank updates.
+Value Packer::readOwn(nn::Slot slot) {
+  if (!isDivided())
+    return read(slot);
+  if (slot == nn::Slot::Gradient)
+    return read(nn::Slot::Reduced);
+  if (pack.isDivided(slot))
+    return read(slot);
+  Value whole = read(slot);
+  return dist::SliceOp::create(
+      builder, loc, pack.getSlotType(nn::Slot::Reduced), whole, division.mesh,
+      division.axis, builder.getI64IntegerAttr(0));
+}
+
+/// Stores the rows that the rank has updated.
+void Packer::writeOwn(Value value, nn::Slot slot) {
+  if (isDivided() && !pack.isDivided(slot))
+    value = dist::AllGatherOp::create(builder, loc, pack.getSlotType(slot),
+                                      value, division.mesh, division.axis,
+                                      builder.getI64IntegerAttr(0));
+  write(value, slot);
 }
 
 /// `value`, an expression of the first member's tensors, of those of the pack.
@@ -165,12 +241,11 @@ Value Packer::repeat(Value value, IRMapping &done) {
   builder.setInsertionPoint(op);
   Value copy;
   if (auto own = dyn_cast<nn::ReadOp>(op)) {
-    copy = read(own.getSlot());
+    copy = readOwn(own.getSlot());
   } else {
     copy = builder.clone(*op, done)->getResult(0);
-    copy.setType(
-        RankedTensorType::get(cast<RankedTensorType>(pack.getType()).getShape(),
-                              type.getElementType()));
+    nn::Slot like = isDivided() ? nn::Slot::Reduced : nn::Slot::Gradient;
+    copy.setType(pack.getSlotType(like).clone(type.getElementType()));
     copy.getDefiningOp()->setLoc(loc);
   }
   done.map(value, copy);
@@ -182,7 +257,7 @@ void Packer::mergeUpdates() {
   for (nn::WriteOp store : members.front().updates) {
     Value merged = repeat(store.getInput(), done);
     builder.setInsertionPoint(store);
-    write(merged, store.getSlot());
+    writeOwn(merged, store.getSlot());
   }
   for (const ParameterEnd &member : members)
     for (nn::WriteOp store : member.updates)
@@ -200,9 +275,73 @@ static void eraseDead(func::FuncOp function) {
       op.erase();
 }
 
+/// Numbers that are added up after each was summed over ranks are summed over
+/// ranks once.
+static void joinReductions(func::FuncOp function, const Division &division) {
+  auto isJoined = [&](dist::AllReduceOp reduction) {
+    return reduction && division.isOver(reduction) && reduction->hasOneUse();
+  };
+  for (auto sum :
+       llvm::make_early_inc_range(function.getBody().getOps<nn::AddOp>())) {
+    auto left = sum.getLhs().getDefiningOp<dist::AllReduceOp>();
+    auto right = sum.getRhs().getDefiningOp<dist::AllReduceOp>();
+    if (!isJoined(left) || !isJoined(right))
+      continue;
+    OpBuilder builder(sum->getContext());
+    builder.setInsertionPointAfter(sum);
+    IRMapping operand;
+    operand.map(left.getInput(), sum);
+    Operation *joined = builder.clone(*left, operand);
+    sum.getResult().replaceAllUsesExcept(joined->getResult(0), joined);
+    sum->setOperands({left.getInput(), right.getInput()});
+    left.erase();
+    right.erase();
+  }
+}
+
+/// Cuts a group into packs of at least `elements`.
+static void cut(ArrayRef<ParameterEnd> group, int64_t elements,
+                SmallVectorImpl<ArrayRef<ParameterEnd>> &packs) {
+  auto count = [](ArrayRef<ParameterEnd> members) {
+    int64_t sum = 0;
+    for (const ParameterEnd &member : members)
+      sum += member.type.getNumElements();
+    return sum;
+  };
+  int64_t rest = count(group);
+  while (rest >= 2 * elements) {
+    size_t length = 1;
+    while (count(group.take_front(length)) < elements)
+      ++length;
+    packs.push_back(group.take_front(length));
+    rest -= count(packs.back());
+    group = group.drop_front(length);
+    if (rest >= elements)
+      continue;
+    // What is left would be too little.
+    packs.back() = {packs.back().data(), length + group.size()};
+    return;
+  }
+  if (!group.empty())
+    packs.push_back(group);
+}
+
 namespace {
 struct PackParametersPass
     : plait::impl::PackParametersPassBase<PackParametersPass> {
+  using PackParametersPassBase::PackParametersPassBase;
+
+  /// Notes the parameters whose values something else than the update reads.
+  void findReadValues() {
+    readValues.clear();
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!doesPhase(function, "optimizer"))
+        function.walk([&](nn::ReadOp read) {
+          if (read.getSlot() == nn::Slot::Value)
+            readValues.insert(read.getSymbolAttr());
+        });
+  }
+
   /// The parameters of a stage, those to which the same is done together, in
   /// the order of the module.
   SmallVector<SmallVector<ParameterEnd>>
@@ -212,38 +351,86 @@ struct PackParametersPass
     llvm::MapVector<StringRef, SmallVector<ParameterEnd>,
                     llvm::StringMap<unsigned>>
         groups;
-    for (auto parameter : getOperation().getOps<nn::ParameterOp>())
-      if (auto end = analysis.analyze(parameter))
-        groups[end->key].push_back(*end);
+    for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
+      auto end = analysis.analyze(parameter);
+      if (!end)
+        continue;
+      auto symbol = FlatSymbolRefAttr::get(parameter.getSymNameAttr());
+      end->valueIsRead = end->hasCopy && readValues.contains(symbol);
+      if (end->valueIsRead)
+        end->key += " read";
+      groups[end->key].push_back(*end);
+    }
     return llvm::to_vector(llvm::make_second_range(groups));
+  }
+
+  /// How packs can be divided, if at all.
+  Division findDivision() {
+    dist::MeshOp mesh = dist::MeshOp::find(getOperation());
+    if (zero == 0 || !mesh)
+      return {};
+    return {FlatSymbolRefAttr::get(mesh.getSymNameAttr()),
+            StringAttr::get(&getContext(), kDataAxis),
+            std::max<int64_t>(1, mesh.getAxisSize(kDataAxis))};
   }
 
   void packStage(int64_t number, ArrayRef<func::FuncOp> stage) {
     auto find = [&](StringRef phase) {
       auto *found = llvm::find_if(stage, [&](func::FuncOp function) {
-        auto name = function->getAttrOfType<StringAttr>(pipe::kPhaseAttr);
-        return name && name.getValue() == phase;
+        return doesPhase(function, phase);
       });
       return found == stage.end() ? func::FuncOp() : *found;
     };
     func::FuncOp reduce = find("reduce"), optimizer = find("optimizer");
     if (!reduce || !optimizer)
       return;
+    Division division = findDivision();
+    auto canDivide = [&](const ParameterEnd &end) {
+      auto isOver = [&](dist::AllReduceOp op) { return division.isOver(op); };
+      return division.parts > 1 && !end.updates.empty() && !end.valueIsRead &&
+             llvm::count_if(end.reductions, isOver) == 1;
+    };
+    auto groups = findGroups(stage, reduce, optimizer);
+    SmallVector<ArrayRef<ParameterEnd>> packs;
+    for (ArrayRef<ParameterEnd> group : groups) {
+      if (canDivide(group.front()))
+        cut(group,
+            bucket ? bucket : plan::bucketElements(uint32_t(division.parts)),
+            packs);
+      else
+        packs.push_back(group);
+    }
+    llvm::stable_sort(packs, [](const auto &left, const auto &right) {
+      Operation *first = left.front().parameter;
+      return first->isBeforeInBlock(right.front().parameter);
+    });
     SymbolTable symbols(getOperation());
-    unsigned index = 0;
-    for (ArrayRef<ParameterEnd> group : findGroups(stage, reduce, optimizer))
-      Packer(group, number, symbols).run(index++);
+    for (auto [index, members] : llvm::enumerate(packs))
+      Packer(members, number,
+             canDivide(members.front()) ? division : Division(), symbols)
+          .run(index);
+    if (division.parts > 1)
+      joinReductions(optimizer, division);
     eraseDead(reduce);
     eraseDead(optimizer);
   }
 
   void runOnOperation() override {
+    if (zero > 1) {
+      getOperation().emitError("cannot be packed with zero ")
+          << zero.getValue() << ", expected 0 or 1";
+      return signalPassFailure();
+    }
+    findReadValues();
     std::map<int64_t, SmallVector<func::FuncOp>> stages;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (auto stage = function->getAttrOfType<IntegerAttr>(pipe::kStageAttr))
-        stages[stage.getInt()].push_back(function);
+      if (std::optional<int64_t> stage = getStage(function))
+        stages[*stage].push_back(function);
     for (auto &[number, functions] : stages)
       packStage(number, functions);
   }
+
+  /// In all stages, so that those that share a parameter pack it alike.
+  llvm::DenseSet<Attribute> readValues;
 };
 } // namespace

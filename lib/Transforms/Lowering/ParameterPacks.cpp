@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Transforms/Buffers.h"
+#include "plait/Transforms/StageFunctions.h"
 
 using namespace mlir;
 using namespace plait;
@@ -23,14 +23,9 @@ ParameterPacks::ParameterPacks(ModuleOp module, int64_t stage) {
   }
 }
 
-static int64_t stageOf(func::FuncOp function) {
-  auto stage = function->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
-  return stage ? stage.getInt() : -1;
-}
-
 ParameterPacks::ParameterPacks(func::FuncOp function)
-    : ParameterPacks(function->getParentOfType<ModuleOp>(), stageOf(function)) {
-}
+    : ParameterPacks(function->getParentOfType<ModuleOp>(),
+                     getStage(function).value_or(-1)) {}
 
 nn::PackOp ParameterPacks::find(StringRef symbol) const {
   return members.lookup(symbol).pack;
@@ -42,6 +37,8 @@ ParameterPacks::Place ParameterPacks::locate(StringRef symbol,
   if (found == members.end())
     return {bufferName(symbol, slot), 0};
   auto [pack, offset] = found->second;
+  if (nn::PackOp(pack).isDivided(slot))
+    offset = 0;
   int64_t bits = pack.getSlotType(slot).getElementTypeBitWidth();
   return {bufferName(nn::PackOp(pack).getSymName(), slot), offset * bits / 8};
 }

@@ -11,6 +11,7 @@
 #include "plait/Schedule/Schedule.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
@@ -30,11 +31,12 @@ namespace {
 
 /// What one action of the schedule becomes.
 struct PlannedAction {
-  std::string kind, callee;
+  StringAttr kind;
+  FlatSymbolRefAttr callee; // null: a transfer
   int64_t microbatch = 0;
   std::optional<int64_t> peer, tensor;
   bool backward = false;
-  SmallVector<std::string> buffers;
+  ArrayAttr buffers; // their names
 };
 
 /// Builds the program of one stage.
@@ -52,11 +54,20 @@ private:
     Lifetime life;
   };
   func::FuncOp function(StringRef phase) {
-    return module.lookupSymbol<func::FuncOp>(
-        (phase + "_" + Twine(stage)).str());
+    func::FuncOp &found = functions[phase];
+    if (!found)
+      found = module.lookupSymbol<func::FuncOp>(getFunctionName(phase, stage));
+    return found;
   }
-  void use(const std::string &name, Category category, int64_t bytes,
-           int64_t first, int64_t last);
+  Attribute use(const Twine &name, Category category, int64_t bytes,
+                int64_t first, int64_t last);
+  /// The same for what the next action has of a value of its microbatch.
+  Attribute use(StringRef value, const schedule::Action &action,
+                Category category, int64_t bytes) {
+    int64_t at = actions.size();
+    return use(value + " of microbatch " + Twine(action.microbatch), category,
+               bytes, at, at);
+  }
   void addCall(StringRef phase, const schedule::Action &action);
   void addTransfer(const schedule::Action &action);
   void addStanding();
@@ -67,46 +78,41 @@ private:
   int64_t stage;
   const schedule::Schedule &schedule;
   OpBuilder builder;
-  llvm::MapVector<std::string, Buffer, std::map<std::string, unsigned>> buffers;
-  llvm::StringMap<int64_t> bytesOf; // of values that cross actions
+  llvm::MapVector<StringAttr, Buffer> buffers;
+  llvm::StringMap<func::FuncOp> functions; // by phase
+  llvm::StringMap<int64_t> bytesOf;        // of values that cross actions
   std::vector<PlannedAction> actions;
 };
 
 } // namespace
 
-void ProgramBuilder::use(const std::string &name, Category category,
-                         int64_t bytes, int64_t first, int64_t last) {
+/// Extends the life of a buffer to [first, last]; returns its symbol.
+Attribute ProgramBuilder::use(const Twine &name, Category category,
+                              int64_t bytes, int64_t first, int64_t last) {
+  StringAttr key = builder.getStringAttr(name);
   auto [it, isNew] =
-      buffers.insert({name, Buffer{category, {bytes, first, last}}});
+      buffers.insert({key, Buffer{category, {bytes, first, last}}});
   if (!isNew) {
     it->second.life.first = std::min(it->second.life.first, first);
     it->second.life.last = std::max(it->second.life.last, last);
   }
+  return FlatSymbolRefAttr::get(key);
 }
 
 Category ProgramBuilder::categoryOf(StringRef value) {
-  if (value == "tokens" || value == "targets")
+  if (llvm::is_contained(kModelInputs, value))
     return Category::Inputs;
   return value.starts_with("res") ? Category::Activations : Category::Transfers;
 }
 
-static std::string ofMicrobatch(StringRef value, int64_t microbatch) {
-  return (value + " of microbatch " + Twine(microbatch)).str();
-}
-
 void ProgramBuilder::addCall(StringRef phase, const schedule::Action &action) {
   func::FuncOp callee = function(phase);
-  PlannedAction planned{phase.str(), callee.getSymName().str(),
-                        action.microbatch, {}, {}, false, {}};
-  int64_t at = actions.size();
+  SmallVector<Attribute> bound;
   auto bind = [&](StringAttr name, Type type) {
-    if (categoryOf(name.getValue()) == Category::Inputs) {
-      planned.buffers.push_back(name.getValue().str());
-      return;
-    }
-    std::string buffer = ofMicrobatch(name.getValue(), action.microbatch);
-    use(buffer, categoryOf(name.getValue()), byteSize(type), at, at);
-    planned.buffers.push_back(buffer);
+    Category category = categoryOf(name.getValue());
+    bound.push_back(category == Category::Inputs
+                        ? FlatSymbolRefAttr::get(name)
+                        : use(name, action, category, byteSize(type)));
   };
   for (auto [index, type] : llvm::enumerate(callee.getArgumentTypes()))
     bind(callee.getArgAttrOfType<StringAttr>(index, kValueAttr), type);
@@ -114,33 +120,40 @@ void ProgramBuilder::addCall(StringRef phase, const schedule::Action &action) {
     bind(callee.getResultAttrOfType<StringAttr>(index, kValueAttr), type);
   // Every call has its own workspace, so that it fits between what is live.
   auto bytes = callee->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
-  std::string workspace = "workspace of action " + std::to_string(at);
-  use(workspace, Category::Workspace, bytes.asArrayRef().back(), at, at);
-  planned.buffers.push_back(workspace);
-  actions.push_back(std::move(planned));
+  int64_t at = actions.size();
+  bound.push_back(use("workspace of action " + Twine(at), Category::Workspace,
+                      bytes.asArrayRef().back(), at, at));
+  actions.push_back({builder.getStringAttr(phase),
+                     FlatSymbolRefAttr::get(callee.getSymNameAttr()),
+                     action.microbatch,
+                     {},
+                     {},
+                     false,
+                     builder.getArrayAttr(bound)});
 }
 
 /// One action for each tensor that crosses the boundary.
 void ProgramBuilder::addTransfer(const schedule::Action &action) {
   bool receives = action.kind == ActionKind::Recv;
   bool backward = action.direction == Direction::Backward;
-  StringRef prefix = backward ? (receives ? "dout" : "din")
-                              : (receives ? "in" : "out");
+  StringRef prefix =
+      backward ? (receives ? "dout" : "din") : (receives ? "in" : "out");
   for (int64_t tensor = 0;; ++tensor) {
     std::string value = (prefix + Twine(tensor)).str();
     auto size = bytesOf.find(value);
     if (size == bytesOf.end())
       return;
-    StringRef kind = receives ? "recv"
+    StringRef kind = receives                          ? "recv"
                      : action.kind == ActionKind::Send ? "send"
                                                        : "wait_send";
-    PlannedAction planned{kind.str(), "", action.microbatch, action.peer,
-                          tensor, backward, {}};
-    std::string buffer = ofMicrobatch(value, action.microbatch);
-    use(buffer, Category::Transfers, size->second, actions.size(),
-        actions.size());
-    planned.buffers.push_back(buffer);
-    actions.push_back(std::move(planned));
+    Attribute buffer = use(value, action, Category::Transfers, size->second);
+    actions.push_back({builder.getStringAttr(kind),
+                       {},
+                       action.microbatch,
+                       action.peer,
+                       tensor,
+                       backward,
+                       builder.getArrayAttr(buffer)});
   }
 }
 
@@ -155,9 +168,11 @@ void ProgramBuilder::addStanding() {
     function(phase).walk([&](Operation *op) {
       auto access = [&](StringRef symbol, nn::Slot slot, Type type) {
         bool parameter = slot == nn::Slot::Value || slot == nn::Slot::Compute;
-        Category category = parameter                    ? Category::Parameters
-                            : slot == nn::Slot::Gradient ? Category::Gradients
-                                                         : Category::Optimizer;
+        bool gradient =
+            slot == nn::Slot::Gradient || slot == nn::Slot::Reduced;
+        Category category = parameter  ? Category::Parameters
+                            : gradient ? Category::Gradients
+                                       : Category::Optimizer;
         if (nn::PackOp pack = packs.find(symbol))
           type = pack.getSlotType(slot);
         stand(packs.locate(symbol, slot).buffer, category, byteSize(type));
@@ -175,7 +190,7 @@ void ProgramBuilder::addStanding() {
   stand(kScalarsBuffer.str(), Category::Inputs, 64);
   stand(kMetricsBuffer.str(), Category::Inputs, 64);
   // Tokens and targets of all microbatches are written before the step starts.
-  for (StringRef value : {"tokens", "targets"})
+  for (StringRef value : kModelInputs)
     if (auto size = bytesOf.find(value); size != bytesOf.end())
       stand(value.str(), Category::Inputs,
             schedule.problem.microbatches * size->second);
@@ -202,20 +217,12 @@ void ProgramBuilder::emit() {
     return value ? builder.getI64IntegerAttr(*value) : IntegerAttr();
   };
   for (const PlannedAction &action : actions) {
-    SmallVector<Attribute> bound;
-    for (const std::string &name : action.buffers)
-      bound.push_back(FlatSymbolRefAttr::get(builder.getContext(), name));
-    auto callee = action.callee.empty()
-                      ? FlatSymbolRefAttr()
-                      : FlatSymbolRefAttr::get(builder.getContext(),
-                                               action.callee);
     plan::ActionOp::create(
-        builder, module.getLoc(), builder.getStringAttr(action.kind),
-        builder.getI64IntegerAttr(0),
-        builder.getI64IntegerAttr(action.microbatch), callee,
+        builder, module.getLoc(), action.kind, builder.getI64IntegerAttr(0),
+        builder.getI64IntegerAttr(action.microbatch), action.callee,
         optional(action.peer),
         action.backward ? builder.getBoolAttr(true) : BoolAttr(),
-        optional(action.tensor), builder.getArrayAttr(bound));
+        optional(action.tensor), action.buffers);
   }
 }
 
@@ -245,12 +252,11 @@ void ProgramBuilder::build() {
 }
 
 namespace {
-struct PlaceBuffersPass
-    : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
+struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
   LogicalResult checkFunctions(uint32_t stages) {
     for (uint32_t stage = 0; stage < stages; ++stage)
       for (StringRef phase : {"forward", "backward", "reduce", "optimizer"}) {
-        std::string name = (phase + "_" + Twine(stage)).str();
+        std::string name = getFunctionName(phase, stage);
         auto function = getOperation().lookupSymbol<func::FuncOp>(name);
         if (!function)
           return getOperation().emitError("has no function @")

@@ -1,4 +1,4 @@
-//===- PlaceValues.cpp - Addresses of the values of a function ---*- C++ -*-===//
+//===- PlaceValues.cpp - Addresses of the values of a function ------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -71,7 +71,8 @@ StepEndAnalysis::analyze(nn::ParameterOp parameter) {
     return std::nullopt;
   readNorm(end);
   readUpdate(end);
-  if (copies.lookup(symbolOf(parameter)))
+  end.hasCopy = copies.lookup(symbolOf(parameter));
+  if (end.hasCopy)
     end.key += " copy";
   return end;
 }

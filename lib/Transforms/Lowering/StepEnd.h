@@ -18,10 +18,8 @@
 #include "plait/Dialect/NN/IR/NN.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace plait {
 
@@ -41,6 +39,9 @@ struct ParameterEnd {
   /// the same place and of numbers that all parameters share. Empty: something
   /// else.
   llvm::SmallVector<nn::WriteOp> updates;
+  /// Whether there is a bf16 copy to compute with, and whether the value itself
+  /// is read all the same.
+  bool hasCopy = false, valueIsRead = false;
   /// Equal for parameters to which the same is done.
   std::string key;
 };

@@ -1,4 +1,4 @@
-//===- AssignShardings.cpp - Give every value of the loss a sharding ---*- C++ -*-===//
+//===- AssignShardings.cpp - Give every value of the loss a sharding ------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ShardingProblem.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 
@@ -41,7 +42,7 @@ public:
   LogicalResult run();
 
 private:
-  LogicalResult checkPins();
+  LogicalResult checkReads();
   LogicalResult seedBatch();
   ArrayAttr axesOf(Value value, int64_t dim, bool split);
   ShardingAttr publishedSharding(Value value);
@@ -63,14 +64,18 @@ private:
 
 } // namespace
 
-/// A sharding that is given is kept or refused, never dropped.
-LogicalResult Assigner::checkPins() {
+/// The loss reads nothing but parameters. A sharding that is given is kept or
+/// refused, never dropped.
+LogicalResult Assigner::checkReads() {
+  SymbolTableCollection tables;
   WalkResult walk = function.walk([&](nn::ReadOp read) {
-    auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
-        read, read.getSymbolAttr());
-    auto pinned = parameter ? dyn_cast_or_null<ShardingAttr>(
-                                  parameter.getShardingAttr())
-                            : ShardingAttr();
+    nn::ParameterOp parameter = nn::findParameter(read, tables);
+    if (!parameter) {
+      read.emitError("reads ")
+          << read.getSymbolAttr() << ", which is no parameter";
+      return WalkResult::interrupt();
+    }
+    ShardingAttr pinned = nn::getSharding(parameter);
     if (!pinned)
       return WalkResult::advance();
     for (ArrayAttr axes : pinned.getDims())
@@ -100,8 +105,8 @@ LogicalResult Assigner::seedBatch() {
     batchClass = classes.find(argument, 0);
     if (blocks && type.getDimSize(0) % blocks)
       return function.emitError("dp=")
-             << blocks << " does not divide the batch of "
-             << type.getDimSize(0) << " sequences";
+             << blocks << " does not divide the batch of " << type.getDimSize(0)
+             << " sequences";
   }
   return success();
 }
@@ -184,16 +189,16 @@ void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
 
 /// Records where the parameters lie, for whoever reads them next.
 void Assigner::pinParameters() {
+  SymbolTableCollection tables;
   function.walk([&](nn::ReadOp read) {
-    auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
-        read, read.getSymbolAttr());
+    nn::ParameterOp parameter = nn::findParameter(read, tables);
     parameter.setShardingAttr(ShardingAttr::of(read.getResult()));
   });
 }
 
 LogicalResult Assigner::run() {
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
-  if (failed(checkPins()) || failed(seedBatch()))
+  if (failed(checkReads()) || failed(seedBatch()))
     return failure();
   int64_t blocks = mesh.getAxisSize(tensor);
   llvm::DenseSet<int> dataClasses;
@@ -223,10 +228,9 @@ LogicalResult Assigner::run() {
   for (auto &[op, axes] : ops)
     shardOp(op, axes);
   Operation *terminator = function.getBody().front().getTerminator();
-  function.setFunctionType(
-      FunctionType::get(function.getContext(),
-                        function.getBody().front().getArgumentTypes(),
-                        terminator->getOperandTypes()));
+  function.setFunctionType(FunctionType::get(
+      function.getContext(), function.getBody().front().getArgumentTypes(),
+      terminator->getOperandTypes()));
   pinParameters();
   return success();
 }
@@ -238,7 +242,8 @@ struct AssignShardingsPass
 
   void runOnOperation() override {
     MeshOp mesh = MeshOp::find(getOperation());
-    auto function = getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
+    auto function =
+        getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
     if (!mesh || !function) {
       getOperation().emitError("has no mesh or no function @loss to shard");
       return signalPassFailure();

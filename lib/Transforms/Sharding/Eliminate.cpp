@@ -1,4 +1,4 @@
-//===- Eliminate.cpp - Exact minimisation of sums of small tables ---*- C++ -*-===//
+//===- Eliminate.cpp - Exact minimisation of sums of small tables ---------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,7 +8,6 @@
 #include "Eliminate.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SetVector.h"
 
 #include <limits>
 #include <set>
@@ -20,8 +19,7 @@ int CostNetwork::addVariable(int domain) {
   return domains.size() - 1;
 }
 
-void CostNetwork::addCost(int variable,
-                          llvm::function_ref<double(int)> cost) {
+void CostNetwork::addCost(int variable, llvm::function_ref<double(int)> cost) {
   Table table{{variable}, {}};
   for (int x = 0; x < domains[variable]; ++x)
     table.costs.push_back(cost(x));
@@ -141,23 +139,26 @@ bool CostNetwork::Elimination::eliminate(int variable) {
   return true;
 }
 
-/// Always the variable next whose elimination makes the smallest table.
+/// Always the variable next whose elimination makes the smallest table, the
+/// first of them where several do. An elimination changes the tables of its
+/// neighbours alone.
 bool CostNetwork::Elimination::run() {
-  std::set<int> left;
-  for (int variable = 0, e = domains.size(); variable < e; ++variable)
-    left.insert(variable);
-  while (!left.empty()) {
-    int next = -1;
-    size_t least = std::numeric_limits<size_t>::max();
-    for (int variable : left)
-      if (size_t entries = countEntries(neighbours(variable));
-          entries < least) {
-        least = entries;
-        next = variable;
-      }
-    left.erase(next);
+  std::vector<size_t> entries;
+  std::set<std::pair<size_t, int>> queue;
+  for (int variable = 0, e = domains.size(); variable < e; ++variable) {
+    entries.push_back(countEntries(neighbours(variable)));
+    queue.insert({entries.back(), variable});
+  }
+  while (!queue.empty()) {
+    int next = queue.begin()->second;
+    queue.erase(queue.begin());
     if (!eliminate(next))
       return false;
+    for (int other : choices.back().scope) {
+      queue.erase({entries[other], other});
+      entries[other] = countEntries(neighbours(other));
+      queue.insert({entries[other], other});
+    }
   }
   return true;
 }

@@ -1,4 +1,4 @@
-//===- Eliminate.h - Exact minimisation of sums of small tables ---*- C++ -*-===//
+//===- Eliminate.h - Exact minimisation of sums of small tables -*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -48,8 +48,7 @@ int FactorClasses::findFactor(ShardableOpInterface op, const FactorRule &rule,
 void FactorClasses::add(ShardableOpInterface op) {
   FactorRule rule = op.getFactorRule();
   SmallVector<int> first(rule.factors.size(), -1);
-  auto join = [&](ValueRange values,
-                  ArrayRef<FactorRule::DimFactors> tensors) {
+  auto join = [&](ValueRange values, ArrayRef<FactorRule::DimFactors> tensors) {
     for (auto [value, dims] : llvm::zip_equal(values, tensors))
       for (auto [dim, factor] : llvm::enumerate(dims)) {
         if (factor == FactorRule::kNone)
@@ -100,9 +99,9 @@ Value plait::reshard(OpBuilder &builder, Value value, ShardingAttr sharding) {
   if (ShardingAttr::of(value) == sharding)
     return value;
   Operation *source = value.getDefiningOp();
-  auto op = ReshardOp::create(builder,
-                              source ? source->getLoc() : value.getLoc(),
-                              withSharding(value.getType(), sharding), value);
+  auto op =
+      ReshardOp::create(builder, source ? source->getLoc() : value.getLoc(),
+                        withSharding(value.getType(), sharding), value);
   return op;
 }
 
@@ -160,8 +159,7 @@ struct Seeder {
     FactorAxes result;
     llvm::DenseSet<Attribute> used;
     for (int factor = 0, e = rule.factors.size(); factor < e; ++factor) {
-      ArrayAttr axes =
-          axesOfClass.lookup(classes.findFactor(op, rule, factor));
+      ArrayAttr axes = axesOfClass.lookup(classes.findFactor(op, rule, factor));
       bool free = axes && llvm::none_of(axes, [&](Attribute axis) {
                     return used.contains(axis);
                   });

@@ -66,9 +66,10 @@ mlir::Value reshard(mlir::OpBuilder &builder, mlir::Value value,
 /// Shards ops that were created among sharded values: classes take the axes of
 /// the operands from outside and of the `seeds` (a value and the sharding it
 /// should get), larger tensors first; then every op is given its types.
-void shardNewOps(llvm::ArrayRef<mlir::Operation *> ops,
-                 llvm::ArrayRef<std::pair<mlir::Value, dist::ShardingAttr>> seeds,
-                 mlir::FlatSymbolRefAttr mesh);
+void shardNewOps(
+    llvm::ArrayRef<mlir::Operation *> ops,
+    llvm::ArrayRef<std::pair<mlir::Value, dist::ShardingAttr>> seeds,
+    mlir::FlatSymbolRefAttr mesh);
 
 } // namespace plait
 

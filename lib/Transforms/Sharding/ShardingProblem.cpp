@@ -1,4 +1,4 @@
-//===- ShardingProblem.cpp - Which factor of each op an axis splits ---*- C++ -*-===//
+//===- ShardingProblem.cpp - Which factor an axis splits ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "ShardingProblem.h"
+
+#include "plait/Dialect/NN/IR/Parameters.h"
 
 using namespace mlir;
 using namespace plait;
@@ -46,11 +48,11 @@ LogicalResult ShardingProblem::checkDivisibility() {
       evenClasses.insert(classes.findFactor(op, rule, index));
       if (factor.size % blocks == 0)
         continue;
-      InFlightDiagnostic diag =
-          op.emitError() << axis.getValue() << "=" << blocks
-                         << " does not divide the " << factor.size << " "
-                         << factor.name << "s of " << op->getName()
-                         << "; possible are ";
+      InFlightDiagnostic diag = op.emitError()
+                                << axis.getValue() << "=" << blocks
+                                << " does not divide the " << factor.size << " "
+                                << factor.name << "s of " << op->getName()
+                                << "; possible are ";
       SmallVector<int64_t> divisors;
       for (int64_t d = 1; d <= factor.size; ++d)
         if (factor.size % d == 0)
@@ -63,9 +65,7 @@ LogicalResult ShardingProblem::checkDivisibility() {
   return failure(walk.wasInterrupted());
 }
 
-bool ShardingProblem::canSplit(Value value, int64_t dim) const {
-  int64_t extent = typeOf(value).getDimSize(dim);
-  int root = classes.find(value, dim);
+bool ShardingProblem::canSplit(int root, int64_t extent) const {
   bool even = evenClasses.contains(root);
   return extent >= blocks && !dataClasses.contains(root) &&
          (!even || extent % blocks == 0);
@@ -98,7 +98,7 @@ void ShardingProblem::addVariables() {
     variable.choices = {kNone};
     if (isa<FloatType>(typeOf(value).getElementType()))
       for (int64_t dim = 0; dim < typeOf(value).getRank(); ++dim)
-        if (canSplit(value, dim))
+        if (canSplit(classes.find(value, dim), typeOf(value).getDimSize(dim)))
           variable.choices.push_back(dim);
     if (differentiable.contains(value))
       variable.choices.push_back(kPartial);
@@ -111,8 +111,8 @@ void ShardingProblem::addVariables() {
       return;
     if (auto read = dyn_cast<nn::ReadOp>(op)) {
       // All reads of a parameter find it in one place.
-      auto [it, isNew] = firstRead.try_emplace(
-          read.getSymbolAttr().getAttr(), read.getResult());
+      auto [it, isNew] = firstRead.try_emplace(read.getSymbolAttr().getAttr(),
+                                               read.getResult());
       if (isNew)
         declareValue(read.getResult());
       return;
@@ -121,14 +121,10 @@ void ShardingProblem::addVariables() {
       Variable &variable = opVariables[op];
       variable.choices = {kNone};
       FactorRule rule = shardable.getFactorRule();
-      for (auto [index, factor] : llvm::enumerate(rule.factors)) {
-        int root = classes.findFactor(shardable, rule, index);
-        bool even = evenClasses.contains(root);
-        if (factor.kind != FactorKind::Whole && factor.size >= blocks &&
-            !dataClasses.contains(root) &&
-            (!even || factor.size % blocks == 0))
+      for (auto [index, factor] : llvm::enumerate(rule.factors))
+        if (factor.kind != FactorKind::Whole &&
+            canSplit(classes.findFactor(shardable, rule, index), factor.size))
           variable.choices.push_back(index);
-      }
       declare(variable);
     }
     for (Value result : op->getResults())
@@ -201,11 +197,8 @@ int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,
 
 LogicalResult ShardingProblem::addReadCosts(nn::ReadOp read) {
   const Variable &state = variableOf(read.getResult());
-  auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
-      read, read.getSymbolAttr());
-  auto pinned = parameter ? dyn_cast_or_null<dist::ShardingAttr>(
-                                parameter.getShardingAttr())
-                          : dist::ShardingAttr();
+  nn::ParameterOp parameter = nn::findParameter(read, tables);
+  dist::ShardingAttr pinned = nn::getSharding(parameter);
   if (pinned && !llvm::is_contained(state.choices, pinned.findDim(axis)))
     return parameter.emitError("cannot be split along dimension ")
            << pinned.findDim(axis) << " over " << axis.getValue() << "="
@@ -233,25 +226,33 @@ void ShardingProblem::addOpCosts(ShardableOpInterface op) {
   network.addCost(choice.id, [&](int x) {
     return choice.choices[x] == kNone ? work : work / blocks;
   });
+  addResultCosts(op, choice, rule);
+  addOperandCosts(op, choice, rule);
+}
 
-  // From what the op makes to what its users find, and gradients back.
+/// From what the op makes to what its users find, and gradients back.
+void ShardingProblem::addResultCosts(Operation *op, const Variable &choice,
+                                     const FactorRule &rule) {
   for (auto [index, result] : llvm::enumerate(op->getResults())) {
     const Variable &state = variableOf(result);
     network.addCost(choice.id, state.id, [&](int x, int y) {
       int native = nativeState(rule, index, choice.choices[x]);
       int gradient = state.choices[y], found = foundAt(gradient);
-      double cost = conversionCost(result, native, found) +
-                    kActivationMemory * bytesOf(result) /
-                        (found == kNone ? 1 : blocks);
+      double cost =
+          conversionCost(result, native, found) +
+          kActivationMemory * bytesOf(result) / (found == kNone ? 1 : blocks);
       if (differentiable.contains(result))
         cost += conversionCost(result, gradient,
                                native == kPartial ? kNone : native);
       return cost;
     });
   }
+}
 
-  // From what the op finds to what it needs, and gradients back. Users of one
-  // value add up their gradients before they are converted.
+/// From what the op finds to what it needs, and gradients back. Users of one
+/// value add up their gradients before they are converted.
+void ShardingProblem::addOperandCosts(Operation *op, const Variable &choice,
+                                      const FactorRule &rule) {
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
     const Variable &state = variableOf(operand);
     const FactorRule::DimFactors &dims = rule.operands[index];

@@ -1,4 +1,4 @@
-//===- ShardingProblem.h - Which factor of each op an axis splits ---*- C++ -*-===//
+//===- ShardingProblem.h - Which factor an axis splits ----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -78,9 +78,14 @@ private:
   const Variable &variableOf(mlir::Value value) const;
   void addVariables();
   void addOpCosts(ShardableOpInterface op);
+  void addResultCosts(mlir::Operation *op, const Variable &choice,
+                      const FactorRule &rule);
+  void addOperandCosts(mlir::Operation *op, const Variable &choice,
+                       const FactorRule &rule);
   /// Fails where a parameter's sharding asks for what cannot be.
   mlir::LogicalResult addReadCosts(nn::ReadOp read);
-  bool canSplit(mlir::Value value, int64_t dim) const;
+  /// Whether the axis may split a dimension or a factor of class `root`.
+  bool canSplit(int root, int64_t extent) const;
   int nativeState(const FactorRule &rule, unsigned result, int factor) const;
   double conversionCost(mlir::Value value, int from, int to) const;
   double bytesOf(mlir::Value value) const;
@@ -94,6 +99,7 @@ private:
   int64_t batchBlocks;
   bool savesMemory;
 
+  mlir::SymbolTableCollection tables;
   CostNetwork network;
   llvm::SmallVector<int> solution;
   llvm::DenseSet<int> evenClasses; // have a factor that must divide

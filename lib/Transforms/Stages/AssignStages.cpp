@@ -1,17 +1,16 @@
-//===- AssignStages.cpp - Cut the loss into stages of equal cost ---*- C++
-//-*-===//
+//===- AssignStages.cpp - Cut the loss into stages of equal cost ----------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Schedule/StageCut.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
-#include <limits>
 #include <map>
 
 namespace plait {
@@ -23,56 +22,6 @@ using namespace mlir;
 using namespace plait;
 
 namespace {
-
-/// The cost of a contiguous run of layers on one stage.
-class LayerCosts {
-public:
-  LayerCosts(ArrayRef<int64_t> layers, int64_t before, int64_t after)
-      : sums(layers.size() + 1, 0) {
-    for (auto [index, cost] : llvm::enumerate(layers))
-      sums[index + 1] = sums[index] + cost;
-    for (size_t index = 1; index < sums.size(); ++index)
-      sums[index] += before;
-    sums.back() += after;
-  }
-  int64_t count() const { return sums.size() - 1; }
-  /// Of the layers [begin, end), with what comes before the first layer and
-  /// after the last.
-  int64_t of(int64_t begin, int64_t end) const {
-    return sums[end] - sums[begin];
-  }
-
-private:
-  SmallVector<int64_t> sums;
-};
-
-/// The first layer of each stage, so that the most expensive stage is as cheap
-/// as possible; among equals the earliest cuts. best(k, n) = min over c of
-/// max(best(k - 1, c), cost(c, n)): O(stages · layers²).
-SmallVector<int64_t> cutLayers(const LayerCosts &costs, int64_t stages) {
-  int64_t layers = costs.count();
-  constexpr int64_t infinite = std::numeric_limits<int64_t>::max();
-  SmallVector<SmallVector<int64_t>> best(
-      stages + 1, SmallVector<int64_t>(layers + 1, infinite));
-  SmallVector<SmallVector<int64_t>> cut(stages + 1,
-                                        SmallVector<int64_t>(layers + 1, 0));
-  best[0][0] = 0;
-  for (int64_t stage = 1; stage <= stages; ++stage)
-    for (int64_t end = stage; end <= layers; ++end)
-      for (int64_t begin = stage - 1; begin < end; ++begin) {
-        if (best[stage - 1][begin] == infinite)
-          continue;
-        int64_t cost = std::max(best[stage - 1][begin], costs.of(begin, end));
-        if (cost < best[stage][end]) {
-          best[stage][end] = cost;
-          cut[stage][end] = begin;
-        }
-      }
-  SmallVector<int64_t> firsts(stages);
-  for (int64_t stage = stages, end = layers; stage > 0; --stage)
-    firsts[stage - 1] = end = cut[stage][end];
-  return firsts;
-}
 
 struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
   using AssignStagesPassBase::AssignStagesPassBase;
@@ -91,8 +40,8 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
   }
 
   LogicalResult assign(func::FuncOp function, int64_t stages);
-  FailureOr<SmallVector<int64_t>> getGivenCut(func::FuncOp function,
-                                              int64_t stages, int64_t count);
+  LogicalResult checkGivenCut(func::FuncOp function, int64_t stages,
+                              int64_t count);
 };
 
 } // namespace
@@ -102,13 +51,11 @@ static int64_t costOf(Operation *op) {
   return costed ? costed.getFlops() : 0;
 }
 
-/// The first layer of each stage as the option says; empty if it says nothing.
-FailureOr<SmallVector<int64_t>>
-AssignStagesPass::getGivenCut(func::FuncOp function, int64_t stages,
-                              int64_t count) {
-  SmallVector<int64_t> firsts;
+/// Whether the option, if it is given, cuts `count` layers into `stages`.
+LogicalResult AssignStagesPass::checkGivenCut(func::FuncOp function,
+                                              int64_t stages, int64_t count) {
   if (layers.empty())
-    return firsts;
+    return success();
   if (static_cast<int64_t>(layers.size()) != stages)
     return function.emitError("is cut into ")
            << stages << " stages, but layers are given for " << layers.size();
@@ -117,20 +64,26 @@ AssignStagesPass::getGivenCut(func::FuncOp function, int64_t stages,
     if (size < 1 || size > count)
       return function.emitError("gets a stage of ")
              << size << " layers, expected 1 to " << count;
-    firsts.push_back(sum);
     sum += size;
   }
   if (sum != count)
     return function.emitError("has ")
            << count << " layers, but " << sum << " are given";
-  return firsts;
+  return success();
 }
 
-LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
-  // What is between two layers belongs to the one before.
-  std::map<int64_t, int64_t> layerCosts;
+namespace {
+/// The layers of a function. What is between two belongs to the one before.
+struct Layers {
+  std::map<int64_t, int64_t> costs; // by layer
+  int64_t before = 0, after = 0;    // costs of what belongs to none
   llvm::DenseMap<Operation *, int64_t> layerOf;
-  int64_t before = 0, after = 0, last = -1;
+};
+} // namespace
+
+static FailureOr<Layers> findLayers(func::FuncOp function) {
+  Layers layers;
+  int64_t last = -1;
   for (Operation &op : function.getBody().front())
     if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
       last = std::max(last, layer.getInt());
@@ -141,38 +94,51 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
         return op.emitError("belongs to layer ")
                << layer.getInt() << " but stands after layer " << current;
       current = layer.getInt();
-      layerCosts[current] += costOf(&op);
+      layers.costs[current] += costOf(&op);
     } else {
-      (current < 0 ? before : after) += costOf(&op);
+      (current < 0 ? layers.before : layers.after) += costOf(&op);
     }
-    layerOf[&op] =
+    layers.layerOf[&op] =
         op.hasAttr(nn::kLayerAttr) || current < last ? current : last + 1;
   }
-  if (layerCosts.empty())
-    layerCosts[0] = 0;
-  int64_t count = layerCosts.size();
+  if (layers.costs.empty())
+    layers.costs[0] = 0;
+  return layers;
+}
+
+LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
+  FailureOr<Layers> found = findLayers(function);
+  if (failed(found))
+    return failure();
+  int64_t count = found->costs.size();
   if (stages > count)
     return function.emitError("pp=")
            << stages << " needs as many layers, but the model has " << count
            << "; the largest possible pp is " << count;
 
-  SmallVector<int64_t> costs, ids;
-  for (auto [layer, cost] : layerCosts) {
-    ids.push_back(layer);
-    costs.push_back(cost);
-  }
-  FailureOr<SmallVector<int64_t>> given = getGivenCut(function, stages, count);
-  if (failed(given))
+  if (failed(checkGivenCut(function, stages, count)))
     return failure();
-  SmallVector<int64_t> firsts =
-      given->empty() ? cutLayers(LayerCosts(costs, before, after), stages)
-                     : *given;
+  std::vector<double> costs;
+  SmallVector<int64_t> ids;
+  for (auto [layer, cost] : found->costs) {
+    ids.push_back(layer);
+    costs.push_back(double(cost));
+  }
+  std::vector<int> sizes(layers.begin(), layers.end());
+  if (sizes.empty())
+    sizes = schedule::cutStages(costs, double(found->before),
+                                double(found->after), {uint32_t(stages)});
+  SmallVector<int64_t> firsts; // layers, by stage
+  for (int64_t next = 0; int size : sizes) {
+    firsts.push_back(ids[next]);
+    next += size;
+  }
   Builder builder(function.getContext());
   for (Operation &op : function.getBody().front()) {
     if (isa<nn::ReadOp, func::ReturnOp>(op))
       continue;
     int64_t stage = stages - 1;
-    while (stage > 0 && layerOf[&op] < ids[firsts[stage]])
+    while (stage > 0 && found->layerOf[&op] < firsts[stage])
       --stage;
     op.setAttr(pipe::kStageAttr, builder.getI64IntegerAttr(stage));
   }

@@ -1,5 +1,4 @@
-//===- OutlineStages.cpp - Make one forward function per stage ---*- C++
-//-*-===//
+//===- OutlineStages.cpp - Make a forward function per stage --------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,10 +7,10 @@
 
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/MapVector.h"
 
 namespace plait {
 #define GEN_PASS_DEF_OUTLINESTAGESPASS
@@ -29,9 +28,10 @@ public:
   Outliner(func::FuncOp loss, int64_t stages)
       : loss(loss), stages(stages), builder(loss) {}
 
-  void run();
+  LogicalResult run();
 
 private:
+  LogicalResult checkStages();
   int64_t stageOf(Operation *op) const;
   void findBoundaries();
   void buildStage(int64_t stage);
@@ -56,8 +56,25 @@ static bool isSource(Operation *op) {
 
 /// The stage of an op; the return belongs to the last.
 int64_t Outliner::stageOf(Operation *op) const {
-  auto stage = op->getAttrOfType<IntegerAttr>(pipe::kStageAttr);
-  return stage ? stage.getInt() : stages - 1;
+  return getStage(op).value_or(stages - 1);
+}
+
+/// Every op is on a stage that there is and reads from no later one.
+LogicalResult Outliner::checkStages() {
+  for (Operation &op : loss.getBody().front()) {
+    if (isSource(&op))
+      continue;
+    int64_t stage = stageOf(&op);
+    if (stage >= stages)
+      return op.emitError("is on stage ")
+             << stage << ", expected 0 to " << stages - 1;
+    for (Value operand : op.getOperands())
+      if (Operation *source = operand.getDefiningOp();
+          source && !isSource(source) && stageOf(source) > stage)
+        return op.emitError("is on stage ")
+               << stage << " but reads from stage " << stageOf(source);
+  }
+  return success();
 }
 
 void Outliner::findBoundaries() {
@@ -78,13 +95,12 @@ void Outliner::findBoundaries() {
 void Outliner::addArguments(func::FuncOp function, int64_t stage,
                             IRMapping &mapping) {
   Block *entry = &function.getBody().front();
-  SmallVector<StringRef> names{"tokens", "targets"};
   SmallVector<Attribute> valueNames;
   auto add = [&](Value source, const Twine &name) {
     mapping.map(source, entry->addArgument(source.getType(), source.getLoc()));
     valueNames.push_back(builder.getStringAttr(name));
   };
-  for (auto [argument, name] : llvm::zip(loss.getArguments(), names))
+  for (auto [argument, name] : llvm::zip(loss.getArguments(), kModelInputs))
     if (llvm::any_of(argument.getUsers(),
                      [&](Operation *user) { return stageOf(user) == stage; }))
       add(argument, name);
@@ -149,19 +165,18 @@ void Outliner::finish(func::FuncOp function, int64_t stage,
 
 void Outliner::buildStage(int64_t stage) {
   builder.setInsertionPoint(loss);
-  auto function = func::FuncOp::create(builder, loss.getLoc(),
-                                       ("forward_" + Twine(stage)).str(),
-                                       builder.getFunctionType({}, {}));
-  function->setAttr(pipe::kStageAttr, builder.getI64IntegerAttr(stage));
-  function->setAttr(pipe::kPhaseAttr, builder.getStringAttr("forward"));
-  builder.setInsertionPointToStart(function.addEntryBlock());
+  func::FuncOp function =
+      createStageFunction(builder, loss.getLoc(), "forward", stage);
+  builder.setInsertionPointToStart(&function.getBody().front());
   IRMapping mapping;
   addArguments(function, stage, mapping);
   cloneBody(stage, mapping);
   finish(function, stage, mapping);
 }
 
-void Outliner::run() {
+LogicalResult Outliner::run() {
+  if (failed(checkStages()))
+    return failure();
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
   for (StringRef name : {kLossSum, kTokenCount})
     nn::AccumulatorOp::create(builder, loss.getLoc(), name, scalar);
@@ -169,6 +184,7 @@ void Outliner::run() {
   for (int64_t stage = 0; stage < stages; ++stage)
     buildStage(stage);
   loss.erase();
+  return success();
 }
 
 namespace {
@@ -181,7 +197,9 @@ struct OutlineStagesPass
       getOperation().emitError("has no mesh or no function @loss to outline");
       return signalPassFailure();
     }
-    Outliner(loss, std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis))).run();
+    int64_t stages = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
+    if (failed(Outliner(loss, stages).run()))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -16,6 +16,10 @@ nn.accumulator @loss_sum : tensor<f32>
 // Of @pinned a rank has two elements.
 // CHECK: nn.pack @pack stage 1 [@w, @pinned] at [0, 32] : tensor<2x32xf32>
 nn.pack @pack stage 1 [@w, @pinned] at [0, 32] : tensor<2x32xf32>
+// CHECK: nn.pack @divided stage 2 [@w] at [0] divided on @mesh["dp"] : tensor<4x8xf32>
+nn.pack @divided stage 2 [@w] at [0] divided on @mesh["dp"] : tensor<4x8xf32>
+// CHECK: nn.pack @master stage 3 [@w] at [0] divided on @mesh["dp"] master : tensor<4x8xf32>
+nn.pack @master stage 3 [@w] at [0] divided on @mesh["dp"] master : tensor<4x8xf32>
 
 // CHECK-LABEL: func @state
 func.func @state(%loss: tensor<f32>, %block: tensor<2xbf16>) {
@@ -31,6 +35,19 @@ func.func @state(%loss: tensor<f32>, %block: tensor<2xbf16>) {
   %p = nn.read @pack compute : tensor<2x32xbf16>
   // CHECK: nn.write %[[P]] to @pack compute : tensor<2x32xbf16>
   nn.write %p to @pack compute : tensor<2x32xbf16>
+  // Of what is divided, a rank's rows.
+  // CHECK: %[[R:.*]] = nn.read @divided reduced : tensor<2x8xf32>
+  %r = nn.read @divided reduced : tensor<2x8xf32>
+  // CHECK: nn.write %[[R]] to @divided moment2 : tensor<2x8xf32>
+  nn.write %r to @divided moment2 : tensor<2x8xf32>
+  // CHECK: nn.write %[[R]] to @master value : tensor<2x8xf32>
+  nn.write %r to @master value : tensor<2x8xf32>
+  // CHECK: nn.read @divided gradient : tensor<4x8xf32>
+  %g = nn.read @divided gradient : tensor<4x8xf32>
+  // CHECK: nn.read @divided value : tensor<4x8xf32>
+  %v = nn.read @divided value : tensor<4x8xf32>
+  // CHECK: nn.read @master compute : tensor<4x8xbf16>
+  %c = nn.read @master compute : tensor<4x8xbf16>
   // CHECK: nn.accumulate %[[W]] to @w gradient : tensor<4x6xf32>
   nn.accumulate %w to @w gradient : tensor<4x6xf32>
   // CHECK: nn.accumulate %{{.*}} to @loss_sum value : tensor<f32>
@@ -57,6 +74,19 @@ func.func @mixed(%x: tensor<2x8x4xbf16>, %ids: tensor<2x8xi32>) {
   return
 }
 
+// CHECK-LABEL: func @epilogues
+func.func @epilogues(%x: tensor<2x8x4xf32>, %w: tensor<4x6xf32>, %b: tensor<6xf32>) {
+  // CHECK: %{{.*}} = nn.fused_matmul %{{.*}}, %{{.*}} "bsh,hf->bsf" bias %{{[^ ]*}} : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<6xf32>) -> tensor<2x8x6xf32>
+  %0 = nn.fused_matmul %x, %w "bsh,hf->bsf" bias %b : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<6xf32>) -> tensor<2x8x6xf32>
+  // CHECK: %{{.*}} = nn.fused_matmul %{{.*}}, %{{.*}} "bsh,hf->bsf" gelu : (tensor<2x8x4xf32>, tensor<4x6xf32>) -> tensor<2x8x6xf32>
+  %1 = nn.fused_matmul %x, %w "bsh,hf->bsf" gelu : (tensor<2x8x4xf32>, tensor<4x6xf32>) -> tensor<2x8x6xf32>
+  // CHECK: %{{.*}}, %[[PRE:.*]] = nn.fused_matmul %{{.*}}, %{{.*}} "bsh,hf->bsf" bias %{{.*}} gelu : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8x6xf32>)
+  %2:2 = nn.fused_matmul %x, %w "bsh,hf->bsf" bias %b gelu : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8x6xf32>)
+  // CHECK: nn.fused_matmul %{{.*}}, %{{.*}} "bsh,hf->bsf" gelu_grad %[[PRE]] : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  %3 = nn.fused_matmul %x, %w "bsh,hf->bsf" gelu_grad %2#1 : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  return
+}
+
 // CHECK-LABEL: func @model
 func.func @model(%x: tensor<2x8x4xf32>, %w: tensor<4x6xf32>,
                  %table: tensor<16x4xf32>, %ids: tensor<2x8xi32>,
@@ -79,6 +109,10 @@ func.func @model(%x: tensor<2x8x4xf32>, %w: tensor<4x6xf32>,
   %7 = nn.rope %x theta 5.0e+05 scaling <factor = 8.0, low = 1.0, high = 4.0, original = 8192> inverse : tensor<2x8x4xf32>
   // CHECK: nn.gelu %{{.*}} tanh : tensor<2x8x4xf32>
   %8 = nn.gelu %x tanh : tensor<2x8x4xf32>
+  // CHECK: nn.gelu_grad %{{.*}}, %{{.*}} tanh : tensor<2x8x4xf32>
+  %gelu_grad = nn.gelu_grad %x, %8 tanh : tensor<2x8x4xf32>
+  // CHECK: nn.gelu_grad %{{.*}}, %{{[^ ]*}} : tensor<2x8x4xf32>
+  %exact_grad = nn.gelu_grad %x, %8 : tensor<2x8x4xf32>
   // CHECK: nn.gelu %{{[^ ]*}} : tensor<2x8x4xf32>
   %9 = nn.gelu %x : tensor<2x8x4xf32>
   // CHECK: nn.silu %{{.*}} : tensor<2x8x4xf32>

@@ -33,3 +33,31 @@ pipe.schedule @c2_order "1f1b" stages 1 microbatches 1 ["B0 F0"]
 
 // expected-error @+1 {{is not sound: }}
 pipe.schedule @c2_in_flight "1f1b" stages 1 microbatches 2 ["F0 F1 B0 B1"]
+
+// -----
+
+// expected-error @+1 {{has pipe.phase = "forward" but no pipe.stage}}
+func.func @no_stage() attributes {pipe.phase = "forward"} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{has pipe.phase = 1 : i64, expected a string}}
+func.func @phase_number() attributes {pipe.phase = 1, pipe.stage = 0} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{has pipe.stage = "0", expected an i64 of 0 or more}}
+func.func @stage_word() attributes {pipe.stage = "0"} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{has pipe.stage = -1 : i64, expected an i64 of 0 or more}}
+func.func @stage_negative() attributes {pipe.stage = -1} {
+  return
+}

@@ -100,6 +100,19 @@ plan.program @c3 stage 0 bytes 128 in_flight 1 {
 
 // -----
 
+// @z takes the place of @x, which is dead, but lives under @y.
+plan.program @c3_later stage 0 bytes 256 in_flight 1 {
+  plan.buffer @x activations at 0 bytes 64 live [0, 0]
+  // expected-note @+1 {{the other buffer}}
+  plan.buffer @y activations at 64 bytes 64 live [0, 1]
+  // expected-error @+1 {{overlaps @y, which is live at the same time}}
+  plan.buffer @z activations at 0 bytes 128 live [1, 1]
+  plan.action "forward" chunk 0 microbatch 0 call @f [@x, @y]
+  plan.action "forward" chunk 0 microbatch 1 call @f [@y, @z]
+}
+
+// -----
+
 plan.program @c4_lifetime stage 0 bytes 128 in_flight 1 {
   // expected-error @+1 {{lives until action 1 of 1}}
   plan.buffer @x activations at 0 bytes 64 live [0, 1]

@@ -32,6 +32,7 @@ func.func @cross_entropy(%x: tensor<2x16xf32>, %ids: tensor<2xi32>) -> (tensor<f
 // EARLY-NEXT: nn.rms_norm
 // EARLY-NEXT: nn.gelu
 // EARLY-NEXT: nn.silu
+// EARLY-NEXT: nn.gelu_grad
 // EARLY-NEXT: return
 // LATE-LABEL: func.func @named(
 // LATE-NOT: nn.{{layer_norm|rms_norm|gelu|silu}}
@@ -41,7 +42,8 @@ func.func @named(%x: tensor<2x4xf32>, %w: tensor<4xf32>) -> tensor<2x4xf32> {
   %1:2 = nn.rms_norm %0#0, %w epsilon 1.0e-05 : (tensor<2x4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2xf32>)
   %2 = nn.gelu %1#0 : tensor<2x4xf32>
   %3 = nn.silu %2 : tensor<2x4xf32>
-  return %3 : tensor<2x4xf32>
+  %4 = nn.gelu_grad %3, %1#0 : tensor<2x4xf32>
+  return %4 : tensor<2x4xf32>
 }
 
 // EARLY-LABEL: func.func @attention(

@@ -25,3 +25,14 @@ func.func @backward_0(%x: tensor<f32, #s> {pipe.value = "x"}) attributes {pipe.p
   nn.accumulate %x to @w gradient : tensor<f32, #s>
   return
 }
+
+// -----
+
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["tp"] = [2]
+nn.accumulator @loss_sum : tensor<f32>
+func.func @f(%x: tensor<f32, #s>) {
+  // expected-error @+1 {{accumulates in @f, which belongs to no stage}}
+  nn.accumulate %x to @loss_sum value : tensor<f32, #s>
+  return
+}

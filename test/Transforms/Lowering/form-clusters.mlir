@@ -212,6 +212,31 @@ func.func @absorbs(%r: tensor<8xf32>, %x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   return %4 : tensor<8x4xf32>
 }
 
+// So is a rank's part of what lies in memory, but not of what the kernel makes.
+// CHECK-LABEL: func.func @absorbs_part(
+// CHECK: %[[K:.*]] = plan.cluster(
+// CHECK-NOT: plan.cluster
+// CHECK: return %[[K]]
+func.func @absorbs_part(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = nn.read @w value : tensor<8x4xf32>
+  %1 = dist.slice %0 on @mesh["tp"] dim 0 : tensor<8x4xf32> -> tensor<4x4xf32>
+  %2 = nn.exp %1 : tensor<4x4xf32>
+  %3 = nn.tanh %x : tensor<4x4xf32>
+  %4 = nn.sub %2, %3 : tensor<4x4xf32>
+  return %4 : tensor<4x4xf32>
+}
+
+// CHECK-LABEL: func.func @part_of_own(
+// CHECK: %[[K:.*]] = plan.cluster(
+// CHECK: %[[L:.*]] = plan.cluster({{.*}}%[[K]]
+// CHECK: return %[[L]]
+func.func @part_of_own(%x: tensor<8x4xf32>) -> tensor<4x4xf32> {
+  %0 = nn.exp %x : tensor<8x4xf32>
+  %1 = dist.slice %0 on @mesh["tp"] dim 0 : tensor<8x4xf32> -> tensor<4x4xf32>
+  %2 = nn.tanh %1 : tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
+}
+
 // CHECK-LABEL: func.func @leaves(
 // CHECK-NEXT: %[[K:.*]] = plan.cluster(
 // CHECK: %[[L:.*]] = plan.cluster({{.*}}%[[K]]

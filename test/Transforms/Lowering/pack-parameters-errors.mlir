@@ -62,3 +62,67 @@ func.func @read() -> tensor<1x32xf32> {
   %0 = nn.read @pack compute : tensor<1x32xf32>
   return %0 : tensor<1x32xf32>
 }
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op is divided on @other, which is no mesh}}
+nn.pack @pack stage 0 [@a] at [0] divided on @other["dp"] : tensor<2x32xf32>
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op is divided over axis "tp", which @mesh does not have}}
+nn.pack @pack stage 0 [@a] at [0] divided on @mesh["tp"] : tensor<2x32xf32>
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has 3 rows, which 2 ranks cannot divide evenly}}
+nn.pack @pack stage 0 [@a] at [0] divided on @mesh["dp"] : tensor<3x32xf32>
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{"dp"}]>
+// expected-error @+1 {{'nn.pack' op is divided over axis "dp", which splits member @a}}
+nn.pack @pack stage 0 [@a] at [0] divided on @mesh["dp"] : tensor<2x32xf32>
+
+// -----
+
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{'nn.pack' op has master values but is not divided}}
+nn.pack @pack stage 0 [@a] at [0] master : tensor<1x32xf32>
+
+// -----
+
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+nn.pack @pack stage 0 [@a] at [0] : tensor<1x32xf32>
+func.func @read() {
+  // expected-error @+1 {{'nn.read' op names @pack, which has no reduced}}
+  %0 = nn.read @pack reduced : tensor<1x32xf32>
+  return
+}
+
+// -----
+
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+func.func @read() {
+  // expected-error @+1 {{'nn.read' op names @a, which has no reduced}}
+  %0 = nn.read @a reduced : tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "dp"] = [1, 2]
+nn.parameter @a : tensor<4xf32> init<mean = 0.0, std = 0.02>
+nn.pack @pack stage 0 [@a] at [0] divided on @mesh["dp"] : tensor<2x32xf32>
+func.func @read() {
+  // expected-error @+1 {{'nn.read' op has type 'tensor<2x32xf32>', but the moment1 of @pack is 'tensor<1x32xf32>'}}
+  %0 = nn.read @pack moment1 : tensor<2x32xf32>
+  return
+}

@@ -104,3 +104,14 @@ func.func @loss(%ids: tensor<64xi32>) -> tensor<64x255xf32> {
   %y:2 = nn.rms_norm %x, %scale epsilon 1.0e-05 : (tensor<64x255xf32>, tensor<255xf32>) -> (tensor<64x255xf32>, tensor<64xf32>)
   return %y#0 : tensor<64x255xf32>
 }
+
+// -----
+
+// What accumulates over the microbatches has no value while they are computed.
+dist.mesh @mesh ["tp"] = [2]
+nn.accumulator @seen : tensor<f32>
+func.func @loss(%x: tensor<64x256xi32>) -> tensor<f32> {
+  // expected-error @+1 {{reads @seen, which is no parameter}}
+  %seen = nn.read @seen value : tensor<f32>
+  return %seen : tensor<f32>
+}

@@ -32,6 +32,32 @@ template <typename T> T &stepOf(fb::ProgramT &program, int function, int step) {
       program.functions[function]->steps[step]->step.value);
 }
 
+// Of the test plan's arena.
+constexpr uint64_t matrixOffset = 1024, spareOffset = 2048, arenaBytes = 4096;
+
+std::unique_ptr<fb::Ref> at(uint64_t offset) {
+  return std::make_unique<fb::Ref>(offset, -1);
+}
+
+/// The plan's product, with an epilogue and none of what that needs.
+fb::GemmStepT &addEpilogue(fb::PlanT &plan, fb::Epilogue kind) {
+  auto &gemm = stepOf<fb::GemmStepT>(*plan.programs[0], 0, 0);
+  gemm.epilogue = kind;
+  return gemm;
+}
+
+/// Divides the optimizer's state of the second stage's parameter.
+fb::DivisionT &divide(fb::PlanT &plan) {
+  plan.zero = 1;
+  fb::ShardT &shard = *plan.programs[1]->shards[0];
+  shard.division = std::make_unique<fb::DivisionT>();
+  shard.division->axis = 1;
+  shard.division->elements = 32;
+  shard.division->begin = 32;
+  shard.division->reduced = spareOffset;
+  return *shard.division;
+}
+
 struct Case {
   const char *name;
   void (*damage)(fb::PlanT &);
@@ -41,6 +67,12 @@ struct Case {
 class CheckTest : public ::testing::TestWithParam<Case> {};
 
 TEST(CheckPlan, AcceptsASoundPlan) { EXPECT_EQ(check(makePlan()), ""); }
+
+TEST(CheckPlan, AcceptsDividedState) {
+  fb::PlanT plan = makePlan();
+  divide(plan);
+  EXPECT_EQ(check(plan), "");
+}
 
 TEST_P(CheckTest, Refuses) {
   fb::PlanT plan = makePlan();
@@ -158,11 +190,88 @@ const Case structureCases[] = {
        gemm.m = 7;
      },
      "C of 84 bytes at 0 ends beyond the 72 bytes of slot 'out'"},
+    {"Epilogue",
+     [](P &p) {
+       stepOf<fb::GemmStepT>(*p.programs[0], 0, 0).epilogue = fb::Epilogue(5);
+     },
+     "unknown epilogue 5"},
+    {"EpilogueWithoutBias",
+     [](P &p) {
+       stepOf<fb::GemmStepT>(*p.programs[0], 0, 0).epilogue =
+           fb::Epilogue::BiasGelu;
+     },
+     "has epilogue BiasGelu and no bias"},
+    {"EpilogueWithBias",
+     [](P &p) { addEpilogue(p, fb::Epilogue::Gelu).bias = at(matrixOffset); },
+     "has epilogue Gelu and a bias"},
+    {"BiasWithoutEpilogue",
+     [](P &p) { addEpilogue(p, fb::Epilogue::None).bias = at(matrixOffset); },
+     "has epilogue None and a bias"},
+    {"EpilogueWithGeluInput",
+     [](P &p) {
+       auto &gemm = addEpilogue(p, fb::Epilogue::Bias);
+       gemm.bias = at(matrixOffset);
+       gemm.gelu_input = at(spareOffset);
+     },
+     "has epilogue Bias and an input of GELU"},
+    {"GeluGradientWithoutInput",
+     [](P &p) { addEpilogue(p, fb::Epilogue::GeluGradient); },
+     "GELU's input is missing"},
+    {"GeluInputRange",
+     [](P &p) {
+       addEpilogue(p, fb::Epilogue::Gelu).gelu_input = at(arenaBytes - 64);
+     },
+     "GELU's input of 72 bytes at 4032 ends beyond the 4096 bytes of the "
+     "arena"},
+    {"GeluInputOverlap",
+     [](P &p) {
+       auto &gemm = addEpilogue(p, fb::Epilogue::Gelu);
+       gemm.gelu_input = std::make_unique<fb::Ref>(*gemm.c);
+     },
+     "GELU's input at byte 0 overlaps C at byte 0"},
+    {"BiasRange",
+     [](P &p) {
+       addEpilogue(p, fb::Epilogue::Bias).bias = at(arenaBytes - 16);
+     },
+     "bias of 24 bytes at 4080 ends beyond the 4096 bytes of the arena"},
+    {"EpilogueBatch",
+     [](P &p) {
+       auto &gemm = addEpilogue(p, fb::Epilogue::Gelu);
+       gemm.batch = gemm.a_batch = gemm.b_batch = gemm.c_batch = {1};
+     },
+     "has epilogue Gelu and 1 batch dimensions, allowed are none"},
+    {"EpilogueAccumulate",
+     [](P &p) {
+       addEpilogue(p, fb::Epilogue::Gelu).accumulate =
+           fb::Accumulate::AddUnlessFirst;
+     },
+     "has epilogue Gelu and adds to C"},
     {"CollectiveType",
      [](P &p) {
        stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).dtype = fb::DType::I32;
      },
      "reduces I32, only f32 and bf16 are supported"},
+    {"ZeroStage", [](P &p) { p.zero = 2; }, "zero is 2, allowed are 0 and 1"},
+    {"DivisionOfZero0", [](P &p) { divide(p).axis = 1, p.zero = 0; },
+     "shard of 'sum' is divided, but the plan's zero is 0"},
+    {"DivisionAxis", [](P &p) { divide(p).axis = 2; },
+     "shard of 'sum' is divided over axis 2, allowed are 1 to 1"},
+    {"DivisionOfStages", [](P &p) { divide(p).axis = 0; },
+     "shard of 'sum' is divided over axis 0, allowed are 1 to 1"},
+    {"DivisionOfSplit",
+     [](P &p) { divide(p), p.programs[1]->shards[0]->dims[1]->axes = {1}; },
+     "shard of 'sum' is split and divided over axis 1"},
+    {"DivisionEmpty", [](P &p) { divide(p).elements = 0; },
+     "reduced gradient of shard of 'sum' has 0 elements"},
+    {"DivisionHuge", [](P &p) { divide(p).elements = uint64_t(1) << 63; },
+     "has 9223372036854775808 elements, allowed are 1 to 4096"},
+    {"DivisionRange", [](P &p) { divide(p).reduced = 4096; },
+     "reduced gradient of shard of 'sum' of 128 bytes at 4096 ends beyond"},
+    {"DivisionPack", [](P &p) { divide(p).begin = 47; },
+     "has 18 elements from element 47 on of a pack of 64"},
+    {"DivisionMoments",
+     [](P &p) { divide(p), p.programs[1]->shards[0]->moment1 = 4096 - 64; },
+     "shard of 'sum' of 128 bytes at 4032 ends beyond"},
     {"Precision", [](P &p) { p.precision = "fp8"; },
      "precision 'fp8' is unknown"},
     {"ComputeType",
@@ -300,6 +409,20 @@ TEST(CheckPlan, AcceptsMixedPrecision) {
   EXPECT_EQ(check(plan), "");
   gemm.c_dtype = fb::DType::BF16;
   EXPECT_EQ(check(plan), "");
+}
+
+TEST(CheckPlan, AcceptsEpilogues) {
+  for (fb::Epilogue kind : fb::EnumValuesEpilogue())
+    for (bool keeps : {false, true}) {
+      fb::PlanT plan = makePlan();
+      fb::GemmStepT &gemm = addEpilogue(plan, kind);
+      bool bends = kind >= fb::Epilogue::Gelu;
+      if (kind == fb::Epilogue::Bias || kind == fb::Epilogue::BiasGelu)
+        gemm.bias = at(matrixOffset);
+      if (kind == fb::Epilogue::GeluGradient || (bends && keeps))
+        gemm.gelu_input = at(spareOffset);
+      EXPECT_EQ(check(plan), "") << fb::EnumNameEpilogue(kind);
+    }
 }
 
 TEST(CheckMemory, AllowsReuseOverTime) {

@@ -70,6 +70,38 @@ TEST_F(OverlapTest, KeepsWhatWritesWhereAStepBetweenReads) {
   EXPECT_EQ(run(), kept);
 }
 
+TEST_F(OverlapTest, SeesWhatEpiloguesReadAndWrite) {
+  product->epilogue = fb::Epilogue::BiasGelu;
+  product->bias = std::make_unique<fb::Ref>(2048, -1);
+  product->gelu_input = std::make_unique<fb::Ref>(3584, -1);
+  EXPECT_EQ(run(), moved);
+}
+
+TEST_F(OverlapTest, KeepsWhatAddsABiasThatNeedsTheSum) {
+  product->epilogue = fb::Epilogue::Bias;
+  product->bias = std::make_unique<fb::Ref>(0, 0);
+  EXPECT_EQ(run(), kept);
+}
+
+TEST_F(OverlapTest, KeepsWhatWritesGelusInputWhereAStepBetweenReads) {
+  function.slot_bytes[1] = 72;
+  product->gelu_input = std::make_unique<fb::Ref>(0, 1);
+  product->epilogue = fb::Epilogue::Gelu;
+  EXPECT_EQ(run(), kept);
+}
+
+TEST_F(OverlapTest, MovesWhatReadsGelusInputBesideAReader) {
+  function.slot_bytes[1] = 72;
+  product->gelu_input = std::make_unique<fb::Ref>(0, 1);
+  product->epilogue = fb::Epilogue::GeluGradient;
+  // The kernel writes all that it is given unless it says otherwise.
+  auto &kernel = *function.steps[2]->step.AsKernelStep();
+  kernel.args = {fb::Ref(0, 1), fb::Ref(0, 0)};
+  kernel.arg_bytes = {16, 72};
+  kernel.outputs = 1;
+  EXPECT_EQ(run(), moved);
+}
+
 TEST_F(OverlapTest, SeesThatASlotIsAPlaceOfTheArena) {
   // The result of the second microbatch, of which the steps only say slot 0.
   product->c =

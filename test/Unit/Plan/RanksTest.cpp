@@ -66,4 +66,59 @@ TEST(Blocks, MajorAxisComesFirst) {
   EXPECT_EQ(blockOf(mesh, 4, *sharding, 12).begin, 6);
 }
 
+/// A shard of `count` elements from element `begin` on of a pack of which ranks
+/// hold `elements` each along axis 1.
+class DividedShard {
+public:
+  DividedShard(int64_t count, uint64_t begin, uint64_t elements) {
+    fb::ShardT shard;
+    shard.local_shape = {1, count};
+    shard.division = std::make_unique<fb::DivisionT>();
+    shard.division->axis = 1;
+    shard.division->begin = begin;
+    shard.division->elements = elements;
+    builder.Finish(fb::CreateShard(builder, &shard));
+  }
+  const fb::Shard &operator*() const {
+    return *flatbuffers::GetRoot<fb::Shard>(builder.GetBufferPointer());
+  }
+
+private:
+  flatbuffers::FlatBufferBuilder builder;
+};
+
+TEST(Parts, CoverEveryElementOnce) {
+  Mesh mesh({2, 3, 2});
+  for (uint64_t begin = 0; begin < 9; ++begin)
+    for (int64_t count = 1; begin + count <= 12; ++count) {
+      DividedShard shard(count, begin, 4);
+      std::vector<int64_t> seen(count, 0);
+      for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+        if (!isFirstReplica(mesh, rank, *shard, true))
+          continue;
+        Part part = partOf(mesh, rank, *shard, true);
+        for (int64_t i = 0; i < part.count; ++i) {
+          // Where the rank has it is where it is in the pack.
+          EXPECT_EQ(mesh.index(rank, 1) * 4 + part.offset + i,
+                    begin + part.begin + i);
+          ++seen[part.begin + i];
+        }
+      }
+      // The programs of two stages, of which one owns the parameter.
+      EXPECT_EQ(seen, std::vector<int64_t>(count, 2));
+    }
+}
+
+TEST(Parts, AreAllOfWhatIsNotDivided) {
+  Mesh mesh({1, 3, 2});
+  DividedShard shard(5, 3, 4);
+  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    Part part = partOf(mesh, rank, *shard, false);
+    EXPECT_EQ(part.begin, 0);
+    EXPECT_EQ(part.count, 5);
+    EXPECT_EQ(part.offset, 0);
+    EXPECT_EQ(isFirstReplica(mesh, rank, *shard), rank == 0);
+  }
+}
+
 } // namespace

@@ -27,11 +27,12 @@ protected:
   std::vector<uint8_t> bytes = plan::packPlan(makePlan());
   const fb::Plan &plan = *fb::GetPlan(bytes.data());
 
-  plan::Replayed replay(const plan::ReplayCosts &costs) {
+  plan::Replayed replay(const plan::ReplayCosts &costs,
+                        decltype(plan::replay) *by = plan::replay) {
     auto messages = plan::matchMessages(plan);
     EXPECT_TRUE(messages.ok());
-    auto replayed = plan::replay(plan, *messages, costs);
-    EXPECT_TRUE(replayed.ok());
+    auto replayed = by(plan, *messages, costs);
+    EXPECT_TRUE(replayed.ok()) << replayed.status().message();
     return std::move(*replayed);
   }
 };
@@ -60,7 +61,7 @@ TEST_F(ReplayTest, FollowsMessagesAndMeetings) {
   // Stage 0 is there at 16, stage 1 at 21.
   EXPECT_EQ(interval(0, 6), std::pair(15., 31.));
   EXPECT_EQ(interval(1, 4), std::pair(20., 31.));
-  EXPECT_EQ(replayed.seconds(), 31);
+  EXPECT_EQ(replayed.seconds, 31);
 }
 
 TEST_F(ReplayTest, TellsWorkFromWaiting) {
@@ -82,7 +83,56 @@ TEST_F(ReplayTest, TellsWorkFromWaiting) {
 }
 
 TEST_F(ReplayTest, NothingTakesTimeWithoutCosts) {
-  EXPECT_EQ(replay({}).seconds(), 0);
+  EXPECT_EQ(replay({}).seconds, 0);
+  EXPECT_EQ(replay({}, plan::replayLanes).seconds, 0);
+}
+
+TEST_F(ReplayTest, TheTimesOfARankAddUp) {
+  plan::ReplayCosts costs;
+  costs.steps = {{{2, 1, 3}, {1, 10}}, {{1, 4}, {1, 10}}};
+  costs.messages = {2, 2};
+  plan::Replayed replayed = replay(costs);
+  EXPECT_EQ(replayed.ranks[0].computing, 11);
+  EXPECT_EQ(replayed.ranks[0].communicating, 12);
+  EXPECT_EQ(replayed.ranks[0].hidden, 0);
+  EXPECT_EQ(replayed.ranks[1].communicating, 14);
+}
+
+// As above, in lanes. The kernel of F needs the sum. Computing of stage 0: gemm
+// 0-2, kernel 3-6, gemm 6-8, kernel 9-12, copy 12-13. Messages are sent when
+// the kernel is over and received at once: 6-8, 12-14. Stage 1: fill 0-1, which
+// waits for nothing, kernel 8-12, fill 12-13, kernel 14-18, copy 18-19, and the
+// maximum at both, 19-29.
+TEST_F(ReplayTest, LanesGoOnBesideEachOther) {
+  plan::ReplayCosts costs;
+  costs.steps = {{{2, 1, 3}, {1, 10}}, {{1, 4}, {1, 10}}};
+  costs.messages = {2, 2};
+  plan::Replayed replayed = replay(costs, plan::replayLanes);
+  auto interval = [&](uint32_t program, uint32_t action) {
+    const ActionTime &time = replayed.programs[program][action];
+    return std::pair(time.start, time.end);
+  };
+  EXPECT_EQ(interval(0, 0), std::pair(0., 6.));
+  EXPECT_EQ(interval(0, 1), std::pair(6., 8.));  // Send, while
+  EXPECT_EQ(interval(0, 2), std::pair(6., 12.)); // F1
+  EXPECT_EQ(interval(1, 0), std::pair(6., 8.));
+  EXPECT_EQ(interval(1, 1), std::pair(0., 12.));
+  EXPECT_EQ(interval(1, 3), std::pair(12., 18.));
+  EXPECT_EQ(interval(0, 6), std::pair(12., 13.));
+  EXPECT_EQ(interval(1, 4), std::pair(18., 19.));
+  EXPECT_EQ(replayed.seconds, 29);
+  // Of the first F, 1 s is the sum that its kernel waits for.
+  EXPECT_EQ(replayed.programs[0][0].computing, 5);
+  EXPECT_EQ(replayed.programs[0][0].communicating, 1);
+  EXPECT_EQ(replayed.programs[0][0].waiting(), 0);
+  // Its second stage waits from 1 to 8, 2 s of it for the message on its way.
+  EXPECT_EQ(replayed.programs[1][1].communicating, 2);
+  EXPECT_EQ(replayed.programs[1][1].waiting(), 5);
+  // Stage 0 has 2 sums, and the second half of a message, before it the
+  // maximum; the first message is behind F1 and the copy is beside the other.
+  EXPECT_EQ(replayed.ranks[0].computing, 11);
+  EXPECT_EQ(replayed.ranks[0].communicating, 13);
+  EXPECT_EQ(replayed.ranks[0].hidden, 3);
 }
 
 } // namespace

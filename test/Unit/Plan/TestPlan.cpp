@@ -213,6 +213,21 @@ void addParameter(fb::PlanT &plan, const char *name, std::vector<int64_t> shape,
 
 } // namespace
 
+static void addMesh(fb::PlanT &plan, uint32_t stages, uint32_t tensor) {
+  for (auto [name, size] : {std::pair("pp", stages), {"tp", tensor}}) {
+    fb::MeshAxisT &axis = append(plan.mesh);
+    axis.name = name;
+    axis.size = size;
+  }
+}
+
+fb::PlanT test::makeArenaPlan(uint32_t ranks, uint64_t bytes) {
+  fb::PlanT plan;
+  addMesh(plan, 1, ranks);
+  append(plan.programs).arena_bytes = bytes;
+  return plan;
+}
+
 fb::PlanT test::makePlan() {
   fb::PlanT plan;
   plan.model_type = "test";
@@ -223,11 +238,7 @@ fb::PlanT test::makePlan() {
   plan.global_batch = 4;
   plan.schedule = "test";
   plan.recompute = "none";
-  for (const char *name : {"pp", "tp"}) {
-    fb::MeshAxisT &axis = append(plan.mesh);
-    axis.name = name;
-    axis.size = 2;
-  }
+  addMesh(plan, 2, 2);
   addParameter(plan, "weight", {8, 6}, fb::InitKind::Normal, 0, 0.5f);
   addParameter(plan, "sum", {3, 6}, fb::InitKind::Constant, 0.5f, 0);
   append(plan.kernels).symbol = "plait_test_scale";

@@ -27,6 +27,10 @@ namespace fb = plan::fb;
 /// The metrics are (2, 3, 8) on every rank, by a maximum over pp.
 fb::PlanT makePlan();
 
+/// One program of `ranks` tensor-parallel ranks that does nothing; each has an
+/// arena of `bytes`.
+fb::PlanT makeArenaPlan(uint32_t ranks, uint64_t bytes);
+
 /// Appends a table to a vector of the object API and returns it.
 template <typename T>
 T &append(std::vector<std::unique_ptr<T>> &list, T value = {}) {

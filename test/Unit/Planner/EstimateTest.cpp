@@ -60,11 +60,25 @@ TEST(Estimate, MeanErrorsOfPublishedRuns) {
                 {"Korthikanti table 4", 0.05, 0.03},
                 {"Korthikanti table 5", 0.05, 0.03},
                 {"vTrain multi-node", 0.12, 0.08},
-                {"llm-foundry H100 80GB", 0.12, 0.08},
+                // Early libraries for Hopper, docs/Accuracy.md: bound below.
+                {"llm-foundry H100 80GB", 0.15, 0.1},
                 {"llm-foundry A100 80GB", 0.12, 0.08},
                 {"llm-foundry A100 40GB", 0.12, 0.08},
                 {"Zero bubble tables 4 and 6", 0.08, 0.06},
                 {"SimuMax B200", 0.15, 0.05}});
+}
+
+TEST(Estimate, MeanErrorOfPublicationWithSeveralClusters) {
+  std::vector<PublicationError> errors =
+      comparePublications(readRuns("published_runs.json"));
+  auto foundry = std::find_if(errors.begin(), errors.end(), [](auto &error) {
+    return error.publication.starts_with("mosaicml/llm-foundry");
+  });
+  ASSERT_NE(foundry, errors.end());
+  EXPECT_EQ(foundry->sources, 3u);
+  EXPECT_EQ(foundry->runs, 191u);
+  EXPECT_LT(foundry->mean, 0.12);
+  EXPECT_LT(foundry->scaled, 0.08);
 }
 
 /// The same programs as above on other models and clusters: the same bounds.
@@ -151,13 +165,14 @@ struct Setting {
   }
 };
 
-TEST(Estimate, SaysWhatMakesNoSense) {
-  auto messageOf = [](auto change) {
-    Setting setting;
-    change(setting);
-    return setting.message();
-  };
-  // Every count, below and above what it may be.
+template <typename Change> static std::string messageOf(Change change) {
+  Setting setting;
+  change(setting);
+  return setting.message();
+}
+
+// Every count, below and above what it may be.
+TEST(Estimate, SaysWhichCountIsOutOfRange) {
   using Change = void (*)(Setting &, int64_t);
   const std::pair<const char *, Change> counts[] = {
       {"pipeline",
@@ -191,6 +206,9 @@ TEST(Estimate, SaysWhatMakesNoSense) {
             "zero stage is -1, expected 0 to 3");
   EXPECT_EQ(messageOf([](Setting &s) { s.configuration.zero = 4; }),
             "zero stage is 4, expected 0 to 3");
+}
+
+TEST(Estimate, SaysWhichMeshDoesNotFit) {
   EXPECT_EQ(messageOf([](Setting &s) { s.configuration.data = 128; }),
             "the configuration (pipeline 1, data 128, tensor 1, context 1) "
             "needs more than the cluster's 64 devices");
@@ -207,6 +225,15 @@ TEST(Estimate, SaysWhatMakesNoSense) {
             }),
             "the pipeline has 137438953408 virtual stages, the model 16 "
             "layers");
+  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.pipeline = 32; }),
+            "the pipeline has 32 virtual stages, the model 16 layers");
+  EXPECT_NE(messageOf([](Setting &s) {
+              s.configuration.context = 3;
+            }).find("not a multiple of context 3"),
+            std::string::npos);
+}
+
+TEST(Estimate, SaysWhichLayersDoNotAddUp) {
   EXPECT_EQ(messageOf([](Setting &s) { s.configuration.layers = {17, -1}; }),
             "layers are given for 2 virtual stages, the pipeline has 1");
   EXPECT_EQ(messageOf([](Setting &s) {
@@ -214,27 +241,27 @@ TEST(Estimate, SaysWhatMakesNoSense) {
               s.configuration.layers = {17, -1};
             }),
             "a virtual stage is given -1 layers");
-  EXPECT_NE(
-      messageOf([](Setting &s) { s.configuration.chunks = 2; }).find("1f1b"),
-      std::string::npos);
-  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.microBatch = 3; }),
-            "global batch 64 is not a multiple of microbatch 3 x data 1");
-  EXPECT_EQ(messageOf([](Setting &s) { s.training.sequence = 1024; }),
-            "the work is for sequences of 2048 tokens, the training has 1024");
-  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.pipeline = 32; }),
-            "the pipeline has 32 virtual stages, the model 16 layers");
   EXPECT_EQ(messageOf([](Setting &s) { s.configuration.layers = {8, 8}; }),
             "layers are given for 2 virtual stages, the pipeline has 1");
   EXPECT_EQ(messageOf([](Setting &s) { s.configuration.layers = {15}; }),
             "the layers given add up to 15, the model has 16");
+}
+
+TEST(Estimate, SaysWhichScheduleOrSizeMakesNoSense) {
+  EXPECT_NE(
+      messageOf([](Setting &s) { s.configuration.chunks = 2; }).find("1f1b"),
+      std::string::npos);
   EXPECT_NE(messageOf([](Setting &s) {
               s.configuration.schedule = "2f2b";
             }).find("unknown schedule '2f2b'"),
             std::string::npos);
-  EXPECT_NE(messageOf([](Setting &s) {
-              s.configuration.context = 3;
-            }).find("not a multiple of context 3"),
-            std::string::npos);
+  EXPECT_EQ(messageOf([](Setting &s) { s.configuration.microBatch = 3; }),
+            "global batch 64 is not a multiple of microbatch 3 x data 1");
+  EXPECT_EQ(messageOf([](Setting &s) { s.training.sequence = 1024; }),
+            "the work is for sequences of 2048 tokens, the training has 1024");
+}
+
+TEST(Estimate, SaysWhatTheWorkIsNotFor) {
   Setting setting;
   Work work = buildTransformerWork(setting.shape, 2, false);
   auto mismatch =

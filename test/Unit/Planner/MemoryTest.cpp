@@ -196,13 +196,16 @@ TEST(Memory, ZeroDividesWhatItSays) {
     return example.run("a100-80g").memory[1];
   };
   EXPECT_DOUBLE_EQ(at(1).optimizer, at(0).optimizer / 4);
-  EXPECT_DOUBLE_EQ(at(1).gradients, at(0).gradients);
+  // Beside the sums of its own a rank has its part of all ranks' sums.
+  EXPECT_DOUBLE_EQ(at(1).gradients, at(0).gradients * (1 + 1.0 / 4));
   EXPECT_DOUBLE_EQ(at(2).gradients, at(0).gradients / 4);
   EXPECT_DOUBLE_EQ(at(2).parameters, at(0).parameters);
   EXPECT_DOUBLE_EQ(at(3).parameters, at(0).parameters / 4);
   EXPECT_GT(at(3).workspace, at(2).workspace); // gathered blocks
   // 2 + 4 + 12 bytes a parameter.
   EXPECT_DOUBLE_EQ(at(0).resident(), 9 * at(0).parameters);
+  example.training.framework.separateReduction = false;
+  EXPECT_DOUBLE_EQ(at(1).gradients, at(0).gradients);
 }
 
 } // namespace

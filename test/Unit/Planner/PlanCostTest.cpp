@@ -81,6 +81,40 @@ TEST_F(PlanCostTest, AsksTheCostModelForWhatIsInThePlan) {
   EXPECT_EQ(costs.messages[0], transferSeconds(72, true, cluster));
 }
 
+TEST_F(PlanCostTest, CountsWhatEpiloguesMove) {
+  // Far from what the arithmetic takes: one product for each column.
+  Cluster cluster = getCluster("h100:1x1");
+  auto seconds = [&](auto change) {
+    fb::StepT step;
+    fb::GemmStepT gemm;
+    gemm.m = 8192, gemm.n = 8192, gemm.k = 1;
+    change(gemm);
+    step.step.Set(std::move(gemm));
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(fb::Step::Pack(builder, &step));
+    return stepSeconds(
+        *flatbuffers::GetRoot<fb::Step>(builder.GetBufferPointer()),
+        plan::Mesh(plan), cluster);
+  };
+  double plain = seconds([](fb::GemmStepT &) {});
+  // GELU's input is as large as C, which is read again where it is added to.
+  double read = seconds(
+      [](fb::GemmStepT &gemm) { gemm.accumulate = fb::Accumulate::Add; });
+  double kept = seconds([](fb::GemmStepT &gemm) {
+    gemm.epilogue = fb::Epilogue::Gelu;
+    gemm.gelu_input = std::make_unique<fb::Ref>(0, -1);
+  });
+  EXPECT_GT(read, plain);
+  EXPECT_EQ(kept, read);
+  double biased = seconds([](fb::GemmStepT &gemm) {
+    gemm.epilogue = fb::Epilogue::Bias;
+    gemm.bias = std::make_unique<fb::Ref>(0, -1);
+  });
+  EXPECT_GT(biased, plain);
+  // One number for 8192 of C.
+  EXPECT_NEAR((biased - plain) / (read - plain), 1.0 / 8192, 1e-6);
+}
+
 TEST_F(PlanCostTest, KnowsWhichRanksShareANode) {
   // Stages on nodes of their own: tp inside, pp across.
   Cluster cluster = getCluster("h100:2x2");

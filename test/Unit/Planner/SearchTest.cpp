@@ -432,6 +432,23 @@ TEST(Search, NamesTheOptionThatFits) {
   EXPECT_TRUE(contains(message, "what fits: another --mesh (")) << message;
 }
 
+TEST(Search, NamesDividedState) {
+  // One layer of one head of 5.1e9 parameters: only the batch can be split.
+  Setting setting;
+  setting.shape.layers = setting.shape.heads = 1;
+  setting.shape.hidden = 20480;
+  setting.training.globalBatch = 8;
+  setting.pins.zero = 0;
+  setting.pins.microBatch = 1;
+  setting.space.sequenceParallel = {false};
+  std::string message = setting.message();
+  EXPECT_TRUE(contains(message, "what fits: --zero 1, with --search-space all"))
+      << message;
+  setting.space.zero = {0, 1};
+  message = setting.message();
+  EXPECT_TRUE(contains(message, "what fits: --zero 1 (")) << message;
+}
+
 TEST(Search, SaysWhatContradicts) {
   Setting setting;
   setting.pins.zero = 1;

@@ -32,6 +32,8 @@ Case makeGpt(int64_t layers, int64_t hidden, int64_t heads) {
   example.shape.vocabulary = 51200;
   example.shape.sequence = example.training.sequence = 2048;
   example.training.fp32Gradients = false;
+  // Gradients are reduced where they are.
+  example.training.framework.separateReduction = false;
   return example;
 }
 

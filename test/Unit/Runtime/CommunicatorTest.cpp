@@ -14,6 +14,7 @@
 
 #include "Core/Backend.h"
 #include "OrderedCommunicator.h"
+#include "TestPlan.h"
 #include "plait/Plan/Container.h"
 #include "plait/Support/BFloat16.h"
 #if PLAIT_HAS_CUDA
@@ -88,21 +89,9 @@ class CommunicatorTest
     : public ::testing::TestWithParam<std::tuple<TestedBackend, uint32_t>> {
 protected:
   uint32_t ranks = std::get<1>(GetParam());
-  std::vector<uint8_t> plan = makePlan();
+  std::vector<uint8_t> plan =
+      plan::packPlan(test::makeArenaPlan(ranks, arenaBytes));
   Backend backend;
-
-  /// A plan without anything but arenas.
-  std::vector<uint8_t> makePlan() {
-    fb::PlanT source;
-    for (const char *name : {"pp", "tp"}) {
-      source.mesh.push_back(std::make_unique<fb::MeshAxisT>());
-      source.mesh.back()->name = name;
-      source.mesh.back()->size = name[0] == 'p' ? 1 : ranks;
-    }
-    source.programs.push_back(std::make_unique<fb::ProgramT>());
-    source.programs[0]->arena_bytes = arenaBytes;
-    return plan::packPlan(source);
-  }
 
   std::vector<uint32_t> everybody() {
     std::vector<uint32_t> members(ranks);

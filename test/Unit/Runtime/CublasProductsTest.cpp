@@ -7,6 +7,7 @@
 
 #include "CUDA/CudaBackend.h"
 #include "Products.h"
+#include "TestPlan.h"
 #include "plait/Plan/Container.h"
 
 #include <gtest/gtest.h>
@@ -24,17 +25,10 @@ protected:
   static constexpr size_t elements = 20000;
 
   void SetUp() override {
-    fb::PlanT source;
-    for (const char *name : {"pp", "tp"}) {
-      source.mesh.push_back(std::make_unique<fb::MeshAxisT>());
-      source.mesh.back()->name = name;
-      source.mesh.back()->size = 1;
-    }
-    source.programs.push_back(std::make_unique<fb::ProgramT>());
-    fb::ProgramT &program = *source.programs.back();
-    program.library_workspace = 3 * operandBytes;
-    program.library_workspace_bytes = workspaceBytes;
-    program.arena_bytes = program.library_workspace + workspaceBytes;
+    constexpr uint64_t workspace = 5 * operandBytes;
+    fb::PlanT source = makeArenaPlan(1, workspace + workspaceBytes);
+    source.programs[0]->library_workspace = workspace;
+    source.programs[0]->library_workspace_bytes = workspaceBytes;
     plan = plan::packPlan(source);
     ExecutorOptions options;
     options.devices = 1;
@@ -48,19 +42,33 @@ protected:
 
   Device &device() { return *backend.parts.front().device; }
 
-  /// A, B and C lie one after the other in the arena.
-  Status run(const fb::GemmStep &step, std::span<std::byte> a,
-             std::span<std::byte> b, std::span<std::byte> c, bool add) {
-    std::byte *arena = device().arena();
-    PLAIT_RETURN_IF_ERROR(device().write(0, a));
-    PLAIT_RETURN_IF_ERROR(device().write(operandBytes, b));
-    PLAIT_RETURN_IF_ERROR(device().write(2 * operandBytes, c));
+  /// The operands lie one after the other in the arena, the bias where its
+  /// part begins and as many bytes on as its address in the step.
+  Status run(const fb::GemmStep &step, const ProductMemory &memory, bool add) {
+    uint64_t bias =
+        3 * operandBytes + (step.bias() ? step.bias()->offset() : 0);
+    const std::pair<uint64_t, std::span<std::byte>> parts[] = {
+        {0, memory.a},
+        {operandBytes, memory.b},
+        {2 * operandBytes, memory.c},
+        {bias, memory.bias},
+        {4 * operandBytes, memory.geluInput}};
+    for (auto [place, bytes] : parts)
+      PLAIT_RETURN_IF_ERROR(device().write(place, bytes));
     auto prepared = device().prepareGemm(step);
     if (!prepared.ok())
       return prepared.status();
-    PLAIT_RETURN_IF_ERROR(device().gemm(*prepared, arena, arena + operandBytes,
-                                        arena + 2 * operandBytes, add));
-    return device().read(2 * operandBytes, c);
+    std::byte *arena = device().arena();
+    GemmOperands operands = {arena, arena + operandBytes,
+                             arena + 2 * operandBytes};
+    if (step.bias())
+      operands.bias = arena + bias;
+    if (step.gelu_input())
+      operands.geluInput = arena + 4 * operandBytes;
+    PLAIT_RETURN_IF_ERROR(device().gemm(*prepared, operands, add));
+    for (auto [place, bytes] : parts)
+      PLAIT_RETURN_IF_ERROR(device().read(place, bytes));
+    return Status::success();
   }
 
   Multiply multiplier() {
@@ -72,17 +80,15 @@ protected:
 };
 
 TEST_F(CublasProductsTest, Floats) {
-  for (bool transposeA : {false, true})
-    for (bool transposeB : {false, true})
-      expectProduct(makeShape(40, 56, 24, transposeA, transposeB, 8),
-                    multiplier(), elements);
+  forEachLayout({{40, 56, 24}}, {8}, [&](const fb::GemmStepT &shape) {
+    expectProduct(shape, multiplier(), elements);
+  });
 }
 
 TEST_F(CublasProductsTest, Halves) {
-  for (bool transposeA : {false, true})
-    for (bool transposeB : {false, true})
-      expectHalfProducts(makeShape(40, 56, 24, transposeA, transposeB, 8),
-                         multiplier(), elements);
+  forEachLayout({{40, 56, 24}}, {8}, [&](const fb::GemmStepT &shape) {
+    expectHalfProducts(shape, multiplier(), elements);
+  });
 }
 
 /// Two batch dimensions, of which one is cuBLASLt's; the places of the others
@@ -94,6 +100,32 @@ TEST_F(CublasProductsTest, BatchesOfHalves) {
   shape.b_batch = {512, 0};
   shape.c_batch = {400, 200};
   expectHalfProducts(shape, multiplier(), elements);
+}
+
+TEST_F(CublasProductsTest, Epilogues) {
+  forEachLayout({{40, 56, 24}}, {8}, [&](const fb::GemmStepT &shape) {
+    expectEpilogues(shape, multiplier());
+  });
+}
+
+/// Without an algorithm: what the library lacks, the runtime does.
+TEST_F(CublasProductsTest, EpiloguesAfterTheProduct) {
+  setenv("PLAIT_FAKE_NO_EPILOGUES", "1", 1);
+  expectEpilogues(makeShape(40, 56, 24, false, true, 8), multiplier());
+  // 300 rows: more elements than a grid has threads.
+  expectEpilogues(makeShape(300, 56, 24, false, false, 8), multiplier());
+  unsetenv("PLAIT_FAKE_NO_EPILOGUES");
+}
+
+/// Rows that are no multiple of 8 elements, and a bias in the middle of a
+/// vector, as a pack of parameters may have it.
+TEST_F(CublasProductsTest, UnalignedEpilogues) {
+  expectEpilogues(makeShape(40, 51, 24, false, true, 0), multiplier());
+  fb::GemmStepT shape = makeShape(40, 56, 24, false, true, 8);
+  for (uint64_t offset : {4, 8, 16}) {
+    shape.bias = std::make_unique<fb::Ref>(offset, -1);
+    expectEpilogue(shape, fb::Epilogue::BiasGelu, true, multiplier());
+  }
 }
 
 } // namespace

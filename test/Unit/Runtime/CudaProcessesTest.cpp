@@ -198,6 +198,9 @@ TEST_F(CudaProcessesTest, AProfileHasTheTimesOfTheGpus) {
 /// A GPT-2 of two layers and its reference.
 class CudaModelProcessesTest : public CudaProcessesTest {
 protected:
+  /// Of plaitc, beside those below.
+  virtual std::string getOptions() const { return ""; }
+
   void SetUp() override {
     if (access(PLAIT_PLAITC, X_OK) != 0)
       GTEST_SKIP() << PLAIT_PLAITC << " has not been built";
@@ -205,8 +208,8 @@ protected:
     std::string command = std::string(PLAIT_PLAITC) +
                           " " PLAIT_MODEL " --mesh pp=2,dp=2,tp=2 "
                           "--global-batch 8 --seq 8 "
-                          "--micro-batch 1 -o " +
-                          path;
+                          "--micro-batch 1 " +
+                          getOptions() + " -o " + path;
     ASSERT_EQ(std::system(command.c_str()), 0) << command;
     auto file = plan::PlanFile::open(path);
     ASSERT_TRUE(file.ok()) << file.status().message();
@@ -227,6 +230,24 @@ TEST_F(CudaModelProcessesTest, SaveTheBytesThatOneSaves) {
 }
 
 TEST_F(CudaModelProcessesTest, CheckAgainstTheReference) {
+  const fb::Plan &plan = pack(model);
+  auto job = [&](const TrainOptions &mine) { return check(plan, mine); };
+  EXPECT_EQ(runProcesses(8, job), std::vector<std::string>(8));
+}
+
+/// Master copies and reduced gradients that four processes hold parts of.
+class CudaDividedProcessesTest : public CudaModelProcessesTest {
+protected:
+  std::string getOptions() const override {
+    return "--zero 1 --precision bf16";
+  }
+};
+
+TEST_F(CudaDividedProcessesTest, SaveTheBytesThatOneSaves) {
+  compareSaved(pack(model), 8);
+}
+
+TEST_F(CudaDividedProcessesTest, CheckAgainstTheReference) {
   const fb::Plan &plan = pack(model);
   auto job = [&](const TrainOptions &mine) { return check(plan, mine); };
   EXPECT_EQ(runProcesses(8, job), std::vector<std::string>(8));

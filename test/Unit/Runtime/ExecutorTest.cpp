@@ -218,6 +218,70 @@ TEST_F(ExecutorTest, InitialisesTheCopyToComputeWith) {
   expectCopy(weight);
 }
 
+TEST_F(ExecutorTest, DividesMasterCopiesAndGradients) {
+  // Ranks 2 and 3 hold the second parameter, of 18 elements, alike: the first
+  // 9 and the others of a pack of 24 that it begins at element 3 of.
+  source.precision = "bf16";
+  source.zero = 1;
+  source.parameters[1]->init = fb::InitKind::Normal;
+  source.parameters[1]->init_std = 0.5f;
+  fb::ProgramT &program = *source.programs[1];
+  fb::ShardT &shard = *program.shards[0];
+  shard.compute_dtype = fb::DType::BF16;
+  shard.compute_weight = program.arena_bytes;
+  shard.division = std::make_unique<fb::DivisionT>();
+  shard.division->axis = 1;
+  shard.division->elements = 12;
+  shard.division->begin = 3;
+  shard.division->reduced = program.arena_bytes + 64;
+  program.arena_bytes += 128;
+  auto executor = start();
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  ASSERT_TRUE(initializeWeights(**executor, 5).ok());
+  std::vector<float> weight(18);
+  NormalStream(5, "transformer.sum", 0.5f, 0.5f).generate(0, weight);
+  Status status = (*executor)->forEachRank([&](uint32_t rank) {
+    if (rank < 2)
+      return Status::success();
+    Device &device = (*executor)->device(rank);
+    std::vector<float> master(12), expected(12, 0);
+    std::vector<BFloat16> copy(18);
+    PLAIT_RETURN_IF_ERROR(device.read(
+        shard.weight, std::as_writable_bytes(std::span(master))));
+    PLAIT_RETURN_IF_ERROR(device.read(shard.compute_weight,
+                                      std::as_writable_bytes(std::span(copy))));
+    std::copy_n(weight.begin() + (rank == 2 ? 0 : 9), 9,
+                expected.begin() + (rank == 2 ? 3 : 0));
+    EXPECT_EQ(master, expected) << rank;
+    for (size_t i = 0; i < copy.size(); ++i) {
+      EXPECT_EQ(copy[i].bits, BFloat16(weight[i]).bits);
+    }
+    // What gatherGradient finds below.
+    return device.write(shard.division->reduced,
+                        std::as_bytes(std::span(master)));
+  });
+  ASSERT_TRUE(status.ok()) << status.message();
+  auto gradient = gatherGradient(**executor, 1);
+  ASSERT_TRUE(gradient.ok());
+  EXPECT_EQ(*gradient, weight);
+
+  std::string directory = makeDirectory();
+  ASSERT_TRUE(saveWeights(**executor, directory).ok());
+  auto files = WeightFiles::open(directory);
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  std::vector<float> saved(18);
+  (*files->find("sum", std::vector<int64_t>{3, 6}))->read(0, saved);
+  EXPECT_EQ(saved, weight);
+
+  auto other = Executor::create(plan(), {1, patience});
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE(loadWeights(**other, *files).ok());
+  std::string again = makeDirectory();
+  ASSERT_TRUE(saveWeights(**other, again).ok());
+  EXPECT_EQ(readFile(again + "/model.safetensors"),
+            readFile(directory + "/model.safetensors"));
+}
+
 TEST_F(ExecutorTest, AFailingRankNamesItselfAndStopsTheOthers) {
   // Rank 1 sleeps for longer than the others are willing to wait.
   auto &kernel =

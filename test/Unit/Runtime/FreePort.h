@@ -1,5 +1,4 @@
-//===- FreePort.h - A port for a test -----------------------------*- C++
-//-*-===//
+//===- FreePort.h - A port for a test ---------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

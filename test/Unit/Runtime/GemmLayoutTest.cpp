@@ -181,4 +181,17 @@ TEST(GemmAlignmentTest, PromisesTheAlignmentThatAllMatricesHave) {
   EXPECT_EQ(layout(halves).alignment, 16u);
 }
 
+TEST(GemmAlignmentTest, TellsThatOfEpiloguesApart) {
+  fb::GemmStepT step = product(16, 16, 16, false, false);
+  EXPECT_EQ(layout(step).epilogueAlignment, 64u);
+  step.epilogue = fb::Epilogue::BiasGelu;
+  step.bias = std::make_unique<fb::Ref>(1024 + 16, 0);
+  EXPECT_EQ(layout(step).epilogueAlignment, 16u);
+  EXPECT_EQ(layout(step).alignment, 64u);
+  EXPECT_FALSE(layout(step).hasGeluInput);
+  step.gelu_input = std::make_unique<fb::Ref>(4, 0);
+  EXPECT_EQ(layout(step).epilogueAlignment, 4u);
+  EXPECT_TRUE(layout(step).hasGeluInput);
+}
+
 } // namespace

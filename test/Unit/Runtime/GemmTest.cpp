@@ -19,13 +19,27 @@ using namespace plait::test;
 namespace {
 
 Multiply multiplyBy(GemmLibrary &library) {
-  return [&](const fb::GemmStep &step, std::span<std::byte> a,
-             std::span<std::byte> b, std::span<std::byte> c, bool add) {
+  return [&](const fb::GemmStep &step, const ProductMemory &memory, bool add) {
     auto prepared = library.prepare(step);
-    return prepared.ok()
-               ? library.run(*prepared, a.data(), b.data(), c.data(), add)
-               : prepared.status();
+    if (!prepared.ok())
+      return prepared.status();
+    GemmOperands operands = {memory.a.data(), memory.b.data(), memory.c.data(),
+                             memory.bias.data(), memory.geluInput.data()};
+    return library.run(*prepared, operands, add);
   };
+}
+
+const std::vector<std::array<int64_t, 3>> manySizes = {
+    {1, 1, 1}, {1, 7, 5}, {5, 1, 7}, {7, 5, 1}, {33, 65, 17}};
+
+/// Grouped queries: two heads share one B.
+fb::GemmStepT makeGroupedShape() {
+  fb::GemmStepT shape = makeShape(4, 6, 5, false, true, 0);
+  shape.batch = {3, 2};
+  shape.a_batch = {40, 20};
+  shape.b_batch = {30, 0};
+  shape.c_batch = {48, 24};
+  return shape;
 }
 
 class GemmTest : public ::testing::TestWithParam<unsigned> {
@@ -37,15 +51,8 @@ protected:
 };
 
 TEST_P(GemmTest, AllLayouts) {
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
-                         {1, 7, 5},
-                         {5, 1, 7},
-                         {7, 5, 1},
-                         {33, 65, 17}})
-    for (bool transposeA : {false, true})
-      for (bool transposeB : {false, true})
-        for (int64_t slack : {0, 5})
-          expectProduct(makeShape(m, n, k, transposeA, transposeB, slack), run);
+  forEachLayout(manySizes, {0, 5},
+                [&](const fb::GemmStepT &shape) { expectProduct(shape, run); });
 }
 
 TEST_P(GemmTest, Attention) {
@@ -75,13 +82,21 @@ TEST_P(GemmTest, Attention) {
   }
 }
 
-TEST_P(GemmTest, RepeatedOperand) {
-  // Grouped queries: two heads share one B.
+TEST_P(GemmTest, RepeatedOperand) { expectProduct(makeGroupedShape(), run); }
+
+TEST_P(GemmTest, Epilogues) {
+  // Rows as long as a block of the pass over C, and longer; slack stays.
+  forEachLayout(
+      {{1, 1, 1}, {5, 1, 7}, {37, 24, 17}, {3, 512, 9}, {3, 1030, 9}}, {0, 5},
+      [&](const fb::GemmStepT &shape) { expectEpilogues(shape, run); });
+}
+
+TEST_P(GemmTest, EpiloguesDoNotShare) {
   fb::GemmStepT shape = makeShape(4, 6, 5, false, true, 0);
-  shape.batch = {3, 2};
-  shape.a_batch = {40, 20};
-  shape.b_batch = {30, 0};
-  shape.c_batch = {48, 24};
+  expectProduct(shape, run);
+  for (bool keeps : {true, false})
+    expectEpilogue(shape, fb::Epilogue::Gelu, keeps, run);
+  expectEpilogue(shape, fb::Epilogue::Bias, false, run);
   expectProduct(shape, run);
 }
 
@@ -119,16 +134,9 @@ protected:
 };
 
 TEST_P(HalfGemmTest, AllLayouts) {
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
-                         {1, 7, 5},
-                         {5, 1, 7},
-                         {7, 5, 1},
-                         {33, 65, 17}})
-    for (bool transposeA : {false, true})
-      for (bool transposeB : {false, true})
-        for (int64_t slack : {0, 5})
-          expectHalfProducts(makeShape(m, n, k, transposeA, transposeB, slack),
-                             run);
+  forEachLayout(manySizes, {0, 5}, [&](const fb::GemmStepT &shape) {
+    expectHalfProducts(shape, run);
+  });
 }
 
 TEST_P(HalfGemmTest, LongerThanABlock) {
@@ -140,12 +148,7 @@ TEST_P(HalfGemmTest, LongerThanABlock) {
 }
 
 TEST_P(HalfGemmTest, Batches) {
-  // Grouped queries: two heads share one B.
-  fb::GemmStepT shape = makeShape(4, 6, 5, false, true, 0);
-  shape.batch = {3, 2};
-  shape.a_batch = {40, 20};
-  shape.b_batch = {30, 0};
-  shape.c_batch = {48, 24};
+  fb::GemmStepT shape = makeGroupedShape();
   expectHalfProducts(shape, run);
   // Heads as projections leave them.
   shape.a_row = 10, shape.a_batch = {40, 5};

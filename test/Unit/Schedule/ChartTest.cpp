@@ -51,6 +51,22 @@ TEST(Chart, SplitBackwardInColor) {
             "0.0 %\n");
 }
 
+TEST(Chart, WhatIsBesideAnActionIsDrawnBehindIt) {
+  auto schedule = parseSchedule({1, 1, 1}, "", "F0 B0");
+  ASSERT_TRUE(schedule.ok());
+  Timeline timeline;
+  timeline.ranks = {{{0, 4}, {2, 8}}};
+  timeline.makespan = 8;
+  EXPECT_EQ(drawChart(*schedule, timeline, {25, false}),
+            "rank 0 |F0======B0======|\n"
+            "F forward, B backward, . idle; bubble 0.0 %\n");
+  // Over before the other one is.
+  timeline.ranks = {{{0, 8}, {2, 4}}};
+  EXPECT_EQ(drawChart(*schedule, timeline, {25, false}),
+            "rank 0 |F0==============|\n"
+            "F forward, B backward, . idle; bubble 0.0 %\n");
+}
+
 TEST(Chart, NoCosts) {
   auto schedule = generate("1f1b", {1, 1, 1});
   ASSERT_TRUE(schedule.ok());

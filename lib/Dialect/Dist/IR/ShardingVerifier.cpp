@@ -1,5 +1,4 @@
-//===- ShardingVerifier.cpp - Shardings in types against factor rules ---*- C++
-//-*-===//
+//===- ShardingVerifier.cpp - Shardings in types against factor rules -----===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -77,45 +77,9 @@ static LogicalResult verifyShard(Operation *op, std::optional<StringRef> axis,
 // Contractions
 //===----------------------------------------------------------------------===//
 
-int64_t MatmulOp::getExtent(char letter) {
-  for (auto [letters, value] : {std::pair(getLhsLetters(), Value(getLhs())),
-                                {getRhsLetters(), getRhs()},
-                                {getResultLetters(), getResult()}})
-    if (size_t at = letters.find(letter); at != StringRef::npos)
-      return shapeOf(value)[at];
-  return 0;
-}
-
 LogicalResult MatmulOp::verify() {
-  std::tuple<StringRef, Value, const char *> tensors[] = {
-      {getLhsLetters(), getLhs(), "the first operand"},
-      {getRhsLetters(), getRhs(), "the second operand"},
-      {getResultLetters(), getResult(), "the result"}};
-  llvm::MapVector<char, int> uses;
-  for (auto [letters, value, name] : tensors) {
-    // (C1)
-    if (letters.size() != shapeOf(value).size())
-      return emitOpError("spec \"")
-             << getSpec() << "\" gives " << name << " " << letters.size()
-             << " dimensions, but it has " << shapeOf(value).size();
-    llvm::SmallDenseSet<char> seen;
-    for (auto [index, letter] : llvm::enumerate(letters)) {
-      if (letter < 'a' || letter > 'z' || !seen.insert(letter).second)
-        return emitOpError("spec \"")
-               << getSpec() << "\" has '" << letter
-               << "' twice in one tensor, or it is no letter";
-      ++uses[letter];
-      // (C2)
-      if (shapeOf(value)[index] != getExtent(letter))
-        return emitOpError("has extents ")
-               << getExtent(letter) << " and " << shapeOf(value)[index]
-               << " for '" << letter << "'";
-    }
-  }
-  // (C3)
-  for (auto [letter, count] : uses)
-    if (count < 2)
-      return emitOpError("has '") << letter << "' in one tensor only";
+  if (failed(verifyContraction(*this)))
+    return failure();
   // (C4)
   return verifySum(*this, getLhs(), getResult());
 }
@@ -420,9 +384,13 @@ LogicalResult ParameterOp::verify() {
   return success();
 }
 
-/// Checks an access of `type` to a pack (C2).
+/// Checks an access of `type` to a pack.
 static LogicalResult verifyPackAccess(Operation *op, PackOp pack, Slot slot,
                                       RankedTensorType type) {
+  // (C1)
+  if (slot == Slot::Reduced && !pack.getAxis())
+    return op->emitOpError("names @")
+           << pack.getSymName() << ", which has no " << stringifySlot(slot);
   if (type == pack.getSlotType(slot))
     return success();
   return op->emitOpError("has type ")
@@ -440,23 +408,21 @@ static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
   auto parameter = dyn_cast_or_null<ParameterOp>(target);
   auto accumulator = dyn_cast_or_null<AccumulatorOp>(target);
   // (C1)
-  if (!parameter && !(accumulator && slot == Slot::Value))
+  if (slot == Slot::Reduced ||
+      (!parameter && !(accumulator && slot == Slot::Value)))
     return op->emitOpError("names ")
            << symbol << ", which has no " << stringifySlot(slot);
   auto declared = cast<RankedTensorType>(parameter ? parameter.getType()
                                                    : accumulator.getType());
   if (slot == Slot::Compute)
     declared = declared.clone(BFloat16Type::get(op->getContext()));
-  auto sharding =
-      parameter
-          ? dyn_cast_or_null<dist::ShardingAttr>(parameter.getShardingAttr())
-          : dist::ShardingAttr();
   // (C2)
+  if (dist::plainType(type) == declared)
+    return success();
+  dist::ShardingAttr sharding = getSharding(parameter);
   dist::MeshOp mesh = dist::MeshOp::find(op);
-  bool local =
-      mesh && sharding &&
-      type == mesh.getLocalType(dist::withSharding(declared, sharding));
-  if (local || dist::plainType(type) == declared)
+  if (mesh && sharding &&
+      type == mesh.getLocalType(dist::withSharding(declared, sharding)))
     return success();
   InFlightDiagnostic diag = op->emitOpError("has type ")
                             << type << ", but the " << stringifySlot(slot)

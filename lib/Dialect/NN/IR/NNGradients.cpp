@@ -113,31 +113,9 @@ Values RopeOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 }
 
 Values GeluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
-  NNBuilder nn(builder, getLoc());
-  Value x = nn.widen(getInput());
-  Value slope;
-  Value square = nn.mul(x, x);
-  if (getApproximate()) {
-    // t = tanh(u), u = c (x + a x³):
-    // y' = (1 + t) / 2 + x (1 - t²) c (1 + 3 a x²) / 2.
-    const double c = std::sqrt(2.0 / M_PI), a = 0.044715;
-    Value polynomial = nn.shift(nn.scale(square, a), 1.0);
-    Value u = nn.scale(nn.mul(x, polynomial), c);
-    Value t = nn.unary<TanhOp>(u);
-    Value half = nn.shift(nn.scale(t, 0.5), 0.5);
-    Value sech2 = nn.shift(nn.neg(nn.mul(t, t)), 1.0);
-    Value du = nn.shift(nn.scale(square, 3 * a * c / 2), c / 2);
-    Value bend = nn.mul(nn.mul(x, sech2), du);
-    slope = nn.add(half, bend);
-  } else {
-    // y' = Φ(x) + x φ(x).
-    Value erf = nn.unary<ErfOp>(nn.scale(x, M_SQRT1_2));
-    Value cdf = nn.shift(nn.scale(erf, 0.5), 0.5);
-    Value bell = nn.exp(nn.scale(square, -0.5));
-    Value pdf = nn.scale(bell, 1.0 / std::sqrt(2.0 * M_PI));
-    slope = nn.add(cdf, nn.mul(x, pdf));
-  }
-  return {nn.mul(nn.widen(cotangents[0]), slope)};
+  return {GeluGradOp::create(builder, getLoc(),
+                             dist::plainType(getInput().getType()),
+                             cotangents[0], getInput(), getApproximateAttr())};
 }
 
 /// y = x σ(x): y' = σ (1 + x (1 - σ)).

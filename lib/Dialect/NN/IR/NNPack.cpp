@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -13,10 +13,23 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
 
+bool PackOp::isDivided(Slot slot) {
+  if (!getAxis())
+    return false;
+  if (slot == Slot::Value)
+    return getMaster();
+  return slot != Slot::Gradient && slot != Slot::Compute;
+}
+
 RankedTensorType PackOp::getSlotType(Slot slot) {
   auto type = cast<RankedTensorType>(getType());
-  return slot == Slot::Compute ? type.clone(BFloat16Type::get(getContext()))
-                               : type;
+  if (slot == Slot::Compute)
+    return type.clone(BFloat16Type::get(getContext()));
+  dist::MeshOp mesh = dist::MeshOp::find(*this);
+  int64_t parts = mesh && isDivided(slot) ? mesh.getAxisSize(*getAxis()) : 1;
+  // A mesh without the axis is reported elsewhere.
+  int64_t rows = type.getDimSize(0) / std::max<int64_t>(1, parts);
+  return type.clone({rows, type.getDimSize(1)});
 }
 
 LogicalResult PackOp::verify() {
@@ -29,6 +42,31 @@ LogicalResult PackOp::verify() {
     if (offset < 0 || offset % kAlignment)
       return emitOpError("has a member at element ")
              << offset << ", which is not a multiple of " << kAlignment;
+  // (C6)
+  if (getMaster() && !getAxis())
+    return emitOpError("has master values but is not divided");
+  return success();
+}
+
+/// (C5), except for the members.
+static LogicalResult verifyDivision(PackOp pack,
+                                    SymbolTableCollection &tables) {
+  if (!pack.getAxis())
+    return success();
+  auto mesh =
+      tables.lookupNearestSymbolFrom<dist::MeshOp>(pack, pack.getMeshAttr());
+  if (!mesh)
+    return pack.emitOpError("is divided on ")
+           << pack.getMeshAttr() << ", which is no mesh";
+  int64_t parts = mesh.getAxisSize(*pack.getAxis());
+  if (parts < 1)
+    return pack.emitOpError("is divided over axis ")
+           << pack.getAxisAttr() << ", which " << pack.getMeshAttr()
+           << " does not have";
+  int64_t rows = cast<ShapedType>(pack.getType()).getDimSize(0);
+  if (rows % parts)
+    return pack.emitOpError("has ")
+           << rows << " rows, which " << parts << " ranks cannot divide evenly";
   return success();
 }
 
@@ -36,14 +74,15 @@ LogicalResult PackOp::verify() {
 static int64_t countLocalElements(ParameterOp parameter) {
   auto type = cast<RankedTensorType>(parameter.getType());
   dist::MeshOp mesh = dist::MeshOp::find(parameter);
-  auto sharding =
-      dyn_cast_or_null<dist::ShardingAttr>(parameter.getShardingAttr());
+  dist::ShardingAttr sharding = getSharding(parameter);
   if (mesh && sharding)
     type = mesh.getLocalType(dist::withSharding(type, sharding));
   return type.getNumElements();
 }
 
 LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
+  if (failed(verifyDivision(*this, tables)))
+    return failure();
   // (C3)
   llvm::DenseSet<Attribute> taken;
   for (auto other : (*this)->getParentOfType<ModuleOp>().getOps<PackOp>())
@@ -57,6 +96,11 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
     if (!taken.insert(member).second)
       return emitOpError("has member ")
              << member << ", which is packed twice for stage " << getStage();
+    // (C5)
+    dist::ShardingAttr sharding = getSharding(parameter);
+    if (getAxis() && sharding && sharding.findDim(getAxisAttr()) >= 0)
+      return emitOpError("is divided over axis ")
+             << getAxisAttr() << ", which splits member " << member;
     // (C4)
     int64_t begin = getOffsets()[index];
     int64_t bound = index + 1 < getOffsets().size()

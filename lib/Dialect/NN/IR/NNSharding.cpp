@@ -225,8 +225,10 @@ bool RopeOp::keepsZeroPadding() { return true; }
 
 FactorRule GeluOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule SiluOp::getFactorRule() { return elementwiseRule(*this); }
+FactorRule GeluGradOp::getFactorRule() { return elementwiseRule(*this); }
 bool GeluOp::keepsZeroPadding() { return true; }
 bool SiluOp::keepsZeroPadding() { return true; }
+bool GeluGradOp::keepsZeroPadding() { return true; }
 FactorRule CastOp::getFactorRule() { return elementwiseRule(*this); }
 bool CastOp::keepsZeroPadding() { return true; }
 /// But for the rounding of each part to bf16, which a collective does as well.

@@ -27,6 +27,27 @@ void PipeDialect::initialize() {
       >();
 }
 
+LogicalResult PipeDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
+  auto isStage = [](Attribute value) {
+    auto number = dyn_cast_or_null<IntegerAttr>(value);
+    return number && number.getType().isSignlessInteger(64) &&
+           number.getInt() >= 0;
+  };
+  if (attribute.getName() == kStageAttr && !isStage(attribute.getValue()))
+    return op->emitError("has ") << kStageAttr << " = " << attribute.getValue()
+                                 << ", expected an i64 of 0 or more";
+  if (attribute.getName() != kPhaseAttr)
+    return success();
+  if (!isa<StringAttr>(attribute.getValue()))
+    return op->emitError("has ") << kPhaseAttr << " = " << attribute.getValue()
+                                 << ", expected a string";
+  if (!isStage(op->getAttr(kStageAttr)))
+    return op->emitError("has ") << kPhaseAttr << " = " << attribute.getValue()
+                                 << " but no " << kStageAttr;
+  return success();
+}
+
 Result<schedule::Schedule> pipe::parseSchedule(ScheduleOp op) {
   constexpr int64_t most = std::numeric_limits<uint32_t>::max();
   for (int64_t count : {op.getStages(), op.getMicrobatches()})

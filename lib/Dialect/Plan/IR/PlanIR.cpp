@@ -13,6 +13,8 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
@@ -105,26 +107,48 @@ LogicalResult ActionOp::verify() {
   return success();
 }
 
-/// (C3) Sorted by offset, a buffer can only overlap those that start before its
-/// end; few do, since live ones do not.
-static LogicalResult verifyDisjoint(SmallVectorImpl<BufferOp> &buffers) {
-  llvm::sort(buffers, [](BufferOp a, BufferOp b) {
-    return std::pair(a.getOffset(), a.getSymName()) <
-           std::pair(b.getOffset(), b.getSymName());
-  });
-  for (auto [index, buffer] : llvm::enumerate(buffers))
-    for (BufferOp other : ArrayRef(buffers).drop_front(index + 1)) {
-      if (other.getOffset() >= buffer.getOffset() + buffer.getBytes())
-        break;
-      if (other.getBytes() == 0 || other.getFirst() > buffer.getLast() ||
-          other.getLast() < buffer.getFirst())
-        continue;
-      InFlightDiagnostic diag = buffer.emitOpError("overlaps @")
-                                << other.getSymName()
-                                << ", which is live at the same time";
-      diag.attachNote(other.getLoc()) << "the other buffer";
-      return diag;
+namespace {
+/// A buffer's bytes [begin, end) over the actions [first, last].
+struct Box {
+  int64_t first, last, begin, end;
+  BufferOp buffer;
+};
+} // namespace
+
+static LogicalResult reportOverlap(BufferOp buffer, BufferOp other) {
+  InFlightDiagnostic diag = buffer.emitOpError("overlaps @")
+                            << other.getSymName()
+                            << ", which is live at the same time";
+  diag.attachNote(other.getLoc()) << "the other buffer";
+  return diag;
+}
+
+/// (C3) In the order in which buffers begin to live, the ones that are alive
+/// lie apart, so that the next can only overlap its neighbours among them.
+static LogicalResult verifyDisjoint(ArrayRef<BufferOp> buffers) {
+  SmallVector<Box> boxes;
+  for (BufferOp buffer : buffers)
+    if (int64_t bytes = buffer.getBytes()) {
+      int64_t begin = buffer.getOffset();
+      boxes.push_back({int64_t(buffer.getFirst()), int64_t(buffer.getLast()),
+                       begin, begin + bytes, buffer});
     }
+  llvm::stable_sort(
+      boxes, [](const Box &a, const Box &b) { return a.first < b.first; });
+  std::map<int64_t, const Box *> alive;      // by their first byte
+  std::multimap<int64_t, const Box *> dying; // by their last action
+  for (const Box &box : boxes) {
+    for (; !dying.empty() && dying.begin()->first < box.first;
+         dying.erase(dying.begin()))
+      alive.erase(dying.begin()->second->begin);
+    auto next = alive.lower_bound(box.begin);
+    if (next != alive.end() && next->first < box.end)
+      return reportOverlap(box.buffer, next->second->buffer);
+    if (next != alive.begin() && std::prev(next)->second->end > box.begin)
+      return reportOverlap(std::prev(next)->second->buffer, box.buffer);
+    alive.emplace(box.begin, &box);
+    dying.emplace(box.last, &box);
+  }
   return success();
 }
 

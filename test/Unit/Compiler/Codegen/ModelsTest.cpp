@@ -33,6 +33,7 @@ struct Model {
   const char *name, *folder, *mesh;
   bool sequenceParallel;
   const char *precision = "fp32";
+  unsigned zero = 0;
 };
 
 class Models : public testing::TestWithParam<Model> {};
@@ -56,7 +57,9 @@ INSTANTIATE_TEST_SUITE_P(
               true},
         Model{"Gpt2Half", PLAIT_MODELS "/gpt2-nano", "1", false, "bf16"},
         Model{"LlamaHalfMesh", PLAIT_GOLDEN "/llama-small-test",
-              "pp=2,dp=2,tp=2", true, "bf16"}),
+              "pp=2,dp=2,tp=2", true, "bf16"},
+        Model{"Gpt2Divided", PLAIT_MODELS "/gpt2-nano", "dp=4", false, "fp32",
+              1}),
     [](const auto &info) { return std::string(info.param.name); });
 
 static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
@@ -69,6 +72,7 @@ static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
   options.mesh = model.mesh;
   options.sequenceParallel = model.sequenceParallel;
   options.precision = model.precision;
+  options.zero = model.zero;
   options.globalBatch = 4;
   options.sequence = 24;
   options.compileTo = "lower";

@@ -90,6 +90,10 @@ public:
   std::string run(const std::string &text, std::string &name);
 
 private:
+  using Lists = std::vector<std::pair<std::string, std::string>>;
+  bool parseHead(const std::string &head);
+  std::vector<std::string> splitBody(const std::string &body, Lists &lists);
+  void placeLabels(const std::vector<std::string> &statements);
   void parseStatement(const std::string &text);
   void parseInstruction(std::string text);
   PtxOperand parseOperand(std::string text);
@@ -209,11 +213,8 @@ void KernelParser::parseStatement(const std::string &text) {
     parseInstruction(text);
 }
 
-std::string KernelParser::run(const std::string &text, std::string &name) {
-  name = text.substr(0, text.find('('));
-  size_t open = text.find("\n{");
-  std::string head = text.substr(0, open), body = text.substr(open + 2);
-  body = body.substr(0, body.find("\n}"));
+/// Parameters and the number of threads. False without the latter.
+bool KernelParser::parseHead(const std::string &head) {
   static const std::regex param(R"(\.param \.(\w+)[^,\n)]* (\w+)[,\n])");
   for (std::sregex_iterator it(head.begin(), head.end(), param), end; it != end;
        ++it) {
@@ -223,12 +224,17 @@ std::string KernelParser::run(const std::string &text, std::string &name) {
   std::smatch match;
   static const std::regex threads(R"(\.reqntid (\d+))");
   if (!std::regex_search(head, match, threads))
-    return "kernel '" + name + "' does not say how many threads it has";
+    return false;
   kernel.threads = std::stoul(match[1]);
+  return true;
+}
 
-  // Two passes: labels first, which stand before the statements they name.
+/// The statements, the labels by the index of the statement that they stand
+/// before, and by label the lists of branch targets.
+std::vector<std::string> KernelParser::splitBody(const std::string &body,
+                                                 Lists &lists) {
   std::vector<std::string> statements;
-  std::vector<std::pair<std::string, std::string>> lists;
+  std::smatch match;
   static const std::regex label(R"(^\s*(\$\w+):\s*)");
   std::istringstream lines(body);
   std::string line, pending;
@@ -251,7 +257,11 @@ std::string KernelParser::run(const std::string &text, std::string &name) {
     else if (statement[0] != '.' || statement.substr(0, 7) == ".shared")
       statements.push_back(statement);
   }
-  // A declaration among the statements is no instruction, so places shift.
+  return statements;
+}
+
+/// A declaration among the statements is no instruction, so places shift.
+void KernelParser::placeLabels(const std::vector<std::string> &statements) {
   std::vector<uint64_t> places;
   uint64_t place = 0;
   for (const std::string &statement : statements) {
@@ -261,6 +271,19 @@ std::string KernelParser::run(const std::string &text, std::string &name) {
   places.push_back(place);
   for (auto &[name, index] : labels)
     index = places[index];
+}
+
+std::string KernelParser::run(const std::string &text, std::string &name) {
+  name = text.substr(0, text.find('('));
+  size_t open = text.find("\n{");
+  std::string body = text.substr(open + 2);
+  if (!parseHead(text.substr(0, open)))
+    return "kernel '" + name + "' does not say how many threads it has";
+  // Labels first: branches name those that are still to come.
+  Lists lists;
+  std::vector<std::string> statements =
+      splitBody(body.substr(0, body.find("\n}")), lists);
+  placeLabels(statements);
   for (const auto &[name, list] : lists)
     for (const std::string &target : split(list, ','))
       tables[name].push_back(parseOperand(target));

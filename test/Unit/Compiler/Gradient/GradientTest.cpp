@@ -1,5 +1,4 @@
-//===- GradientTest.cpp - Vector-Jacobian products against differences ---*- C++
-//-*-===//
+//===- GradientTest.cpp - Vector-Jacobian products against differences ----===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Interpreter.cpp - Evaluates nn ops, in double precision ---*- C++
-//-*-===//
+//===- Interpreter.cpp - Evaluates nn ops, in double precision ------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -41,11 +41,15 @@ protected:
     context.disableMultithreading();
   }
 
-  void open(const std::string &model, int64_t sequence) {
-    profile = ModelProfile::create(context, [&, model, sequence](int64_t n) {
-      return importHuggingFace(context, PLAIT_MODELS "/" + model,
-                               {n, sequence});
-    });
+  void open(const std::string &model, int64_t sequence,
+            const std::string &precision = "fp32") {
+    profile = ModelProfile::create(
+        context,
+        [&, model, sequence](int64_t n) {
+          return importHuggingFace(context, PLAIT_MODELS "/" + model,
+                                   {n, sequence});
+        },
+        precision);
     ASSERT_TRUE(profile);
   }
 
@@ -129,6 +133,30 @@ TEST_F(ProfileTest, CountsWhatOneRankComputes) {
   open("llama-3-8b", 4096);
   for (int tensor : {1, 2, 4, 8})
     compare(get(tensor, false), buildTransformerWork(llama8b, tensor, false));
+}
+
+/// What is computed is the same, but some of what is stored stays f32: the mean
+/// and the deviation of both norms, a number for each row of attention, and
+/// gradients of parameters.
+TEST_F(ProfileTest, MeasuresWhatBf16Stores) {
+  open("gpt2", 1024, "bf16");
+  const Work &work = get(1, false);
+  compare(work, buildTransformerWork(gpt2, 1, false));
+  const planner::Block &layer = work.blocks[work.order[work.before]];
+  EXPECT_EQ(layer.kept.fourByte, (2 * 2 + 12) * 1024);
+  // Of the hidden size: the inputs of both norms and what they make, queries,
+  // keys, values, the result of attention; four times it: GELU's input and
+  // what it makes.
+  EXPECT_EQ(layer.kept.elements, (8 + 2 * 4) * 768 * 1024);
+  // The gradient of the token table: filled once, and then a row for each token
+  // read and written.
+  auto fills = [](const planner::Operation &op) {
+    return op.elementsFixed >= 50257 * 768;
+  };
+  const auto &operations = work.blocks.front().operations;
+  auto table = llvm::find_if(operations, fills);
+  ASSERT_NE(table, operations.end());
+  EXPECT_EQ(table->elementsFixed, 2 * 50257 * 768);
 }
 
 /// Two sums forward and two backward a layer (Shoeybi et al. 2019), beside

@@ -61,8 +61,6 @@ static Result<Training> readTraining(const json &source, const json &run) {
   if (!framework.ok())
     return framework.status();
   training.framework = *framework;
-  training.framework.matrixFraction =
-      source.value("matrixFraction", framework->matrixFraction);
   training.framework.attentionFraction =
       source.value("attentionFraction", framework->attentionFraction);
   training.framework.fusedAccumulation =
@@ -140,6 +138,7 @@ planner::readPublishedRuns(const std::string &path) {
   for (const json &entry : content.at("sources")) {
     PublishedSource &source = sources.emplace_back();
     source.name = entry.at("name");
+    source.publication = entry.at("source");
     source.isRanking = entry.value("ranking", false);
     for (const json &run : entry.at("runs")) {
       Result<PublishedRun> read = readRun(entry, run);
@@ -246,6 +245,29 @@ double planner::findBestScale(const std::vector<Comparison> &comparisons) {
       best = scale;
   }
   return best;
+}
+
+std::vector<PublicationError>
+planner::comparePublications(const std::vector<PublishedSource> &sources) {
+  std::vector<PublicationError> errors;
+  for (const PublishedSource &source : sources) {
+    auto error = std::find_if(errors.begin(), errors.end(), [&](auto &other) {
+      return other.publication == source.publication;
+    });
+    if (error == errors.end())
+      error = errors.insert(errors.end(), {source.publication});
+    std::vector<Comparison> seconds = compare(source).seconds;
+    double before = double(error->runs), added = double(seconds.size());
+    auto extend = [&](double &mean, double scale) {
+      mean = (mean * before + meanAbsoluteError(seconds, scale) * added) /
+             std::max(1.0, before + added);
+    };
+    extend(error->mean, 1);
+    extend(error->scaled, findBestScale(seconds));
+    error->runs += seconds.size();
+    error->sources += 1;
+  }
+  return errors;
 }
 
 static double getKendallTau(const std::vector<Comparison> &runs) {

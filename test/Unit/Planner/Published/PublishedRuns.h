@@ -36,9 +36,11 @@ struct PublishedRun {
   Result<Estimate> predict(int64_t extraLayers = 0) const;
 };
 
+/// Runs of one program on one cluster.
 struct PublishedSource {
   std::string name;
-  bool isRanking = false; // many configurations of the same models
+  std::string publication; // where: several sources may share it
+  bool isRanking = false;  // many configurations of the same models
   std::vector<PublishedRun> runs;
 };
 
@@ -65,6 +67,18 @@ double meanAbsoluteError(const std::vector<Comparison> &comparisons,
 double meanSignedError(const std::vector<Comparison> &comparisons);
 /// The scalar for all predictions that has the smallest mean absolute error.
 double findBestScale(const std::vector<Comparison> &comparisons);
+
+/// Mean absolute errors over all runs of a publication, as they come and with
+/// one scalar for each of its sources.
+struct PublicationError {
+  std::string publication;
+  size_t sources = 0, runs = 0;
+  double mean = 0, scaled = 0;
+};
+
+/// Of every publication, in order of appearance.
+std::vector<PublicationError>
+comparePublications(const std::vector<PublishedSource> &sources);
 
 /// How well predictions rank the configurations of one model.
 struct Ranking {

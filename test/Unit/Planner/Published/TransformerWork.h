@@ -1,5 +1,4 @@
-//===- TransformerWork.h - Work of a GPT or Llama in closed form -*- C++
-//-*-===//
+//===- TransformerWork.h - Work of a GPT or Llama, closed form --*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -5,9 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FakeContexts.h"
 #include "FakeStreams.h"
 #include "plait/Support/BFloat16.h"
 
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <cublasLt.h>
 
@@ -17,6 +20,13 @@ namespace {
 
 struct Operation {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void *bias = nullptr, *aux = nullptr;
+  int64_t auxLeading = 0;
+
+  bool has(uint32_t bits) const { return (epilogue & bits) == bits; }
+  bool isGradient() const { return has(CUBLASLT_EPILOGUE_DGELU); }
+  bool usesAux() const { return epilogue & 128; }
 };
 struct Matrix {
   bool narrow; // bf16
@@ -49,6 +59,39 @@ struct Preference {
   uint32_t alignment = 256;
 };
 
+/// As the library's documentation has them: GELU in its tanh form.
+double gelu(double x) {
+  return 0.5 * x *
+         (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+double geluSlope(double x) {
+  constexpr double step = 1e-5;
+  return (gelu(x + step) - gelu(x - step)) / (2 * step);
+}
+
+/// Whether an epilogue is one that the library has, with what it needs.
+bool isKnown(const Operation &operation, int64_t rows) {
+  switch (operation.epilogue) {
+  case CUBLASLT_EPILOGUE_DEFAULT:
+    return true;
+  case CUBLASLT_EPILOGUE_BIAS:
+  case CUBLASLT_EPILOGUE_GELU_BIAS:
+    return operation.bias;
+  case CUBLASLT_EPILOGUE_GELU:
+    return true;
+  case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    if (!operation.bias)
+      return false;
+    [[fallthrough]];
+  case CUBLASLT_EPILOGUE_GELU_AUX:
+  case CUBLASLT_EPILOGUE_DGELU:
+    return operation.aux && uintptr_t(operation.aux) % 16 == 0 &&
+           operation.auxLeading % 8 == 0 && operation.auxLeading >= rows;
+  default:
+    return false;
+  }
+}
+
 template <typename T, typename Handle> T &as(Handle handle) {
   return *reinterpret_cast<T *>(handle);
 }
@@ -67,6 +110,19 @@ struct Product {
   void *dataC;
   float alpha, beta;
 
+  /// `value`, element (row, column) of D, after the epilogue.
+  double finish(double value, int64_t row, int64_t column) const {
+    Matrix aux = c;
+    aux.leading = operation.auxLeading;
+    if (operation.isGradient())
+      return value * geluSlope(aux.get(operation.aux, 0, row, column));
+    if (operation.has(CUBLASLT_EPILOGUE_BIAS))
+      value += c.get(operation.bias, 0, row, 0);
+    if (operation.usesAux())
+      aux.set(operation.aux, 0, row, column, float(value));
+    return operation.has(CUBLASLT_EPILOGUE_GELU) ? gelu(value) : value;
+  }
+
   void run() const {
     int64_t inner = operation.a == CUBLAS_OP_T ? a.rows : a.columns;
     for (int64_t i = 0; i < c.batch; ++i)
@@ -78,12 +134,20 @@ struct Product {
                    element(b, dataB, i, operation.b, k, column);
           // Without beta the target may hold anything.
           float old = beta == 0 ? 0 : beta * c.get(dataC, i, row, column);
-          c.set(dataC, i, row, column, alpha * sum + old);
+          double value = alpha * sum + old;
+          c.set(dataC, i, row, column, float(finish(value, row, column)));
         }
   }
   bool inMemory() const {
     return allocated(dataA, a.bytes()) && allocated(dataB, b.bytes()) &&
-           allocated(dataC, c.bytes());
+           allocated(dataC, c.bytes()) &&
+           (!operation.has(CUBLASLT_EPILOGUE_BIAS) ||
+            allocated(operation.bias, c.rows * (c.narrow ? 2 : 4))) &&
+           (!operation.usesAux() || allocated(operation.aux, auxBytes()));
+  }
+  size_t auxBytes() const {
+    return size_t((c.columns - 1) * operation.auxLeading + c.rows) *
+           (c.narrow ? 2 : 4);
   }
 };
 
@@ -96,7 +160,9 @@ const char *cublasLtGetStatusString(cublasStatus_t) {
   return "the fake cuBLASLt objects";
 }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
-  *handle = reinterpret_cast<cublasLtHandle_t>(new int);
+  if (currentGpu() < 0)
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  *handle = reinterpret_cast<cublasLtHandle_t>(new int(currentGpu()));
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
@@ -118,12 +184,30 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t object) {
 cublasStatus_t
 cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t object,
                                cublasLtMatmulDescAttributes_t attribute,
-                               const void *value, size_t) {
-  auto operation = *static_cast<const cublasOperation_t *>(value);
-  (attribute == CUBLASLT_MATMUL_DESC_TRANSA ? as<Operation>(object).a
-                                            : as<Operation>(object).b) =
-      operation;
-  return CUBLAS_STATUS_SUCCESS;
+                               const void *value, size_t bytes) {
+  auto &operation = as<Operation>(object);
+  auto read = [&](auto &target) {
+    if (bytes != sizeof(target))
+      return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&target, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (attribute) {
+  case CUBLASLT_MATMUL_DESC_TRANSA:
+    return read(operation.a);
+  case CUBLASLT_MATMUL_DESC_TRANSB:
+    return read(operation.b);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE:
+    return read(operation.epilogue);
+  case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+    return read(operation.bias);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+    return read(operation.aux);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+    return read(operation.auxLeading);
+  default:
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *object,
                                           cudaDataType type, uint64_t rows,
@@ -168,24 +252,32 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t object,
     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-    cublasLtMatmulPreference_t preference, int,
+    cublasLtMatrixLayout_t layout, cublasLtMatmulPreference_t preference, int,
     cublasLtMatmulHeuristicResult_t results[], int *count) {
+  *count = 0;
+  if (as<int>(handle) != currentGpu())
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  const auto &operation = as<Operation>(object);
+  if (!isKnown(operation, as<Matrix>(layout).rows))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (std::getenv("PLAIT_FAKE_NO_EPILOGUES") &&
+      operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0].state = CUBLAS_STATUS_SUCCESS;
   results[0].algo.data[0] = as<Preference>(preference).alignment;
   results[0].algo.data[1] = as<Preference>(preference).workspace;
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
-                              const void *alpha, const void *a,
-                              cublasLtMatrixLayout_t layoutA, const void *b,
-                              cublasLtMatrixLayout_t layoutB, const void *beta,
-                              const void *c, cublasLtMatrixLayout_t layoutC,
-                              void *d, cublasLtMatrixLayout_t layoutD,
-                              const cublasLtMatmulAlgo_t *algo, void *workspace,
-                              size_t bytes, cudaStream_t stream) {
+cublasStatus_t
+cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+               const void *alpha, const void *a, cublasLtMatrixLayout_t layoutA,
+               const void *b, cublasLtMatrixLayout_t layoutB, const void *beta,
+               const void *c, cublasLtMatrixLayout_t layoutC, void *d,
+               cublasLtMatrixLayout_t layoutD, const cublasLtMatmulAlgo_t *algo,
+               void *workspace, size_t bytes, cudaStream_t stream) {
   Product product = {as<Operation>(operation),
                      as<Matrix>(layoutA),
                      as<Matrix>(layoutB),
@@ -195,10 +287,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                      d,
                      *static_cast<const float *>(alpha),
                      *static_cast<const float *>(beta)};
+  if (as<int>(handle) != currentGpu() || stream->gpu != currentGpu())
+    return CUBLAS_STATUS_ARCH_MISMATCH;
   uintptr_t addresses = uintptr_t(a) | uintptr_t(b) | uintptr_t(d);
   if (c != d || layoutC != layoutD || addresses % algo->data[0] ||
       bytes < algo->data[1] || !allocated(workspace, bytes) ||
-      product.a.narrow != product.b.narrow || !product.inMemory())
+      uintptr_t(workspace) % 256 || product.a.narrow != product.b.narrow ||
+      !isKnown(product.operation, product.c.rows) || !product.inMemory())
     return CUBLAS_STATUS_INVALID_VALUE;
   enqueue(stream, [product] {
     product.run();

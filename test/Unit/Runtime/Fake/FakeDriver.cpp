@@ -6,10 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "CUDA/CollectiveKernels.h"
+#include "CUDA/EpilogueKernels.h"
+#include "FakeContexts.h"
 #include "FakeStreams.h"
 #include "plait/Support/BFloat16.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,15 +23,18 @@
 #include <thread>
 
 using namespace plait::fake;
+using plait::runtime::EpilogueParams;
 using plait::runtime::ReduceParams;
 
-/// A kernel: compiled for the CPU, or one of the runtime's own reductions.
+/// A kernel: compiled for the CPU, or one of the runtime's own.
 struct CUfunc_st {
+  int gpu = currentGpu();
   using Code = void (*)(char *const *, const int64_t *, int64_t, int64_t);
   Code code = nullptr;
   size_t args = 0, scalars = 0;
   int64_t extent = 0, each = 1;
   void (*reduction)(const ReduceParams &params) = nullptr;
+  void (*epilogue)(const EpilogueParams &params) = nullptr;
 };
 
 struct CUmod_st {
@@ -51,6 +57,19 @@ std::vector<CUstream> &streams() {
 long setting(const char *name, long otherwise) {
   const char *text = std::getenv(name);
   return text ? std::atol(text) : otherwise;
+}
+
+/// Whether the driver's compiler knows the version of PTX that `text` names:
+/// CUDA 13.x has 9.x, 12.x has 8.x up to 12.5, and 8.(x - 1) from 12.6 on.
+bool knowsPtx(const char *text) {
+  int cuda = int(setting("PLAIT_FAKE_CUDA_VERSION", 13000)) / 10;
+  int minor = cuda % 100, newest = (cuda / 100 - 4) * 10 + minor;
+  newest -= cuda / 100 == 12 && minor > 5;
+  int major = 0;
+  const char *version = std::strstr(text, ".version ");
+  return version &&
+         std::sscanf(version, ".version %d.%d", &major, &minor) == 2 &&
+         major * 10 + minor <= newest;
 }
 
 int deviceCount() { return int(setting("PLAIT_FAKE_GPUS", 1)); }
@@ -117,6 +136,32 @@ Work copyWork(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
   };
 }
 
+/// By Plan.fbs, after the product.
+template <typename Element> void finish(const EpilogueParams &params) {
+  enum { Bias = 1, Gelu, BiasGelu, GeluGradient };
+  auto slope = [](double x) { // σ(x) for 1 + tanh, and the product's rule
+    double v = 2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    double s = 1 / (1 + std::exp(-v));
+    double dv = 2 * std::sqrt(2 / M_PI) * (1 + 0.134145 * x * x);
+    return std::pair(x * s, s + x * s * (1 - s) * dv);
+  };
+  for (int64_t row = 0; row < params.rows; ++row)
+    for (int64_t column = 0; column < params.columns; ++column) {
+      int64_t place = row * params.stride + column;
+      Element &c = static_cast<Element *>(params.c)[place];
+      auto *input = static_cast<Element *>(params.geluInput);
+      double value = float(c);
+      if (params.kind == Bias || params.kind == BiasGelu)
+        value += float(static_cast<const Element *>(params.bias)[column]);
+      if (params.kind == GeluGradient)
+        value *= slope(float(input[place])).second;
+      else if (input)
+        input[place] = Element(float(value));
+      bool bends = params.kind == Gelu || params.kind == BiasGelu;
+      c = Element(float(bends ? slope(value).first : value));
+    }
+}
+
 template <typename Element, bool maximum>
 void reduce(const ReduceParams &params) {
   for (int64_t i = 0; i < params.outer * params.chunk; ++i) {
@@ -146,6 +191,8 @@ std::recursive_mutex &plait::fake::lock() {
 
 CUresult plait::fake::enqueue(CUstream stream, Work work) {
   std::lock_guard guard(lock());
+  if (currentGpu() != stream->gpu)
+    return CUDA_ERROR_INVALID_CONTEXT;
   if (!stream->records()) {
     push(stream, std::move(work));
     return CUDA_SUCCESS;
@@ -195,23 +242,10 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
                                                                        : 4;
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) {
-  *can = 1;
-  return CUDA_SUCCESS;
-}
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-  *context = reinterpret_cast<CUcontext>(intptr_t(device) + 1);
-  return CUDA_SUCCESS;
-}
-CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
-CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
-CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
-
-/// An image is a line with the path of a shared object, and a line for each
-/// kernel: its name, the function behind it, the numbers of its arguments and
-/// scalars, its extent and the indices of one block.
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned,
                             CUjit_option *, void **) {
+  if (currentGpu() < 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   std::istringstream text(static_cast<const char *>(image));
   std::string word, path;
   auto made = std::make_unique<CUmod_st>();
@@ -230,20 +264,24 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned,
       if (function.code)
         made->functions[name] = function;
     }
-  } else if (std::strstr(static_cast<const char *>(image), ".version")) {
+  } else if (knowsPtx(static_cast<const char *>(image))) {
     using plait::BFloat16;
     auto &functions = made->functions;
     functions[PLAIT_REDUCE_SUM].reduction = reduce<float, false>;
     functions[PLAIT_REDUCE_MAX].reduction = reduce<float, true>;
     functions[PLAIT_REDUCE_SUM_BF16].reduction = reduce<BFloat16, false>;
     functions[PLAIT_REDUCE_MAX_BF16].reduction = reduce<BFloat16, true>;
+    functions[PLAIT_EPILOGUE].epilogue = finish<float>;
+    functions[PLAIT_EPILOGUE_BF16].epilogue = finish<BFloat16>;
   } else {
-    return CUDA_ERROR_INVALID_PTX;
+    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
   *module = made.release();
   return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule module) {
+  if (currentGpu() < 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   delete module;
   return CUDA_SUCCESS;
 }
@@ -257,6 +295,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 }
 
 CUresult cuMemGetInfo(size_t *available, size_t *total) {
+  if (currentGpu() < 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   std::lock_guard guard(lock());
   *available = *total = setting("PLAIT_FAKE_MEMORY", 1L << 33);
   for (auto [address, bytes] : allocations())
@@ -264,6 +304,8 @@ CUresult cuMemGetInfo(size_t *available, size_t *total) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
+  if (currentGpu() < 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   std::lock_guard guard(lock());
   void *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   std::memset(memory, 0xff, bytes);
@@ -272,12 +314,16 @@ CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemFree(CUdeviceptr address) {
+  if (currentGpu() < 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   std::lock_guard guard(lock());
   allocations().erase(uintptr_t(address));
   std::free(pointer(address));
   return CUDA_SUCCESS;
 }
 CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  if (currentGpu() < 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   *memory = std::malloc(bytes);
   return CUDA_SUCCESS;
 }
@@ -342,18 +388,25 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 }
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned, int priority) {
   std::lock_guard guard(lock());
+  if (currentGpu() < 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   streams().push_back(*stream = new CUstream_st);
+  (*stream)->gpu = currentGpu();
   (*stream)->urgent = priority < 0;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy(CUstream stream) {
   std::lock_guard guard(lock());
+  if (!isHeld(stream->gpu))
+    refuse("a stream is destroyed after its context");
   stream->work.clear(); // the object stays: marks refer to it
   std::erase(streams(), stream);
   return CUDA_SUCCESS;
 }
 CUresult cuStreamQuery(CUstream stream) {
   std::lock_guard guard(lock());
+  if (stream->records())
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   advance(stream);
   // What cannot go on waits for another rank, whose work then gets its turn.
   for (size_t i = 0; !stream->work.empty() && i < streams().size(); ++i) {
@@ -363,21 +416,30 @@ CUresult cuStreamQuery(CUstream stream) {
   return stream->work.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult cuStreamSynchronize(CUstream stream) {
-  while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+  CUresult result = cuStreamQuery(stream);
+  for (; result == CUDA_ERROR_NOT_READY; result = cuStreamQuery(stream))
     std::this_thread::yield();
-  return CUDA_SUCCESS;
+  return result;
 }
 
-CUresult cuEventCreate(CUevent *event, unsigned) {
+CUresult cuEventCreate(CUevent *event, unsigned flags) {
+  if (currentGpu() < 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   *event = new CUevent_st;
+  (*event)->gpu = currentGpu();
+  (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
   return CUDA_SUCCESS;
 }
 CUresult cuEventDestroy(CUevent event) {
+  if (!isHeld(event->gpu))
+    refuse("an event is destroyed after its context");
   delete event;
   return CUDA_SUCCESS;
 }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   std::lock_guard guard(lock());
+  if (event->gpu != stream->gpu)
+    return CUDA_ERROR_INVALID_HANDLE;
   event->recording = stream->records() ? stream->recording : nullptr;
   event->mark = nullptr;
   event->stream = stream;
@@ -392,6 +454,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
 }
 CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
   std::lock_guard guard(lock());
+  if (!begin->timed || !end->timed || begin->gpu != end->gpu)
+    return CUDA_ERROR_INVALID_HANDLE;
   if (!begin->mark || !end->mark || !begin->mark->reached ||
       !end->mark->reached)
     return CUDA_ERROR_NOT_READY;
@@ -456,6 +520,13 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
   delete executable;
   return CUDA_SUCCESS;
 }
+/// A stream for what a graph has recorded from `recorded`.
+static CUstream runnerOf(CUstream recorded) {
+  streams().push_back(new CUstream_st);
+  streams().back()->urgent = recorded->urgent;
+  streams().back()->gpu = recorded->gpu;
+  return streams().back();
+}
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   std::lock_guard guard(lock());
   const Graph &graph = *executable->graph;
@@ -464,7 +535,7 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   for (const Graph::Item &item : graph.items) {
     CUstream &runner = executable->streams[item.stream];
     if (!runner)
-      cuStreamCreateWithPriority(&runner, 0, -int(item.stream->urgent));
+      runner = runnerOf(item.stream);
   }
   for (auto [recorded, runner] : executable->streams)
     wait(runner, begin);
@@ -493,6 +564,14 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned,
                         unsigned, CUstream stream, void **params, void **) {
   if (blocks == 0 || threads == 0 || threads > 1024)
     return CUDA_ERROR_INVALID_VALUE;
+  if (function->gpu != stream->gpu)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (function->epilogue)
+    return enqueue(stream, [params = *static_cast<EpilogueParams *>(params[0]),
+                            epilogue = function->epilogue] {
+      epilogue(params);
+      return true;
+    });
   if (!function->code)
     return enqueue(stream, [params = *static_cast<ReduceParams *>(params[0]),
                             reduction = function->reduction] {

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FakeContexts.h"
 #include "FakeStreams.h"
 #include "plait/Support/BFloat16.h"
 
@@ -131,8 +132,8 @@ thread_local std::vector<std::pair<cudaStream_t, Work>> groupWork;
 ncclResult_t issue(cudaStream_t stream, Work work) {
   if (groupDepth > 0)
     groupWork.emplace_back(stream, std::move(work));
-  else
-    enqueue(stream, std::move(work));
+  else if (enqueue(stream, std::move(work)) != CUDA_SUCCESS)
+    return ncclUnhandledCudaError;
   return ncclSuccess;
 }
 
@@ -152,6 +153,7 @@ struct ncclComm {
   uint64_t reached = 0; // collectives
   int splits = 0;
   std::atomic<bool> aborted = false;
+  int gpu = currentGpu();
 };
 
 static std::set<ncclComm_t> &comms() {
@@ -160,11 +162,6 @@ static std::set<ncclComm_t> &comms() {
 }
 
 /// What a test must not do without noticing.
-[[noreturn]] static void refuse(const char *why) {
-  std::fprintf(stderr, "the fake NCCL objects: %s\n", why);
-  std::abort();
-}
-
 static Places placesOf(ncclComm_t comm, const Operation &operation) {
   Places places;
   for (const Registered &memory : comm->registered) {
@@ -316,6 +313,12 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   std::lock_guard guard(lock());
+  // Aborting one waits for the GPU, where the others may wait for ever; in a
+  // group all are told first (github.com/NVIDIA/nccl/issues/1013).
+  for (ncclComm_t other : comms())
+    if (groupDepth == 0 && other != comm && !other->aborted &&
+        other->gpu == comm->gpu)
+      refuse("the communicators of a GPU are aborted one after the other");
   comm->registered.clear();
   comm->aborted = comm->shared->aborted = true;
   return ncclSuccess;

@@ -78,6 +78,7 @@ struct CUstream_st {
   plait::fake::Clock clock;                      // while it is being recorded
   bool advancing = false;
   bool urgent = false;
+  int gpu = -1; // whose context it was made in
 
   bool records() const { return recording && !recording->ended; }
 };
@@ -88,6 +89,8 @@ struct CUevent_st {
   plait::fake::Clock clock;
   CUstream stream = nullptr; // of its last use
   int recorded = -1;         // Graph::Item::mark
+  int gpu = -1;
+  bool timed = false;
 };
 
 struct CUgraph_st {

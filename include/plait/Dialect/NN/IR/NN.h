@@ -24,6 +24,8 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Interfaces/OpInterfaces.h"
+#include <optional>
+#include <string>
 
 #include "plait/Dialect/NN/IR/NNDialect.h.inc"
 #include "plait/Dialect/NN/IR/NNEnums.h.inc"
@@ -50,6 +52,19 @@ inline constexpr llvm::StringLiteral kLossFunction = "loss";
 /// f32 for a parameter's compute copy, resharded or not. Its gradient is added
 /// up over microbatches and ranks, where a bf16 sum would stop growing.
 mlir::Type getGradientElementType(mlir::Value primal);
+
+/// (C1) to (C3) of `nn.matmul`.
+mlir::LogicalResult verifyContraction(ContractionOpInterface op);
+
+/// The letters of a contraction that is one product of two matrices, without
+/// those of extent 1; none is empty but `rows`.
+struct PlainProduct {
+  std::string rows, columns, summed;
+};
+
+/// `op` as one product of matrices whose rows or columns lie side by side in
+/// memory, (C5) of `nn.fused_matmul`; nothing where it is no such product.
+std::optional<PlainProduct> getPlainProduct(ContractionOpInterface op);
 
 /// The angles' frequencies of a rotary embedding of `size` elements: size / 2
 /// numbers in radians per position.

@@ -113,7 +113,8 @@ def NN_SlotEnum : I32EnumAttr<"Slot", "a tensor that belongs to a parameter", [
     I32EnumAttrCase<"Gradient", 1, "gradient">,
     I32EnumAttrCase<"Moment1", 2, "moment1">,
     I32EnumAttrCase<"Moment2", 3, "moment2">,
-    I32EnumAttrCase<"Compute", 4, "compute">]> {
+    I32EnumAttrCase<"Compute", 4, "compute">,
+    I32EnumAttrCase<"Reduced", 5, "reduced">]> {
   let cppNamespace = "::plait::nn";
   let genSpecializedAttr = 0;
 }

@@ -11,7 +11,7 @@
 include "plait/Dialect/NN/IR/NNBase.td"
 
 def NN_MatmulOp : NN_Op<"matmul", [
-    Pure, AllElementTypesMatch<["lhs", "rhs"]>,
+    Pure, AllElementTypesMatch<["lhs", "rhs"]>, ContractionOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
@@ -39,15 +39,45 @@ def NN_MatmulOp : NN_Op<"matmul", [
     $lhs `,` $rhs $spec attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
-    ::llvm::StringRef getLhsLetters() { return getSpec().split(',').first; }
-    ::llvm::StringRef getRhsLetters() {
-      return getSpec().split(',').second.split("->").first;
-    }
-    ::llvm::StringRef getResultLetters() { return getSpec().split("->").second; }
-    /// Where a letter stands: its extent.
-    int64_t getExtent(char letter);
+}
+
+def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
+    Pure, AttrSizedOperandSegments, ContractionOpInterface,
+    AllElementTypesMatch<["lhs", "rhs", "result"]>]> {
+  let summary = "A matrix product and what its library call does to the result";
+  let description = [{
+    Of the contraction p, the result is
+    - with `bias`: p + bias, the bias repeated along the rows;
+    - with `gelu`: gelu(p) or gelu(p + bias), in the tanh form; what GELU is
+      taken of is the second result, if there is one;
+    - with `gelu_grad`: p · gelu'(x), where x is what GELU was taken of.
+
+    Constraints:
+    - (C1) to (C4) of `nn.matmul`.
+    - (C5) the contraction is one product of two matrices as they lie in memory:
+      apart from extents of 1, the result's letters are those of the rows and
+      then those of the columns, the left operand's those of the rows and the
+      summed ones, and the right operand's the summed ones and those of the
+      columns, in either order.
+    - (C6) there is a bias or `gelu`, or else `gelu_grad`.
+    - (C7) the bias has the last dimensions of the result, those of the columns.
+    - (C8) the second result goes with `gelu`; it and x have the result's type.
+
+    Example:
+    ```mlir
+    %y, %x = nn.fused_matmul %a, %w "bsh,hf->bsf" bias %b gelu : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8x6xf32>)
+    ```
   }];
+  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs, StrAttr:$spec,
+                       Optional<NN_FloatTensor>:$bias, UnitAttr:$gelu,
+                       Optional<NN_FloatTensor>:$gelu_input);
+  let results = (outs NN_FloatTensor:$result,
+                      Optional<NN_FloatTensor>:$preactivation);
+  let assemblyFormat = [{
+    $lhs `,` $rhs $spec (`bias` $bias^)? (`gelu` $gelu^)?
+    (`gelu_grad` $gelu_input^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
 }
 
 def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
@@ -313,6 +343,25 @@ def NN_SiluOp : NN_ActivationOp<"silu"> {
   }];
   let arguments = (ins NN_FloatTensor:$input);
   let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+def NN_GeluGradOp : NN_Op<"gelu_grad", [
+    Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "The gradient of GELU's input";
+  let description = [{
+    gradient · gelu'(input), of the form of `nn.gelu` that `tanh` names.
+
+    Example: `%dx = nn.gelu_grad %dy, %x tanh : tensor<2x4xf32>`.
+  }];
+  let arguments = (ins NN_FloatTensor:$gradient, NN_FloatTensor:$input,
+                       UnitAttr:$approximate);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $gradient `,` $input (`tanh` $approximate^)? attr-dict `:` type($result)
+  }];
 }
 
 def NN_SoftmaxCrossEntropyOp : NN_Op<"softmax_cross_entropy", [

@@ -66,6 +66,13 @@ def NN_PackOp : NN_Op<"pack", [
     stage, with an arena of its own, may have the same parameter in another
     pack.
 
+    A pack may be divided over a mesh axis along which all ranks hold the same
+    (Rajbhandari et al. 2020, ZeRO 1). The first rank then has the first rows of
+    the moments, the second the next ones, and so on; the slot `reduced` holds
+    these rows of the reduced gradient. Values and gradients are whole, but with
+    `master` values are divided as well: only the update reads them, all else
+    the copies in `compute`, which are whole.
+
     Constraints:
     - (C1) there are as many offsets as members, at least one.
     - (C2) offsets are multiples of 32, so that a member begins at a multiple of
@@ -74,25 +81,35 @@ def NN_PackOp : NN_Op<"pack", [
       a stage.
     - (C4) a member ends before the next begins, and the last one before the end
       of the type.
+    - (C5) the axis is one of the mesh, no member is split over it, and the rows
+      are a multiple of its size.
+    - (C6) only a divided pack has `master`.
 
     Example:
     ```mlir
     nn.pack @pack0 stage 0 [@w, @b] at [0, 32] : tensor<1x64xf32>
+    nn.pack @pack1 stage 1 [@w] at [0] divided on @mesh["dp"] : tensor<2x64xf32>
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$stage,
                        TypedArrayAttrBase<FlatSymbolRefAttr, "symbols">:$members,
                        DenseI64ArrayAttr:$offsets,
-                       TypeAttrOf<2DTensorOf<[F32]>>:$type);
+                       TypeAttrOf<2DTensorOf<[F32]>>:$type,
+                       OptionalAttr<FlatSymbolRefAttr>:$mesh,
+                       OptionalAttr<StrAttr>:$axis, UnitAttr:$master);
   let assemblyFormat = [{
-    $sym_name `stage` $stage $members `at` $offsets `:` $type attr-dict
+    $sym_name `stage` $stage $members `at` $offsets
+    (`divided` `on` $mesh^ `[` $axis `]`)? (`master` $master^)?
+    `:` $type attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Offsets are multiples of this many elements.
     static constexpr int64_t kAlignment = 32;
-    /// The type of the members' values, gradients, …: that of the pack, of
-    /// `compute` in bf16.
+    /// Whether a rank holds only some rows of `slot`.
+    bool isDivided(::plait::nn::Slot slot);
+    /// What a rank holds of the members' values, gradients, …: the type of the
+    /// pack, or some rows of it; `compute` is in bf16.
     ::mlir::RankedTensorType getSlotType(::plait::nn::Slot slot);
   }];
 }
@@ -103,7 +120,8 @@ def NN_ReadOp : NN_Op<"read", [
   let summary = "The present value of a parameter, its gradient or a moment";
   let description = [{
     Constraints:
-    - (C1) the symbol is a parameter, a pack, or an accumulator read as `value`.
+    - (C1) the symbol is a parameter, a pack, or an accumulator read as `value`;
+      `reduced` is of a divided pack.
     - (C2) the type is the symbol's, with any sharding, or one rank's block; of
       `compute`, the same in bf16.
 

@@ -17,12 +17,14 @@ def PipeDialect : Dialect {
   let name = "pipe";
   let summary = "Pipeline stages and schedules";
   let description = [{
-    The discardable attribute `pipe.stage = i` on an op or a function names the
-    stage that it belongs to, and `pipe.phase` on a function what it does:
-    "forward", "backward", "reduce" or "optimizer". A schedule is data: for each
-    rank the ordered list of its actions.
+    The discardable attribute `pipe.stage = i` (i64) on an op or a function names
+    the stage that it belongs to, and `pipe.phase` on a function, which then has
+    a stage too, what it does: "forward", "backward" (or "joint": both, before
+    they are split), "reduce" or "optimizer". A schedule is data: for each rank
+    the ordered list of its actions.
   }];
   let cppNamespace = "::plait::pipe";
+  let hasOperationAttrVerify = 1;
 }
 
 class Pipe_Op<string mnemonic, list<Trait> traits = []>

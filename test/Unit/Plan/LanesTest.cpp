@@ -11,7 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Core/RankLanes.h"
+#include "plait/Plan/Lanes.h"
+
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Messages.h"
@@ -21,7 +22,7 @@
 #include <random>
 
 using namespace plait;
-using namespace plait::runtime;
+using namespace plait::plan;
 using namespace plait::test;
 
 namespace {
@@ -184,7 +185,7 @@ protected:
     LaneChoice choice;
     choice.sendsInLane = true;
     for (const fb::Action *action : *program.actions())
-      choice.transfers.push_back(plan::isTransfer(*action) ? 3 : 0);
+      choice.transfers.push_back(isTransfer(*action) ? 3 : 0);
     for (const fb::Function *function : *program.functions()) {
       auto &lanes = choice.steps.emplace_back();
       for (const fb::Step *step : *function->steps()) {

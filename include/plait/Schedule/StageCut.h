@@ -5,20 +5,21 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_PLANNER_SIMULATOR_STAGECUT_H
-#define PLAIT_LIB_PLANNER_SIMULATOR_STAGECUT_H
+#ifndef PLAIT_SCHEDULE_STAGECUT_H
+#define PLAIT_SCHEDULE_STAGECUT_H
 
 #include "plait/Schedule/Schedule.h"
 
 #include <span>
 #include <vector>
 
-namespace plait::planner {
+namespace plait::schedule {
 
-/// Cuts a row of layers into the virtual stages of `problem` so that the
-/// slowest rank, which works through all stages that it holds, is as fast as
-/// possible. `before` and `after` are what the first and the last stage do
-/// besides. Every stage gets a layer; expects no more stages than costs.
+/// The layers of each virtual stage of `problem`, a row of layers cut so that
+/// the slowest rank, which works through all stages that it holds, is as fast
+/// as possible. `costs`, in any unit and none below 0, are of the layers;
+/// `before` and `after` are what the first and the last stage do besides. Every
+/// stage gets a layer; expects no more stages than costs.
 ///
 /// With one chunk a rank the cut is the best there is. With more it is where
 /// layers cost the same; where they do not, no rank gets more than the slowest
@@ -26,8 +27,8 @@ namespace plait::planner {
 /// taken, with the short stages in front, because they hold the most
 /// microbatches.
 std::vector<int> cutStages(std::span<const double> costs, double before,
-                           double after, const schedule::Problem &problem);
+                           double after, const Problem &problem);
 
-} // namespace plait::planner
+} // namespace plait::schedule
 
-#endif // PLAIT_LIB_PLANNER_SIMULATOR_STAGECUT_H
+#endif // PLAIT_SCHEDULE_STAGECUT_H

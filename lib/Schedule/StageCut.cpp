@@ -5,13 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "StageCut.h"
+#include "plait/Schedule/StageCut.h"
 
 #include <algorithm>
 #include <numeric>
 
 using namespace plait;
-using namespace plait::planner;
+using namespace plait::schedule;
 
 //===----------------------------------------------------------------------===//
 // By stages
@@ -118,7 +118,7 @@ namespace {
 class RankCutter {
 public:
   RankCutter(std::span<const double> costs, double before, double after,
-             const schedule::Problem &problem)
+             const Problem &problem)
       : costs(costs), before(before), after(after), problem(problem) {}
 
   std::vector<int> run();
@@ -149,7 +149,7 @@ private:
 
   std::span<const double> costs;
   double before, after;
-  const schedule::Problem &problem;
+  const Problem &problem;
 };
 
 } // namespace
@@ -228,9 +228,9 @@ std::vector<int> RankCutter::run() {
   return dealt.layers;
 }
 
-std::vector<int> planner::cutStages(std::span<const double> costs,
-                                    double before, double after,
-                                    const schedule::Problem &problem) {
+std::vector<int> schedule::cutStages(std::span<const double> costs,
+                                     double before, double after,
+                                     const Problem &problem) {
   if (problem.chunks > 1)
     return RankCutter(costs, before, after, problem).run();
   return Cutter(costs, before, after, int(problem.stages)).run();

@@ -5,15 +5,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_CONVERSION_TOPLAN_ELEMENTTYPE_H
-#define PLAIT_LIB_CONVERSION_TOPLAN_ELEMENTTYPE_H
+#ifndef PLAIT_CONVERSION_ELEMENTTYPE_H
+#define PLAIT_CONVERSION_ELEMENTTYPE_H
 
 #include "mlir/IR/TypeUtilities.h"
 #include "plait/Plan/Plan_generated.h"
 
 namespace plait {
 
-/// What the plan calls the elements of a float tensor.
+/// What the plan calls the elements of a float tensor: bf16 or, for all others,
+/// f32.
 inline plan::fb::DType getElementDType(mlir::Value value) {
   return mlir::getElementTypeOrSelf(value).isBF16() ? plan::fb::DType::BF16
                                                     : plan::fb::DType::F32;
@@ -21,4 +22,4 @@ inline plan::fb::DType getElementDType(mlir::Value value) {
 
 } // namespace plait
 
-#endif // PLAIT_LIB_CONVERSION_TOPLAN_ELEMENTTYPE_H
+#endif // PLAIT_CONVERSION_ELEMENTTYPE_H

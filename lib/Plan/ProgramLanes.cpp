@@ -1,34 +1,36 @@
-//===- RankLanes.cpp - The lanes of a rank's operations -------------------===//
+//===- ProgramLanes.cpp - The lanes of a program's operations
+//---------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "RankLanes.h"
+#include "plait/Plan/Lanes.h"
 
+#include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
-#include "plait/Plan/Uses.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 using namespace plait;
-using namespace plait::runtime;
-using plan::length;
+using namespace plait::plan;
 
 namespace {
 
 /// Adds a program's operations, with slots resolved.
 class Scheduler {
 public:
-  Scheduler(const fb::Program &program, const plan::Mesh &mesh,
+  Scheduler(const fb::Program &program, const Mesh &mesh,
             const LaneChoice &choice)
       : program(program), choice(choice), planner(choice.lanes()) {
     for (uint32_t i = 0; i < length(program.functions()); ++i) {
       auto &uses = usesOfFunctions.emplace_back();
       const auto *steps = program.functions()->Get(i)->steps();
       for (uint32_t j = 0; j < length(steps); ++j)
-        uses.push_back(plan::usesOf(mesh, *steps->Get(j)));
+        uses.push_back(usesOf(mesh, *steps->Get(j)));
     }
   }
 
@@ -61,32 +63,29 @@ private:
       ranges.clear();
       const auto *fill = function.steps()->Get(i)->step_as_FillStep();
       bool skipped = fill && fill->first_microbatch_only() && !action.first();
-      for (const plan::Use &use : usesOfFunctions[action.function()][i])
+      for (const Use &use : usesOfFunctions[action.function()][i])
         if (!skipped)
-          ranges.push_back(resolve(action, function, use));
+          ranges.push_back(rangeOf(program, action, use));
       planner.add(choice.steps[action.function()][i], ranges);
     }
-  }
-
-  ByteRange resolve(const fb::Action &action, const fb::Function &function,
-                    const plan::Use &use) const {
-    int32_t slot = use.ref->slot();
-    uint64_t base = slot < 0 ? 0 : action.bindings()->Get(slot);
-    uint64_t bytes =
-        slot < 0 ? program.arena_bytes() : function.slot_bytes()->Get(slot);
-    uint64_t begin = base + use.ref->offset();
-    return {begin, use.toEnd ? base + bytes : begin + *use.count * use.unit,
-            use.writes};
   }
 
   const fb::Program &program;
   const LaneChoice &choice;
   LanePlanner planner;
-  std::vector<std::vector<std::vector<plan::Use>>> usesOfFunctions;
+  std::vector<std::vector<std::vector<Use>>> usesOfFunctions;
   std::vector<ByteRange> ranges; // of one operation
 };
 
 } // namespace
+
+/// The axis of a collective and the indices along it that take part; none: all.
+static std::vector<uint32_t> groupOf(const fb::CollectiveStep &step) {
+  std::vector<uint32_t> group = {step.axis()};
+  if (step.members())
+    group.insert(group.end(), step.members()->begin(), step.members()->end());
+  return group;
+}
 
 uint32_t LaneChoice::lanes() const {
   uint32_t last = 0;
@@ -98,19 +97,50 @@ uint32_t LaneChoice::lanes() const {
   return last + 1;
 }
 
-uint32_t runtime::countOperations(const fb::Program &program) {
+uint32_t plan::countOperations(const fb::Program &program) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
-    count += plan::isTransfer(action)
+    count += isTransfer(action)
                  ? 1
                  : length(program.functions()->Get(action.function())->steps());
   }
   return count;
 }
 
-LaneSchedule runtime::scheduleLanes(const fb::Program &program,
-                                    const plan::Mesh &mesh,
-                                    const LaneChoice &choice) {
+LaneSchedule plan::scheduleLanes(const fb::Program &program, const Mesh &mesh,
+                                 const LaneChoice &choice) {
   return Scheduler(program, mesh, choice).run();
+}
+
+LaneChoice plan::chooseLanes(const fb::Program &program) {
+  LaneChoice choice;
+  choice.sendsInLane = true;
+  // Axis and members of a group; peer and directions of a route.
+  std::map<std::vector<uint32_t>, uint32_t> groups;
+  std::map<std::tuple<uint32_t, fb::Direction, bool>, uint32_t> routes;
+  uint32_t lanes = 1;
+  auto laneOf = [&lanes](auto &known, auto key) {
+    auto [entry, isNew] = known.try_emplace(std::move(key), lanes);
+    lanes += isNew;
+    return entry->second;
+  };
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    const fb::Action &action = *program.actions()->Get(i);
+    bool receives = action.kind() == fb::ActionKind::Recv;
+    choice.transfers.push_back(
+        isTransfer(action)
+            ? laneOf(routes,
+                     std::tuple(action.peer(), action.direction(), receives))
+            : 0);
+  }
+  for (uint32_t i = 0; i < length(program.functions()); ++i) {
+    auto &function = choice.steps.emplace_back();
+    const auto *steps = program.functions()->Get(i)->steps();
+    for (uint32_t j = 0; j < length(steps); ++j) {
+      const auto *collective = steps->Get(j)->step_as_CollectiveStep();
+      function.push_back(collective ? laneOf(groups, groupOf(*collective)) : 0);
+    }
+  }
+  return choice;
 }

@@ -5,12 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Lanes.h"
+#include "plait/Plan/Lanes.h"
 
 #include <algorithm>
 
 using namespace plait;
-using namespace plait::runtime;
+using namespace plait::plan;
 
 /// The span that begins at `offset`, cut off the one around it.
 std::map<uint64_t, LanePlanner::Span>::iterator

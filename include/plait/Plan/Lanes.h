@@ -17,21 +17,19 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_RUNTIME_CORE_LANES_H
-#define PLAIT_LIB_RUNTIME_CORE_LANES_H
+#ifndef PLAIT_PLAN_LANES_H
+#define PLAIT_PLAN_LANES_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Plan/Ranks.h"
+#include "plait/Plan/Uses.h"
 
 #include <cstdint>
 #include <map>
 #include <span>
 #include <vector>
 
-namespace plait::runtime {
-
-/// Bytes of the arena that an operation reads, and with `writes` writes.
-struct ByteRange {
-  uint64_t begin, end;
-  bool writes;
-};
+namespace plait::plan {
 
 /// The operations of a step and their events.
 struct LaneSchedule {
@@ -97,6 +95,31 @@ private:
   std::vector<Added> added;
 };
 
-} // namespace plait::runtime
+/// Where the operations of a program happen.
+struct LaneChoice {
+  std::vector<uint32_t> transfers;          // by action; 0 for others
+  std::vector<std::vector<uint32_t>> steps; // by function and step
+  /// See Communicator::sendsInLane.
+  bool sendsInLane = false;
 
-#endif // PLAIT_LIB_RUNTIME_CORE_LANES_H
+  /// One more than the largest lane.
+  uint32_t lanes() const;
+};
+
+/// The number of operations of a step: the transfers of a program and the steps
+/// of the functions it calls, in the order of its actions.
+uint32_t countOperations(const fb::Program &program);
+
+/// Which of them wait for which, by the bytes they use. `program` has passed
+/// the plan checker.
+LaneSchedule scheduleLanes(const fb::Program &program, const Mesh &mesh,
+                           const LaneChoice &choice);
+
+/// A lane for computing, 0, one for each group of ranks with collectives, and
+/// one for each route, a neighbour and a direction: as the CUDA backend has
+/// them.
+LaneChoice chooseLanes(const fb::Program &program);
+
+} // namespace plait::plan
+
+#endif // PLAIT_PLAN_LANES_H

@@ -1,0 +1,39 @@
+//===- Parameters.h - The parameter behind a read ---------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// An `nn.read` names its parameter by symbol. Looking a symbol up walks the
+// module; `tables` remembers what it has seen, so one that lives as long as a
+// pass over the reads keeps it linear. The symbols must stay while it does.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_NN_IR_PARAMETERS_H
+#define PLAIT_DIALECT_NN_IR_PARAMETERS_H
+
+#include "plait/Dialect/NN/IR/NN.h"
+
+namespace plait::nn {
+
+/// The parameter that `read` reads; null where it reads an accumulator or a
+/// pack.
+inline ParameterOp findParameter(ReadOp read,
+                                 mlir::SymbolTableCollection &tables) {
+  return tables.lookupNearestSymbolFrom<ParameterOp>(read,
+                                                     read.getSymbolAttr());
+}
+
+/// How `parameter` lies in the mesh; null where that is not said (yet), or
+/// where there is no parameter.
+inline dist::ShardingAttr getSharding(ParameterOp parameter) {
+  return parameter ? llvm::dyn_cast_or_null<dist::ShardingAttr>(
+                         parameter.getShardingAttr())
+                   : dist::ShardingAttr();
+}
+
+} // namespace plait::nn
+
+#endif // PLAIT_DIALECT_NN_IR_PARAMETERS_H

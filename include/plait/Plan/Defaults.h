@@ -1,0 +1,49 @@
+//===- Defaults.h - What a plan means by what it leaves out -----*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// FlatBuffers gives a null pointer for a field that a file does not have. What
+// such a field means is said in Plan.fbs and, for code, here.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLAN_DEFAULTS_H
+#define PLAIT_PLAN_DEFAULTS_H
+
+#include "plait/Plan/Plan_generated.h"
+
+#include <cstdint>
+#include <string_view>
+
+namespace plait::plan {
+
+/// Absent vectors of a table are empty ones.
+template <typename T> uint32_t length(const flatbuffers::Vector<T> *vector) {
+  return vector ? vector->size() : 0;
+}
+
+/// What executes the plan: "cpu" or "cuda", else checkStructure fails. Points
+/// into the plan, as does precisionOf.
+inline std::string_view backendOf(const fb::Plan &plan) {
+  return plan.backend() ? plan.backend()->string_view() : "cpu";
+}
+
+/// What the plan computes in: "fp32" or "bf16", else checkStructure fails.
+inline std::string_view precisionOf(const fb::Plan &plan) {
+  return plan.precision() ? plan.precision()->string_view() : "fp32";
+}
+
+/// Whether the plan's ranks are GPUs.
+inline bool isCuda(const fb::Plan &plan) { return backendOf(plan) == "cuda"; }
+
+/// Whether parameters have bf16 copies, in which the plan computes.
+inline bool isMixed(const fb::Plan &plan) {
+  return precisionOf(plan) == "bf16";
+}
+
+} // namespace plait::plan
+
+#endif // PLAIT_PLAN_DEFAULTS_H

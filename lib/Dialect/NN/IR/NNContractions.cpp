@@ -1,0 +1,126 @@
+//===- NNContractions.cpp - What contractions have to be ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::nn;
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+LogicalResult nn::verifyContraction(ContractionOpInterface op) {
+  std::tuple<StringRef, Value, const char *> tensors[] = {
+      {op.getLhsLetters(), op->getOperand(0), "the first operand"},
+      {op.getRhsLetters(), op->getOperand(1), "the second operand"},
+      {op.getResultLetters(), op->getResult(0), "the result"}};
+  llvm::MapVector<char, int> uses;
+  for (auto [letters, value, name] : tensors) {
+    // (C1)
+    if (letters.size() != shapeOf(value).size())
+      return op->emitOpError("spec \"")
+             << op.getSpec() << "\" gives " << name << " " << letters.size()
+             << " dimensions, but it has " << shapeOf(value).size();
+    llvm::SmallDenseSet<char> seen;
+    for (auto [index, letter] : llvm::enumerate(letters)) {
+      if (letter < 'a' || letter > 'z' || !seen.insert(letter).second)
+        return op->emitOpError("spec \"")
+               << op.getSpec() << "\" has '" << letter
+               << "' twice in one tensor, or it is no letter";
+      ++uses[letter];
+      // (C2)
+      if (shapeOf(value)[index] != op.getExtent(letter))
+        return op->emitOpError("has extents ")
+               << op.getExtent(letter) << " and " << shapeOf(value)[index]
+               << " for '" << letter << "'";
+    }
+  }
+  // (C3)
+  for (auto [letter, count] : uses)
+    if (count < 2)
+      return op->emitOpError("has '") << letter << "' in one tensor only";
+  return success();
+}
+
+std::optional<PlainProduct> nn::getPlainProduct(ContractionOpInterface op) {
+  auto longer = [&](StringRef letters) {
+    std::string kept;
+    for (char letter : letters)
+      if (op.getExtent(letter) > 1)
+        kept += letter;
+    return kept;
+  };
+  std::string lhs = longer(op.getLhsLetters());
+  std::string rhs = longer(op.getRhsLetters());
+  std::string result = longer(op.getResultLetters());
+  PlainProduct product;
+  for (char letter : result)
+    (StringRef(rhs).contains(letter) ? product.columns : product.rows) +=
+        letter;
+  for (char letter : lhs)
+    if (!StringRef(result).contains(letter))
+      product.summed += letter;
+  const auto &[rows, columns, summed] = product;
+  bool plain = !columns.empty() && !summed.empty() &&
+               result == rows + columns &&
+               (lhs == rows + summed || lhs == summed + rows) &&
+               (rhs == summed + columns || rhs == columns + summed);
+  return plain ? std::optional(product) : std::nullopt;
+}
+
+/// (C7)
+static LogicalResult verifyBias(FusedMatmulOp op, const PlainProduct &product) {
+  Value bias = op.getBias();
+  int64_t columns = 1;
+  for (char letter : product.columns)
+    columns *= op.getExtent(letter);
+  ArrayRef<int64_t> shape = shapeOf(bias), result = shapeOf(op.getResult());
+  if (shape.size() <= result.size() &&
+      result.take_back(shape.size()) == shape &&
+      ShapedType::getNumElements(shape) == columns &&
+      getElementTypeOrSelf(bias) == getElementTypeOrSelf(op.getResult()))
+    return success();
+  return op.emitOpError("has bias ")
+         << bias.getType() << " for a result " << op.getResult().getType()
+         << " with " << columns << " columns";
+}
+
+/// (C8)
+static LogicalResult verifyActivation(FusedMatmulOp op) {
+  if (op.getPreactivation() && !op.getGelu())
+    return op.emitOpError("has a second result without gelu");
+  for (Value value : {Value(op.getPreactivation()), Value(op.getGeluInput())})
+    if (value && value.getType() != op.getResult().getType())
+      return op.emitOpError("takes GELU of ")
+             << value.getType() << ", but has a result "
+             << op.getResult().getType();
+  return success();
+}
+
+LogicalResult FusedMatmulOp::verify() {
+  // (C1) to (C3); the operands' types are those of (C4)
+  if (failed(verifyContraction(*this)))
+    return failure();
+  // (C5)
+  std::optional<PlainProduct> product = getPlainProduct(*this);
+  if (!product)
+    return emitOpError("has spec \"")
+           << getSpec() << "\", which is not one product of two matrices";
+  // (C6)
+  bool forward = getBias() || getGelu();
+  if (forward == (getGeluInput() != nullptr))
+    return emitOpError(
+        "expected bias or gelu, or gelu_grad and neither of them");
+  if (getBias() && failed(verifyBias(*this, *product)))
+    return failure();
+  return verifyActivation(*this);
+}

@@ -1,0 +1,274 @@
+//===- ReplayLanes.cpp - The action lists of a plan on GPUs ---------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// All operations of all programs are a graph: an operation follows the one
+// before it in its lane and those whose bytes it waits for. The two ends of a
+// message are one node, and so are the members of a collective over the
+// pipeline axis. The time of a node is the longest path to it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Lanes.h"
+#include "plait/Plan/Replay.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace plait;
+using namespace plait::plan;
+
+namespace {
+
+struct Operation {
+  uint32_t action;
+  uint32_t node;
+  bool computes;
+};
+
+struct Node {
+  double seconds = 0, start = 0;
+  uint32_t missing = 0; // predecessors that have not ended
+  std::vector<uint32_t> successors;
+  double end() const { return start + seconds; }
+};
+
+/// Intervals of time, one after the other.
+using Intervals = std::vector<std::pair<double, double>>;
+
+class LaneWalker {
+public:
+  LaneWalker(const fb::Plan &plan, const std::vector<Message> &messages,
+             const ReplayCosts &costs)
+      : plan(plan), mesh(plan), messages(messages), costs(costs) {}
+
+  Result<Replayed> run() {
+    for (uint32_t i = 0; i < plan.programs()->size(); ++i)
+      addOperations(i);
+    for (uint32_t i = 0; i < messages.size(); ++i)
+      joinMessage(i);
+    for (uint32_t i = 0; i < programs.size(); ++i)
+      addOrder(i);
+    if (!findTimes())
+      return fail("the plan's operations wait for each other in a circle");
+    for (uint32_t i = 0; i < programs.size(); ++i)
+      addUp(i);
+    return std::move(replayed);
+  }
+
+private:
+  struct Program {
+    std::vector<Operation> operations;
+    std::vector<uint32_t> firstOf; // of each action, its first operation
+    std::map<std::vector<uint32_t>, size_t> met; // collectives so far
+  };
+
+  void addOperations(uint32_t index);
+  void addCall(uint32_t index, uint32_t action);
+  uint32_t meet(Program &program, const fb::CollectiveStep &step);
+  void joinMessage(uint32_t index);
+  void addOrder(uint32_t index);
+  bool findTimes();
+  void addUp(uint32_t index);
+  void addActions(const Program &program, const Intervals &exchanges,
+                  RankTime &rank, std::vector<ActionTime> &actions) const;
+
+  uint32_t addNode(double seconds) {
+    nodes.push_back({seconds, 0, 0, {}});
+    return uint32_t(nodes.size() - 1);
+  }
+  void addEdge(uint32_t from, uint32_t to) {
+    nodes[from].successors.push_back(to);
+    ++nodes[to].missing;
+  }
+
+  const fb::Plan &plan;
+  Mesh mesh;
+  const std::vector<Message> &messages;
+  const ReplayCosts &costs;
+  std::vector<Program> programs;
+  std::vector<Node> nodes;
+  /// The collectives of a group over the pipeline axis, in order.
+  std::map<std::vector<uint32_t>, std::vector<uint32_t>> meetings;
+  Replayed replayed;
+};
+
+void LaneWalker::addOperations(uint32_t index) {
+  const fb::Program &source = *plan.programs()->Get(index);
+  Program &program = programs.emplace_back();
+  for (uint32_t i = 0; i < length(source.actions()); ++i) {
+    program.firstOf.push_back(uint32_t(program.operations.size()));
+    if (isTransfer(*source.actions()->Get(i)))
+      program.operations.push_back({i, addNode(0), false});
+    else
+      addCall(index, i);
+  }
+}
+
+void LaneWalker::addCall(uint32_t index, uint32_t action) {
+  const fb::Program &source = *plan.programs()->Get(index);
+  int32_t number = source.actions()->Get(action)->function();
+  const fb::Function &function = *source.functions()->Get(number);
+  Program &program = programs[index];
+  for (uint32_t i = 0; i < length(function.steps()); ++i) {
+    const auto *collective = function.steps()->Get(i)->step_as_CollectiveStep();
+    double seconds = costs.steps.empty() ? 0 : costs.steps[index][number][i];
+    uint32_t node = collective && collective->axis() == 0
+                        ? meet(program, *collective)
+                        : addNode(0);
+    nodes[node].seconds = seconds;
+    program.operations.push_back({action, node, !collective});
+  }
+}
+
+/// The n-th collective of a group is one for all its members.
+uint32_t LaneWalker::meet(Program &program, const fb::CollectiveStep &step) {
+  std::vector<uint32_t> group;
+  if (step.members())
+    group.assign(step.members()->begin(), step.members()->end());
+  std::vector<uint32_t> &known = meetings[group];
+  size_t number = program.met[group]++;
+  if (number == known.size())
+    known.push_back(addNode(0));
+  return known[number];
+}
+
+void LaneWalker::joinMessage(uint32_t index) {
+  const Message &message = messages[index];
+  auto operationOf = [&](uint32_t program, uint32_t action) -> Operation & {
+    return programs[program].operations[programs[program].firstOf[action]];
+  };
+  uint32_t node = operationOf(message.source, message.send).node;
+  operationOf(message.target, message.receive).node = node;
+  nodes[node].seconds = costs.messages.empty() ? 0 : costs.messages[index];
+}
+
+void LaneWalker::addOrder(uint32_t index) {
+  const fb::Program &source = *plan.programs()->Get(index);
+  LaneChoice choice = chooseLanes(source);
+  LaneSchedule schedule = scheduleLanes(source, mesh, choice);
+  constexpr uint32_t none = UINT32_MAX;
+  std::vector<uint32_t> last(choice.lanes(), none);      // of a lane
+  std::vector<uint32_t> recorded(schedule.events, none); // by event
+  const std::vector<Operation> &operations = programs[index].operations;
+  for (uint32_t i = 0; i < operations.size(); ++i) {
+    uint32_t node = operations[i].node;
+    const LaneSchedule::Operation &made = schedule.operations[i];
+    if (last[made.lane] != none)
+      addEdge(last[made.lane], node);
+    last[made.lane] = node;
+    for (uint32_t event : schedule.waitsOf(i))
+      addEdge(recorded[event], node);
+    if (made.event != LaneSchedule::none)
+      recorded[made.event] = node;
+  }
+}
+
+/// Returns whether all nodes could begin.
+bool LaneWalker::findTimes() {
+  std::vector<uint32_t> ready;
+  for (uint32_t i = 0; i < nodes.size(); ++i)
+    if (nodes[i].missing == 0)
+      ready.push_back(i);
+  size_t ended = 0;
+  for (; !ready.empty(); ++ended) {
+    const Node &node = nodes[ready.back()];
+    ready.pop_back();
+    replayed.seconds = std::max(replayed.seconds, node.end());
+    for (uint32_t next : node.successors) {
+      nodes[next].start = std::max(nodes[next].start, node.end());
+      if (--nodes[next].missing == 0)
+        ready.push_back(next);
+    }
+  }
+  return ended == nodes.size();
+}
+
+/// Sorted, and those that touch joined.
+Intervals join(Intervals intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  Intervals joined;
+  for (auto [begin, end] : intervals)
+    if (!joined.empty() && begin <= joined.back().second)
+      joined.back().second = std::max(joined.back().second, end);
+    else
+      joined.push_back({begin, end});
+  return joined;
+}
+
+/// How much of [begin, end) `intervals` cover.
+double measure(const Intervals &intervals, double begin, double end) {
+  double covered = 0;
+  auto next = std::partition_point(
+      intervals.begin(), intervals.end(),
+      [&](const auto &interval) { return interval.second <= begin; });
+  for (; next != intervals.end() && next->first < end; ++next)
+    covered += std::min(end, next->second) - std::max(begin, next->first);
+  return covered;
+}
+
+void LaneWalker::addUp(uint32_t index) {
+  const Program &program = programs[index];
+  Intervals exchanges;
+  for (const Operation &operation : program.operations) {
+    const Node &node = nodes[operation.node];
+    if (!operation.computes && node.seconds > 0)
+      exchanges.push_back({node.start, node.end()});
+  }
+  exchanges = join(std::move(exchanges));
+  RankTime &rank = replayed.ranks.emplace_back();
+  auto &actions = replayed.programs.emplace_back(program.firstOf.size());
+  addActions(program, exchanges, rank, actions);
+  double all = measure(exchanges, 0, replayed.seconds);
+  rank.hidden = all - rank.communicating;
+}
+
+void LaneWalker::addActions(const Program &program, const Intervals &exchanges,
+                            RankTime &rank,
+                            std::vector<ActionTime> &actions) const {
+  double clock = 0; // when the last computation ended
+  for (uint32_t i = 0; i < actions.size(); ++i) {
+    uint32_t begin = program.firstOf[i];
+    uint32_t end = i + 1 < actions.size() ? program.firstOf[i + 1]
+                                          : uint32_t(program.operations.size());
+    ActionTime &time = actions[i];
+    bool computes = false;
+    double first = replayed.seconds, last = 0; // of all its operations
+    for (uint32_t j = begin; j < end; ++j) {
+      const Operation &operation = program.operations[j];
+      const Node &node = nodes[operation.node];
+      first = std::min(first, node.start);
+      last = std::max(last, node.end());
+      if (!operation.computes)
+        continue;
+      double exposed = measure(exchanges, clock, node.start);
+      rank.communicating += exposed;
+      rank.computing += node.seconds;
+      if (!computes)
+        time.start = node.start;
+      else
+        time.communicating += exposed;
+      computes = true;
+      time.computing += node.seconds;
+      time.end = clock = node.end();
+    }
+    if (computes)
+      continue;
+    time.start = begin < end ? first : clock;
+    time.end = begin < end ? last : clock;
+    time.communicating = time.end - time.start;
+  }
+  rank.communicating += measure(exchanges, clock, replayed.seconds);
+}
+
+} // namespace
+
+Result<Replayed> plan::replayLanes(const fb::Plan &plan,
+                                   const std::vector<Message> &messages,
+                                   const ReplayCosts &costs) {
+  return LaneWalker(plan, messages, costs).run();
+}

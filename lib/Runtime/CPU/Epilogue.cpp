@@ -1,0 +1,93 @@
+//===- Epilogue.cpp - What a step does to its product ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Epilogue.h"
+
+#include "RowMath.h"
+#include "Team.h"
+
+#include <algorithm>
+#include <type_traits>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+/// Rows that are worth a thread.
+constexpr int64_t grain = 16;
+/// Numbers that are computed with at once: they stay in the first-level cache.
+constexpr int64_t blockSize = 512;
+
+/// Loads and stores numbers of type T as floats.
+template <typename T> struct Memory {
+  static void load(const T *source, float *target, int64_t count) {
+    if constexpr (std::is_same_v<T, float>)
+      std::copy_n(source, count, target);
+    else
+      widen(source, target, count);
+  }
+  static void store(const float *source, T *target, int64_t count) {
+    if constexpr (std::is_same_v<T, float>)
+      std::copy_n(source, count, target);
+    else
+      narrow(source, target, count);
+  }
+};
+
+/// The numbers of one row of C from `column` on.
+template <typename T>
+void applyToBlock(const fb::GemmStepT &shape, const GemmOperands &operands,
+                  int64_t row, int64_t column, int64_t count) {
+  float values[blockSize], others[blockSize];
+  int64_t place = row * shape.c_row + column;
+  T *c = reinterpret_cast<T *>(operands.c) + place;
+  // Null stays null.
+  auto *input = reinterpret_cast<T *>(operands.geluInput);
+  if (input)
+    input += place;
+  Memory<T>::load(c, values, count);
+  if (shape.epilogue == fb::Epilogue::GeluGradient) {
+    Memory<T>::load(input, others, count);
+    multiplyByGeluSlope(values, others, count);
+  }
+  if (operands.bias) {
+    Memory<T>::load(reinterpret_cast<const T *>(operands.bias) + column, others,
+                    count);
+    add(values, others, count);
+  }
+  if (shape.epilogue == fb::Epilogue::Gelu ||
+      shape.epilogue == fb::Epilogue::BiasGelu) {
+    if (input)
+      Memory<T>::store(values, input, count);
+    gelu(values, count);
+  }
+  Memory<T>::store(values, c, count);
+}
+
+template <typename T>
+void applyToRows(unsigned threads, const fb::GemmStepT &shape,
+                 const GemmOperands &operands) {
+  parallelFor(threads, shape.m, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t column = 0; column < shape.n; column += blockSize)
+        applyToBlock<T>(shape, operands, row, column,
+                        std::min(blockSize, shape.n - column));
+  });
+}
+
+} // namespace
+
+void runtime::applyEpilogue(unsigned threads, const fb::GemmStepT &shape,
+                            const GemmOperands &operands) {
+  if (shape.epilogue == fb::Epilogue::None)
+    return;
+  if (shape.c_dtype == fb::DType::BF16)
+    applyToRows<BFloat16>(threads, shape, operands);
+  else
+    applyToRows<float>(threads, shape, operands);
+}

@@ -1,0 +1,170 @@
+//===- FuseEpilogues.cpp - Biases and GELU in products --------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A library that multiplies can add a bias and take GELU, or multiply by its
+// slope, while a number of the result is still in a register. Three rewrites,
+// each of what the ones before it leave:
+//
+//   add(matmul, broadcast(bias))  ->  fused_matmul bias
+//   gelu(matmul or that)          ->  fused_matmul [bias] gelu
+//   gelu_grad(matmul, x)          ->  fused_matmul gelu_grad x
+//
+// What a product leaves in memory must be what the program asks for: the sum of
+// a product that others read too stays, a sum that GELU is taken of becomes the
+// second result. Partial sums need no rule: between them and a bias there is a
+// collective.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Transforms/Passes.h"
+#include "plait/Transforms/Pipelines.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace plait {
+#define GEN_PASS_DEF_FUSEEPILOGUESPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+
+/// GELU's input lies like the result, and cuBLASLt wants its rows to be
+/// multiples of so many elements.
+static constexpr int64_t kRowMultiple = 8;
+
+/// Whether `op` is one product, of operands and a result of one type.
+static bool isPlain(ContractionOpInterface op) {
+  return getElementTypeOrSelf(op->getOperand(0)) ==
+             getElementTypeOrSelf(op->getResult(0)) &&
+         nn::getPlainProduct(op);
+}
+
+static bool hasAlignedRows(ContractionOpInterface op) {
+  int64_t columns = 1;
+  for (char letter : nn::getPlainProduct(op)->columns)
+    columns *= op.getExtent(letter);
+  return columns % kRowMultiple == 0;
+}
+
+/// The operands of an nn.fused_matmul that is to be.
+struct Epilogue {
+  Value bias;
+  bool gelu = false;
+  Value geluInput;
+  bool keepsInput = false; // has a second result
+};
+
+/// Creates at the builder's place what computes `product` with an epilogue.
+static nn::FusedMatmulOp create(OpBuilder &builder,
+                                ContractionOpInterface product,
+                                const Epilogue &epilogue) {
+  Type type = product->getResult(0).getType();
+  auto fused = nn::FusedMatmulOp::create(
+      builder, product.getLoc(), type, epilogue.keepsInput ? type : Type(),
+      product->getOperand(0), product->getOperand(1), product.getSpec(),
+      epilogue.bias, epilogue.gelu, epilogue.geluInput);
+  fused->setDiscardableAttrs(product->getDiscardableAttrDictionary());
+  return fused;
+}
+
+/// The bias where `add` adds one to a product that nobody else reads.
+static void fuseBias(nn::AddOp add) {
+  for (auto [sum, other] : {std::pair(add.getLhs(), add.getRhs()),
+                            std::pair(add.getRhs(), add.getLhs())}) {
+    auto product = sum.getDefiningOp<nn::MatmulOp>();
+    auto spread = other.getDefiningOp<nn::BroadcastOp>();
+    if (!product || !spread || !product->hasOneUse() || !isPlain(product))
+      continue;
+    // One number for each column, in the last dimensions.
+    Value bias = spread.getInput();
+    auto shape = cast<RankedTensorType>(bias.getType()).getShape();
+    int64_t columns = 1, rank = add.getType().getRank();
+    for (char letter : nn::getPlainProduct(product)->columns)
+      columns *= product.getExtent(letter);
+    int64_t first = spread.getDims().empty() ? rank : spread.getDims().front();
+    if (first + int64_t(shape.size()) != rank ||
+        ShapedType::getNumElements(shape) != columns)
+      continue;
+    OpBuilder builder(add);
+    add.replaceAllUsesWith(
+        create(builder, product, {.bias = bias}).getResult());
+    add.erase();
+    product.erase();
+    return;
+  }
+}
+
+/// GELU of a product, with its bias or without.
+static void fuseGelu(nn::GeluOp gelu) {
+  Value input = gelu.getInput();
+  auto product = input.getDefiningOp<ContractionOpInterface>();
+  if (!product || !gelu.getApproximate() || !isPlain(product) ||
+      !hasAlignedRows(product))
+    return;
+  Epilogue epilogue = {.gelu = true, .keepsInput = !input.hasOneUse()};
+  if (auto fused = dyn_cast<nn::FusedMatmulOp>(product.getOperation())) {
+    if (fused.getGelu() || fused.getGeluInput())
+      return;
+    epilogue.bias = fused.getBias();
+  }
+  OpBuilder builder(product);
+  nn::FusedMatmulOp fused = create(builder, product, epilogue);
+  gelu.replaceAllUsesWith(fused.getResult());
+  gelu.erase();
+  if (epilogue.keepsInput)
+    input.replaceAllUsesWith(fused.getPreactivation());
+  product->erase();
+}
+
+/// The slope of GELU on a product that nobody else reads.
+static void fuseGeluGradient(nn::GeluGradOp gradient) {
+  auto product = gradient.getGradient().getDefiningOp<nn::MatmulOp>();
+  if (!product || !gradient.getApproximate() || !product->hasOneUse() ||
+      !isPlain(product) || !hasAlignedRows(product))
+    return;
+  OpBuilder builder(gradient);
+  gradient.replaceAllUsesWith(
+      create(builder, product, {.geluInput = gradient.getInput()}).getResult());
+  gradient.erase();
+  product.erase();
+}
+
+/// Calls `rewrite`, which may erase its op, for all ops of a kind.
+template <typename OpTy>
+static void rewriteAll(func::FuncOp function, void (*rewrite)(OpTy)) {
+  for (OpTy op :
+       llvm::make_early_inc_range(function.getBody().front().getOps<OpTy>()))
+    rewrite(op);
+}
+
+namespace {
+struct FuseEpiloguesPass
+    : plait::impl::FuseEpiloguesPassBase<FuseEpiloguesPass> {
+  using FuseEpiloguesPassBase::FuseEpiloguesPassBase;
+
+  void runOnOperation() override {
+    if (!llvm::is_contained(getEpilogueKinds(), StringRef(kinds))) {
+      getOperation().emitError("epilogues are \"")
+          << StringRef(kinds) << "\", expected "
+          << llvm::join(getEpilogueKinds(), ", ");
+      return signalPassFailure();
+    }
+    if (kinds == "none")
+      return;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      rewriteAll(function, fuseBias);
+      if (kinds == "bias")
+        continue;
+      rewriteAll(function, fuseGelu);
+      rewriteAll(function, fuseGeluGradient);
+    }
+  }
+};
+} // namespace

@@ -259,9 +259,11 @@ private:
       for (uint32_t i = 0; i < length(dim->axes()); ++i)
         if (dim->axes()->Get(i) == axis)
           return fail(name, " is split and divided over axis ", int(axis));
-    // The arena bounds a part, and with it the product below.
     PLAIT_RETURN_IF_ERROR(checkPart(division, name));
-    uint64_t pack = division.elements() * plan.mesh()->Get(axis)->size();
+    // None where no arena could hold the gradients of the pack.
+    uint64_t pack = elementCount({int64_t(division.elements()),
+                                  plan.mesh()->Get(axis)->size()})
+                        .value_or(0);
     if (division.begin() > pack || elements > pack - division.begin())
       return fail(name, " has ", elements, " elements from element ",
                   division.begin(), " on of a pack of ", pack);
@@ -270,8 +272,7 @@ private:
 
   Status checkPart(const fb::Division &division, const std::string &name) {
     std::string part = "reduced gradient of " + name;
-    if (division.elements() < 1 ||
-        division.elements() > program.arena_bytes())
+    if (division.elements() < 1 || division.elements() > program.arena_bytes())
       return fail(part, " has ", division.elements(),
                   " elements, allowed are 1 to ", program.arena_bytes());
     return place(part.c_str(), division.reduced(), division.elements() * 4);

@@ -157,8 +157,7 @@ def fused():
 
 def divided():
     """The same with the optimizer's state divided over dp."""
-    meshes = ({"dp": 2}, {"dp": 4}, {"pp": 2, "dp": 2}, dict(WHOLE.mesh))
-    for layout in layouts(meshes):
+    for layout in layouts(({"dp": 2}, {"dp": 4}, dict(WHOLE.mesh))):
         yield dataclasses.replace(layout, zero=1)
     yield dataclasses.replace(WHOLE, zero=1, sequence_parallel=True)
     yield dataclasses.replace(ONE_RANK, zero=1)

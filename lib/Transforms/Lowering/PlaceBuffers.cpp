@@ -168,8 +168,7 @@ void ProgramBuilder::addStanding() {
     function(phase).walk([&](Operation *op) {
       auto access = [&](StringRef symbol, nn::Slot slot, Type type) {
         bool parameter = slot == nn::Slot::Value || slot == nn::Slot::Compute;
-        bool gradient =
-            slot == nn::Slot::Gradient || slot == nn::Slot::Reduced;
+        bool gradient = slot == nn::Slot::Gradient || slot == nn::Slot::Reduced;
         Category category = parameter  ? Category::Parameters
                             : gradient ? Category::Gradients
                                        : Category::Optimizer;

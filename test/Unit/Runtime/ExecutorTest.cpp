@@ -246,8 +246,8 @@ TEST_F(ExecutorTest, DividesMasterCopiesAndGradients) {
     Device &device = (*executor)->device(rank);
     std::vector<float> master(12), expected(12, 0);
     std::vector<BFloat16> copy(18);
-    PLAIT_RETURN_IF_ERROR(device.read(
-        shard.weight, std::as_writable_bytes(std::span(master))));
+    PLAIT_RETURN_IF_ERROR(
+        device.read(shard.weight, std::as_writable_bytes(std::span(master))));
     PLAIT_RETURN_IF_ERROR(device.read(shard.compute_weight,
                                       std::as_writable_bytes(std::span(copy))));
     std::copy_n(weight.begin() + (rank == 2 ? 0 : 9), 9,

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 bundle=${1:-build/bundle}
 filter=${2:-}
 rm -rf "$bundle/third-party" "$bundle/plans" "$bundle/inputs"
-mkdir -p "$bundle/third-party"/{include,lib,bin,googletest}
+mkdir -p "$bundle/third-party"/{include,bin,googletest}
 vendored=$bundle/third-party
 
 cp -rL /usr/include/{CLI,nlohmann,flatbuffers} "$vendored/include/"
@@ -20,7 +20,6 @@ cp -L /usr/include/xxh*.h "$vendored/include/"
 for header in build/venv/lib/python3*/site-packages/include/cudnn_*; do
   [ ! -e "$header" ] || cp -rL "$header" "$vendored/include/"
 done
-cp -L "$(gcc -print-file-name=libxxhash.a)" "$vendored/lib/"
 cp -rL /usr/src/googletest/googletest/{include,src} "$vendored/googletest/"
 cp build/include/plait/Plan/Plan_generated.h "$vendored/"
 
@@ -29,6 +28,7 @@ cat > "$vendored/bin/flatc" << 'END'
 #!/bin/sh
 # Stands in for flatc: the header was generated when the bundle was made.
 while [ "$1" != -o ]; do shift; done
+mkdir -p "$2"
 exec cp "$(dirname "$0")/../Plan_generated.h" "$2/"
 END
 chmod +x "$vendored/bin/flatc"

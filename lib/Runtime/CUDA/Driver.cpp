@@ -37,6 +37,8 @@ Result<Driver> Driver::open() {
       library->bind(PLAIT_SYMBOL_NAME(function), driver.function));
   PLAIT_DRIVER_FUNCTIONS(PLAIT_BIND)
 #undef PLAIT_BIND
+  PLAIT_RETURN_IF_ERROR(
+      library->bind("cuEventElapsedTime", driver.cuEventElapsedTime));
   setenv(queues, "32", /*overwrite=*/0);
   PLAIT_RETURN_IF_ERROR(driver.check(driver.cuInit(0), "cuInit"));
   int version = 0, devices = 0;

@@ -50,7 +50,6 @@
   X(cuEventCreate)                                                             \
   X(cuEventDestroy)                                                            \
   X(cuEventRecord)                                                             \
-  X(cuEventElapsedTime)                                                        \
   X(cuGraphInstantiate)                                                        \
   X(cuGraphDestroy)                                                            \
   X(cuGraphExecDestroy)                                                        \
@@ -64,6 +63,9 @@ struct Driver {
 #define PLAIT_DECLARE(function) decltype(&::function) function;
   PLAIT_DRIVER_FUNCTIONS(PLAIT_DECLARE)
 #undef PLAIT_DECLARE
+  // Headers since CUDA 12.8 know it by a name that older drivers do not have.
+  CUresult (*cuEventElapsedTime)(float *milliseconds, CUevent begin,
+                                 CUevent end);
 
   /// Loads and initialises the driver in the first call; fails where there is
   /// none, where it is older than CUDA 12, or where it finds no GPU.

@@ -68,7 +68,8 @@ void NcclComms::registerArena(ncclComm_t comm, bool symmetric) {
       library.ncclCommWindowDeregister)
     library.ncclCommWindowRegister(comm, memory, arena->bytes(), &made.window,
                                    NCCL_WIN_COLL_SYMMETRIC);
-  else if (library.ncclCommRegister && library.ncclCommDeregister)
+  // Where the members do not reach each other's memory, there is no window.
+  if (!made.window && library.ncclCommRegister && library.ncclCommDeregister)
     library.ncclCommRegister(comm, memory, arena->bytes(), &made.handle);
   if (made.handle || made.window)
     registrations.push_back(made);

@@ -101,9 +101,12 @@ private:
       PLAIT_RETURN_IF_ERROR(
           driver.check(driver.cuStreamEndCapture(stream.handle(), &graph),
                        "cuStreamEndCapture"));
-      Status status = driver.check(
-          driver.cuGraphInstantiate(&recording->executable, graph, 0),
-          "cuGraphInstantiate");
+      // Else kernels of urgent streams get the priority of the leader's.
+      Status status =
+          driver.check(driver.cuGraphInstantiate(
+                           &recording->executable, graph,
+                           CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+                       "cuGraphInstantiate");
       driver.cuGraphDestroy(graph);
       return status;
     });

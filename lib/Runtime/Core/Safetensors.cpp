@@ -8,6 +8,7 @@
 #include "plait/Runtime/Safetensors.h"
 
 #include "plait/Support/BFloat16.h"
+#include "plait/Support/Float16.h"
 
 #include <cstring>
 #include <filesystem>
@@ -144,7 +145,7 @@ void FileTensor::read(int64_t begin, std::span<float> target) const {
   }
   for (size_t i = 0; i < target.size(); ++i)
     target[i] = type == Type::BF16 ? float(load<BFloat16>(source + 2 * i))
-                                   : float(load<_Float16>(source + 2 * i));
+                                   : float(load<Float16>(source + 2 * i));
 }
 
 Result<WeightFiles> WeightFiles::open(const std::string &path) {

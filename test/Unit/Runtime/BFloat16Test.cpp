@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Support/BFloat16.h"
+#include "plait/Support/Float16.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -50,6 +51,23 @@ TEST(BFloat16, KeepsWhatIsNoNumber) {
   EXPECT_TRUE(std::isnan(BFloat16(hidden)));
   hidden = std::bit_cast<float>(0xff80ffffu);
   EXPECT_TRUE(std::isnan(BFloat16(hidden)));
+}
+
+/// IEEE 754's definition: (1 + f / 2^10) 2^(e - 15), without the one for e = 0.
+TEST(Float16, IsTheNumberOfItsBits) {
+  for (uint16_t bits = 0; bits < 0x7c00; ++bits) {
+    int exponent = bits >> 10, fraction = bits & 0x3ff;
+    float value = exponent ? std::ldexp(1024 + fraction, exponent - 25)
+                           : std::ldexp(fraction, -24);
+    EXPECT_EQ(float(Float16{bits}), value);
+    float negative = Float16{uint16_t(bits | 0x8000)};
+    EXPECT_EQ(negative, -value);
+    EXPECT_TRUE(std::signbit(negative));
+  }
+  EXPECT_EQ(float(Float16{0x7c00}), INFINITY);
+  EXPECT_EQ(float(Float16{0xfc00}), -INFINITY);
+  EXPECT_TRUE(std::isnan(float(Float16{0x7c01})));
+  EXPECT_TRUE(std::isnan(float(Float16{0xfe00})));
 }
 
 } // namespace

@@ -233,6 +233,12 @@ TEST_F(CudaExecutorTest, DriversMayBeOlderThanTheToolkit) {
             "fake driver objects (222)");
 }
 
+TEST_F(CudaExecutorTest, TellsNcclOfTheArenaWithoutWindowsToo) {
+  Setting apart("PLAIT_FAKE_NO_WINDOWS", "1");
+  auto run = train(pack(toCuda(cpuPlan(), directory)), options(0, true));
+  EXPECT_TRUE(run.ok()) << run.status().message();
+}
+
 TEST_F(CudaExecutorTest, SaysWhatMemoryIsUsed) {
   fb::PlanT source = toCuda(cpuPlan(), directory);
   // Enough to be seen in hundredths of gigabytes.

@@ -5,42 +5,17 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CUDA/CollectiveKernels.h"
-#include "CUDA/EpilogueKernels.h"
 #include "FakeContexts.h"
 #include "FakeStreams.h"
-#include "plait/Support/BFloat16.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <map>
-#include <sstream>
 #include <string>
 #include <thread>
 
 using namespace plait::fake;
-using plait::runtime::EpilogueParams;
-using plait::runtime::ReduceParams;
-
-/// A kernel: compiled for the CPU, or one of the runtime's own.
-struct CUfunc_st {
-  int gpu = currentGpu();
-  using Code = void (*)(char *const *, const int64_t *, int64_t, int64_t);
-  Code code = nullptr;
-  size_t args = 0, scalars = 0;
-  int64_t extent = 0, each = 1;
-  void (*reduction)(const ReduceParams &params) = nullptr;
-  void (*epilogue)(const EpilogueParams &params) = nullptr;
-};
-
-struct CUmod_st {
-  void *library = nullptr;
-  std::map<std::string, CUfunc_st> functions;
-};
 
 namespace {
 
@@ -52,24 +27,6 @@ std::map<uintptr_t, size_t> &allocations() {
 std::vector<CUstream> &streams() {
   static std::vector<CUstream> all;
   return all;
-}
-
-long setting(const char *name, long otherwise) {
-  const char *text = std::getenv(name);
-  return text ? std::atol(text) : otherwise;
-}
-
-/// Whether the driver's compiler knows the version of PTX that `text` names:
-/// CUDA 13.x has 9.x, 12.x has 8.x up to 12.5, and 8.(x - 1) from 12.6 on.
-bool knowsPtx(const char *text) {
-  int cuda = int(setting("PLAIT_FAKE_CUDA_VERSION", 13000)) / 10;
-  int minor = cuda % 100, newest = (cuda / 100 - 4) * 10 + minor;
-  newest -= cuda / 100 == 12 && minor > 5;
-  int major = 0;
-  const char *version = std::strstr(text, ".version ");
-  return version &&
-         std::sscanf(version, ".version %d.%d", &major, &minor) == 2 &&
-         major * 10 + minor <= newest;
 }
 
 int deviceCount() { return int(setting("PLAIT_FAKE_GPUS", 1)); }
@@ -136,53 +93,12 @@ Work copyWork(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
   };
 }
 
-/// By Plan.fbs, after the product.
-template <typename Element> void finish(const EpilogueParams &params) {
-  enum { Bias = 1, Gelu, BiasGelu, GeluGradient };
-  auto slope = [](double x) { // σ(x) for 1 + tanh, and the product's rule
-    double v = 2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
-    double s = 1 / (1 + std::exp(-v));
-    double dv = 2 * std::sqrt(2 / M_PI) * (1 + 0.134145 * x * x);
-    return std::pair(x * s, s + x * s * (1 - s) * dv);
-  };
-  for (int64_t row = 0; row < params.rows; ++row)
-    for (int64_t column = 0; column < params.columns; ++column) {
-      int64_t place = row * params.stride + column;
-      Element &c = static_cast<Element *>(params.c)[place];
-      auto *input = static_cast<Element *>(params.geluInput);
-      double value = float(c);
-      if (params.kind == Bias || params.kind == BiasGelu)
-        value += float(static_cast<const Element *>(params.bias)[column]);
-      if (params.kind == GeluGradient)
-        value *= slope(float(input[place])).second;
-      else if (input)
-        input[place] = Element(float(value));
-      bool bends = params.kind == Gelu || params.kind == BiasGelu;
-      c = Element(float(bends ? slope(value).first : value));
-    }
-}
-
-template <typename Element, bool maximum>
-void reduce(const ReduceParams &params) {
-  for (int64_t i = 0; i < params.outer * params.chunk; ++i) {
-    int64_t row = i / params.chunk, column = i % params.chunk;
-    int64_t from = row * params.inputStride + column;
-    auto input = [&](int member) -> float {
-      return static_cast<const Element *>(params.inputs[member])[from];
-    };
-    float value = input(0);
-    for (int j = 1; j < params.inputCount; ++j) {
-      float next = input(j);
-      value = !maximum ? value + next : value < next ? next : value;
-    }
-    for (int j = 0; j < params.outputCount; ++j)
-      static_cast<Element *>(
-          params.outputs[j])[row * params.outputStride + column] =
-          Element(value);
-  }
-}
-
 } // namespace
+
+long plait::fake::setting(const char *name, long otherwise) {
+  const char *text = std::getenv(name);
+  return text ? std::atol(text) : otherwise;
+}
 
 std::recursive_mutex &plait::fake::lock() {
   static std::recursive_mutex mutex;
@@ -242,58 +158,6 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
                                                                        : 4;
   return CUDA_SUCCESS;
 }
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned,
-                            CUjit_option *, void **) {
-  if (currentGpu() < 0)
-    return CUDA_ERROR_INVALID_CONTEXT;
-  std::istringstream text(static_cast<const char *>(image));
-  std::string word, path;
-  auto made = std::make_unique<CUmod_st>();
-  text >> word;
-  if (word == "plait-fake") {
-    text >> path;
-    made->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!made->library)
-      return CUDA_ERROR_INVALID_PTX;
-    std::string name, code;
-    CUfunc_st function;
-    while (text >> name >> code >> function.args >> function.scalars >>
-           function.extent >> function.each) {
-      function.code =
-          reinterpret_cast<CUfunc_st::Code>(dlsym(made->library, code.c_str()));
-      if (function.code)
-        made->functions[name] = function;
-    }
-  } else if (knowsPtx(static_cast<const char *>(image))) {
-    using plait::BFloat16;
-    auto &functions = made->functions;
-    functions[PLAIT_REDUCE_SUM].reduction = reduce<float, false>;
-    functions[PLAIT_REDUCE_MAX].reduction = reduce<float, true>;
-    functions[PLAIT_REDUCE_SUM_BF16].reduction = reduce<BFloat16, false>;
-    functions[PLAIT_REDUCE_MAX_BF16].reduction = reduce<BFloat16, true>;
-    functions[PLAIT_EPILOGUE].epilogue = finish<float>;
-    functions[PLAIT_EPILOGUE_BF16].epilogue = finish<BFloat16>;
-  } else {
-    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-  }
-  *module = made.release();
-  return CUDA_SUCCESS;
-}
-CUresult cuModuleUnload(CUmodule module) {
-  if (currentGpu() < 0)
-    return CUDA_ERROR_INVALID_CONTEXT;
-  delete module;
-  return CUDA_SUCCESS;
-}
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
-                             const char *name) {
-  auto found = module->functions.find(name);
-  if (found == module->functions.end())
-    return CUDA_ERROR_NOT_FOUND;
-  *function = &found->second;
-  return CUDA_SUCCESS;
-}
-
 CUresult cuMemGetInfo(size_t *available, size_t *total) {
   if (currentGpu() < 0)
     return CUDA_ERROR_INVALID_CONTEXT;
@@ -452,6 +316,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   event->mark = mark(stream);
   return CUDA_SUCCESS;
 }
+#undef cuEventElapsedTime // as drivers before CUDA 12.8 export it
 CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
   std::lock_guard guard(lock());
   if (!begin->timed || !end->timed || begin->gpu != end->gpu)
@@ -506,7 +371,12 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   return CUDA_SUCCESS;
 }
 CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph,
-                            unsigned long long) {
+                            unsigned long long flags) {
+  // Without the flag a graph forgets which of its streams were urgent.
+  for (const Graph::Item &item : graph->graph->items)
+    if (item.stream->urgent &&
+        !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
+      return CUDA_ERROR_INVALID_VALUE;
   *executable = new CUgraphExec_st{graph->graph, {}};
   return CUDA_SUCCESS;
 }
@@ -559,40 +429,4 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data) {
     return true;
   });
 }
-CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned,
-                        unsigned, unsigned threads, unsigned, unsigned,
-                        unsigned, CUstream stream, void **params, void **) {
-  if (blocks == 0 || threads == 0 || threads > 1024)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (function->gpu != stream->gpu)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (function->epilogue)
-    return enqueue(stream, [params = *static_cast<EpilogueParams *>(params[0]),
-                            epilogue = function->epilogue] {
-      epilogue(params);
-      return true;
-    });
-  if (!function->code)
-    return enqueue(stream, [params = *static_cast<ReduceParams *>(params[0]),
-                            reduction = function->reduction] {
-      reduction(params);
-      return true;
-    });
-  std::vector<char *> args;
-  std::vector<int64_t> scalars;
-  for (size_t i = 0; i < function->args; ++i)
-    args.push_back(*static_cast<char **>(params[i]));
-  for (size_t i = 0; i < function->scalars; ++i)
-    scalars.push_back(*static_cast<int64_t *>(params[function->args + i]));
-  for (char *arg : args)
-    if (!allocated(arg, 0))
-      return CUDA_ERROR_INVALID_VALUE;
-  return enqueue(stream, [=, function = *function] {
-    for (int64_t block = 0; block < blocks; ++block)
-      function.code(args.data(), scalars.data(), block * function.each,
-                    std::min(function.extent, (block + 1) * function.each));
-    return true;
-  });
-}
-
 } // extern "C"

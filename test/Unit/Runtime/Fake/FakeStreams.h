@@ -67,6 +67,9 @@ std::recursive_mutex &lock();
 /// Adds work to a stream, or to the graph that it is being recorded into.
 CUresult enqueue(CUstream stream, Work work);
 
+/// What the environment variable `name` says.
+long setting(const char *name, long otherwise);
+
 /// Whether [address, address + bytes) is inside one allocation.
 bool allocated(const void *address, size_t bytes);
 

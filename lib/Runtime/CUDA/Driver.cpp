@@ -16,9 +16,8 @@ using namespace plait::runtime;
 
 namespace {
 
-/// cuGraphInstantiateWithFlags, cuStreamBeginCapture with a mode, and reading
-/// another context's memory by address alone.
-constexpr int leastVersion = 12000;
+/// What compiles PTX 8.1, which plans and the runtime's own kernels are in.
+constexpr int leastVersion = 12010;
 
 /// Streams that share a hardware queue wait for each other. A rank has a
 /// stream for each direction of each pipeline neighbour besides the one that
@@ -47,7 +46,7 @@ Result<Driver> Driver::open() {
   if (version < leastVersion)
     return fail("this plan is for CUDA; the driver supports CUDA ",
                 version / 1000, ".", version % 1000 / 10, ", needed is ",
-                leastVersion / 1000, ".0");
+                leastVersion / 1000, ".", leastVersion % 1000 / 10);
   PLAIT_RETURN_IF_ERROR(
       driver.check(driver.cuDeviceGetCount(&devices), "cuDeviceGetCount"));
   if (devices == 0)

@@ -7,6 +7,7 @@
 
 #include "plait/Plan/Buckets.h"
 
+#include "RewriteSteps.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Uses.h"
@@ -138,32 +139,24 @@ private:
 } // namespace
 
 /// The only action that calls `function`, if it reduces gradients; else -1.
-static int64_t findReduce(const fb::ProgramT &program, int32_t function) {
+static int64_t findReduce(const fb::Program &program, int32_t function) {
   int64_t found = -1;
-  for (size_t i = 0; i < program.actions.size(); ++i) {
-    if (program.actions[i]->function != function)
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    const fb::Action &action = *program.actions()->Get(i);
+    if (action.function() != function)
       continue;
-    if (found >= 0 || program.actions[i]->kind != fb::ActionKind::Reduce)
+    if (found >= 0 || action.kind() != fb::ActionKind::Reduce)
       return -1;
-    found = int64_t(i);
+    found = i;
   }
   return found;
 }
 
 void plan::bucketReductions(fb::PlanT &plan,
                             int64_t (*elementsOf)(uint32_t ranks)) {
-  std::vector<uint32_t> sizes;
-  for (const auto &axis : plan.mesh)
-    sizes.push_back(axis->size);
-  Mesh mesh(sizes);
-  for (auto &program : plan.programs) {
-    flatbuffers::FlatBufferBuilder builder;
-    builder.Finish(fb::CreateProgram(builder, program.get()));
-    const auto &packed =
-        *flatbuffers::GetRoot<fb::Program>(builder.GetBufferPointer());
-    for (size_t i = 0; i < program->functions.size(); ++i)
-      if (int64_t action = findReduce(*program, int32_t(i)); action >= 0)
-        ActionBuckets(mesh, packed, uint32_t(action), elementsOf)
-            .run(program->functions[i]->steps);
-  }
+  rewriteSteps(plan, [&](const Mesh &mesh, const fb::Program &program,
+                         int32_t index, auto &steps) {
+    if (int64_t action = findReduce(program, index); action >= 0)
+      ActionBuckets(mesh, program, uint32_t(action), elementsOf).run(steps);
+  });
 }

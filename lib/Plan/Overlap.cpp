@@ -7,6 +7,7 @@
 
 #include "plait/Plan/Overlap.h"
 
+#include "RewriteSteps.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Uses.h"
 
@@ -229,24 +230,14 @@ private:
 } // namespace
 
 void plan::overlapCollectives(fb::PlanT &plan) {
-  std::vector<uint32_t> sizes;
-  for (const auto &axis : plan.mesh)
-    sizes.push_back(axis->size);
-  Mesh mesh(sizes);
-  for (auto &program : plan.programs) {
-    flatbuffers::FlatBufferBuilder builder;
-    builder.Finish(fb::CreateProgram(builder, program.get()));
-    const auto &packed =
-        *flatbuffers::GetRoot<fb::Program>(builder.GetBufferPointer());
-    for (size_t i = 0; i < program->functions.size(); ++i) {
-      Aliases aliases(mesh, packed, int32_t(i));
-      auto order =
-          Reorderer(mesh, *packed.functions()->Get(i), aliases.get()).run();
-      auto &steps = program->functions[i]->steps;
-      std::vector<std::unique_ptr<fb::StepT>> moved;
-      for (uint32_t step : order)
-        moved.push_back(std::move(steps[step]));
-      steps = std::move(moved);
-    }
-  }
+  rewriteSteps(plan, [](const Mesh &mesh, const fb::Program &program,
+                        int32_t index, auto &steps) {
+    Aliases aliases(mesh, program, index);
+    auto order =
+        Reorderer(mesh, *program.functions()->Get(index), aliases.get()).run();
+    std::vector<std::unique_ptr<fb::StepT>> moved;
+    for (uint32_t step : order)
+      moved.push_back(std::move(steps[step]));
+    steps = std::move(moved);
+  });
 }

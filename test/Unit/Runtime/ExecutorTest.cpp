@@ -79,6 +79,18 @@ protected:
     return executor.ok() ? "" : executor.status().message();
   }
 
+  /// That `files`, those of `directory`, loaded and saved are the same bytes.
+  void expectSameAfterLoading(const WeightFiles &files,
+                              const std::string &directory) {
+    auto other = Executor::create(plan(), {1, patience});
+    ASSERT_TRUE(other.ok());
+    ASSERT_TRUE(loadWeights(**other, files).ok());
+    std::string again = makeDirectory();
+    ASSERT_TRUE(saveWeights(**other, again).ok());
+    EXPECT_EQ(readFile(again + "/model.safetensors"),
+              readFile(directory + "/model.safetensors"));
+  }
+
   /// Tokens 3, 4, 5, …: microbatch 0 starts with 3, microbatch 1 with 7.
   Batches batches() {
     std::string path = makeDirectory() + "/text";
@@ -168,13 +180,7 @@ TEST_F(ExecutorTest, SavesWhatItLoads) {
   EXPECT_EQ(found, expected);
   EXPECT_EQ(constant, std::vector<float>(18, 0.5f));
 
-  auto other = Executor::create(plan(), {1, patience});
-  ASSERT_TRUE(other.ok());
-  ASSERT_TRUE(loadWeights(**other, *files).ok());
-  std::string again = makeDirectory();
-  ASSERT_TRUE(saveWeights(**other, again).ok());
-  EXPECT_EQ(readFile(again + "/model.safetensors"),
-            readFile(directory + "/model.safetensors"));
+  expectSameAfterLoading(*files, directory);
 }
 
 TEST_F(ExecutorTest, InitialisesTheCopyToComputeWith) {
@@ -273,13 +279,7 @@ TEST_F(ExecutorTest, DividesMasterCopiesAndGradients) {
   (*files->find("sum", std::vector<int64_t>{3, 6}))->read(0, saved);
   EXPECT_EQ(saved, weight);
 
-  auto other = Executor::create(plan(), {1, patience});
-  ASSERT_TRUE(other.ok());
-  ASSERT_TRUE(loadWeights(**other, *files).ok());
-  std::string again = makeDirectory();
-  ASSERT_TRUE(saveWeights(**other, again).ok());
-  EXPECT_EQ(readFile(again + "/model.safetensors"),
-            readFile(directory + "/model.safetensors"));
+  expectSameAfterLoading(*files, directory);
 }
 
 TEST_F(ExecutorTest, AFailingRankNamesItselfAndStopsTheOthers) {

@@ -51,22 +51,24 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module,
   }
 }
 
-/// "bf16" where a program has compute copies of its parameters.
-static std::string findPrecision(const fb::PlanT &plan) {
-  for (const auto &program : plan.programs)
-    for (const auto &shard : program->shards)
-      if (shard->compute_dtype == fb::DType::BF16)
-        return "bf16";
-  return "fp32";
+/// Whether some shard of some program is such.
+static bool hasShard(const fb::PlanT &plan,
+                     bool (*isSuch)(const fb::ShardT &shard)) {
+  return llvm::any_of(plan.programs, [&](const auto &program) {
+    return llvm::any_of(program->shards,
+                        [&](const auto &shard) { return isSuch(*shard); });
+  });
 }
 
-/// 1 where a program holds parts of its parameters' optimizer state.
-static uint8_t findZeroStage(const fb::PlanT &plan) {
-  for (const auto &program : plan.programs)
-    for (const auto &shard : program->shards)
-      if (shard->division)
-        return 1;
-  return 0;
+/// Says of the plan as a whole what its shards say: whether there are copies to
+/// compute with, and whether ranks hold parts of the optimizer's state.
+static void addShardSummary(fb::PlanT &plan) {
+  bool hasCopies = hasShard(plan, [](const fb::ShardT &shard) {
+    return shard.compute_dtype == fb::DType::BF16;
+  });
+  plan.precision = hasCopies ? "bf16" : "fp32";
+  plan.zero = hasShard(
+      plan, [](const fb::ShardT &shard) { return shard.division != nullptr; });
 }
 
 static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {
@@ -138,8 +140,7 @@ plait::convertToPlan(ModuleOp module, const PlanIdentity &identity,
       return failure();
     plan->programs.push_back(std::move(*converted));
   }
-  plan->precision = findPrecision(*plan);
-  plan->zero = findZeroStage(*plan);
+  addShardSummary(*plan);
   if (failed(addCode(*plan, *library)))
     return failure();
   if (auto *gpu = std::get_if<codegen::TargetGPU>(&target)) {

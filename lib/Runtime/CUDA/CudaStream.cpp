@@ -7,6 +7,8 @@
 
 #include "CudaStream.h"
 
+#include <algorithm>
+
 using namespace plait;
 using namespace plait::runtime;
 
@@ -66,6 +68,11 @@ Result<CudaContext::Memory> CudaContext::memory() const {
   PLAIT_RETURN_IF_ERROR(
       driver.check(driver.cuMemGetInfo(&available, &total), "cuMemGetInfo"));
   return Memory{available, total};
+}
+
+uint64_t CudaContext::blocksFor(int64_t count, int64_t threads) const {
+  int64_t needed = (count + threads - 1) / threads;
+  return std::clamp<int64_t>(needed, 1, 8 * std::max(1, multiprocessors));
 }
 
 std::string CudaContext::describe() const {

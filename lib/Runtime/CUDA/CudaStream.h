@@ -44,6 +44,10 @@ public:
   int major = 0, minor = 0; // its compute capability
   int multiprocessors = 0;
 
+  /// How many blocks of `threads` take `count` elements, each thread going on
+  /// where the grid ends: some for every multiprocessor, and at least one.
+  uint64_t blocksFor(int64_t count, int64_t threads) const;
+
   /// "GPU 0 (NVIDIA H100 80GB HBM3)", for messages.
   std::string describe() const;
 

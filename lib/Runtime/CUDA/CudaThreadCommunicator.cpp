@@ -168,11 +168,9 @@ private:
     int64_t count = params.outer * params.chunk;
     if (count == 0)
       return Status::success();
-    // A few blocks on every multiprocessor; each thread takes several elements.
-    int64_t most = 8 * std::max(1, stream.context->multiprocessors);
-    int64_t blocks = (count + reduceThreads - 1) / reduceThreads;
     void *arguments[] = {&params};
-    return stream.launch(kernels.functions.at(name), std::min(blocks, most),
+    return stream.launch(kernels.functions.at(name),
+                         stream.context->blocksFor(count, reduceThreads),
                          reduceThreads, arguments);
   }
 

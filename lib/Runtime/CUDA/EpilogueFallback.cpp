@@ -9,8 +9,6 @@
 
 #include "EpilogueKernels.h"
 
-#include <algorithm>
-
 using namespace plait;
 using namespace plait::runtime;
 
@@ -39,10 +37,8 @@ Status EpilogueFallback::run(const GemmLayout &layout,
   EpilogueParams params = {
       operands.c, operands.bias, operands.geluInput,      c.columns,
       c.rows,     c.leading,     int32_t(layout.epilogue)};
-  // Some blocks for every multiprocessor; each goes on where the grid ends.
-  int64_t needed = (c.rows * c.columns + epilogueThreads - 1) / epilogueThreads;
   uint64_t blocks =
-      std::clamp<int64_t>(needed, 1, 8 * stream.context->multiprocessors);
+      stream.context->blocksFor(c.rows * c.columns, epilogueThreads);
   void *arguments[] = {&params};
   return stream.launch(c.type == fb::DType::BF16 ? halves : floats, blocks,
                        epilogueThreads, arguments);

@@ -46,18 +46,23 @@ static bool isPlain(ContractionOpInterface op) {
          nn::getPlainProduct(op);
 }
 
-static bool hasAlignedRows(ContractionOpInterface op) {
+/// Of a plain product.
+static int64_t countColumns(ContractionOpInterface op) {
   int64_t columns = 1;
   for (char letter : nn::getPlainProduct(op)->columns)
     columns *= op.getExtent(letter);
-  return columns % kRowMultiple == 0;
+  return columns;
+}
+
+static bool hasAlignedRows(ContractionOpInterface op) {
+  return countColumns(op) % kRowMultiple == 0;
 }
 
 /// The operands of an nn.fused_matmul that is to be.
 struct Epilogue {
-  Value bias;
+  Value bias = {};
   bool gelu = false;
-  Value geluInput;
+  Value geluInput = {};
   bool keepsInput = false; // has a second result
 };
 
@@ -85,12 +90,10 @@ static void fuseBias(nn::AddOp add) {
     // One number for each column, in the last dimensions.
     Value bias = spread.getInput();
     auto shape = cast<RankedTensorType>(bias.getType()).getShape();
-    int64_t columns = 1, rank = add.getType().getRank();
-    for (char letter : nn::getPlainProduct(product)->columns)
-      columns *= product.getExtent(letter);
+    int64_t rank = add.getType().getRank();
     int64_t first = spread.getDims().empty() ? rank : spread.getDims().front();
     if (first + int64_t(shape.size()) != rank ||
-        ShapedType::getNumElements(shape) != columns)
+        ShapedType::getNumElements(shape) != countColumns(product))
       continue;
     OpBuilder builder(add);
     add.replaceAllUsesWith(

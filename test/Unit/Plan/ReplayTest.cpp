@@ -22,10 +22,27 @@ using plan::ActionTime;
 
 namespace {
 
+/// When an action starts and ends.
+struct Intervals {
+  const plan::Replayed &replayed;
+
+  std::pair<double, double> operator()(uint32_t program,
+                                       uint32_t action) const {
+    const ActionTime &time = replayed.programs[program][action];
+    return {time.start, time.end};
+  }
+};
+
 class ReplayTest : public ::testing::Test {
 protected:
   std::vector<uint8_t> bytes = plan::packPlan(makePlan());
   const fb::Plan &plan = *fb::GetPlan(bytes.data());
+  plan::ReplayCosts costs;
+
+  ReplayTest() {
+    costs.steps = {{{2, 1, 3}, {1, 10}}, {{1, 4}, {1, 10}}};
+    costs.messages = {2, 2};
+  }
 
   plan::Replayed replay(const plan::ReplayCosts &costs,
                         decltype(plan::replay) *by = plan::replay) {
@@ -41,14 +58,8 @@ protected:
 // kernel 3. Stage 1: RECV0 F0 RECV1 F1 FINISH, F of fill 1 and kernel 4.
 // FINISH: copy 1, then the maximum over pp, 10.
 TEST_F(ReplayTest, FollowsMessagesAndMeetings) {
-  plan::ReplayCosts costs;
-  costs.steps = {{{2, 1, 3}, {1, 10}}, {{1, 4}, {1, 10}}};
-  costs.messages = {2, 2};
   plan::Replayed replayed = replay(costs);
-  auto interval = [&](uint32_t program, uint32_t action) {
-    const ActionTime &time = replayed.programs[program][action];
-    return std::pair(time.start, time.end);
-  };
+  Intervals interval = {replayed};
   EXPECT_EQ(interval(0, 0), std::pair(0., 6.));
   EXPECT_EQ(interval(0, 2), std::pair(6., 12.));
   // Received at 8, before anybody asks.
@@ -65,9 +76,6 @@ TEST_F(ReplayTest, FollowsMessagesAndMeetings) {
 }
 
 TEST_F(ReplayTest, TellsWorkFromWaiting) {
-  plan::ReplayCosts costs;
-  costs.steps = {{{2, 1, 3}, {1, 10}}, {{1, 4}, {1, 10}}};
-  costs.messages = {2, 2};
   plan::Replayed replayed = replay(costs);
   const ActionTime &forward = replayed.programs[0][0];
   EXPECT_EQ(forward.computing, 5);
@@ -88,9 +96,6 @@ TEST_F(ReplayTest, NothingTakesTimeWithoutCosts) {
 }
 
 TEST_F(ReplayTest, TheTimesOfARankAddUp) {
-  plan::ReplayCosts costs;
-  costs.steps = {{{2, 1, 3}, {1, 10}}, {{1, 4}, {1, 10}}};
-  costs.messages = {2, 2};
   plan::Replayed replayed = replay(costs);
   EXPECT_EQ(replayed.ranks[0].computing, 11);
   EXPECT_EQ(replayed.ranks[0].communicating, 12);
@@ -104,14 +109,8 @@ TEST_F(ReplayTest, TheTimesOfARankAddUp) {
 // waits for nothing, kernel 8-12, fill 12-13, kernel 14-18, copy 18-19, and the
 // maximum at both, 19-29.
 TEST_F(ReplayTest, LanesGoOnBesideEachOther) {
-  plan::ReplayCosts costs;
-  costs.steps = {{{2, 1, 3}, {1, 10}}, {{1, 4}, {1, 10}}};
-  costs.messages = {2, 2};
   plan::Replayed replayed = replay(costs, plan::replayLanes);
-  auto interval = [&](uint32_t program, uint32_t action) {
-    const ActionTime &time = replayed.programs[program][action];
-    return std::pair(time.start, time.end);
-  };
+  Intervals interval = {replayed};
   EXPECT_EQ(interval(0, 0), std::pair(0., 6.));
   EXPECT_EQ(interval(0, 1), std::pair(6., 8.));  // Send, while
   EXPECT_EQ(interval(0, 2), std::pair(6., 12.)); // F1

@@ -222,6 +222,12 @@ protected:
         plan::packPlan(toCuda(std::move(reference), makeDirectory()));
   }
 
+  void checkAgainstReference() {
+    const fb::Plan &plan = pack(model);
+    auto job = [&](const TrainOptions &mine) { return check(plan, mine); };
+    EXPECT_EQ(runProcesses(8, job), std::vector<std::string>(8));
+  }
+
   fb::PlanT model;
 };
 
@@ -230,9 +236,7 @@ TEST_F(CudaModelProcessesTest, SaveTheBytesThatOneSaves) {
 }
 
 TEST_F(CudaModelProcessesTest, CheckAgainstTheReference) {
-  const fb::Plan &plan = pack(model);
-  auto job = [&](const TrainOptions &mine) { return check(plan, mine); };
-  EXPECT_EQ(runProcesses(8, job), std::vector<std::string>(8));
+  checkAgainstReference();
 }
 
 /// Master copies and reduced gradients that four processes hold parts of.
@@ -248,9 +252,7 @@ TEST_F(CudaDividedProcessesTest, SaveTheBytesThatOneSaves) {
 }
 
 TEST_F(CudaDividedProcessesTest, CheckAgainstTheReference) {
-  const fb::Plan &plan = pack(model);
-  auto job = [&](const TrainOptions &mine) { return check(plan, mine); };
-  EXPECT_EQ(runProcesses(8, job), std::vector<std::string>(8));
+  checkAgainstReference();
 }
 
 TEST_F(CudaModelProcessesTest, AllHearThatTheCheckFails) {

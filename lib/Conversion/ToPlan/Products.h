@@ -11,6 +11,8 @@
 #include "plait/Interfaces/OpInterfaces.h"
 #include "plait/Plan/Plan_generated.h"
 
+#include "mlir/IR/BuiltinTypes.h"
+
 namespace plait {
 
 /// The library calls that compute `op`, whose tensors are row-major at `lhs`,

@@ -43,6 +43,27 @@ struct CostOptions {
   double weightGradientBytes = 8;
 };
 
+/// Seconds of work on a device by what bounds them, as a roofline has it
+/// (Williams et al. 2009): of arithmetic and memory traffic the longer one, and
+/// of the shorter one what does not hide behind it.
+struct Cost {
+  double seconds = 0;
+  // Parts of it.
+  double memory = 0; // for the device's memory
+  double launch = 0; // from kernel to kernel
+
+  double arithmetic() const { return seconds - memory - launch; }
+  Cost &operator+=(const Cost &other) {
+    seconds += other.seconds;
+    memory += other.memory;
+    launch += other.launch;
+    return *this;
+  }
+  friend Cost operator*(double factor, const Cost &cost) {
+    return {factor * cost.seconds, factor * cost.memory, factor * cost.launch};
+  }
+};
+
 /// Bytes of an activation.
 double elementBytes(Precision precision);
 
@@ -57,14 +78,14 @@ double collectiveSeconds(CollectiveKind kind, double bytes, Group group,
 /// Seconds from the send of `bytes` until the receiver can read them.
 double transferSeconds(double bytes, bool sameNode, const Cluster &cluster);
 
-/// Seconds on the device, launches included. Collectives are not its business:
-/// they cost 0 here.
-double operationSeconds(const Operation &operation, const Device &device,
-                        const CostOptions &options);
+/// Of one operation on the device. Collectives are not its business: they cost
+/// 0 here.
+Cost operationCost(const Operation &operation, const Device &device,
+                   const CostOptions &options);
 
-/// Seconds of one matrix product batch x (m x k) . (k x n).
-double matmulSeconds(int64_t batch, int64_t m, int64_t n, int64_t k,
-                     const Device &device, Precision precision);
+/// Of one matrix product batch x (m x k) . (k x n).
+Cost matmulCost(int64_t batch, int64_t m, int64_t n, int64_t k,
+                const Device &device, Precision precision);
 
 /// Seconds of a pipeline that would take `seconds` if every rank had its share
 /// of a processor and no more, and in which a rank is busy for `busy` of them
@@ -72,9 +93,9 @@ double matmulSeconds(int64_t batch, int64_t m, int64_t n, int64_t k,
 /// Device::burst times their share; devices of their own gain nothing.
 double sharedSeconds(double seconds, double busy, const Device &device);
 
-/// Seconds of one kernel that does nothing but move `bytes` through the
-/// device's memory (reads and writes together): an optimizer, a cast.
-double memorySeconds(double bytes, const Device &device);
+/// Of one kernel that does nothing but move `bytes` through the device's memory
+/// (reads and writes together): an optimizer, a cast.
+Cost memoryCost(double bytes, const Device &device);
 
 } // namespace plait::planner
 

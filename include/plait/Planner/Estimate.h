@@ -48,6 +48,15 @@ struct Breakdown {
   double bubble = 0; // no microbatch is there to work on
   double wait = 0;   // for the slowest replica
   double optimizer = 0, overhead = 0;
+  // Of the work, which is forward, backward, recompute and optimizer: bound by
+  // the device's memory, or between kernels (Cost.h).
+  double memory = 0, launch = 0;
+
+  /// The rest of the work: bound by arithmetic, or slowed by collectives beside
+  /// it.
+  double arithmetic() const {
+    return forward + backward + recompute + optimizer - memory - launch;
+  }
 
   /// Estimate::iterationSeconds, but for rounding.
   double sum() const {
@@ -64,6 +73,7 @@ struct StageTime {
   double recompute = 0; // of the backward pass, without communication
   double tensorForward = 0, tensorBackward = 0; // exposed
   double contextForward = 0, contextBackward = 0;
+  double memory = 0, launch = 0; // as in Breakdown, of the three passes
 
   double sum() const { return forward + backwardInput + backwardWeight; }
   /// Communication that nothing hides.

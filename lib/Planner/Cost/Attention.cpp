@@ -50,8 +50,8 @@ double roundUp(double value, double multiple) {
   return std::ceil(value / multiple) * multiple;
 }
 
-double fusedSeconds(const Sizes &sizes, const Device &device,
-                    const CostOptions &options, bool forward) {
+Cost fusedCost(const Sizes &sizes, const Device &device,
+               const CostOptions &options, bool forward) {
   const AttentionUnit &unit = device.attention;
   double headSize = roundUp(sizes.headSize, unit.headMultiple);
   double along = forward ? sizes.queries : sizes.keys;
@@ -75,49 +75,59 @@ double fusedSeconds(const Sizes &sizes, const Device &device,
                  sizes.headSize * (2 * sizes.queries + 2 * sizes.keys) *
                  (forward ? 1 : 2);
   // Backward, the sums over rows of dO and O are a kernel of their own.
-  double launches = forward ? 1 : 2;
-  return std::max(arithmetic, memorySeconds(bytes, device)) +
-         launches * device.launchSeconds;
+  double launches = (forward ? 1 : 2) * device.launchSeconds;
+  Cost cost = memoryCost(bytes, device);
+  if (arithmetic >= cost.seconds)
+    cost = {arithmetic};
+  cost.seconds += launches;
+  cost.launch += launches;
+  return cost;
 }
 
-double unfusedSeconds(const Sizes &sizes, const Device &device,
-                      const CostOptions &options, bool forward) {
+Cost unfusedCost(const Sizes &sizes, const Device &device,
+                 const CostOptions &options, bool forward) {
   double bytes = elementBytes(options.precision);
   int64_t batch = std::llround(sizes.batch),
           queries = std::llround(sizes.queries),
           keys = std::llround(sizes.keys), head = std::llround(sizes.headSize);
   auto multiply = [&](int64_t m, int64_t n, int64_t k) {
-    return matmulSeconds(batch, m, n, k, device, options.precision);
+    return matmulCost(batch, m, n, k, device, options.precision);
   };
   double scores = sizes.batch * sizes.queries * sizes.keys;
   // A masked score is written as zero but not read.
   double read = sizes.causal ? 0.5 : 1;
+  Cost cost;
+  if (forward) {
+    cost += multiply(queries, keys, head);
+    cost += multiply(queries, head, keys);
+    cost += memoryCost(scores * bytes * (read + 1), device);
+  } else {
+    // dV and dP, then dQ and dK; softmax reads P and dP and writes dS.
+    cost += multiply(keys, head, queries);
+    cost += multiply(queries, keys, head);
+    cost += multiply(queries, head, keys);
+    cost += multiply(keys, head, queries);
+    cost += memoryCost(scores * bytes * (2 * read + 1), device);
+  }
   double dropout = 2 * bytes + 1; // read, write, mask
-  if (forward)
-    return multiply(queries, keys, head) + multiply(queries, head, keys) +
-           memorySeconds(scores * bytes * (read + 1), device) +
-           (options.dropout ? memorySeconds(scores * dropout, device) : 0);
-  // dV and dP, then dQ and dK; softmax reads P and dP and writes dS.
-  return multiply(keys, head, queries) + multiply(queries, keys, head) +
-         multiply(queries, head, keys) + multiply(keys, head, queries) +
-         memorySeconds(scores * bytes * (2 * read + 1), device) +
-         (options.dropout ? memorySeconds(scores * dropout, device) : 0);
+  if (options.dropout)
+    cost += memoryCost(scores * dropout, device);
+  return cost;
 }
 
 } // namespace
 
-double planner::attentionSeconds(const Operation &operation,
-                                 const Device &device,
-                                 const CostOptions &options) {
+Cost planner::attentionCost(const Operation &operation, const Device &device,
+                            const CostOptions &options) {
   Sizes sizes = {double(operation.heads) * double(options.microBatch),
                  double(operation.queries) / options.context,
                  double(operation.keys), double(operation.headSize),
                  operation.causal};
   if (sizes.batch <= 0 || sizes.queries <= 0 || sizes.keys <= 0 ||
       sizes.headSize <= 0)
-    return 0;
+    return {};
   bool forward = operation.pass == Pass::Forward;
   bool fused = options.flashAttention && !device.attention.forward.empty();
-  return fused ? fusedSeconds(sizes, device, options, forward)
-               : unfusedSeconds(sizes, device, options, forward);
+  return fused ? fusedCost(sizes, device, options, forward)
+               : unfusedCost(sizes, device, options, forward);
 }

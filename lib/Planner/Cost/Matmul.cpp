@@ -67,11 +67,11 @@ double getAlignmentFactor(const Product &product, const MatrixUnit &unit) {
 
 } // namespace
 
-double planner::productSeconds(const Product &product, const Device &device,
-                               Precision precision) {
+Cost planner::productCost(const Product &product, const Device &device,
+                          Precision precision) {
   auto [batch, m, n, k, inputBytes, outputBytes] = product;
   if (batch <= 0 || m <= 0 || n <= 0 || k <= 0)
-    return 0;
+    return {};
   const MatrixUnit &unit = device.matrix;
   double units = device.multiprocessors, perUnit = 1 / units;
   double peak = device.peak(precision);
@@ -82,7 +82,7 @@ double planner::productSeconds(const Product &product, const Device &device,
   // Of one trip of one block, at the peak.
   double perElement = 2.0 * unit.tileK * units / peak;
   double trips = double(divideUp(k, unit.tileK));
-  double best = 1e300;
+  Cost best{1e300};
   for (const Tile &tile : unit.tiles) {
     double blocks = double(batch) * double(divideUp(m, tile.m)) *
                     double(divideUp(n, tile.n));
@@ -95,19 +95,26 @@ double planner::productSeconds(const Product &product, const Device &device,
       double bytes =
           traffic + (splits > 1 ? 2.0 * splits * sizeof(float) * result : 0);
       double memory = bytes / bandwidth;
+      double launch = splits > 1 ? device.launchSeconds : 0;
       double seconds = std::max(arithmetic, memory) +
                        unit.serialFraction * std::min(arithmetic, memory) +
-                       (splits > 1 ? device.launchSeconds : 0);
-      best = std::min(best, seconds);
+                       launch;
+      if (seconds < best.seconds)
+        best = {seconds,
+                memory > arithmetic ? memory : unit.serialFraction * memory,
+                launch};
     }
   }
   // Units that idle leave power to the others: the limit is one of the sum.
-  best = std::max(best, 2 * result * k / (peak * unit.sustainedFraction));
-  return best / getAlignmentFactor(product, unit) + device.launchSeconds;
+  best.seconds =
+      std::max(best.seconds, 2 * result * k / (peak * unit.sustainedFraction));
+  double factor = getAlignmentFactor(product, unit);
+  return {best.seconds / factor + device.launchSeconds, best.memory / factor,
+          best.launch / factor + device.launchSeconds};
 }
 
-double planner::matmulSeconds(int64_t batch, int64_t m, int64_t n, int64_t k,
-                              const Device &device, Precision precision) {
+Cost planner::matmulCost(int64_t batch, int64_t m, int64_t n, int64_t k,
+                         const Device &device, Precision precision) {
   double bytes = elementBytes(precision);
-  return productSeconds({batch, m, n, k, bytes, bytes}, device, precision);
+  return productCost({batch, m, n, k, bytes, bytes}, device, precision);
 }

@@ -14,8 +14,8 @@ using namespace plait::planner;
 
 namespace {
 
-double matmulOperationSeconds(const Operation &operation, const Device &device,
-                              const CostOptions &options) {
+Cost matmulOperationCost(const Operation &operation, const Device &device,
+                         const CostOptions &options) {
   Product product = {operation.batch, operation.m, operation.n, operation.k};
   auto scale = [&](int64_t &size) {
     size = (size * options.microBatch + options.context - 1) / options.context;
@@ -40,7 +40,7 @@ double matmulOperationSeconds(const Operation &operation, const Device &device,
   if (operation.pass == Pass::BackwardWeight &&
       operation.scaled == Operation::Scaled::K)
     product.outputBytes = options.weightGradientBytes;
-  return productSeconds(product, device, options.precision);
+  return productCost(product, device, options.precision);
 }
 
 } // namespace
@@ -49,14 +49,14 @@ double planner::elementBytes(Precision precision) {
   return precision == Precision::FP32 ? 4 : 2;
 }
 
-double planner::kernelSeconds(double bytes, double flops,
-                              const Device &device) {
+Cost planner::kernelCost(double bytes, double flops, const Device &device) {
   if (bytes <= 0 && flops <= 0)
-    return 0;
+    return {};
   double bandwidth = device.memoryBandwidth * device.memoryFraction;
-  return std::max((bytes + device.memoryHalfBytes) / bandwidth,
-                  flops / device.vectorFlops) +
-         device.launchSeconds;
+  double memory = (bytes + device.memoryHalfBytes) / bandwidth;
+  double arithmetic = flops / device.vectorFlops;
+  return {std::max(memory, arithmetic) + device.launchSeconds,
+          memory >= arithmetic ? memory : 0, device.launchSeconds};
 }
 
 double planner::sharedSeconds(double seconds, double busy,
@@ -64,29 +64,28 @@ double planner::sharedSeconds(double seconds, double busy,
   return std::max(std::min(seconds, busy), seconds / device.burst);
 }
 
-double planner::memorySeconds(double bytes, const Device &device) {
-  return kernelSeconds(bytes, 0, device);
+Cost planner::memoryCost(double bytes, const Device &device) {
+  return kernelCost(bytes, 0, device);
 }
 
-double planner::operationSeconds(const Operation &operation,
-                                 const Device &device,
-                                 const CostOptions &options) {
+Cost planner::operationCost(const Operation &operation, const Device &device,
+                            const CostOptions &options) {
   switch (operation.kind) {
   case OperationKind::Matmul:
-    return matmulOperationSeconds(operation, device, options);
+    return matmulOperationCost(operation, device, options);
   case OperationKind::Attention:
-    return attentionSeconds(operation, device, options);
+    return attentionCost(operation, device, options);
   case OperationKind::Kernel: {
     double sequences = double(options.microBatch) / options.context;
     double elements =
         operation.elementsPerSequence * sequences + operation.elementsFixed;
-    return kernelSeconds(elements * elementBytes(options.precision) +
-                             operation.fourBytePerSequence * sequences *
-                                 sizeof(float),
-                         operation.flopsPerSequence * sequences, device);
+    return kernelCost(elements * elementBytes(options.precision) +
+                          operation.fourBytePerSequence * sequences *
+                              sizeof(float),
+                      operation.flopsPerSequence * sequences, device);
   }
   case OperationKind::Collective:
-    return 0;
+    break;
   }
-  return 0;
+  return {};
 }

@@ -19,15 +19,15 @@ struct Product {
   double inputBytes = 2, outputBytes = 2;
 };
 
-double productSeconds(const Product &product, const Device &device,
-                      Precision precision);
+Cost productCost(const Product &product, const Device &device,
+                 Precision precision);
 
 /// Attention of one operation, forward or all of its gradients.
-double attentionSeconds(const Operation &operation, const Device &device,
-                        const CostOptions &options);
+Cost attentionCost(const Operation &operation, const Device &device,
+                   const CostOptions &options);
 
 /// A kernel that moves `bytes` and computes `flops` elementwise.
-double kernelSeconds(double bytes, double flops, const Device &device);
+Cost kernelCost(double bytes, double flops, const Device &device);
 
 } // namespace plait::planner
 

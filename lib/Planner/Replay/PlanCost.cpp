@@ -30,9 +30,10 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
   passes += step.gelu_input() != nullptr;
   passes += step.bias() ? 1.0 / double(step.m()) : 0;
   product.outputBytes = double(plan::elementBytes(step.c_dtype())) * passes;
-  return productSeconds(product, device,
-                        step.dtype() == fb::DType::BF16 ? Precision::BF16
-                                                        : Precision::FP32);
+  return productCost(product, device,
+                     step.dtype() == fb::DType::BF16 ? Precision::BF16
+                                                     : Precision::FP32)
+      .seconds;
 }
 
 static double attentionStepSeconds(const fb::AttentionStep &step,
@@ -52,7 +53,7 @@ static double attentionStepSeconds(const fb::AttentionStep &step,
   options.precision =
       step.dtype() == fb::DType::BF16 ? Precision::BF16 : Precision::FP32;
   options.microBatch = step.batch();
-  return attentionSeconds(operation, device, options);
+  return attentionCost(operation, device, options).seconds;
 }
 
 /// The group of the members' first ranks; the others lie alike.
@@ -93,8 +94,9 @@ double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
                             const Cluster &cluster) {
   const Device &device = cluster.device;
   if (const auto *kernel = step.step_as_KernelStep())
-    return kernelSeconds(double(kernel->traffic()), double(kernel->flops()),
-                         device);
+    return kernelCost(double(kernel->traffic()), double(kernel->flops()),
+                      device)
+        .seconds;
   if (const auto *gemm = step.step_as_GemmStep())
     return gemmSeconds(*gemm, device);
   if (const auto *attention = step.step_as_AttentionStep())
@@ -102,9 +104,9 @@ double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
   if (const auto *collective = step.step_as_CollectiveStep())
     return collectiveStepSeconds(*collective, mesh, cluster);
   if (const auto *copy = step.step_as_CopyStep())
-    return memorySeconds(2 * double(copy->bytes()), device);
+    return memoryCost(2 * double(copy->bytes()), device).seconds;
   if (const auto *fill = step.step_as_FillStep())
-    return memorySeconds(double(fill->bytes()), device);
+    return memoryCost(double(fill->bytes()), device).seconds;
   return 0;
 }
 

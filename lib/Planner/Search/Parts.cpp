@@ -14,21 +14,38 @@
 using namespace plait;
 using namespace plait::planner;
 
+/// What a rank does not work in.
+static void addWaiting(const Breakdown &parts, std::vector<Part> &list) {
+  const Exposed &exposed = parts.exposed;
+  const Part waiting[] = {{"tp communication", exposed.tensor},
+                          {"cp communication", exposed.context},
+                          {"ep communication", exposed.expert},
+                          {"pp communication", exposed.pipeline},
+                          {"dp communication", exposed.data},
+                          {"bubble", parts.bubble},
+                          {"slowest replica", parts.wait}};
+  list.insert(list.end(), std::begin(waiting), std::end(waiting));
+}
+
 std::vector<Part> planner::getTimeParts(const Estimate &estimate) {
   const Breakdown &parts = estimate.breakdown;
-  const Exposed &exposed = parts.exposed;
-  return {{"forward", parts.forward},
-          {"backward", parts.backward},
-          {"recomputation", parts.recompute},
-          {"tp communication", exposed.tensor},
-          {"cp communication", exposed.context},
-          {"ep communication", exposed.expert},
-          {"pp communication", exposed.pipeline},
-          {"dp communication", exposed.data},
-          {"bubble", parts.bubble},
-          {"slowest replica", parts.wait},
-          {"optimizer", parts.optimizer},
-          {"step overhead", parts.overhead}};
+  std::vector<Part> list = {{"forward", parts.forward},
+                            {"backward", parts.backward},
+                            {"recomputation", parts.recompute}};
+  addWaiting(parts, list);
+  list.push_back({"optimizer", parts.optimizer});
+  list.push_back({"step overhead", parts.overhead});
+  return list;
+}
+
+std::vector<Part> planner::getRooflineParts(const Estimate &estimate) {
+  const Breakdown &parts = estimate.breakdown;
+  std::vector<Part> list = {{"arithmetic", parts.arithmetic()},
+                            {"memory bandwidth", parts.memory},
+                            {"launches", parts.launch}};
+  addWaiting(parts, list);
+  list.push_back({"step overhead", parts.overhead});
+  return list;
 }
 
 std::vector<Part> planner::getMemoryParts(const StageMemory &memory) {
@@ -52,6 +69,13 @@ std::string planner::printNumber(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.*f", digits, value);
   return text;
+}
+
+std::string planner::printCount(double value) {
+  std::string digits = printNumber(value, 0);
+  for (size_t i = digits.size(); i > 3; i -= 3)
+    digits.insert(i - 3, ",");
+  return digits;
 }
 
 std::string planner::printBytes(double bytes) {

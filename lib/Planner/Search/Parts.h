@@ -21,6 +21,9 @@ struct Part {
 /// They add up to the step. The same parts in the same order for every
 /// estimate.
 std::vector<Part> getTimeParts(const Estimate &estimate);
+/// The same sum by what bounds it: the work as a roofline has it, and what
+/// getTimeParts has beside the work.
+std::vector<Part> getRooflineParts(const Estimate &estimate);
 /// They add up to the stage's peak.
 std::vector<Part> getMemoryParts(const StageMemory &memory);
 
@@ -33,6 +36,8 @@ std::string printBytes(double bytes);
 std::string printSeconds(double seconds);
 /// With `digits` behind the point.
 std::string printNumber(double value, int digits);
+/// 1234567 -> "1,234,567".
+std::string printCount(double value);
 
 /// Alternative::why against `pick`.
 std::string explainLoss(const Estimate &pick, const Alternative &other,

@@ -19,7 +19,7 @@ CostOptions Context::costOptions() const {
   options.dropout = training.dropout;
   options.microBatch = configuration.microBatch;
   options.context = configuration.context;
-  // Otherwise a kernel of its own adds (getAccumulationSeconds).
+  // Otherwise a kernel of its own adds (getAccumulationCost).
   options.weightGradientBytes = framework().fusedAccumulation
                                     ? 2 * gradientBytes()
                                     : elementBytes(training.precision);
@@ -35,17 +35,22 @@ namespace {
 
 /// Adds up one pass of a block.
 struct PassTime {
-  double device = 0;     // busy with operations
+  Cost device;           // busy with operations
   double collective = 0; // busy with communication over tp that nothing hides
   double ring = 0;       // the same over cp
   double contention = 0; // lost by operations that run beside communication
-  double attention = 0;  // of `device`: inside of attention
+  Cost attention;        // of `device`: inside of attention
   int kernels = 0;
 
+  double busy() const {
+    return device.seconds + collective + ring + contention;
+  }
   /// A device that is done before the host has issued the next kernel waits.
   double seconds(double hostSeconds) const {
-    return std::max(device + collective + ring + contention,
-                    kernels * hostSeconds);
+    return std::max(busy(), kernels * hostSeconds);
+  }
+  double launch(double hostSeconds) const {
+    return device.launch + seconds(hostSeconds) - busy();
   }
 };
 
@@ -60,7 +65,7 @@ public:
 
 private:
   void recompute(StageTime &time) const;
-  double getSeconds(const Operation &op) const;
+  Cost getCost(const Operation &op) const;
   double collectiveSecondsOf(const Operation &op) const;
   double ringSeconds(const Operation &op) const;
   void add(const Operation &op);
@@ -79,13 +84,13 @@ private:
 
 } // namespace
 
-double BlockTimer::getSeconds(const Operation &op) const {
-  double seconds = operationSeconds(op, context.cluster.device, options);
+Cost BlockTimer::getCost(const Operation &op) const {
+  Cost cost = operationCost(op, context.cluster.device, options);
   if (op.kind == OperationKind::Attention && options.flashAttention)
-    return seconds / context.framework().attentionFraction;
+    return 1 / context.framework().attentionFraction * cost;
   if (op.kind == OperationKind::Kernel && isLayer)
-    return seconds * context.framework().kernelPasses;
-  return seconds;
+    return context.framework().kernelPasses * cost;
+  return cost;
 }
 
 double BlockTimer::collectiveSecondsOf(const Operation &op) const {
@@ -109,7 +114,7 @@ double BlockTimer::ringSeconds(const Operation &op) const {
   Group group = context.contextGroup();
   bool inside = group.perNode == group.ranks;
   double step = transferSeconds(bytes, inside, context.cluster);
-  double work = getSeconds(op) / members;
+  double work = getCost(op).seconds / members;
   return (members - 1) * std::max(0.0, step - work);
 }
 
@@ -144,17 +149,17 @@ void BlockTimer::add(const Operation &op) {
     pending = overlaps(op) ? seconds : 0;
     return;
   }
-  double seconds = getSeconds(op);
-  pass.device += seconds;
+  Cost cost = getCost(op);
+  pass.device += cost;
   if (op.kind == OperationKind::Attention) {
-    pass.attention += seconds;
+    pass.attention += cost;
     pass.ring += ringSeconds(op);
     if (!options.flashAttention) // two products and what is between them
       pass.kernels += op.pass == Pass::Forward ? 3 : 6;
   }
   // One operation runs beside one collective: the matrix product after it.
   if (op.kind == OperationKind::Matmul && pending > 0) {
-    hide(input.collective, seconds);
+    hide(input.collective, cost.seconds);
     pending = 0;
   }
 }
@@ -164,8 +169,10 @@ void BlockTimer::add(const Operation &op) {
 void BlockTimer::recompute(StageTime &time) const {
   Recompute what = context.configuration.recompute;
   if (what == Recompute::Selective && !options.flashAttention) {
-    time.recompute = forward.attention;
-    time.backwardInput += forward.attention;
+    time.recompute = forward.attention.seconds;
+    time.backwardInput += forward.attention.seconds;
+    time.memory += forward.attention.memory;
+    time.launch += forward.attention.launch;
   }
   if (what != Recompute::Full)
     return;
@@ -173,6 +180,8 @@ void BlockTimer::recompute(StageTime &time) const {
   time.tensorBackward += time.tensorForward;
   time.contextBackward += time.contextForward;
   time.backwardInput += time.forward;
+  time.memory += forward.device.memory;
+  time.launch += forward.launch(context.framework().hostSeconds);
 }
 
 StageTime BlockTimer::run() {
@@ -183,6 +192,11 @@ StageTime BlockTimer::run() {
   time.forward = forward.seconds(framework.hostSeconds);
   time.backwardInput = input.seconds(framework.backwardHostSeconds);
   time.backwardWeight = weight.seconds(framework.backwardHostSeconds);
+  time.memory =
+      forward.device.memory + input.device.memory + weight.device.memory;
+  time.launch = forward.launch(framework.hostSeconds) +
+                input.launch(framework.backwardHostSeconds) +
+                weight.launch(framework.backwardHostSeconds);
   time.tensorForward = forward.collective;
   time.tensorBackward = input.collective;
   time.contextForward = forward.ring;

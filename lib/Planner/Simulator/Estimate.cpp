@@ -81,11 +81,16 @@ void Estimator::timeStages() {
       sum.tensorBackward += entry.count * time.tensorBackward;
       sum.contextForward += entry.count * time.contextForward;
       sum.contextBackward += entry.count * time.contextBackward;
+      sum.memory += entry.count * time.memory;
+      sum.launch += entry.count * time.launch;
     }
     const StageBlocks *one[] = {&stage};
-    if (accumulates)
-      sum.backwardWeight +=
-          getAccumulationSeconds(countParameters(work, one), context);
+    if (!accumulates)
+      continue;
+    Cost adding = getAccumulationCost(countParameters(work, one), context);
+    sum.backwardWeight += adding.seconds;
+    sum.memory += adding.memory;
+    sum.launch += adding.launch;
   }
 }
 
@@ -181,7 +186,8 @@ void Estimator::share(double busy) {
   Breakdown &parts = result.breakdown;
   for (double *part :
        {&parts.forward, &parts.backward, &parts.recompute, &parts.bubble,
-        &parts.exposed.tensor, &parts.exposed.pipeline, &parts.exposed.context})
+        &parts.memory, &parts.launch, &parts.exposed.tensor,
+        &parts.exposed.pipeline, &parts.exposed.context})
     *part *= stretch;
 }
 
@@ -198,6 +204,8 @@ void Estimator::breakDown(double withoutTransfers) {
       double m = problem.microbatches;
       busy += m * time.sum();
       parts.recompute += m * time.recompute;
+      parts.memory += m * time.memory;
+      parts.launch += m * time.launch;
       parts.forward +=
           m * (time.forward - time.tensorForward - time.contextForward);
       parts.exposed.tensor += m * (time.tensorForward + time.tensorBackward);
@@ -251,7 +259,10 @@ void Estimator::timeStep() {
   result.waitSeconds = getSlowestReplica(configuration.data) *
                        context.framework().spread * result.pipelineSeconds;
   result.dataSeconds = getDataSeconds(load, context);
-  result.optimizerSeconds = getOptimizerSeconds(load, context);
+  Cost optimizer = getOptimizerCost(load, context);
+  result.optimizerSeconds = optimizer.seconds;
+  result.breakdown.memory += optimizer.memory;
+  result.breakdown.launch += optimizer.launch;
   result.overheadSeconds = context.framework().stepSeconds;
 }
 

@@ -105,8 +105,7 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   return seconds + forward.exposed + forward.slowdown;
 }
 
-double planner::getOptimizerSeconds(const StepLoad &load,
-                                    const Context &context) {
+Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   const Training &training = context.training;
   double element = elementBytes(training.precision);
   double gradient = context.gradientBytes();
@@ -120,17 +119,18 @@ double planner::getOptimizerSeconds(const StepLoad &load,
   double norm = collectiveSeconds(
       CollectiveKind::AllReduce, 4,
       context.group(int(context.configuration.ranks()), 1), context.cluster);
-  return memorySeconds(load.parameters / shards * bytes,
-                       context.cluster.device) +
-         norm;
+  Cost cost =
+      memoryCost(load.parameters / shards * bytes, context.cluster.device);
+  cost.seconds += norm;
+  cost.launch += norm; // of four bytes: nothing but latency
+  return cost;
 }
 
-double planner::getAccumulationSeconds(double parameters,
-                                       const Context &context) {
+Cost planner::getAccumulationCost(double parameters, const Context &context) {
   // Matrix products are charged for adding to the sum themselves.
   if (context.framework().fusedAccumulation || context.configuration.zero >= 2)
-    return 0;
+    return {};
   double bytes =
       elementBytes(context.training.precision) + 2 * context.gradientBytes();
-  return memorySeconds(parameters * bytes, context.cluster.device);
+  return memoryCost(parameters * bytes, context.cluster.device);
 }

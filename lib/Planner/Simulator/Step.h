@@ -24,12 +24,11 @@ struct StepLoad {
 /// parameters goes on.
 double getDataSeconds(const StepLoad &load, const Context &context);
 
-/// Seconds of the optimizer: norm, clipping, update.
-double getOptimizerSeconds(const StepLoad &load, const Context &context);
+/// Of the optimizer: norm, clipping, update.
+Cost getOptimizerCost(const StepLoad &load, const Context &context);
 
-/// Seconds in which one microbatch's gradients are added to the sum, in a
-/// kernel of its own or by the matrix product.
-double getAccumulationSeconds(double parameters, const Context &context);
+/// Of adding one microbatch's gradients to the sum in a kernel of its own.
+Cost getAccumulationCost(double parameters, const Context &context);
 
 } // namespace plait::planner
 

@@ -43,6 +43,16 @@ Operation makeAttention(int64_t heads, int64_t headSize, int64_t sequence,
   return operation;
 }
 
+double getSeconds(const Operation &operation, const Device &device,
+                  const CostOptions &options) {
+  return operationCost(operation, device, options).seconds;
+}
+
+double getMatmulSeconds(int64_t batch, int64_t m, int64_t n, int64_t k,
+                        const Device &device, Precision precision) {
+  return matmulCost(batch, m, n, k, device, precision).seconds;
+}
+
 //===----------------------------------------------------------------------===//
 // Matrix products
 //===----------------------------------------------------------------------===//
@@ -91,9 +101,9 @@ double getMeanError(const MeasuredProduct (&products)[count],
     double ideal =
         2.0 * product.m * product.n * product.k / device.peak(Precision::BF16);
     double efficiency =
-        ideal / operationSeconds(makeMatmul(product.m, product.n, product.k,
-                                            product.accumulates),
-                                 device, {});
+        ideal / getSeconds(makeMatmul(product.m, product.n, product.k,
+                                      product.accumulates),
+                           device, {});
     sum += std::abs(efficiency / product.efficiency - 1);
   }
   return sum / count;
@@ -116,7 +126,8 @@ TEST(Matmul, NeverAboveThePeak) {
       for (Precision precision :
            {Precision::FP32, Precision::BF16, Precision::FP16}) {
         double ideal = 2.0 * size * size * size / device.peak(precision);
-        EXPECT_GT(matmulSeconds(1, size, size, size, device, precision), ideal)
+        EXPECT_GT(getMatmulSeconds(1, size, size, size, device, precision),
+                  ideal)
             << name << " " << size;
       }
   }
@@ -127,9 +138,9 @@ TEST(Matmul, WavesAreQuantised) {
   // smaller tiles do better; more than a tenth is lost either way.
   Device device = parse("a100-80g:1").device;
   double full =
-      matmulSeconds(1, 256 * 12, 128 * 9, 8192, device, Precision::BF16);
-  double more =
-      matmulSeconds(1, 256 * 12, 128 * 9 + 128, 8192, device, Precision::BF16);
+      getMatmulSeconds(1, 256 * 12, 128 * 9, 8192, device, Precision::BF16);
+  double more = getMatmulSeconds(1, 256 * 12, 128 * 9 + 128, 8192, device,
+                                 Precision::BF16);
   EXPECT_GT(more / full, 1.1 * 10 / 9);
 }
 
@@ -148,8 +159,8 @@ TEST(Matmul, OddHeadSizes) {
     Operation forward = makeAttention(heads, headSize, 2048, Pass::Forward);
     Operation backward =
         makeAttention(heads, headSize, 2048, Pass::BackwardInput);
-    return 2 * operationSeconds(forward, device, options) +
-           operationSeconds(backward, device, options);
+    return 2 * getSeconds(forward, device, options) +
+           getSeconds(backward, device, options);
   };
   double difference = layerSeconds(108) - layerSeconds(144);
   EXPECT_GT(difference, 24e-3 / 1.5);
@@ -168,8 +179,8 @@ TEST(Attention, OnAProcessor) {
                            /*microBatch=*/2, 1};
     double seconds = 0;
     for (Pass pass : {Pass::Forward, Pass::BackwardInput})
-      seconds += 2 * operationSeconds(makeAttention(12, 64, 1024, pass), device,
-                                      options);
+      seconds +=
+          2 * getSeconds(makeAttention(12, 64, 1024, pass), device, options);
     return seconds;
   };
   double fused = stepSeconds(Precision::FP32, true);
@@ -184,15 +195,16 @@ TEST(Matmul, SizesThatScale) {
   CostOptions two;
   two.microBatch = 2;
   Operation operation = makeMatmul(2048, 4096, 4096, false);
-  double fixed = operationSeconds(operation, device, two);
-  EXPECT_EQ(fixed, matmulSeconds(1, 2048, 4096, 4096, device, Precision::BF16));
+  double fixed = getSeconds(operation, device, two);
+  EXPECT_EQ(fixed,
+            getMatmulSeconds(1, 2048, 4096, 4096, device, Precision::BF16));
   operation.scaled = Operation::Scaled::M;
-  EXPECT_EQ(operationSeconds(operation, device, two),
-            matmulSeconds(1, 4096, 4096, 4096, device, Precision::BF16));
+  EXPECT_EQ(getSeconds(operation, device, two),
+            getMatmulSeconds(1, 4096, 4096, 4096, device, Precision::BF16));
   two.context = 4;
-  EXPECT_EQ(operationSeconds(operation, device, two),
-            matmulSeconds(1, 1024, 4096, 4096, device, Precision::BF16));
-  EXPECT_EQ(matmulSeconds(1, 0, 4096, 4096, device, Precision::BF16), 0);
+  EXPECT_EQ(getSeconds(operation, device, two),
+            getMatmulSeconds(1, 1024, 4096, 4096, device, Precision::BF16));
+  EXPECT_EQ(getMatmulSeconds(1, 0, 4096, 4096, device, Precision::BF16), 0);
 }
 
 /// What a weight's gradient is added to is read and written; a short
@@ -203,11 +215,11 @@ TEST(Matmul, GradientsOfWeightsMoveTheirSum) {
   operation.pass = Pass::BackwardWeight;
   operation.scaled = Operation::Scaled::K;
   CostOptions options;
-  double added = operationSeconds(operation, device, options);
+  double added = getSeconds(operation, device, options);
   options.weightGradientBytes = 2;
-  double written = operationSeconds(operation, device, options);
+  double written = getSeconds(operation, device, options);
   EXPECT_EQ(written,
-            matmulSeconds(1, 5120, 20480, 1024, device, Precision::BF16));
+            getMatmulSeconds(1, 5120, 20480, 1024, device, Precision::BF16));
   double traffic =
       6.0 * 5120 * 20480 / (device.memoryBandwidth * device.memoryFraction);
   EXPECT_NEAR(added - written, device.matrix.serialFraction * traffic,
@@ -239,8 +251,7 @@ TEST(Attention, MeasuredEfficiencies) {
       double flops = (forward ? 4.0 : 10.0) * row.heads * 4096 * 4096 * 128;
       double efficiency =
           flops / device.peak(Precision::BF16) /
-          operationSeconds(makeAttention(row.heads, 128, 4096, pass), device,
-                           {});
+          getSeconds(makeAttention(row.heads, 128, 4096, pass), device, {});
       double measured = forward ? row.forward : row.backward;
       EXPECT_NEAR(efficiency / measured, 1, 0.25)
           << row.device << " " << row.heads << (forward ? " fwd" : " bwd");
@@ -254,8 +265,8 @@ TEST(Attention, RecomputingTheUnfusedCore) {
   // 2048, dropout). The bound of a fifth is the rounding of the table and of
   // its two terms.
   CostOptions options = {Precision::FP16, false, true, 4, 1};
-  double seconds = operationSeconds(makeAttention(8, 96, 2048, Pass::Forward),
-                                    parse("a100-80g:8").device, options);
+  double seconds = getSeconds(makeAttention(8, 96, 2048, Pass::Forward),
+                              parse("a100-80g:8").device, options);
   EXPECT_NEAR(seconds, 1.3e-3, 0.2 * 1.3e-3);
 }
 
@@ -265,8 +276,7 @@ TEST(Attention, FusedSkipsTheMask) {
   Operation full = causal;
   full.causal = false;
   // Half, and what the longest blocks leave idle at the end.
-  EXPECT_NEAR(operationSeconds(causal, device, {}) /
-                  operationSeconds(full, device, {}),
+  EXPECT_NEAR(getSeconds(causal, device, {}) / getSeconds(full, device, {}),
               0.5, 0.05);
 }
 
@@ -274,13 +284,13 @@ TEST(Kernel, LargeOnesAreBoundByMemorySmallOnesByTheLaunch) {
   Device device = parse("h100:1").device;
   Operation operation;
   operation.elementsPerSequence = 1e9;
-  double seconds = operationSeconds(operation, device, {});
+  double seconds = getSeconds(operation, device, {});
   EXPECT_NEAR(seconds, 2e9 / (3.35e12 * device.memoryFraction), 0.02 * seconds);
   operation.elementsPerSequence = 1;
-  EXPECT_LT(operationSeconds(operation, device, {}), 2 * device.launchSeconds);
-  EXPECT_GE(operationSeconds(operation, device, {}), device.launchSeconds);
+  EXPECT_LT(getSeconds(operation, device, {}), 2 * device.launchSeconds);
+  EXPECT_GE(getSeconds(operation, device, {}), device.launchSeconds);
   operation.elementsPerSequence = 0;
-  EXPECT_EQ(operationSeconds(operation, device, {}), 0);
+  EXPECT_EQ(getSeconds(operation, device, {}), 0);
 }
 
 TEST(Kernel, FourByteElementsAreAlwaysFourBytes) {
@@ -288,8 +298,7 @@ TEST(Kernel, FourByteElementsAreAlwaysFourBytes) {
   Operation two, four;
   two.elementsPerSequence = 2e8;
   four.fourBytePerSequence = 1e8;
-  EXPECT_EQ(operationSeconds(two, device, {}),
-            operationSeconds(four, device, {}));
+  EXPECT_EQ(getSeconds(two, device, {}), getSeconds(four, device, {}));
 }
 
 //===----------------------------------------------------------------------===//

@@ -71,12 +71,12 @@ TEST_F(PlanCostTest, AsksTheCostModelForWhatIsInThePlan) {
   Cluster cluster = getCluster("cpu:4");
   plan::ReplayCosts costs = predict(cluster);
   EXPECT_EQ(costs.steps[0][0][0],
-            matmulSeconds(1, 3, 6, 4, cluster.device, Precision::FP32));
+            matmulCost(1, 3, 6, 4, cluster.device, Precision::FP32).seconds);
   EXPECT_EQ(costs.steps[0][0][1],
             collectiveSeconds(CollectiveKind::AllReduce, 72, {2, 2}, cluster));
-  EXPECT_EQ(costs.steps[0][1][0], memorySeconds(24, cluster.device));
+  EXPECT_EQ(costs.steps[0][1][0], memoryCost(24, cluster.device).seconds);
   // Zeros in the first of two microbatches.
-  EXPECT_EQ(costs.steps[1][0][0], memorySeconds(72, cluster.device) / 2);
+  EXPECT_EQ(costs.steps[1][0][0], memoryCost(72, cluster.device).seconds / 2);
   ASSERT_EQ(costs.messages.size(), 2u);
   EXPECT_EQ(costs.messages[0], transferSeconds(72, true, cluster));
 }

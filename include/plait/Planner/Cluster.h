@@ -143,6 +143,8 @@ struct Device {
   double memoryFraction = 1;  // of it that large kernels reach
   /// Bytes at which a memory-bound kernel reaches half of that.
   double memoryHalfBytes = 0;
+  /// What it draws at most, by its specification; 0: not known.
+  double powerWatts = 0;
   int multiprocessors = 1;
   double launchSeconds = 0; // of a kernel, back to back on a stream
   MatrixUnit matrix;

@@ -14,7 +14,7 @@
 #ifndef PLAIT_PLANNER_REPORT_H
 #define PLAIT_PLANNER_REPORT_H
 
-#include "plait/Planner/Search.h"
+#include "plait/Planner/Projection.h"
 
 namespace plait::planner {
 
@@ -38,6 +38,7 @@ struct ReportInput {
   const Training &training;
   std::string model = {}; // a name, for titles
   std::optional<Measured> measured = {};
+  std::optional<Goal> goal = {}; // adds what a whole training takes
   /// Adds wall-clock figures of the search, which differ from run to run.
   bool withSearchSeconds = false;
 };
@@ -55,6 +56,21 @@ struct TextOptions {
 /// there was and what it loses, the bound.
 std::string explainText(const ReportInput &input,
                         const TextOptions &options = {});
+
+/// --compare: one cluster, with what was found for it or why nothing was.
+struct Compared {
+  std::string cluster; // as it was given
+  std::optional<ReportInput> report;
+  std::string failure; // without a report
+};
+
+/// A row a cluster, in their order. `compared` have the same goal but for its
+/// price, or none.
+std::string compareText(const std::vector<Compared> &compared,
+                        const TextOptions &options = {});
+/// {"clusters": […]}: toJson's object for each, and "cluster"; "error" where
+/// nothing was found.
+std::string compareJson(const std::vector<Compared> &compared);
 
 /// --why-not: the two side by side.
 std::string explainText(const WhyNot &answer, const SearchResult &pick,

@@ -64,6 +64,7 @@ void divideAmongRanks(Hardware &hardware, int ranks) {
   device.memoryBytes /= ranks;
   device.reservedBytes /= ranks;
   device.memoryBandwidth /= ranks;
+  device.powerWatts /= ranks;
   device.burst = std::max(1.0, double(ranks) / hardware.cores);
   hardware.intra.bandwidth /= ranks;
 }

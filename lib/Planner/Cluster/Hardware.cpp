@@ -101,6 +101,7 @@ Status parseDevice(const Json &object, const std::string &where,
       .read("memoryBandwidth", device.memoryBandwidth, bandwidth);
   fields.read("memoryFraction", device.memoryFraction, {0.001, 1});
   fields.read("memoryHalfBytes", device.memoryHalfBytes, bytes);
+  fields.read("powerWatts", device.powerWatts, {0, 1e6});
   fields.read("multiprocessors", device.multiprocessors, count);
   fields.read("launchSeconds", device.launchSeconds, seconds);
   if (const Json *matrix = fields.require("matrix").get("matrix"))
@@ -302,6 +303,9 @@ Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
   }
   device.launchSeconds =
       std::max(device.launchSeconds, other.device.launchSeconds);
+  bool isKnown = device.powerWatts > 0 && other.device.powerWatts > 0;
+  device.powerWatts =
+      isKnown ? std::max(device.powerWatts, other.device.powerWatts) : 0;
   if (other.device.name != device.name)
     device.name += "+" + other.device.name;
   // Links: the slower kind as a whole, with its own latencies.

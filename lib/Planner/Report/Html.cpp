@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Report/Projected.h"
 #include "Report/Svg.h"
 #include "plait/Plan/Files.h"
 
@@ -55,7 +56,9 @@ private:
 
   void writeHead();
   void writeConfiguration();
+  void writeProjection();
   void writeTime();
+  void writeParts(const std::vector<Part> &parts);
   void writeMemory();
   void writeTimeline();
   void writeMeasured();
@@ -142,12 +145,31 @@ void Page::writeConfiguration() {
       2);
 }
 
+void Page::writeProjection() {
+  if (!input.goal)
+    return;
+  Projection projection =
+      project(*input.goal, input.result, input.cluster, input.training);
+  heading("The whole training");
+  std::vector<Row> rows = {{"tokens", printTokens(projection.tokens)}};
+  for (const auto &[name, text] : describeProjection(projection, input))
+    rows.push_back({name, escapeHtml(text)});
+  table({}, rows, 2);
+}
+
 void Page::writeTime() {
   heading("Where time goes");
   note(
       "On the rank of the pipeline that computes longest; the others have more "
       "bubble instead.");
-  std::vector<Part> parts = getTimeParts(estimate);
+  writeParts(getTimeParts(estimate));
+  note("The same sum by what bounds it: a kernel counts for the longer of its "
+       "arithmetic and its memory traffic.");
+  writeParts(getRooflineParts(estimate));
+}
+
+/// A bar, and a row for each part.
+void Page::writeParts(const std::vector<Part> &parts) {
   out += drawBar(parts, estimate.iterationSeconds);
   std::vector<Row> rows;
   for (const Part &part : parts)
@@ -250,6 +272,7 @@ void Page::writeBound() {
 std::string Page::run() {
   writeHead();
   writeConfiguration();
+  writeProjection();
   writeTime();
   writeMeasured();
   writeTimeline();

@@ -61,6 +61,16 @@ static json getBreakdown(const Breakdown &parts) {
           {"overhead", parts.overhead}};
 }
 
+/// The whole step once more, by what bounds it.
+static json getRoofline(const Breakdown &parts) {
+  return {{"arithmetic", parts.arithmetic()}, {"memory", parts.memory},
+          {"launches", parts.launch},         {"tp", parts.exposed.tensor},
+          {"pp", parts.exposed.pipeline},     {"dp", parts.exposed.data},
+          {"cp", parts.exposed.context},      {"ep", parts.exposed.expert},
+          {"bubble", parts.bubble},           {"wait", parts.wait},
+          {"overhead", parts.overhead}};
+}
+
 static json getSearch(const ReportInput &input) {
   const SearchResult &result = input.result;
   const SearchCounts &counts = result.counts;
@@ -108,7 +118,30 @@ static json getMeasured(const Measured &measured) {
   return content;
 }
 
-std::string planner::toJson(const ReportInput &input) {
+static json getProjection(const ReportInput &input) {
+  Projection projection =
+      project(*input.goal, input.result, input.cluster, input.training);
+  json content = {{"tokens", projection.tokens},
+                  {"steps", projection.steps},
+                  {"seconds", projection.seconds},
+                  {"days", projection.days()},
+                  {"device_hours", projection.deviceHours}};
+  if (projection.joules)
+    content["joules"] = *projection.joules;
+  if (projection.money) {
+    content["price"] = *input.goal->price;
+    content["money"] = *projection.money;
+  }
+  content["model_flops"] = projection.modelFlops;
+  content["rule"] = {{"flops", projection.ruleFlops},
+                     {"rate", projection.ruleRate},
+                     {"seconds", projection.ruleSeconds}};
+  content["parameters"] = input.result.work->totalParameters;
+  content["optimal_tokens"] = projection.optimalTokens;
+  return content;
+}
+
+static json getContent(const ReportInput &input) {
   const Estimate &estimate = input.result.estimate;
   const Exposed &exposed = estimate.breakdown.exposed;
   json content;
@@ -125,13 +158,33 @@ std::string planner::toJson(const ReportInput &input) {
                                      {"cp", exposed.context},
                                      {"ep", exposed.expert}};
   content["breakdown_seconds"] = getBreakdown(estimate.breakdown);
+  content["roofline_seconds"] = getRoofline(estimate.breakdown);
   content["memory_bytes"] = getMemory(estimate);
   content["memory_limit_bytes"] = input.cluster.device.usableBytes();
+  if (input.goal)
+    content["projection"] = getProjection(input);
   content["configuration"] = getPick(input);
   content["search"] = getSearch(input);
   content["alternatives"] = getAlternatives(input.result.runnersUp);
   content["variants"] = getAlternatives(input.result.variants);
   if (input.measured)
     content["measured"] = getMeasured(*input.measured);
-  return content.dump(2) + "\n";
+  return content;
+}
+
+std::string planner::toJson(const ReportInput &input) {
+  return getContent(input).dump(2) + "\n";
+}
+
+std::string planner::compareJson(const std::vector<Compared> &compared) {
+  json list = json::array();
+  for (const Compared &one : compared) {
+    json entry = {{"cluster", one.cluster}};
+    if (one.report)
+      entry.update(getContent(*one.report));
+    else
+      entry["error"] = one.failure;
+    list.push_back(std::move(entry));
+  }
+  return json{{"clusters", std::move(list)}}.dump(2) + "\n";
 }

@@ -5,85 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Search/Parts.h"
-#include "plait/Planner/Report.h"
+#include "Report/Projected.h"
+#include "Report/Screen.h"
 
-#include <algorithm>
 #include <cmath>
 
 using namespace plait;
 using namespace plait::planner;
-
-namespace {
-
-/// Builds lines of at most `width` columns.
-class Screen {
-public:
-  explicit Screen(const TextOptions &options)
-      : width(size_t(std::max(60, options.width))), color(options.color) {}
-
-  void heading(const std::string &text);
-  /// `label`, then `text` behind it, continued below where it is too long.
-  void entry(const std::string &label, const std::string &text);
-  /// A name, a value, its share and a bar of that length.
-  void bar(const std::string &name, const std::string &value, double share);
-  void line(const std::string &text) { out += text + "\n"; }
-  size_t columns() const { return width; }
-
-  std::string out;
-
-private:
-  size_t width;
-  bool color;
-};
-
-} // namespace
-
-static std::string padRight(std::string text, size_t width) {
-  text.resize(std::max(width, text.size()), ' ');
-  return text;
-}
-
-static std::string padLeft(const std::string &text, size_t width) {
-  return std::string(width - std::min(width, text.size()), ' ') + text;
-}
-
-void Screen::heading(const std::string &text) {
-  out += color ? "\n\033[1m" + text + "\033[0m\n" : "\n" + text + "\n";
-}
-
-void Screen::entry(const std::string &label, const std::string &text) {
-  constexpr size_t indent = 12;
-  std::string line = padRight(label, indent);
-  for (size_t begin = 0; begin < text.size();) {
-    size_t end = std::min(text.find(' ', begin), text.size());
-    if (line.size() > indent && line.size() + end - begin > width) {
-      while (line.ends_with(' '))
-        line.pop_back();
-      out += line + "\n";
-      line.assign(indent, ' ');
-    }
-    line += text.substr(begin, end - begin) + " ";
-    begin = end + 1;
-  }
-  while (line.ends_with(' '))
-    line.pop_back();
-  out += line + "\n";
-}
-
-void Screen::bar(const std::string &name, const std::string &value,
-                 double share) {
-  std::string text = "  " + padRight(name, 17) + padLeft(value, 10) +
-                     padLeft(printNumber(100 * share, 1), 6) + " %  ";
-  double room = double(width - text.size());
-  size_t length = size_t(std::lround(std::clamp(share, 0.0, 1.0) * room));
-  std::string drawn(length, '#');
-  if (color && length > 0)
-    drawn = "\033[36m" + drawn + "\033[0m";
-  while (length == 0 && text.ends_with(' '))
-    text.pop_back();
-  out += text + drawn + "\n";
-}
 
 /// "20 20 20 20", runs as "16x8".
 static std::string printLayers(const std::vector<int> &layers) {
@@ -99,14 +27,6 @@ static std::string printLayers(const std::vector<int> &layers) {
     i = end;
   }
   return text + (layers.size() == 1 ? " on one stage" : " stages");
-}
-
-/// 1234567 -> "1,234,567".
-static std::string printCount(double value) {
-  std::string digits = printNumber(value, 0);
-  for (size_t i = digits.size(); i > 3; i -= 3)
-    digits.insert(i - 3, ",");
-  return digits;
 }
 
 /// "13.1 ms (predicted -3.2 %); gradients 1.2 ms (predicted -10.0 %), …".
@@ -158,11 +78,16 @@ static void writePick(Screen &screen, const ReportInput &input) {
 }
 
 static void writeTime(Screen &screen, const Estimate &estimate) {
+  auto writeParts = [&](const std::vector<Part> &parts) {
+    for (const Part &part : parts)
+      if (part.value > 0)
+        screen.bar(part.name, printSeconds(part.value),
+                   part.value / estimate.iterationSeconds);
+  };
   screen.heading("where a step goes, on the rank that computes longest");
-  for (const Part &part : getTimeParts(estimate))
-    if (part.value > 0)
-      screen.bar(part.name, printSeconds(part.value),
-                 part.value / estimate.iterationSeconds);
+  writeParts(getTimeParts(estimate));
+  screen.heading("what bounds it");
+  writeParts(getRooflineParts(estimate));
 }
 
 /// One row a stage, a letter a category; alike neighbours share a row.
@@ -194,6 +119,17 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
   }
   screen.line("  p parameters, g gradients, o optimizer, a activations, "
               "w workspace");
+}
+
+static void writeProjection(Screen &screen, const ReportInput &input) {
+  if (!input.goal)
+    return;
+  Projection projection =
+      project(*input.goal, input.result, input.cluster, input.training);
+  screen.heading("the whole training, " + printTokens(projection.tokens) +
+                 " tokens");
+  for (const auto &[name, text] : describeProjection(projection, input))
+    screen.entry("  " + name, text);
 }
 
 static void writeAlternatives(Screen &screen, const std::string &title,
@@ -236,6 +172,7 @@ std::string planner::explainText(const ReportInput &input,
                                  const TextOptions &options) {
   Screen screen(options);
   writePick(screen, input);
+  writeProjection(screen, input);
   writeTime(screen, input.result.estimate);
   writeMemory(screen, input);
   writeAlternatives(screen, "runners-up", input.result.runnersUp);

@@ -56,6 +56,14 @@ protected:
     return testing::TempDir() + std::to_string(getpid()) + name;
   }
 
+  static void expectScreen(const std::string &text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 80u) << line;
+      EXPECT_FALSE(line.ends_with(' ')) << line;
+    }
+  }
+
   Cluster cluster = *parseCluster("a100-80g:2x4");
   Training training;
   std::unique_ptr<TransformerSource> source;
@@ -75,10 +83,15 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
             (std::set<std::string>{
                 "model", "iteration_seconds", "tokens_per_second", "mfu",
                 "model_flops", "bubble_fraction", "exposed_comm_seconds",
-                "breakdown_seconds", "memory_bytes", "memory_limit_bytes",
-                "configuration", "search", "alternatives", "variants"}));
+                "breakdown_seconds", "roofline_seconds", "memory_bytes",
+                "memory_limit_bytes", "configuration", "search", "alternatives",
+                "variants"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
             (std::set<std::string>{"tp", "pp", "dp", "cp", "ep"}));
+  EXPECT_EQ(
+      keysOf(content["roofline_seconds"]),
+      (std::set<std::string>{"arithmetic", "memory", "launches", "tp", "pp",
+                             "dp", "cp", "ep", "bubble", "wait", "overhead"}));
   EXPECT_EQ(keysOf(content["configuration"]),
             (std::set<std::string>{
                 "pp", "dp", "tp", "cp", "chunks", "schedule", "micro_batch",
@@ -99,15 +112,20 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
   EXPECT_EQ(content["configuration"]["layers"].size(), 4u);
 }
 
-/// breakdown_seconds and exposed_comm_seconds are one sum.
+/// breakdown_seconds and exposed_comm_seconds are one sum, roofline_seconds is
+/// another.
 TEST_F(Report, JsonAddsUp) {
   json content = json::parse(toJson(input()));
-  double sum = 0;
-  for (const char *group : {"breakdown_seconds", "exposed_comm_seconds"})
+  auto add = [&](const char *group) {
+    double sum = 0;
     for (const auto &[key, value] : content[group].items())
       sum += value.get<double>();
+    return sum;
+  };
   double step = content["iteration_seconds"].get<double>();
-  EXPECT_NEAR(sum, step, 1e-9 * step);
+  EXPECT_NEAR(add("breakdown_seconds") + add("exposed_comm_seconds"), step,
+              1e-9 * step);
+  EXPECT_NEAR(add("roofline_seconds"), step, 1e-9 * step);
   for (const json &stage : content["memory_bytes"])
     EXPECT_NEAR(stage["peak"].get<double>(),
                 stage["parameters"].get<double>() +
@@ -116,6 +134,55 @@ TEST_F(Report, JsonAddsUp) {
                     stage["activations"].get<double>() +
                     stage["workspace"].get<double>(),
                 1);
+}
+
+TEST_F(Report, GoalIsProjected) {
+  ReportInput asked = input();
+  EXPECT_FALSE(json::parse(toJson(asked)).contains("projection"));
+  asked.goal = Goal{300e9, 2.5};
+  json content = json::parse(toJson(asked))["projection"];
+  EXPECT_EQ(keysOf(content),
+            (std::set<std::string>{"tokens", "steps", "seconds", "days",
+                                   "device_hours", "joules", "price", "money",
+                                   "model_flops", "rule", "parameters",
+                                   "optimal_tokens"}));
+  EXPECT_EQ(keysOf(content["rule"]),
+            (std::set<std::string>{"flops", "rate", "seconds"}));
+  std::string text = explainText(asked);
+  EXPECT_NE(text.find("the whole training, 300e9 tokens"), text.npos) << text;
+  std::string path = getPath("goal.html");
+  ASSERT_TRUE(writeHtmlReport(asked, path).ok());
+  EXPECT_NE(readAndRemove(path).find("The whole training"), std::string::npos);
+  // What is not known is left out.
+  Cluster unknown = cluster;
+  unknown.device.powerWatts = 0;
+  ReportInput plain{result, unknown, training};
+  plain.goal = Goal{300e9, {}};
+  content = json::parse(toJson(plain))["projection"];
+  EXPECT_FALSE(content.contains("joules") || content.contains("money"));
+}
+
+TEST_F(Report, ClustersStandSideBySide) {
+  std::vector<Compared> compared(2);
+  compared[0].cluster = "a100-80g:2x4";
+  compared[0].report.emplace(input());
+  compared[0].report->goal = Goal{300e9, 2.5};
+  compared[1].cluster = "v100:1x1";
+  compared[1].failure = "nothing fits into memory: even the smallest of all "
+                        "configurations needs 161.4 GB";
+  std::string text = compareText(compared);
+  for (const char *part :
+       {"cluster ", "a100-80g:2x4 ", "tokens/s", "v100:1x1\n", "nothing fits",
+        "the whole training, 300e9 tokens", "device-hours"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  expectScreen(text);
+  json clusters = json::parse(compareJson(compared))["clusters"];
+  ASSERT_EQ(clusters.size(), 2u);
+  EXPECT_EQ(clusters[0]["cluster"], "a100-80g:2x4");
+  json alone = clusters[0];
+  alone.erase("cluster");
+  EXPECT_EQ(alone, json::parse(toJson(*compared[0].report)));
+  EXPECT_EQ(keysOf(clusters[1]), (std::set<std::string>{"cluster", "error"}));
 }
 
 TEST_F(Report, WallClockIsOnlyThereWhenAskedFor) {
@@ -127,16 +194,14 @@ TEST_F(Report, WallClockIsOnlyThereWhenAskedFor) {
 }
 
 TEST_F(Report, TextFitsTheScreen) {
-  TextOptions options;
-  std::string text = explainText(input(), options);
-  for (const char *part : {"plan ", "where a step goes", "memory of each stage",
-                           "runners-up", "one thing changed", "within 0.00 %"})
+  ReportInput asked = input();
+  asked.goal = Goal{300e9, 2.5};
+  std::string text = explainText(asked);
+  for (const char *part :
+       {"plan ", "where a step goes", "what bounds it", "memory of each stage",
+        "runners-up", "one thing changed", "within 0.00 %"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    EXPECT_LE(line.size(), 80u) << line;
-    EXPECT_FALSE(line.ends_with(' ')) << line;
-  }
+  expectScreen(text);
 }
 
 TEST_F(Report, ComparesSideBySide) {

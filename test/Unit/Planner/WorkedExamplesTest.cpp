@@ -14,6 +14,7 @@
 #include "Case.h"
 #include "Simulator/Pipeline.h"
 #include "plait/Planner/Cost.h"
+#include "plait/Planner/Projection.h"
 
 #include <cmath>
 
@@ -246,8 +247,9 @@ TEST(WorkedExamples, BubbleTables) {
 TEST(WorkedExamples, TrainingTime) {
   auto utilisation = [](double flopsPerParameter, double tokens,
                         double parameters, double devices, double days) {
-    return flopsPerParameter * tokens * parameters /
-           (devices * 312e12 * days * day);
+    return getRuleSeconds(flopsPerParameter, tokens, parameters, devices,
+                          312e12) /
+           (days * day);
   };
   EXPECT_NEAR(utilisation(8, 300e9, 175e9, 1024, 35), 0.44, 0.01);
   // "About 0.3" for LLaMA-65B is too low: LLaMA keeps its activations, so that
@@ -267,10 +269,27 @@ TEST(WorkedExamples, TrainingTime) {
   // reached on that paper's table.
   double days = 300e9 / estimate.tokensPerSecond / day;
   EXPECT_NEAR(days, 34, 0.06 * 34);
-  double hardware = estimate.mfu * 4 / 3;
-  // Without attention and logits the formula is a few percent short.
-  EXPECT_NEAR(8 * 300e9 * 174.6e9 / (1024 * 312e12 * hardware) / day, days,
-              0.06 * days);
+  // The same by project(), and the rule beside it, which is a few percent short
+  // without attention and logits.
+  Work work = buildTransformerWork(example.shape, 8, false);
+  SearchResult result;
+  result.configuration = configuration;
+  result.estimate = estimate;
+  result.work = &work;
+  Projection projection = project(
+      {300e9, 1.5}, result, *parseCluster("a100-80g:128x8"), example.training);
+  EXPECT_NEAR(projection.days(), days, 1e-4 * days);
+  EXPECT_EQ(projection.ruleFlops, 8);
+  EXPECT_NEAR(projection.ruleRate, estimate.mfu * 4 / 3 * 312e12, 1e6);
+  EXPECT_NEAR(projection.ruleSeconds, projection.seconds,
+              0.06 * projection.seconds);
+}
+
+/// Narayanan et al. 2021, section 5.1: "34 days" and "84 days", with the
+/// TFLOP/s that were reached.
+TEST(WorkedExamples, MegatronTrainingTimes) {
+  EXPECT_NEAR(getRuleSeconds(8, 300e9, 175e9, 1024, 140e12) / day, 34, 0.5);
+  EXPECT_NEAR(getRuleSeconds(8, 450e9, 1008e9, 3072, 163e12) / day, 84, 0.5);
 }
 
 /// Four all-reduces of B S H a layer and microbatch, two in each direction.

@@ -1,0 +1,119 @@
+//===- Projection.cpp - A whole training, from one step -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report/Projected.h"
+
+#include <cmath>
+
+using namespace plait;
+using namespace plait::planner;
+
+double planner::getRuleSeconds(double flops, double tokens, double parameters,
+                               double devices, double rate) {
+  return flops * tokens * parameters / (devices * rate);
+}
+
+double planner::getComputeOptimalTokens(double parameters) {
+  return 20 * parameters;
+}
+
+Projection planner::project(const Goal &goal, const SearchResult &result,
+                            const Cluster &cluster, const Training &training) {
+  const Estimate &estimate = result.estimate;
+  const Configuration &configuration = result.configuration;
+  double devices = double(configuration.ranks());
+  double parameters = result.work->totalParameters;
+  Projection projection;
+  projection.tokens = goal.tokens;
+  projection.steps = std::ceil(
+      goal.tokens / (double(training.globalBatch) * training.sequence));
+  projection.seconds = projection.steps * estimate.iterationSeconds;
+  projection.deviceHours = devices * projection.seconds / 3600;
+  if (cluster.device.powerWatts > 0)
+    projection.joules =
+        devices * projection.seconds * cluster.device.powerWatts;
+  if (goal.price)
+    projection.money = *goal.price * projection.deviceHours;
+  projection.modelFlops = projection.steps * estimate.modelFlops;
+  projection.ruleFlops = configuration.recompute == Recompute::Full ? 8 : 6;
+  projection.ruleRate = projection.ruleFlops / 6 * estimate.modelFlops /
+                        (devices * estimate.iterationSeconds);
+  projection.ruleSeconds =
+      getRuleSeconds(projection.ruleFlops, goal.tokens, parameters, devices,
+                     projection.ruleRate);
+  projection.optimalTokens = getComputeOptimalTokens(parameters);
+  return projection;
+}
+
+//===----------------------------------------------------------------------===//
+// In words
+//===----------------------------------------------------------------------===//
+
+std::string planner::printTokens(double tokens) {
+  constexpr std::pair<double, const char *> scales[] = {
+      {1e12, "e12"}, {1e9, "e9"}, {1e6, "e6"}};
+  for (auto [scale, suffix] : scales)
+    if (tokens >= scale) {
+      double shown = tokens / scale;
+      return printNumber(shown, shown < 10 ? 2 : shown < 100 ? 1 : 0) + suffix;
+    }
+  return printNumber(tokens, 0);
+}
+
+std::string planner::printDuration(double seconds) {
+  if (seconds >= 86400)
+    return printNumber(seconds / 86400, 1) + " days";
+  if (seconds >= 3600)
+    return printNumber(seconds / 3600, 1) + " hours";
+  return printNumber(seconds / 60, 1) + " minutes";
+}
+
+std::string planner::printEnergy(double joules) {
+  constexpr double kiloWattHour = 3.6e6;
+  constexpr std::pair<double, const char *> scales[] = {{1e6, " GWh"},
+                                                        {1e3, " MWh"}};
+  double hours = joules / kiloWattHour;
+  for (auto [scale, unit] : scales)
+    if (hours >= scale)
+      return printNumber(hours / scale, 1) + unit;
+  return printNumber(hours, 1) + " kWh";
+}
+
+std::vector<std::pair<std::string, std::string>>
+planner::describeProjection(const Projection &projection,
+                            const ReportInput &input) {
+  double iteration = input.result.estimate.iterationSeconds;
+  std::vector<std::pair<std::string, std::string>> rows;
+  rows.emplace_back("time", printDuration(projection.seconds) + ", " +
+                                printCount(projection.steps) + " steps of " +
+                                printSeconds(iteration));
+  rows.emplace_back("devices",
+                    printCount(projection.deviceHours) + " device-hours on " +
+                        printCount(double(input.result.configuration.ranks())) +
+                        " devices");
+  if (projection.joules)
+    rows.emplace_back("energy",
+                      printEnergy(*projection.joules) + " at " +
+                          printCount(input.cluster.device.powerWatts) +
+                          " W a device");
+  if (projection.money)
+    rows.emplace_back("money", printCount(*projection.money) + " at " +
+                                   printNumber(*input.goal->price, 2) +
+                                   " a device-hour");
+  rows.emplace_back(
+      "rule", printDuration(projection.ruleSeconds) + " by " +
+                  printNumber(projection.ruleFlops, 0) +
+                  " T P / (n X) for T tokens, P parameters, n devices of X = " +
+                  printNumber(projection.ruleRate / 1e12, 1) +
+                  " TFLOP/s, as predicted");
+  rows.emplace_back("optimal",
+                    "about " + printTokens(projection.optimalTokens) +
+                        " tokens for " +
+                        printTokens(input.result.work->totalParameters) +
+                        " parameters: 20 each");
+  return rows;
+}

@@ -9,7 +9,7 @@
 //    into the kernels that use them and never stored.
 // 2. A column reduction (over leading dimensions) takes copies of the
 //    elementwise ops it reads, as far as nobody needs their results stored.
-//    Column reductions over one space share a kernel.
+//    Those of a layer, and those that read the same, share a kernel.
 // 3. Every other fusable op joins the kernel of an op it reads from, if both
 //    work on the same rows and no path leads out of the kernel and back in.
 // 4. What other kernels it reads from make for it alone joins as well.
@@ -111,6 +111,20 @@ struct Unit {
   SmallVector<Operation *> ops;
   Shape space;
   bool closed = false; // takes no further ops
+};
+
+/// A column reduction that others may share a kernel with.
+struct Column {
+  int unit;
+  Attribute layer; // or null
+  llvm::SetVector<Value> traffic;
+
+  /// What a kernel reads is held until all of it is there. That is not for long
+  /// within a layer, and no longer than anyhow where both read the same.
+  bool gains(const Column &other) const {
+    auto reads = [&](Value input) { return other.traffic.contains(input); };
+    return (layer && layer == other.layer) || llvm::any_of(traffic, reads);
+  }
 };
 
 /// Forms the clusters of one function.
@@ -375,9 +389,34 @@ Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
   return clone->getResult(0);
 }
 
+/// What the kernel of the ops `inside` reads to compute `value`, if anything.
+static void addInputs(Value value, const llvm::DenseSet<Operation *> &inside,
+                      llvm::SetVector<Value> &inputs) {
+  Operation *source = value.getDefiningOp();
+  if (source && inside.contains(source))
+    return;
+  if (!source || !isFree(source)) {
+    inputs.insert(value);
+    return;
+  }
+  for (Value operand : source->getOperands())
+    addInputs(operand, inside, inputs);
+}
+
+/// What `unit` reads of its whole space: nearly all that it reads.
+static llvm::SetVector<Value> findTraffic(const Unit &unit) {
+  llvm::DenseSet<Operation *> inside(unit.ops.begin(), unit.ops.end());
+  llvm::SetVector<Value> inputs;
+  for (Operation *op : unit.ops)
+    for (Value operand : op->getOperands())
+      addInputs(operand, inside, inputs);
+  inputs.remove_if([&](Value input) { return shapeOf(input) != unit.space; });
+  return inputs;
+}
+
 /// Step 2.
 void Former::formColumns() {
-  std::map<std::pair<Shape, Shape>, int> open;
+  std::map<std::pair<Shape, Shape>, Column> open;
   SmallVector<Operation *> columns;
   for (Operation &op : body)
     if (roleOf(&op) && unitOf.contains(&op) &&
@@ -391,13 +430,13 @@ void Former::formColumns() {
     IRMapping copies;
     op->setOperand(0, copyForColumn(op, op->getOperand(0), copies));
     before[op] = findSources(op).takeVector();
-    // Share the kernel of an earlier column over the same space.
+    Column column{unitOf[op], op->getAttr(nn::kLayerAttr), findTraffic(own)};
     auto [it, isNew] =
-        open.try_emplace({own.space, shapeOf(op->getResult(0))}, unitOf[op]);
-    int target = it->second;
-    if (isNew || hasOuterPath(target, unitOf[op]) ||
-        hasOuterPath(unitOf[op], target)) {
-      it->second = unitOf[op];
+        open.try_emplace({own.space, shapeOf(op->getResult(0))}, column);
+    int from = column.unit, target = it->second.unit;
+    if (isNew || !column.gains(it->second) || hasOuterPath(target, from) ||
+        hasOuterPath(from, target)) {
+      it->second = std::move(column);
       continue;
     }
     for (Operation *member : llvm::to_vector(own.ops)) {
@@ -431,23 +470,28 @@ void Former::formRows() {
 // Emission
 //===----------------------------------------------------------------------===//
 
-/// A topological order of the units that stays close to the program's.
+/// A topological order of the units that stays close to the program's: one
+/// comes where its last op is, or before the first that needs it. Sorts their
+/// ops.
 SmallVector<int> Former::orderUnits() {
+  for (Unit &unit : units)
+    unit.ops = inProgramOrder(unit.ops);
   SmallVector<int> order;
   llvm::DenseSet<int> done;
   std::function<void(int)> visit = [&](int unit) {
     if (!done.insert(unit).second)
       return;
-    for (Operation *op : inProgramOrder(units[unit].ops))
+    for (Operation *op : units[unit].ops)
       for (Operation *source : before[op])
         if (unitOf.lookup(source) != unit)
           visit(unitOf.lookup(source));
     order.push_back(unit);
   };
-  // Stores follow what they store directly, so that it is not held for long.
-  for (Operation &op : body)
-    if (auto it = unitOf.find(&op); it != unitOf.end())
+  for (Operation &op : body) {
+    auto it = unitOf.find(&op);
+    if (it != unitOf.end() && units[it->second].ops.back() == &op)
       visit(it->second);
+  }
   return order;
 }
 
@@ -462,20 +506,6 @@ bool Former::isReadOutside(Value value,
       return false;
     return unitOf.contains(user) || isReadOutside(user->getResult(0), inside);
   });
-}
-
-/// What the kernel of the ops `inside` reads to compute `value`, if anything.
-static void addInputs(Value value, const llvm::DenseSet<Operation *> &inside,
-                      llvm::SetVector<Value> &inputs) {
-  Operation *source = value.getDefiningOp();
-  if (source && inside.contains(source))
-    return;
-  if (!source || !isFree(source)) {
-    inputs.insert(value);
-    return;
-  }
-  for (Value operand : source->getOperands())
-    addInputs(operand, inside, inputs);
 }
 
 /// Copies `members`, which are in program order, and the free ops they read to
@@ -497,7 +527,7 @@ static void copyMembers(OpBuilder &builder, ArrayRef<Operation *> members,
 }
 
 void Former::emitCluster(const Unit &unit) {
-  SmallVector<Operation *> members = inProgramOrder(unit.ops);
+  ArrayRef<Operation *> members = unit.ops;
   llvm::DenseSet<Operation *> inside(members.begin(), members.end());
   llvm::SetVector<Value> inputs;
   SmallVector<Value> outputs;

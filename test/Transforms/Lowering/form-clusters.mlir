@@ -127,6 +127,30 @@ func.func @columns(%x: tensor<8x4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   return %1, %3 : tensor<4xf32>, tensor<4xf32>
 }
 
+// Sums that read nothing in common do not: what the first reads need not wait
+// for what the second reads.
+// CHECK-LABEL: func.func @strangers(
+// CHECK: plan.cluster(%{{.*}}) : (tensor<8x4xf32>) -> tensor<4xf32> {
+// CHECK: nn.matmul
+// CHECK: plan.cluster(%{{.*}}) : (tensor<8x4xf32>) -> tensor<4xf32> {
+func.func @strangers(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = nn.reduce sum %x dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  %1 = nn.matmul %x, %w "bi,ij->bj" : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %2 = nn.reduce sum %1 dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  return %0, %2 : tensor<4xf32>, tensor<4xf32>
+}
+
+// Within a layer they do, and come where the last of them can.
+// CHECK-LABEL: func.func @layered(
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: plan.cluster(%{{.*}}) : (tensor<8x4xf32>, tensor<8x4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+func.func @layered(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = nn.reduce sum %x dims [0] {nn.layer = 0 : i64} : tensor<8x4xf32> -> tensor<4xf32>
+  %1 = nn.matmul %x, %w "bi,ij->bj" {nn.layer = 0 : i64} : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %2 = nn.reduce sum %1 dims [0] {nn.layer = 0 : i64} : tensor<8x4xf32> -> tensor<4xf32>
+  return %0, %2 : tensor<4xf32>, tensor<4xf32>
+}
+
 //===----------------------------------------------------------------------===//
 // Ops that read elsewhere
 //===----------------------------------------------------------------------===//
@@ -152,12 +176,12 @@ func.func @rotate(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
 // An argument that is returned, and the second of two results that are one
 // value, are copied by a kernel.
 // CHECK-LABEL: func.func @copies(
-// CHECK-NEXT: %[[TWO:.*]]:2 = plan.cluster(%arg0) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+// CHECK-NEXT: %[[ONE:.*]] = plan.cluster(%arg0)
+// CHECK: nn.stop_gradient
+// CHECK: %[[TWO:.*]]:2 = plan.cluster(%arg0) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 // CHECK: %[[EXP:.*]] = nn.exp
 // CHECK-NEXT: %[[AGAIN:.*]] = nn.stop_gradient %[[EXP]]
 // CHECK-NEXT: plan.yield %[[EXP]], %[[AGAIN]]
-// CHECK: %[[ONE:.*]] = plan.cluster(%arg0)
-// CHECK: nn.stop_gradient
 // CHECK: return %[[ONE]], %[[TWO]]#0, %[[TWO]]#1
 func.func @copies(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
   %0 = nn.exp %x : tensor<4xf32>

@@ -111,7 +111,8 @@ int main(int argc, char **argv) {
   }
   auto sources = readPublishedRuns(options.file);
   if (!sources.ok()) {
-    std::fprintf(stderr, "error: %s\n", sources.status().message().c_str());
+    std::fprintf(stderr, "plait-bench-better: error: %s\n",
+                 sources.status().message().c_str());
     return 1;
   }
   std::printf("%-34s %8s %8s %7s\n", "", "theirs,s", "ours, s", "gain");

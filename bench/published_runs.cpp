@@ -155,7 +155,8 @@ int main(int argc, char **argv) {
   for (const std::string &file : options.files) {
     Status status = printFile(file, options);
     if (!status.ok()) {
-      std::fprintf(stderr, "error: %s\n", status.message().c_str());
+      std::fprintf(stderr, "plait-bench-published: error: %s\n",
+                   status.message().c_str());
       return 1;
     }
   }

@@ -7,9 +7,10 @@
 
 #include "RunTool.h"
 
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
+#include "plait/Plan/Files.h"
+
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -17,15 +18,12 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
-/// A temporary file that is removed with the remover.
-static std::error_code createTemporary(StringRef suffix,
-                                       SmallVectorImpl<char> &path,
-                                       llvm::FileRemover &remover) {
-  std::error_code error =
-      llvm::sys::fs::createTemporaryFile("plait-kernels", suffix, path);
-  if (!error)
-    remover.setFile(Twine(StringRef(path.data(), path.size())));
-  return error;
+/// A temporary file for the program to read or write.
+static Result<TemporaryFile> createTemporary(StringRef suffix) {
+  SmallString<128> prefix;
+  llvm::sys::path::system_temp_directory(/*ErasedOnReboot=*/true, prefix);
+  llvm::sys::path::append(prefix, "plait-kernels");
+  return TemporaryFile::create(prefix.str().str(), "." + suffix.str());
 }
 
 static std::error_code writeFile(StringRef path, StringRef bytes) {
@@ -61,24 +59,24 @@ FailureOr<std::vector<char>> codegen::runTool(const Tool &tool, StringRef input,
                                               StringRef purpose,
                                               MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
-  SmallString<128> in, out, log;
-  llvm::FileRemover removeIn, removeOut, removeLog;
-  std::error_code error = createTemporary(tool.inputSuffix, in, removeIn);
-  if (!error)
-    error = createTemporary(tool.outputSuffix, out, removeOut);
-  if (!error)
-    error = createTemporary("log", log, removeLog);
-  if (!error)
-    error = writeFile(in, input);
-  if (error)
-    return emitError(loc) << purpose
-                          << ": a temporary file: " << error.message();
-  if (std::optional<std::string> reason = run(tool, in, out, log))
+  auto report = [&](const std::string &reason) {
+    return emitError(loc) << purpose << ": a temporary file: " << reason;
+  };
+  Result<TemporaryFile> in = createTemporary(tool.inputSuffix),
+                        out = createTemporary(tool.outputSuffix),
+                        log = createTemporary("log");
+  for (const Result<TemporaryFile> *file : {&in, &out, &log})
+    if (!file->ok())
+      return report(file->status().message());
+  if (std::error_code error = writeFile(in->getName(), input))
+    return report(error.message());
+  if (std::optional<std::string> reason =
+          run(tool, in->getName(), out->getName(), log->getName()))
     return emitError(loc) << purpose << ": " << *reason;
-  auto bytes = llvm::MemoryBuffer::getFile(out);
+  auto bytes = llvm::MemoryBuffer::getFile(out->getName());
   if (!bytes)
     return emitError(loc, "cannot read '")
-           << out << "': " << bytes.getError().message();
+           << out->getName() << "': " << bytes.getError().message();
   StringRef buffer = (*bytes)->getBuffer();
   return std::vector<char>(buffer.begin(), buffer.end());
 }

@@ -95,7 +95,8 @@ Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
 
   auto header =
       std::bit_cast<std::array<uint8_t, sizeof(Header)>>(headerOf(payload));
-  Result<OutputFile> file = OutputFile::create(path);
+  Result<OutputFile> file =
+      OutputFile::create(path, OutputFile::Content::Binary);
   if (!file.ok())
     return file.status();
   PLAIT_RETURN_IF_ERROR(file->writeAt(0, header));

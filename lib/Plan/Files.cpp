@@ -7,9 +7,12 @@
 
 #include "plait/Plan/Files.h"
 
+#include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,37 +56,199 @@ MappedFile::~MappedFile() {
     munmap(const_cast<uint8_t *>(data), length);
 }
 
-Result<OutputFile> OutputFile::create(const std::string &path) {
-  std::string temporary = path + ".XXXXXX";
-  int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
-  if (descriptor < 0)
-    return fail("cannot write '", path, "': ", std::strerror(errno));
-  // mkostemp creates the file for its owner alone; outputs follow the umask.
-  mode_t mask = umask(0);
-  umask(mask);
-  fchmod(descriptor, 0666 & ~mask);
-  return OutputFile(path, std::move(temporary), descriptor);
+//===----------------------------------------------------------------------===//
+// Temporary files
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A name that a signal handler can read at any time.
+struct Slot {
+  enum State : int { Free, Taken, Set };
+
+  std::atomic<int> state = Free;
+  char name[PATH_MAX];
+};
+
+/// More outputs than are ever written at once. Those beyond are not removed by
+/// signals.
+constexpr size_t slotCount = 16;
+Slot slots[slotCount];
+static_assert(std::atomic<int>::is_always_lock_free);
+
+} // namespace
+
+static size_t takeSlot(const std::string &name) {
+  if (name.size() >= PATH_MAX)
+    return slotCount;
+  for (size_t i = 0; i < slotCount; ++i) {
+    int expected = Slot::Free;
+    if (!slots[i].state.compare_exchange_strong(expected, Slot::Taken))
+      continue;
+    std::memcpy(slots[i].name, name.c_str(), name.size() + 1);
+    slots[i].state = Slot::Set;
+    return i;
+  }
+  return slotCount;
+}
+
+static void freeSlot(size_t slot) {
+  if (slot < slotCount)
+    slots[slot].state = Slot::Free;
+}
+
+void plait::removeTemporaryFiles() noexcept {
+  for (const Slot &slot : slots)
+    if (slot.state == Slot::Set)
+      unlink(slot.name);
+}
+
+Result<TemporaryFile> TemporaryFile::create(const std::string &prefix,
+                                            const std::string &suffix) {
+  static std::atomic<unsigned> counter = 0;
+  while (true) {
+    std::string name = prefix + ".tmp-" + std::to_string(getpid()) + "-" +
+                       std::to_string(counter++) + suffix;
+    // First the slot: a signal may come as soon as there is a file.
+    size_t slot = takeSlot(name);
+    int descriptor =
+        ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0)
+      return TemporaryFile(std::move(name), descriptor, slot);
+    int error = errno;
+    freeSlot(slot);
+    if (error != EEXIST)
+      return Status::failure(std::strerror(error));
+  }
+}
+
+TemporaryFile::TemporaryFile(TemporaryFile &&other) noexcept
+    : name(std::exchange(other.name, "")),
+      descriptor(std::exchange(other.descriptor, -1)), slot(other.slot) {}
+
+TemporaryFile::~TemporaryFile() {
+  if (descriptor >= 0)
+    close(descriptor);
+  if (name.empty())
+    return;
+  unlink(name.c_str());
+  freeSlot(slot);
+}
+
+Status TemporaryFile::renameTo(const std::string &target) {
+  // Some file systems say only now that the disk is full.
+  if (close(std::exchange(descriptor, -1)) != 0 ||
+      rename(name.c_str(), target.c_str()) != 0)
+    return Status::failure(std::strerror(errno));
+  name.clear();
+  freeSlot(slot);
+  return Status::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Outputs
+//===----------------------------------------------------------------------===//
+
+Status plait::checkOneStandardOutput(
+    const std::vector<std::pair<std::string, std::string>> &outputs) {
+  const std::string *first = nullptr;
+  for (const auto &[option, path] : outputs) {
+    if (!isStandardOutput(path))
+      continue;
+    if (first)
+      return fail(*first, " and ", option, " are both standard output");
+    first = &option;
+  }
+  return Status::success();
+}
+
+static Status failToWrite(const std::string &path, const std::string &reason) {
+  return fail("cannot write '", path, "': ", reason);
+}
+
+/// What `path` leads to after all of its last component's links, whether it
+/// exists or not.
+static std::string followLinks(std::string path) {
+  std::error_code error;
+  // As many as the system follows; stat() has said that there are not more.
+  for (int i = 0; i < 40; ++i) {
+    auto next = std::filesystem::read_symlink(path, error);
+    if (error)
+      break;
+    path = std::filesystem::path(path).parent_path() / next;
+  }
+  return path;
+}
+
+/// Standard output or standard error where they are the file of `info`, else
+/// -1: /dev/stdout may be a regular file that others write to as well.
+static int findOwnStream(const struct stat &info) {
+  for (int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat own;
+    if (fstat(stream, &own) == 0 && own.st_dev == info.st_dev &&
+        own.st_ino == info.st_ino)
+      return stream;
+  }
+  return -1;
+}
+
+Result<OutputFile> OutputFile::createStream(const std::string &path, int stream,
+                                            Content content) {
+  int buffer = stream < 0 ? -1 : memfd_create("plait-output", MFD_CLOEXEC);
+  if (buffer < 0)
+    return failToWrite(path, std::strerror(errno));
+  OutputFile file(path, buffer, stream);
+  if (content == Content::Binary && isatty(stream))
+    return failToWrite(path, "it is a terminal, and what is written is binary; "
+                             "redirect it or name a file");
+  return file;
+}
+
+Result<OutputFile> OutputFile::create(const std::string &path,
+                                      Content content) {
+  auto duplicate = [](int stream) { return fcntl(stream, F_DUPFD_CLOEXEC, 0); };
+  if (isStandardOutput(path))
+    return createStream(path, duplicate(STDOUT_FILENO), content);
+  struct stat info;
+  bool exists = stat(path.c_str(), &info) == 0;
+  if (!exists && errno != ENOENT)
+    return failToWrite(path, std::strerror(errno));
+  if (exists && S_ISDIR(info.st_mode))
+    return failToWrite(path, std::strerror(EISDIR));
+  if (int own = exists ? findOwnStream(info) : -1; own >= 0)
+    return createStream(path, duplicate(own), content);
+  if (exists && !S_ISREG(info.st_mode))
+    return createStream(
+        path, ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC), content);
+  std::string target = followLinks(path);
+  Result<TemporaryFile> file = TemporaryFile::create(target);
+  if (!file.ok())
+    return failToWrite(path, file.status().message());
+  if (exists) // what is replaced says who may read it
+    fchmod(file->getDescriptor(), info.st_mode & 0777);
+  return OutputFile(path, std::move(target), std::move(*file));
 }
 
 OutputFile::OutputFile(OutputFile &&other) noexcept
-    : path(std::move(other.path)), temporary(std::move(other.temporary)),
-      descriptor(std::exchange(other.descriptor, -1)) {}
+    : path(std::move(other.path)), target(std::move(other.target)),
+      file(std::exchange(other.file, std::nullopt)),
+      buffer(std::exchange(other.buffer, -1)),
+      stream(std::exchange(other.stream, -1)) {}
 
 OutputFile::~OutputFile() {
-  if (descriptor < 0)
-    return;
-  close(descriptor);
-  unlink(temporary.c_str());
+  for (int descriptor : {buffer, stream})
+    if (descriptor >= 0)
+      close(descriptor);
 }
 
 Status OutputFile::writeAt(uint64_t offset, std::span<const uint8_t> bytes) {
   while (!bytes.empty()) {
-    ssize_t written = pwrite(descriptor, bytes.data(), bytes.size(),
+    ssize_t written = pwrite(getDescriptor(), bytes.data(), bytes.size(),
                              static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR)
       continue;
     if (written <= 0)
-      return fail("cannot write '", path, "': ", std::strerror(errno));
+      return failToWrite(path, std::strerror(errno));
     bytes = bytes.subspan(static_cast<size_t>(written));
     offset += static_cast<uint64_t>(written);
   }
@@ -91,18 +256,35 @@ Status OutputFile::writeAt(uint64_t offset, std::span<const uint8_t> bytes) {
 }
 
 Status OutputFile::resize(uint64_t bytes) {
-  if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0)
-    return fail("cannot write '", path, "': ", std::strerror(errno));
+  if (ftruncate(getDescriptor(), static_cast<off_t>(bytes)) != 0)
+    return failToWrite(path, std::strerror(errno));
   return Status::success();
 }
 
+Status OutputFile::copyToStream() {
+  std::vector<char> block(1 << 16);
+  for (off_t position = 0;;) {
+    ssize_t size = pread(buffer, block.data(), block.size(), position);
+    if (size <= 0)
+      return size == 0 ? Status::success()
+                       : failToWrite(path, std::strerror(errno));
+    position += size;
+    for (ssize_t done = 0; done < size;) {
+      ssize_t written = ::write(stream, block.data() + done, size - done);
+      if (written < 0 && errno == EINTR)
+        continue;
+      if (written < 0)
+        return failToWrite(path, std::strerror(errno));
+      done += written;
+    }
+  }
+}
+
 Status OutputFile::commit() {
-  bool closed = close(std::exchange(descriptor, -1)) == 0;
-  if (closed && rename(temporary.c_str(), path.c_str()) == 0)
-    return Status::success();
-  int error = errno;
-  unlink(temporary.c_str());
-  return fail("cannot write '", path, "': ", std::strerror(error));
+  if (!file)
+    return copyToStream();
+  Status status = file->renameTo(target);
+  return status.ok() ? status : failToWrite(path, status.message());
 }
 
 Status plait::writeTextFile(const std::string &path, std::string_view text) {

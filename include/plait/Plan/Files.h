@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What every reader and writer of plait shares: read-only mappings, and output
-// files that appear under their name only when they are complete.
+// What every reader and writer of plait shares: read-only mappings, and outputs
+// that appear only when they are complete.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,9 +17,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace plait {
 
@@ -46,12 +49,62 @@ private:
   size_t length = 0;
 };
 
-/// A file being written aside: it lives under a temporary name beside `path`
-/// until commit() renames it. Destruction without commit() removes it, so that
-/// a failure never leaves a partial file behind.
+/// A new, empty file under a name of its own. It is removed with the object, or
+/// when a signal ends the process (see Signals.h).
+class TemporaryFile {
+public:
+  /// Its name begins with `prefix` and ends with `suffix`.
+  static Result<TemporaryFile> create(const std::string &prefix,
+                                      const std::string &suffix = "");
+
+  TemporaryFile(TemporaryFile &&other) noexcept;
+  TemporaryFile &operator=(TemporaryFile &&) = delete;
+  ~TemporaryFile();
+
+  const std::string &getName() const { return name; }
+  /// Open for reading and writing.
+  int getDescriptor() const { return descriptor; }
+
+  /// Closes the file and gives it the name `target`, in the place of what had
+  /// it. The object is empty afterwards.
+  Status renameTo(const std::string &target);
+
+private:
+  TemporaryFile(std::string name, int descriptor, size_t slot)
+      : name(std::move(name)), descriptor(descriptor), slot(slot) {}
+
+  std::string name; // empty: nothing to remove
+  int descriptor;
+  size_t slot; // of what signals remove
+};
+
+/// Removes the temporary files that there are. For signal handlers: takes no
+/// lock and no memory.
+void removeTemporaryFiles() noexcept;
+
+/// Whether `path` means standard output.
+inline bool isStandardOutput(const std::string &path) { return path == "-"; }
+
+/// Fails where two of `outputs`, which are pairs of an option and its path, are
+/// standard output.
+Status checkOneStandardOutput(
+    const std::vector<std::pair<std::string, std::string>> &outputs);
+
+/// An output that is complete or not there: it appears under its path, or goes
+/// to where the path leads, with commit(). Destruction without commit() leaves
+/// nothing behind.
+///
+/// A regular file, or one that does not exist yet, is written aside and renamed
+/// over; of a link, that is what the link leads to. Devices, pipes, "-" and
+/// what standard output or standard error are already are written to.
 class OutputFile {
 public:
-  static Result<OutputFile> create(const std::string &path);
+  enum class Content { Text, Binary };
+
+  /// Fails where `path` cannot be written, and for binary content on a
+  /// terminal.
+  static Result<OutputFile> create(const std::string &path,
+                                   Content content = Content::Text);
 
   OutputFile(OutputFile &&other) noexcept;
   OutputFile &operator=(OutputFile &&) = delete;
@@ -64,20 +117,31 @@ public:
   /// Sets the size; bytes never written read as zero.
   Status resize(uint64_t bytes);
 
-  /// Gives the file its final name. Nothing may be written afterwards.
+  /// Lets the output appear. Nothing may be written afterwards.
   Status commit();
 
 private:
-  OutputFile(std::string path, std::string temporary, int descriptor)
-      : path(std::move(path)), temporary(std::move(temporary)),
-        descriptor(descriptor) {}
+  OutputFile(std::string path, std::string target, TemporaryFile file)
+      : path(std::move(path)), target(std::move(target)),
+        file(std::move(file)) {}
+  OutputFile(std::string path, int buffer, int stream)
+      : path(std::move(path)), buffer(buffer), stream(stream) {}
 
-  std::string path;
-  std::string temporary;
-  int descriptor = -1;
+  static Result<OutputFile> createStream(const std::string &path, int stream,
+                                         Content content);
+  int getDescriptor() const { return file ? file->getDescriptor() : buffer; }
+  Status copyToStream();
+
+  std::string path; // as messages show it
+  // What is renamed over.
+  std::string target;
+  std::optional<TemporaryFile> file;
+  // What is written to: `stream` gets the content of `buffer`, in memory.
+  int buffer = -1;
+  int stream = -1;
 };
 
-/// Writes `text` to `path`, aside first and then renamed.
+/// Writes `text` to `path` as OutputFile does.
 Status writeTextFile(const std::string &path, std::string_view text);
 
 } // namespace plait

@@ -8,6 +8,7 @@
 #include "Cluster/Json.h"
 
 #include "plait/Plan/Files.h"
+#include "plait/Plan/Json.h"
 
 #include <cmath>
 
@@ -164,18 +165,11 @@ Result<Json> planner::readJsonFile(const std::string &path,
   Result<MappedFile> file = MappedFile::open(path, what);
   if (!file.ok())
     return file.status();
-  auto bytes = file->bytes();
-  // What works on nested values recurses.
   constexpr int deepest = 16;
-  bool tooDeep = false;
-  auto watchDepth = [&](int depth, Json::parse_event_t, Json &) {
-    tooDeep |= depth > deepest;
-    return depth <= deepest;
-  };
-  Json json = Json::parse(bytes.begin(), bytes.end(), watchDepth, false);
-  if (tooDeep)
-    return fail(what, " '", path, "' nests deeper than ", deepest, " levels");
-  if (!json.is_object())
+  Result<Json> json = parseJson<Json>(file->bytes(), deepest);
+  if (!json.ok())
+    return fail(what, " '", path, "' ", json.status().message());
+  if (!json->is_object())
     return fail(what, " '", path, "' is not a JSON object");
   return json;
 }

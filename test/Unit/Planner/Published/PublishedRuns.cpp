@@ -7,11 +7,11 @@
 
 #include "PublishedRuns.h"
 
-#include <nlohmann/json.hpp>
+#include "plait/Plan/Files.h"
+#include "plait/Plan/Json.h"
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 
 using namespace plait;
@@ -129,13 +129,15 @@ static Result<PublishedRun> readRun(const json &source, const json &run) {
 }
 
 Result<std::vector<PublishedSource>>
-planner::readPublishedRuns(const std::string &path) {
-  std::ifstream file(path);
-  json content = json::parse(file, nullptr, false);
-  if (content.is_discarded())
-    return fail("no JSON in ", path);
+planner::readPublishedRuns(const std::string &path) try {
+  Result<MappedFile> file = MappedFile::open(path, "runs");
+  if (!file.ok())
+    return file.status();
+  Result<json> content = parseJson<json>(file->bytes());
+  if (!content.ok())
+    return fail("'", path, "' ", content.status().message());
   std::vector<PublishedSource> sources;
-  for (const json &entry : content.at("sources")) {
+  for (const json &entry : content->at("sources")) {
     PublishedSource &source = sources.emplace_back();
     source.name = entry.at("name");
     source.publication = entry.at("source");
@@ -148,6 +150,8 @@ planner::readPublishedRuns(const std::string &path) {
     }
   }
   return sources;
+} catch (const json::exception &error) {
+  return fail("'", path, "' is not a list of published runs: ", error.what());
 }
 
 //===----------------------------------------------------------------------===//

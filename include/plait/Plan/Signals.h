@@ -1,0 +1,32 @@
+//===- Signals.h - How signals end a program --------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// For main() alone: a library does not decide what a signal does.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLAN_SIGNALS_H
+#define PLAIT_PLAN_SIGNALS_H
+
+namespace plait {
+
+/// From now on a signal that ends the process, crashes among them, removes its
+/// temporary files first. Signals that were ignored stay ignored.
+void removeTemporaryFilesOnSignals();
+
+/// From now on the first SIGINT or SIGTERM is kept for receivedInterrupt(), and
+/// answered with a line on standard error that begins with `tool`, which must
+/// outlive the process's last signal. The second one removes the temporary
+/// files and ends the process at once, with 128 plus its number.
+void deferInterrupts(const char *tool);
+
+/// The signal that was deferred, 0: none. Any thread may ask at any time.
+int receivedInterrupt();
+
+} // namespace plait
+
+#endif // PLAIT_PLAN_SIGNALS_H

@@ -1,0 +1,72 @@
+//===- Signals.cpp - How signals end a program ----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Signals.h"
+
+#include "plait/Plan/Files.h"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <initializer_list>
+#include <unistd.h>
+
+using namespace plait;
+
+static std::atomic<int> deferred = 0;
+static const char *deferringTool = nullptr;
+/// Ends a progress line that is on the terminal.
+static const char *lineEnd = "";
+
+/// Sets a handler unless the signal is ignored, as nohup and shells that start
+/// background jobs ask for.
+static void handle(int signal, void (*handler)(int), int flags) {
+  struct sigaction before;
+  if (sigaction(signal, nullptr, &before) != 0 || before.sa_handler == SIG_IGN)
+    return;
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigaction(signal, &action, nullptr);
+}
+
+static void removeAndDie(int signal) {
+  removeTemporaryFiles();
+  // SA_RESETHAND: the default action follows as soon as this returns.
+  raise(signal);
+}
+
+static void defer(int signal) {
+  int error = errno;
+  int none = 0;
+  if (!deferred.compare_exchange_strong(none, signal)) {
+    removeTemporaryFiles();
+    _exit(128 + signal);
+  }
+  // write() alone is allowed here.
+  for (const char *part :
+       {lineEnd, deferringTool, signal == SIGINT ? ": SIGINT" : ": SIGTERM",
+        ": stops after this step; a second one ends it at once\n"})
+    (void)!write(STDERR_FILENO, part, std::strlen(part));
+  errno = error;
+}
+
+void plait::removeTemporaryFilesOnSignals() {
+  for (int signal : {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU,
+                     SIGXFSZ, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
+    handle(signal, removeAndDie, SA_RESETHAND);
+}
+
+void plait::deferInterrupts(const char *tool) {
+  deferringTool = tool;
+  lineEnd = isatty(STDERR_FILENO) ? "\n" : "";
+  for (int signal : {SIGINT, SIGTERM})
+    handle(signal, defer, SA_RESTART);
+}
+
+int plait::receivedInterrupt() { return deferred; }

@@ -17,8 +17,19 @@ static void hideLLVMOptions() {
     entry.second->setHiddenFlag(llvm::cl::ReallyHidden);
 }
 
+/// An error is its line: the operation that follows it by default may be a
+/// whole function. --mlir-print-op-on-diagnostic brings it back.
+static void shortenDiagnostics() {
+  mlir::registerMLIRContextCLOptions();
+  auto option =
+      llvm::cl::getRegisteredOptions().find("mlir-print-op-on-diagnostic");
+  if (option != llvm::cl::getRegisteredOptions().end())
+    static_cast<llvm::cl::opt<bool> *>(option->second)->setInitialValue(false);
+}
+
 int main(int argc, char **argv) {
   hideLLVMOptions();
+  shortenDiagnostics();
   mlir::DialectRegistry registry;
   plait::registerAllDialects(registry);
   plait::registerAllPasses();

@@ -29,6 +29,7 @@ build/bin/plaitc examples/models/gpt2-nano --mesh pp=2,dp=2,tp=2 \
 build/bin/plait-plan show "$plan"
 
 say "train on $(wc -c < "$text") bytes of text"
+rm -f "$out/steps.jsonl" # a run adds to its log
 build/bin/plait-run "$plan" --text "$text" --steps 60 --lr 1e-3 --shuffle \
   --log "$out/steps.jsonl" --save "$out/weights"
 

@@ -218,6 +218,7 @@ class Case:
         recipe = self.recipe
         clip = recipe["grad_clip"] if clip is None else clip
         log = folder / "steps.jsonl"
+        log.unlink(missing_ok=True)  # a run adds to the log of an earlier one
         outcome = tools.run(
             "plait-run",
             plan,

@@ -82,7 +82,8 @@ Status run(const Options &options) {
       runs, "cpu", std::filesystem::path(options.output).stem().string());
   if (!calibration.ok())
     return calibration.status();
-  print(*calibration);
+  if (!isStandardOutput(options.output))
+    print(*calibration);
   return writeTextFile(options.output, calibration->json);
 }
 

@@ -32,6 +32,10 @@ struct Command {
   int failureCode = 1;
 };
 
+/// Of all commands that have --json.
+inline constexpr char jsonHelp[] =
+    "The same as JSON, into a file; -: in place of the text";
+
 /// `show PLAN`: what a plan is, what it costs and its schedule as a chart.
 Command addShowCommand(CLI::App &app);
 /// `check PLAN`: prints `ok` when the checker accepts the plan.

@@ -151,7 +151,7 @@ void print(const std::vector<Difference> &differences) {
               << "\n";
 }
 
-void printJson(const std::vector<Difference> &differences) {
+std::string toJson(const std::vector<Difference> &differences) {
   Json list = Json::array();
   for (const Difference &difference : differences)
     list.push_back({{"what", difference.what},
@@ -159,12 +159,12 @@ void printJson(const std::vector<Difference> &differences) {
                     {"b", difference.right}});
   Json content = {{"equal", differences.empty()},
                   {"differences", std::move(list)}};
-  std::cout << content.dump(2) << "\n";
+  return content.dump(2) + "\n";
 }
 
 struct Options {
   std::string left, right;
-  bool json = false;
+  std::string json;    // a file; empty: none
   bool differ = false; // the outcome
 };
 
@@ -181,9 +181,9 @@ Status run(Options &options) {
   if (differences.empty() && left->hash() != right->hash())
     differences.push_back({"bytes of the file", plan::identify(left->hash()),
                            plan::identify(right->hash())});
-  if (options.json)
-    printJson(differences);
-  else
+  if (!options.json.empty())
+    PLAIT_RETURN_IF_ERROR(writeTextFile(options.json, toJson(differences)));
+  if (!isStandardOutput(options.json))
     print(differences);
   options.differ = !differences.empty();
   return Status::success();
@@ -197,7 +197,7 @@ tool::Command tool::addDiffCommand(CLI::App &app) {
   auto options = std::make_shared<Options>();
   command->add_option("a", options->left, "A .plan file")->required();
   command->add_option("b", options->right, "Another")->required();
-  command->add_flag("--json", options->json, "Print JSON");
+  command->add_option("--json", options->json, tool::jsonHelp);
   Command result{command, [options] { return run(*options); }};
   result.exitCode = [options] { return options->differ ? 1 : 0; };
   result.failureCode = 2;

@@ -7,6 +7,7 @@
 
 #include "ChartOutput.h"
 #include "Commands.h"
+#include "plait/Plan/Files.h"
 #include "plait/Schedule/Bound.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
@@ -29,7 +30,7 @@ struct Options {
   std::optional<uint32_t> chunks; // none: as few as the schedule orders
   Costs costs;                    // of a whole rank
   MemoryModel memory;
-  bool json = false;
+  std::string json; // a file; empty: none
   tool::ChartFlags chart;
 };
 
@@ -48,7 +49,7 @@ std::string describeKinds() {
   return text;
 }
 
-void printJson(const Schedule &schedule, const Figures &figures) {
+std::string toJson(const Schedule &schedule, const Figures &figures) {
   nlohmann::ordered_json object = {
       {"kind", schedule.kind},
       {"stages", schedule.problem.stages},
@@ -67,7 +68,7 @@ void printJson(const Schedule &schedule, const Figures &figures) {
     ranks.push_back(words);
   }
   object["actions"] = ranks;
-  std::cout << object.dump() << "\n";
+  return object.dump() + "\n";
 }
 
 void printText(const Schedule &schedule, const Figures &figures,
@@ -120,9 +121,10 @@ Status run(Options options) {
       return bound.status();
     figures.lowerBound = bound->bubbleRate;
   }
-  if (options.json)
-    printJson(*schedule, figures);
-  else
+  if (!options.json.empty())
+    PLAIT_RETURN_IF_ERROR(
+        writeTextFile(options.json, toJson(*schedule, figures)));
+  if (!isStandardOutput(options.json))
     printText(*schedule, figures, options.chart);
   return Status::success();
 }
@@ -163,7 +165,7 @@ tool::Command tool::addScheduleCommand(CLI::App &app) {
                       "an input gradient frees half of one (default: no "
                       "limit)");
   addTimes(*command, options->costs);
-  command->add_flag("--json", options->json, "Print JSON in place of a chart");
+  command->add_option("--json", options->json, tool::jsonHelp);
   addChartFlags(*command, options->chart);
   return {command, [options] { return run(*options); }};
 }

@@ -25,8 +25,8 @@ namespace fb = plait::plan::fb;
 namespace {
 
 struct Options {
-  std::string plan, cluster, profile, trace;
-  bool json = false;
+  std::string plan, cluster, profile;
+  std::string json, trace; // files; empty: none
   tool::ChartFlags chart;
 };
 
@@ -182,6 +182,8 @@ Status readInput(Input &input, const plan::PlanFile &file,
 }
 
 Status run(const Options &options) {
+  PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
+      {{"--json", options.json}, {"--trace", options.trace}}));
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (!file.ok())
     return file.status();
@@ -190,9 +192,10 @@ Status run(const Options &options) {
   Result<tool::Simulation> simulation = simulate(input, options);
   if (!simulation.ok())
     return simulation.status();
-  if (options.json)
-    std::cout << tool::toJson(input.plan, *simulation);
-  else
+  if (!options.json.empty())
+    PLAIT_RETURN_IF_ERROR(
+        writeTextFile(options.json, tool::toJson(input.plan, *simulation)));
+  if (!isStandardOutput(options.json) && !isStandardOutput(options.trace))
     std::cout << tool::toText(input.plan, *simulation,
                               tool::getChartOptions(options.chart));
   if (options.trace.empty())
@@ -212,7 +215,7 @@ tool::Command tool::addSimulateCommand(CLI::App &app) {
                       "What it runs on, as for plaitc (default: cpu:RANKS)");
   command->add_option("--profile", options->profile,
                       "Times that plait-run --profile has measured");
-  command->add_flag("--json", options->json, "Print JSON in place of a chart");
+  command->add_option("--json", options->json, tool::jsonHelp);
   command->add_option("--trace", options->trace, "Write a Perfetto trace");
   addChartFlags(*command, options->chart);
   return {command, [options] { return run(*options); }};

@@ -5,21 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../CommandLine.h"
 #include "Commands.h"
-
-#include <CLI/CLI.hpp>
-
-#include <iostream>
+#include "plait/Plan/Signals.h"
 
 using namespace plait;
-
-/// Prints one line, the first letter of which CLI11 writes in upper case.
-static int reportError(std::string message, int code = 1) {
-  if (!message.empty())
-    message[0] = std::tolower(static_cast<unsigned char>(message[0]));
-  std::cerr << "plait-plan: " << message << "\n";
-  return code;
-}
 
 int main(int argc, char **argv) {
   CLI::App app("Shows, checks, compares and simulates plan files, draws "
@@ -30,19 +20,16 @@ int main(int argc, char **argv) {
       tool::addShowCommand(app),     tool::addCheckCommand(app),
       tool::addScheduleCommand(app), tool::addSimulateCommand(app),
       tool::addDiffCommand(app),     tool::addCalibrateCommand(app)};
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError &error) {
-    if (error.get_exit_code() == 0) // --help
-      return app.exit(error);
-    return reportError(error.what());
-  }
-
+  if (std::optional<int> code = tool::parse(app, argc, argv))
+    return *code;
+  removeTemporaryFilesOnSignals();
   for (const tool::Command &command : commands) {
     if (!command.app->parsed())
       continue;
-    if (Status status = command.run(); !status.ok())
-      return reportError(status.message(), command.failureCode);
+    if (Status status = command.run(); !status.ok()) {
+      tool::printError(app, status.message());
+      return command.failureCode;
+    }
     if (command.exitCode)
       return command.exitCode();
   }

@@ -5,13 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../CommandLine.h"
 #include "plait/Plan/Container.h"
+#include "plait/Plan/Files.h"
+#include "plait/Plan/Signals.h"
 #include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Trainer.h"
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
-#include <string>
 #include <thread>
 
 using namespace plait;
@@ -27,6 +27,13 @@ struct Options {
   runtime::TrainOptions train;
 };
 
+std::vector<std::string> getTokenTypeNames() {
+  std::vector<std::string> names;
+  for (const runtime::TokenType &type : runtime::getTokenTypes())
+    names.push_back(type.name);
+  return names;
+}
+
 /// What is done, and with which files.
 void addFileOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
@@ -34,18 +41,25 @@ void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--weights", train.weights,
                  "Safetensors file or directory (else random)");
   auto *tokens = app.add_option("--tokens", train.tokens,
-                                "Tokens, little-endian uint16 or uint32");
+                                "Tokens, little-endian integers");
+  app.add_option("--token-type", train.tokenType,
+                 "Of --tokens: uint16, int32, int64 (by the vocabulary)")
+      ->check(CLI::IsMember(getTokenTypeNames()))
+      ->needs(tokens);
   app.add_option("--text", train.text, "Text, a token a byte")
       ->excludes(tokens);
   app.add_flag("--shuffle", train.shuffle, "Permute the samples");
-  app.add_flag("--check", options.check,
-               "Compare a step with the unpartitioned model");
+  auto *check = app.add_flag("--check", options.check,
+                             "Compare a step with the unpartitioned model");
   app.add_flag("--tf32", train.executor.tf32,
                "Faster, coarser f32 products on GPUs");
-  app.add_option("--log", train.log, "JSON lines, one a step");
+  app.add_option("--log", train.log, "Append JSON lines, one a step")
+      ->excludes(check);
   app.add_option("--profile", options.profile,
-                 "Measured time of every step, JSON");
-  app.add_option("--save", train.save, "Directory for the trained weights");
+                 "Measured time of every step, JSON")
+      ->excludes(check);
+  app.add_option("--save", train.save, "Directory for the trained weights")
+      ->excludes(check);
 }
 
 /// How it is trained. The help shows the defaults.
@@ -62,19 +76,35 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
       "in [0 - 1e9]");
   // Below 1, which would leave nothing to correct the bias with.
   CLI::Range fraction(0.0, 0.999999);
-  app.add_option("--steps", train.steps, "Steps to train")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
-  app.add_option("--seed", train.seed, "Of weights and permutation");
-  app.add_option("--lr", train.learningRate, "Learning rate")->check(positive);
-  app.add_option("--beta1", train.beta1, "First decay of AdamW")
-      ->check(fraction);
-  app.add_option("--beta2", train.beta2, "Second decay of AdamW")
-      ->check(fraction);
-  app.add_option("--eps", train.epsilon, "Epsilon of AdamW")->check(positive);
-  app.add_option("--weight-decay", train.weightDecay, "Decoupled decay")
-      ->check(positive);
-  app.add_option("--grad-clip", train.gradClip, "Largest gradient norm, 0: any")
-      ->check(positive);
+  // Not the conversion to unsigned numbers: it wraps negative ones.
+  CLI::Validator natural(
+      [](std::string &text) {
+        uint64_t value = 0;
+        bool valid = text[0] != '-' && CLI::detail::lexical_cast(text, value);
+        return valid ? std::string()
+                     : "Value " + text + " not in range 0 to 2^64 - 1";
+      },
+      "in [0 - 2^64)");
+  app.add_option("--seed", train.seed, "Of weights and permutation")
+      ->check(natural);
+  CLI::Option *training[] = {
+      app.add_option("--steps", train.steps, "Steps to train")
+          ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40)),
+      app.add_option("--lr", train.learningRate, "Learning rate")
+          ->check(positive),
+      app.add_option("--beta1", train.beta1, "First decay of AdamW")
+          ->check(fraction),
+      app.add_option("--beta2", train.beta2, "Second decay of AdamW")
+          ->check(fraction),
+      app.add_option("--eps", train.epsilon, "Epsilon of AdamW")
+          ->check(positive),
+      app.add_option("--weight-decay", train.weightDecay, "Decoupled decay")
+          ->check(positive),
+      app.add_option("--grad-clip", train.gradClip,
+                     "Largest gradient norm, 0: any")
+          ->check(positive)};
+  for (CLI::Option *option : training)
+    option->excludes(app.get_option("--check"));
 }
 
 /// Who runs it. The help shows the defaults.
@@ -109,8 +139,8 @@ Status profile(const plan::PlanFile &file, Options &options) {
 }
 
 Status run(Options &options) {
-  if (options.check && !options.profile.empty())
-    return Status::failure("give one of --check and --profile");
+  PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
+      {{"--log", options.train.log}, {"--profile", options.profile}}));
   if (!options.profile.empty() && options.train.steps < 2)
     return fail("--profile needs at least 2 steps, the first one is left out; "
                 "--steps is ",
@@ -118,6 +148,9 @@ Status run(Options &options) {
   if (!options.check && options.train.tokens.empty() &&
       options.train.text.empty())
     return Status::failure("give --tokens or --text (or --check)");
+  if (isStandardOutput(options.train.log) || isStandardOutput(options.profile))
+    options.train.summary = stderr;
+  options.train.interrupted = [] { return receivedInterrupt() != 0; };
   options.train.executor.cudaGraph = options.cudaGraph == "on";
   options.train.executor.timeLimit =
       std::chrono::milliseconds(int64_t(options.timeout * 1000));
@@ -145,10 +178,14 @@ int main(int argc, char **argv) {
   app.option_defaults()->always_capture_default();
   addTrainingOptions(app, options.train);
   addExecutorOptions(app, options);
-  CLI11_PARSE(app, argc, argv);
+  if (std::optional<int> code = tool::parse(app, argc, argv))
+    return *code;
+  removeTemporaryFilesOnSignals();
+  deferInterrupts("plait-run");
   Status status = run(options);
-  if (status.ok())
-    return 0;
-  std::fprintf(stderr, "plait-run: error: %s\n", status.message().c_str());
-  return 1;
+  if (!status.ok())
+    tool::printError(app, status.message());
+  if (int signal = receivedInterrupt())
+    return 128 + signal;
+  return status.ok() ? 0 : 1;
 }

@@ -30,6 +30,7 @@
 #include "plait/Support/Status.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -38,13 +39,24 @@ namespace plait::runtime {
 
 namespace fb = plan::fb;
 
-/// The batches of a data set. Immutable; reading is safe from all threads.
+/// How the tokens of a file are stored, little-endian.
+struct TokenType {
+  const char *name;
+  unsigned bytes;
+};
+/// uint16, int32, int64: ids are not negative, so that the unsigned types of
+/// these sizes are the same.
+std::span<const TokenType> getTokenTypes();
+
+/// The batches of a data set. Reading is safe from all threads.
 class Batches {
 public:
-  /// A file of little-endian tokens: uint16 where the vocabulary has at most
-  /// 65536 entries, else uint32. Reads the file once, to check that every
+  /// A file of tokens of the type called `type`; empty: uint16 where the
+  /// vocabulary has at most 65536 entries, else int32, and a file that looks
+  /// like a wider type is an error. Reads the file once, to check that every
   /// token is in the vocabulary.
   static Result<Batches> fromTokenFile(const std::string &path,
+                                       const std::string &type,
                                        const fb::Plan &plan);
   /// A text, each byte of which is a token.
   static Result<Batches> fromTextFile(const std::string &path,
@@ -53,6 +65,11 @@ public:
   static Result<Batches> random(uint64_t seed, const fb::Plan &plan);
 
   void shuffle(uint64_t seed);
+
+  /// From now on rows are asked for by a plan without data parallelism whose
+  /// microbatches are those of `replicas` replicas, `rows` rows each, side by
+  /// side: it gets the rows that those replicas have at the same time.
+  void interleave(int64_t replicas, int64_t rows);
 
   uint64_t samples() const { return sampleCount; }
 
@@ -66,8 +83,11 @@ private:
 
   static Result<Batches> create(Storage storage, unsigned tokenBytes,
                                 const std::string &name, const fb::Plan &plan);
-  const uint8_t *data() const;
-  uint32_t token(uint64_t position) const;
+  std::span<const uint8_t> bytes() const;
+  int64_t findRow(int64_t row) const;
+  uint64_t token(uint64_t position) const;
+  uint64_t tokenCount() const;
+  Status checkWidth(const std::string &name) const;
 
   Batches(Storage storage, unsigned tokenBytes, const fb::Plan &plan)
       : storage(std::move(storage)), tokenBytes(tokenBytes),
@@ -79,6 +99,7 @@ private:
   int64_t globalBatch;
   uint64_t sampleCount = 0;
   std::vector<uint64_t> permutation; // empty: the identity
+  int64_t replicas = 1, replicaRows = 1;
 };
 
 } // namespace plait::runtime

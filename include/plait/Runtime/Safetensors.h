@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,6 +49,11 @@ public:
   /// "transformer." or "model.". Checks the shape.
   Result<const FileTensor *> find(const std::string &name,
                                   std::span<const int64_t> shape) const;
+
+  /// The names of the tensors that are not among `used`, sorted; but for those
+  /// that are equal to one of them, as a tied matrix is that was written twice.
+  std::vector<std::string>
+  findOthers(const std::set<const FileTensor *> &used) const;
 
 private:
   Status add(const std::string &path);

@@ -16,15 +16,18 @@
 #include "plait/Support/Status.h"
 
 #include <cstdint>
+#include <cstdio>
+#include <functional>
 #include <string>
 
 namespace plait::runtime {
 
 struct TrainOptions {
-  std::string weights; // empty: from the initialisers and the seed
-  std::string tokens;  // one of tokens and text is set, except for check()
+  std::string weights;   // empty: from the initialisers and the seed
+  std::string tokens;    // one of tokens and text is set, except for check()
+  std::string tokenType; // see Batches::fromTokenFile
   std::string text;
-  std::string log;  // empty: none
+  std::string log;  // empty: none, "-": standard output
   std::string save; // empty: do not save
   uint64_t steps = 20;
   uint64_t seed = 0;
@@ -34,20 +37,27 @@ struct TrainOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weightDecay = 0.01;
-  double gradClip = 1.0; // 0: no clipping
+  double gradClip = 1.0;       // 0: no clipping
+  std::FILE *summary = stdout; // where the line for people goes
+  /// Asked between steps: true ends the run as if all steps were done. Of
+  /// several processes one is enough. Empty: never.
+  std::function<bool()> interrupted;
   ExecutorOptions executor;
 };
 
-/// Trains for `steps` steps. Writes one JSON object a step to the log, progress
-/// to stderr when that is a terminal, and a summary to stdout; of several
-/// processes, that of rank 0 does. Fails as soon as the loss is not a finite
-/// number.
+/// Trains for `steps` steps, or until it is interrupted. Adds one JSON object a
+/// step to the log, writes progress to stderr when that is a terminal, and a
+/// summary; of several processes, that of rank 0 does. Fails as soon as loss or
+/// gradient norm are not finite numbers, and when it is interrupted before the
+/// first step.
 Status train(const fb::Plan &plan, const TrainOptions &options);
 
 /// Runs one step of the plan and of its reference plan from the same weights on
 /// the same data with a learning rate of 0, prints how the gradients differ,
-/// worst first, and fails when the loss differs by more than 1e-5 or a gradient
-/// by more than 1e-4, both relative (plans in bf16: 2^-12 and 2^-5). Without
+/// worst first, and fails when the loss differs by more than 1e-5, or a
+/// gradient or the norm of all by more than 1e-4, all relative. In bf16 that is
+/// 2^-12 and 2^-5, or what rounding does to this model where that is more: see
+/// Check.cpp. Fails, too, where one of these is not a finite number. Without
 /// data it draws random tokens. Of several processes, that of rank 0 runs the
 /// reference, compares and prints; all return the same verdict.
 Status check(const fb::Plan &plan, const TrainOptions &options);

@@ -26,6 +26,11 @@ namespace plait::runtime {
 /// Sets every parameter from `files`.
 Status loadWeights(Executor &executor, const WeightFiles &files);
 
+/// The tensors of `files` that loadWeights has no use for: see
+/// WeightFiles::findOthers. Empty where it would fail.
+std::vector<std::string> findUnusedTensors(const fb::Plan &plan,
+                                           const WeightFiles &files);
+
 /// Sets every parameter from its initialiser; see Random.h. The values do not
 /// depend on the mesh.
 Status initializeWeights(Executor &executor, uint64_t seed);
@@ -34,10 +39,19 @@ Status initializeWeights(Executor &executor, uint64_t seed);
 /// there: to be asked before a long run.
 Status prepareToSave(const std::string &directory);
 
-/// Writes DIR/model.safetensors, making the directory if necessary; the bytes
-/// depend neither on the mesh's processes nor on their number. After a failure
-/// in any process there is no new file.
+/// Writes DIR/model.safetensors, and DIR/config.json where the plan has one,
+/// making the directory if necessary; the bytes depend neither on the mesh's
+/// processes nor on their number. After a failure in any process there is no
+/// new file.
 Status saveWeights(Executor &executor, const std::string &directory);
+
+/// Of a plan of one rank: multiplies every weight by 1 + 2^-9 or 1 - 2^-9, as
+/// often the one as the other, drawn by `seed`: what rounding to bf16 does at
+/// most. Returns the weights as they were, for restoreWeights().
+Result<std::vector<std::vector<float>>> disturbWeights(Executor &executor,
+                                                       uint64_t seed);
+Status restoreWeights(Executor &executor,
+                      const std::vector<std::vector<float>> &weights);
 
 /// The gradient of parameter `parameter` after a step, as one row-major tensor
 /// of the parameter's shape: the sum over all tokens of the batch. Empty in

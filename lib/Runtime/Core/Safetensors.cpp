@@ -7,9 +7,11 @@
 
 #include "plait/Runtime/Safetensors.h"
 
+#include "plait/Plan/Json.h"
 #include "plait/Support/BFloat16.h"
 #include "plait/Support/Float16.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -61,12 +63,14 @@ Result<Parts> splitFile(std::span<const uint8_t> file) {
   if (file.size() - lengthBytes < length)
     return fail("is truncated: it has ", file.size(),
                 " bytes, its header alone ", length);
-  const uint8_t *begin = file.data() + lengthBytes;
-  Json header = Json::parse(begin, begin + length, nullptr, false);
-  if (!header.is_object())
+  Result<Json> header = parseJson<Json>(file.subspan(lengthBytes, length));
+  if (!header.ok())
+    return fail("is not a safetensors file: its header ",
+                header.status().message());
+  if (!header->is_object())
     return Status::failure("is not a safetensors file: its header is not a "
                            "JSON object");
-  return Parts{std::move(header), file.subspan(lengthBytes + length)};
+  return Parts{std::move(*header), file.subspan(lengthBytes + length)};
 }
 
 /// Reads one entry of the header. Tensors of other types than floats exist in
@@ -112,8 +116,10 @@ Result<std::vector<std::string>> listFiles(const std::string &directory) {
   Result<MappedFile> file = MappedFile::open(path, "weights");
   if (!file.ok())
     return file.status();
-  auto bytes = file->bytes();
-  Json index = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
+  Result<Json> parsed = parseJson<Json>(file->bytes());
+  if (!parsed.ok())
+    return fail("weights '", path, "' ", parsed.status().message());
+  Json &index = *parsed;
   if (!index.is_object() || !index.contains("weight_map") ||
       !index["weight_map"].is_object())
     return fail("weights '", path, "' has no weight_map");
@@ -213,6 +219,22 @@ WeightFiles::find(const std::string &name,
   return fail("weights '", path, "' has no tensor '", name, "'");
 }
 
+std::vector<std::string>
+WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
+  std::vector<std::string> names;
+  for (const auto &[name, tensor] : tensors) {
+    auto isSame = [&](const FileTensor *other) {
+      return other->type == tensor.type && other->shape == tensor.shape &&
+             std::equal(other->bytes.begin(), other->bytes.end(),
+                        tensor.bytes.begin());
+    };
+    if (!used.contains(&tensor) &&
+        std::none_of(used.begin(), used.end(), isSame))
+      names.push_back(name);
+  }
+  return names;
+}
+
 Result<WeightWriter> WeightWriter::create(const std::string &path,
                                           const std::vector<Tensor> &tensors) {
   Json header;
@@ -238,7 +260,8 @@ Result<WeightWriter> WeightWriter::create(const std::string &path,
   for (uint64_t &offset : offsets)
     offset += text.size();
 
-  Result<OutputFile> file = OutputFile::create(path);
+  Result<OutputFile> file =
+      OutputFile::create(path, OutputFile::Content::Binary);
   if (!file.ok())
     return file.status();
   PLAIT_RETURN_IF_ERROR(file->resize(text.size() + end));

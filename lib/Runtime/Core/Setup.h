@@ -18,6 +18,14 @@ StepScalars scalarsOf(const TrainOptions &options, uint64_t step);
 /// The data that the options name, random tokens if none.
 Result<Batches> openBatches(const fb::Plan &plan, const TrainOptions &options);
 
+/// Fails where the metrics of a step are not those of a step that could have
+/// taught something.
+Status checkMetrics(const StepMetrics &metrics);
+
+inline double at(const StepMetrics &metrics, fb::Metric index) {
+  return metrics[static_cast<size_t>(index)];
+}
+
 /// All processes call this with how it went for them; each gets the failure of
 /// the lowest rank that has one. Of one process it is `mine`.
 Status agree(Executor &executor, const Status &mine);
@@ -25,6 +33,10 @@ Status agree(Executor &executor, const Status &mine);
 /// An executor with its weights loaded or initialised.
 Result<std::unique_ptr<Executor>> startExecutor(const fb::Plan &plan,
                                                 const TrainOptions &options);
+
+/// Says on standard error which tensors of the weights the model has no place
+/// for: they were trained in another one.
+void warnOfUnusedWeights(const fb::Plan &plan, const TrainOptions &options);
 
 } // namespace plait::runtime
 

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fcntl.h>
 #include <unistd.h>
 
 using namespace plait;
@@ -28,14 +29,12 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-float &at(StepScalars &scalars, fb::Scalar index) {
+float &entry(StepScalars &scalars, fb::Scalar index) {
   return scalars[static_cast<size_t>(index)];
 }
-double at(const StepMetrics &metrics, fb::Metric index) {
-  return metrics[static_cast<size_t>(index)];
-}
 
-/// The log: one JSON object a line, complete after every step.
+/// The log: one JSON object a line, complete after every step. It begins where
+/// an earlier run ended: what took hours to write is never destroyed.
 class StepLog {
 public:
   static Result<StepLog> open(const std::string &path) {
@@ -43,7 +42,9 @@ public:
     if (path.empty())
       return log;
     log.path = path;
-    log.file.reset(std::fopen(path.c_str(), "we"));
+    log.file.reset(isStandardOutput(path)
+                       ? fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0), "a")
+                       : std::fopen(path.c_str(), "ae"));
     if (!log.file)
       return fail("cannot write '", path, "': ", std::strerror(errno));
     return log;
@@ -98,32 +99,109 @@ Status printMemory(Executor &executor) {
   return Status::success();
 }
 
-void printSummary(const fb::Plan &plan, const StepMetrics &metrics,
-                  uint64_t steps, double rate) {
-  std::printf("%llu steps, loss %.6f, %.1f tokens/s, arena bytes",
-              static_cast<unsigned long long>(steps),
-              at(metrics, fb::Metric::Loss), rate);
+/// What the steps of a run come to.
+struct Progress {
+  uint64_t steps = 0;
+  StepMetrics metrics = {}; // of the last one
+  double tokens = 0;
+  Clock::time_point start = Clock::now();
+};
+
+void printSummary(const fb::Plan &plan, const Progress &progress,
+                  const TrainOptions &options) {
+  std::FILE *out = options.summary;
+  std::fprintf(out, "%llu ", static_cast<unsigned long long>(progress.steps));
+  if (progress.steps < options.steps)
+    std::fprintf(out, "of %llu ",
+                 static_cast<unsigned long long>(options.steps));
+  std::fprintf(out, "steps, loss %.6f, %.1f tokens/s, arena bytes",
+               at(progress.metrics, fb::Metric::Loss),
+               progress.tokens / secondsSince(progress.start));
   for (const fb::Program *program : *plan.programs())
-    std::printf(" %llu",
-                static_cast<unsigned long long>(program->arena_bytes()));
-  std::printf("\n");
+    std::fprintf(out, " %llu",
+                 static_cast<unsigned long long>(program->arena_bytes()));
+  std::fprintf(out, "\n");
+}
+
+/// Whether any process was interrupted. All have to end after the same step:
+/// none waits for one that is gone.
+Result<bool> isInterrupted(Executor &executor, const TrainOptions &options) {
+  bool mine = options.interrupted && options.interrupted();
+  Rendezvous *processes = executor.processes();
+  if (!processes || !options.interrupted)
+    return mine;
+  auto all = processes->exchange(mine ? "interrupted" : "");
+  if (!all.ok())
+    return all.status();
+  return std::any_of(all->begin(), all->end(),
+                     [](const std::string &one) { return !one.empty(); });
+}
+
+/// The steps, until all are done or the run is interrupted.
+Status runSteps(Executor &executor, const Batches &batches,
+                const TrainOptions &options, StepLog &log, Progress &progress) {
+  for (uint64_t step = 1; step <= options.steps; ++step) {
+    Result<bool> interrupted = isInterrupted(executor, options);
+    if (!interrupted.ok())
+      return interrupted.status();
+    if (*interrupted)
+      return step > 1 ? Status::success()
+                      : Status::failure("interrupted before the first step");
+    Clock::time_point start = Clock::now();
+    Result<StepMetrics> metrics =
+        executor.runStep(step, batches, scalarsOf(options, step));
+    if (!metrics.ok())
+      return metrics.status();
+    double seconds = secondsSince(start);
+    if (Profiler *profiler = options.executor.profiler)
+      profiler->addStep(seconds);
+    if (Status status = checkMetrics(*metrics); !status.ok())
+      return fail("step ", step, ": ", status.message(),
+                  step > 1 ? "; try a lower --lr" : "");
+    progress.steps = step;
+    progress.metrics = *metrics;
+    progress.tokens += at(*metrics, fb::Metric::TokenCount);
+    PLAIT_RETURN_IF_ERROR(
+        log.write(step, *metrics, options.learningRate, seconds));
+    // Libraries take memory in the step that is walked and in that recorded.
+    if (step == std::min<uint64_t>(2, options.steps))
+      PLAIT_RETURN_IF_ERROR(printMemory(executor));
+    double elapsed = secondsSince(progress.start);
+    if (executor.leads())
+      printProgress(step, options.steps, *metrics, progress.tokens / elapsed,
+                    elapsed);
+  }
+  return Status::success();
 }
 
 } // namespace
 
+Status runtime::checkMetrics(const StepMetrics &metrics) {
+  double loss = at(metrics, fb::Metric::Loss);
+  double norm = at(metrics, fb::Metric::GradNorm);
+  if (double count = at(metrics, fb::Metric::TokenCount); !(count > 0))
+    return fail("the step counts ", count,
+                " tokens, and the loss is the mean over them");
+  if (!std::isfinite(loss))
+    return fail("the loss is ", loss);
+  if (!std::isfinite(norm))
+    return fail("the gradient norm is ", norm);
+  return Status::success();
+}
+
 StepScalars runtime::scalarsOf(const TrainOptions &options, uint64_t step) {
   StepScalars scalars = {};
   double power = static_cast<double>(step);
-  at(scalars, fb::Scalar::LearningRate) = float(options.learningRate);
-  at(scalars, fb::Scalar::Beta1) = float(options.beta1);
-  at(scalars, fb::Scalar::Beta2) = float(options.beta2);
-  at(scalars, fb::Scalar::Epsilon) = float(options.epsilon);
-  at(scalars, fb::Scalar::WeightDecay) = float(options.weightDecay);
-  at(scalars, fb::Scalar::MaxGradNorm) = float(options.gradClip);
+  entry(scalars, fb::Scalar::LearningRate) = float(options.learningRate);
+  entry(scalars, fb::Scalar::Beta1) = float(options.beta1);
+  entry(scalars, fb::Scalar::Beta2) = float(options.beta2);
+  entry(scalars, fb::Scalar::Epsilon) = float(options.epsilon);
+  entry(scalars, fb::Scalar::WeightDecay) = float(options.weightDecay);
+  entry(scalars, fb::Scalar::MaxGradNorm) = float(options.gradClip);
   // In double: 1 - beta^t cancels in the first steps.
-  at(scalars, fb::Scalar::BiasCorrection1) =
+  entry(scalars, fb::Scalar::BiasCorrection1) =
       float(1.0 - std::pow(options.beta1, power));
-  at(scalars, fb::Scalar::BiasCorrection2) =
+  entry(scalars, fb::Scalar::BiasCorrection2) =
       float(1.0 - std::pow(options.beta2, power));
   return scalars;
 }
@@ -131,7 +209,8 @@ StepScalars runtime::scalarsOf(const TrainOptions &options, uint64_t step) {
 Result<Batches> runtime::openBatches(const fb::Plan &plan,
                                      const TrainOptions &options) {
   Result<Batches> batches =
-      !options.tokens.empty() ? Batches::fromTokenFile(options.tokens, plan)
+      !options.tokens.empty()
+          ? Batches::fromTokenFile(options.tokens, options.tokenType, plan)
       : !options.text.empty() ? Batches::fromTextFile(options.text, plan)
                               : Batches::random(options.seed, plan);
   if (batches.ok() && options.shuffle)
@@ -163,6 +242,28 @@ runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
   return executor;
 }
 
+void runtime::warnOfUnusedWeights(const fb::Plan &plan,
+                                  const TrainOptions &options) {
+  if (options.weights.empty())
+    return;
+  Result<WeightFiles> files = WeightFiles::open(options.weights);
+  if (!files.ok()) // startExecutor says so
+    return;
+  std::vector<std::string> names = findUnusedTensors(plan, *files);
+  if (names.empty())
+    return;
+  constexpr size_t most = 5;
+  std::string list = names.front();
+  for (size_t i = 1; i < std::min(most, names.size()); ++i)
+    list += ", " + names[i];
+  if (names.size() > most)
+    list += " and " + std::to_string(names.size() - most) + " more";
+  std::fprintf(stderr,
+               "plait-run: warning: weights '%s' has what the model has no "
+               "place for: %s\n",
+               options.weights.c_str(), list.c_str());
+}
+
 Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
   Result<Batches> batches = openBatches(plan, options);
   if (!batches.ok())
@@ -175,40 +276,19 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
                 (*executor)->ranks().size(), " of ",
                 (*executor)->mesh().ranks());
   bool leads = (*executor)->leads();
+  if (leads)
+    warnOfUnusedWeights(plan, options);
   Result<StepLog> log = StepLog::open(leads ? options.log : "");
   Status prepared = log.status();
   if (prepared.ok() && leads && !options.save.empty())
     prepared = prepareToSave(options.save);
   PLAIT_RETURN_IF_ERROR(agree(**executor, prepared));
 
-  StepMetrics metrics = {};
-  double tokens = 0;
-  Clock::time_point start = Clock::now();
-  for (uint64_t step = 1; step <= options.steps; ++step) {
-    Clock::time_point stepStart = Clock::now();
-    Result<StepMetrics> result =
-        (*executor)->runStep(step, *batches, scalarsOf(options, step));
-    if (!result.ok())
-      return result.status();
-    metrics = *result;
-    double seconds = secondsSince(stepStart);
-    if (Profiler *profiler = options.executor.profiler)
-      profiler->addStep(seconds);
-    tokens += at(metrics, fb::Metric::TokenCount);
-    if (!std::isfinite(at(metrics, fb::Metric::Loss)))
-      return fail("step ", step, ": the loss is ",
-                  at(metrics, fb::Metric::Loss), "; try a lower --lr");
-    PLAIT_RETURN_IF_ERROR(
-        log->write(step, metrics, options.learningRate, seconds));
-    // Libraries take memory in the step that is walked and in that recorded.
-    if (step == std::min<uint64_t>(2, options.steps))
-      PLAIT_RETURN_IF_ERROR(printMemory(**executor));
-    double elapsed = secondsSince(start);
-    if (leads)
-      printProgress(step, options.steps, metrics, tokens / elapsed, elapsed);
-  }
+  Progress progress;
+  PLAIT_RETURN_IF_ERROR(
+      runSteps(**executor, *batches, options, *log, progress));
   if (leads)
-    printSummary(plan, metrics, options.steps, tokens / secondsSince(start));
+    printSummary(plan, progress, options);
   if (options.save.empty())
     return Status::success();
   return agree(**executor, saveWeights(**executor, options.save));

@@ -25,6 +25,7 @@ using namespace plait::runtime;
 namespace {
 
 constexpr char fileName[] = "model.safetensors";
+constexpr char configName[] = "config.json";
 
 std::span<const int64_t> shapeOf(const flatbuffers::Vector<int64_t> &shape) {
   return {shape.data(), shape.size()};
@@ -78,8 +79,24 @@ struct Piece {
   uint64_t offset; // in the arena
 };
 
-/// Fills the weights of `shard` with what `read(file index, target)` gives, and
-/// the copy that the program computes with.
+/// Sets the weights of `shard` to `block`, and the copy that the program
+/// computes with.
+Status storeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
+                  std::span<const float> block) {
+  Device &device = executor.device(rank);
+  Tensor weight = weightOf(shard);
+  if (Piece own(executor.mesh(), rank, shard, weight); own.part.count)
+    PLAIT_RETURN_IF_ERROR(device.write(
+        own.offset,
+        std::as_bytes(block.subspan(own.part.begin, own.part.count))));
+  if (shard.compute_dtype() != fb::DType::BF16)
+    return Status::success();
+  std::vector<BFloat16> rounded(block.begin(), block.end());
+  return device.write(shard.compute_weight(),
+                      std::as_bytes(std::span(rounded)));
+}
+
+/// Fills the weights of `shard` with what `read(file index, target)` gives.
 template <typename Read>
 Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
                   const fb::Parameter &parameter, Read read) {
@@ -87,17 +104,7 @@ Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
   forEachFileRun(executor.mesh(), rank, parameter, shard, [&](const Run &run) {
     read(run.global, std::span(block).subspan(run.local, run.count));
   });
-  Device &device = executor.device(rank);
-  Tensor weight = weightOf(shard);
-  if (Piece own(executor.mesh(), rank, shard, weight); own.part.count)
-    PLAIT_RETURN_IF_ERROR(
-        device.write(own.offset, std::as_bytes(std::span(block).subspan(
-                                     own.part.begin, own.part.count))));
-  if (shard.compute_dtype() != fb::DType::BF16)
-    return Status::success();
-  std::vector<BFloat16> rounded(block.begin(), block.end());
-  return device.write(shard.compute_weight(),
-                      std::as_bytes(std::span(rounded)));
+  return storeShard(executor, rank, shard, block);
 }
 
 Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
@@ -210,6 +217,19 @@ struct FileLayout {
   }
 };
 
+/// The config.json of the plan, if it has one, not yet under its name.
+Result<std::optional<OutputFile>> writeConfig(const fb::Plan &plan,
+                                              const std::string &directory) {
+  if (!plan.config())
+    return std::optional<OutputFile>();
+  auto file = OutputFile::create(directory + "/" + configName);
+  if (!file.ok())
+    return file.status();
+  PLAIT_RETURN_IF_ERROR(
+      file->writeAt(0, {plan.config()->Data(), plan.config()->size()}));
+  return std::optional(std::move(*file));
+}
+
 /// What saveWeights does in the process of rank 0.
 Status writeWeights(Executor &executor, const std::string &directory,
                     const Collector::Place &place) {
@@ -221,6 +241,9 @@ Status writeWeights(Executor &executor, const std::string &directory,
       WeightWriter::create(directory + "/" + fileName, layout->tensors);
   if (!writer.ok())
     return writer.status();
+  auto config = writeConfig(executor.plan(), directory);
+  if (!config.ok())
+    return config.status();
   Collector collector(
       executor, place,
       [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
@@ -238,7 +261,8 @@ Status writeWeights(Executor &executor, const std::string &directory,
         return status;
       });
   PLAIT_RETURN_IF_ERROR(collector.run());
-  return writer->commit();
+  PLAIT_RETURN_IF_ERROR(writer->commit());
+  return *config ? (**config).commit() : Status::success();
 }
 
 } // namespace
@@ -260,6 +284,19 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
                         tensors[shard.parameter()]->read(begin, target);
                       });
   });
+}
+
+std::vector<std::string> runtime::findUnusedTensors(const fb::Plan &plan,
+                                                    const WeightFiles &files) {
+  std::set<const FileTensor *> used;
+  for (const fb::Parameter *parameter : *plan.parameters()) {
+    auto tensor = files.find(parameter->file_name()->str(),
+                             shapeOf(*parameter->file_shape()));
+    if (!tensor.ok())
+      return {};
+    used.insert(*tensor);
+  }
+  return files.findOthers(used);
 }
 
 Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
@@ -294,6 +331,37 @@ Status runtime::saveWeights(Executor &executor, const std::string &directory) {
   return failTogether(
       executor, executor.leads() ? writeWeights(executor, directory, place)
                                  : Collector(executor, place, nullptr).run());
+}
+
+Result<std::vector<std::vector<float>>>
+runtime::disturbWeights(Executor &executor, uint64_t seed) {
+  std::vector<std::vector<float>> weights;
+  PLAIT_RETURN_IF_ERROR(
+      forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
+                                 const fb::Parameter &) {
+        Piece piece(executor.mesh(), rank, shard, weightOf(shard));
+        auto block = readPiece(executor, rank, piece);
+        if (!block.ok())
+          return block.status();
+        weights.push_back(*block);
+        uint32_t index = weights.size();
+        for (uint64_t i = 0; i < block->size(); ++i) {
+          auto words = philox({uint32_t(i), uint32_t(i >> 32), index, 0},
+                              {uint32_t(seed), uint32_t(seed >> 32)});
+          (*block)[i] *= words[0] & 1 ? 1 + 0x1p-9f : 1 - 0x1p-9f;
+        }
+        return storeShard(executor, rank, shard, *block);
+      }));
+  return weights;
+}
+
+Status runtime::restoreWeights(Executor &executor,
+                               const std::vector<std::vector<float>> &weights) {
+  auto next = weights.begin();
+  return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
+                                    const fb::Parameter &) {
+    return storeShard(executor, rank, shard, *next++);
+  });
 }
 
 Result<std::vector<float>> runtime::gatherGradient(Executor &executor,

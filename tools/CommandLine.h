@@ -1,0 +1,82 @@
+//===- CommandLine.h - What all tools do with their arguments ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TOOLS_COMMANDLINE_H
+#define PLAIT_TOOLS_COMMANDLINE_H
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace plait::tool {
+
+/// Prints "TOOL: error: MESSAGE" on standard error.
+inline void printError(const CLI::App &app, const std::string &message) {
+  std::fprintf(stderr, "%s: error: %s\n", app.get_name().c_str(),
+               message.c_str());
+}
+
+/// What CLI11 says, in our words: the first letter small, one line.
+inline std::string describe(const CLI::ParseError &error) {
+  std::string message = error.what();
+  message = message.substr(0, message.find('\n'));
+  bool isWord = message.size() > 1 &&
+                (message[1] == ' ' ||
+                 std::islower(static_cast<unsigned char>(message[1])));
+  if (isWord)
+    message[0] = std::tolower(static_cast<unsigned char>(message[0]));
+  return message;
+}
+
+/// The first of `arguments` that nothing takes, options before others: in front
+/// of an unknown option's value that option is to blame. CLI11 names them in
+/// another order, and a missing command rather than one that does not exist.
+inline std::optional<std::string>
+findUnknown(const CLI::App &app, const std::vector<std::string> &arguments) {
+  std::vector<std::string> left = app.remaining(/*recurse=*/true);
+  auto isLeft = [&](const std::string &argument) {
+    return std::find(left.begin(), left.end(), argument) != left.end();
+  };
+  for (const std::string &argument : arguments)
+    if (argument.size() > 1 && argument[0] == '-' && isLeft(argument))
+      return "unknown option '" + argument.substr(0, argument.find('=')) + "'";
+  auto found = std::find_if(arguments.begin(), arguments.end(), isLeft);
+  if (found == arguments.end())
+    return std::nullopt;
+  auto commands = app.get_subcommands([](const CLI::App *) { return true; });
+  if (commands.empty() || !app.get_subcommands().empty())
+    return "unexpected argument '" + *found + "'";
+  std::string names;
+  for (const CLI::App *command : commands)
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  return "unknown command '" + *found + "', expected one of " + names;
+}
+
+/// Parses the arguments. What the program has to exit with at once, if it has:
+/// 0 after --help, 1 after an error, which has been printed.
+inline std::optional<int> parse(CLI::App &app, int argc, char **argv) {
+  try {
+    app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::Success &request) {
+    return app.exit(request);
+  } catch (const CLI::ParseError &error) {
+    printError(
+        app,
+        findUnknown(app, {argv + 1, argv + argc}).value_or(describe(error)));
+    return 1;
+  }
+}
+
+} // namespace plait::tool
+
+#endif // PLAIT_TOOLS_COMMANDLINE_H

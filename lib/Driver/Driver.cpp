@@ -26,6 +26,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -346,11 +347,11 @@ plait::placeMemory(CompileOptions options) {
   return stages;
 }
 
-static Status writeIR(const CompileOptions &options, const std::string &text) {
-  if (!options.output.empty() && options.output != "-")
-    return writeTextFile(options.output, text);
-  llvm::outs() << text;
-  return Status::success();
+/// Says what was written, unless that was to standard output.
+static void tellWritten(const CompileOptions &options,
+                        const llvm::Twine &what) {
+  if (!options.output.empty() && !isStandardOutput(options.output))
+    getText(options) << "wrote " << options.output << ": " << what << "\n";
 }
 
 /// The phase called `name`; failure lists those there are.
@@ -378,7 +379,20 @@ static bool compilePlan(const CompileOptions &options, const Layout &layout,
     return false;
   if (reference)
     (*plan)->reference = plan::packPlan(*reference);
-  return report(plan::writePlan(options.output, **plan));
+  Result<std::string> config = readConfig(options);
+  if (!report(config.status()))
+    return false;
+  (*plan)->config = std::move(*config);
+  if (!report(plan::writePlan(options.output, **plan)))
+    return false;
+  tellWritten(options,
+              llvm::formatv("pp={0},dp={1},tp={2}, {3}, micro-batch {4}, {5}, "
+                            "{6} reference",
+                            layout.pipeline, layout.data, layout.tensor,
+                            options.schedule, options.microBatch,
+                            settings.precision, reference ? "with" : "without")
+                  .str());
+  return true;
 }
 
 bool plait::compile(const CompileOptions &options) {
@@ -411,5 +425,9 @@ bool plait::compile(const CompileOptions &options) {
     return false;
   if (options.progress)
     llvm::errs() << "\r\033[K";
-  return report(writeIR(options, compilation.getText()));
+  if (!report(writeTextFile(options.output.empty() ? "-" : options.output,
+                            compilation.getText())))
+    return false;
+  tellWritten(options, "IR after phase " + llvm::Twine(options.compileTo));
+  return true;
 }

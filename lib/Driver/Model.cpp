@@ -10,6 +10,7 @@
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/InitAll.h"
+#include "plait/Plan/Files.h"
 
 #include "mlir/AsmParser/AsmParser.h"
 #include "llvm/Support/GlobPattern.h"
@@ -20,6 +21,10 @@ using namespace plait;
 
 void plait::printError(const llvm::Twine &message) {
   llvm::errs() << "plaitc: error: " << message << "\n";
+}
+
+llvm::raw_ostream &plait::getText(const CompileOptions &options) {
+  return options.text ? *options.text : llvm::outs();
 }
 
 bool plait::report(const Status &status) {
@@ -78,6 +83,16 @@ ModelContext::ModelContext(const CompileOptions &options)
 
 bool plait::isText(const CompileOptions &options) {
   return StringRef(options.model).ends_with(".mlir");
+}
+
+Result<std::string> plait::readConfig(const CompileOptions &options) {
+  if (isText(options))
+    return std::string();
+  std::string path = getConfigPath(options.model);
+  Result<MappedFile> file = MappedFile::open(path, "config");
+  if (!file.ok())
+    return file.status();
+  return std::string(file->bytes().begin(), file->bytes().end());
 }
 
 /// Matches parameters by name.

@@ -10,6 +10,8 @@
 #include "Attention.h"
 #include "Memory.h"
 #include "Model.h"
+#include "plait/Import/HuggingFace.h"
+#include "plait/Plan/Files.h"
 #include "plait/Planner/Profile.h"
 #include "plait/Planner/Report.h"
 #include "plait/Schedule/Generators.h"
@@ -240,7 +242,8 @@ Planning::answerWhyNot(const planner::SearchResult &result) {
 
 /// Nothing is printed unless all that was asked for can be had.
 Status Planning::tell(const planner::SearchResult &result) {
-  planner::ReportInput input{result, cluster, training, options.model};
+  planner::ReportInput input{result, cluster, training,
+                             getModelName(options.model)};
   if (!planning.profile.empty()) {
     Result<planner::Measured> measured =
         planner::readMeasured(planning.profile, result.configuration);
@@ -251,8 +254,6 @@ Status Planning::tell(const planner::SearchResult &result) {
   if (options.progress)
     llvm::errs() << planner::describeSearch(result) << "\n";
   std::string text;
-  if (planning.predict)
-    text += planner::toJson(input);
   if (planning.explain)
     text += planner::explainText(input, getTextOptions());
   if (!planning.whyNot.empty()) {
@@ -265,7 +266,9 @@ Status Planning::tell(const planner::SearchResult &result) {
     PLAIT_RETURN_IF_ERROR(planner::writeHtmlReport(input, planning.report));
   if (!planning.trace.empty())
     PLAIT_RETURN_IF_ERROR(planner::writeTrace(input, planning.trace));
-  llvm::outs() << text;
+  if (!planning.json.empty())
+    PLAIT_RETURN_IF_ERROR(writeTextFile(planning.json, planner::toJson(input)));
+  getText(options) << text;
   return Status::success();
 }
 

@@ -5,9 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../CommandLine.h"
 #include "plait/Driver/Planning.h"
+#include "plait/Plan/Files.h"
+#include "plait/Plan/Signals.h"
 
-#include <CLI/CLI.hpp>
+#include "llvm/Support/raw_ostream.h"
+
 #include <unistd.h>
 
 using plait::CompileOptions;
@@ -102,7 +106,9 @@ static void addPlanningOptions(CLI::App &app, PlanningOptions &options,
   app.add_option("--pin", pinned, "e.g. chunks=2,cp=2");
   app.add_option("--framework", options.framework, "what would run it")
       ->capture_default_str();
-  app.add_flag("--predict", options.predict, "print JSON, compile nothing");
+  app.add_flag("--predict", options.predict, "write JSON, compile nothing");
+  app.add_option("--json", options.json,
+                 "the prediction, JSON; - (as with --predict) is stdout");
   app.add_flag("--explain", options.explain, "print why, and what else");
   app.add_option("--why-not", options.whyNot, "compare with e.g. tp=4,pp=2");
   app.add_option("--report", options.report, "write an HTML page");
@@ -134,8 +140,21 @@ static std::string getPins(const CLI::App &app, const CompileOptions &options,
   return pins;
 }
 
-static void fail(const std::string &message) {
-  std::cerr << "plaitc: error: " << message << "\n";
+/// Leaves standard output to what is written there: text goes elsewhere then.
+static plait::Status divideOutputs(CompileOptions &options,
+                                   PlanningOptions &planning) {
+  if (planning.predict && planning.json.empty())
+    planning.json = "-";
+  bool printsIR = !options.compileTo.empty() && options.output.empty();
+  std::vector<std::pair<std::string, std::string>> outputs = {
+      {printsIR ? "--compile-to" : "--output", printsIR ? "-" : options.output},
+      {"--json", planning.json},
+      {"--report", planning.report},
+      {"--trace", planning.trace}};
+  for (const auto &[option, path] : outputs)
+    if (plait::isStandardOutput(path))
+      options.text = &llvm::errs();
+  return plait::checkOneStandardOutput(outputs);
 }
 
 /// Returns false after a message; planning.compiles tells whether there is more
@@ -147,20 +166,22 @@ static bool plan(const CLI::App &app, CompileOptions &options,
       return option->get_group() == planningGroup && option->count();
     });
     if (!given.empty())
-      fail(given.front()->get_name() + " needs --cluster");
+      plait::tool::printError(app,
+                              given.front()->get_name() + " needs --cluster");
     return given.empty();
   }
   if (std::string text = getPins(app, options, pinned); !text.empty()) {
     auto pins = plait::planner::parsePins(text);
     if (!pins.ok()) {
-      fail(pins.status().message());
+      plait::tool::printError(app, pins.status().message());
       return false;
     }
     planning.pins = *pins;
   }
   planning.pins.layers.assign(options.layers.begin(), options.layers.end());
-  bool tells = planning.explain || !planning.whyNot.empty() ||
-               !planning.report.empty() || !planning.trace.empty();
+  bool tells = planning.explain || !planning.json.empty() ||
+               !planning.whyNot.empty() || !planning.report.empty() ||
+               !planning.trace.empty();
   planning.compiles = !planning.predict && !(tells && options.output.empty() &&
                                              options.compileTo.empty());
   return plait::choose(options, planning);
@@ -176,12 +197,11 @@ int main(int argc, char **argv) {
   addCompileOptions(app, options);
   addConfigurationOptions(app, options);
   addPlanningOptions(app, planning, pinned);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &request) {
-    return app.exit(request);
-  } catch (const CLI::ParseError &error) {
-    fail(error.what());
+  if (std::optional<int> code = plait::tool::parse(app, argc, argv))
+    return *code;
+  plait::removeTemporaryFilesOnSignals();
+  if (plait::Status status = divideOutputs(options, planning); !status.ok()) {
+    plait::tool::printError(app, status.message());
     return 1;
   }
   if (!plan(app, options, planning, pinned))

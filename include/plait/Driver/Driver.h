@@ -20,6 +20,10 @@
 #include <utility>
 #include <vector>
 
+namespace llvm {
+class raw_ostream;
+} // namespace llvm
+
 namespace mlir {
 class DialectRegistry;
 } // namespace mlir
@@ -50,7 +54,7 @@ struct CompileOptions {
   std::string epilogues;
   /// On GPUs, the same bits in every run: costs memory and time.
   bool deterministic = false;
-  std::vector<int64_t> layers;    // of each stage; empty: cut by cost
+  std::vector<int64_t> layers; // of each stage; empty: cut by cost
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
   std::vector<std::pair<std::string, std::string>> shardings;
@@ -73,13 +77,17 @@ struct CompileOptions {
   std::string output;
   /// Embed the unpartitioned model, so that `plait-run --check` can compare.
   bool reference = true;
+  /// Where what is told to people goes; null: standard output. It must be
+  /// another where an output is "-".
+  llvm::raw_ostream *text = nullptr;
   /// Say on standard error which phase is running.
   bool progress = false;
   /// Adds dialects that a .mlir file may use beside plait's own.
   std::function<void(mlir::DialectRegistry &)> addDialects;
 };
 
-/// Compiles and writes the output, completely or not at all. On failure the
+/// Compiles and writes the output, completely or not at all, and says in one
+/// line what was written where that is a file. On failure the
 /// reason has been printed to standard error.
 bool compile(const CompileOptions &options);
 

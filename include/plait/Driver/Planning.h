@@ -24,8 +24,9 @@ struct PlanningOptions {
   planner::Pins pins;
   std::string framework = "plait"; // as planner::findFramework knows it
   bool compiles = true;            // what is chosen has to be executable
-  bool predict = false;            // JSON on standard output
-  bool explain = false;            // text on standard output
+  bool predict = false;            // the choice is all that is wanted
+  bool explain = false;            // text
+  std::string json;                // file of the prediction; empty: none
   std::string whyNot;              // pins to compare the choice with
   std::string report, trace;       // files to write; empty: none
   std::string profile;             // of plait-run, to compare with; empty: none

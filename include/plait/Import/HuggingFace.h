@@ -49,6 +49,13 @@ struct ImportOptions {
   int64_t sequence = 1;
 };
 
+/// What the model of a `config.json` is called: the name of the folder that the
+/// file is in. `path` is that file, or the folder.
+std::string getModelName(llvm::StringRef path);
+
+/// The file that `path` means: itself, or the `config.json` in it.
+std::string getConfigPath(llvm::StringRef path);
+
 /// Builds the module for a Hugging Face `config.json`. `path` is that file, or
 /// the folder with it. Supports `model_type` gpt2 and llama.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>

@@ -104,9 +104,15 @@ static Model readModel(ConfigReader &config, int64_t sequence,
   return {};
 }
 
-/// The name of the folder that the file is in.
-static std::string getModelName(StringRef file) {
-  SmallString<128> absolute(file);
+std::string plait::getConfigPath(StringRef path) {
+  SmallString<128> file(path);
+  if (llvm::sys::fs::is_directory(path))
+    llvm::sys::path::append(file, "config.json");
+  return file.str().str();
+}
+
+std::string plait::getModelName(StringRef path) {
+  SmallString<128> absolute(getConfigPath(path));
   if (llvm::sys::fs::make_absolute(absolute))
     return "model";
   llvm::sys::path::remove_dots(absolute, /*remove_dot_dot=*/true);
@@ -145,9 +151,7 @@ FailureOr<OwningOpRef<ModuleOp>>
 plait::importHuggingFace(MLIRContext &context, StringRef path,
                          const ImportOptions &options) {
   Location loc = UnknownLoc::get(&context);
-  SmallString<128> file(path);
-  if (llvm::sys::fs::is_directory(path))
-    llvm::sys::path::append(file, "config.json");
+  std::string file = getConfigPath(path);
   auto buffer = llvm::MemoryBuffer::getFile(file, /*IsText=*/true);
   if (!buffer)
     return emitError(loc) << "cannot read " << file << ": "

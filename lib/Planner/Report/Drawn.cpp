@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Report/Drawn.h"
+#include "Search/Parts.h"
 
 #include <algorithm>
 
@@ -16,7 +17,8 @@ std::string Drawn::note() const {
   if (microbatches == all)
     return "";
   return std::to_string(microbatches) + " of the step's " +
-         std::to_string(all) + " microbatches";
+         std::to_string(all) + " microbatches; where the line is dashed, " +
+         printSeconds(omitted()) + " are left out";
 }
 
 Result<Drawn> planner::simulateDrawn(const ReportInput &input,
@@ -36,5 +38,6 @@ Result<Drawn> planner::simulateDrawn(const ReportInput &input,
   if (!timeline.ok())
     return timeline.status();
   drawn.timeline = std::move(*timeline);
+  drawn.seconds = input.result.estimate.iterationSeconds;
   return std::move(drawn);
 }

@@ -22,7 +22,11 @@ struct Drawn {
   Timeline timeline;
   int64_t microbatches = 0; // that were simulated
   int64_t all = 0;          // of the step
+  double seconds = 0;       // of the step
 
+  /// What the step is longer than the timeline: as the microbatches between
+  /// repeat, it is left out of the timeline's middle.
+  double omitted() const { return seconds - timeline.seconds(); }
   /// "32 of the step's 256 microbatches"; empty when all are there.
   std::string note() const;
 };

@@ -27,6 +27,7 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums;
 svg { width: 100%; height: auto; } svg.bar { height: 18px; }
 svg text { font: 11px system-ui, sans-serif; fill: #555; }
 .limit { stroke: #c00; stroke-dasharray: 4 3; fill: none; }
+.break { stroke: #888; stroke-dasharray: 2 3; fill: none; }
 .line { fill: none; stroke-width: 1.3; }
 .big { font-size: 1.3em; } .note { color: #666; font-size: 14px; }
 .key { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
@@ -201,13 +202,13 @@ void Page::writeMemory() {
   const StageMemory &fullest = estimate.memory[getFullestStage(estimate)];
   out += drawBar(getMemoryParts(fullest), std::max(usable, fullest.peak()));
   table(head, rows, 1);
-  out += drawMemory(drawn.timeline, usable);
+  out += drawMemory(drawn, usable);
   note(drawn.note());
 }
 
 void Page::writeTimeline() {
   heading("Timeline");
-  out += drawTimeline(drawn.timeline);
+  out += drawTimeline(drawn);
   note(drawn.note());
 }
 

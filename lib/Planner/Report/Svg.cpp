@@ -58,8 +58,13 @@ namespace {
 
 /// Coordinates of a drawing: pixels of its view box.
 struct Frame {
+  explicit Frame(const Drawn &drawn)
+      : seconds(drawn.timeline.seconds()), omitted(drawn.omitted()),
+        isBroken(drawn.microbatches != drawn.all) {}
+
   static constexpr double left = 60, width = 900;
-  double seconds;
+  double seconds, omitted; // omitted from the middle
+  bool isBroken;
   double x(double at) const { return left + at / seconds * width; }
 };
 
@@ -86,13 +91,18 @@ static std::string rectangle(double x, double y, double width, double height,
          color + "\"><title>" + escapeHtml(title) + "</title></rect>\n";
 }
 
-/// Seconds below a drawing of the given height, at ten even places.
+/// Seconds of the whole step below a drawing of the given height, at even
+/// places, none of which is in the middle; and where time is left out.
 static std::string drawTimeAxis(const Frame &frame, double y) {
   std::string out;
   for (int i = 0; i <= 10; i += 2) {
     double seconds = frame.seconds * i / 10;
-    out += text(frame.x(seconds), y, printSeconds(seconds), "middle");
+    out += text(frame.x(seconds), y,
+                printSeconds(seconds + (i > 5 ? frame.omitted : 0)), "middle");
   }
+  if (frame.isBroken)
+    out += "<path class=\"break\" d=\"M" + printX(frame.x(frame.seconds / 2)) +
+           " 0V" + printX(y - 12) + "\"/>\n";
   return out;
 }
 
@@ -125,10 +135,11 @@ static std::string drawLegend(const std::vector<std::string> &names, double y) {
   return out;
 }
 
-std::string planner::drawTimeline(const Timeline &timeline) {
+std::string planner::drawTimeline(const Drawn &drawn) {
+  const Timeline &timeline = drawn.timeline;
   size_t ranks = timeline.ranks.size();
   double row = ranks > 32 ? 9 : 16, height = double(ranks) * row;
-  Frame frame{timeline.seconds()};
+  Frame frame(drawn);
   // One path for all actions of a kind: a page of some hundred kilobytes.
   std::map<Activity, std::string> paths;
   std::string out = begin(height + 50);
@@ -200,7 +211,8 @@ static std::vector<size_t> pickRanks(size_t ranks) {
   return picked;
 }
 
-std::string planner::drawMemory(const Timeline &timeline, double limit) {
+std::string planner::drawMemory(const Drawn &drawn, double limit) {
+  const Timeline &timeline = drawn.timeline;
   static const char *const colors[] = {"#4c78a8", "#f58518", "#54a24b",
                                        "#e45756", "#b279a2", "#72b7b2",
                                        "#eeca3b", "#797979"};
@@ -209,7 +221,7 @@ std::string planner::drawMemory(const Timeline &timeline, double limit) {
   for (const RankTimeline &rank : timeline.ranks)
     for (const MemorySample &sample : rank.memory)
       most = std::max(most, sample.bytes.peak());
-  Frame frame{timeline.seconds()};
+  Frame frame(drawn);
   std::string out = begin(height + top + 50);
   out += "<g transform=\"translate(0 16)\">\n";
   double y = height - limit / most * height;

@@ -244,6 +244,30 @@ TEST_F(Report, PageIsSelfContained) {
   EXPECT_EQ(count("rank 3</text>"), 2); // timeline and memory
 }
 
+TEST_F(Report, TimelineEndsWhereTheStepDoes) {
+  training.globalBatch = 8192; // more microbatches than are drawn
+  Pins pins;
+  pins.pipeline = 4;
+  pins.data = 1;
+  SearchSpace space;
+  space.schedules = {"1f1b"};
+  auto found = search(*source, cluster, training, space, pins);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  result = std::move(*found);
+  std::string path = getPath("report.html");
+  Status status = writeHtmlReport(input(), path);
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::string page = readAndRemove(path);
+  EXPECT_NE(page.find(" are left out"), std::string::npos);
+  size_t end = page.find(" a step, ");
+  size_t begin = page.rfind('>', end) + 1;
+  std::string label = ">" + page.substr(begin, end - begin) + "</text>";
+  // The last place of both axes: the timeline's and the memory's.
+  size_t first = page.find(label);
+  EXPECT_NE(first, std::string::npos) << label;
+  EXPECT_NE(page.find(label, first + 1), std::string::npos) << label;
+}
+
 TEST_F(Report, TraceIsAStep) {
   std::string path = getPath("trace.json");
   Status status = writeTrace(input(), path);

@@ -166,9 +166,7 @@ LogicalResult Converter::convertProduct(nn::MatmulOp op) {
                          : fb::Accumulate::Overwrite;
   auto steps = convertContraction(op, refOf(op.getLhs()), refOf(op.getRhs()),
                                   refOf(op.getResult()), accumulate);
-  if (failed(steps))
-    return failure();
-  for (auto &step : *steps)
+  for (auto &step : steps)
     add(std::move(step), op);
   return success();
 }
@@ -177,10 +175,8 @@ LogicalResult Converter::convertFused(nn::FusedMatmulOp op) {
   auto steps =
       convertContraction(op, refOf(op.getLhs()), refOf(op.getRhs()),
                          refOf(op.getResult()), fb::Accumulate::Overwrite);
-  if (failed(steps))
-    return failure();
   // One product, by the op's constraints.
-  std::unique_ptr<fb::GemmStepT> step = std::move(steps->front());
+  std::unique_ptr<fb::GemmStepT> step = std::move(steps.front());
   if (op.getGeluInput())
     step->epilogue = fb::Epilogue::GeluGradient;
   else if (op.getGelu())

@@ -30,11 +30,11 @@ struct Strides {
   int64_t operator[](char letter) const { return of.lookup(letter); }
 };
 
-/// One long dimension, and the letters that do not fit into it.
+/// One long dimension, its letters, and those that do not fit into it.
 struct Group {
   int64_t extent = 1;
   char innermost = 0; // 0: the group is empty
-  std::string outer;
+  std::string inner, outer;
 };
 
 /// One contraction on its way to products.
@@ -47,9 +47,10 @@ public:
         b(right, op->getOperand(swapped ? 0 : 1)), c(result, op->getResult(0)) {
   }
 
-  FailureOr<std::vector<std::unique_ptr<fb::GemmStepT>>>
-  run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
-      fb::Accumulate accumulate);
+  std::vector<std::unique_ptr<fb::GemmStepT>> run(const fb::Ref &lhs,
+                                                  const fb::Ref &rhs,
+                                                  const fb::Ref &out,
+                                                  fb::Accumulate accumulate);
 
 private:
   /// The letters of both strings, in the order of the first, but for those of
@@ -57,8 +58,9 @@ private:
   std::string common(StringRef first, StringRef second, StringRef without = "");
   Group collapse(StringRef letters, const Strides &x, const Strides &y);
   void addBatch(fb::GemmStepT &step, StringRef letters);
-  LogicalResult setStrides(fb::GemmStepT &step, const Group &rows,
-                           const Group &columns, const Group &summed);
+  bool setStrides(fb::GemmStepT &step, const Group &rows, const Group &columns,
+                  const Group &summed);
+  fb::GemmStepT makeProduct(Group rows, Group columns, const Group &summed);
 
   ContractionOpInterface op;
   StringRef left, right, result;
@@ -95,69 +97,97 @@ Group Converter::collapse(StringRef letters, const Strides &x,
     group.extent *= op.getExtent(letter);
   }
   group.outer = letters.take_front(index + 1).str();
+  group.inner = letters.drop_front(index + 1).str();
   return group;
 }
 
+/// Letters that lie around each other in all three tensors are one dimension.
 void Converter::addBatch(fb::GemmStepT &step, StringRef letters) {
+  auto isAround = [](const std::vector<int64_t> &strides, int64_t stride,
+                     int64_t extent) {
+    return strides.back() == stride * extent;
+  };
   for (char letter : letters) {
-    step.batch.push_back(op.getExtent(letter));
-    step.a_batch.push_back(left.contains(letter) ? a[letter] : 0);
-    step.b_batch.push_back(right.contains(letter) ? b[letter] : 0);
-    step.c_batch.push_back(c[letter]);
+    int64_t extent = op.getExtent(letter);
+    int64_t x = left.contains(letter) ? a[letter] : 0;
+    int64_t y = right.contains(letter) ? b[letter] : 0;
+    int64_t z = c[letter];
+    if (!step.batch.empty() && isAround(step.a_batch, x, extent) &&
+        isAround(step.b_batch, y, extent) &&
+        isAround(step.c_batch, z, extent)) {
+      step.batch.back() *= extent;
+      step.a_batch.back() = x;
+      step.b_batch.back() = y;
+      step.c_batch.back() = z;
+      continue;
+    }
+    step.batch.push_back(extent);
+    step.a_batch.push_back(x);
+    step.b_batch.push_back(y);
+    step.c_batch.push_back(z);
   }
 }
 
 /// The strides of the two dimensions of an operand, one of which must be 1; a
 /// dimension of extent 1 takes whatever fits the other.
-static LogicalResult setPair(int64_t &row, int64_t &column, int64_t rowStride,
-                             int64_t columnStride, int64_t rows,
-                             int64_t columns) {
+static bool setPair(int64_t &row, int64_t &column, int64_t rowStride,
+                    int64_t columnStride, int64_t rows, int64_t columns) {
   row = rowStride;
   column = columnStride;
   if (columns == 1 && row != 1)
     column = 1;
   if (rows == 1)
     row = column == 1 ? columns : 1;
-  return success(row == 1 || column == 1);
+  return row == 1 || column == 1;
 }
 
-LogicalResult Converter::setStrides(fb::GemmStepT &step, const Group &rows,
-                                    const Group &columns, const Group &summed) {
+/// Whether matrices of these rows and columns lie in memory as a library wants
+/// them.
+bool Converter::setStrides(fb::GemmStepT &step, const Group &rows,
+                           const Group &columns, const Group &summed) {
   step.m = rows.extent;
   step.n = columns.extent;
   step.k = summed.extent;
   step.c_row = rows.innermost ? c[rows.innermost] : columns.extent;
-  bool fits =
-      succeeded(setPair(step.a_row, step.a_col, a[rows.innermost],
-                        a[summed.innermost], step.m, step.k)) &&
-      succeeded(setPair(step.b_row, step.b_col, b[summed.innermost],
-                        b[columns.innermost], step.k, step.n)) &&
-      (!columns.innermost || c[columns.innermost] == 1);
-  if (fits)
-    return success();
-  return op->emitError("no matrix product computes \"")
-         << op.getSpec()
-         << "\" in place: an operand's innermost dimension is a batch "
-            "dimension";
+  return setPair(step.a_row, step.a_col, a[rows.innermost], a[summed.innermost],
+                 step.m, step.k) &&
+         setPair(step.b_row, step.b_col, b[summed.innermost],
+                 b[columns.innermost], step.k, step.n) &&
+         (!columns.innermost || c[columns.innermost] == 1);
 }
 
-FailureOr<std::vector<std::unique_ptr<fb::GemmStepT>>>
+/// The matrices, and the batch around them. Where a batch letter is innermost,
+/// as in "bsh,h->bsh", a matrix has no dimension of stride 1: the columns
+/// become a part of the batch, and where that is not enough the rows as well.
+/// What is left then, a row times a column, always has one.
+fb::GemmStepT Converter::makeProduct(Group rows, Group columns,
+                                     const Group &summed) {
+  fb::GemmStepT step;
+  std::string batch;
+  for (char letter : common(result, left))
+    if (right.contains(letter))
+      batch += letter;
+  batch += rows.outer + columns.outer;
+  for (Group *group : {&columns, &rows}) {
+    if (setStrides(step, rows, columns, summed))
+      break;
+    batch += group->inner;
+    *group = Group();
+  }
+  (void)setStrides(step, rows, columns, summed);
+  addBatch(step, batch);
+  return step;
+}
+
+std::vector<std::unique_ptr<fb::GemmStepT>>
 Converter::run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
                fb::Accumulate accumulate) {
   Group rows = collapse(common(result, left, right), c, a);
   Group columns = collapse(common(result, right, left), c, b);
   Group summed = collapse(common(left, right, result), a, b);
-  auto first = std::make_unique<fb::GemmStepT>();
-  std::string shared;
-  for (char letter : result)
-    if (left.contains(letter) && right.contains(letter) &&
-        op.getExtent(letter) > 1)
-      shared += letter;
-  addBatch(*first, shared + rows.outer + columns.outer);
-  if (failed(setStrides(*first, rows, columns, summed)))
-    return failure();
-  first->dtype = getElementDType(op->getOperand(0));
-  first->c_dtype = getElementDType(op->getResult(0));
+  fb::GemmStepT first = makeProduct(rows, columns, summed);
+  first.dtype = getElementDType(op->getOperand(0));
+  first.c_dtype = getElementDType(op->getResult(0));
 
   // One product for every value of the outer summed letters.
   std::vector<std::unique_ptr<fb::GemmStepT>> steps;
@@ -165,18 +195,18 @@ Converter::run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
   for (char letter : summed.outer)
     count *= op.getExtent(letter);
   for (int64_t index = 0; index < count; ++index) {
-    auto step = std::make_unique<fb::GemmStepT>(*first);
+    auto step = std::make_unique<fb::GemmStepT>(first);
     int64_t rest = index, aOffset = 0, bOffset = 0;
     for (char letter : llvm::reverse(summed.outer)) {
       aOffset += rest % op.getExtent(letter) * a[letter];
       bOffset += rest % op.getExtent(letter) * b[letter];
       rest /= op.getExtent(letter);
     }
-    int64_t bytes = elementBytes(first->dtype);
-    step->a = std::make_unique<fb::Ref>(lhs.offset() + aOffset * bytes,
-                                        lhs.slot());
-    step->b = std::make_unique<fb::Ref>(rhs.offset() + bOffset * bytes,
-                                        rhs.slot());
+    int64_t bytes = elementBytes(first.dtype);
+    step->a =
+        std::make_unique<fb::Ref>(lhs.offset() + aOffset * bytes, lhs.slot());
+    step->b =
+        std::make_unique<fb::Ref>(rhs.offset() + bOffset * bytes, rhs.slot());
     step->c = std::make_unique<fb::Ref>(out);
     step->accumulate = index == 0 ? accumulate : fb::Accumulate::Add;
     steps.push_back(std::move(step));
@@ -184,7 +214,7 @@ Converter::run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
   return steps;
 }
 
-FailureOr<std::vector<std::unique_ptr<fb::GemmStepT>>>
+std::vector<std::unique_ptr<fb::GemmStepT>>
 plait::convertContraction(ContractionOpInterface op, const fb::Ref &lhs,
                           const fb::Ref &rhs, const fb::Ref &result,
                           fb::Accumulate accumulate) {

@@ -25,8 +25,10 @@ namespace plait {
 /// behind one another in both tensors is one long dimension. Where they do
 /// not, the outer letters of rows and columns become batch dimensions, with
 /// stride 0 in the operand that does not have them, and the outer summed
-/// letters a sequence of products. Nothing is ever copied or transposed.
-mlir::FailureOr<std::vector<std::unique_ptr<plan::fb::GemmStepT>>>
+/// letters a sequence of products. Where a batch letter is innermost, columns
+/// become batch dimensions as a whole, and rows too if they must: always right,
+/// and slow where no rows are left. Nothing is ever copied or transposed.
+std::vector<std::unique_ptr<plan::fb::GemmStepT>>
 convertContraction(ContractionOpInterface op, const plan::fb::Ref &lhs,
                    const plan::fb::Ref &rhs, const plan::fb::Ref &result,
                    plan::fb::Accumulate accumulate);

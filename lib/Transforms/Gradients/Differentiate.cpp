@@ -173,21 +173,18 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
 
 /// Gradients accumulate as partial sums over the data-parallel ranks, and over
 /// all others that hold the whole parameter but worked on a part of the data;
-/// they are combined once, at the end of the step.
+/// they are combined once, at the end of the step. That of a parameter which is
+/// worked on before it meets the batch, as in tanh(w) · x, has been combined on
+/// its way and is whole on all ranks: it accumulates as such.
 LogicalResult Differentiator::visitRead(nn::ReadOp op) {
   Value total = sum(op.getResult());
   if (!total)
     return success();
   ShardingAttr wanted = ShardingAttr::of(op.getResult());
   if (mesh.getAxisIndex(kDataAxis) >= 0) {
-    StringAttr data = builder.getStringAttr(kDataAxis);
-    if (!ShardingAttr::of(total).isPartialOver(data))
-      return op.emitError("the gradient of ")
-             << op.getSymbolAttr() << " does not depend on the batch, so it "
-             << "cannot be summed over \"dp\"";
-    SmallVector<StringAttr> kept{data};
+    SmallVector<StringAttr> kept;
     for (StringAttr axis : ShardingAttr::of(total).getPartial())
-      if (axis != data && wanted.findDim(axis) < 0)
+      if (axis.getValue() == kDataAxis || wanted.findDim(axis) < 0)
         kept.push_back(axis);
     wanted = wanted.withPartial(kept);
   }

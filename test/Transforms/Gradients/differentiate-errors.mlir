@@ -46,20 +46,3 @@ func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.value = "in0"}, %w: tensor<4x
   %0:2 = nn.rms_norm %x, %w epsilon 1.0e-05 : (tensor<4x4xf32, #m>, tensor<4xf32, #v>) -> (tensor<4x4xf32, #m>, tensor<4xf32, #v>)
   return %0#0, %0#1 : tensor<4x4xf32, #m>, tensor<4xf32, #v>
 }
-
-// -----
-
-// A penalty on a weight is the same on all ranks; summed over dp it would count
-// as often as there are ranks.
-#v = #dist.sharding<@mesh, [{}]>
-dist.mesh @mesh ["dp"] = [2]
-nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
-nn.accumulator @loss_sum : tensor<f32>
-func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
-  // expected-error @+1 {{the gradient of @w does not depend on the batch, so it cannot be summed over "dp"}}
-  %w = nn.read @w value : tensor<4xf32, #v>
-  %0 = nn.mul %w, %w : tensor<4xf32, #v>
-  %1 = nn.reduce sum %0 dims [0] : tensor<4xf32, #v> -> tensor<f32, #dist.sharding<@mesh, []>>
-  nn.accumulate %1 to @loss_sum value : tensor<f32, #dist.sharding<@mesh, []>>
-  return
-}

@@ -254,3 +254,45 @@ func.func @forward_1(%x: tensor<8xbf16, #x> {pipe.value = "in0"}) attributes {pi
   nn.accumulate %2 to @loss_sum value : tensor<f32, #s>
   return
 }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Values of parameters alone
+//===----------------------------------------------------------------------===//
+
+// A penalty on a weight is the same on all ranks; summed over dp it would count
+// as often as there are ranks. Its gradient is not a partial sum.
+#v = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["dp"] = [2]
+nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
+nn.accumulator @loss_sum : tensor<f32>
+// CHECK-LABEL: func.func @joint_0(
+// CHECK: nn.accumulate %{{.*}} to @w gradient {nn.backward} : tensor<4xf32, #dist.sharding<@mesh, [{}]>>
+func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  %w = nn.read @w value : tensor<4xf32, #v>
+  %0 = nn.mul %w, %w : tensor<4xf32, #v>
+  %1 = nn.reduce sum %0 dims [0] : tensor<4xf32, #v> -> tensor<f32, #dist.sharding<@mesh, []>>
+  nn.accumulate %1 to @loss_sum value : tensor<f32, #dist.sharding<@mesh, []>>
+  return
+}
+
+// -----
+
+// A weight is bent before the batch meets it: what the bend passes on has been
+// summed over dp, so the gradient is whole.
+#x = #dist.sharding<@mesh, [{"dp"}, {}]>
+#v = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["dp"] = [2]
+nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
+// CHECK-LABEL: func.func @joint_0(
+// CHECK: %[[SUM:.*]] = nn.reduce sum {{.*}} -> tensor<4xf32, #dist.sharding<@mesh, [{}], partial = {"dp"}>>
+// CHECK: dist.reshard %[[SUM]] {{.*}} -> tensor<4xf32, #dist.sharding<@mesh, [{}]>>
+// CHECK: nn.accumulate %{{.*}} to @w gradient {nn.backward} : tensor<4xf32, #dist.sharding<@mesh, [{}]>>
+func.func @forward_0(%x: tensor<2x4xf32, #x> {pipe.value = "in0"}) -> (tensor<2x4xf32, #x> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  %w = nn.read @w value : tensor<4xf32, #v>
+  %0 = nn.tanh %w : tensor<4xf32, #v>
+  %1 = nn.broadcast %0 dims [1] : tensor<4xf32, #v> -> tensor<2x4xf32, #x>
+  %2 = nn.mul %x, %1 : tensor<2x4xf32, #x>
+  return %2 : tensor<2x4xf32, #x>
+}

@@ -233,28 +233,28 @@ Status schedule::verifyLists(const Schedule &schedule) {
 /// V5.
 static Status checkMemory(const Schedule &schedule) {
   PLAIT_RETURN_IF_ERROR(schedule.memory.check());
-  const Generator *generator = nullptr;
-  if (!schedule.kind.empty()) {
-    Result<const Generator *> found = findGenerator(schedule.kind);
-    if (!found.ok())
-      return found.status();
-    generator = *found;
-  }
-  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    double peak = peakActivations(schedule, rank);
-    if (!schedule.memory.allows(peak))
+  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    if (double peak = peakActivations(schedule, rank);
+        !schedule.memory.allows(peak))
       return fail("rank ", rank, ": ", peak,
                   " microbatches are in flight, the memory limit is ",
                   schedule.memory.limit);
-    if (!generator)
-      continue;
-    MemoryModel named = schedule.memory;
+  return Status::success();
+}
+
+Status schedule::checkNamedBound(const Schedule &schedule) {
+  Result<const Generator *> found = findGenerator(schedule.kind);
+  if (!found.ok())
+    return Status::success();
+  MemoryModel named = schedule.memory;
+  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    double peak = peakActivations(schedule, rank);
     named.limit =
-        generator->memoryBound(schedule.problem, rank, named.weightShare);
+        (*found)->memoryBound(schedule.problem, rank, named.weightShare);
     if (!named.allows(peak))
       return fail("rank ", rank, ": ", peak,
                   " microbatches are in flight, schedule ", schedule.kind,
-                  " allows ", named.limit);
+                  " holds ", named.limit);
   }
   return Status::success();
 }

@@ -24,8 +24,10 @@
 //      compute-only, by the action itself), RECV blocking until posted and
 //      WAIT until received, no rank waits for ever. Which rank runs first does
 //      not matter: a step never takes back what another waits for.
-//  V5  peakActivations(rank) keeps the bound of the named schedule and the
-//      schedule's own memory limit.
+//  V5  peakActivations(rank) keeps the schedule's own memory limit.
+//
+// A schedule may be called anything: its name is for reports. What a generator
+// of that name promises beside soundness is asked apart, by checkNamedBound.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,6 +42,11 @@ namespace plait::schedule {
 /// action in the rank's list and the action as printed. Takes time linear in
 /// the number of actions. Any schedule may be passed.
 Status verify(const Schedule &schedule);
+
+/// Whether no rank holds more microbatches than the generator that `schedule` is
+/// named after does; failure says which and how many. Success where no generator
+/// has that name. `schedule` must be sound.
+Status checkNamedBound(const Schedule &schedule);
 
 /// V1 to V3 alone: what makes it safe to execute the lists.
 Status verifyLists(const Schedule &schedule);

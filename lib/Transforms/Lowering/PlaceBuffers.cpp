@@ -9,6 +9,7 @@
 #include "PackMemory.h"
 #include "PlaceValues.h"
 #include "plait/Schedule/Schedule.h"
+#include "plait/Schedule/Verify.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -278,6 +279,9 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
       getOperation().emitError(schedule.status().message());
       return signalPassFailure();
     }
+    // A schedule that was edited may still be called as before.
+    if (Status status = schedule::checkNamedBound(*schedule); !status.ok())
+      (*schedules.begin()).emitWarning(status.message());
     if (failed(checkFunctions(schedule->problem.stages)))
       return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>())

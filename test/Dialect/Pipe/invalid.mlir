@@ -31,11 +31,6 @@ pipe.schedule @c2_order "1f1b" stages 1 microbatches 1 ["B0 F0"]
 
 // -----
 
-// expected-error @+1 {{is not sound: }}
-pipe.schedule @c2_in_flight "1f1b" stages 1 microbatches 2 ["F0 F1 B0 B1"]
-
-// -----
-
 // expected-error @+1 {{has pipe.phase = "forward" but no pipe.stage}}
 func.func @no_stage() attributes {pipe.phase = "forward"} {
   return

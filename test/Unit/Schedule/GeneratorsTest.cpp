@@ -38,6 +38,7 @@ TEST(Generators, OneFOneBWithFewerMicrobatchesThanStages) {
   EXPECT_EQ(print(*schedule), "F0 F1 B0 B1\nF0 F1 B0 B1\n"
                               "F0 F1 B0 B1\nF0 B0 F1 B1\n");
   EXPECT_EQ(messageOf(verify(*schedule)), "ok");
+  EXPECT_EQ(messageOf(checkNamedBound(*schedule)), "ok");
 }
 
 TEST(Generators, GPipe) {
@@ -97,6 +98,7 @@ void checkSound(const Generator &generator, const Problem &problem,
   if (!ordered)
     return;
   EXPECT_EQ(messageOf(verify(*schedule)), "ok");
+  EXPECT_EQ(messageOf(checkNamedBound(*schedule)), "ok");
   Schedule complete = insertTransfers(*schedule);
   EXPECT_EQ(messageOf(verify(complete)), "ok");
   if (!options.costs.forwards.empty())

@@ -40,7 +40,10 @@ def Pipe_ScheduleOp : Pipe_Op<"schedule", [Symbol]> {
     Constraints:
     - (C1) the lists parse, one for each stage.
     - (C2) the schedule is sound: every action once, dependencies respected, no
-      deadlock, and no more microbatches in flight than `kind` promises.
+      deadlock.
+
+    `kind` is a name for reports; a schedule written by hand may be called
+    anything.
 
     Example:
     ```mlir

@@ -11,20 +11,20 @@
 #include "Layout.h"
 #include "Memory.h"
 #include "Model.h"
+#include "Settings.h"
+#include "plait/Analysis/ModelFlops.h"
 #include "plait/Conversion/ToPlan.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
-#include "plait/Planner/Cluster.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Pipelines.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
@@ -34,87 +34,6 @@
 
 using namespace mlir;
 using namespace plait;
-
-/// What kernels are compiled for; fails where the options contradict each
-/// other.
-static Result<codegen::Target> makeTarget(const CompileOptions &options) {
-  if (options.backend != "cpu" && options.backend != "cuda")
-    return fail("backend is \"", options.backend, "\", expected cpu or cuda");
-  bool host = options.targetCPU == "host";
-  if (options.backend == "cpu") {
-    if (!options.target.empty())
-      return fail("--target ", options.target,
-                  " is for --backend cuda, not cpu");
-    codegen::TargetCPU cpu{options.targetCPU, ""};
-    return codegen::Target(host ? codegen::TargetCPU::getHost() : cpu);
-  }
-  if (!host)
-    return fail("--target-cpu ", options.targetCPU,
-                " is for --backend cpu, not cuda");
-  if (options.target.empty())
-    return codegen::Target(codegen::TargetGPU());
-  if (auto target = codegen::TargetGPU::get(options.target))
-    return codegen::Target(*target);
-  return fail("target is \"", options.target, "\", expected one of ",
-              llvm::join(codegen::TargetGPU::getNames(), ", "));
-}
-
-/// What a GPU needs beside the arena; nothing on processors.
-static uint64_t getDeviceReserve(const codegen::Target &target,
-                                 const CompileOptions &options) {
-  const auto *gpu = std::get_if<codegen::TargetGPU>(&target);
-  if (!gpu || options.deviceReserve)
-    return gpu ? options.deviceReserve : 0;
-  StringRef usual = gpu->cubin == "sm_80"    ? "a100-80g:1"
-                    : gpu->cubin == "sm_100" ? "b200:1"
-                                             : "h100:1";
-  return uint64_t(planner::parseCluster(usual.str())->device.reservedBytes);
-}
-
-/// What the model computes in; fails where no plan does.
-static Result<std::string> findPrecision(const CompileOptions &options) {
-  if (options.precision.empty())
-    return std::string("fp32");
-  if (llvm::is_contained(getPrecisions(), options.precision))
-    return options.precision;
-  return fail("precision is \"", options.precision, "\", plans train in ",
-              llvm::join(getPrecisions(), " or "));
-}
-
-/// What products do to their results; fails where nothing is called so.
-static Result<std::string> findEpilogues(const CompileOptions &options,
-                                         const codegen::Target &target) {
-  const auto *gpu = std::get_if<codegen::TargetGPU>(&target);
-  // On processors kernels that work on whole rows are the faster ones; before
-  // sm_90 cuBLASLt was seen to take GELU after the product, slower than a
-  // kernel (karpathy/llm.c, pull request 338, and its default).
-  if (options.epilogues.empty())
-    return std::string(!gpu ? "none" : gpu->cubin == "sm_80" ? "bias" : "all");
-  if (llvm::is_contained(getEpilogueKinds(), options.epilogues))
-    return options.epilogues;
-  return fail("epilogues are \"", options.epilogues, "\", expected ",
-              llvm::join(getEpilogueKinds(), ", "));
-}
-
-namespace {
-
-/// What options mean that a plan and its reference have in common.
-struct Settings {
-  codegen::Target target;
-  std::string precision;
-};
-
-} // namespace
-
-static Result<Settings> makeSettings(const CompileOptions &options) {
-  Result<codegen::Target> target = makeTarget(options);
-  if (!target.ok())
-    return target.status();
-  Result<std::string> precision = findPrecision(options);
-  if (!precision.ok())
-    return precision.status();
-  return Settings{std::move(*target), std::move(*precision)};
-}
 
 namespace {
 
@@ -151,6 +70,7 @@ private:
   bool replaceMesh;
   ModelContext context;
   OwningOpRef<ModuleOp> module;
+  double modelFlops = 0; // of a step
 };
 
 } // namespace
@@ -199,6 +119,9 @@ LogicalResult Compilation::import() {
   module = std::move(*imported);
   if (isText(options) && failed(checkBatch()))
     return failure();
+  modelFlops =
+      countModelFlops(module->lookupSymbol<func::FuncOp>(nn::kLossFunction)) *
+      double(layout.microbatches);
   return addMesh();
 }
 
@@ -231,7 +154,7 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
       options.schedule, static_cast<unsigned>(layout.microbatches),
       options.recompute, options.sequenceParallel, options.layers};
   pipeline.precision = settings.precision;
-  pipeline.epilogues = *findEpilogues(options, settings.target);
+  pipeline.epilogues = settings.epilogues;
   pipeline.zero = options.zero;
   for (const PhaseInfo &info : getPhases()) {
     if (info.phase > last)
@@ -257,12 +180,13 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
 }
 
 FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
-  return convertToPlan(*module,
-                       {options.recompute, options.sequence,
+  PlanIdentity identity{options.recompute,   options.sequence,
                         options.globalBatch, options.microBatch,
-                        options.deterministic,
-                        getDeviceReserve(settings.target, options)},
-                       settings.target);
+                        options.deterministic, getDeviceReserve(settings),
+                        modelFlops,          nullptr};
+  if (settings.cluster)
+    identity.cluster = describeCluster(settings, options.cluster);
+  return convertToPlan(*module, std::move(identity), settings.target);
 }
 
 //===----------------------------------------------------------------------===//
@@ -404,9 +328,6 @@ bool plait::compile(const CompileOptions &options) {
     return report(settings.status());
   if (Status status = checkAttentionOption(options); !status.ok())
     return report(status);
-  if (auto epilogues = findEpilogues(options, settings->target);
-      !epilogues.ok())
-    return report(epilogues.status());
   Phase last = Phase::Plan;
   if (!options.compileTo.empty()) {
     Result<Phase> found = findPhase(options.compileTo);

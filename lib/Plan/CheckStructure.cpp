@@ -18,6 +18,7 @@
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 
+#include <cmath>
 #include <set>
 
 using namespace plait;
@@ -138,6 +139,26 @@ Status checkZero(const fb::Plan &plan) {
   if (plan.zero() <= 1)
     return Status::success();
   return fail("zero is ", int(plan.zero()), ", allowed are 0 and 1");
+}
+
+/// What utilisation and messages are computed from.
+Status checkCluster(const fb::Plan &plan) {
+  if (!(plan.model_flops() >= 0 && std::isfinite(plan.model_flops())))
+    return fail("model_flops is ", plan.model_flops(),
+                ", expected a number of at least 0");
+  const fb::Cluster *cluster = plan.cluster();
+  if (!cluster)
+    return Status::success();
+  if (cluster->nodes() < 1 || cluster->devices_per_node() < 1)
+    return fail("the cluster has ", cluster->nodes(), " nodes of ",
+                cluster->devices_per_node(), " devices");
+  if (cluster->reserved_bytes() >= cluster->memory_bytes())
+    return fail("the cluster's devices reserve ", cluster->reserved_bytes(),
+                " bytes of ", cluster->memory_bytes());
+  if (!(cluster->peak_flops() > 0 && std::isfinite(cluster->peak_flops())))
+    return fail("the cluster's devices have a peak of ", cluster->peak_flops(),
+                " FLOP/s");
+  return Status::success();
 }
 
 Status checkPrecision(const fb::Plan &plan) {
@@ -371,6 +392,7 @@ Status plan::checkStructure(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkBackend(plan));
   PLAIT_RETURN_IF_ERROR(checkPrecision(plan));
   PLAIT_RETURN_IF_ERROR(checkZero(plan));
+  PLAIT_RETURN_IF_ERROR(checkCluster(plan));
   if (plan.programs()->size() != plan.mesh()->Get(0)->size())
     return fail("there are ", plan.programs()->size(),
                 " programs for a pp axis of size ",

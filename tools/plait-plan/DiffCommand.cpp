@@ -66,6 +66,8 @@ std::map<std::string, std::string> getPlacements(const fb::Plan &plan) {
 void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("model", GetString(plan.model_type()) + " " +
                                   GetString(plan.model_name()));
+  if (plan.cluster())
+    facts.emplace_back("cluster", plan.cluster()->name()->str());
   facts.emplace_back("backend", plan::backendOf(plan));
   facts.emplace_back("precision", plan::precisionOf(plan));
   facts.emplace_back("mesh", planner::printMesh(plan));

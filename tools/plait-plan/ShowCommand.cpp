@@ -34,9 +34,19 @@ static void showHeader(const fb::Plan &plan) {
   for (const fb::MeshAxis *axis : *plan.mesh())
     std::cout << " " << axis->name()->str() << "=" << axis->size();
   std::cout << ", " << plan::Mesh(plan).ranks() << " ranks\n";
+  if (const fb::Cluster *cluster = plan.cluster())
+    std::cout << "cluster   " << cluster->name()->str() << ", "
+              << cluster->nodes() << " x " << cluster->devices_per_node() << " "
+              << cluster->device()->str()
+              << format(" of %.1f GB", double(cluster->memory_bytes()) / 1e9)
+              << "\n";
   std::cout << "batch     " << plan.global_batch() << " sequences, in "
             << plan.microbatches() << " microbatches of " << plan.micro_batch()
             << " per data-parallel rank\n";
+  if (plan.model_flops() > 0)
+    std::cout << "work      "
+              << format("%.4g FLOP of the model in a step\n",
+                        plan.model_flops());
   std::cout << "schedule  " << plan.schedule()->str() << ", recompute "
             << plan.recompute()->str();
   if (plan.zero())

@@ -43,24 +43,46 @@ bool isCompute(const fb::Action &action) {
   return action.kind() <= fb::ActionKind::BackwardWeight;
 }
 
-/// (span - busy) / span of the forward and backward passes, of the program that
-/// has the longest span and the one that is busiest.
-double findBubbleRate(const fb::Plan &plan, const plan::Replayed &replayed) {
-  double span = 0, busiest = 0;
-  for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
-    const std::vector<plan::ActionTime> &times = replayed.programs[i];
-    double first = -1, last = 0, work = 0;
-    for (uint32_t j = 0; j < times.size(); ++j) {
-      if (!isCompute(*plan.programs()->Get(i)->actions()->Get(j)))
-        continue;
-      first = first < 0 ? times[j].start : first;
-      last = times[j].end;
-      work += times[j].end - times[j].start - times[j].waiting();
-    }
-    span = std::max(span, last - first);
-    busiest = std::max(busiest, work);
+/// When the first forward pass of any rank begins and the last backward pass
+/// ends.
+std::pair<double, double> findPipeline(const fb::Plan &plan,
+                                       const plan::Replayed &replayed) {
+  double begin = replayed.seconds, end = 0;
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i)
+    for (uint32_t j = 0; j < replayed.programs[i].size(); ++j)
+      if (isCompute(*plan.programs()->Get(i)->actions()->Get(j))) {
+        begin = std::min(begin, replayed.programs[i][j].start);
+        end = std::max(end, replayed.programs[i][j].end);
+      }
+  return {begin, std::max(begin, end)};
+}
+
+/// What of an action's work lies behind `time`, as if it were evenly spread.
+double findBusyAfter(double time, const plan::ActionTime &action) {
+  double length = action.end - action.start;
+  double after = action.end - std::max(action.start, time);
+  return length > 0 && after > 0
+             ? (action.computing + action.communicating) * after / length
+             : 0;
+}
+
+/// Tells where ranks are idle: in the pipeline, or behind it.
+void addIdle(const fb::Plan &plan, tool::Simulation &simulation) {
+  const plan::Replayed &replayed = simulation.replayed;
+  auto [begin, end] = findPipeline(plan, replayed);
+  double sum = 0;
+  for (uint32_t i = 0; i < replayed.programs.size(); ++i) {
+    double busy = 0;
+    for (const plan::ActionTime &action : replayed.programs[i])
+      busy += findBusyAfter(end, action);
+    double idle = simulation.idle(i);
+    double atEnd = std::clamp(replayed.seconds - end - busy, 0.0, idle);
+    simulation.bubbleSeconds.push_back(idle - atEnd);
+    sum += idle - atEnd;
   }
-  return span > 0 ? std::max(0.0, (span - busiest) / span) : 0;
+  if (end > begin)
+    simulation.bubbleFraction =
+        sum / (double(replayed.programs.size()) * (end - begin));
 }
 
 /// Ranks that share a processor leave their cores to others while they wait.
@@ -140,19 +162,38 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
     simulation.overhead = profile.overheadSeconds;
     simulation.costs = "measured, " + options.profile;
   }
-  simulation.bubbleRate = findBubbleRate(input.plan, simulation.replayed);
+  addIdle(input.plan, simulation);
   return simulation;
 }
 
+/// Whether the plan was made for `cluster`.
+bool isFor(const fb::Cluster &planned, const planner::Cluster &cluster) {
+  return planned.device()->string_view() == cluster.device.name &&
+         int64_t(planned.nodes()) == cluster.nodes &&
+         int64_t(planned.devices_per_node()) == cluster.devicesPerNode &&
+         planned.memory_bytes() == uint64_t(cluster.device.memoryBytes);
+}
+
+/// What the plan was made for, unless `name` says otherwise.
 Result<planner::Cluster> getCluster(const fb::Plan &plan,
                                     const std::string &name) {
-  if (!name.empty())
-    return planner::parseCluster(name);
-  if (plan::backendOf(plan) != "cpu")
+  const fb::Cluster *planned = plan.cluster();
+  std::string text = name;
+  if (text.empty() && planned)
+    text = planned->name()->str();
+  if (text.empty() && plan::backendOf(plan) != "cpu")
     return fail("the plan is for ", plan::backendOf(plan),
                 ": give --cluster, as in --cluster h100:1x8");
-  return planner::parseCluster("cpu:" +
-                               std::to_string(plan::Mesh(plan).ranks()));
+  if (text.empty())
+    text = "cpu:" + std::to_string(plan::Mesh(plan).ranks());
+  Result<planner::Cluster> cluster = planner::parseCluster(text);
+  if (cluster.ok() && planned && !isFor(*planned, *cluster))
+    std::cerr << "plait-plan: warning: the plan was made for "
+              << planned->name()->str()
+              << (name.empty() ? ", which has changed since"
+                               : ", not for " + name)
+              << "\n";
+  return cluster;
 }
 
 Status readInput(Input &input, const plan::PlanFile &file,
@@ -212,7 +253,7 @@ tool::Command tool::addSimulateCommand(CLI::App &app) {
   auto options = std::make_shared<Options>();
   command->add_option("plan", options->plan, "The .plan file")->required();
   command->add_option("--cluster", options->cluster,
-                      "What it runs on, as for plaitc (default: cpu:RANKS)");
+                      "What it runs on (default: what the plan was made for)");
   command->add_option("--profile", options->profile,
                       "Times that plait-run --profile has measured");
   command->add_option("--json", options->json, tool::jsonHelp);

@@ -56,7 +56,7 @@ static std::string drawSchedule(const fb::Plan &plan,
       rank.push_back({time.start, time.end});
   }
   timeline.makespan = simulation.replayed.seconds;
-  timeline.bubbleRate = simulation.bubbleRate;
+  timeline.bubbleRate = simulation.bubbleFraction;
   return schedule::drawChart(getSchedule(plan, /*withAll=*/true), timeline,
                              options);
 }
@@ -66,8 +66,8 @@ static std::string writeRanks(const fb::Plan &plan,
                               const Simulation &simulation) {
   bool overlaps = plan::isCuda(plan);
   std::string text =
-      format("\n%-28s%18s%18s%18s%18s", "", "computing", "communicating",
-             "idle", overlaps ? "behind computing" : "");
+      format("\n%-28s%17s%17s%17s%17s%18s", "", "computing", "communicating",
+             "bubble", "idle at the end", overlaps ? "behind computing" : "");
   text.resize(text.find_last_not_of(' ') + 1);
   double whole = simulation.replayed.seconds;
   for (uint32_t i = 0; i < simulation.replayed.ranks.size(); ++i) {
@@ -75,13 +75,14 @@ static std::string writeRanks(const fb::Plan &plan,
     text += format("\nprogram %-3u ranks %u to %u", i, first, last);
     text.resize(text.rfind('\n') + 29, ' ');
     const plan::RankTime &rank = simulation.replayed.ranks[i];
-    std::vector<double> parts = {rank.computing, rank.communicating,
-                                 simulation.idle(i)};
+    double bubble = simulation.bubbleSeconds[i];
+    std::vector<double> parts = {rank.computing, rank.communicating, bubble,
+                                 simulation.idle(i) - bubble};
     if (overlaps)
       parts.push_back(rank.hidden);
     for (double seconds : parts)
       text +=
-          format("%18s", format("%s %4.0f %%", formatSeconds(seconds).c_str(),
+          format("%17s", format("%s %4.0f %%", formatSeconds(seconds).c_str(),
                                 whole > 0 ? 100 * seconds / whole : 0)
                              .c_str());
   }
@@ -213,6 +214,7 @@ static Json toJson(const fb::Plan &plan, const Simulation &simulation,
           {"computing_seconds", rank.computing},
           {"communicating_seconds", rank.communicating},
           {"idle_seconds", simulation.idle(index)},
+          {"bubble_seconds", simulation.bubbleSeconds[index]},
           {"hidden_communication_seconds", rank.hidden},
           {"peak_bytes", program.arena_bytes()},
           {"peak_live_bytes", getSum(getFullest(program))},
@@ -242,7 +244,7 @@ std::string tool::toJson(const fb::Plan &plan, const Simulation &simulation) {
                   {"costs", simulation.costs},
                   {"step_seconds", simulation.seconds()},
                   {"overhead_seconds", simulation.overhead},
-                  {"bubble_rate", simulation.bubbleRate},
+                  {"bubble_fraction", simulation.bubbleFraction},
                   {"programs", std::move(programs)}};
   if (simulation.measurement)
     content["measured"] = ::toJson(*simulation.measurement);

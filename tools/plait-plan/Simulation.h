@@ -38,7 +38,10 @@ struct Simulation {
   plan::Replayed replayed;
   /// Outside of the action lists; only known from a profile.
   double overhead = 0;
-  double bubbleRate = 0; // as schedule::Timeline::bubbleRate
+  /// Of the time from the first forward pass to the last backward pass, what
+  /// ranks are idle, on average; as planner::Estimate::bubbleFraction.
+  double bubbleFraction = 0;
+  std::vector<double> bubbleSeconds; // by program: of idle()
   std::optional<Measurement> measurement;
 
   double seconds() const { return replayed.seconds + overhead; }

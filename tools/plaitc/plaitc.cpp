@@ -40,8 +40,10 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
   app.add_option("--shard")
       ->each(
           [&options](const std::string &text) { addSharding(options, text); })
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("TEXT")
-      ->description("pin a sharding: PARAMETER=[{},{\"tp\"}], * matches");
+      ->description(
+          "pin a sharding: PARAMETER=[{},{\"tp\"}], * matches; may repeat");
   app.add_option("--precision", options.precision,
                  "of the arithmetic: fp32 or bf16 (fp16: --predict alone);\n"
                  "if not given, bf16 with a --cluster of GPUs, else fp32");
@@ -54,10 +56,11 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       "its gradient); if not given, all on GPUs (bias for sm_80),\nelse none");
   app.add_flag("--deterministic", options.deterministic,
                "the same bits in every run on GPUs too, for memory and time");
-  app.add_option("--backend", options.backend, "what runs it: cpu or cuda")
-      ->capture_default_str();
+  app.add_option("--backend", options.backend,
+                 "what runs it: cpu or cuda; if not given, what --cluster has");
   app.add_option("--target", options.target,
-                 "GPU architecture: sm_80, sm_90 or sm_100; any if not given");
+                 "GPU architecture: sm_80, sm_90 or sm_100; if not given, that\n"
+                 "of --cluster, else any");
   app.add_option("--target-cpu", options.targetCPU,
                  "processor of the ranks, e.g. x86-64-v3")
       ->capture_default_str();
@@ -95,10 +98,10 @@ static void addConfigurationOptions(CLI::App &app, CompileOptions &options) {
 static constexpr char planningGroup[] = "Let the planner decide the rest";
 
 /// `pinned` is the text of --pin.
-static void addPlanningOptions(CLI::App &app, PlanningOptions &options,
-                               std::string &pinned) {
+static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
+                               PlanningOptions &options, std::string &pinned) {
   app.option_defaults()->group(planningGroup);
-  app.add_option("--cluster", options.cluster,
+  app.add_option("--cluster", compile.cluster,
                  "h100:64x8, cpu:8, or a file; see docs/Hardware.md");
   app.add_option("--search-space", options.searchSpace,
                  "executable, or all: what is only modelled too")
@@ -161,7 +164,7 @@ static plait::Status divideOutputs(CompileOptions &options,
 /// to do.
 static bool plan(const CLI::App &app, CompileOptions &options,
                  PlanningOptions &planning, const std::string &pinned) {
-  if (planning.cluster.empty()) {
+  if (options.cluster.empty()) {
     auto given = app.get_options([](const CLI::Option *option) {
       return option->get_group() == planningGroup && option->count();
     });
@@ -196,7 +199,7 @@ int main(int argc, char **argv) {
                "plaitc");
   addCompileOptions(app, options);
   addConfigurationOptions(app, options);
-  addPlanningOptions(app, planning, pinned);
+  addPlanningOptions(app, options, planning, pinned);
   if (std::optional<int> code = plait::tool::parse(app, argc, argv))
     return *code;
   plait::removeTemporaryFilesOnSignals();

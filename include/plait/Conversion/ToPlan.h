@@ -29,12 +29,16 @@ struct PlanIdentity {
   bool deterministic = false;
   /// Of a GPU, what is needed beside the arena; see Plan.fbs.
   uint64_t deviceReserve = 0;
+  /// What the model needs in a step; see Plan.fbs.
+  double modelFlops = 0;
+  /// The machines that the plan is for; null: not known.
+  std::unique_ptr<plan::fb::ClusterT> cluster;
 };
 
 /// The plan of a module after the phase `lower`, with the code of its kernels.
 /// Errors are emitted at the op at fault. The plan is not checked yet.
 mlir::FailureOr<std::unique_ptr<plan::fb::PlanT>>
-convertToPlan(mlir::ModuleOp module, const PlanIdentity &identity,
+convertToPlan(mlir::ModuleOp module, PlanIdentity identity,
               const codegen::Target &target);
 
 } // namespace plait

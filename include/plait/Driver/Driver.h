@@ -58,17 +58,19 @@ struct CompileOptions {
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
   std::vector<std::pair<std::string, std::string>> shardings;
-  /// What executes the plan: "cpu" or "cuda".
-  std::string backend = "cpu";
+  /// What executes the plan: "cpu" or "cuda". Empty: what the cluster's devices
+  /// are; "cpu" without one.
+  std::string backend;
   /// The processor that kernels are for: a name LLVM knows, or "host". CPU
   /// only.
   std::string targetCPU = "host";
-  /// The GPU architecture that kernels are for, "sm_90". CUDA only; empty: any,
-  /// and the usual one without a delay when the plan is loaded.
+  /// The GPU architecture that kernels are for, "sm_90". CUDA only; empty: that
+  /// of the cluster's devices; without one any, and the usual one without a delay
+  /// when the plan is loaded.
   std::string target;
-  /// Bytes of a GPU that context and libraries need beside the arena. 0: what
-  /// the hardware file of the target's usual GPU says.
-  uint64_t deviceReserve = 0;
+  /// The machines that the plan is for, as planner::parseCluster reads them.
+  /// Empty: not known; a GPU then reserves what the target's usual one does.
+  std::string cluster;
   /// Stop after this phase and write the IR (empty: write the plan).
   std::string compileTo;
   /// Write the IR after every phase into this folder (empty: nowhere).

@@ -19,7 +19,6 @@
 namespace plait {
 
 struct PlanningOptions {
-  std::string cluster;                    // as planner::parseCluster reads it
   std::string searchSpace = "executable"; // or all: also what is only modelled
   planner::Pins pins;
   std::string framework = "plait"; // as planner::findFramework knows it
@@ -32,8 +31,8 @@ struct PlanningOptions {
   std::string profile;             // of plait-run, to compare with; empty: none
 };
 
-/// Searches for the best configuration of the model, global batch and sequence
-/// that `options` name, writes what `planning` asks for, and sets mesh,
+/// Searches for the best configuration of the model, global batch, sequence and
+/// cluster that `options` name, writes what `planning` asks for, and sets mesh,
 /// schedule, microbatch, recomputation, sequence parallelism and stages of
 /// `options`. On failure the reason has been printed to standard error.
 bool choose(CompileOptions &options, const PlanningOptions &planning);

@@ -128,6 +128,8 @@ struct AttentionUnit {
 /// One accelerator, or one rank's share of a CPU.
 struct Device {
   std::string name;
+  /// The architecture that code is compiled for, "sm_90"; empty: not known.
+  std::string target;
   /// A share of this machine's processor, beside other ranks.
   bool isProcessor = false;
   /// How many times as fast a rank may compute while other ranks of the same
@@ -158,6 +160,8 @@ struct Device {
 
 struct Cluster {
   std::string name;
+  /// What was given without the size: "h100", "selene.json".
+  std::string source;
   /// Of a mixed cluster: the worst of every figure over its node types. In
   /// synchronous training all wait for the slowest, and one plan has to fit
   /// into the smallest memory.
@@ -170,6 +174,11 @@ struct Cluster {
   double podOversubscription = 1;
 
   int devices() const { return nodes * devicesPerNode; }
+  /// What parseCluster reads as this cluster with another size.
+  std::string withSize(int nodes, int devicesPerNode) const {
+    return source + ":" + std::to_string(nodes) + "x" +
+           std::to_string(devicesPerNode);
+  }
 };
 
 /// Reads a cluster: "h100:64x8" (preset:NODESxDEVICES), "cpu:8" (a number alone

@@ -87,7 +87,9 @@ struct Estimate {
   double tokensPerSecond = 0;
   double modelFlops = 0;     // of a step, over all ranks
   double mfu = 0;            // against the device's peak for the precision
-  double bubbleFraction = 0; // idle time of the pipeline / its span
+  /// Of the time from the first forward pass to the last backward pass, what
+  /// ranks neither compute nor communicate, on average.
+  double bubbleFraction = 0;
   // iterationSeconds is their sum.
   double pipelineSeconds = 0, waitSeconds = 0, dataSeconds = 0,
          optimizerSeconds = 0, overheadSeconds = 0;

@@ -23,7 +23,7 @@ using namespace plait;
 using namespace plait::plan;
 
 static void addIdentity(fb::PlanT &plan, ModuleOp module,
-                        const PlanIdentity &identity) {
+                        PlanIdentity &identity) {
   if (auto model = module->getAttrOfType<DictionaryAttr>("plait.model")) {
     auto text = [&](StringRef key) {
       auto value = model.getAs<StringAttr>(key);
@@ -38,6 +38,8 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module,
   plan.sequence = identity.sequence;
   plan.global_batch = identity.globalBatch;
   plan.micro_batch = identity.microBatch;
+  plan.model_flops = identity.modelFlops;
+  plan.cluster = std::move(identity.cluster);
   auto schedule = *module.getOps<pipe::ScheduleOp>().begin();
   plan.schedule = schedule.getKind().str();
   plan.microbatches = schedule.getMicrobatches();
@@ -126,7 +128,7 @@ static void addLibraryWorkspace(fb::ProgramT &program, uint64_t bytes) {
 }
 
 FailureOr<std::unique_ptr<fb::PlanT>>
-plait::convertToPlan(ModuleOp module, const PlanIdentity &identity,
+plait::convertToPlan(ModuleOp module, PlanIdentity identity,
                      const codegen::Target &target) {
   auto plan = std::make_unique<fb::PlanT>();
   addIdentity(*plan, module, identity);

@@ -228,6 +228,21 @@ Result<Cluster> parseFile(const std::string &text, const std::string &path,
   return build(text, std::move(*hardware), *size);
 }
 
+Result<Cluster> parsePreset(const std::string &text, const std::string &name,
+                            std::optional<Size> size) {
+  Result<Json> fields = loadHardware(name, "");
+  if (!fields.ok())
+    return fields.status();
+  if (!size)
+    return fail("cluster '", text, "' needs a size: '", name,
+                ":NODESxDEVICES', as in '", name, ":2x8'");
+  Result<Hardware> hardware =
+      parseHardware(*fields, "hardware file '" + name + "'");
+  if (!hardware.ok())
+    return hardware.status();
+  return build(text, std::move(*hardware), *size);
+}
+
 } // namespace
 
 Result<Cluster> planner::parseCluster(const std::string &text) {
@@ -243,17 +258,9 @@ Result<Cluster> planner::parseCluster(const std::string &text) {
       return parsed.status();
     size = *parsed;
   }
-  if (isFile)
-    return parseFile(text, name, size);
-  Result<Json> fields = loadHardware(name, "");
-  if (!fields.ok())
-    return fields.status();
-  if (!size)
-    return fail("cluster '", text, "' needs a size: '", name,
-                ":NODESxDEVICES', as in '", name, ":2x8'");
-  Result<Hardware> hardware =
-      parseHardware(*fields, "hardware file '" + name + "'");
-  if (!hardware.ok())
-    return hardware.status();
-  return build(text, std::move(*hardware), *size);
+  Result<Cluster> cluster =
+      isFile ? parseFile(text, name, size) : parsePreset(text, name, size);
+  if (cluster.ok())
+    cluster->source = name;
+  return cluster;
 }

@@ -90,6 +90,7 @@ Status parseDevice(const Json &object, const std::string &where,
   const char *peaks[] = {"fp32Flops", "bf16Flops", "fp16Flops"};
   for (int i = 0; i < 3; ++i)
     fields.require(peaks[i]).read(peaks[i], device.peakFlops[i], flops);
+  fields.read("target", device.target);
   fields.require("vectorFlops").read("vectorFlops", device.vectorFlops, flops);
   fields.require("memoryBytes")
       .read("memoryBytes", device.memoryBytes, {1e6, 1e15});
@@ -281,6 +282,16 @@ Result<Hardware> planner::parseHardware(const Json &object,
   return hardware;
 }
 
+/// What is compiled for an architecture runs on later ones of its family.
+static std::string getOlder(const std::string &a, const std::string &b) {
+  auto family = [](const std::string &name) {
+    return name.substr(0, name.find('_'));
+  };
+  if (family(a) != family(b))
+    return "";
+  return std::pair(a.size(), a) < std::pair(b.size(), b) ? a : b;
+}
+
 Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
   constexpr size_t bf16 = size_t(Precision::BF16);
   bool slower = a.device.peakFlops[bf16] <= b.device.peakFlops[bf16];
@@ -306,6 +317,7 @@ Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
   bool isKnown = device.powerWatts > 0 && other.device.powerWatts > 0;
   device.powerWatts =
       isKnown ? std::max(device.powerWatts, other.device.powerWatts) : 0;
+  device.target = getOlder(device.target, other.device.target);
   if (other.device.name != device.name)
     device.name += "+" + other.device.name;
   // Links: the slower kind as a whole, with its own latencies.

@@ -9,6 +9,7 @@
 
 #include "FoldLayers.h"
 #include "Measure.h"
+#include "plait/Analysis/ModelFlops.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
@@ -31,7 +32,7 @@ using planner::Work;
 /// sharded alike. What is cheapest may change with the microbatch; one sequence
 /// is the worst guide, because parameters then weigh as much as activations.
 static constexpr std::pair<int64_t, int64_t> kBatches[] = {
-    {2, 4}, {1, 2}, {4, 8}};
+    {2, 4}, {1, 2}, {4, 8}, {8, 16}, {16, 32}, {32, 64}, {64, 128}};
 
 /// What a profile does not depend on.
 struct ModelProfile::Model {
@@ -50,19 +51,6 @@ ModelProfile::~ModelProfile() = default;
 
 static double countElements(Type type) {
   return cast<RankedTensorType>(type).getNumElements();
-}
-
-/// Floating-point operations of the forward pass that count towards model FLOP
-/// utilisation: those of products and of attention over all keys.
-static double countForwardFlops(func::FuncOp loss, const FoldedBlocks &folded) {
-  double flops = 0;
-  loss.walk([&](CostedOpInterface op) {
-    if (op.getWorkShape().kind == WorkShape::Memory)
-      return;
-    auto block = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr).getInt();
-    flops += double(op.getFlops()) * folded.blocks[block].count;
-  });
-  return flops;
 }
 
 std::unique_ptr<ModelProfile> ModelProfile::create(MLIRContext &context,
@@ -89,7 +77,11 @@ ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
   model->sequence =
       cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(1);
   model->folded = foldLayers(loss);
-  model->flops = 3 * countForwardFlops(loss, model->folded) / batch;
+  auto countAlike = [&](Operation *op) {
+    int64_t block = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr).getInt();
+    return model->folded.blocks[block].count;
+  };
+  model->flops = countModelFlops(loss, countAlike) / batch;
   return model.get();
 }
 

@@ -170,9 +170,11 @@ void Estimator::timePipeline() {
   double busy = 0; // a rank, on average
   for (const StageTime &time : result.stages)
     busy += time.sum() * problem.microbatches / problem.stages;
-  share(busy);
+  // Sharing a processor shrinks work and waiting alike.
   if (result.pipelineSeconds > 0)
-    result.bubbleFraction = 1 - busy / result.pipelineSeconds;
+    result.bubbleFraction =
+        (time.withoutTransfers - busy) / result.pipelineSeconds;
+  share(busy);
 }
 
 /// Where ranks share a processor: all parts shrink alike.

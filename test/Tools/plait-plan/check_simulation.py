@@ -22,10 +22,15 @@ for program in programs:
              for what in ("computing", "communicating", "idle")]
     step = simulation["step_seconds"] - simulation["overhead_seconds"]
     assert abs(sum(times) - step) <= 1e-9 * step, (times, step)
+    assert 0 <= program["bubble_seconds"] <= program["idle_seconds"] <= step
     live = [sum(sample["bytes"].values()) for sample in program["memory"]]
     assert max(live) == program["peak_live_bytes"] <= program["peak_bytes"]
     seconds = [sample["seconds"] for sample in program["memory"]]
     assert seconds == sorted(seconds)
+
+# One definition: idle in the pipeline, on average over ranks, of its time.
+bubble = sum(program["bubble_seconds"] for program in programs) / len(programs)
+assert bubble / step <= simulation["bubble_fraction"] <= 1
 
 events = json.loads(trace)["traceEvents"]
 rows = {event["tid"] for event in events if event["ph"] == "X"}

@@ -58,6 +58,16 @@ fb::DivisionT &divide(fb::PlanT &plan) {
   return *shard.division;
 }
 
+/// Says which machines the plan is for.
+fb::ClusterT &describe(fb::PlanT &plan) {
+  plan.cluster = std::make_unique<fb::ClusterT>();
+  plan.cluster->nodes = 1;
+  plan.cluster->devices_per_node = 8;
+  plan.cluster->memory_bytes = 1000;
+  plan.cluster->peak_flops = 1e12;
+  return *plan.cluster;
+}
+
 struct Case {
   const char *name;
   void (*damage)(fb::PlanT &);
@@ -272,6 +282,14 @@ const Case structureCases[] = {
     {"DivisionMoments",
      [](P &p) { divide(p), p.programs[1]->shards[0]->moment1 = 4096 - 64; },
      "shard of 'sum' of 128 bytes at 4032 ends beyond"},
+    {"ModelFlops", [](P &p) { p.model_flops = -1; },
+     "model_flops is -1, expected a number of at least 0"},
+    {"ClusterEmpty", [](P &p) { describe(p).nodes = 0; },
+     "the cluster has 0 nodes of 8 devices"},
+    {"ClusterMemory", [](P &p) { describe(p).reserved_bytes = 1000; },
+     "the cluster's devices reserve 1000 bytes of 1000"},
+    {"ClusterPeak", [](P &p) { describe(p).peak_flops = NAN; },
+     "the cluster's devices have a peak of nan FLOP/s"},
     {"Precision", [](P &p) { p.precision = "fp8"; },
      "precision 'fp8' is unknown"},
     {"ComputeType",

@@ -73,6 +73,8 @@ TEST(Sharing, GivesRestingRanksCoresToTheOthers) {
     EXPECT_NEAR(shared.breakdown.sum(), shared.iterationSeconds,
                 1e-9 * shared.iterationSeconds);
     EXPECT_GE(shared.bubbleFraction, -1e-12);
+    // Work and waiting shrink alike.
+    EXPECT_DOUBLE_EQ(shared.bubbleFraction, alone.bubbleFraction);
   }
 }
 

@@ -12,9 +12,8 @@
 using namespace mlir;
 using namespace plait;
 
-double
-plait::countModelFlops(func::FuncOp loss,
-                       llvm::function_ref<int64_t(Operation *)> count) {
+double plait::countModelFlops(func::FuncOp loss,
+                              llvm::function_ref<int64_t(Operation *)> count) {
   double forward = 0;
   loss.walk([&](CostedOpInterface op) {
     if (op.getWorkShape().kind != WorkShape::Memory)

@@ -180,10 +180,14 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
 }
 
 FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
-  PlanIdentity identity{options.recompute,   options.sequence,
-                        options.globalBatch, options.microBatch,
-                        options.deterministic, getDeviceReserve(settings),
-                        modelFlops,          nullptr};
+  PlanIdentity identity{options.recompute,
+                        options.sequence,
+                        options.globalBatch,
+                        options.microBatch,
+                        options.deterministic,
+                        getDeviceReserve(settings),
+                        modelFlops,
+                        nullptr};
   if (settings.cluster)
     identity.cluster = describeCluster(settings, options.cluster);
   return convertToPlan(*module, std::move(identity), settings.target);

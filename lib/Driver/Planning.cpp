@@ -10,6 +10,7 @@
 #include "Attention.h"
 #include "Memory.h"
 #include "Model.h"
+#include "Settings.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Files.h"
 #include "plait/Planner/Profile.h"
@@ -180,7 +181,6 @@ public:
   std::optional<Configuration> run();
   /// Of the model that run() has planned.
   Precision getPrecision() const { return training.precision; }
-  const planner::Device &getDevice() const { return cluster.device; }
 
 private:
   Status prepare();
@@ -200,15 +200,20 @@ private:
 } // namespace
 
 Status Planning::prepare() {
-  Result<planner::Cluster> parsed = planner::parseCluster(planning.cluster);
+  Result<planner::Cluster> parsed = planner::parseCluster(options.cluster);
   if (!parsed.ok())
     return parsed.status();
   cluster = std::move(*parsed);
+  PLAIT_RETURN_IF_ERROR(checkBackend(options, cluster));
   Result<planner::Training> made =
       makeTraining(options, planning, cluster.device);
   if (!made.ok())
     return made.status();
   training = *made;
+  // Before the search: what cannot be compiled need not be looked for.
+  if (planning.compiles)
+    if (Result<Settings> settings = makeSettings(options); !settings.ok())
+      return settings.status();
   Result<SearchSpace> found = findSpace(planning.searchSpace);
   if (!found.ok())
     return found.status();
@@ -269,6 +274,9 @@ Status Planning::tell(const planner::SearchResult &result) {
   if (!planning.json.empty())
     PLAIT_RETURN_IF_ERROR(writeTextFile(planning.json, planner::toJson(input)));
   getText(options) << text;
+  if (result.idleDevices > 0)
+    llvm::errs() << "plaitc: warning: " << planner::describeIdle(result)
+                 << "\n";
   return Status::success();
 }
 
@@ -323,6 +331,5 @@ bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
   if (Status status = checkCompilable(*choice); !status.ok())
     return report(status);
   apply(*choice, session.getPrecision(), options);
-  options.deviceReserve = uint64_t(session.getDevice().reservedBytes);
   return true;
 }

@@ -173,8 +173,8 @@ plait::describeCluster(const Settings &settings, const std::string &name) {
   described->devices_per_node = settings.cluster->devicesPerNode;
   described->memory_bytes = uint64_t(device.memoryBytes);
   described->reserved_bytes = uint64_t(device.reservedBytes);
-  described->peak_flops = device.peak(settings.precision == "bf16"
-                                          ? planner::Precision::BF16
-                                          : planner::Precision::FP32);
+  described->peak_flops =
+      device.peak(settings.precision == "bf16" ? planner::Precision::BF16
+                                               : planner::Precision::FP32);
   return described;
 }

@@ -58,9 +58,10 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
                "the same bits in every run on GPUs too, for memory and time");
   app.add_option("--backend", options.backend,
                  "what runs it: cpu or cuda; if not given, what --cluster has");
-  app.add_option("--target", options.target,
-                 "GPU architecture: sm_80, sm_90 or sm_100; if not given, that\n"
-                 "of --cluster, else any");
+  app.add_option(
+      "--target", options.target,
+      "GPU architecture: sm_80, sm_90 or sm_100; if not given, that\n"
+      "of --cluster, else any");
   app.add_option("--target-cpu", options.targetCPU,
                  "processor of the ranks, e.g. x86-64-v3")
       ->capture_default_str();

@@ -65,8 +65,8 @@ struct CompileOptions {
   /// only.
   std::string targetCPU = "host";
   /// The GPU architecture that kernels are for, "sm_90". CUDA only; empty: that
-  /// of the cluster's devices; without one any, and the usual one without a delay
-  /// when the plan is loaded.
+  /// of the cluster's devices; without one any, and the usual one without a
+  /// delay when the plan is loaded.
   std::string target;
   /// The machines that the plan is for, as planner::parseCluster reads them.
   /// Empty: not known; a GPU then reserves what the target's usual one does.

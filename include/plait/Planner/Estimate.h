@@ -85,8 +85,8 @@ struct StageTime {
 struct Estimate {
   double iterationSeconds = 0;
   double tokensPerSecond = 0;
-  double modelFlops = 0;     // of a step, over all ranks
-  double mfu = 0;            // against the device's peak for the precision
+  double modelFlops = 0; // of a step, over all ranks
+  double mfu = 0;        // against the device's peak for the precision
   /// Of the time from the first forward pass to the last backward pass, what
   /// ranks neither compute nor communicate, on average.
   double bubbleFraction = 0;

@@ -79,6 +79,10 @@ std::string explainText(const WhyNot &answer, const SearchResult &pick,
 /// One line for stderr: "considered 5,120 configurations in 0.41 s (…)".
 std::string describeSearch(const SearchResult &result);
 
+/// One line: "16 of 256 devices stay idle: …", why that is faster; empty where
+/// the pick uses all.
+std::string describeIdle(const SearchResult &result);
+
 /// One self-contained page: no script, nothing from the network. Fails when the
 /// file cannot be written, or the pick's schedule cannot be generated.
 Status writeHtmlReport(const ReportInput &input, const std::string &path);

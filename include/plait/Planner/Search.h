@@ -115,6 +115,10 @@ struct SearchResult {
   std::vector<Alternative> runnersUp;
   /// The pick with one thing changed, whether in the space or not.
   std::vector<Alternative> variants;
+  /// Devices that the pick leaves idle, and then the best that uses all of
+  /// them, where one fits.
+  int idleDevices = 0;
+  std::optional<Alternative> allDevices;
   /// Why a tensor-parallel degree was not tried, one line each.
   std::vector<std::string> notes;
   SearchCounts counts;

@@ -43,9 +43,9 @@ namespace plait::schedule {
 /// the number of actions. Any schedule may be passed.
 Status verify(const Schedule &schedule);
 
-/// Whether no rank holds more microbatches than the generator that `schedule` is
-/// named after does; failure says which and how many. Success where no generator
-/// has that name. `schedule` must be sound.
+/// Whether no rank holds more microbatches than the generator that `schedule`
+/// is named after does; failure says which and how many. Success where no
+/// generator has that name. `schedule` must be sound.
 Status checkNamedBound(const Schedule &schedule);
 
 /// V1 to V3 alone: what makes it safe to execute the lists.

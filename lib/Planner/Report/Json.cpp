@@ -87,19 +87,22 @@ static json getSearch(const ReportInput &input) {
   return search;
 }
 
+static json getAlternative(const Alternative &alternative) {
+  json entry;
+  if (!alternative.change.empty())
+    entry["change"] = alternative.change;
+  entry["iteration_seconds"] = alternative.estimate.iterationSeconds;
+  entry["peak_bytes"] = alternative.estimate.peakMemory();
+  entry["fits"] = alternative.fits;
+  entry["why"] = alternative.why;
+  entry["configuration"] = getConfiguration(alternative.configuration);
+  return entry;
+}
+
 static json getAlternatives(const std::vector<Alternative> &alternatives) {
   json list = json::array();
-  for (const Alternative &alternative : alternatives) {
-    json entry;
-    if (!alternative.change.empty())
-      entry["change"] = alternative.change;
-    entry["iteration_seconds"] = alternative.estimate.iterationSeconds;
-    entry["peak_bytes"] = alternative.estimate.peakMemory();
-    entry["fits"] = alternative.fits;
-    entry["why"] = alternative.why;
-    entry["configuration"] = getConfiguration(alternative.configuration);
-    list.push_back(std::move(entry));
-  }
+  for (const Alternative &alternative : alternatives)
+    list.push_back(getAlternative(alternative));
   return list;
 }
 
@@ -164,6 +167,9 @@ static json getContent(const ReportInput &input) {
   if (input.goal)
     content["projection"] = getProjection(input);
   content["configuration"] = getPick(input);
+  content["idle_devices"] = input.result.idleDevices;
+  if (input.result.allDevices)
+    content["with_all_devices"] = getAlternative(*input.result.allDevices);
   content["search"] = getSearch(input);
   content["alternatives"] = getAlternatives(input.result.runnersUp);
   content["variants"] = getAlternatives(input.result.variants);

@@ -58,6 +58,8 @@ static void writePick(Screen &screen, const ReportInput &input) {
                               std::to_string(result.configuration.ranks()) +
                               " of " + std::to_string(input.cluster.devices()) +
                               " devices");
+  if (result.idleDevices > 0)
+    screen.entry("idle", describeIdle(result));
   int64_t microbatches = result.configuration.microbatches(input.training);
   screen.entry("batch",
                std::to_string(input.training.globalBatch) + " sequences of " +
@@ -215,4 +217,18 @@ std::string planner::describeSearch(const SearchResult &result) {
          " configurations in " + printSeconds(counts.seconds) + " (" +
          printCount(counts.perSecond()) + " per second), estimated " +
          printCount(double(counts.estimated));
+}
+
+std::string planner::describeIdle(const SearchResult &result) {
+  if (result.idleDevices == 0)
+    return "";
+  int64_t devices = result.configuration.ranks() + result.idleDevices;
+  std::string text = std::to_string(result.idleDevices) + " of " +
+                     std::to_string(devices) + " devices stay idle: ";
+  if (!result.allDevices)
+    return text + "nothing that uses all of them divides the batch and fits";
+  const Alternative &all = *result.allDevices;
+  return text + "with all of them a step takes " +
+         printSeconds(all.estimate.iterationSeconds) + " (" +
+         print(all.configuration) + "), " + all.why;
 }

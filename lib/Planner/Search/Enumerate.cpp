@@ -79,10 +79,15 @@ void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
   constexpr int smallNode = 16, farthest = 8;
   int node = cluster.devicesPerNode;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
-    if (ranks % tensor != 0 || (pins.tensor && tensor != *pins.tensor))
+    if (pins.tensor && tensor != *pins.tensor)
       continue;
-    bool inside = tensor <= node &&
-                  (node <= smallNode || std::has_single_bit(unsigned(tensor)));
+    bool isPower = std::has_single_bit(unsigned(tensor));
+    if (ranks % tensor != 0) {
+      if (mayIdle && (pins.tensor || (isPower && tensor <= node)))
+        tensorsWithIdle.push_back(tensor);
+      continue;
+    }
+    bool inside = tensor <= node && (node <= smallNode || isPower);
     if (inside || pins.tensor)
       tensorsFirst.push_back(tensor);
     else if (tensor <= farthest * node)
@@ -97,6 +102,9 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   if (!ranks.ok())
     return ranks.status();
   choices.ranks = *ranks;
+  choices.mayIdle = *ranks == cluster.devices() && !pins.devices &&
+                    !(pins.pipeline && pins.data && pins.tensor) &&
+                    !cluster.device.isProcessor;
   choices.context = space.context;
   choices.zero = space.zero;
   choices.recompute = space.recompute;
@@ -147,6 +155,26 @@ std::vector<Mesh> Choices::getMeshes(int tensor, int64_t layers,
           (pins.data && dp != *pins.data))
         continue;
       meshes.push_back({pp, dp, tensor, cp});
+    }
+  }
+  return meshes;
+}
+
+std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t layers,
+                                         const Training &training,
+                                         const Pins &pins) const {
+  std::vector<Mesh> meshes;
+  for (int cp : context) {
+    if (training.sequence % cp != 0)
+      continue;
+    int64_t rest = ranks / (int64_t(tensor) * cp);
+    for (int dp = int(std::min(rest, training.globalBatch)); dp >= 1; --dp) {
+      if (training.globalBatch % dp != 0 || (pins.data && dp != *pins.data))
+        continue;
+      for (int pp = 1; pp <= rest / dp && pp <= layers; ++pp)
+        if ((!pins.pipeline || pp == *pins.pipeline) &&
+            int64_t(pp) * dp * tensor * cp < ranks)
+          meshes.push_back({pp, dp, tensor, cp});
     }
   }
   return meshes;

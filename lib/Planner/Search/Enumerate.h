@@ -32,8 +32,11 @@ public:
   static Result<Choices> get(const SearchSpace &space, const Pins &pins,
                              const Cluster &cluster, const Training &training);
 
-  /// Ranks of every mesh.
+  /// All devices, or as many as are pinned.
   int ranks = 1;
+  /// Whether devices may be left idle: not where their number is pinned, and
+  /// not where ranks share a processor, whose number is what was asked for.
+  bool mayIdle = false;
   std::vector<int> context, zero; // ascending
   std::vector<Recompute> recompute;
   std::vector<bool> sequenceParallel;
@@ -43,11 +46,18 @@ public:
   /// case (powers of two inside a node, all of a small node's divisors, what is
   /// pinned), and those only where a bound says that they might win.
   std::vector<int> tensorsFirst, tensorsByBound;
+  /// Those that are only possible with idle devices: powers of two inside of a
+  /// node that do not divide `ranks`, or what is pinned.
+  std::vector<int> tensorsWithIdle;
 
-  /// All meshes with `tensor`, of at most `layers` stages, that divide the
-  /// batch and the sequence.
+  /// All meshes of `ranks` with `tensor`, of at most `layers` stages, that
+  /// divide the batch and the sequence.
   std::vector<Mesh> getMeshes(int tensor, int64_t layers,
                               const Training &training, const Pins &pins) const;
+  /// The same of fewer ranks; those with more replicas first.
+  std::vector<Mesh> getIdleMeshes(int tensor, int64_t layers,
+                                  const Training &training,
+                                  const Pins &pins) const;
   /// Of one mesh. One stage needs no schedule: one stands for all.
   /// Members of `schedules`.
   std::vector<const ScheduleChoice *> getSchedules(const Mesh &mesh,

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <thread>
 #include <tuple>
 
@@ -127,6 +128,8 @@ void Explorer::addNode(Node node) {
     idealSeconds = ideal;
   node.seconds =
       bounds.getSeconds(*probe, configuration, node.schedule->splits);
+  if (node.seconds >= fullSeconds)
+    return;
   configuration.zero = zeros.back();
   double bytes = bounds.getBytes(*probe, configuration);
   if (bytes > input.cluster.device.usableBytes())
@@ -221,10 +224,10 @@ double Explorer::getThreshold() const {
     if (leaf)
       seconds.push_back(leaf->seconds);
   if (seconds.size() < kept)
-    return 1e300;
+    return fullSeconds;
   std::nth_element(seconds.begin(), seconds.begin() + (kept - 1),
                    seconds.end());
-  return seconds[kept - 1];
+  return std::min(fullSeconds, seconds[kept - 1]);
 }
 
 /// Schedules that are searched for take long to generate: they come last, when
@@ -248,7 +251,8 @@ void Explorer::exploreInOrder(std::span<const Node> nodes) {
   std::vector<const Node *> round;
   std::vector<Outcome> outcomes;
   size_t next = 0;
-  while (next < nodes.size() && nodes[next].seconds < threshold) {
+  while (next < nodes.size() && nodes[next].seconds < threshold &&
+         !(stopsAtFirst && getBestSeconds() < 1e300)) {
     round.clear();
     for (; next < nodes.size() && round.size() < roundSize; ++next) {
       const std::optional<Leaf> &known = best[nodes[next].family];
@@ -293,13 +297,108 @@ void Explorer::addFurtherTensors() {
                     ": work and communication alone take longer than the pick");
 }
 
+//===----------------------------------------------------------------------===//
+// Idle devices
+//===----------------------------------------------------------------------===//
+
+double Explorer::getBestSeconds() const {
+  double seconds = 1e300;
+  for (const std::optional<Leaf> &leaf : best)
+    if (leaf)
+      seconds = std::min(seconds, leaf->seconds);
+  return seconds;
+}
+
+double Explorer::getLeastSeconds(const Work &work, int context) {
+  auto [entry, isNew] = leastSeconds.try_emplace({&work, context}, 1e300);
+  if (!isNew)
+    return entry->second;
+  Configuration one;
+  one.tensor = work.tensorParallel;
+  one.context = context;
+  one.sequenceParallel = work.sequenceParallel;
+  // Sizes that divide a replica's sequences divide all of them.
+  for (int64_t size : choices.getMicroBatches(Mesh(), input.training))
+    for (Recompute recompute : choices.recompute)
+      for (const ScheduleChoice &schedule : choices.schedules) {
+        one.microBatch = size;
+        one.recompute = recompute;
+        const Probe *probe = bounds.getProbe(work, one, schedule.splits);
+        if (probe)
+          entry->second = std::min(entry->second, probe->work() / double(size));
+      }
+  return entry->second;
+}
+
+/// Unless a bound says at once that it is slower than all devices together.
+void Explorer::addIdleMesh(const Work &work, const Mesh &mesh) {
+  constexpr double rounding = 1 - 1e-9;
+  double sequences = double(input.training.globalBatch) / mesh.data;
+  double least = getLeastSeconds(work, mesh.context) * sequences /
+                 mesh.pipeline * rounding;
+  if (least < fullSeconds && idleMeshes.insert({&work, mesh}).second)
+    addMesh(work, mesh);
+}
+
+/// Of the meshes with idle devices, those that need the least memory for their
+/// tp, cp and pp: more replicas divide more and have fewer microbatches.
+/// Where none of them fits, none does.
+void Explorer::addSmallestIdle() {
+  for (const auto &[key, work] : works) {
+    std::map<std::pair<int, int>, int64_t> least; // by cp and pp
+    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->layers(),
+                                                  input.training, input.pins)) {
+      std::vector<int64_t> sizes =
+          choices.getMicroBatches(mesh, input.training);
+      auto [known, isNew] = least.try_emplace(
+          {mesh.context, mesh.pipeline}, std::numeric_limits<int64_t>::max());
+      ++meshes;
+      if (sizes.empty() || sizes.front() >= known->second)
+        continue;
+      known->second = sizes.front();
+      addIdleMesh(*work, mesh);
+    }
+  }
+  explore();
+}
+
+/// Fewer ranks may be faster: where their number divides layers and batch
+/// better, or where communication is what takes long.
+void Explorer::addIdle() {
+  fullSeconds = getBestSeconds();
+  for (int tensor : choices.tensorsWithIdle)
+    for (bool sequenceParallel : choices.sequenceParallel)
+      if (works.empty() ||
+          getTensorSeconds(tensor, sequenceParallel) < fullSeconds)
+        addTensor(tensor, sequenceParallel);
+  if (fullSeconds == 1e300) {
+    addSmallestIdle();
+    if (getBestSeconds() == 1e300)
+      return;
+  }
+  threshold = getThreshold();
+  for (const auto &[key, work] : works)
+    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->layers(),
+                                                  input.training, input.pins))
+      addIdleMesh(*work, mesh);
+  explore();
+}
+
 void Explorer::run() {
   for (int tensor : choices.tensorsFirst)
     for (bool sequenceParallel : choices.sequenceParallel)
       addTensor(tensor, sequenceParallel);
   explore();
   addFurtherTensors();
+  if (choices.mayIdle)
+    addIdle();
   counts.pruned = counts.considered - counts.estimated;
+}
+
+bool Explorer::runUntilSomethingFits() {
+  stopsAtFirst = true;
+  run();
+  return getBestSeconds() < 1e300;
 }
 
 //===----------------------------------------------------------------------===//
@@ -309,7 +408,8 @@ void Explorer::run() {
 std::vector<Leaf> Explorer::getFamilies() const {
   std::vector<Leaf> families;
   for (const std::optional<Leaf> &leaf : best)
-    if (leaf)
+    if (leaf && (leaf->configuration.ranks() == choices.ranks ||
+                 leaf->seconds < fullSeconds))
       families.push_back(*leaf);
   std::sort(families.begin(), families.end(), isBetter);
   return families;

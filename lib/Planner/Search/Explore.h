@@ -12,6 +12,7 @@
 #include "Search/Enumerate.h"
 
 #include <map>
+#include <set>
 #include <span>
 
 namespace plait::planner {
@@ -53,9 +54,12 @@ public:
       : input(input), choices(choices), bounds(input.cluster, input.training) {}
 
   void run();
+  /// Whether anything fits, which is sooner known than what is fastest.
+  bool runUntilSomethingFits();
 
   /// The best of each family that was found to fit, best first. All that are
-  /// better than the `kept`th are exact.
+  /// better than the `kept`th are exact. Those that leave devices idle are
+  /// among them where they are faster than all that do not.
   std::vector<Leaf> getFamilies() const;
   /// When nothing fits: the configuration that needs the least.
   std::optional<Leaf> findSmallest();
@@ -88,6 +92,13 @@ private:
 
   void addTensor(int tensor, bool sequenceParallel);
   void addFurtherTensors();
+  void addIdle();
+  void addSmallestIdle();
+  void addIdleMesh(const Work &work, const Mesh &mesh);
+  /// Seconds that a sequence takes at least, whatever is chosen, on one replica
+  /// with one stage.
+  double getLeastSeconds(const Work &work, int context);
+  double getBestSeconds() const;
   /// No configuration of a degree that has not been asked for is faster.
   double getTensorSeconds(int tensor, bool sequenceParallel) const;
   void addWork(const Work &work);
@@ -113,7 +124,13 @@ private:
   std::vector<std::pair<double, Node>> tooLarge; // with their bytes
   std::vector<std::optional<Leaf>> best;         // by family
   std::optional<Leaf> smallest;
+  bool stopsAtFirst = false;
   double threshold = 1e300; // no slower family is among the best
+  /// What all devices together take, once that is known: with idle ones only
+  /// what is faster counts.
+  double fullSeconds = 1e300;
+  std::map<std::pair<const Work *, int>, double> leastSeconds;
+  std::set<std::pair<const Work *, Mesh>> idleMeshes; // that have been added
 };
 
 } // namespace plait::planner

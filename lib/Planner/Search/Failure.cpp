@@ -21,7 +21,8 @@ class Remedies {
 public:
   explicit Remedies(const SearchInput &input) : input(input) {}
 
-  /// "--recompute full (12.3 s a step), or 16 devices"; empty: none was found.
+  /// "--recompute full (12.3 s a step), or --cluster h100:2x8 (16 devices)";
+  /// empty: none was found.
   std::string find();
 
 private:
@@ -31,6 +32,7 @@ private:
                               const Cluster &cluster) const;
   bool tryChange(const char *option, const Change &change);
   void tryOptions();
+  bool doesFit(int nodes) const;
   void tryDevices();
 
   const SearchInput &input;
@@ -125,24 +127,42 @@ void Remedies::tryOptions() {
       tryZero(3) || tryChange("--search-space all", all);
 }
 
-/// Whole nodes: an eighth more, a quarter, half, and so on.
-void Remedies::tryDevices() {
-  constexpr int eighths[] = {9,  10, 12,  16,  24,  32,  48,
-                             64, 96, 128, 192, 256, 512, 1024};
+/// Whether something fits on `nodes` nodes.
+bool Remedies::doesFit(int nodes) const {
   Pins pins = input.pins;
   pins.devices.reset();
   pins.data.reset(); // what a larger cluster has more of, if nothing else
-  for (int factor : eighths) {
-    Cluster larger = input.cluster;
-    if (larger.nodes * factor % 8 != 0)
-      continue;
-    larger.nodes = larger.nodes * factor / 8;
-    if (!explore(input.space, pins, larger))
-      continue;
-    found += (found.empty() ? "" : ", or ") + std::to_string(larger.devices()) +
-             " devices";
+  Cluster larger = input.cluster;
+  larger.nodes = nodes;
+  SearchInput changed{input.source, larger, input.training, input.space, pins};
+  Result<Choices> choices =
+      Choices::get(input.space, pins, larger, input.training);
+  return choices.ok() && Explorer(changed, *choices).runUntilSomethingFits();
+}
+
+/// The fewest nodes: up to 256 times as many, by doubling and halving, since
+/// devices may be left idle. More ranks of one processor share its memory, and
+/// more processors are no answer.
+void Remedies::tryDevices() {
+  constexpr int doublings = 8;
+  const Cluster &cluster = input.cluster;
+  if (cluster.device.isProcessor)
     return;
+  int64_t tooFew = cluster.nodes, enough = 0;
+  for (int i = 0; i < doublings && enough == 0; ++i)
+    if (doesFit(int(2 * tooFew)))
+      enough = 2 * tooFew;
+    else
+      tooFew *= 2;
+  if (enough == 0)
+    return;
+  while (enough - tooFew > 1) {
+    int64_t middle = (tooFew + enough) / 2;
+    (doesFit(int(middle)) ? enough : tooFew) = middle;
   }
+  std::string size = cluster.withSize(int(enough), cluster.devicesPerNode);
+  found += (found.empty() ? "" : ", or ") + std::string("--cluster ") + size +
+           " (" + std::to_string(enough * cluster.devicesPerNode) + " devices)";
 }
 
 std::string Remedies::find() {
@@ -174,7 +194,8 @@ static Status explainShortage(const SearchInput &input, Explorer &explorer) {
   return fail("nothing fits into memory: even ", print(configuration), " ",
               explainLoss({}, alternative, input.cluster), ": ",
               printBytes(shortage), " short; ",
-              remedies.empty() ? "no change was found that fits"
+              remedies.empty() ? "no change of options or cluster was found "
+                                 "that fits"
                                : "what fits: " + remedies);
 }
 
@@ -188,6 +209,16 @@ static int64_t findNearest(int64_t from, int step,
   return 0;
 }
 
+/// Whether something fits when the input is changed like that.
+static bool doesFit(const SearchInput &input, const Cluster &cluster,
+                    const Training &training) {
+  SearchInput changed{input.source, cluster, training, input.space, input.pins};
+  Result<Choices> choices =
+      Choices::get(input.space, input.pins, cluster, training);
+  return choices.ok() && Explorer(changed, *choices).runUntilSomethingFits();
+}
+
+/// Whether a mesh divides ranks and batch, without asking what it needs.
 static bool hasMesh(const SearchInput &input, const Choices &choices,
                     const Training &training, const Explorer &explorer) {
   for (const auto &[key, work] : explorer.getWorks())
@@ -204,20 +235,32 @@ static Status explainMesh(const SearchInput &input, const Choices &choices,
     training.globalBatch = sequences;
     return hasMesh(input, choices, training, explorer);
   };
-  auto devices = [&](int64_t ranks) {
+  // As many ranks of a processor as are asked for.
+  auto ranks = [&](int64_t ranks) {
     Choices fewer = choices;
     fewer.ranks = int(ranks);
     return hasMesh(input, fewer, input.training, explorer);
   };
   std::string nearest;
-  auto add = [&](const char *what, int64_t value) {
-    if (value > 0)
-      nearest += (nearest.empty() ? "; possible: " : ", ") + std::string(what) +
-                 " " + std::to_string(value);
+  // What divides has to fit, too.
+  auto add = [&](const std::string &what, const Cluster &cluster,
+                 const Training &training) {
+    if (doesFit(input, cluster, training))
+      nearest += (nearest.empty() ? "; possible: " : ", ") + what;
   };
-  add("--global-batch", findNearest(input.training.globalBatch, -1, batch));
-  add("--global-batch", findNearest(input.training.globalBatch, 1, batch));
-  add("--devices", findNearest(choices.ranks, -1, devices));
+  for (int step : {-1, 1}) {
+    Training training = input.training;
+    training.globalBatch = findNearest(training.globalBatch, step, batch);
+    if (training.globalBatch > 0)
+      add("--global-batch " + std::to_string(training.globalBatch),
+          input.cluster, training);
+  }
+  int64_t fewer = input.cluster.device.isProcessor && input.cluster.nodes == 1
+                      ? findNearest(choices.ranks, -1, ranks)
+                      : 0;
+  std::string size = input.cluster.withSize(1, int(fewer));
+  if (Result<Cluster> cluster = parseCluster(size); fewer > 0 && cluster.ok())
+    add("--cluster " + size, *cluster, input.training);
   std::string pins = print(input.pins);
   return fail("no mesh of ", choices.ranks, " ranks",
               pins.empty() ? "" : " with " + pins,

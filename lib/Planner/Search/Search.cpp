@@ -41,19 +41,23 @@ private:
 /// Turns what was explored into a result.
 class Summary {
 public:
-  Summary(const SearchInput &input, const Explorer &explorer)
-      : input(input), explorer(explorer) {}
+  /// `ranks` are those of all devices.
+  Summary(const SearchInput &input, const Explorer &explorer, int ranks)
+      : input(input), explorer(explorer), ranks(ranks) {}
 
   Result<SearchResult> run();
 
 private:
+  Result<Alternative> makeExact(const Configuration &configuration) const;
   Status addRunnersUp(const std::vector<Leaf> &families);
+  Status addAllDevices(const std::vector<Leaf> &families);
   void addVariants();
   void addVariant(const std::string &change, Configuration configuration);
   void addMeshVariants();
 
   const SearchInput &input;
   const Explorer &explorer;
+  int ranks;
   SearchResult result;
 };
 
@@ -71,17 +75,42 @@ static Alternative makeAlternative(Configuration configuration,
   return alternative;
 }
 
+/// Of a configuration that was explored.
+Result<Alternative>
+Summary::makeExact(const Configuration &configuration) const {
+  Result<Estimate> estimate =
+      planner::estimate(*explorer.getWork(configuration), input.cluster,
+                        input.training, configuration);
+  if (!estimate.ok())
+    return estimate.status();
+  return makeAlternative(configuration, std::move(*estimate), result.estimate,
+                         input.cluster);
+}
+
 Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
   for (size_t i = 1; i < families.size() && i < Explorer::kept; ++i) {
-    const Configuration &configuration = families[i].configuration;
-    Result<Estimate> estimate =
-        planner::estimate(*explorer.getWork(configuration), input.cluster,
-                          input.training, configuration);
-    if (!estimate.ok())
-      return estimate.status();
-    result.runnersUp.push_back(makeAlternative(
-        configuration, std::move(*estimate), result.estimate, input.cluster));
+    Result<Alternative> other = makeExact(families[i].configuration);
+    if (!other.ok())
+      return other.status();
+    result.runnersUp.push_back(std::move(*other));
   }
+  return Status::success();
+}
+
+Status Summary::addAllDevices(const std::vector<Leaf> &families) {
+  result.idleDevices = ranks - int(result.configuration.ranks());
+  if (result.idleDevices == 0)
+    return Status::success();
+  auto usesAll = [&](const Leaf &leaf) {
+    return leaf.configuration.ranks() == ranks;
+  };
+  auto best = std::find_if(families.begin(), families.end(), usesAll);
+  if (best == families.end())
+    return Status::success();
+  Result<Alternative> all = makeExact(best->configuration);
+  if (!all.ok())
+    return all.status();
+  result.allDevices = std::move(*all);
   return Status::success();
 }
 
@@ -163,6 +192,7 @@ Result<SearchResult> Summary::run() {
     return estimate.status();
   result.estimate = std::move(*estimate);
   PLAIT_RETURN_IF_ERROR(addRunnersUp(families));
+  PLAIT_RETURN_IF_ERROR(addAllDevices(families));
   addVariants();
   result.configuration.layers = result.estimate.layers;
   result.notes = explorer.notes;
@@ -187,7 +217,7 @@ Result<SearchResult> planner::search(WorkSource &source, const Cluster &cluster,
   explorer.run();
   if (explorer.getFamilies().empty())
     return explainFailure(input, *choices, explorer);
-  Result<SearchResult> result = Summary(input, explorer).run();
+  Result<SearchResult> result = Summary(input, explorer, choices->ranks).run();
   if (!result.ok())
     return result.status();
   std::chrono::duration<double> elapsed =

@@ -84,7 +84,8 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                 "model", "iteration_seconds", "tokens_per_second", "mfu",
                 "model_flops", "bubble_fraction", "exposed_comm_seconds",
                 "breakdown_seconds", "roofline_seconds", "memory_bytes",
-                "memory_limit_bytes", "configuration", "search", "alternatives",
+                "memory_limit_bytes", "configuration", "idle_devices", "search",
+                "alternatives",
                 "variants"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
             (std::set<std::string>{"tp", "pp", "dp", "cp", "ep"}));

@@ -8,7 +8,7 @@
 
 #include "CPULibrary.h"
 
-#include "../Kernel/KernelShape.h"
+#include "../Kernel/EmitKernel.h"
 #include "../Kernel/SerialWorkers.h"
 #include "Target.h"
 

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelShape.h"
+#include "EmitKernel.h"
 #include "Workers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -15,7 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelShape.h"
+#include "EmitKernel.h"
 #include "Workers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -26,6 +26,12 @@ using namespace plait;
 using namespace plait::codegen;
 
 namespace {
+
+/// Everything that one pass over the inner group computes.
+struct Sweep {
+  SmallVector<const Reduction *> reductions;
+  SmallVector<unsigned> stores;
+};
 
 class RowEmitter {
 public:

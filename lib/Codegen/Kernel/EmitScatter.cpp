@@ -14,7 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelShape.h"
+#include "EmitKernel.h"
 #include "Workers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -21,7 +21,7 @@
 #ifndef PLAIT_LIB_CODEGEN_KERNEL_EMITTER_H
 #define PLAIT_LIB_CODEGEN_KERNEL_EMITTER_H
 
-#include "IterationSpace.h"
+#include "plait/Analysis/IterationSpace.h"
 #include "plait/Codegen/Kernel.h"
 
 #include "mlir/IR/BuiltinOps.h"

@@ -27,7 +27,7 @@
 #ifndef PLAIT_LIB_CODEGEN_NVPTX_TEAMS_H
 #define PLAIT_LIB_CODEGEN_NVPTX_TEAMS_H
 
-#include "../Kernel/KernelShape.h"
+#include "../Kernel/EmitKernel.h"
 #include "../Kernel/Workers.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -5,6 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
+// What is one kernel; whether there is a kernel for it, the rules of code
+// generation say (plait/Analysis/KernelShape.h).
+//
 // 1. *Free* ops (constants, broadcasts, casts that do not round) are copied
 //    into the kernels that use them and never stored.
 // 2. A column reduction (over leading dimensions) takes copies of the
@@ -13,11 +16,11 @@
 // 3. Every other fusable op joins the kernel of an op it reads from, if both
 //    work on the same rows and no path leads out of the kernel and back in.
 // 4. What other kernels it reads from make for it alone joins as well.
-// 5. What is returned, stored or accumulated comes from a kernel, a product or
-//    a collective: where it does not, a kernel copies it.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Fusion.h"
+#include "plait/Analysis/KernelShape.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -39,46 +42,16 @@ namespace {
 
 using Shape = SmallVector<int64_t, 5>;
 
-std::optional<FusionRole> roleOf(Operation *op) {
-  auto fusable = dyn_cast<FusableOpInterface>(op);
-  return fusable ? std::optional(fusable.getFusionRole()) : std::nullopt;
-}
-
 Shape shapeOf(Value value) {
   return Shape(cast<RankedTensorType>(value.getType()).getShape());
 }
 
-/// Costs nothing to compute again inside of a kernel.
-bool isFree(Operation *op) {
-  std::optional<FusionRole> role = roleOf(op);
-  if (auto cast = dyn_cast<nn::CastOp>(op))
-    return cast.isExact();
-  return role && (op->getNumOperands() == 0 || role == FusionRole::Broadcast);
-}
-
-/// What an op reads, seen through casts that do not round.
-Operation *sourceOf(Value value) {
-  Operation *source = value.getDefiningOp();
-  while (auto cast = dyn_cast_or_null<nn::CastOp>(source)) {
-    if (!cast.isExact())
-      break;
-    source = cast.getInput().getDefiningOp();
-  }
-  return source;
-}
-
-bool isReduction(Operation *op) {
-  std::optional<FusionRole> role = roleOf(op);
-  return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
-}
-
 /// Reduces leading dimensions and keeps others.
 bool isColumnReduction(Operation *op) {
-  return isReduction(op) && !shapeOf(op->getResult(0)).empty() &&
-         ArrayRef(shapeOf(op->getOperand(0)))
-                 .take_back(shapeOf(op->getResult(0)).size()) ==
-             ArrayRef(shapeOf(op->getResult(0))) &&
-         cast<nn::ReduceOp>(op).getDims().front() == 0;
+  if (!isReduction(op) || shapeOf(op->getResult(0)).empty())
+    return false;
+  ArrayRef<int64_t> dims = getDimsAttr(op);
+  return llvm::equal(dims, llvm::seq<int64_t>(0, dims.size()));
 }
 
 /// A sum over everything is sequential: only its like joins it.
@@ -86,10 +59,10 @@ bool sumsAll(Operation *op) {
   return isReduction(op) && shapeOf(op->getResult(0)).empty();
 }
 
-/// The first operand is read from memory at another place than the element's
-/// own, so its producer cannot be in the same kernel.
+/// Works on other elements than its own: a unit that holds one takes no other
+/// unit's ops, and is not moved whole.
 bool readsElsewhere(Operation *op) {
-  std::optional<FusionRole> role = roleOf(op);
+  std::optional<FusionRole> role = findRole(op);
   return role == FusionRole::Gather || role == FusionRole::RotateHalf ||
          role == FusionRole::Slice || role == FusionRole::ScatterAdd;
 }
@@ -136,21 +109,20 @@ public:
   void run();
 
 private:
-  void copyStoredValues();
   void createUnits();
   void formColumns();
   void formRows();
-  bool isStored(Value value);
   llvm::SetVector<Operation *> findSources(Operation *op);
   void addSources(Operation *op, llvm::SetVector<Operation *> &result);
   Value copyForColumn(Operation *column, Value value, IRMapping &copies);
   bool fits(const Unit &unit, Operation *op);
   bool hasOuterPath(int from, int to);
   bool join(Operation *op, int target);
-  bool readsOwnRows(Operation *op, const Unit &unit);
   void absorb(int from, int into);
   void emitAll();
   bool isReadOutside(Value value, const llvm::DenseSet<Operation *> &inside);
+  SmallVector<Value> findOutputs(ArrayRef<Operation *> members);
+  bool fitOneKernel(ArrayRef<Operation *> ops, ArrayRef<Operation *> more);
   void emitCluster(const Unit &unit);
   SmallVector<int> orderUnits();
 
@@ -165,53 +137,13 @@ private:
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Preparation
+// Units
 //===----------------------------------------------------------------------===//
 
-/// Step 5.
-void Former::copyStoredValues() {
-  llvm::DenseSet<Value> returned;
-  for (Operation &op : llvm::make_early_inc_range(body)) {
-    bool stores = isa<nn::WriteOp, nn::AccumulateOp, nn::MetricOp>(op);
-    if (!stores && !isa<func::ReturnOp>(op))
-      continue;
-    // Writing back what was read changes nothing.
-    if (auto write = dyn_cast<nn::WriteOp>(op))
-      if (auto read = write.getInput().getDefiningOp<nn::ReadOp>();
-          read && read.getSymbol() == write.getSymbol() &&
-          read.getSlot() == write.getSlot()) {
-        write.erase();
-        continue;
-      }
-    for (OpOperand &operand : op.getOpOperands()) {
-      Operation *source = operand.get().getDefiningOp();
-      bool computed = source && !isa<nn::ReadOp, nn::StepScalarOp>(source) &&
-                      !isa<ConstantDataOpInterface>(source);
-      bool alone = operand.get().hasOneUse();
-      // Kernels and products can add to what is in a buffer, nothing else.
-      bool overwrites = source && !roleOf(source) && !isa<nn::MatmulOp>(source);
-      bool isAccumulate = isa<nn::AccumulateOp>(op);
-      bool first = returned.insert(operand.get()).second;
-      if (computed && first && !(isAccumulate && (!alone || overwrites)))
-        continue;
-      builder.setInsertionPoint(&op);
-      operand.set(nn::StopGradientOp::create(
-          builder, op.getLoc(), operand.get().getType(), operand.get()));
-    }
-  }
-}
-
-/// Whether somebody outside of kernels needs the value in memory.
-bool Former::isStored(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) {
-    return !isa<FusableOpInterface>(user) || readsElsewhere(user);
-  });
-}
-
 void Former::addSources(Operation *op, llvm::SetVector<Operation *> &result) {
-  for (Value operand : op->getOperands())
-    if (Operation *source = operand.getDefiningOp()) {
-      if (isFree(source) && roleOf(op))
+  for (OpOperand &operand : op->getOpOperands())
+    if (Operation *source = operand.get().getDefiningOp()) {
+      if (isFree(source) && !needsMemory(operand))
         addSources(source, result);
       else
         result.insert(source);
@@ -228,7 +160,7 @@ llvm::SetVector<Operation *> Former::findSources(Operation *op) {
 void Former::createUnits() {
   llvm::DenseMap<Attribute, SmallVector<Operation *>> accesses;
   for (Operation &op : body) {
-    if (isFree(&op) && !isStored(op.getResult(0)))
+    if (isFree(&op) && llvm::none_of(op.getUses(), needsMemory))
       continue;
     llvm::SetVector<Operation *> earlier = findSources(&op);
     // Accesses to one parameter keep their order.
@@ -239,7 +171,7 @@ void Former::createUnits() {
       accesses[symbol].push_back(&op);
     }
     before[&op] = earlier.takeVector();
-    bool fusable = roleOf(&op).has_value();
+    bool fusable = findRole(&op).has_value();
     unitOf[&op] = units.size();
     units.push_back({{&op}, fusable ? spaceOf(&op) : Shape(), !fusable});
   }
@@ -251,6 +183,10 @@ void Former::createUnits() {
 
 /// Whether a path leads from unit `from` through another unit to unit `to`.
 bool Former::hasOuterPath(int from, int to) {
+  // Paths follow the program's order: none leads through a unit that ends
+  // before `from` begins.
+  Operation *first = inProgramOrder(units[from].ops).front();
+  auto isLater = [&](Operation *op) { return first->isBeforeInBlock(op); };
   llvm::DenseSet<int> seen;
   SmallVector<int> worklist{to};
   while (!worklist.empty()) {
@@ -260,49 +196,37 @@ bool Former::hasOuterPath(int from, int to) {
         int other = unitOf.lookup(source);
         if (other == from && unit != to)
           return true;
-        if (other != from && other != to && seen.insert(other).second)
+        if (other != from && other != to && seen.insert(other).second &&
+            llvm::any_of(units[other].ops, isLater))
           worklist.push_back(other);
       }
   }
   return false;
 }
 
-/// Whether `op` may compute in the rows of `unit`.
+/// Whether `op` works on the rows of `unit`.
 bool Former::fits(const Unit &unit, Operation *op) {
+  // Such a sum makes a kernel sequential.
+  if (sumsAll(op) != llvm::any_of(unit.ops, sumsAll))
+    return false;
   Shape space = spaceOf(op);
   ArrayRef<int64_t> own(space), other(unit.space);
   if (own == other)
-    return sumsAll(op) == llvm::any_of(unit.ops, sumsAll);
+    return true;
   // Scalars only go with scalars: rows run in parallel, they do not.
   if (own.empty() || other.empty())
     return false;
-  // One number per row beside the elements of the row, or the reverse; what
-  // has a reduction of its own cannot become the number.
-  if (own == other.drop_back())
-    return !isReduction(op);
-  return other == own.drop_back() &&
-         llvm::none_of(unit.ops, [](Operation *member) {
-           return isReduction(member) || readsElsewhere(member);
-         });
+  // One number per row beside the elements of the row, or the reverse.
+  return own == other.drop_back() || other == own.drop_back();
 }
 
-/// Whether the row values that `op` reads from `unit` reach the elements of
-/// their own row only.
-bool Former::readsOwnRows(Operation *op, const Unit &unit) {
-  for (Value operand : op->getOperands()) {
-    Operation *spread = sourceOf(operand);
-    if (!spread || roleOf(spread) != FusionRole::Broadcast)
-      continue;
-    Operation *source = sourceOf(spread->getOperand(0));
-    auto dims = cast<nn::BroadcastOp>(spread).getDims();
-    bool ownRow = true;
-    for (auto [index, dim] : llvm::enumerate(dims))
-      ownRow &= static_cast<int64_t>(index) == dim;
-    if (source && llvm::is_contained(unit.ops, source) &&
-        (!ownRow || dims.size() + 1 != shapeOf(operand).size()))
-      return false;
-  }
-  return true;
+/// Whether a kernel can compute all these ops.
+bool Former::fitOneKernel(ArrayRef<Operation *> ops,
+                          ArrayRef<Operation *> more) {
+  SmallVector<Operation *> all(ops);
+  llvm::append_range(all, more);
+  all = inProgramOrder(all);
+  return hasKernel(*createCluster(all, findOutputs(all)));
 }
 
 /// Moves all of unit `from`, elementwise work that nobody but `into` reads,
@@ -314,25 +238,17 @@ void Former::absorb(int from, int into) {
     return;
   llvm::DenseSet<Operation *> both(source.ops.begin(), source.ops.end());
   both.insert(target.ops.begin(), target.ops.end());
-  // A rank's rows of what is in memory already may be read by any kernel.
-  auto readsMemory = [&](Operation *op) {
-    return roleOf(op) == FusionRole::Slice &&
-           !both.contains(sourceOf(op->getOperand(0)));
-  };
+  // A rank's rows of what is in memory may be read by any kernel.
   auto stays = [&](Operation *op) {
-    return isReduction(op) || (readsElsewhere(op) && !readsMemory(op)) ||
+    return isReduction(op) ||
+           (readsElsewhere(op) && findRole(op) != FusionRole::Slice) ||
            isReadOutside(op->getResult(0), both);
   };
   auto isAlone = [](Operation *op) {
     return readsElsewhere(op) || sumsAll(op);
   };
   if (llvm::any_of(source.ops, stays) || llvm::any_of(target.ops, isAlone) ||
-      !llvm::all_of(both,
-                    [&](Operation *op) {
-                      return readsOwnRows(op, source) &&
-                             readsOwnRows(op, target);
-                    }) ||
-      hasOuterPath(into, from))
+      hasOuterPath(into, from) || !fitOneKernel(target.ops, source.ops))
     return;
   for (Operation *op : source.ops)
     unitOf[op] = into;
@@ -344,17 +260,8 @@ void Former::absorb(int from, int into) {
 bool Former::join(Operation *op, int target) {
   Unit &unit = units[target];
   int own = unitOf[op];
-  if (own == target || unit.closed || !fits(unit, op))
-    return false;
-  // No op of the kernel reads elsewhere what the kernel makes.
-  auto clashes = [&](Operation *reader, Operation *maker) {
-    return readsElsewhere(reader) && reader->getNumOperands() > 0 &&
-           sourceOf(reader->getOperand(0)) == maker;
-  };
-  for (Operation *member : unit.ops)
-    if (clashes(op, member) || clashes(member, op))
-      return false;
-  if (!readsOwnRows(op, unit) || hasOuterPath(target, own))
+  if (own == target || unit.closed || !fits(unit, op) ||
+      hasOuterPath(target, own) || !fitOneKernel(unit.ops, op))
     return false;
   unit.ops.push_back(op);
   if (spaceOf(op).size() > unit.space.size())
@@ -369,9 +276,13 @@ bool Former::join(Operation *op, int target) {
 Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
   Unit &own = units[unitOf[column]];
   Operation *source = value.getDefiningOp();
-  if (!source || roleOf(source) != FusionRole::Elementwise ||
-      source->getNumOperands() == 0 || isStored(value) ||
-      shapeOf(value) != own.space)
+  auto isStored = [](OpOperand &use) {
+    return needsMemory(use) ||
+           findRole(use.getOwner()) == FusionRole::ScatterAdd;
+  };
+  if (!source || findRole(source) != FusionRole::Elementwise ||
+      source->getNumOperands() == 0 || shapeOf(value) != own.space ||
+      llvm::any_of(value.getUses(), isStored))
     return value;
   if (Value known = copies.lookupOrNull(value))
     return known;
@@ -389,27 +300,9 @@ Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
   return clone->getResult(0);
 }
 
-/// What the kernel of the ops `inside` reads to compute `value`, if anything.
-static void addInputs(Value value, const llvm::DenseSet<Operation *> &inside,
-                      llvm::SetVector<Value> &inputs) {
-  Operation *source = value.getDefiningOp();
-  if (source && inside.contains(source))
-    return;
-  if (!source || !isFree(source)) {
-    inputs.insert(value);
-    return;
-  }
-  for (Value operand : source->getOperands())
-    addInputs(operand, inside, inputs);
-}
-
 /// What `unit` reads of its whole space: nearly all that it reads.
 static llvm::SetVector<Value> findTraffic(const Unit &unit) {
-  llvm::DenseSet<Operation *> inside(unit.ops.begin(), unit.ops.end());
-  llvm::SetVector<Value> inputs;
-  for (Operation *op : unit.ops)
-    for (Value operand : op->getOperands())
-      addInputs(operand, inside, inputs);
+  llvm::SetVector<Value> inputs = findInputs(unit.ops);
   inputs.remove_if([&](Value input) { return shapeOf(input) != unit.space; });
   return inputs;
 }
@@ -419,8 +312,8 @@ void Former::formColumns() {
   std::map<std::pair<Shape, Shape>, Column> open;
   SmallVector<Operation *> columns;
   for (Operation &op : body)
-    if (roleOf(&op) && unitOf.contains(&op) &&
-        (isColumnReduction(&op) || roleOf(&op) == FusionRole::ScatterAdd))
+    if (findRole(&op) && unitOf.contains(&op) &&
+        (isColumnReduction(&op) || findRole(&op) == FusionRole::ScatterAdd))
       columns.push_back(&op);
   for (Operation *op : columns) {
     Unit &own = units[unitOf[op]];
@@ -435,7 +328,8 @@ void Former::formColumns() {
         open.try_emplace({own.space, shapeOf(op->getResult(0))}, column);
     int from = column.unit, target = it->second.unit;
     if (isNew || !column.gains(it->second) || hasOuterPath(target, from) ||
-        hasOuterPath(from, target)) {
+        hasOuterPath(from, target) ||
+        !fitOneKernel(units[target].ops, own.ops)) {
       it->second = std::move(column);
       continue;
     }
@@ -451,7 +345,7 @@ void Former::formColumns() {
 void Former::formRows() {
   SmallVector<Operation *> ops;
   for (Operation &op : body)
-    if (unitOf.contains(&op) && roleOf(&op) && !units[unitOf[&op]].closed)
+    if (unitOf.contains(&op) && findRole(&op) && !units[unitOf[&op]].closed)
       ops.push_back(&op);
   for (Operation *op : ops) {
     // An op nobody reads any more, after columns took copies.
@@ -502,57 +396,29 @@ bool Former::isReadOutside(Value value,
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
     if (inside.contains(user))
       return false;
-    if (roleOf(user) && user->use_empty())
+    if (findRole(user) && user->use_empty())
       return false;
     return unitOf.contains(user) || isReadOutside(user->getResult(0), inside);
   });
 }
 
-/// Copies `members`, which are in program order, and the free ops they read to
-/// where `builder` stands; `mapping` has all else that they read.
-static void copyMembers(OpBuilder &builder, ArrayRef<Operation *> members,
-                        IRMapping &mapping) {
-  std::function<void(Value)> import = [&](Value value) {
-    if (mapping.contains(value))
-      return;
-    // Only free ops are left: copy them.
-    Operation *source = value.getDefiningOp();
-    llvm::for_each(source->getOperands(), import);
-    builder.clone(*source, mapping);
-  };
-  for (Operation *op : members) {
-    llvm::for_each(op->getOperands(), import);
-    builder.clone(*op, mapping);
-  }
+/// What other ops than `members` read of their results.
+SmallVector<Value> Former::findOutputs(ArrayRef<Operation *> members) {
+  llvm::DenseSet<Operation *> inside(members.begin(), members.end());
+  SmallVector<Value> outputs;
+  for (Operation *op : members)
+    if (isReadOutside(op->getResult(0), inside))
+      outputs.push_back(op->getResult(0));
+  return outputs;
 }
 
 void Former::emitCluster(const Unit &unit) {
-  ArrayRef<Operation *> members = unit.ops;
-  llvm::DenseSet<Operation *> inside(members.begin(), members.end());
-  llvm::SetVector<Value> inputs;
-  SmallVector<Value> outputs;
-  for (Operation *op : members) {
-    for (Value operand : op->getOperands())
-      addInputs(operand, inside, inputs);
-    if (isReadOutside(op->getResult(0), inside))
-      outputs.push_back(op->getResult(0));
-  }
-  auto cluster = plan::ClusterOp::create(
-      builder, members.back()->getLoc(), ValueRange(outputs).getTypes(),
-      inputs.getArrayRef(), DenseI32ArrayAttr());
-  OpBuilder::InsertionGuard guard(builder);
-  Block *block = builder.createBlock(&cluster.getBody());
-  IRMapping mapping;
-  for (Value input : inputs)
-    mapping.map(input, block->addArgument(input.getType(), input.getLoc()));
-  copyMembers(builder, members, mapping);
-  plan::YieldOp::create(builder, cluster.getLoc(),
-                        llvm::map_to_vector(outputs, [&](Value value) {
-                          return mapping.lookup(value);
-                        }));
+  SmallVector<Value> outputs = findOutputs(unit.ops);
+  plan::ClusterOp cluster = createCluster(unit.ops, outputs).release();
+  builder.insert(cluster);
   for (auto [value, result] : llvm::zip_equal(outputs, cluster.getResults()))
     value.replaceUsesWithIf(result, [&](OpOperand &use) {
-      return !inside.contains(use.getOwner());
+      return !llvm::is_contained(unit.ops, use.getOwner());
     });
 }
 
@@ -560,13 +426,13 @@ void Former::emitAll() {
   Operation *terminator = body.getTerminator();
   SmallVector<Operation *> old;
   for (Operation &op : body)
-    if (roleOf(&op))
+    if (findRole(&op))
       old.push_back(&op);
   for (int index : orderUnits()) {
     Unit &unit = units[index];
     if (unit.ops.empty() || unit.ops.front() == terminator)
       continue;
-    bool fusable = roleOf(unit.ops.front()).has_value();
+    bool fusable = findRole(unit.ops.front()).has_value();
     if (!fusable) {
       unit.ops.front()->moveBefore(terminator);
       continue;
@@ -582,7 +448,7 @@ void Former::emitAll() {
 }
 
 void Former::run() {
-  copyStoredValues();
+  prepareFusion(body);
   createUnits();
   formColumns();
   formRows();

@@ -325,3 +325,96 @@ func.func @nothing(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> 
   %0 = nn.matmul %x, %w "bi,ij->bj" : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
 }
+
+//===----------------------------------------------------------------------===//
+// A cluster has a kernel
+//===----------------------------------------------------------------------===//
+
+// Sums over different dimensions of one tensor are different loops.
+// CHECK-LABEL: func.func @two_dims(
+// CHECK-COUNT-2: plan.cluster(
+// CHECK-NOT: plan.cluster(
+// CHECK: return
+func.func @two_dims(%x: tensor<2x6x8xf32>) -> (tensor<2x8xf32>, tensor<2x6xf32>) {
+  %0 = nn.exp %x : tensor<2x6x8xf32>
+  %1 = nn.reduce sum %0 dims [1] : tensor<2x6x8xf32> -> tensor<2x8xf32>
+  %2 = nn.reduce sum %0 dims [2] : tensor<2x6x8xf32> -> tensor<2x6xf32>
+  return %1, %2 : tensor<2x8xf32>, tensor<2x6xf32>
+}
+
+// What is compared with a maximum over rows waits for the last row.
+// CHECK-LABEL: func.func @pool(
+// CHECK: %[[MAX:.*]] = plan.cluster(%arg0)
+// CHECK: nn.reduce max
+// CHECK: %[[OUT:.*]] = plan.cluster({{.*}}%[[MAX]]
+// CHECK: nn.is_zero
+// CHECK: return %[[OUT]]
+func.func @pool(%x: tensor<3x5x4xf32>) -> tensor<3x5x4xf32> {
+  %0 = nn.reduce max %x dims [1] : tensor<3x5x4xf32> -> tensor<3x4xf32>
+  %1 = nn.broadcast %0 dims [0, 2] : tensor<3x4xf32> -> tensor<3x5x4xf32>
+  %2 = nn.sub %x, %1 : tensor<3x5x4xf32>
+  %3 = nn.is_zero %2 : tensor<3x5x4xf32>
+  return %3 : tensor<3x5x4xf32>
+}
+
+// A number of each row that is spread over other rows than its own.
+// CHECK-LABEL: func.func @other_rows(
+// CHECK: %[[R:.*]] = plan.cluster(%arg0)
+// CHECK: nn.tanh
+// CHECK: plan.yield
+// CHECK: plan.cluster({{.*}}%[[R]]
+// CHECK: nn.add
+func.func @other_rows(%r: tensor<4xf32>, %x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = nn.tanh %r : tensor<4xf32>
+  %1 = nn.broadcast %0 dims [0] : tensor<4xf32> -> tensor<4x4xf32>
+  %2 = nn.broadcast %0 dims [1] : tensor<4xf32> -> tensor<4x4xf32>
+  %3 = nn.add %1, %2 : tensor<4x4xf32>
+  return %3 : tensor<4x4xf32>
+}
+
+// A reduction that is no loop of its own becomes two: of the last dimension, and
+// of the others.
+// CHECK-LABEL: func.func @split_reduction(
+// CHECK: nn.reduce sum %{{.*}} dims [2] : tensor<3x5x4xf32> -> tensor<3x5xf32>
+// CHECK: nn.reduce sum %{{.*}} dims [0] : tensor<3x5xf32> -> tensor<5xf32>
+func.func @split_reduction(%x: tensor<3x5x4xf32>) -> tensor<5xf32> {
+  %0 = nn.reduce sum %x dims [0, 2] : tensor<3x5x4xf32> -> tensor<5xf32>
+  return %0 : tensor<5xf32>
+}
+
+// What is copied into a kernel is copied for each user where it lies along
+// different dimensions for them.
+// CHECK-LABEL: func.func @both_ways(
+// CHECK: plan.cluster(%arg0)
+// CHECK-COUNT-2: nn.cast
+// CHECK: nn.add
+func.func @both_ways(%r: tensor<4xbf16>) -> tensor<4x4xf32> {
+  %0 = nn.cast %r : tensor<4xbf16> -> tensor<4xf32>
+  %1 = nn.broadcast %0 dims [0] : tensor<4xf32> -> tensor<4x4xf32>
+  %2 = nn.broadcast %0 dims [1] : tensor<4xf32> -> tensor<4x4xf32>
+  %3 = nn.add %1, %2 : tensor<4x4xf32>
+  return %3 : tensor<4x4xf32>
+}
+
+// What a kernel addresses in its own way is stored, free or not; ids are not.
+// CHECK-LABEL: func.func @rotates_free(
+// CHECK: %[[B:.*]] = plan.cluster(%arg0) : (tensor<4xf32>) -> tensor<8x4xf32>
+// CHECK: nn.broadcast
+// CHECK: plan.cluster(%[[B]])
+// CHECK: nn.rotate_half
+func.func @rotates_free(%r: tensor<4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.broadcast %r dims [1] : tensor<4xf32> -> tensor<8x4xf32>
+  %1 = nn.rotate_half %0 : tensor<8x4xf32>
+  return %1 : tensor<8x4xf32>
+}
+
+// CHECK-LABEL: func.func @free_ids(
+// CHECK-NEXT: %[[K:.*]] = plan.cluster(%arg0) : (tensor<8x4xf32>) -> tensor<2x8x4xf32>
+// CHECK: nn.iota
+// CHECK-NEXT: nn.embedding
+// CHECK: return %[[K]]
+func.func @free_ids(%table: tensor<8x4xf32>) -> tensor<2x8x4xf32> {
+  %0 = nn.iota along 1 : tensor<2x8xi32>
+  %1 = nn.embedding %table, %0 : (tensor<8x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
+  return %1 : tensor<2x8x4xf32>
+}

@@ -13,14 +13,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_CODEGEN_KERNEL_ITERATIONSPACE_H
-#define PLAIT_LIB_CODEGEN_KERNEL_ITERATIONSPACE_H
+#ifndef PLAIT_ANALYSIS_ITERATIONSPACE_H
+#define PLAIT_ANALYSIS_ITERATIONSPACE_H
 
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Interfaces/OpInterfaces.h"
 #include "llvm/ADT/DenseMap.h"
 
-namespace plait::codegen {
+namespace plait {
 
 /// In place of a dimension of the space: of extent 1, or indexed by data.
 inline constexpr int64_t kNoDim = -1;
@@ -79,6 +79,6 @@ FusionRole getRole(mlir::Operation *op);
 llvm::ArrayRef<int64_t> getDimsAttr(mlir::Operation *op);
 int64_t getDimAttr(mlir::Operation *op);
 
-} // namespace plait::codegen
+} // namespace plait
 
-#endif // PLAIT_LIB_CODEGEN_KERNEL_ITERATIONSPACE_H
+#endif // PLAIT_ANALYSIS_ITERATIONSPACE_H

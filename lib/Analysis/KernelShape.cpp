@@ -5,13 +5,85 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelShape.h"
+#include "plait/Analysis/KernelShape.h"
 
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/IntEqClasses.h"
 
 using namespace mlir;
 using namespace plait;
-using namespace plait::codegen;
+
+//===----------------------------------------------------------------------===//
+// What all kernels have in common
+//===----------------------------------------------------------------------===//
+
+/// Kernels know 32-bit numbers and their halves, and loops of at least one
+/// iteration.
+static LogicalResult checkTypes(plan::ClusterOp cluster) {
+  auto check = [](Operation *op, Type type) -> LogicalResult {
+    auto tensor = cast<RankedTensorType>(type);
+    Type element = tensor.getElementType();
+    if (!element.isF32() && !element.isBF16() && !element.isInteger(32))
+      return op->emitOpError("computes with ")
+             << element << "; kernels compute with f32, bf16 and i32";
+    if (!tensor.hasStaticShape() || tensor.getNumElements() == 0)
+      return op->emitOpError("computes with ")
+             << tensor << "; kernels need static extents of at least 1";
+    return success();
+  };
+  for (Type type : cluster.getOperandTypes())
+    if (failed(check(cluster, type)))
+      return failure();
+  for (Operation &op : cluster.getBody().front().without_terminator())
+    for (Type type : op.getResultTypes())
+      if (failed(check(&op, type)))
+        return failure();
+  for (auto [index, type] : llvm::enumerate(cluster.getResultTypes()))
+    if (auto modes = cluster.getAccumulate();
+        modes && (*modes)[index] && getElementTypeOrSelf(type).isInteger())
+      return cluster.emitOpError("accumulates ")
+             << type << ", which is not of floats";
+  return success();
+}
+
+bool plait::readsMemory(OpOperand &operand) {
+  FusionRole role = getRole(operand.getOwner());
+  return operand.getOperandNumber() == 0 &&
+         (role == FusionRole::Gather || role == FusionRole::RotateHalf ||
+          role == FusionRole::Slice);
+}
+
+/// What is read from memory is an input, and addressed as its role can.
+static LogicalResult checkOperand(OpOperand &operand,
+                                  const IterationSpace &space) {
+  Operation *op = operand.getOwner();
+  if (!isa<BlockArgument>(operand.get()))
+    return op->emitOpError("reads elsewhere in a tensor that its own cluster "
+                           "computes");
+  if (getRole(op) == FusionRole::RotateHalf &&
+      space.getGroup(space.getDims(operand).back()) != space.getInner())
+    return op->emitOpError("rotates a dimension that is not its cluster's "
+                           "last");
+  return success();
+}
+
+FailureOr<IterationSpace> plait::analyzeCluster(plan::ClusterOp cluster) {
+  if (failed(checkTypes(cluster)))
+    return failure();
+  FailureOr<IterationSpace> space = IterationSpace::analyze(cluster);
+  if (failed(space))
+    return failure();
+  for (Operation &op : cluster.getBody().front().without_terminator())
+    for (OpOperand &operand : op.getOpOperands())
+      if (readsMemory(operand) && failed(checkOperand(operand, *space)))
+        return failure();
+  return space;
+}
+
+//===----------------------------------------------------------------------===//
+// Groups
+//===----------------------------------------------------------------------===//
 
 static GroupSet groupsOf(const IterationSpace &space, Value value) {
   return space.getGroups(space.getDims(value));
@@ -233,9 +305,9 @@ static LogicalResult checkScatter(plan::ClusterOp cluster,
 // Choosing
 //===----------------------------------------------------------------------===//
 
-FailureOr<KernelShape> codegen::chooseShape(plan::ClusterOp cluster,
-                                            const IterationSpace &space,
-                                            const ShapeLimits &limits) {
+FailureOr<KernelShape> plait::chooseShape(plan::ClusterOp cluster,
+                                          const IterationSpace &space,
+                                          const ShapeLimits &limits) {
   if (Operation *scatter = findScatter(cluster)) {
     if (failed(checkScatter(cluster, space, scatter)))
       return failure();
@@ -249,4 +321,12 @@ FailureOr<KernelShape> codegen::chooseShape(plan::ClusterOp cluster,
   if (limits.elements && !reduces)
     return KernelShape(ElementShape{});
   return analyzeRows(cluster, space, limits.block);
+}
+
+bool plait::hasKernel(plan::ClusterOp cluster) {
+  ScopedDiagnosticHandler silent(cluster.getContext(),
+                                 [](Diagnostic &) { return success(); });
+  FailureOr<IterationSpace> space = analyzeCluster(cluster);
+  return succeeded(space) &&
+         succeeded(chooseShape(cluster, *space, ShapeLimits()));
 }

@@ -5,7 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What reductions a cluster holds decides its loops:
+// What a kernel can compute, and with which loops. Fusion asks before it adds
+// an op to a cluster, code generation when it emits the cluster: one rule, so
+// that no backend refuses what fusion formed. What reductions a cluster holds
+// decides its loops:
 //
 //   elements  parallel over vectors of all groups together: no reductions, and
 //             threads enough for that
@@ -16,27 +19,16 @@
 //   scatter   parallel over blocks of a table's rows, with one loop over the
 //             positions inside, in order
 //
-// Checked here, so that emission cannot fail.
-//
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_CODEGEN_KERNEL_KERNELSHAPE_H
-#define PLAIT_LIB_CODEGEN_KERNEL_KERNELSHAPE_H
+#ifndef PLAIT_ANALYSIS_KERNELSHAPE_H
+#define PLAIT_ANALYSIS_KERNELSHAPE_H
 
-#include "Emitter.h"
+#include "plait/Analysis/IterationSpace.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <variant>
 
-namespace plait::codegen {
-
-class Workers;
-
-/// Everything that one pass over the inner group computes.
-struct Sweep {
-  llvm::SmallVector<const Reduction *> reductions;
-  llvm::SmallVector<unsigned> stores;
-};
+namespace plait {
 
 struct RowShape {
   /// The inner group in blocks of this many, each a parallel index; 0: whole.
@@ -73,7 +65,8 @@ struct ElementShape {};
 using KernelShape =
     std::variant<ElementShape, RowShape, ColumnShape, ScatterShape>;
 
-/// What a machine makes of a space.
+/// What a machine makes of a space. Whether a cluster has a kernel does not
+/// depend on it.
 struct ShapeLimits {
   /// Whether vectors of elements can be parallel indices; else rows are.
   bool elements = false;
@@ -83,6 +76,10 @@ struct ShapeLimits {
   /// The column sums that one loop holds in registers.
   size_t columnSums = SIZE_MAX;
 };
+
+/// Whether the op of the operand's role addresses the operand's memory in its
+/// own way, so that no op of the same cluster can make it.
+bool readsMemory(mlir::OpOperand &operand);
 
 /// The space of a cluster that kernels can compute; on failure an error at the
 /// op that none does.
@@ -94,24 +91,9 @@ llvm::FailureOr<KernelShape> chooseShape(plan::ClusterOp cluster,
                                          const IterationSpace &space,
                                          const ShapeLimits &limits);
 
-/// Emits the loops of `shape`, and sets extent, grain and scalars of `info`.
-void emitLoops(Emitter &emitter, Workers &workers, const KernelShape &shape,
-               KernelInfo &info);
-void emitElementwise(Emitter &emitter, Workers &workers, KernelInfo &info);
-void emitRows(Emitter &emitter, Workers &workers, const RowShape &shape,
-              KernelInfo &info);
-void emitColumns(Emitter &emitter, Workers &workers, const ColumnShape &shape,
-                 KernelInfo &info);
-void emitScatter(Emitter &emitter, Workers &workers, const ScatterShape &shape,
-                 KernelInfo &info);
+/// Whether there is a kernel for the cluster, on all machines. Reports nothing.
+bool hasKernel(plan::ClusterOp cluster);
 
-/// Ends the function whose loops have been emitted, and grants its arithmetic
-/// what kernels may do: fused multiply-adds, reciprocals.
-void finishFunction(mlir::func::FuncOp function);
+} // namespace plait
 
-/// Fewer elements than this are not worth a thread.
-inline constexpr int64_t kGrainElements = 16384;
-
-} // namespace plait::codegen
-
-#endif // PLAIT_LIB_CODEGEN_KERNEL_KERNELSHAPE_H
+#endif // PLAIT_ANALYSIS_KERNELSHAPE_H

@@ -5,22 +5,21 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "IterationSpace.h"
+#include "plait/Analysis/IterationSpace.h"
 
 using namespace mlir;
 using namespace plait;
-using namespace plait::codegen;
 
-FusionRole codegen::getRole(Operation *op) {
+FusionRole plait::getRole(Operation *op) {
   return cast<FusableOpInterface>(op).getFusionRole();
 }
 
-ArrayRef<int64_t> codegen::getDimsAttr(Operation *op) {
+ArrayRef<int64_t> plait::getDimsAttr(Operation *op) {
   auto dims = op->getAttrOfType<DenseI64ArrayAttr>("dims");
   return dims ? dims.asArrayRef() : ArrayRef<int64_t>();
 }
 
-int64_t codegen::getDimAttr(Operation *op) {
+int64_t plait::getDimAttr(Operation *op) {
   auto dim = op->getAttrOfType<IntegerAttr>("dim");
   return dim ? dim.getInt() : 0;
 }
@@ -39,7 +38,7 @@ static ArrayRef<int64_t> shapeOf(Value value) {
 
 /// Every dimension of every value, and of every use of an input, is a node;
 /// the ops join nodes to classes.
-class codegen::SpaceBuilder {
+class plait::SpaceBuilder {
 public:
   explicit SpaceBuilder(plan::ClusterOp cluster)
       : cluster(cluster), body(cluster.getBody().front()) {}

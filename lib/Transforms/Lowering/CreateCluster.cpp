@@ -1,0 +1,109 @@
+//===- CreateCluster.cpp - Clusters of given ops --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Fusion.h"
+
+#include "plait/Analysis/KernelShape.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace plait;
+
+/// What the cluster of the ops `inside` reads for this use, if anything.
+static void addInputs(OpOperand &use,
+                      const llvm::SmallDenseSet<Operation *> &inside,
+                      llvm::SetVector<Value> &inputs) {
+  Operation *source = use.get().getDefiningOp();
+  if (source && inside.contains(source))
+    return;
+  if (!source || !isFree(source) || needsMemory(use)) {
+    inputs.insert(use.get());
+    return;
+  }
+  for (OpOperand &operand : source->getOpOperands())
+    addInputs(operand, inside, inputs);
+}
+
+llvm::SetVector<Value> plait::findInputs(ArrayRef<Operation *> members) {
+  llvm::SmallDenseSet<Operation *> inside(members.begin(), members.end());
+  llvm::SetVector<Value> inputs;
+  for (Operation *op : members)
+    for (OpOperand &operand : op->getOpOperands())
+      addInputs(operand, inside, inputs);
+  return inputs;
+}
+
+namespace {
+
+/// Builds one cluster.
+class ClusterCreator {
+public:
+  /// Two users of a free op share one copy of it, or have one each: what a
+  /// vector is spread from can then lie along two dimensions of one kernel.
+  ClusterCreator(ArrayRef<Operation *> members, bool sharesCopies)
+      : members(members), sharesCopies(sharesCopies),
+        builder(members.front()->getContext()) {}
+
+  OwningOpRef<plan::ClusterOp> create(ArrayRef<Value> outputs);
+
+private:
+  Value import(Value value);
+
+  ArrayRef<Operation *> members;
+  bool sharesCopies;
+  OpBuilder builder;
+  IRMapping mapping;
+};
+
+} // namespace
+
+/// The value in the cluster that stands for `value`.
+Value ClusterCreator::import(Value value) {
+  if (Value known = mapping.lookupOrNull(value))
+    return known;
+  // Only free ops are left: copy them.
+  Operation *source = value.getDefiningOp();
+  SmallVector<Value> operands = llvm::map_to_vector(
+      source->getOperands(), [&](Value operand) { return import(operand); });
+  Operation *copy = builder.clone(*source);
+  copy->setOperands(operands);
+  if (sharesCopies)
+    mapping.map(value, copy->getResult(0));
+  return copy->getResult(0);
+}
+
+OwningOpRef<plan::ClusterOp> ClusterCreator::create(ArrayRef<Value> outputs) {
+  llvm::SetVector<Value> inputs = findInputs(members);
+  OwningOpRef<plan::ClusterOp> cluster = plan::ClusterOp::create(
+      builder, members.back()->getLoc(), ValueRange(outputs).getTypes(),
+      inputs.getArrayRef(), DenseI32ArrayAttr());
+  Block *block = builder.createBlock(&cluster->getBody());
+  for (Value input : inputs)
+    mapping.map(input, block->addArgument(input.getType(), input.getLoc()));
+  for (Operation *op : members) {
+    SmallVector<Value> operands = llvm::map_to_vector(
+        op->getOperands(), [&](Value operand) { return import(operand); });
+    Operation *copy = builder.clone(*op);
+    copy->setOperands(operands);
+    mapping.map(op->getResult(0), copy->getResult(0));
+  }
+  plan::YieldOp::create(builder, cluster->getLoc(),
+                        llvm::map_to_vector(outputs, [&](Value value) {
+                          return mapping.lookup(value);
+                        }));
+  return cluster;
+}
+
+OwningOpRef<plan::ClusterOp> plait::createCluster(ArrayRef<Operation *> members,
+                                                  ArrayRef<Value> outputs) {
+  OwningOpRef<plan::ClusterOp> cluster =
+      ClusterCreator(members, /*sharesCopies=*/true).create(outputs);
+  if (hasKernel(*cluster))
+    return cluster;
+  return ClusterCreator(members, /*sharesCopies=*/false).create(outputs);
+}

@@ -1,0 +1,57 @@
+//===- Fusion.h - Ops as members of kernels ---------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the parts of fusion share: FormClusters.cpp chooses which ops become one
+// kernel, PrepareFusion.cpp makes every op one that a kernel can compute on its
+// own, CreateCluster.cpp builds the clusters. What a kernel can compute is
+// asked of plait/Analysis/KernelShape.h, nowhere else.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_TRANSFORMS_LOWERING_FUSION_H
+#define PLAIT_LIB_TRANSFORMS_LOWERING_FUSION_H
+
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/SetVector.h"
+#include <optional>
+
+namespace plait {
+
+/// How an op takes part in a kernel; nothing for one that does not.
+std::optional<FusionRole> findRole(mlir::Operation *op);
+
+/// Costs nothing to compute again inside of a kernel: constants, broadcasts,
+/// casts that do not round.
+bool isFree(mlir::Operation *op);
+
+bool isReduction(mlir::Operation *op);
+
+/// Whether a kernel finds what it reads here in memory only: the user is none,
+/// or addresses memory in its own way.
+bool needsMemory(mlir::OpOperand &use);
+
+/// What is returned, stored or accumulated comes from a kernel, a product or a
+/// collective: where it does not, an op copies it. Reductions that no kernel
+/// does at once become several.
+void prepareFusion(mlir::Block &body);
+
+/// What a cluster of the ops `members` reads: free ops are part of it.
+llvm::SetVector<mlir::Value>
+findInputs(llvm::ArrayRef<mlir::Operation *> members);
+
+/// A cluster, in no block yet, of the ops `members`, which are in program
+/// order, and of copies of the free ops they read; it yields `outputs`.
+mlir::OwningOpRef<plan::ClusterOp>
+createCluster(llvm::ArrayRef<mlir::Operation *> members,
+              llvm::ArrayRef<mlir::Value> outputs);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_TRANSFORMS_LOWERING_FUSION_H

@@ -1,0 +1,122 @@
+//===- PrepareFusion.cpp - Ops that kernels can compute -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Fusion.h"
+
+#include "plait/Analysis/KernelShape.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace plait;
+
+std::optional<FusionRole> plait::findRole(Operation *op) {
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  return fusable ? std::optional(fusable.getFusionRole()) : std::nullopt;
+}
+
+bool plait::isFree(Operation *op) {
+  std::optional<FusionRole> role = findRole(op);
+  if (auto cast = dyn_cast<nn::CastOp>(op))
+    return cast.isExact();
+  return role && (op->getNumOperands() == 0 || role == FusionRole::Broadcast);
+}
+
+bool plait::isReduction(Operation *op) {
+  std::optional<FusionRole> role = findRole(op);
+  return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
+}
+
+bool plait::needsMemory(OpOperand &use) {
+  return !findRole(use.getOwner()) || readsMemory(use);
+}
+
+//===----------------------------------------------------------------------===//
+// What is stored
+//===----------------------------------------------------------------------===//
+
+static void copyStoredValues(Block &body) {
+  OpBuilder builder(body.getParentOp()->getContext());
+  llvm::DenseSet<Value> returned;
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    bool stores = isa<nn::WriteOp, nn::AccumulateOp, nn::MetricOp>(op);
+    if (!stores && !isa<func::ReturnOp>(op))
+      continue;
+    // Writing back what was read changes nothing.
+    if (auto write = dyn_cast<nn::WriteOp>(op))
+      if (auto read = write.getInput().getDefiningOp<nn::ReadOp>();
+          read && read.getSymbol() == write.getSymbol() &&
+          read.getSlot() == write.getSlot()) {
+        write.erase();
+        continue;
+      }
+    for (OpOperand &operand : op.getOpOperands()) {
+      Operation *source = operand.get().getDefiningOp();
+      bool computed = source && !isa<nn::ReadOp, nn::StepScalarOp>(source) &&
+                      !isa<ConstantDataOpInterface>(source);
+      bool alone = operand.get().hasOneUse();
+      // Kernels and products can add to what is in a buffer, nothing else.
+      bool overwrites =
+          source && !findRole(source) && !isa<nn::MatmulOp>(source);
+      bool isAccumulate = isa<nn::AccumulateOp>(op);
+      bool first = returned.insert(operand.get()).second;
+      if (computed && first && !(isAccumulate && (!alone || overwrites)))
+        continue;
+      builder.setInsertionPoint(&op);
+      operand.set(nn::StopGradientOp::create(
+          builder, op.getLoc(), operand.get().getType(), operand.get()));
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+/// `op`, a reduction, over `dims` of `input` alone.
+static Operation *reduceOver(OpBuilder &builder, Operation *op, Value input,
+                             ArrayRef<int64_t> dims) {
+  auto type = cast<RankedTensorType>(input.getType());
+  SmallVector<int64_t> shape;
+  for (auto [dim, extent] : llvm::enumerate(type.getShape()))
+    if (!llvm::is_contained(dims, static_cast<int64_t>(dim)))
+      shape.push_back(extent);
+  Operation *part = builder.clone(*op);
+  part->setOperand(0, input);
+  part->setAttr("dims", builder.getDenseI64ArrayAttr(dims));
+  part->getResult(0).setType(type.clone(shape));
+  return part;
+}
+
+/// A reduction that no kernel does at once, say over the first and the last of
+/// three dimensions, reduces the last one first: a kernel over rows does that,
+/// and the others are one dimension less.
+static void splitReductions(Block &body) {
+  SmallVector<Operation *> worklist;
+  for (Operation &op : body)
+    if (isReduction(&op))
+      worklist.push_back(&op);
+  while (!worklist.empty()) {
+    Operation *op = worklist.pop_back_val();
+    ArrayRef<int64_t> dims = getDimsAttr(op);
+    if (dims.size() == 1 || hasKernel(*createCluster(op, op->getResult(0))))
+      continue;
+    OpBuilder builder(op);
+    Operation *last = reduceOver(builder, op, op->getOperand(0), dims.back());
+    Operation *others =
+        reduceOver(builder, op, last->getResult(0), dims.drop_back());
+    op->replaceAllUsesWith(others);
+    op->erase();
+    worklist.push_back(others);
+  }
+}
+
+void plait::prepareFusion(Block &body) {
+  copyStoredValues(body);
+  splitReductions(body);
+}

@@ -110,6 +110,15 @@ static uint64_t shift(const PtxInstruction &instruction, const Inputs &in) {
              : static_cast<uint64_t>(asInteger(in.bits[0], type)) >> distance;
 }
 
+/// Some of the bits of an unsigned number: from one on, so many.
+static Result extractField(const PtxInstruction &instruction,
+                           const Inputs &in) {
+  if (isSigned(instruction.type) || in.bits[1] > 63 || in.bits[2] > 63)
+    return std::nullopt;
+  uint64_t number = asInteger(in.bits[0], instruction.type);
+  return number >> in.bits[1] & ((uint64_t(1) << in.bits[2]) - 1);
+}
+
 static Result computeInteger(const PtxInstruction &instruction,
                              const Inputs &in) {
   PtxOp op = instruction.op;
@@ -120,6 +129,8 @@ static Result computeInteger(const PtxInstruction &instruction,
     return computeProduct(instruction, in);
   if (op == PtxOp::Shl || op == PtxOp::Shr)
     return shift(instruction, in);
+  if (op == PtxOp::Bfe)
+    return extractField(instruction, in);
   if (op == PtxOp::Add)
     return in.bits[0] + in.bits[1];
   if (op == PtxOp::Sub)

@@ -31,11 +31,11 @@ unsigned test::sizeOf(PtxType type) {
 
 static PtxOp opOf(const std::string &text) {
   static const char *const names[] = {
-      "abs", "add",  "and",  "bar",  "barrier", "bra", "brx",  "copysign",
-      "cvt", "cvta", "div",  "exit", "fma",     "ld",  "mad",  "max",
-      "min", "mov",  "mul",  "neg",  "not",     "or",  "popc", "rcp",
-      "rem", "ret",  "selp", "setp", "shfl",    "shl", "shr",  "sqrt",
-      "st",  "sub",  "vote", "xor"};
+      "abs",      "add", "and",  "bar",  "barrier", "bfe",  "bra", "brx",
+      "copysign", "cvt", "cvta", "div",  "exit",    "fma",  "ld",  "mad",
+      "max",      "min", "mov",  "mul",  "neg",     "not",  "or",  "popc",
+      "rcp",      "rem", "ret",  "selp", "setp",    "shfl", "shl", "shr",
+      "sqrt",     "st",  "sub",  "vote", "xor"};
   static_assert(std::size(names) == static_cast<size_t>(PtxOp::Unknown));
   return static_cast<PtxOp>(
       std::find(std::begin(names), std::end(names), text) - std::begin(names));

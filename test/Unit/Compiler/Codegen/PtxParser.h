@@ -21,6 +21,7 @@ enum class PtxOp {
   And,
   Bar,
   Barrier,
+  Bfe,
   Bra,
   Brx,
   Copysign,

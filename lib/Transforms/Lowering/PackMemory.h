@@ -23,9 +23,9 @@ struct Lifetime {
 /// Offsets, multiples of plan::kAlignment, so that buffers which are live at
 /// the same time do not overlap; `total` becomes the end of the last one. The
 /// largest buffer is placed first, each at the lowest place that is free
-/// (greedy by size; Pisarchyk and Lee 2020). Deterministic; takes time for each
-/// pair that is live at the same time, and room for each step. Steps count from
-/// 0.
+/// (greedy by size; Pisarchyk and Lee 2020). Deterministic; takes room for each
+/// step, and per buffer time for the logarithm of the steps and for the gaps
+/// that it does not fit. Steps count from 0.
 llvm::SmallVector<int64_t> packMemory(llvm::ArrayRef<Lifetime> buffers,
                                       int64_t &total);
 

@@ -11,6 +11,7 @@
 #include "Layout.h"
 #include "Memory.h"
 #include "Model.h"
+#include "Reference.h"
 #include "Settings.h"
 #include "plait/Analysis/ModelFlops.h"
 #include "plait/Conversion/ToPlan.h"
@@ -37,19 +38,15 @@ using namespace plait;
 
 namespace {
 
-/// A reference that needs more memory than this on its one rank is left out: it
-/// could not be run where plans are checked.
-constexpr int64_t kLargestReference = int64_t(8) << 30;
-
 /// One module on its way through the phases.
 class Compilation {
 public:
   /// A mesh that the model brings along must be the one of `layout`, unless
-  /// `replaceMesh`.
+  /// this compiles a reference.
   Compilation(const CompileOptions &options, const Layout &layout,
-              const Settings &settings, bool replaceMesh = false)
+              const Settings &settings, bool isReference = false)
       : options(options), layout(layout), settings(settings),
-        replaceMesh(replaceMesh), context(options) {}
+        isReference(isReference), context(options) {}
 
   LogicalResult import();
   /// Runs the phases up to `last`. What nobody will run need not be verified.
@@ -63,11 +60,12 @@ private:
   LogicalResult checkBatch();
   LogicalResult addMesh();
   LogicalResult dump(const PhaseInfo &info);
+  void show(const PhaseInfo &info) const;
 
   const CompileOptions &options;
   const Layout &layout;
   const Settings &settings;
-  bool replaceMesh;
+  bool isReference;
   ModelContext context;
   OwningOpRef<ModuleOp> module;
   double modelFlops = 0; // of a step
@@ -102,7 +100,7 @@ LogicalResult Compilation::addMesh() {
        llvm::make_early_inc_range(module->getOps<dist::MeshOp>())) {
     if (other == mesh)
       continue;
-    if (!replaceMesh && other->getAttrDictionary() != mesh->getAttrDictionary())
+    if (!isReference && other->getAttrDictionary() != mesh->getAttrDictionary())
       return other.emitError("is not the mesh that --mesh gives: pp=")
              << layout.pipeline << ",dp=" << layout.data
              << ",tp=" << layout.tensor;
@@ -149,6 +147,13 @@ LogicalResult Compilation::dump(const PhaseInfo &info) {
   return success();
 }
 
+void Compilation::show(const PhaseInfo &info) const {
+  if (options.progress)
+    showProgress((isReference ? "reference [" : "[") +
+                 llvm::Twine(static_cast<int>(info.phase) + 1) + "/" +
+                 llvm::Twine(getPhases().size()) + "] " + info.name);
+}
+
 LogicalResult Compilation::runTo(Phase last, bool verifies) {
   PipelineOptions pipeline{
       options.schedule, static_cast<unsigned>(layout.microbatches),
@@ -159,9 +164,7 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
   for (const PhaseInfo &info : getPhases()) {
     if (info.phase > last)
       break;
-    if (options.progress)
-      llvm::errs() << "\r\033[K[" << static_cast<int>(info.phase) + 1 << "/"
-                   << getPhases().size() << "] " << info.name;
+    show(info);
     if (info.phase == Phase::Lower) {
       auto whole = findWholeAttention(*module, options, settings.target);
       if (failed(whole))
@@ -180,6 +183,7 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
 }
 
 FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
+  show(getPhases().back());
   PlanIdentity identity{options.recompute,
                         options.sequence,
                         options.globalBatch,
@@ -197,38 +201,35 @@ FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
 // The driver
 //===----------------------------------------------------------------------===//
 
-/// The plan of the unpartitioned model, or nothing if it would be too large.
-/// Problems of the model show in the partitioned compilation as well, which
-/// reports them.
-static std::unique_ptr<plan::fb::PlanT>
-compileReference(CompileOptions options, const Layout &partitioned,
-                 const Settings &settings) {
-  if (isText(options))
-    options.microBatch *= partitioned.data;
-  options.mesh = "1";
-  options.schedule = "gpipe";
-  options.recompute = "none";
-  options.zero = 0;
-  options.attention = "unfused";
-  options.epilogues = "none";
-  options.sequenceParallel = false;
-  options.layers.clear();
-  options.dumpPhasesTo.clear();
-  options.shardings.clear();
-  options.progress = false;
+/// The plan of the unpartitioned model; fails with the reason why there is
+/// none. Nothing is built of a model that is too large.
+static Result<std::unique_ptr<plan::fb::PlanT>>
+compileReference(const CompileOptions &given, const Layout &partitioned,
+                 Settings settings) {
+  settings.epilogues = "none";
+  CompileOptions options = getReferenceOptions(given, partitioned);
   Result<Layout> layout = makeLayout(options);
   if (!layout.ok())
-    return nullptr;
-  Compilation compilation(options, *layout, settings, /*replaceMesh=*/true);
-  ScopedDiagnosticHandler silent(compilation.getContext(),
-                                 [](Diagnostic &) { return success(); });
-  if (failed(compilation.import()) || failed(compilation.runTo(Phase::Lower)))
-    return nullptr;
+    return layout.status();
+  Compilation compilation(options, *layout, settings, /*isReference=*/true);
+  std::string problem;
+  ScopedDiagnosticHandler keep(compilation.getContext(), [&](Diagnostic &diag) {
+    if (problem.empty() && diag.getSeverity() == DiagnosticSeverity::Error)
+      problem = diag.str();
+    return success();
+  });
+  if (failed(compilation.import()))
+    return fail(problem);
+  PLAIT_RETURN_IF_ERROR(checkReferenceSize(
+      countParameterBytes(compilation.getModule(), settings.precision)));
+  if (failed(compilation.runTo(Phase::Lower)))
+    return fail(problem);
   for (auto program : compilation.getModule().getOps<plan::ProgramOp>())
-    if (static_cast<int64_t>(program.getBytes()) > kLargestReference)
-      return nullptr;
+    PLAIT_RETURN_IF_ERROR(checkReferenceSize(program.getBytes()));
   auto plan = compilation.convert();
-  return succeeded(plan) ? std::move(*plan) : nullptr;
+  if (failed(plan))
+    return fail(problem);
+  return std::move(*plan);
 }
 
 /// The most bytes of `category` that are live during one action.
@@ -293,20 +294,27 @@ static Result<Phase> findPhase(StringRef name) {
   return fail("no phase is called \"", name.str(), "\", there are ", names);
 }
 
+/// Embeds the reference, or says why there is none.
+static void addReference(const CompileOptions &options, const Layout &layout,
+                         const Settings &settings, plan::fb::PlanT &plan) {
+  auto reference = compileReference(options, layout, settings);
+  if (reference.ok())
+    plan.reference = plan::packPlan(**reference);
+  else
+    printWarning("the plan has no reference for plait-run --check: " +
+                 reference.status().message());
+}
+
 static bool compilePlan(const CompileOptions &options, const Layout &layout,
                         const Settings &settings, Compilation &compilation) {
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
   if (succeeded(compilation.runTo(Phase::Plan)))
     plan = compilation.convert();
-  std::unique_ptr<plan::fb::PlanT> reference;
   if (succeeded(plan) && options.reference)
-    reference = compileReference(options, layout, settings);
-  if (options.progress)
-    llvm::errs() << "\r\033[K";
+    addReference(options, layout, settings, **plan);
+  clearProgress();
   if (failed(plan))
     return false;
-  if (reference)
-    (*plan)->reference = plan::packPlan(*reference);
   Result<std::string> config = readConfig(options);
   if (!report(config.status()))
     return false;
@@ -318,7 +326,8 @@ static bool compilePlan(const CompileOptions &options, const Layout &layout,
                             "{6} reference",
                             layout.pipeline, layout.data, layout.tensor,
                             options.schedule, options.microBatch,
-                            settings.precision, reference ? "with" : "without")
+                            settings.precision,
+                            (*plan)->reference.empty() ? "without" : "with")
                   .str());
   return true;
 }
@@ -348,8 +357,7 @@ bool plait::compile(const CompileOptions &options) {
     return compilePlan(options, *layout, *settings, compilation);
   if (failed(compilation.runTo(last)))
     return false;
-  if (options.progress)
-    llvm::errs() << "\r\033[K";
+  clearProgress();
   if (!report(writeTextFile(options.output.empty() ? "-" : options.output,
                             compilation.getText())))
     return false;

@@ -19,8 +19,32 @@
 using namespace mlir;
 using namespace plait;
 
+/// Whether the last line of the terminal says what is being done.
+static bool showsProgress = false;
+
+void plait::showProgress(const llvm::Twine &what) {
+  llvm::errs() << "\r\033[K" << what;
+  showsProgress = true;
+}
+
+void plait::clearProgress() {
+  if (showsProgress)
+    llvm::errs() << "\r\033[K";
+  showsProgress = false;
+}
+
+/// Starts a line of its own on standard error.
+static llvm::raw_ostream &startMessage(StringRef kind) {
+  clearProgress();
+  return llvm::errs() << "plaitc: " << kind << ": ";
+}
+
 void plait::printError(const llvm::Twine &message) {
-  llvm::errs() << "plaitc: error: " << message << "\n";
+  startMessage("error") << message << "\n";
+}
+
+void plait::printWarning(const llvm::Twine &message) {
+  startMessage("warning") << message << "\n";
 }
 
 llvm::raw_ostream &plait::getText(const CompileOptions &options) {
@@ -45,7 +69,7 @@ static LogicalResult print(Diagnostic &diagnostic) {
       diagnostic.getSeverity() == DiagnosticSeverity::Error     ? "error"
       : diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning"
                                                                 : "note";
-  llvm::errs() << "plaitc: " << kind << ": ";
+  startMessage(kind);
   diagnostic.getLocation()->walk([](Location loc) {
     if (auto name = dyn_cast<NameLoc>(loc)) {
       llvm::errs() << name.getName().getValue() << ": ";

@@ -48,6 +48,12 @@ llvm::raw_ostream &getText(const CompileOptions &options);
 
 /// "plaitc: error: …" on standard error.
 void printError(const llvm::Twine &message);
+/// "plaitc: warning: …".
+void printWarning(const llvm::Twine &message);
+/// Replaces the line of a terminal on standard error that says what is being
+/// done; messages clear it first.
+void showProgress(const llvm::Twine &what);
+void clearProgress();
 /// Prints a failure; returns whether there was none.
 bool report(const Status &status);
 

@@ -256,6 +256,7 @@ Status Planning::tell(const planner::SearchResult &result) {
       return measured.status();
     input.measured = std::move(*measured);
   }
+  clearProgress();
   if (options.progress)
     llvm::errs() << planner::describeSearch(result) << "\n";
   std::string text;
@@ -286,6 +287,8 @@ Status Planning::refine(planner::SearchResult &result) {
   if (!cluster.device.isProcessor || training.precision == Precision::FP16 ||
       !checkCompilable(result.configuration).ok())
     return Status::success();
+  if (options.progress)
+    showProgress("placing the memory of the choice");
   CompileOptions chosen = options;
   apply(result.configuration, training.precision, chosen);
   auto placed = placeMemory(std::move(chosen));
@@ -305,6 +308,8 @@ Status Planning::refine(planner::SearchResult &result) {
 std::optional<Configuration> Planning::run() {
   if (!report(prepare()))
     return std::nullopt;
+  if (options.progress)
+    showProgress("planning");
   // fp16 has bf16's widths.
   bool isHalf = training.precision != Precision::FP32;
   profile = ModelProfile::create(

@@ -1,0 +1,33 @@
+//===- Reference.h - The unpartitioned model beside a plan ------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_DRIVER_REFERENCE_H
+#define PLAIT_LIB_DRIVER_REFERENCE_H
+
+#include "Layout.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace plait {
+
+/// The options of the reference of a plan with these options: one rank,
+/// attention in its parts, and the microbatches of the plan, so that
+/// both compute on the same rows together. One microbatch is in flight.
+CompileOptions getReferenceOptions(CompileOptions options,
+                                   const Layout &partitioned);
+
+/// What one rank holds of the parameters of a model, at least, in `precision`:
+/// known before anything is compiled.
+uint64_t countParameterBytes(mlir::ModuleOp model, llvm::StringRef precision);
+
+/// Fails where a reference that needs `bytes` on its one rank is left out: it
+/// could not be run where plans are checked.
+Status checkReferenceSize(uint64_t bytes);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_DRIVER_REFERENCE_H

@@ -34,6 +34,8 @@ Result<Json> parseJson(std::span<const uint8_t> text, int deepest = 64) {
       return fail("nests deeper than ", deepest, " levels");
     return json;
   } catch (const typename Json::exception &error) {
+    if (tooDeep)
+      return fail("nests deeper than ", deepest, " levels");
     // Where it is known: the byte after the last one read.
     size_t read = text.size();
     if (const auto *at =

@@ -221,7 +221,8 @@ TEST(JsonTest, SaysWhereAnErrorIs) {
   EXPECT_EQ(error("{\"a\": [1]}"), "");
   EXPECT_EQ(error("{\"a\":\n  1,}").substr(0, 17), "is not JSON: 2:5:");
   EXPECT_EQ(error("").substr(0, 17), "is not JSON: 1:1:");
-  EXPECT_EQ(error("[[[[]]]]"), "nests deeper than 2 levels");
+  for (const char *deep : {"[[[[]]]]", "[[[["})
+    EXPECT_EQ(error(deep), "nests deeper than 2 levels");
 }
 
 } // namespace

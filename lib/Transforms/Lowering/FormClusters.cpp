@@ -414,6 +414,9 @@ SmallVector<Value> Former::findOutputs(ArrayRef<Operation *> members) {
 
 void Former::emitCluster(const Unit &unit) {
   SmallVector<Value> outputs = findOutputs(unit.ops);
+  // What only ops read that nobody reads.
+  if (outputs.empty())
+    return;
   plan::ClusterOp cluster = createCluster(unit.ops, outputs).release();
   builder.insert(cluster);
   for (auto [value, result] : llvm::zip_equal(outputs, cluster.getResults()))
@@ -437,11 +440,8 @@ void Former::emitAll() {
       unit.ops.front()->moveBefore(terminator);
       continue;
     }
-    bool used =
-        llvm::any_of(unit.ops, [](Operation *op) { return !op->use_empty(); });
     builder.setInsertionPoint(terminator);
-    if (used)
-      emitCluster(unit);
+    emitCluster(unit);
   }
   for (Operation *op : llvm::reverse(old))
     op->erase();

@@ -418,3 +418,16 @@ func.func @free_ids(%table: tensor<8x4xf32>) -> tensor<2x8x4xf32> {
   %1 = nn.embedding %table, %0 : (tensor<8x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
   return %1 : tensor<2x8x4xf32>
 }
+
+// What only an op reads whose result is not used is no kernel.
+// CHECK-LABEL: func.func @unused(
+// CHECK-SAME: %[[X:.*]]: tensor<8x4xf32>
+// CHECK-NEXT: %[[K:.*]] = plan.cluster(%[[X]])
+// CHECK-NOT: plan.cluster
+// CHECK: return %[[K]]
+func.func @unused(%x: tensor<8x4xf32>, %ids: tensor<8xi32>) -> tensor<8x4xf32> {
+  %0 = nn.embedding_grad %x, %ids : (tensor<8x4xf32>, tensor<8xi32>) -> tensor<5x4xf32>
+  %1 = nn.exp %0 : tensor<5x4xf32>
+  %2 = nn.tanh %x : tensor<8x4xf32>
+  return %2 : tensor<8x4xf32>
+}

@@ -265,6 +265,11 @@ Result<Hardware> planner::parseHardware(const Json &object,
   if (const Json *device = fields.require("device").get("device"))
     PLAIT_RETURN_IF_ERROR(
         parseDevice(*device, fields.path("device"), hardware.device));
+  bool usesMachine = false;
+  fields.read("machineMemory", usesMachine);
+  if (double own = usesMachine ? getMachineMemory() : 0;
+      own > hardware.device.reservedBytes)
+    hardware.device.memoryBytes = own;
   std::pair<const char *, Fabric *> links[] = {{"intra", &hardware.intra},
                                                {"inter", &hardware.inter}};
   for (auto &[name, fabric] : links) {

@@ -43,6 +43,10 @@ Result<Json> resolveHardware(Json object, const std::string &what,
 /// Reads resolved fields; `what` begins messages: "hardware file 'h100'".
 Result<Hardware> parseHardware(const Json &object, const std::string &what);
 
+/// Bytes of this machine's memory that the process may use: all, or the limit
+/// of its control groups. 0: cannot be told.
+double getMachineMemory();
+
 /// Reads what an object says of links into `fabric`; `where` begins messages.
 Status parseFabric(const Json &object, const std::string &where,
                    Fabric &fabric);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 using namespace plait;
 using namespace plait::planner;
@@ -48,8 +49,8 @@ public:
 
 TEST(Cluster, EveryPresetParses) {
   std::vector<std::string> expected = {
-      "a100-40g", "a100-80g", "a100-pcie", "b200",   "cpu",
-      "gb200",    "h100",     "h200",      "mi300x", "v100"};
+      "a100-40g", "a100-80g", "a100-pcie", "b200",   "cpu", "gb200",
+      "h100",     "h200",     "host",      "mi300x", "v100"};
   EXPECT_EQ(getDevicePresets(), expected);
   for (const std::string &name : getDevicePresets()) {
     Cluster cluster = parse(name + ":2x4");
@@ -94,6 +95,23 @@ TEST(Cluster, RanksShareAMachine) {
   EXPECT_DOUBLE_EQ(one.device.peak(Precision::FP32), 232e9);
   EXPECT_DOUBLE_EQ(four.device.peak(Precision::FP32), 58e9);
   EXPECT_DOUBLE_EQ(4 * four.device.memoryBytes, one.device.memoryBytes);
+}
+
+/// "host" has the memory of the machine that the test runs on, as far as a
+/// control group lets a process have it, and otherwise what "cpu" has.
+TEST(Cluster, HostHasTheMemoryOfThisMachine) {
+  Cluster host = parse("host:2"), cpu = parse("cpu:2");
+  double machine =
+      double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGE_SIZE));
+  EXPECT_LE(2 * host.device.memoryBytes, machine);
+  EXPECT_GT(host.device.usableBytes(), 0);
+  EXPECT_EQ(host.device.reservedBytes, cpu.device.reservedBytes);
+  EXPECT_EQ(host.device.memoryBandwidth, cpu.device.memoryBandwidth);
+  // A file that states no memory of its own has it too, with the flag.
+  TemporaryFile file(R"({"extends": "cpu", "name": "mine",
+                         "machineMemory": true})");
+  EXPECT_EQ(parse(file.path + ":2").device.memoryBytes,
+            host.device.memoryBytes);
 }
 
 TEST(Cluster, EveryFigureOfAHardwareFileHasASource) {
@@ -189,10 +207,11 @@ TEST(Cluster, SizesThatMakeNoSense) {
 }
 
 TEST(Cluster, UnknownNames) {
-  EXPECT_EQ(getError("h101:1x8"),
-            "unknown device 'h101'; known are: a100-40g, a100-80g, a100-pcie, "
-            "b200, cpu, gb200, h100, h200, mi300x, v100, or the path of a "
-            "hardware file that ends with .json");
+  EXPECT_EQ(
+      getError("h101:1x8"),
+      "unknown device 'h101'; known are: a100-40g, a100-80g, a100-pcie, "
+      "b200, cpu, gb200, h100, h200, host, mi300x, v100, or the path of a "
+      "hardware file that ends with .json");
   EXPECT_NE(getError("missing.json")
                 .find("cannot open cluster file "
                       "'missing.json'"),

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../ValueNames.h"
+#include "DelayProducts.h"
 #include "PackMemory.h"
 #include "PlaceValues.h"
 #include "plait/Schedule/Schedule.h"
@@ -284,8 +285,10 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
       (*schedules.begin()).emitWarning(status.message());
     if (failed(checkFunctions(schedule->problem.stages)))
       return signalPassFailure();
-    for (auto function : getOperation().getOps<func::FuncOp>())
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      delayProducts(function);
       placeValues(function);
+    }
     for (uint32_t stage = 0; stage < schedule->problem.stages; ++stage)
       ProgramBuilder(getOperation(), stage, *schedule).build();
   }

@@ -7,11 +7,9 @@
 
 #include "PlaceValues.h"
 
-#include "PackMemory.h"
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Transforms/Buffers.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -53,11 +51,11 @@ namespace {
 /// Places the values of one function.
 class Placer {
 public:
-  explicit Placer(func::FuncOp function)
-      : function(function), body(function.getBody().front()),
-        builder(function.getContext()), packs(function) {}
+  explicit Placer(func::FuncOp function);
 
   void run();
+  /// Of what lies in the workspace, by alias root.
+  llvm::MapVector<Value, Lifetime> findLifetimes();
 
 private:
   plan::PlaceAttr place(StringRef buffer, int64_t offset = 0) {
@@ -159,7 +157,7 @@ Value Placer::aliasRoot(Value value) {
   return value;
 }
 
-int64_t Placer::packWorkspace() {
+llvm::MapVector<Value, Lifetime> Placer::findLifetimes() {
   llvm::MapVector<Value, Lifetime> lifetimes;
   for (Operation &op : body)
     for (Value result : op.getResults()) {
@@ -173,6 +171,11 @@ int64_t Placer::packWorkspace() {
       if (!isNew)
         it->second.last = std::max(it->second.last, last);
     }
+  return lifetimes;
+}
+
+int64_t Placer::packWorkspace() {
+  llvm::MapVector<Value, Lifetime> lifetimes = findLifetimes();
   SmallVector<Lifetime> buffers;
   for (auto &[value, lifetime] : lifetimes)
     buffers.push_back(lifetime);
@@ -189,14 +192,19 @@ int64_t Placer::packWorkspace() {
   return total;
 }
 
-void Placer::run() {
-  for (auto [index, op] : llvm::enumerate(body))
+Placer::Placer(func::FuncOp function)
+    : function(function), body(function.getBody().front()),
+      builder(function.getContext()), packs(function) {
+  for (auto [index, op] : llvm::enumerate(body)) {
     position[&op] = index;
-  setAccumulates();
-  for (Operation &op : body)
     for (Value result : op.getResults())
       if (plan::PlaceAttr fixed = fixedPlace(result))
         places[result] = fixed;
+  }
+}
+
+void Placer::run() {
+  setAccumulates();
   int64_t workspace = packWorkspace();
   for (Operation &op : body) {
     SmallVector<Attribute> attributes;
@@ -212,6 +220,10 @@ void Placer::run() {
     bytes.push_back(byteSize(type));
   bytes.push_back(workspace);
   function->setAttr(kSlotBytesAttr, builder.getDenseI64ArrayAttr(bytes));
+}
+
+llvm::MapVector<Value, Lifetime> plait::findWorkspace(func::FuncOp function) {
+  return Placer(function).findLifetimes();
 }
 
 void plait::placeValues(func::FuncOp function) { Placer(function).run(); }

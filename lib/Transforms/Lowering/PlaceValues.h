@@ -8,9 +8,18 @@
 #ifndef PLAIT_LIB_TRANSFORMS_LOWERING_PLACEVALUES_H
 #define PLAIT_LIB_TRANSFORMS_LOWERING_PLACEVALUES_H
 
+#include "PackMemory.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace plait {
+
+/// What `function` keeps in its workspace, by the value that its bytes begin
+/// with: a sum over ranks works in place where it can. A step is an op of the
+/// body.
+llvm::MapVector<mlir::Value, Lifetime>
+findWorkspace(mlir::func::FuncOp function);
 
 /// Gives every tensor of `function` a place (attribute `plan.places` on its
 /// op): what the function takes and returns in slots, what it reads or stores

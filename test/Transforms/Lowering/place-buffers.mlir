@@ -28,16 +28,15 @@ func.func @forward_0(%ids: tensor<8xi32> {pipe.value = "tokens"}) -> (tensor<16x
 }
 
 // The first contribution to a gradient overwrites in the first microbatch and
-// adds in the others (2); every other one adds (1). Both are computed in the
-// gradient's own buffer. An all-reduce whose input is read later has its own
+// adds in the others (2); every other one adds (1). All are computed in the
+// gradient's own buffer, products behind the next collective. An all-reduce whose input is read later has its own
 // place, and what is smaller lies in the bytes that are left, in steps of 64.
 // CHECK-LABEL: func.func @backward_0(
 // CHECK-SAME: plan.slot_bytes = array<i64: 1024, 2112>
 func.func @backward_0(%r: tensor<16x16xf32> {pipe.value = "res0"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
-  // CHECK-NEXT: nn.matmul {{.*}} {plan.accumulate = 2 : i32, plan.places = [#plan.place<"w gradient", 0>]}
   %0 = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   nn.accumulate %0 to @w gradient : tensor<16x16xf32>
-  // CHECK: plan.cluster(%{{.*}}) accumulate [0, 0, 1] attributes {plan.places = [#plan.place<"slot 1", 0>, #plan.place<"slot 1", 2048>, #plan.place<"w gradient", 0>]}
+  // CHECK-NEXT: plan.cluster(%{{.*}}) accumulate [0, 0, 2] attributes {plan.places = [#plan.place<"slot 1", 0>, #plan.place<"slot 1", 2048>, #plan.place<"w gradient", 0>]}
   %1:3 = plan.cluster(%r) : (tensor<16x16xf32>) -> (tensor<16x16xf32>, tensor<f32>, tensor<16x16xf32>) {
   ^bb0(%x: tensor<16x16xf32>):
     %2 = nn.exp %x : tensor<16x16xf32>
@@ -46,6 +45,7 @@ func.func @backward_0(%r: tensor<16x16xf32> {pipe.value = "res0"}) attributes {p
   }
   nn.accumulate %1#2 to @w gradient : tensor<16x16xf32>
   // CHECK: dist.all_reduce {{.*}} {plan.places = [#plan.place<"slot 1", 1024>]}
+  // CHECK-NEXT: nn.matmul {{.*}} {plan.accumulate = 1 : i32, plan.places = [#plan.place<"w gradient", 0>]}
   %4 = dist.all_reduce %1#0 on @mesh["tp"] sum : tensor<16x16xf32> -> tensor<16x16xf32>
   %5 = nn.matmul %4, %1#0 "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   %6 = dist.all_reduce %1#1 on @mesh["tp"] sum : tensor<f32> -> tensor<f32>

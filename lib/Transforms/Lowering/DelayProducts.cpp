@@ -1,0 +1,139 @@
+//===- DelayProducts.cpp - Products beside collectives --------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The gradient of a parameter is needed at the end of the step, that of an
+// input at once, and with tensor parallelism only after a sum over ranks. A
+// product for the former is worth most beside that sum. It then holds what it
+// reads for longer; where that would raise the function's peak it stays.
+//
+//===----------------------------------------------------------------------===//
+
+#include "DelayProducts.h"
+
+#include "PlaceValues.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "llvm/ADT/SetVector.h"
+
+#include <vector>
+
+using namespace mlir;
+using namespace plait;
+
+static bool isCollective(Operation *op) {
+  return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op);
+}
+
+/// Whether `op` is a product that is added to gradients, and nothing else.
+static bool isGradient(Operation *op) {
+  auto costed = dyn_cast<CostedOpInterface>(op);
+  return costed && costed.getWorkShape().kind == WorkShape::Contraction &&
+         !op->use_empty() && llvm::all_of(op->getUsers(), [](Operation *user) {
+           return isa<nn::AccumulateOp>(user);
+         });
+}
+
+namespace {
+
+/// Moves the products of one function.
+class Delayer {
+public:
+  explicit Delayer(func::FuncOp function)
+      : body(function.getBody().front()), lifetimes(findWorkspace(function)) {}
+
+  void run();
+
+private:
+  void countLive();
+  Lifetime *findLifetime(Value value);
+  bool extend(Operation *product, int64_t last);
+
+  Block &body;
+  llvm::MapVector<Value, Lifetime> lifetimes;
+  std::vector<int64_t> live; // bytes of the workspace, by step
+  int64_t peak = 0;
+};
+
+} // namespace
+
+void Delayer::countLive() {
+  live.assign(body.getOperations().size() + 1, 0);
+  for (auto &[value, lifetime] : lifetimes) {
+    live[lifetime.first] += lifetime.bytes;
+    live[lifetime.last + 1] -= lifetime.bytes;
+  }
+  for (size_t step = 1; step < live.size(); ++step)
+    live[step] += live[step - 1];
+  peak = *llvm::max_element(live);
+}
+
+/// Of the bytes that `value` takes in the workspace; null: none.
+Lifetime *Delayer::findLifetime(Value value) {
+  while (true) {
+    auto found = lifetimes.find(value);
+    if (found != lifetimes.end())
+      return &found->second;
+    auto sum = value.getDefiningOp<dist::AllReduceOp>();
+    if (!sum)
+      return nullptr;
+    value = sum.getInput();
+  }
+}
+
+/// Has what `product` reads live until step `last`, unless that is too much.
+bool Delayer::extend(Operation *product, int64_t last) {
+  llvm::SmallSetVector<Lifetime *, 2> read;
+  for (Value operand : product->getOperands())
+    if (Lifetime *lifetime = findLifetime(operand))
+      read.insert(lifetime);
+  auto add = [&](int64_t sign) {
+    bool fits = true;
+    for (Lifetime *lifetime : read)
+      for (int64_t step = lifetime->last + 1; step <= last; ++step) {
+        live[step] += sign * lifetime->bytes;
+        fits = fits && live[step] <= peak;
+      }
+    return fits;
+  };
+  if (!add(1)) {
+    add(-1);
+    return false;
+  }
+  for (Lifetime *lifetime : read)
+    lifetime->last = std::max(lifetime->last, last);
+  return true;
+}
+
+void Delayer::run() {
+  countLive();
+  SmallVector<Operation *> products; // since the last collective
+  int64_t step = 0;
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    // What has been moved is behind the iterator, and counts where it was.
+    int64_t at = step++;
+    if (isGradient(&op))
+      products.push_back(&op);
+    if (!isCollective(&op))
+      continue;
+    Operation *last = &op;
+    for (Operation *product : products) {
+      if (!extend(product, at))
+        continue;
+      product->moveAfter(last);
+      last = product;
+      for (Operation *user : llvm::make_early_inc_range(product->getUsers()))
+        if (user->isBeforeInBlock(product)) {
+          user->moveAfter(last);
+          last = user;
+        }
+    }
+    products.clear();
+  }
+}
+
+void plait::delayProducts(func::FuncOp function) { Delayer(function).run(); }

@@ -51,6 +51,12 @@ public:
   LogicalResult import();
   /// Runs the phases up to `last`. What nobody will run need not be verified.
   LogicalResult runTo(Phase last, bool verifies = true);
+  uint64_t getArenaBytes(plan::ProgramOp program) const {
+    return plait::getArenaBytes(program, options.deterministic,
+                                settings.target);
+  }
+  /// Fails where a rank needs more than a device of the cluster has.
+  Status checkMemory();
   FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
   ModuleOp getModule() { return *module; }
   MLIRContext *getContext() { return context.get(); }
@@ -182,6 +188,20 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
   return success();
 }
 
+Status Compilation::checkMemory() {
+  if (!settings.cluster)
+    return Status::success();
+  const planner::Device &device = settings.cluster->device;
+  for (auto program : module->getOps<plan::ProgramOp>())
+    if (double(getArenaBytes(program)) > device.usableBytes())
+      return fail("stage ", program.getStage(), " needs ",
+                  getArenaBytes(program), " bytes, a device of ",
+                  options.cluster, " has ", int64_t(device.usableBytes()), ": ",
+                  int64_t(device.memoryBytes), " less ",
+                  int64_t(device.reservedBytes), " for context and libraries");
+  return Status::success();
+}
+
 FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
   show(getPhases().back());
   PlanIdentity identity{options.recompute,
@@ -268,7 +288,8 @@ plait::placeMemory(CompileOptions options) {
     memory.gradients = findPeak(program, plan::Category::Gradients);
     memory.optimizer = findPeak(program, plan::Category::Optimizer);
     // Gradients may begin to live after activations have begun to die.
-    double left = double(program.getBytes()) - memory.resident();
+    double left =
+        double(compilation.getArenaBytes(program)) - memory.resident();
     double activations = findPeak(program, plan::Category::Activations);
     memory.activations = std::min(activations, left);
     memory.workspace = left - memory.activations;
@@ -308,7 +329,8 @@ static void addReference(const CompileOptions &options, const Layout &layout,
 static bool compilePlan(const CompileOptions &options, const Layout &layout,
                         const Settings &settings, Compilation &compilation) {
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
-  if (succeeded(compilation.runTo(Phase::Plan)))
+  if (succeeded(compilation.runTo(Phase::Plan)) &&
+      report(compilation.checkMemory()))
     plan = compilation.convert();
   if (succeeded(plan) && options.reference)
     addReference(options, layout, settings, **plan);

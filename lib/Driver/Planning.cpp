@@ -184,7 +184,9 @@ public:
 
 private:
   Status prepare();
-  Status refine(planner::SearchResult &result);
+  bool canPlace(const Configuration &choice) const;
+  Status place(planner::SearchResult &result) const;
+  Result<planner::SearchResult> search();
   Status tell(const planner::SearchResult &result);
   Result<std::string> answerWhyNot(const planner::SearchResult &result);
 
@@ -281,12 +283,15 @@ Status Planning::tell(const planner::SearchResult &result) {
   return Status::success();
 }
 
-/// Where the choice can be compiled for this machine, the compiler itself says
-/// what memory it takes.
-Status Planning::refine(planner::SearchResult &result) {
-  if (!cluster.device.isProcessor || training.precision == Precision::FP16 ||
-      !checkCompilable(result.configuration).ok())
-    return Status::success();
+/// Whether the compiler can say what memory the choice takes.
+bool Planning::canPlace(const Configuration &choice) const {
+  return planning.framework == "plait" &&
+         training.precision != Precision::FP16 &&
+         checkCompilable(choice).ok() && makeSettings(options).ok();
+}
+
+/// Replaces the estimated memory by the compiler's placement.
+Status Planning::place(planner::SearchResult &result) const {
   if (options.progress)
     showProgress("placing the memory of the choice");
   CompileOptions chosen = options;
@@ -295,14 +300,39 @@ Status Planning::refine(planner::SearchResult &result) {
   if (failed(placed))
     return fail("the choice (", planner::print(result.configuration),
                 ") does not compile");
+  for (planner::StageMemory &memory : *placed)
+    memory.reserved = cluster.device.reservedBytes;
   result.estimate.memory = std::move(*placed);
-  double limit = cluster.device.usableBytes();
-  for (auto [stage, memory] : llvm::enumerate(result.estimate.memory))
-    if (memory.peak() > limit)
-      return fail("the choice (", planner::print(result.configuration),
-                  ") needs ", int64_t(memory.peak()), " bytes on stage ", stage,
-                  ", a rank of ", cluster.name, " has ", int64_t(limit));
   return Status::success();
+}
+
+/// The fastest choice that fits as the compiler places it. Where less was
+/// estimated, the search is repeated as if there were as much less memory.
+Result<planner::SearchResult> Planning::search() {
+  double limit = cluster.device.usableBytes();
+  planner::Cluster smaller = cluster;
+  Status tooLarge = Status::success();
+  while (true) {
+    Result<planner::SearchResult> result =
+        planner::search(*profile, smaller, training, space, planning.pins);
+    if (!result.ok() && !tooLarge.ok())
+      return tooLarge;
+    if (!result.ok() || !canPlace(result->configuration))
+      return result;
+    double estimated = result->estimate.peakMemory();
+    PLAIT_RETURN_IF_ERROR(place(*result));
+    double peak = result->estimate.peakMemory();
+    if (peak <= limit)
+      return result;
+    if (tooLarge.ok())
+      tooLarge =
+          fail("the choice (", planner::print(result->configuration),
+               ") needs ", int64_t(peak), " bytes, a device of ", cluster.name,
+               " has ", int64_t(limit), "; nothing smaller was found");
+    // Below what was estimated this time, so that it is not chosen again.
+    smaller.device.memoryBytes = smaller.device.reservedBytes +
+                                 std::min(limit / peak, 0.999) * estimated;
+  }
 }
 
 std::optional<Configuration> Planning::run() {
@@ -318,10 +348,8 @@ std::optional<Configuration> Planning::run() {
       isHalf ? "bf16" : "fp32");
   if (!profile)
     return std::nullopt;
-  Result<planner::SearchResult> result =
-      planner::search(*profile, cluster, training, space, planning.pins);
-  if (!report(result.status()) || !report(refine(*result)) ||
-      !report(tell(*result)))
+  Result<planner::SearchResult> result = search();
+  if (!report(result.status()) || !report(tell(*result)))
     return std::nullopt;
   return result->configuration;
 }

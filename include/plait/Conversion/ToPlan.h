@@ -15,6 +15,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "plait/Codegen/Kernel.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Plan/Plan_generated.h"
 
 namespace plait {
@@ -40,6 +41,11 @@ struct PlanIdentity {
 mlir::FailureOr<std::unique_ptr<plan::fb::PlanT>>
 convertToPlan(mlir::ModuleOp module, PlanIdentity identity,
               const codegen::Target &target);
+
+/// Bytes of the arena that the plan will have for `program`: its own and, on
+/// GPUs, what libraries may use.
+uint64_t getArenaBytes(plan::ProgramOp program, bool deterministic,
+                       const codegen::Target &target);
 
 } // namespace plait
 

@@ -7,6 +7,7 @@
 
 #include "plait/Conversion/ToPlan.h"
 
+#include "Attention.h"
 #include "FunctionConverter.h"
 #include "ProgramConverter.h"
 
@@ -90,19 +91,12 @@ static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {
   return success();
 }
 
-/// Has the attentions of a program give the same bits in every run, or not;
-/// returns the device memory that the largest needs.
-static uint64_t prepareAttention(fb::ProgramT &program, bool deterministic,
-                                 const codegen::TargetGPU &target) {
-  uint64_t bytes = 0;
+/// Has the attentions of a program give the same bits in every run, or not.
+static void prepareAttention(fb::ProgramT &program, bool deterministic) {
   for (auto &function : program.functions)
     for (auto &step : function->steps)
-      if (fb::AttentionStepT *attention = step->step.AsAttentionStep()) {
+      if (fb::AttentionStepT *attention = step->step.AsAttentionStep())
         attention->deterministic = deterministic;
-        bytes = std::max(
-            bytes, gpuAttentionWorkspace(*attention, target.getArchitecture()));
-      }
-  return bytes;
 }
 
 /// What the library for products may use on GPUs: what cuBLAS itself takes by
@@ -111,9 +105,47 @@ static uint64_t productWorkspace(const codegen::TargetGPU &target) {
   return uint64_t(target.cubin == "sm_80" ? 8 : 32) << 20;
 }
 
+/// What products and the largest attention of a program may use.
+static uint64_t libraryWorkspace(ProgramOp program, bool deterministic,
+                                 const codegen::TargetGPU &target) {
+  uint64_t bytes = productWorkspace(target);
+  auto count = [&](auto attention) {
+    auto step = convertAttention(attention, [](Value) { return fb::Ref(); });
+    step->deterministic = deterministic;
+    bytes =
+        std::max(bytes, gpuAttentionWorkspace(*step, target.getArchitecture()));
+  };
+  llvm::SmallDenseSet<Attribute> seen;
+  for (auto action : program.getOps<ActionOp>()) {
+    auto callee = action.getCalleeAttr();
+    if (!callee || !seen.insert(callee).second)
+      continue;
+    SymbolTable::lookupNearestSymbolFrom(action, callee)
+        ->walk([&](Operation *op) {
+          if (auto forward = dyn_cast<nn::AttentionOp>(op))
+            count(forward);
+          else if (auto backward = dyn_cast<nn::AttentionGradOp>(op))
+            count(backward);
+        });
+  }
+  return bytes;
+}
+
+static uint64_t alignLibraryWorkspace(uint64_t bytes) {
+  return llvm::alignTo(bytes, 256);
+}
+
+uint64_t plait::getArenaBytes(ProgramOp program, bool deterministic,
+                              const codegen::Target &target) {
+  const auto *gpu = std::get_if<codegen::TargetGPU>(&target);
+  return gpu ? alignLibraryWorkspace(program.getBytes()) +
+                   libraryWorkspace(program, deterministic, *gpu)
+             : program.getBytes();
+}
+
 /// Appends memory for libraries to the arena of a program.
 static void addLibraryWorkspace(fb::ProgramT &program, uint64_t bytes) {
-  uint64_t offset = llvm::alignTo(program.arena_bytes, 256);
+  uint64_t offset = alignLibraryWorkspace(program.arena_bytes);
   program.library_workspace = offset;
   program.library_workspace_bytes = bytes;
   program.arena_bytes = offset + bytes;
@@ -150,11 +182,12 @@ plait::convertToPlan(ModuleOp module, PlanIdentity identity,
     bucketReductions(*plan);
     plan->backend = "cuda";
     plan->device_reserve = identity.deviceReserve;
-    for (auto &program : plan->programs)
-      addLibraryWorkspace(
-          *program,
-          std::max(productWorkspace(*gpu),
-                   prepareAttention(*program, identity.deterministic, *gpu)));
+    for (auto [program, op] :
+         llvm::zip_equal(plan->programs, module.getOps<ProgramOp>())) {
+      prepareAttention(*program, identity.deterministic);
+      addLibraryWorkspace(*program,
+                          libraryWorkspace(op, identity.deterministic, *gpu));
+    }
   }
   return plan;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds plait into build/; arguments go to `cmake --build`.
+# Builds plait into build/, or the targets that are given.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Configuring again costs seconds and is only needed the first time: afterwards
 # the build itself notices changed CMake files.
 [ -f build/build.ninja ] || cmake --preset release
-cmake --build build -j "$(nproc)" "$@"
+cmake --build build -j "$(nproc)" --target "${@:-all}"

@@ -10,7 +10,7 @@ say() { printf '\n== %s\n' "$*"; }
 say "packages"
 scripts/install-deps.sh
 say "build"
-scripts/build.sh
+scripts/build.sh plaitc plait-run plait-plan # what is run below
 
 out=build/quickstart
 mkdir -p "$out"

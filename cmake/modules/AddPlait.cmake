@@ -30,6 +30,7 @@ endfunction()
 function(plait_add_tool name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL APPEND PROPERTY PLAIT_TOOLS ${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
   target_compile_options(${name} PRIVATE -O1) # the work is done in libraries
 endfunction()

@@ -25,6 +25,8 @@
 #include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <deque>
+
 using namespace mlir;
 using namespace plait;
 using planner::Configuration;
@@ -177,16 +179,23 @@ public:
   Planning(const CompileOptions &options, const PlanningOptions &planning)
       : options(options), planning(planning), context(options) {}
 
-  /// Failures have been printed.
+  /// Reads what is given and profiles the model. Failures have been printed.
+  bool start();
+  /// After start().
+  Result<planner::SearchResult> search();
+  /// All of it. Failures have been printed.
   std::optional<Configuration> run();
-  /// Of the model that run() has planned.
+  /// Of the model that was profiled.
   Precision getPrecision() const { return training.precision; }
+  /// What there is to tell of `result`, which must stay where it is. `index` is
+  /// the cluster's among those with prices.
+  planner::ReportInput describe(const planner::SearchResult &result,
+                                size_t index = 0) const;
 
 private:
   Status prepare();
   bool canPlace(const Configuration &choice) const;
   Status place(planner::SearchResult &result) const;
-  Result<planner::SearchResult> search();
   Status tell(const planner::SearchResult &result);
   Result<std::string> answerWhyNot(const planner::SearchResult &result);
 
@@ -247,10 +256,21 @@ Planning::answerWhyNot(const planner::SearchResult &result) {
   return planner::explainText(*answer, result, getTextOptions());
 }
 
-/// Nothing is printed unless all that was asked for can be had.
-Status Planning::tell(const planner::SearchResult &result) {
+planner::ReportInput Planning::describe(const planner::SearchResult &result,
+                                        size_t index) const {
   planner::ReportInput input{result, cluster, training,
                              getModelName(options.model)};
+  if (planning.trainTokens <= 0)
+    return input;
+  input.goal = planner::Goal{planning.trainTokens, std::nullopt};
+  if (!planning.prices.empty())
+    input.goal->price = planning.prices[index % planning.prices.size()];
+  return input;
+}
+
+/// Nothing is printed unless all that was asked for can be had.
+Status Planning::tell(const planner::SearchResult &result) {
+  planner::ReportInput input = describe(result);
   if (!planning.profile.empty()) {
     Result<planner::Measured> measured =
         planner::readMeasured(planning.profile, result.configuration);
@@ -264,6 +284,8 @@ Status Planning::tell(const planner::SearchResult &result) {
   std::string text;
   if (planning.explain)
     text += planner::explainText(input, getTextOptions());
+  else if (input.goal)
+    text += planner::projectionText(input, getTextOptions());
   if (!planning.whyNot.empty()) {
     Result<std::string> answer = answerWhyNot(result);
     if (!answer.ok())
@@ -335,9 +357,9 @@ Result<planner::SearchResult> Planning::search() {
   }
 }
 
-std::optional<Configuration> Planning::run() {
+bool Planning::start() {
   if (!report(prepare()))
-    return std::nullopt;
+    return false;
   if (options.progress)
     showProgress("planning");
   // fp16 has bf16's widths.
@@ -346,7 +368,11 @@ std::optional<Configuration> Planning::run() {
       *context.get(),
       [this](int64_t batch) { return importModel(context, options, batch); },
       isHalf ? "bf16" : "fp32");
-  if (!profile)
+  return profile != nullptr;
+}
+
+std::optional<Configuration> Planning::run() {
+  if (!start())
     return std::nullopt;
   Result<planner::SearchResult> result = search();
   if (!report(result.status()) || !report(tell(*result)))
@@ -354,7 +380,50 @@ std::optional<Configuration> Planning::run() {
   return result->configuration;
 }
 
+static Status checkPrices(const PlanningOptions &planning, size_t clusters) {
+  size_t prices = planning.prices.size();
+  if (prices <= 1 || prices == clusters)
+    return Status::success();
+  return fail("--price has ", prices, " values for ", clusters,
+              clusters == 1 ? " cluster" : " clusters", ", expected 1",
+              clusters == 1 ? "" : " or " + std::to_string(clusters));
+}
+
+bool plait::compare(const CompileOptions &options,
+                    const PlanningOptions &planning,
+                    const std::vector<std::string> &clusters) {
+  if (!report(checkPrices(planning, clusters.size())))
+    return false;
+  // What is compared refers to all three.
+  std::vector<CompileOptions> each(clusters.size(), options);
+  std::deque<Planning> sessions;
+  std::deque<planner::SearchResult> results;
+  std::vector<planner::Compared> compared;
+  for (auto [i, name] : llvm::enumerate(clusters)) {
+    each[i].cluster = name;
+    Planning &session = sessions.emplace_back(each[i], planning);
+    if (!session.start())
+      return false;
+    planner::Compared &row = compared.emplace_back();
+    row.cluster = name;
+    Result<planner::SearchResult> found = session.search();
+    if (!found.ok()) {
+      row.failure = found.status().message();
+      continue;
+    }
+    results.push_back(std::move(*found));
+    row.report.emplace(session.describe(results.back(), i));
+  }
+  if (!planning.json.empty() &&
+      !report(writeTextFile(planning.json, planner::compareJson(compared))))
+    return false;
+  getText(options) << planner::compareText(compared, getTextOptions());
+  return true;
+}
+
 bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
+  if (!report(checkPrices(planning, 1)))
+    return false;
   Planning session(options, planning);
   std::optional<Configuration> choice = session.run();
   if (!choice)

@@ -98,6 +98,38 @@ static void addConfigurationOptions(CLI::App &app, CompileOptions &options) {
 
 static constexpr char planningGroup[] = "Let the planner decide the rest";
 
+/// What is told of whole trainings and of several clusters.
+static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
+                                 std::vector<std::string> &compared) {
+  // Not CLI::PositiveNumber: it lets nan pass.
+  CLI::Validator amount(
+      [](std::string &text) {
+        double value = 0;
+        bool valid = CLI::detail::lexical_cast(text, value) && value > 0 &&
+                     value <= 1e18;
+        return valid ? std::string()
+                     : "value " + text + " not in range above 0 to 1e18";
+      },
+      "");
+  CLI::Option *compare =
+      app.add_option("--compare", compared,
+                     "clusters side by side: h100:8x8,a100-80g:8x8")
+          ->delimiter(',');
+  for (const char *single :
+       {"--cluster", "--output", "--compile-to", "--explain", "--why-not",
+        "--report", "--trace", "--profile"})
+    compare->excludes(app.get_option(single));
+  CLI::Option *tokens =
+      app.add_option("--train-tokens", options.trainTokens,
+                     "tell what a whole training takes, e.g. 300e9")
+          ->check(amount);
+  app.add_option("--price", options.prices,
+                 "of a device-hour; of several clusters one, or one each")
+      ->delimiter(',')
+      ->check(amount)
+      ->needs(tokens);
+}
+
 /// `pinned` is the text of --pin.
 static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
                                PlanningOptions &options, std::string &pinned) {
@@ -164,8 +196,9 @@ static plait::Status divideOutputs(CompileOptions &options,
 /// Returns false after a message; planning.compiles tells whether there is more
 /// to do.
 static bool plan(const CLI::App &app, CompileOptions &options,
-                 PlanningOptions &planning, const std::string &pinned) {
-  if (options.cluster.empty()) {
+                 PlanningOptions &planning, const std::string &pinned,
+                 const std::vector<std::string> &compared) {
+  if (options.cluster.empty() && compared.empty()) {
     auto given = app.get_options([](const CLI::Option *option) {
       return option->get_group() == planningGroup && option->count();
     });
@@ -185,9 +218,12 @@ static bool plan(const CLI::App &app, CompileOptions &options,
   planning.pins.layers.assign(options.layers.begin(), options.layers.end());
   bool tells = planning.explain || !planning.json.empty() ||
                !planning.whyNot.empty() || !planning.report.empty() ||
-               !planning.trace.empty();
+               !planning.trace.empty() || planning.trainTokens > 0 ||
+               !compared.empty();
   planning.compiles = !planning.predict && !(tells && options.output.empty() &&
                                              options.compileTo.empty());
+  if (!compared.empty())
+    return plait::compare(options, planning, compared);
   return plait::choose(options, planning);
 }
 
@@ -195,12 +231,14 @@ int main(int argc, char **argv) {
   CompileOptions options;
   PlanningOptions planning;
   std::string pinned;
+  std::vector<std::string> compared;
   options.progress = isatty(STDERR_FILENO);
   CLI::App app("Compiles a transformer into an executable training plan.",
                "plaitc");
   addCompileOptions(app, options);
   addConfigurationOptions(app, options);
   addPlanningOptions(app, options, planning, pinned);
+  addProjectionOptions(app, planning, compared);
   if (std::optional<int> code = plait::tool::parse(app, argc, argv))
     return *code;
   plait::removeTemporaryFilesOnSignals();
@@ -208,7 +246,7 @@ int main(int argc, char **argv) {
     plait::tool::printError(app, status.message());
     return 1;
   }
-  if (!plan(app, options, planning, pinned))
+  if (!plan(app, options, planning, pinned, compared))
     return 1;
   return !planning.compiles || plait::compile(options) ? 0 : 1;
 }

@@ -14,7 +14,7 @@
 #define PLAIT_DRIVER_PLANNING_H
 
 #include "plait/Driver/Driver.h"
-#include "plait/Planner/Search.h"
+#include "plait/Planner/Projection.h"
 
 namespace plait {
 
@@ -29,6 +29,9 @@ struct PlanningOptions {
   std::string whyNot;              // pins to compare the choice with
   std::string report, trace;       // files to write; empty: none
   std::string profile;             // of plait-run, to compare with; empty: none
+  double trainTokens = 0;          // tell what they take; 0: nothing
+  /// Of a device-hour; of several clusters one for all, or one each.
+  std::vector<double> prices;
 };
 
 /// Searches for the best configuration of the model, global batch, sequence and
@@ -36,6 +39,13 @@ struct PlanningOptions {
 /// schedule, microbatch, recomputation, sequence parallelism and stages of
 /// `options`. On failure the reason has been printed to standard error.
 bool choose(CompileOptions &options, const PlanningOptions &planning);
+
+/// Searches for each of `clusters` what choose() would, and tells what comes
+/// out side by side: as text, and as JSON where `planning` asks for it. One
+/// where no configuration is found is told as well. On failure the reason has
+/// been printed to standard error.
+bool compare(const CompileOptions &options, const PlanningOptions &planning,
+             const std::vector<std::string> &clusters);
 
 } // namespace plait
 

@@ -57,6 +57,10 @@ struct TextOptions {
 std::string explainText(const ReportInput &input,
                         const TextOptions &options = {});
 
+/// --train-tokens without --explain: what a whole training takes.
+std::string projectionText(const ReportInput &input,
+                           const TextOptions &options = {});
+
 /// --compare: one cluster, with what was found for it or why nothing was.
 struct Compared {
   std::string cluster; // as it was given

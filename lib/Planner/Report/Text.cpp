@@ -124,8 +124,6 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
 }
 
 static void writeProjection(Screen &screen, const ReportInput &input) {
-  if (!input.goal)
-    return;
   Projection projection =
       project(*input.goal, input.result, input.cluster, input.training);
   screen.heading("the whole training, " + printTokens(projection.tokens) +
@@ -174,12 +172,21 @@ std::string planner::explainText(const ReportInput &input,
                                  const TextOptions &options) {
   Screen screen(options);
   writePick(screen, input);
-  writeProjection(screen, input);
+  if (input.goal)
+    writeProjection(screen, input);
   writeTime(screen, input.result.estimate);
   writeMemory(screen, input);
   writeAlternatives(screen, "runners-up", input.result.runnersUp);
   writeAlternatives(screen, "one thing changed", input.result.variants);
   writeBound(screen, input.result);
+  return std::move(screen.out);
+}
+
+std::string planner::projectionText(const ReportInput &input,
+                                    const TextOptions &options) {
+  Screen screen(options);
+  writePick(screen, input);
+  writeProjection(screen, input);
   return std::move(screen.out);
 }
 

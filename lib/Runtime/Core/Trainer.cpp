@@ -10,6 +10,7 @@
 #include "Rendezvous.h"
 #include "Setup.h"
 #include "plait/Runtime/Profiler.h"
+#include "plait/Runtime/Utilization.h"
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>
@@ -51,18 +52,18 @@ public:
   }
 
   Status write(uint64_t step, const StepMetrics &metrics, double learningRate,
-               double seconds) {
+               double seconds, const Utilization &utilization) {
     if (!file)
       return Status::success();
     double tokens = at(metrics, fb::Metric::TokenCount);
-    std::fprintf(file.get(),
-                 "{\"step\": %llu, \"loss\": %.9g, \"grad_norm\": %.9g, "
-                 "\"lr\": %.9g, \"tokens\": %.0f, \"step_seconds\": %.9g, "
-                 "\"tokens_per_second\": %.9g}\n",
-                 static_cast<unsigned long long>(step),
-                 at(metrics, fb::Metric::Loss),
-                 at(metrics, fb::Metric::GradNorm), learningRate, tokens,
-                 seconds, tokens / seconds);
+    std::fprintf(
+        file.get(),
+        "{\"step\": %llu, \"loss\": %.9g, \"grad_norm\": %.9g, "
+        "\"lr\": %.9g, \"tokens\": %.0f, \"step_seconds\": %.9g, "
+        "\"tokens_per_second\": %.9g%s}\n",
+        static_cast<unsigned long long>(step), at(metrics, fb::Metric::Loss),
+        at(metrics, fb::Metric::GradNorm), learningRate, tokens, seconds,
+        tokens / seconds, utilization.printFields(seconds).c_str());
     if (std::fflush(file.get()) != 0)
       return fail("cannot write '", path, "': ", std::strerror(errno));
     return Status::success();
@@ -77,19 +78,6 @@ private:
   std::unique_ptr<std::FILE, Close> file;
 };
 
-void printProgress(uint64_t step, uint64_t steps, const StepMetrics &metrics,
-                   double rate, double elapsed) {
-  if (!isatty(STDERR_FILENO))
-    return;
-  std::fprintf(
-      stderr, "\rstep %llu/%llu  loss %.4f  %.0f tokens/s  %.0f s left   ",
-      static_cast<unsigned long long>(step),
-      static_cast<unsigned long long>(steps), at(metrics, fb::Metric::Loss),
-      rate, elapsed / double(step) * double(steps - step));
-  if (step == steps)
-    std::fputc('\n', stderr);
-}
-
 Status printMemory(Executor &executor) {
   auto lines = executor.describeMemory();
   if (!lines.ok())
@@ -101,11 +89,37 @@ Status printMemory(Executor &executor) {
 
 /// What the steps of a run come to.
 struct Progress {
+  explicit Progress(const fb::Plan &plan) : utilization(plan) {}
+
   uint64_t steps = 0;
   StepMetrics metrics = {}; // of the last one
   double tokens = 0;
+  Utilization utilization;
   Clock::time_point start = Clock::now();
+
+  /// ", 1234.5 tokens/s, 12.3 GFLOP/s, MFU 5.3 %".
+  std::string printSpeed() const {
+    double elapsed = secondsSince(start);
+    char text[64];
+    std::snprintf(text, sizeof(text), ", %.1f tokens/s", tokens / elapsed);
+    return text + utilization.print(elapsed / double(steps));
+  }
 };
+
+void printProgress(const Progress &progress, uint64_t steps) {
+  if (!isatty(STDERR_FILENO))
+    return;
+  uint64_t step = progress.steps;
+  double left =
+      secondsSince(progress.start) / double(step) * double(steps - step);
+  std::fprintf(stderr, "\rstep %llu/%llu, loss %.4f%s, %.0f s left   ",
+               static_cast<unsigned long long>(step),
+               static_cast<unsigned long long>(steps),
+               at(progress.metrics, fb::Metric::Loss),
+               progress.printSpeed().c_str(), left);
+  if (step == steps)
+    std::fputc('\n', stderr);
+}
 
 void printSummary(const fb::Plan &plan, const Progress &progress,
                   const TrainOptions &options) {
@@ -114,9 +128,9 @@ void printSummary(const fb::Plan &plan, const Progress &progress,
   if (progress.steps < options.steps)
     std::fprintf(out, "of %llu ",
                  static_cast<unsigned long long>(options.steps));
-  std::fprintf(out, "steps, loss %.6f, %.1f tokens/s, arena bytes",
+  std::fprintf(out, "steps, loss %.6f%s, arena bytes",
                at(progress.metrics, fb::Metric::Loss),
-               progress.tokens / secondsSince(progress.start));
+               progress.printSpeed().c_str());
   for (const fb::Program *program : *plan.programs())
     std::fprintf(out, " %llu",
                  static_cast<unsigned long long>(program->arena_bytes()));
@@ -161,15 +175,13 @@ Status runSteps(Executor &executor, const Batches &batches,
     progress.steps = step;
     progress.metrics = *metrics;
     progress.tokens += at(*metrics, fb::Metric::TokenCount);
-    PLAIT_RETURN_IF_ERROR(
-        log.write(step, *metrics, options.learningRate, seconds));
+    PLAIT_RETURN_IF_ERROR(log.write(step, *metrics, options.learningRate,
+                                    seconds, progress.utilization));
     // Libraries take memory in the step that is walked and in that recorded.
     if (step == std::min<uint64_t>(2, options.steps))
       PLAIT_RETURN_IF_ERROR(printMemory(executor));
-    double elapsed = secondsSince(progress.start);
     if (executor.leads())
-      printProgress(step, options.steps, *metrics, progress.tokens / elapsed,
-                    elapsed);
+      printProgress(progress, options.steps);
   }
   return Status::success();
 }
@@ -284,7 +296,7 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
     prepared = prepareToSave(options.save);
   PLAIT_RETURN_IF_ERROR(agree(**executor, prepared));
 
-  Progress progress;
+  Progress progress(plan);
   PLAIT_RETURN_IF_ERROR(
       runSteps(**executor, *batches, options, *log, progress));
   if (leads)

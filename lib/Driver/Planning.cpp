@@ -414,6 +414,7 @@ bool plait::compare(const CompileOptions &options,
     results.push_back(std::move(*found));
     row.report.emplace(session.describe(results.back(), i));
   }
+  clearProgress();
   if (!planning.json.empty() &&
       !report(writeTextFile(planning.json, planner::compareJson(compared))))
     return false;

@@ -86,8 +86,10 @@ class Scratch:
         for tool in tools.iterdir():
             (folder / "build" / "bin" / tool.name).symlink_to(tool)
         (folder / "build" / "venv").symlink_to(tools.parent / "venv")
-        for file in tools.parent.glob("Plait*.cmake"):
-            (folder / "build" / file.name).symlink_to(file)
+        # What find_package and cmake --install read.
+        for pattern in ("Plait*.cmake", "cmake_install.cmake"):
+            for file in tools.parent.glob(pattern):
+                (folder / "build" / file.name).symlink_to(file)
         path = [str(folder / "build" / "bin"), os.environ["PATH"]]
         self.environment = os.environ | {
             "PATH": os.pathsep.join(path),

@@ -147,6 +147,22 @@ def documented_flags() -> dict[str, set[str]]:
     return documented
 
 
+#===-----------------------------------------------------------------------===#
+# The quick start
+#===-----------------------------------------------------------------------===#
+
+
+def check_quickstart() -> str:
+    """It builds the tools that it runs, and no others."""
+    script = (ROOT / "scripts" / "quickstart.sh").read_text()
+    build = re.search(r"^scripts/build\.sh +([^#\n]+)", script, re.MULTILINE)
+    require(build is not None, "scripts/build.sh is given no targets")
+    built = set(build[1].split())
+    used = set(re.findall(r"build/bin/([\w-]+)", script))
+    require(built == used, f"builds {sorted(built)}, runs {sorted(used)}")
+    return " ".join(sorted(built))
+
+
 COMMANDS = (
     "plaitc",
     "plait-run",
@@ -161,7 +177,8 @@ COMMANDS = (
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.set_defaults(timeout=60)
+    # Enough to compile the example, which takes 20 s when nothing else runs.
+    parser.set_defaults(timeout=240)
     parser.add_argument(
         "--slow", action="store_true", help="run the blocks marked slow as well"
     )
@@ -180,6 +197,7 @@ def main() -> int:
             f"options/{command}",
             lambda c=command: check_options(tools, c, documented),
         )
+    report.case("quickstart", check_quickstart)
     reference.check(report, tools)
     return report.finish()
 

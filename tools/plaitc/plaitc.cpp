@@ -111,23 +111,28 @@ static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
                      : "value " + text + " not in range above 0 to 1e18";
       },
       "");
-  CLI::Option *compare =
-      app.add_option("--compare", compared,
-                     "clusters side by side: h100:8x8,a100-80g:8x8")
-          ->delimiter(',');
-  for (const char *single :
-       {"--cluster", "--output", "--compile-to", "--explain", "--why-not",
-        "--report", "--trace", "--profile"})
-    compare->excludes(app.get_option(single));
-  CLI::Option *tokens =
-      app.add_option("--train-tokens", options.trainTokens,
-                     "tell what a whole training takes, e.g. 300e9")
-          ->check(amount);
+  app.add_option("--compare", compared,
+                 "clusters side by side: h100:8x8,a100-80g:8x8")
+      ->delimiter(',');
+  app.add_option("--train-tokens", options.trainTokens,
+                 "tell what a whole training takes, e.g. 300e9")
+      ->check(amount);
   app.add_option("--price", options.prices,
                  "of a device-hour; of several clusters one, or one each")
       ->delimiter(',')
-      ->check(amount)
-      ->needs(tokens);
+      ->check(amount);
+}
+
+/// Not CLI's own excludes and needs, which the help would list.
+static plait::Status checkProjectionOptions(const CLI::App &app) {
+  for (const char *single :
+       {"--cluster", "--output", "--compile-to", "--explain", "--why-not",
+        "--report", "--trace", "--profile"})
+    if (app.count("--compare") && app.count(single))
+      return plait::fail("--compare excludes ", single);
+  if (app.count("--price") && !app.count("--train-tokens"))
+    return plait::fail("--price needs --train-tokens");
+  return plait::Status::success();
 }
 
 /// `pinned` is the text of --pin.
@@ -242,10 +247,12 @@ int main(int argc, char **argv) {
   if (std::optional<int> code = plait::tool::parse(app, argc, argv))
     return *code;
   plait::removeTemporaryFilesOnSignals();
-  if (plait::Status status = divideOutputs(options, planning); !status.ok()) {
-    plait::tool::printError(app, status.message());
-    return 1;
-  }
+  for (const plait::Status &status :
+       {checkProjectionOptions(app), divideOutputs(options, planning)})
+    if (!status.ok()) {
+      plait::tool::printError(app, status.message());
+      return 1;
+    }
   if (!plan(app, options, planning, pinned, compared))
     return 1;
   return !planning.compiles || plait::compile(options) ? 0 : 1;

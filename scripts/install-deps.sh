@@ -14,7 +14,7 @@ packages=(
   flatbuffers-compiler libcli11-dev libdnnl-dev libflatbuffers-dev
   libopenmpi-dev libxxhash-dev nlohmann-json3-dev openmpi-bin
   # The tests and benchmarks.
-  libbenchmark-dev libgmock-dev libgtest-dev python3-venv
+  libbenchmark-dev libgmock-dev libgtest-dev python3-torch python3-venv
   # The text that the quick start trains on.
   bible-kjv bible-kjv-text
 )

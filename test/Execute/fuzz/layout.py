@@ -1,0 +1,133 @@
+#===- layout.py - How a drawn model is trained ------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Options of plaitc and plait-run, drawn so that none of them is refused for
+what the user guide says about meshes and batches."""
+
+import dataclasses
+import random
+
+from .graph import Graph
+from .mirror import Batch, Recipe
+
+# (weight, axes)
+MESHES = (
+    (14, {}),
+    (12, {"dp": 2}),
+    (4, {"dp": 3}),
+    (2, {"dp": 4}),
+    (16, {"tp": 2}),
+    (6, {"tp": 3}),
+    (6, {"tp": 4}),
+    (12, {"pp": 2}),
+    (3, {"pp": 3}),
+    (1, {"pp": 4}),
+    (8, {"dp": 2, "tp": 2}),
+    (6, {"pp": 2, "tp": 2}),
+    (6, {"pp": 2, "dp": 2}),
+    (1, {"pp": 3, "tp": 2}),
+    (2, {"dp": 2, "tp": 3}),
+    (1, {"dp": 2, "tp": 4}),
+    (5, {"pp": 2, "dp": 2, "tp": 2}),
+)
+
+
+@dataclasses.dataclass
+class Layout:
+    pp: int = 1
+    dp: int = 1
+    tp: int = 1
+    schedule: str = "1f1b"
+    recompute: str = "none"
+    zero: int = 0
+    sequence_parallel: bool = False
+    micro: int = 1
+    microbatches: int = 1
+    attention: str = ""
+    epilogues: str = ""
+    precision: str = "fp32"
+    layers: tuple[int, ...] = ()  # of each stage; empty: plaitc cuts
+    shards: tuple[tuple[str, int], ...] = ()  # dimension of a parameter on tp
+    reference: bool = True
+
+    @property
+    def batch(self) -> Batch:
+        return Batch(self.micro, self.dp, self.microbatches)
+
+    @property
+    def mesh(self) -> str:
+        axes = {"pp": self.pp, "dp": self.dp, "tp": self.tp}
+        named = [f"{k}={v}" for k, v in axes.items() if v > 1]
+        return ",".join(named) or "pp=1"
+
+    def options(self, graph: Graph) -> list[str]:
+        """Of plaitc."""
+        found = ["--mesh", self.mesh, "--schedule", self.schedule]
+        found += ["--recompute", self.recompute, "--zero", str(self.zero)]
+        found += ["--micro-batch", str(self.micro)]
+        found += ["--global-batch", str(self.batch.size)]
+        found += ["--seq", str(graph.extents["s"])]
+        found += ["--precision", self.precision]
+        found += ["--sequence-parallel"] if self.sequence_parallel else []
+        found += ["--attention", self.attention] if self.attention else []
+        found += ["--epilogues", self.epilogues] if self.epilogues else []
+        if self.layers:
+            found += ["--layers", ",".join(map(str, self.layers))]
+        for name, dim in self.shards:
+            if name in graph.parameters:
+                entries = ["{}"] * len(graph.parameters[name].dims)
+                entries[dim] = '{"tp"}'
+                found += ["--shard", f"{name}=[{','.join(entries)}]"]
+        return found + ([] if self.reference else ["--no-reference"])
+
+
+def run_options(recipe: Recipe) -> list[str]:
+    """Of plait-run."""
+    found = []
+    for field in dataclasses.fields(recipe):
+        option = "--" + field.name.replace("_", "-")
+        found += [option, str(getattr(recipe, field.name))]
+    return found
+
+
+def draw_layout(rng: random.Random) -> Layout:
+    """All that must be known before the model; finish_layout does the rest."""
+    weights, meshes = zip(*MESHES)
+    layout = Layout(**rng.choices(meshes, weights)[0])
+    layout.micro = rng.choice((1, 1, 2, 2, 3))
+    layout.microbatches = rng.choice((1, 1, 2, 2, 3, 4))
+    if layout.pp > 1:
+        layout.microbatches = rng.choice((1, 2, 3, 4, 5))
+    layout.schedule = rng.choice(("1f1b", "gpipe"))
+    layout.recompute = rng.choice(("none", "none", "full"))
+    layout.zero = rng.choice((0, 1)) if layout.dp > 1 else 0
+    layout.sequence_parallel = layout.tp > 1 and rng.random() < 0.5
+    layout.attention = rng.choice(("", "unfused", "flash"))
+    layout.epilogues = rng.choice(("", "", "", "bias", "all"))
+    layout.precision = rng.choice(("fp32",) * 4 + ("bf16",))
+    # What --check compares with is half of what there is to compile.
+    layout.reference = rng.random() < 0.6
+    return layout
+
+
+def cut(rng: random.Random, layers: int, stages: int) -> tuple[int, ...]:
+    """`layers` as a sum of `stages` positive numbers."""
+    ends = sorted(rng.sample(range(1, layers), stages - 1)) + [layers]
+    return tuple(b - a for a, b in zip([0] + ends, ends))
+
+
+def finish_layout(rng: random.Random, layout: Layout, graph: Graph) -> None:
+    layers = len(graph.layers)
+    if layout.pp > 1 and rng.random() < 0.3:
+        layout.layers = cut(rng, layers, layout.pp)
+    if layout.tp > 1:
+        pins = [
+            (p.name, dim)
+            for p in graph.parameters.values()
+            for dim, extent in enumerate(graph.shape(p.dims))
+            if extent >= layout.tp and rng.random() < 0.06
+        ]
+        layout.shards = tuple(dict(pins).items())

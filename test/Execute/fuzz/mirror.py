@@ -1,0 +1,366 @@
+#===- mirror.py - A drawn model in PyTorch ----------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""What the operations of graph.py compute, in PyTorch, which differentiates
+them; and a training step as docs/UserGuide.md defines it. In fp64 this is the
+truth; with noise, or in bf16, it says how much rounding alone moves a model."""
+
+import dataclasses
+import math
+
+import torch
+
+from .graph import TARGETS, TOKENS, Graph, Op
+
+torch.set_num_threads(1)
+
+
+@dataclasses.dataclass
+class Arithmetic:
+    """How numbers are rounded. `noise` moves every result by up to that much of
+    itself, as rounding would; `generator` says which way."""
+
+    dtype: torch.dtype = torch.float64
+    noise: float = 0.0
+    generator: torch.Generator | None = None
+
+    @property
+    def wide(self) -> torch.dtype:
+        """Of sums and statistics."""
+        half = self.dtype == torch.bfloat16
+        return torch.float32 if half else self.dtype
+
+    def round(self, value: torch.Tensor) -> torch.Tensor:
+        value = value.to(self.dtype)
+        if not self.noise:
+            return value
+        shift = torch.rand(
+            value.shape, generator=self.generator, dtype=torch.float64
+        )
+        return value * (1 + self.noise * (2 * shift - 1)).to(self.dtype)
+
+
+class Evaluation:
+    """One evaluation of @loss. `gap` is the smallest distance, relative, of a
+    maximum that is taken to what it is the maximum of, ties left out: where it
+    is small, rounding decides who gets the gradient."""
+
+    def __init__(self, graph: Graph, parameters, tokens, targets, arithmetic):
+        self.graph = graph
+        self.parameters = parameters
+        self.arithmetic = arithmetic
+        self.gap = math.inf
+        self.values = {TOKENS: tokens, TARGETS: targets}
+        for op in graph.ops:
+            self.run(op)
+
+    def run(self, op: Op) -> None:
+        operands = [self.values[value] for value in op.operands]
+        found = COMPUTE[op.kind](self, op, *operands)
+        found = found if isinstance(found, tuple) else (found,)
+        self.values.update(zip(op.results, found))
+
+    @property
+    def loss(self) -> torch.Tensor:
+        return self.values[self.graph.loss]
+
+    @property
+    def count(self) -> torch.Tensor:
+        return self.values[self.graph.count]
+
+    def shape_of(self, op: Op) -> list[int]:
+        return self.graph.shape(self.graph.dims[op.results[0]])
+
+    def wide(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(self.arithmetic.wide)
+
+    def round(self, x: torch.Tensor) -> torch.Tensor:
+        return self.arithmetic.round(x)
+
+
+#===-----------------------------------------------------------------------===#
+# Operations
+#===-----------------------------------------------------------------------===#
+
+
+def read(e: Evaluation, op: Op):
+    return e.parameters[op.attrs["symbol"]].to(e.arithmetic.dtype)
+
+
+def fill(e: Evaluation, op: Op):
+    shape = e.shape_of(op)
+    return torch.full(shape, op.attrs["by"], dtype=e.arithmetic.dtype)
+
+
+def iota(e: Evaluation, op: Op):
+    shape = e.shape_of(op)
+    along = op.attrs["along"]
+    view = [1] * len(shape)
+    view[along] = shape[along]
+    return torch.arange(shape[along]).view(view).expand(shape)
+
+
+def matmul(e: Evaluation, op: Op, lhs, rhs):
+    dims = [*op.operands, op.results[0]]
+    a, b, y = ("".join(e.graph.dims[value]) for value in dims)
+    found = torch.einsum(f"{a},{b}->{y}", e.wide(lhs), e.wide(rhs))
+    return e.round(found)
+
+
+def embedding(e: Evaluation, op: Op, table, ids):
+    """The row of an id that the table does not have is zero."""
+    inside = ids < table.shape[0]
+    rows = table[torch.where(inside, ids, torch.zeros_like(ids))]
+    return torch.where(inside[..., None], rows, torch.zeros_like(rows))
+
+
+def attention(e: Evaluation, op: Op, query, key, value):
+    query, key, value = map(e.wide, (query, key, value))
+    scores = torch.einsum("bqgrd,bkgd->bgrqk", query, key) * op.attrs["scale"]
+    position = torch.arange(query.shape[1])
+    behind = position[:, None] - position[None, :]
+    hidden = (behind < 0) | (behind >= (op.attrs.get("window") or len(behind)))
+    scores = scores.masked_fill(hidden, -math.inf)
+    out = torch.einsum("bgrqk,bkgd->bqgrd", scores.softmax(-1), value)
+    return e.round(out), scores.logsumexp(-1).detach()
+
+
+def layer_norm(e: Evaluation, op: Op, x, weight, bias):
+    x, weight, bias = map(e.wide, (x, weight, bias))
+    mean = x.mean(-1)
+    variance = (x - mean[..., None]).square().mean(-1)
+    rstd = (variance + op.attrs["epsilon"]).rsqrt()
+    normal = (x - mean[..., None]) * rstd[..., None]
+    return e.round(normal * weight + bias), mean.detach(), rstd.detach()
+
+
+def rms_norm(e: Evaluation, op: Op, x, weight):
+    x, weight = map(e.wide, (x, weight))
+    rstd = (x.square().mean(-1) + op.attrs["epsilon"]).rsqrt()
+    return e.round(x * rstd[..., None] * weight), rstd.detach()
+
+
+def rope(e: Evaluation, op: Op, x):
+    size = x.shape[-1]
+    exponent = torch.arange(0, size, 2, dtype=torch.float64) / size
+    angle = torch.arange(x.shape[1])[:, None] * op.attrs["theta"] ** -exponent
+    view = [1, x.shape[1]] + [1] * (x.dim() - 3) + [size]
+    angle = torch.cat([angle, angle], -1).view(view)
+    x = e.wide(x)
+    first, second = x.chunk(2, -1)
+    turned = torch.cat([-second, first], -1)
+    found = x * angle.cos().to(x.dtype) + turned * angle.sin().to(x.dtype)
+    return e.round(found)
+
+
+def broadcast(e: Evaluation, op: Op, x):
+    kept = e.graph.dims[op.operands[0]]
+    dims = e.graph.dims[op.results[0]]
+    view = [e.graph.extents[dim] if dim in kept else 1 for dim in dims]
+    return x.reshape(view).expand(e.shape_of(op))
+
+
+def reduce(e: Evaluation, op: Op, x):
+    """Ties of a maximum share its gradient, as torch.amax has it."""
+    kept = e.graph.dims[op.results[0]]
+    dims = e.graph.dims[op.operands[0]]
+    axes = [index for index, dim in enumerate(dims) if dim not in kept]
+    if op.attrs["of"] == "sum":
+        return e.round(e.wide(x).sum(axes))
+    top = x.amax(axes, keepdim=True)
+    with torch.no_grad():
+        below = (top - x) / (x.abs().max() + 1e-30)
+        below = below[below > 0]
+        if below.numel():
+            e.gap = min(e.gap, below.min().item())
+    return top.reshape(e.shape_of(op))
+
+
+def pick(e: Evaluation, op: Op, x, ids):
+    return x * (torch.arange(x.shape[-1]) == ids[..., None]).to(x.dtype)
+
+
+def cross_entropy(e: Evaluation, op: Op, logits, targets):
+    counted = (targets != op.attrs["ignore"]).to(e.arithmetic.wide)
+    logs = e.wide(logits).log_softmax(-1)
+    chosen = logs.gather(-1, targets[..., None])[..., 0]
+    return -(chosen * counted).sum(), counted.sum()
+
+
+def valid(e: Evaluation, op: Op, ids):
+    return (ids != op.attrs["ignore"]).to(e.arithmetic.dtype)
+
+
+def elementwise(function):
+    """Computed wide and rounded once."""
+    return lambda e, op, *inputs: e.round(function(op, *map(e.wide, inputs)))
+
+
+def gelu(op: Op, x):
+    form = "tanh" if op.attrs.get("tanh") else "none"
+    return torch.nn.functional.gelu(x, approximate=form)
+
+
+COMPUTE = {
+    "read": read,
+    "fill": fill,
+    "iota": iota,
+    "matmul": matmul,
+    "embedding": embedding,
+    "attention": attention,
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "rope": rope,
+    "broadcast": broadcast,
+    "reduce": reduce,
+    "pick": pick,
+    "valid": valid,
+    "softmax_cross_entropy": cross_entropy,
+    "gelu": elementwise(gelu),
+    "silu": elementwise(lambda op, x: torch.nn.functional.silu(x)),
+    "neg": elementwise(lambda op, x: -x),
+    "exp": elementwise(lambda op, x: x.exp()),
+    "log": elementwise(lambda op, x: x.log()),
+    "tanh": elementwise(lambda op, x: x.tanh()),
+    "erf": elementwise(lambda op, x: x.erf()),
+    "sqrt": elementwise(lambda op, x: x.sqrt()),
+    "rsqrt": elementwise(lambda op, x: x.rsqrt()),
+    "sigmoid": elementwise(lambda op, x: x.sigmoid()),
+    "add": elementwise(lambda op, a, b: a + b),
+    "sub": elementwise(lambda op, a, b: a - b),
+    "mul": elementwise(lambda op, a, b: a * b),
+    "div": elementwise(lambda op, a, b: a / b),
+    "scale": elementwise(lambda op, x: x * op.attrs["by"]),
+    "shift": elementwise(lambda op, x: x + op.attrs["by"]),
+    # The three that pass no gradient on.
+    "is_zero": lambda e, op, x: (x == 0).to(x.dtype),
+    "min": lambda e, op, a, b: torch.minimum(a, b).detach(),
+    "stop_gradient": lambda e, op, x: x.detach(),
+}
+
+
+#===-----------------------------------------------------------------------===#
+# Training
+#===-----------------------------------------------------------------------===#
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What plait-run is told."""
+
+    steps: int = 2
+    lr: float = 0.03
+    beta1: float = 0.9
+    beta2: float = 0.95
+    # Adam divides by the gradient's size: with a smaller one, elements whose
+    # gradient is nothing but rounding would move as far as all others.
+    eps: float = 1e-2
+    weight_decay: float = 0.1
+    grad_clip: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Which sequences meet in one evaluation of @loss."""
+
+    micro: int  # sequences of a data-parallel rank
+    data: int  # data-parallel ranks
+    microbatches: int
+
+    @property
+    def size(self) -> int:
+        return self.micro * self.data * self.microbatches
+
+    def rows(self, step: int, microbatch: int) -> list[int]:
+        """Samples of a microbatch: each rank has a contiguous part of the
+        batch, and each of its microbatches one of that."""
+        first = (step - 1) * self.size + microbatch * self.micro
+        part = self.micro * self.microbatches
+        return [
+            first + rank * part + row
+            for rank in range(self.data)
+            for row in range(self.micro)
+        ]
+
+
+@dataclasses.dataclass
+class Trained:
+    steps: list[dict]  # loss and grad_norm of each
+    weights: dict[str, torch.Tensor]
+    gap: float
+
+
+def samples(tokens: list[int], rows, sequence: int):
+    """Inputs and targets; samples wrap at the end of the file."""
+    total = (len(tokens) - 1) // sequence
+    starts = [row % total * sequence for row in rows]
+    block = torch.tensor([tokens[x : x + sequence + 1] for x in starts])
+    return block[:, :-1], block[:, 1:]
+
+
+def accumulate(graph, parameters, tokens, batch, step, arithmetic):
+    """Gradients of the summed loss at the parameters; (loss, count, gap)."""
+    loss, count, gap = 0.0, 0.0, math.inf
+    for microbatch in range(batch.microbatches):
+        rows = batch.rows(step, microbatch)
+        ids = samples(tokens, rows, graph.extents["s"])
+        found = Evaluation(graph, parameters, *ids, arithmetic)
+        if found.loss.requires_grad:
+            found.loss.backward()
+        loss += found.loss.item()
+        count += found.count.item()
+        gap = min(gap, found.gap)
+    return loss, count, gap
+
+
+def optimizer(graph: Graph, parameters, recipe: Recipe):
+    groups = [
+        {
+            "params": [
+                value
+                for name, value in parameters.items()
+                if graph.parameters[name].decay == decays
+            ],
+            "weight_decay": recipe.weight_decay if decays else 0.0,
+        }
+        for decays in (False, True)
+    ]
+    betas = (recipe.beta1, recipe.beta2)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=recipe.lr,
+        betas=betas,
+        eps=recipe.eps,
+    )
+
+
+def train(graph, weights, tokens, batch: Batch, recipe: Recipe, arithmetic):
+    """The master copies are never narrower than fp32, nor are gradients."""
+    wide = arithmetic.wide
+    parameters = {
+        name: weights[name].to(wide).requires_grad_(True)
+        for name in graph.parameters
+    }
+    update = optimizer(graph, parameters, recipe)
+    trained = Trained([], {}, math.inf)
+    for step in range(1, recipe.steps + 1):
+        update.zero_grad(set_to_none=True)
+        loss, count, gap = accumulate(
+            graph, parameters, tokens, batch, step, arithmetic
+        )
+        trained.gap = min(trained.gap, gap)
+        grads = [p.grad for p in parameters.values() if p.grad is not None]
+        count = count or math.nan
+        for grad in grads:
+            grad.div_(count)
+        norm = math.sqrt(sum(g.double().square().sum().item() for g in grads))
+        if recipe.grad_clip:
+            for grad in grads:
+                grad.mul_(min(1.0, recipe.grad_clip / (norm + 1e-6)))
+        trained.steps.append({"loss": loss / count, "grad_norm": norm})
+        update.step()
+    trained.weights = {k: v.detach().double() for k, v in parameters.items()}
+    return trained

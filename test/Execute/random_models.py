@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+#===- random_models.py - Random models against PyTorch ----*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Draws small models in the nn dialect, and meshes and options to train them
+with; compiles and trains each, and compares with the same model in PyTorch.
+
+A draw fails when loss, gradient norm or weights differ, when --check does not
+agree, or when plaitc refuses what is not refused for its mesh. It is then made
+as small as it still fails, and left in build/random-failures."""
+
+import collections
+import concurrent.futures
+import multiprocessing
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+
+from fuzz import configs, trial
+from fuzz.shrink import shrink
+from harness import ROOT, Tools, arguments
+
+FAILURES = ROOT / "build" / "random-failures"
+# Of all draws; the others are models in the nn dialect.
+EVERY_CONFIG = 25
+
+
+def draw(seed: int, index: int):
+    kind = configs if index % EVERY_CONFIG == EVERY_CONFIG - 1 else trial
+    return kind.draw_trial(f"{seed}/{index}")
+
+
+def run(tools: Tools, drawn):
+    with tempfile.TemporaryDirectory() as folder:
+        return drawn.run(tools, pathlib.Path(folder))
+
+
+def work(tools: Tools, seed: int, index: int):
+    try:
+        return index, run(tools, draw(seed, index))
+    except Exception as error:  # the others go on: this one has failed
+        text = f"{type(error).__name__}: {error}"
+        return index, trial.Verdict(f"the test itself: {text}", text)
+
+
+def keep(tools: Tools, seed: int, index: int, verdict, seconds: float) -> str:
+    """Shrinks a failure and writes it down; says where."""
+    folder = FAILURES / f"{seed}-{index}"
+    shutil.rmtree(folder, ignore_errors=True)
+    drawn = draw(seed, index)
+    small, seen = drawn, verdict
+    if isinstance(drawn, trial.Trial):
+        small, seen = shrink(drawn, verdict, lambda x: run(tools, x), seconds)
+    for part, which in (("drawn", drawn), ("", small)):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        which.write(folder / part)
+        (folder / part / "commands.sh").write_text(which.commands())
+    (folder / "verdict.txt").write_text(f"{seen.kind}\n{seen.text}\n")
+    return str(folder.relative_to(ROOT))
+
+
+class Report:
+    """Counts, and one line a failure."""
+
+    def __init__(self, tools: Tools, options):
+        self.tools = tools
+        self.options = options
+        self.passed = 0
+        self.failed = 0
+        self.refused = collections.Counter()
+        self.kinds = collections.defaultdict(list)
+
+    def add(self, index: int, verdict) -> None:
+        if verdict.kind == "passed":
+            self.passed += 1
+        elif verdict.kind == "refused":
+            self.refused[verdict.text] += 1
+        else:
+            self.failed += 1
+            self.fail(index, verdict)
+
+    def fail(self, index: int, verdict) -> None:
+        known = self.kinds[verdict.kind]
+        known.append(index)
+        print(f"FAIL random/{self.options.seed}-{index} {verdict.kind}")
+        if len(known) > 1 or len(self.kinds) > self.options.shrink:
+            return
+        where = keep(
+            self.tools,
+            self.options.seed,
+            index,
+            verdict,
+            self.options.shrink_seconds,
+        )
+        for line in verdict.text.splitlines():
+            print(f"     {line}")
+        print(f"     {where}", flush=True)
+
+    def finish(self) -> int:
+        for kind, indices in self.kinds.items():
+            shown = ", ".join(map(str, indices[:10]))
+            print(f"{len(indices)} failed by {kind}: {shown}")
+        for reason, count in sorted(self.refused.items()):
+            print(f"{count} refused: {reason}")
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed or not self.passed else 0
+
+
+def indices_of(options) -> list[int]:
+    if options.only is not None:
+        return [options.only]
+    draws = options.draws * (25 if options.long else 1)
+    return list(range(options.first, options.first + draws))
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="draw")
+    parser.add_argument("--only", type=int, help="this draw alone")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--long", action="store_true", help="25 times as many")
+    parser.add_argument("--jobs", type=int, default=2, help="at a time")
+    parser.add_argument(
+        "--shrink", type=int, default=3, help="how many kinds of failures"
+    )
+    parser.add_argument("--shrink-seconds", type=float, default=60)
+    options = parser.parse_args()
+    tools = Tools(options.bin, options.timeout)
+    indices = indices_of(options)
+    print(f"{len(indices)} draws of seed {options.seed}", flush=True)
+    report = Report(tools, options)
+    start = time.monotonic()
+    with concurrent.futures.ProcessPoolExecutor(
+        options.jobs, multiprocessing.get_context("fork")
+    ) as pool:
+        jobs = [pool.submit(work, tools, options.seed, x) for x in indices]
+        for job in jobs:
+            report.add(*job.result())
+    print(f"{time.monotonic() - start:.0f} s")
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -222,7 +222,8 @@ Status Planning::prepare() {
     return made.status();
   training = *made;
   // Before the search: what cannot be compiled need not be looked for.
-  if (planning.compiles)
+  // A prediction is also for devices that there is no code for.
+  if (planning.compiles || !options.target.empty())
     if (Result<Settings> settings = makeSettings(options); !settings.ok())
       return settings.status();
   Result<SearchSpace> found = findSpace(planning.searchSpace);

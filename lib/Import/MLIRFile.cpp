@@ -42,19 +42,19 @@ static LogicalResult checkLoss(ModuleOp module) {
 }
 
 static LogicalResult checkModelAttr(ModuleOp module) {
-  auto model = module->getAttrOfType<DictionaryAttr>(kModelAttr);
+  auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr);
   for (StringRef name : {"vocab", "layers"}) {
     auto value = model ? model.getAs<IntegerAttr>(name) : IntegerAttr();
     if (!value || !value.getType().isInteger(64) || value.getInt() < 1)
       return module.emitError("module attribute ")
-             << kModelAttr << " needs an entry " << name
+             << nn::kModelAttr << " needs an entry " << name
              << " of at least 1, as in {layers = 12 : i64, model_type = "
                 "\"gpt2\", name = \"gpt2\", vocab = 50257 : i64}";
   }
   for (StringRef name : {"model_type", "name"})
     if (!model.getAs<StringAttr>(name))
       return module.emitError("module attribute ")
-             << kModelAttr << " needs a string " << name;
+             << nn::kModelAttr << " needs a string " << name;
   return success();
 }
 

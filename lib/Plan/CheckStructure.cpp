@@ -256,12 +256,17 @@ private:
     bool isMaster = shard.compute_dtype() == fb::DType::BF16;
     uint64_t state =
         shard.division() ? shard.division()->elements() : *elements;
+    PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),
+                                (isMaster ? state : *elements) * 4));
+    PLAIT_RETURN_IF_ERROR(checkComputeCopy(shard, *elements, name));
+    if (parameter.frozen())
+      return shard.division() ? fail(name, " is frozen and divided")
+                              : Status::success();
     for (auto [offset, count] : {std::pair(shard.gradient(), *elements),
-                                 {shard.weight(), isMaster ? state : *elements},
                                  {shard.moment1(), state},
                                  {shard.moment2(), state}})
       PLAIT_RETURN_IF_ERROR(place(name.c_str(), offset, count * 4));
-    return checkComputeCopy(shard, *elements, name);
+    return Status::success();
   }
 
   Status checkDivision(const fb::Shard &shard, uint64_t elements,

@@ -58,8 +58,10 @@ static void addCleanup(OpPassManager &manager) {
 void plait::buildPhase(OpPassManager &manager, Phase phase,
                        const PipelineOptions &options) {
   switch (phase) {
-  case Phase::Import:
   case Phase::Plan:
+    return;
+  case Phase::Import:
+    manager.addPass(createVerifyModelPass());
     return;
   case Phase::Shard:
     if (options.precision == "bf16")
@@ -144,7 +146,7 @@ void plait::registerAllPasses() {
   registerPlaitPasses();
   registerTransformsPasses();
   for (const PhaseInfo &info : kPhases) {
-    if (info.phase == Phase::Import || info.phase == Phase::Plan)
+    if (info.phase == Phase::Plan)
       continue;
     PassPipelineRegistration<PhaseOptions>(
         ("plait-" + info.name).str(), info.help,

@@ -198,12 +198,21 @@ def write_loss_and_embedding():
     )
 
 
+def write_ties():
+    """Where several elements attain the extremum, they share its gradient."""
+    x = (2 * random(3, 4, 5)).round() / 2
+    write("amax", lambda x: x.amax(1), {"x": x})
+    a, b = ((2 * random(4, 9)).round() / 2 for _ in range(2))
+    write("minimum", torch.minimum, {"input": a, "other": b})
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     write_norms_and_activations()
     write_rope()
     write_attention()
     write_loss_and_embedding()
+    write_ties()
 
 
 if __name__ == "__main__":

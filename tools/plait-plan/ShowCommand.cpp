@@ -15,6 +15,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -29,7 +30,12 @@ static void showHeader(const fb::Plan &plan) {
   std::cout << "model     " << plan.model_type()->str()
             << (name.empty() ? "" : " '" + name + "'") << ", vocabulary "
             << plan.vocab_size() << ", sequence " << plan.sequence() << ", "
-            << plan.parameters()->size() << " parameters\n";
+            << plan.parameters()->size() << " parameters";
+  size_t frozen = std::count_if(
+      plan.parameters()->begin(), plan.parameters()->end(),
+      [](const fb::Parameter *parameter) { return parameter->frozen(); });
+  std::cout << (frozen ? ", " + std::to_string(frozen) + " of them frozen" : "")
+            << "\n";
   std::cout << "mesh     ";
   for (const fb::MeshAxis *axis : *plan.mesh())
     std::cout << " " << axis->name()->str() << "=" << axis->size();

@@ -36,9 +36,6 @@
 
 namespace plait {
 
-/// The name of the module attribute that describes the model.
-inline constexpr llvm::StringLiteral kModelAttr = "plait.model";
-
 /// The target that does not count, as in PyTorch.
 inline constexpr int32_t kIgnoredTarget = -100;
 

@@ -76,6 +76,15 @@ protected:
       : builder(builder), loc(loc) {}
 };
 
+/// An op whose result jumps where its operands, floats, are equal or not.
+/// Passes keep it from depending on how operands were rounded: it is done once,
+/// in the forward pass, and of numbers as they are stored. So a gradient that
+/// selects by it selects what the forward pass did, whatever is computed again,
+/// fused, or held in fewer bits.
+template <typename ConcreteType>
+class ComparesFloats
+    : public mlir::OpTrait::TraitBase<ConcreteType, ComparesFloats> {};
+
 namespace detail {
 mlir::LogicalResult verifyShardings(mlir::Operation *op);
 int64_t countResultElements(mlir::Operation *op);

@@ -15,6 +15,10 @@
 
 include "mlir/IR/OpBase.td"
 
+def ComparesFloats : NativeOpTrait<"ComparesFloats"> {
+  let cppNamespace = "::plait";
+}
+
 def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
   let cppNamespace = "::plait";
   let description = [{

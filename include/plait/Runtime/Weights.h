@@ -55,7 +55,7 @@ Status restoreWeights(Executor &executor,
 
 /// The gradient of parameter `parameter` after a step, as one row-major tensor
 /// of the parameter's shape: the sum over all tokens of the batch. Empty in
-/// other processes than that of rank 0.
+/// other processes than that of rank 0, and where the parameter is frozen.
 Result<std::vector<float>> gatherGradient(Executor &executor,
                                           uint32_t parameter);
 

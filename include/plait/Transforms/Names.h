@@ -12,9 +12,6 @@
 
 namespace plait {
 
-/// On an op: it belongs to the backward pass.
-inline constexpr llvm::StringLiteral kBackwardAttr = "nn.backward";
-
 /// On an argument or a result of a stage's function: the name of the value.
 /// Values of one stage and microbatch with one name are one buffer. `tokens`
 /// and `targets` are inputs, `in…`/`out…` cross to the neighbouring stages,

@@ -11,6 +11,20 @@
 include "mlir/Pass/PassBase.td"
 
 //===----------------------------------------------------------------------===//
+// import: [nn]
+//===----------------------------------------------------------------------===//
+
+def VerifyModelPass : Pass<"nn-verify-model", "::mlir::ModuleOp"> {
+  let summary = "Refuse a loss function that is none";
+  let description = [{
+    Verifies of `@loss` what the passes after it rely on, and what would
+    otherwise train something else than is meant: (L1) to (L3) of the `nn`
+    dialect, for the vocabulary that the attribute `plait.model` of the module
+    names.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
 // shard: [nn] -> [nn+dist]
 //===----------------------------------------------------------------------===//
 
@@ -93,8 +107,10 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
   let description = [{
     Each `@forward_i` becomes `@joint_i`: it also takes the gradients of its
     outputs (`dout0`, …), accumulates the gradients of the parameters it reads
-    and returns those of its inputs (`din0`, …). Ops of the backward pass carry
-    `nn.backward`. A gradient takes its primal's sharding.
+    and returns those of its inputs (`din0`, …). Values that no parameter's
+    gradient depends on have none. Ops of the backward pass carry `nn.backward`;
+    comparisons of forward values that a gradient selects by do not, they belong
+    to the forward pass. A gradient takes its primal's sharding.
   }];
 }
 
@@ -104,7 +120,8 @@ def CheckpointPass : Pass<"nn-checkpoint", "::mlir::ModuleOp"> {
     With `none`, the backward pass uses the forward pass's values. With `full`,
     those that a layer computes are computed again from the layer's inputs just
     before the layer's backward pass. Values that cost nothing (reads of
-    parameters, constants) are always computed again.
+    parameters, constants) are always computed again, comparisons never: another
+    rounding would decide them otherwise.
   }];
   let options = [Option<"recompute", "recompute", "std::string", "\"none\"",
                         "none or full">];

@@ -17,6 +17,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Transforms/Names.h"
 
@@ -44,7 +45,7 @@ inline bool doesPhase(mlir::func::FuncOp function, llvm::StringRef phase) {
 
 /// Whether an op of a joint function belongs to the backward phase.
 inline bool isBackward(mlir::Operation *op) {
-  return op->hasAttr(kBackwardAttr);
+  return op->hasAttr(nn::kBackwardAttr);
 }
 
 /// Makes `function`, which belongs to a stage, do `phase` of it: marks it and

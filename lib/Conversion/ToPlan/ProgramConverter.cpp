@@ -49,18 +49,24 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
 
 ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
     : mesh(dist::MeshOp::find(module)) {
-  // A parameter that no stage reads is not trained, and not in the plan.
-  llvm::StringSet<> held;
-  module.walk([&](BufferOp buffer) { held.insert(buffer.getSymName()); });
-  for (auto pack : module.getOps<nn::PackOp>())
-    for (auto member : pack.getMembers().getAsRange<FlatSymbolRefAttr>())
-      held.insert(bufferName(member.getValue(), nn::Slot::Gradient));
-  for (auto parameter : module.getOps<nn::ParameterOp>())
-    if (held.contains(bufferName(parameter.getSymName(), nn::Slot::Gradient))) {
-      parameters.push_back(parameter);
-      plan.parameters.push_back(makeParameter(parameter));
-    }
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    parameters.push_back(parameter);
+    plan.parameters.push_back(makeParameter(parameter));
+    plan.parameters.back()->frozen = true;
+  }
   owned.resize(parameters.size(), false);
+  for (auto program : module.getOps<ProgramOp>()) {
+    llvm::StringSet<> buffers;
+    for (auto buffer : program.getBody().getOps<BufferOp>())
+      buffers.insert(buffer.getSymName());
+    ParameterPacks packs(module, program.getStage());
+    for (auto [parameter, entry] :
+         llvm::zip_equal(parameters, plan.parameters)) {
+      auto gradient = packs.locate(parameter.getSymName(), nn::Slot::Gradient);
+      if (buffers.contains(gradient.buffer))
+        entry->frozen = false;
+    }
+  }
 }
 
 std::unique_ptr<fb::ShardT>
@@ -109,13 +115,13 @@ void ParameterTable::addShards(fb::ProgramT &program,
                  ? std::nullopt
                  : std::optional(buffer->second + place.offset);
     };
-    std::optional<uint64_t> gradient = find(nn::Slot::Gradient);
-    if (!gradient)
+    std::optional<uint64_t> value = find(nn::Slot::Value);
+    if (!value)
       continue;
     std::unique_ptr<fb::ShardT> shard = makeShard(parameter);
     shard->parameter = index;
-    shard->weight = find(nn::Slot::Value).value_or(0);
-    shard->gradient = *gradient;
+    shard->weight = *value;
+    shard->gradient = find(nn::Slot::Gradient).value_or(0);
     shard->moment1 = find(nn::Slot::Moment1).value_or(0);
     shard->moment2 = find(nn::Slot::Moment2).value_or(0);
     if (auto copy = find(nn::Slot::Compute)) {

@@ -25,7 +25,7 @@ using namespace plait::plan;
 
 static void addIdentity(fb::PlanT &plan, ModuleOp module,
                         PlanIdentity &identity) {
-  if (auto model = module->getAttrOfType<DictionaryAttr>("plait.model")) {
+  if (auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr)) {
     auto text = [&](StringRef key) {
       auto value = model.getAs<StringAttr>(key);
       return value ? value.getValue().str() : std::string();

@@ -129,7 +129,7 @@ static void setModelAttr(ModuleOp module, StringRef type, StringRef name,
       builder.getNamedAttr("name", builder.getStringAttr(name)),
       builder.getNamedAttr("vocab", builder.getI64IntegerAttr(model.vocab)),
       builder.getNamedAttr("layers", builder.getI64IntegerAttr(model.layers))};
-  module->setAttr(kModelAttr, builder.getDictionaryAttr(entries));
+  module->setAttr(nn::kModelAttr, builder.getDictionaryAttr(entries));
 }
 
 /// Fails unless the token tensors are of a size that indices can count.

@@ -367,6 +367,8 @@ Status runtime::restoreWeights(Executor &executor,
 Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
                                                    uint32_t parameter) {
   const fb::Parameter &found = *executor.plan().parameters()->Get(parameter);
+  if (found.frozen())
+    return std::vector<float>();
   std::vector<float> result(executor.leads() ? elementCount(*found.shape())
                                              : 0);
   auto place = [&](const fb::Shard &shard) {

@@ -70,7 +70,8 @@ public:
 
   /// Has the backward ops in `users` use copies of the forward values that
   /// `shouldCopy` accepts, and of what those are computed from as far as it is
-  /// accepted too. Copies stand before the first of the users; returns them.
+  /// accepted too; never of comparisons, which copies could decide otherwise.
+  /// Copies stand before the first of the users; returns them.
   SmallVector<Operation *>
   recompute(ArrayRef<Operation *> users,
             llvm::function_ref<bool(Operation *)> shouldCopy);
@@ -90,7 +91,8 @@ Recomputer::recompute(ArrayRef<Operation *> users,
   while (!worklist.empty())
     for (Value operand : worklist.pop_back_val()->getOperands()) {
       Operation *source = operand.getDefiningOp();
-      if (source && !isBackward(source) && shouldCopy(source) &&
+      if (source && !isBackward(source) &&
+          !source->hasTrait<ComparesFloats>() && shouldCopy(source) &&
           needed.insert(source))
         worklist.push_back(source);
     }
@@ -106,7 +108,7 @@ Recomputer::recompute(ArrayRef<Operation *> users,
   SmallVector<Operation *> copies;
   for (Operation *source : sources) {
     copies.push_back(builder.clone(*source, mapping));
-    copies.back()->setAttr(kBackwardAttr, builder.getUnitAttr());
+    copies.back()->setAttr(nn::kBackwardAttr, builder.getUnitAttr());
   }
   for (Operation *user : users)
     for (OpOperand &operand : user->getOpOperands())

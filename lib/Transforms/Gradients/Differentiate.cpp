@@ -14,6 +14,13 @@
 // is moved straight to where its operand lies: the gradient of an all-gather
 // is a reduce-scatter, that of an all-reduce nothing at all.
 //
+// A gradient that selects by comparing selects what the forward pass did: its
+// comparisons are made there (ComparesFloats).
+//
+// Stages are differentiated from the last to the first, since a value that is
+// passed on has a gradient where the next stage has one for it. What then turns
+// out to lead to no parameter is taken away again, from the first to the last.
+//
 //===----------------------------------------------------------------------===//
 
 #include "../Sharding/FactorClasses.h"
@@ -22,7 +29,10 @@
 #include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
+
+#include <map>
 
 namespace plait {
 #define GEN_PASS_DEF_DIFFERENTIATEPASS
@@ -46,8 +56,10 @@ struct Recorder : OpBuilder::Listener {
 /// Differentiates one function in place.
 class Differentiator {
 public:
-  Differentiator(func::FuncOp function, dist::MeshOp mesh)
-      : function(function), mesh(mesh),
+  /// Of the outputs, those have a gradient that `next`, the function of the
+  /// next stage after differentiation, has one for; without it, all.
+  Differentiator(func::FuncOp function, func::FuncOp next, dist::MeshOp mesh)
+      : function(function), next(next), mesh(mesh),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(function.getContext()) {
     builder.setListener(&recorder);
@@ -62,6 +74,9 @@ private:
   void visitReshard(dist::ReshardOp op);
   LogicalResult visitRead(nn::ReadOp op);
   LogicalResult visitDifferentiable(Operation *op);
+  SmallVector<Value> buildGradients(Operation *op, ArrayRef<Value> cotangents);
+  Operation *keepComparisons(Operation *op, ArrayRef<Operation *> created,
+                             ArrayRef<Value> cotangents);
   void contribute(Value primal, Value gradient);
   Value sum(Value primal);
   Value gradientOf(Value primal);
@@ -71,7 +86,7 @@ private:
   /// layer.
   void tagNewOps(Operation *source);
 
-  func::FuncOp function;
+  func::FuncOp function, next;
   dist::MeshOp mesh;
   FlatSymbolRefAttr meshRef;
   Recorder recorder;
@@ -104,7 +119,7 @@ void Differentiator::findActive() {
 
 void Differentiator::tagNewOps(Operation *source) {
   for (Operation *op : recorder.ops) {
-    op->setAttr(kBackwardAttr, builder.getUnitAttr());
+    op->setAttr(nn::kBackwardAttr, builder.getUnitAttr());
     if (Attribute layer =
             source ? source->getAttr(nn::kLayerAttr) : Attribute())
       op->setAttr(nn::kLayerAttr, layer);
@@ -216,26 +231,69 @@ LogicalResult Differentiator::visitDifferentiable(Operation *op) {
       return op->emitError("'") << op->getName() << "' has no derivative of "
                                 << "result " << (cotangent ? index : 0);
   tagNewOps(op);
-  SmallVector<Value> gradients = differentiable.buildVJP(builder, cotangents);
+  for (auto [operand, gradient] :
+       llvm::zip_equal(op->getOperands(), buildGradients(op, cotangents)))
+    if (gradient && active.contains(operand))
+      contribute(operand, gradient);
+  return success();
+}
+
+/// The gradients of the operands of `op`, sharded, by ops that are tagged.
+SmallVector<Value> Differentiator::buildGradients(Operation *op,
+                                                  ArrayRef<Value> cotangents) {
+  Operation *before = builder.getInsertionPoint()->getPrevNode();
+  SmallVector<Value> gradients =
+      cast<DifferentiableOpInterface>(op).buildVJP(builder, cotangents);
+  SmallVector<Operation *> created = std::move(recorder.ops);
+  recorder.ops.clear();
+  Operation *kept = keepComparisons(op, created, cotangents);
+  if (before == op)
+    before = kept;
   SmallVector<std::pair<Value, ShardingAttr>> seeds;
   for (auto [operand, gradient] : llvm::zip_equal(op->getOperands(), gradients))
     if (gradient)
       seeds.push_back({gradient, ShardingAttr::of(operand)});
-  SmallVector<Operation *> created = recorder.ops;
-  Operation *before =
-      created.empty() ? nullptr : created.front()->getPrevNode();
   shardNewOps(created, seeds, meshRef);
   // Reshards that sharding inserted among the new ops belong to the layer too.
-  recorder.ops.clear();
-  if (before)
-    for (Operation *added = before->getNextNode();
-         added != &*builder.getInsertionPoint(); added = added->getNextNode())
-      recorder.ops.push_back(added);
+  if (Attribute layer = op->getAttr(nn::kLayerAttr))
+    for (Operation *added = op; added != kept;) {
+      added = added->getNextNode();
+      added->setAttr(nn::kLayerAttr, layer);
+    }
+  for (Operation *added = before->getNextNode();
+       added != &*builder.getInsertionPoint(); added = added->getNextNode())
+    recorder.ops.push_back(added);
   tagNewOps(op);
-  for (auto [operand, gradient] : llvm::zip_equal(op->getOperands(), gradients))
-    if (gradient && active.contains(operand))
-      contribute(operand, gradient);
-  return success();
+  return gradients;
+}
+
+/// Moves the comparisons of forward values among the ops that were created for
+/// the gradient of `op`, and what they read, behind `op`: there they belong to
+/// the forward pass. Returns the last of them, or `op`.
+Operation *Differentiator::keepComparisons(Operation *op,
+                                           ArrayRef<Operation *> created,
+                                           ArrayRef<Value> cotangents) {
+  llvm::SmallDenseSet<Operation *> fromGradients;
+  for (Operation *added : created)
+    if (llvm::any_of(added->getOperands(), [&](Value operand) {
+          return llvm::is_contained(cotangents, operand) ||
+                 fromGradients.contains(operand.getDefiningOp());
+        }))
+      fromGradients.insert(added);
+  llvm::SmallDenseSet<Operation *> moved;
+  for (Operation *added : llvm::reverse(created))
+    if (!fromGradients.contains(added) &&
+        (added->hasTrait<ComparesFloats>() ||
+         llvm::any_of(added->getUsers(),
+                      [&](Operation *user) { return moved.contains(user); })))
+      moved.insert(added);
+  Operation *last = op;
+  for (Operation *added : created)
+    if (moved.contains(added)) {
+      added->moveAfter(last);
+      last = added;
+    }
+  return last;
 }
 
 /// The gradient of the loss with respect to itself.
@@ -262,11 +320,24 @@ LogicalResult Differentiator::visit(Operation *op) {
   return success();
 }
 
-/// Every output gets an argument with its gradient.
+/// The number of the result called `name`, if there is one.
+static std::optional<unsigned> findResult(func::FuncOp function,
+                                          const Twine &name) {
+  std::string wanted = name.str();
+  for (unsigned index = 0; index < function.getNumResults(); ++index)
+    if (auto own = function.getResultAttrOfType<StringAttr>(index, kValueAttr))
+      if (own.getValue() == wanted)
+        return index;
+  return std::nullopt;
+}
+
+/// Every output that has a gradient gets an argument for it.
 void Differentiator::seedOutputs() {
   Block &body = function.getBody().front();
   for (auto [index, output] :
        llvm::enumerate(body.getTerminator()->getOperands())) {
+    if (next && !findResult(next, "din" + Twine(index)))
+      continue;
     auto type = dist::withSharding(output.getType(),
                                    ShardingAttr::of(output).withoutPartial());
     unsigned position = function.getNumArguments();
@@ -291,9 +362,7 @@ void Differentiator::returnInputGradients() {
       continue;
     Value gradient = gradientOf(argument);
     if (!gradient)
-      gradient =
-          nn::FillOp::create(builder, argument.getLoc(), argument.getType(),
-                             builder.getF32FloatAttr(0.0));
+      continue;
     results.push_back(gradient);
     attributes.push_back(builder.getDictionaryAttr(builder.getNamedAttr(
         kValueAttr, builder.getStringAttr("d" + name.getValue()))));
@@ -321,6 +390,84 @@ LogicalResult Differentiator::run() {
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// All stages together
+//===----------------------------------------------------------------------===//
+
+/// By stage.
+using JointFunctions = std::map<int64_t, func::FuncOp>;
+
+static void eraseDead(func::FuncOp joint) {
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(joint.getBody().front())))
+    if (isBackward(&op) && isOpTriviallyDead(&op))
+      op.erase();
+}
+
+/// Takes away what no parameter's gradient needs: an output that reaches no
+/// parameter has a gradient only as long as nobody looks. The next stage need
+/// not compute it then.
+static void dropUnusedGradients(func::FuncOp joint, func::FuncOp next) {
+  constexpr StringLiteral prefix = "dout";
+  eraseDead(joint);
+  for (unsigned index = joint.getNumArguments(); next && index-- > 0;) {
+    auto name = joint.getArgAttrOfType<StringAttr>(index, kValueAttr);
+    if (!name || !name.getValue().starts_with(prefix) ||
+        !joint.getArgument(index).use_empty())
+      continue;
+    StringRef number = name.getValue().drop_front(prefix.size());
+    std::optional<unsigned> sent = findResult(next, "din" + number);
+    next.getBody().front().getTerminator()->eraseOperand(*sent);
+    (void)next.eraseResult(*sent);
+    (void)joint.eraseArgument(index);
+  }
+}
+
+/// A stage that reads a parameter but gives it no gradient adds zero where
+/// another stage gives one: all that hold it reduce and update it.
+static void accumulateZeros(const JointFunctions &joints) {
+  llvm::MapVector<Attribute, Type> trained; // by symbol, what is accumulated
+  std::map<int64_t, llvm::DenseSet<Attribute>> own;
+  for (auto [stage, joint] : joints)
+    for (auto add : joint.getOps<nn::AccumulateOp>())
+      if (add.getSlot() == nn::Slot::Gradient) {
+        trained.insert({add.getSymbolAttr(), add.getInput().getType()});
+        own[stage].insert(add.getSymbolAttr());
+      }
+  for (auto [stage, joint] : joints) {
+    auto reads = llvm::to_vector(joint.getOps<nn::ReadOp>());
+    OpBuilder builder(joint.getBody().front().getTerminator());
+    for (nn::ReadOp read : reads) {
+      Attribute symbol = read.getSymbolAttr();
+      if (!trained.contains(symbol) || !own[stage].insert(symbol).second)
+        continue;
+      auto zero =
+          nn::FillOp::create(builder, read.getLoc(), trained.lookup(symbol),
+                             builder.getF32FloatAttr(0.0));
+      auto add = nn::AccumulateOp::create(builder, read.getLoc(), zero,
+                                          read.getSymbol(), nn::Slot::Gradient);
+      for (Operation *op : {zero.getOperation(), add.getOperation()})
+        op->setAttr(nn::kBackwardAttr, builder.getUnitAttr());
+    }
+  }
+}
+
+/// A loss that trains nothing is a mistake in the model.
+static LogicalResult checkTrains(const JointFunctions &joints) {
+  nn::AccumulateOp loss;
+  for (auto [stage, joint] : joints)
+    for (auto add : joint.getOps<nn::AccumulateOp>()) {
+      if (add.getSlot() == nn::Slot::Gradient)
+        return success();
+      if (add.getSymbol() == kLossSum)
+        loss = add;
+    }
+  if (!loss)
+    return success();
+  return loss.emitError("no parameter would be trained: the loss depends on "
+                        "none, or only through ops that pass no gradient");
+}
+
 namespace {
 struct DifferentiatePass
     : plait::impl::DifferentiatePassBase<DifferentiatePass> {
@@ -346,14 +493,23 @@ struct DifferentiatePass
       getOperation().emitError("has no mesh");
       return signalPassFailure();
     }
-    auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
-    for (func::FuncOp function : functions) {
-      if (!doesPhase(function, "forward"))
-        continue;
+    JointFunctions functions;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (doesPhase(function, "forward"))
+        functions[*getStage(function)] = function;
+    auto nextOf = [&](int64_t stage) {
+      auto next = functions.find(stage + 1);
+      return next == functions.end() ? func::FuncOp() : next->second;
+    };
+    for (auto [stage, function] : llvm::reverse(functions))
       if (failed(checkSharded(function)) ||
-          failed(Differentiator(function, mesh).run()))
+          failed(Differentiator(function, nextOf(stage), mesh).run()))
         return signalPassFailure();
-    }
+    for (auto [stage, function] : functions)
+      dropUnusedGradients(function, nextOf(stage));
+    accumulateZeros(functions);
+    if (failed(checkTrains(functions)))
+      return signalPassFailure();
   }
 };
 } // namespace

@@ -98,7 +98,7 @@ void Splitter::moveOps() {
     if (!isBackward(&op))
       continue;
     op.moveBefore(&target, target.end());
-    op.removeAttr(kBackwardAttr);
+    op.removeAttr(nn::kBackwardAttr);
     for (OpOperand &operand : op.getOpOperands())
       if (operand.get().getParentBlock() == &body)
         operand.set(importValue(operand.get()));

@@ -16,6 +16,9 @@
 // 3. Every other fusable op joins the kernel of an op it reads from, if both
 //    work on the same rows and no path leads out of the kernel and back in.
 // 4. What other kernels it reads from make for it alone joins as well.
+// 5. What is compared (ComparesFloats) is read as it is stored, by the
+//    comparison and by all others: in a register it may have more bits, and a
+//    maximum of it would be equal to none of what is compared with it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -116,6 +119,7 @@ private:
   void addSources(Operation *op, llvm::SetVector<Operation *> &result);
   Value copyForColumn(Operation *column, Value value, IRMapping &copies);
   bool fits(const Unit &unit, Operation *op);
+  bool joinsCompared(ArrayRef<Operation *> ops, ArrayRef<Operation *> more);
   bool hasOuterPath(int from, int to);
   bool join(Operation *op, int target);
   void absorb(int from, int into);
@@ -220,9 +224,35 @@ bool Former::fits(const Unit &unit, Operation *op) {
   return own == other.drop_back() || other == own.drop_back();
 }
 
+/// Step 5: whether a comparison reads the value, free ops looked through.
+static bool isCompared(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return user->hasTrait<ComparesFloats>() ||
+           (isFree(user) && isCompared(user->getResult(0)));
+  });
+}
+
+/// Whether in one kernel some of the ops would read from others what is
+/// compared, before it is stored.
+bool Former::joinsCompared(ArrayRef<Operation *> ops,
+                           ArrayRef<Operation *> more) {
+  auto reads = [&](ArrayRef<Operation *> readers,
+                   ArrayRef<Operation *> makers) {
+    return llvm::any_of(makers, [&](Operation *maker) {
+      return isCompared(maker->getResult(0)) &&
+             llvm::any_of(readers, [&](Operation *reader) {
+               return llvm::is_contained(before[reader], maker);
+             });
+    });
+  };
+  return reads(ops, more) || reads(more, ops);
+}
+
 /// Whether a kernel can compute all these ops.
 bool Former::fitOneKernel(ArrayRef<Operation *> ops,
                           ArrayRef<Operation *> more) {
+  if (joinsCompared(ops, more))
+    return false;
   SmallVector<Operation *> all(ops);
   llvm::append_range(all, more);
   all = inProgramOrder(all);
@@ -282,7 +312,7 @@ Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
   };
   if (!source || findRole(source) != FusionRole::Elementwise ||
       source->getNumOperands() == 0 || shapeOf(value) != own.space ||
-      llvm::any_of(value.getUses(), isStored))
+      isCompared(value) || llvm::any_of(value.getUses(), isStored))
     return value;
   if (Value known = copies.lookupOrNull(value))
     return known;

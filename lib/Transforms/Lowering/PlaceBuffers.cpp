@@ -140,11 +140,12 @@ void ProgramBuilder::addTransfer(const schedule::Action &action) {
   bool backward = action.direction == Direction::Backward;
   StringRef prefix =
       backward ? (receives ? "dout" : "din") : (receives ? "in" : "out");
-  for (int64_t tensor = 0;; ++tensor) {
+  // Not all have a gradient, but all that have are among the names.
+  for (int64_t tensor = 0, e = bytesOf.size(); tensor < e; ++tensor) {
     std::string value = (prefix + Twine(tensor)).str();
     auto size = bytesOf.find(value);
     if (size == bytesOf.end())
-      return;
+      continue;
     StringRef kind = receives                          ? "recv"
                      : action.kind == ActionKind::Send ? "send"
                                                        : "wait_send";
@@ -168,7 +169,8 @@ void ProgramBuilder::addStanding() {
   ParameterPacks packs(module, stage);
   for (StringRef phase : {"forward", "backward", "reduce", "optimizer"})
     function(phase).walk([&](Operation *op) {
-      auto access = [&](StringRef symbol, nn::Slot slot, Type type) {
+      auto access = [&](StringRef symbol, nn::Slot slot, Type accessed) {
+        auto type = cast<RankedTensorType>(accessed);
         bool parameter = slot == nn::Slot::Value || slot == nn::Slot::Compute;
         bool gradient = slot == nn::Slot::Gradient || slot == nn::Slot::Reduced;
         Category category = parameter  ? Category::Parameters
@@ -178,9 +180,13 @@ void ProgramBuilder::addStanding() {
           type = pack.getSlotType(slot);
         stand(packs.locate(symbol, slot).buffer, category, byteSize(type));
       };
-      if (auto read = dyn_cast<nn::ReadOp>(op))
+      if (auto read = dyn_cast<nn::ReadOp>(op)) {
         access(read.getSymbol(), read.getSlot(), read.getType());
-      else if (auto write = dyn_cast<nn::WriteOp>(op))
+        // What is saved is the value, also where nothing updates it.
+        if (read.getSlot() == nn::Slot::Compute)
+          access(read.getSymbol(), nn::Slot::Value,
+                 read.getType().clone(builder.getF32Type()));
+      } else if (auto write = dyn_cast<nn::WriteOp>(op))
         access(write.getSymbol(), write.getSlot(), write.getInput().getType());
       else if (auto add = dyn_cast<nn::AccumulateOp>(op))
         access(add.getSymbol(), add.getSlot(), add.getInput().getType());

@@ -108,7 +108,7 @@ Value plait::reshard(OpBuilder &builder, Value value, ShardingAttr sharding) {
 /// What a linear op may leave uncombined: the axes over which all of its
 /// operands are partial sums.
 static ArrayRef<StringAttr> keptPartial(ShardableOpInterface op) {
-  if (!op.isLinear())
+  if (!op.isLinear() || op->getNumOperands() == 0)
     return {};
   ArrayRef<StringAttr> kept = ShardingAttr::of(op->getOperand(0)).getPartial();
   bool alike = llvm::all_of(op->getOperands(), [&](Value operand) {

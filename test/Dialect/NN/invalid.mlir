@@ -596,3 +596,63 @@ func.func @c1_cast(%x: tensor<2x4xbf16>) {
   %0 = nn.cast %x : tensor<2x4xbf16> -> tensor<4x2xf32>
   return
 }
+
+// -----
+
+func.func @c1_equal(%x: tensor<2x4xf32>, %y: tensor<4xf32>) {
+  // expected-error @+1 {{all of {lhs, rhs} have same type}}
+  %0 = "nn.equal"(%x, %y) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Shardings of parameters
+//===----------------------------------------------------------------------===//
+
+// One that is edited where the reads of the parameter are not.
+dist.mesh @mesh ["tp"] = [2]
+// expected-note @+1 {{declared here}}
+nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}, {}]>
+func.func @c3_read() {
+  // expected-error @+1 {{'nn.read' op has type 'tensor<4x6xf32, #dist.sharding<@mesh, [{}, {"tp"}]>>', but the sharding of @w is #dist.sharding<@mesh, [{}, {}]>}}
+  %0 = nn.read @w value : tensor<4x6xf32, #dist.sharding<@mesh, [{}, {"tp"}]>>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Discardable attributes
+//===----------------------------------------------------------------------===//
+
+func.func @layer_is_a_string(%x: tensor<4xf32>) {
+  // expected-error @+1 {{has nn.layer = "a", expected the index of a layer, an i64 of at least 0}}
+  %0 = nn.exp %x {nn.layer = "a"} : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @layer_is_negative(%x: tensor<4xf32>) {
+  // expected-error @+1 {{has nn.layer = -1 : i64, expected the index of a layer, an i64 of at least 0}}
+  %0 = nn.exp %x {nn.layer = -1 : i64} : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @backward_has_a_value(%x: tensor<4xf32>) {
+  // expected-error @+1 {{has attribute "nn.backward" = 1 : i64, expected nn.layer = i or nn.backward}}
+  %0 = nn.exp %x {nn.backward = 1 : i64} : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @unknown(%x: tensor<4xf32>) {
+  // expected-error @+1 {{has attribute "nn.layers" = 0 : i64, expected nn.layer = i or nn.backward}}
+  %0 = nn.exp %x {nn.layers = 0 : i64} : tensor<4xf32>
+  return
+}

@@ -152,6 +152,8 @@ func.func @elementwise(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>) {
   %7 = nn.sigmoid %x : tensor<2x4xf32>
   // CHECK: nn.is_zero
   %8 = nn.is_zero %x : tensor<2x4xf32>
+  // CHECK: nn.equal %{{.*}}, %{{.*}} : tensor<2x4xf32> -> tensor<2x4xbf16>
+  %equal = nn.equal %x, %y : tensor<2x4xf32> -> tensor<2x4xbf16>
   // CHECK: nn.add %{{.*}}, %{{.*}} : tensor<2x4xf32>
   %9 = nn.add %x, %y : tensor<2x4xf32>
   // CHECK: nn.sub

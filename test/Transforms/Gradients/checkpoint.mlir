@@ -133,3 +133,27 @@ func.func @casts(%x: tensor<4xbf16>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tens
   %2 = nn.exp %1 {nn.backward} : tensor<4xbf16>
   return %0, %2 : tensor<4xf32>, tensor<4xbf16>
 }
+
+// A comparison is never made again, only what is made of it: of what is computed
+// again it could find otherwise.
+// CHECK-LABEL: func.func @comparison(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32>,
+func.func @comparison(%x: tensor<4xf32>, %dy: tensor<4xf32>) -> tensor<4xf32> attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+  // CHECK-NEXT: %[[A:.*]] = nn.exp %[[X]] {nn.layer = 0 : i64}
+  // CHECK-NEXT: %[[B:.*]] = nn.tanh %[[A]] {nn.layer = 0 : i64}
+  // CHECK-NEXT: %[[C:.*]] = nn.equal %[[A]], %[[B]] {nn.layer = 0 : i64}
+  // CHECK-NEXT: %[[D:.*]] = nn.is_zero %[[A]] {nn.layer = 0 : i64}
+  // CHECK-NEXT: nn.cast %[[C]] {nn.layer = 0 : i64}
+  // FULL-NOT: nn.exp
+  // CHECK: %[[WIDE:.*]] = nn.cast %[[C]] {nn.backward, nn.layer = 0 : i64}
+  // CHECK: nn.mul %{{.*}}, %[[WIDE]]
+  // CHECK: nn.mul %{{.*}}, %[[D]]
+  %a = nn.exp %x {nn.layer = 0 : i64} : tensor<4xf32>
+  %b = nn.tanh %a {nn.layer = 0 : i64} : tensor<4xf32>
+  %c = nn.equal %a, %b {nn.layer = 0 : i64} : tensor<4xf32> -> tensor<4xbf16>
+  %d = nn.is_zero %a {nn.layer = 0 : i64} : tensor<4xf32>
+  %wide = nn.cast %c {nn.layer = 0 : i64} : tensor<4xbf16> -> tensor<4xf32>
+  %e = nn.mul %dy, %wide {nn.backward, nn.layer = 0 : i64} : tensor<4xf32>
+  %f = nn.mul %e, %d {nn.backward, nn.layer = 0 : i64} : tensor<4xf32>
+  return %f : tensor<4xf32>
+}

@@ -46,3 +46,20 @@ func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.value = "in0"}, %w: tensor<4x
   %0:2 = nn.rms_norm %x, %w epsilon 1.0e-05 : (tensor<4x4xf32, #m>, tensor<4xf32, #v>) -> (tensor<4x4xf32, #m>, tensor<4xf32, #v>)
   return %0#0, %0#1 : tensor<4x4xf32, #m>, tensor<4xf32, #v>
 }
+
+// -----
+
+// Nothing would be trained.
+#v = #dist.sharding<@mesh, [{}]>
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.accumulator @loss_sum : tensor<f32>
+func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  %w = nn.read @w value : tensor<4xf32, #v>
+  %0 = nn.is_zero %w : tensor<4xf32, #v>
+  %1 = nn.reduce sum %0 dims [0] : tensor<4xf32, #v> -> tensor<f32, #s>
+  // expected-error @+1 {{no parameter would be trained: the loss depends on none, or only through ops that pass no gradient}}
+  nn.accumulate %1 to @loss_sum value : tensor<f32, #s>
+  return
+}

@@ -172,17 +172,100 @@ func.func @forward_0(%x: tensor<4xf32, #v> {pipe.value = "in0"}) -> (tensor<4xf3
 
 // -----
 
-// An input that nothing depends on has a gradient all the same: the stage before
-// waits for it.
+// An input that nothing depends on has no gradient.
 #v = #dist.sharding<@mesh, [{}]>
 dist.mesh @mesh ["tp"] = [2]
 // CHECK-LABEL: func.func @joint_0(
+// CHECK-SAME: -> ({{.*}} {pipe.value = "out0"}, {{.*}} {pipe.value = "din0"}) attributes
 func.func @forward_0(%x: tensor<4xf32, #v> {pipe.value = "in0"}, %y: tensor<4xf32, #v> {pipe.value = "in1"}) -> (tensor<4xf32, #v> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
   // CHECK: %[[DX:.*]] = nn.mul {{.*}} {nn.backward}
-  // CHECK: %[[ZERO:.*]] = nn.fill 0.0{{.*}} {nn.backward}
-  // CHECK: return %{{.*}}, %[[DX]], %[[ZERO]]
+  // CHECK: return %{{.*}}, %[[DX]] :
   %0 = nn.exp %x : tensor<4xf32, #v>
   return %0 : tensor<4xf32, #v>
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+// Of what stage 0 passes on, %b goes through both stages to a parameter: it has a
+// gradient. No parameter is behind %c, and the loss gets %d without a gradient:
+// stage 1 sends none of either, nor does it compute what nobody needs. What stage
+// 1 reads of @tied has no gradient, and it adds zero, so that it takes part in
+// the sum of stage 0's.
+#v = #dist.sharding<@mesh, [{}]>
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["pp", "dp"] = [2, 2]
+nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.parameter @tied : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.accumulator @loss_sum : tensor<f32>
+// CHECK-LABEL: func.func @joint_0(
+// CHECK-SAME: %[[DB:[^:]*]]: tensor<8x4xf32, {{[^%]*}} {pipe.value = "dout0"}) -> (
+// CHECK-SAME: "out2"}) attributes
+#r = #dist.sharding<@mesh, [{"dp"}, {}]>
+func.func @forward_0(%x: tensor<8x4xf32, #r> {pipe.value = "tokens"}) -> (tensor<8x4xf32, #r> {pipe.value = "out0"}, tensor<8x4xf32, #r> {pipe.value = "out1"}, tensor<8x4xf32, #r> {pipe.value = "out2"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  %w = nn.read @w value : tensor<4xf32, #v>
+  %tied = nn.read @tied value : tensor<4xf32, #v>
+  %sum = nn.add %w, %tied : tensor<4xf32, #v>
+  %a = nn.broadcast %sum dims [1] : tensor<4xf32, #v> -> tensor<8x4xf32, #r>
+  %b = nn.mul %x, %a : tensor<8x4xf32, #r>
+  %c = nn.stop_gradient %b : tensor<8x4xf32, #r>
+  %d = nn.exp %b : tensor<8x4xf32, #r>
+  // CHECK: nn.accumulate {{.*}} to @tied gradient {nn.backward}
+  // CHECK: nn.accumulate {{.*}} to @w gradient {nn.backward}
+  // CHECK-NEXT: return
+  return %b, %c, %d : tensor<8x4xf32, #r>, tensor<8x4xf32, #r>, tensor<8x4xf32, #r>
+}
+// CHECK-LABEL: func.func @joint_1(
+// CHECK-SAME: -> (tensor<8x4xf32, {{.*}} {pipe.value = "din0"}) attributes
+func.func @forward_1(%b: tensor<8x4xf32, #r> {pipe.value = "in0"}, %c: tensor<8x4xf32, #r> {pipe.value = "in1"}, %d: tensor<8x4xf32, #r> {pipe.value = "in2"}) attributes {pipe.phase = "forward", pipe.stage = 1 : i64} {
+  // CHECK: %[[PRODUCT:.*]] = nn.mul %[[B:.*]], %[[C:.*]] :
+  %0 = nn.mul %b, %c : tensor<8x4xf32, #r>
+  %fixed = nn.stop_gradient %d : tensor<8x4xf32, #r>
+  %1 = nn.mul %0, %fixed : tensor<8x4xf32, #r>
+  %tied = nn.read @tied value : tensor<4xf32, #v>
+  %value = nn.stop_gradient %tied : tensor<4xf32, #v>
+  %spread = nn.broadcast %value dims [1] : tensor<4xf32, #v> -> tensor<8x4xf32, #r>
+  %2 = nn.mul %1, %spread : tensor<8x4xf32, #r>
+  %3 = nn.reduce sum %2 dims [0, 1] : tensor<8x4xf32, #r> -> tensor<f32, #dist.sharding<@mesh, [], partial = {"dp"}>>
+  nn.accumulate %3 to @loss_sum value : tensor<f32, #dist.sharding<@mesh, [], partial = {"dp"}>>
+  // CHECK: nn.accumulate {{.*}} to @loss_sum
+  // CHECK-NOT: %[[PRODUCT]]
+  // CHECK: %[[DX:.*]] = nn.mul %{{.*}}, %[[C]] {nn.backward}
+  // CHECK-NEXT: %[[ZERO:.*]] = nn.fill 0.0{{.*}} {nn.backward} : tensor<4xf32, #dist.sharding<@mesh, [{}], partial = {"dp"}>>
+  // CHECK-NEXT: nn.accumulate %[[ZERO]] to @tied gradient {nn.backward}
+  // CHECK-NEXT: return %[[DX]] :
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Comparisons
+//===----------------------------------------------------------------------===//
+
+// What a gradient selects by is compared in the forward pass, behind the op, of
+// the maximum over all ranks; the rest is the backward pass's.
+#x = #dist.sharding<@mesh, [{}, {"tp"}]>
+#partial = #dist.sharding<@mesh, [{}], partial = {"tp"}, reduction = max>
+#whole = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["tp"] = [2]
+// CHECK-LABEL: func.func @joint_0(
+// CHECK-SAME: %[[X:[^:]*]]: {{[^%]*}}"in0"}, %[[DY:[^:]*]]: {{[^%]*}}"dout0"})
+func.func @forward_0(%x: tensor<8x4xf32, #x> {pipe.value = "in0"}) -> (tensor<8xf32, #whole> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  // CHECK: %[[TOP:.*]] = nn.reduce max %[[X]] dims [1] {nn.layer = 3 : i64}
+  // CHECK-NEXT: %[[ALL:.*]] = dist.reshard %[[TOP]] {nn.layer = 3 : i64}
+  // CHECK-NEXT: %[[SPREAD:.*]] = nn.broadcast %[[ALL]] dims [0] {nn.layer = 3 : i64}
+  // CHECK-NEXT: %[[MASK:.*]] = nn.equal %[[X]], %[[SPREAD]] {nn.layer = 3 : i64} : {{.*}} -> tensor<8x4xbf16,
+  // CHECK: %[[WIDE:.*]] = nn.cast %[[MASK]]
+  // CHECK: %[[PART:.*]] = nn.reduce sum %[[WIDE]] dims [1] {nn.backward, nn.layer = 3 : i64}
+  // CHECK: %[[COUNT:.*]] = dist.reshard %[[PART]] {nn.backward, nn.layer = 3 : i64}
+  // CHECK: %[[SHARE:.*]] = nn.div %[[DY]], %[[COUNT]] {nn.backward, nn.layer = 3 : i64}
+  %0 = nn.reduce max %x dims [1] {nn.layer = 3 : i64} : tensor<8x4xf32, #x> -> tensor<8xf32, #partial>
+  %1 = dist.reshard %0 {nn.layer = 3 : i64} : tensor<8xf32, #partial> -> tensor<8xf32, #whole>
+  return %1 : tensor<8xf32, #whole>
 }
 
 // -----

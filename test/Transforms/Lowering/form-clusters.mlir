@@ -342,18 +342,18 @@ func.func @two_dims(%x: tensor<2x6x8xf32>) -> (tensor<2x8xf32>, tensor<2x6xf32>)
   return %1, %2 : tensor<2x8xf32>, tensor<2x6xf32>
 }
 
-// What is compared with a maximum over rows waits for the last row.
+// What is subtracted from a maximum over rows waits for the last row.
 // CHECK-LABEL: func.func @pool(
 // CHECK: %[[MAX:.*]] = plan.cluster(%arg0)
 // CHECK: nn.reduce max
 // CHECK: %[[OUT:.*]] = plan.cluster({{.*}}%[[MAX]]
-// CHECK: nn.is_zero
+// CHECK: nn.tanh
 // CHECK: return %[[OUT]]
 func.func @pool(%x: tensor<3x5x4xf32>) -> tensor<3x5x4xf32> {
   %0 = nn.reduce max %x dims [1] : tensor<3x5x4xf32> -> tensor<3x4xf32>
   %1 = nn.broadcast %0 dims [0, 2] : tensor<3x4xf32> -> tensor<3x5x4xf32>
   %2 = nn.sub %x, %1 : tensor<3x5x4xf32>
-  %3 = nn.is_zero %2 : tensor<3x5x4xf32>
+  %3 = nn.tanh %2 : tensor<3x5x4xf32>
   return %3 : tensor<3x5x4xf32>
 }
 
@@ -430,4 +430,43 @@ func.func @unused(%x: tensor<8x4xf32>, %ids: tensor<8xi32>) -> tensor<8x4xf32> {
   %1 = nn.exp %0 : tensor<5x4xf32>
   %2 = nn.tanh %x : tensor<8x4xf32>
   return %2 : tensor<8x4xf32>
+}
+
+//===----------------------------------------------------------------------===//
+// Comparisons
+//===----------------------------------------------------------------------===//
+
+// What is compared is stored before: the maximum is one of the numbers that it is
+// compared with, although the kernel that makes them has them in f32.
+// CHECK-LABEL: func.func @compared(
+// CHECK-NEXT: %[[Y:.*]] = plan.cluster(%{{.*}}) : (tensor<8x4xbf16>) -> tensor<8x4xbf16> {
+// CHECK: nn.exp
+// CHECK-NOT: nn.reduce
+// CHECK: %[[TOP:.*]] = plan.cluster(%[[Y]]) : (tensor<8x4xbf16>) -> tensor<8xbf16> {
+// CHECK: nn.reduce max
+// CHECK: plan.cluster(%[[Y]], %[[TOP]]) : (tensor<8x4xbf16>, tensor<8xbf16>) -> tensor<8x4xbf16> {
+// CHECK: nn.broadcast
+// CHECK: nn.equal
+func.func @compared(%x: tensor<8x4xbf16>) -> tensor<8x4xbf16> {
+  %0 = nn.exp %x : tensor<8x4xbf16>
+  %1 = nn.reduce max %0 dims [1] : tensor<8x4xbf16> -> tensor<8xbf16>
+  %2 = nn.broadcast %1 dims [0] : tensor<8xbf16> -> tensor<8x4xbf16>
+  %3 = nn.equal %0, %2 : tensor<8x4xbf16> -> tensor<8x4xbf16>
+  return %3 : tensor<8x4xbf16>
+}
+
+// A column maximum takes no copy of what is compared.
+// CHECK-LABEL: func.func @compared_columns(
+// CHECK-NEXT: %[[Y:.*]] = plan.cluster(%{{.*}}) : (tensor<8x4xf32>) -> tensor<8x4xf32> {
+// CHECK: nn.exp
+// CHECK: %[[TOP:.*]] = plan.cluster(%[[Y]]) : (tensor<8x4xf32>) -> tensor<4xf32> {
+// CHECK-NOT: nn.exp
+// CHECK: nn.reduce max
+// CHECK: plan.cluster(%[[Y]], %[[TOP]]) : (tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xbf16> {
+func.func @compared_columns(%x: tensor<8x4xf32>) -> tensor<8x4xbf16> {
+  %0 = nn.exp %x : tensor<8x4xf32>
+  %1 = nn.reduce max %0 dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  %2 = nn.broadcast %1 dims [1] : tensor<4xf32> -> tensor<8x4xf32>
+  %3 = nn.equal %0, %2 : tensor<8x4xf32> -> tensor<8x4xbf16>
+  return %3 : tensor<8x4xbf16>
 }

@@ -9,7 +9,8 @@
 //  (S1) all of its tensors carry a sharding over axes of the mesh, with one
 //       entry per dimension.
 //  (S2) no operand is partial: combining is dist.reshard's work. Operands of
-//       a linear op may be, all over the same axes, and so is its result.
+//       a linear op may be, all over the same axes, and so is its result. One
+//       without operands makes zeros: of any sum, a part.
 //  (S3) dimensions that run along one factor are split over the same axes.
 //  (S4) a whole factor is not split, nor is a dimension without a factor.
 //  (S5) no axis splits two factors.
@@ -123,7 +124,9 @@ LogicalResult Checker::checkOperandPartial(Value operand, unsigned index) {
 /// (S6)
 LogicalResult Checker::checkPartial(Value result, int index) {
   ShardingAttr sharding = ShardingAttr::of(result);
-  if (!sharding)
+  bool isZero =
+      op->getNumOperands() == 0 && cast<ShardableOpInterface>(op).isLinear();
+  if (!sharding || isZero)
     return success();
   llvm::SetVector<Attribute> expected(partialOperands.begin(),
                                       partialOperands.end());

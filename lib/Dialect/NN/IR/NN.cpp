@@ -417,9 +417,18 @@ static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
   if (slot == Slot::Compute)
     declared = declared.clone(BFloat16Type::get(op->getContext()));
   // (C2)
-  if (dist::plainType(type) == declared)
-    return success();
   dist::ShardingAttr sharding = getSharding(parameter);
+  dist::ShardingAttr own = dist::ShardingAttr::of(type);
+  if (dist::plainType(type) == declared) {
+    // (C3)
+    if (!own || !sharding || own.withoutPartial() == sharding)
+      return success();
+    InFlightDiagnostic diag = op->emitOpError("has type ")
+                              << type << ", but the sharding of " << symbol
+                              << " is " << sharding;
+    diag.attachNote(target->getLoc()) << "declared here";
+    return diag;
+  }
   dist::MeshOp mesh = dist::MeshOp::find(op);
   if (mesh && sharding &&
       type == mesh.getLocalType(dist::withSharding(declared, sharding)))

@@ -62,13 +62,21 @@ Value SigmoidOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<arith::DivFOp>(context, {one, sum});
 }
 
-Value IsZeroOp::emitElement(ElementContext &context, ValueRange operands) {
-  Value zero = constant(context, 0.0), one = constant(context, 1.0);
-  Value equal =
-      arith::CmpFOp::create(context.builder, context.loc,
-                            arith::CmpFPredicate::OEQ, operands[0], zero);
+/// 1 where the two are equal, else 0.
+static Value emitEqual(ElementContext &context, Value a, Value b) {
+  Value equal = arith::CmpFOp::create(context.builder, context.loc,
+                                      arith::CmpFPredicate::OEQ, a, b);
+  Value one = constant(context, 1.0), zero = constant(context, 0.0);
   return arith::SelectOp::create(context.builder, context.loc, equal, one,
                                  zero);
+}
+
+Value IsZeroOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emitEqual(context, operands[0], constant(context, 0.0));
+}
+
+Value EqualOp::emitElement(ElementContext &context, ValueRange operands) {
+  return emitEqual(context, operands[0], operands[1]);
 }
 
 Value AddOp::emitElement(ElementContext &context, ValueRange operands) {
@@ -142,10 +150,8 @@ Value IotaOp::emitElement(ElementContext &context, ValueRange) {
 
 Value PickOp::emitElement(ElementContext &context, ValueRange operands) {
   int64_t last = getInput().getType().getRank() - 1;
-  Value index =
-      globalIndex(context, last, getShardAxisAttr(), getShardChunk());
-  Value here =
-      compare(context, arith::CmpIPredicate::eq, index, operands[1]);
+  Value index = globalIndex(context, last, getShardAxisAttr(), getShardChunk());
+  Value here = compare(context, arith::CmpIPredicate::eq, index, operands[1]);
   return select(context, here, operands[0], constant(context, 0.0));
 }
 

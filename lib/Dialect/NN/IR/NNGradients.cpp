@@ -201,10 +201,21 @@ Values DivOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 
 /// Piecewise constant.
 Values IsZeroOp::buildVJP(OpBuilder &, ArrayRef<Value>) { return {Value()}; }
-
-/// Only the optimizer takes a minimum; nothing flows through it.
-Values MinOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
+Values EqualOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
   return {Value(), Value()};
+}
+
+/// The smaller one gets the gradient; equal ones share it, as torch.minimum
+/// has it.
+Values MinOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  NNBuilder nn(builder, getLoc());
+  Value isLhs = nn.widen(nn.equal(getLhs(), getResult()));
+  Value isRhs = nn.widen(nn.equal(getRhs(), getResult()));
+  Value count = nn.add(isLhs, isRhs);
+  Value share = nn.div(nn.widen(cotangents[0]), count);
+  Value da = nn.mul(share, isLhs);
+  Value db = nn.mul(share, isRhs);
+  return {da, db};
 }
 
 Values ScaleOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
@@ -245,12 +256,13 @@ Values ReduceOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   for (int64_t dim : llvm::seq(type.getRank()))
     if (!llvm::is_contained(getDims(), dim))
       kept.push_back(dim);
-  Value dx = nn.broadcast(cotangents[0], type.getShape(), kept);
   if (getKind() == ReduceKind::Sum)
-    return {dx};
-  // The maximum passes its gradient to the elements that attain it; among
-  // equals all get it.
+    return {nn.broadcast(cotangents[0], type.getShape(), kept)};
+  // The elements that attain the maximum share its gradient equally, as those
+  // of torch.amax do.
   Value top = nn.broadcast(getResult(), type.getShape(), kept);
-  Value attained = nn.unary<IsZeroOp>(nn.sub(getInput(), top));
-  return {nn.mul(dx, attained)};
+  Value attained = nn.widen(nn.equal(getInput(), top));
+  Value count = nn.reduce(attained, getDims());
+  Value share = nn.div(nn.widen(cotangents[0]), count);
+  return {nn.mul(nn.broadcast(share, type.getShape(), kept), attained)};
 }

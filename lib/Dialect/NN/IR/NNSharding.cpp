@@ -76,7 +76,7 @@ WorkShape MatmulOp::getWorkShape() {
     bool left = getLhsLetters().contains(factor.name);
     bool right = getRhsLetters().contains(factor.name);
     bool result = getResultLetters().contains(factor.name);
-    int64_t &extent = !result ? shape.k
+    int64_t &extent = !result  ? shape.k
                       : !right ? shape.m
                       : !left  ? shape.n
                                : shape.batch;
@@ -107,8 +107,8 @@ FactorRule EmbeddingOp::getFactorRule() {
 }
 
 FactorRule EmbeddingGradOp::getFactorRule() {
-  FactorRule rule = lookupRule(getResult(), getIds(), FactorKind::Parallel,
-                               FactorKind::Sum);
+  FactorRule rule =
+      lookupRule(getResult(), getIds(), FactorKind::Parallel, FactorKind::Sum);
   std::swap(rule.operands[0], rule.results[0]);
   return rule;
 }
@@ -234,7 +234,9 @@ bool CastOp::keepsZeroPadding() { return true; }
 /// But for the rounding of each part to bf16, which a collective does as well.
 bool CastOp::isLinear() { return true; }
 int64_t CastOp::getFlops() { return 0; }
+FactorRule EqualOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule FillOp::getFactorRule() { return elementwiseRule(*this); }
+bool FillOp::isLinear() { return getAmount().isZero(); }
 FactorRule IotaOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule ValidOp::getFactorRule() { return elementwiseRule(*this); }
 

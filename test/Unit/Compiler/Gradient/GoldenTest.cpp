@@ -190,6 +190,18 @@ TEST_F(GoldenTest, SoftmaxCrossEntropy) {
   check(test.nn.scale(parts[0], 0.25));
 }
 
+/// Ties, too.
+TEST_F(GoldenTest, Amax) {
+  load("amax");
+  check(test.nn.reduce(read("x"), {1}, nn::ReduceKind::Max));
+}
+
+TEST_F(GoldenTest, Minimum) {
+  load("minimum");
+  Value input = read("input"), other = read("other");
+  check(test.nn.binary<nn::MinOp>(input, other));
+}
+
 TEST_F(GoldenTest, Embedding) {
   load("embedding");
   Value table = read("table"), ids = readIds("tokens");

@@ -96,6 +96,7 @@ static std::optional<double> evaluateElement(Operation *op,
       .Case([&](nn::RsqrtOp) { return 1.0 / std::sqrt(x[0]); })
       .Case([&](nn::SigmoidOp) { return 1.0 / (1.0 + std::exp(-x[0])); })
       .Case([&](nn::IsZeroOp) { return x[0] == 0.0 ? 1.0 : 0.0; })
+      .Case([&](nn::EqualOp) { return x[0] == x[1] ? 1.0 : 0.0; })
       .Case<nn::StopGradientOp, nn::CastOp>([&](auto) { return x[0]; })
       .Case([&](nn::AddOp) { return x[0] + x[1]; })
       .Case([&](nn::SubOp) { return x[0] - x[1]; })

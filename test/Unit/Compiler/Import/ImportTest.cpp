@@ -64,7 +64,7 @@ TEST_F(ImportTest, CountsParameters) {
 
 TEST_F(ImportTest, DescribesTheModel) {
   OwningOpRef<ModuleOp> module = load(PLAIT_MODELS "/gpt2/config.json");
-  auto model = (*module)->getAttrOfType<DictionaryAttr>(kModelAttr);
+  auto model = (*module)->getAttrOfType<DictionaryAttr>(nn::kModelAttr);
   ASSERT_TRUE(model);
   EXPECT_EQ(model.getAs<StringAttr>("model_type").str(), "gpt2");
   EXPECT_EQ(model.getAs<StringAttr>("name").str(), "gpt2");

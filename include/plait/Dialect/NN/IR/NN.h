@@ -20,6 +20,7 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
@@ -45,8 +46,20 @@ namespace plait::nn {
 /// The discardable attribute with the index of the repeated block of an op.
 inline constexpr llvm::StringLiteral kLayerAttr = "nn.layer";
 
+/// The discardable unit attribute of an op of the backward pass.
+inline constexpr llvm::StringLiteral kBackwardAttr = "nn.backward";
+
 /// The name of the function that computes the loss.
 inline constexpr llvm::StringLiteral kLossFunction = "loss";
+
+/// The module attribute that describes the model: a dictionary with
+/// `model_type`, `name`, `vocab` and `layers`.
+inline constexpr llvm::StringLiteral kModelAttr = "plait.model";
+
+/// (L1) to (L3) of the dialect for the body of the loss function, which takes
+/// tokens and targets and returns two numbers; tokens and targets are less than
+/// `vocab`, unless it is 0 and not known. Errors name the op or the parameter.
+mlir::LogicalResult verifyLoss(mlir::FunctionOpInterface loss, int64_t vocab);
 
 /// The element type that the gradient of `primal` has: that of `primal`, but
 /// f32 for a parameter's compute copy, resharded or not. Its gradient is added
@@ -68,8 +81,8 @@ std::optional<PlainProduct> getPlainProduct(ContractionOpInterface op);
 
 /// The angles' frequencies of a rotary embedding of `size` elements: size / 2
 /// numbers in radians per position.
-std::vector<double> computeRopeFrequencies(double theta, RopeScalingAttr scaling,
-                                           int64_t size);
+std::vector<double>
+computeRopeFrequencies(double theta, RopeScalingAttr scaling, int64_t size);
 
 } // namespace plait::nn
 

@@ -11,8 +11,9 @@
 include "plait/Dialect/NN/IR/NNBase.td"
 
 /// All operands and the result have one type.
-class NN_ElementwiseOp<string mnemonic, bit keepsZero, bit linear = 0>
-    : NN_Op<mnemonic, [
+class NN_ElementwiseOp<string mnemonic, bit keepsZero, bit linear = 0,
+                       list<Trait> traits = []>
+    : NN_Op<mnemonic, traits # [
     Pure, SameOperandsAndResultType, Elementwise,
     DeclareOpInterfaceMethods<ShardableOpInterface,
                               ["keepsZeroPadding", "isLinear"]>,
@@ -31,8 +32,9 @@ class NN_ElementwiseOp<string mnemonic, bit keepsZero, bit linear = 0>
   }];
 }
 
-class NN_UnaryOp<string mnemonic, string what, bit keepsZero>
-    : NN_ElementwiseOp<mnemonic, keepsZero> {
+class NN_UnaryOp<string mnemonic, string what, bit keepsZero,
+                 list<Trait> traits = []>
+    : NN_ElementwiseOp<mnemonic, keepsZero, 0, traits> {
   let summary = what;
   let description = "Example: `%y = nn." # mnemonic # " %x : tensor<2x4xf32>`.";
   let arguments = (ins NN_FloatTensor:$input);
@@ -56,13 +58,38 @@ def NN_ErfOp : NN_UnaryOp<"erf", "The error function", 1>;
 def NN_SqrtOp : NN_UnaryOp<"sqrt", "The square root", 1>;
 def NN_RsqrtOp : NN_UnaryOp<"rsqrt", "One over the square root", 0>;
 def NN_SigmoidOp : NN_UnaryOp<"sigmoid", "1 / (1 + exp(-x))", 0>;
-def NN_IsZeroOp : NN_UnaryOp<"is_zero", "1 where x is 0, else 0; no gradient", 0>;
+def NN_IsZeroOp : NN_UnaryOp<"is_zero", "1 where x is 0, else 0; no gradient", 0,
+                             [ComparesFloats]>;
 
 def NN_AddOp : NN_BinaryOp<"add", "a + b", 1, 1> { let hasFolder = 1; }
 def NN_SubOp : NN_BinaryOp<"sub", "a - b", 1>;
 def NN_MulOp : NN_BinaryOp<"mul", "a · b", 1>;
 def NN_DivOp : NN_BinaryOp<"div", "a / b", 0>;
-def NN_MinOp : NN_BinaryOp<"min", "The smaller of a and b; no gradient", 1>;
+def NN_MinOp : NN_BinaryOp<"min", "The smaller of a and b", 1>;
+
+def NN_EqualOp : NN_Op<"equal", [
+    Pure, SameOperandsAndResultShape, AllTypesMatch<["lhs", "rhs"]>,
+    Elementwise, ComparesFloats,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface>]> {
+  let summary = "1 where a is b, else 0; no gradient";
+  let description = [{
+    The result may be of a narrower type than the operands: 0 and 1 are exact in
+    all.
+
+    Constraints:
+    - (C1) the types have one shape, and the operands one element type.
+
+    Example: `%y = nn.equal %a, %b : tensor<2x4xf32> -> tensor<2x4xbf16>`.
+  }];
+  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)
+  }];
+}
 
 class NN_ByConstantOp<string mnemonic, string what, bit keepsZero>
     : NN_ElementwiseOp<mnemonic, keepsZero> {
@@ -114,7 +141,9 @@ def NN_CastOp : NN_Op<"cast", [
   }];
 }
 
-def NN_FillOp : NN_Op<"fill", NN_Compute # [
+def NN_FillOp : NN_Op<"fill", [
+    Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["isLinear"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
   let summary = "A tensor of one number";
   let description = "Example: `%y = nn.fill 1.0 : tensor<2x4xf32>`.";

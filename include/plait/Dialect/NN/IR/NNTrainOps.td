@@ -122,8 +122,10 @@ def NN_ReadOp : NN_Op<"read", [
     Constraints:
     - (C1) the symbol is a parameter, a pack, or an accumulator read as `value`;
       `reduced` is of a divided pack.
-    - (C2) the type is the symbol's, with any sharding, or one rank's block; of
-      `compute`, the same in bf16.
+    - (C2) the type is the symbol's, or one rank's block; of `compute`, the same
+      in bf16.
+    - (C3) a sharding in the type splits as that of the symbol, where both have
+      one.
 
     Example: `%w = nn.read @w value : tensor<4x6xf32>`.
   }];

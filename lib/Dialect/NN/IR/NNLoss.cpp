@@ -1,0 +1,184 @@
+//===- NNLoss.cpp - What may be in the loss function ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A model that breaks one of these rules would train, on something else than
+// its author means: a store would depend on the mesh, an id outside of a table
+// has a row of zeros, and a parameter that goes nowhere is most likely a name
+// mistaken for another.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/Parameters.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::nn;
+
+namespace {
+
+/// Verifies one loss function.
+class LossVerifier {
+public:
+  LossVerifier(FunctionOpInterface loss, int64_t vocab)
+      : loss(loss), vocab(vocab) {}
+
+  LogicalResult verify();
+
+private:
+  LogicalResult verifyEffects(Operation &op);
+  LogicalResult verifyIndices(Operation &op);
+  LogicalResult verifySelection(Operation &op, Value ids, Value from,
+                                int64_t dim);
+  LogicalResult verifyResults();
+  llvm::SetVector<Operation *> findReads(Value result);
+
+  FunctionOpInterface loss;
+  int64_t vocab;
+  SymbolTableCollection tables;
+};
+
+} // namespace
+
+/// (L1)
+LogicalResult LossVerifier::verifyEffects(Operation &op) {
+  if (op.hasTrait<OpTrait::IsTerminator>())
+    return success();
+  auto read = dyn_cast<ReadOp>(op);
+  if (!read && !isMemoryEffectFree(&op))
+    return op.emitOpError("stores or has effects that are not known, but @")
+           << kLossFunction << " only computes";
+  if (!read)
+    return success();
+  bool isValue =
+      read.getSlot() == Slot::Value || read.getSlot() == Slot::Compute;
+  if (isValue && findParameter(read, tables))
+    return success();
+  return op.emitOpError("reads the ")
+         << stringifySlot(read.getSlot()) << " of " << read.getSymbolAttr()
+         << ", but @" << kLossFunction << " reads values of parameters only";
+}
+
+/// `ids` select along dimension `dim` of `from` (L3).
+LogicalResult LossVerifier::verifySelection(Operation &op, Value ids,
+                                            Value from, int64_t dim) {
+  auto fromType = cast<RankedTensorType>(from.getType());
+  int64_t extent = fromType.getDimSize(dim);
+  if (auto iota = ids.getDefiningOp<IotaOp>()) {
+    int64_t count = iota.getType().getDimSize(iota.getAlong());
+    if (count > extent)
+      return op.emitOpError("selects ") << count << " positions from "
+                                        << fromType << ", which has " << extent;
+    return success();
+  }
+  if (!isa<BlockArgument>(ids) || extent >= vocab)
+    return success();
+  return op.emitOpError("selects from ") << fromType << ", which has " << extent
+                                         << " entries for a vocabulary of "
+                                         << vocab << " (" << kModelAttr << ")";
+}
+
+LogicalResult LossVerifier::verifyIndices(Operation &op) {
+  if (auto embedding = dyn_cast<EmbeddingOp>(op))
+    return verifySelection(op, embedding.getIds(), embedding.getTable(), 0);
+  auto rank = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getRank();
+  };
+  if (auto pick = dyn_cast<PickOp>(op))
+    return verifySelection(op, pick.getIds(), pick.getInput(),
+                           rank(pick.getInput()) - 1);
+  if (auto entropy = dyn_cast<SoftmaxCrossEntropyOp>(op))
+    return verifySelection(op, entropy.getTargets(), entropy.getLogits(),
+                           rank(entropy.getLogits()) - 1);
+  return success();
+}
+
+/// What `value` is computed from. Cross-entropy counts the targets without
+/// looking at the logits.
+static ValueRange findInputs(OpResult value) {
+  auto entropy = dyn_cast<SoftmaxCrossEntropyOp>(value.getOwner());
+  if (entropy && value == entropy.getCount())
+    return entropy->getOperands().slice(1, 1);
+  return value.getOwner()->getOperands();
+}
+
+/// The reads that `result` depends on.
+llvm::SetVector<Operation *> LossVerifier::findReads(Value result) {
+  llvm::SetVector<Value> slice;
+  llvm::SetVector<Operation *> reads;
+  slice.insert(result);
+  for (size_t index = 0; index < slice.size(); ++index) {
+    auto value = dyn_cast<OpResult>(slice[index]);
+    if (!value)
+      continue;
+    if (isa<ReadOp>(value.getOwner()))
+      reads.insert(value.getOwner());
+    for (Value input : findInputs(value))
+      slice.insert(input);
+  }
+  return reads;
+}
+
+/// (L2)
+LogicalResult LossVerifier::verifyResults() {
+  Operation *terminator = loss.getFunctionBody().front().getTerminator();
+  Value count = terminator->getOperand(1);
+  for (Operation *read : findReads(count))
+    return read->emitOpError("reaches the number of targets, but @")
+           << kLossFunction << " returns the loss first and the number second, "
+           << "which depends on no parameter";
+  auto fill = count.getDefiningOp<FillOp>();
+  if (fill && fill.getAmount().convertToDouble() <= 0.0)
+    return fill.emitOpError(
+        "is the number of targets, which has to be positive");
+  llvm::DenseSet<Attribute> used;
+  for (Operation *read : findReads(terminator->getOperand(0)))
+    used.insert(cast<ReadOp>(read).getSymbolAttr());
+  for (auto parameter : loss->getParentRegion()->front().getOps<ParameterOp>())
+    if (!used.contains(FlatSymbolRefAttr::get(parameter.getSymNameAttr())))
+      return parameter.emitOpError("does not reach the loss that @")
+             << kLossFunction << " returns; read it there, or remove it";
+  if (used.empty())
+    return loss.emitOpError("returns a loss that depends on no parameter");
+  return success();
+}
+
+LogicalResult LossVerifier::verify() {
+  if (!llvm::hasSingleElement(loss.getFunctionBody()))
+    return loss.emitOpError("has several blocks, expected one");
+  for (Operation &op : loss.getFunctionBody().front())
+    if (failed(verifyEffects(op)) || failed(verifyIndices(op)))
+      return failure();
+  return verifyResults();
+}
+
+LogicalResult nn::verifyLoss(FunctionOpInterface loss, int64_t vocab) {
+  return LossVerifier(loss, vocab).verify();
+}
+
+//===----------------------------------------------------------------------===//
+// Discardable attributes
+//===----------------------------------------------------------------------===//
+
+LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
+                                                  NamedAttribute attribute) {
+  if (attribute.getName() == kLayerAttr) {
+    auto layer = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (layer && layer.getType().isInteger(64) && layer.getInt() >= 0)
+      return success();
+    return op->emitError("has ")
+           << kLayerAttr << " = " << attribute.getValue()
+           << ", expected the index of a layer, an i64 of at least 0";
+  }
+  if (attribute.getName() == kBackwardAttr &&
+      isa<UnitAttr>(attribute.getValue()))
+    return success();
+  return op->emitError("has attribute ")
+         << attribute.getName() << " = " << attribute.getValue()
+         << ", expected " << kLayerAttr << " = i or " << kBackwardAttr;
+}

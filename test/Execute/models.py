@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+#===- models.py - Small models in the nn dialect ----------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Trains the models of test/Execute/models, each of which is about something
+that Hugging Face's models do not have, for a few steps under several options,
+and compares loss and gradient norm of each step with PyTorch's
+(models/expected.json, written by models/mirror.py). Standard library only.
+
+Weights are multiples of 1/16, so that many of them are equal, and exact in
+bf16."""
+
+import dataclasses
+import json
+import pathlib
+import re
+import struct
+import sys
+import tempfile
+import zlib
+
+from harness import (
+    ROOT,
+    Reporter,
+    Tools,
+    arguments,
+    read_safetensors,
+    require,
+    write_safetensors,
+)
+
+sys.path.insert(0, str(ROOT / "test" / "golden"))
+import compare  # noqa: E402
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "models"
+EXPECTED = FOLDER / "expected.json"
+# The models are for ROWS sequences: a microbatch of all data-parallel ranks.
+BATCH, ROWS, SEQUENCE, VOCABULARY = 8, 4, 6, 16
+RECIPE = {
+    "steps": 3,
+    "lr": 0.01,
+    "beta1": 0.9,
+    "beta2": 0.95,
+    "eps": 1e-8,
+    "weight-decay": 0.1,
+    "grad-clip": 1.0,
+}
+# As that of run.py: fp32 against fp64, over three steps.
+TOLERANCE = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A model under some options of plaitc; `frozen` parameters stay as they
+    are, bit for bit."""
+
+    model: str
+    mesh: str = "pp=1"
+    options: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        words = (x.lstrip("-") for x in self.options)
+        return "/".join((self.model, self.mesh, *words))
+
+    @property
+    def replicas(self) -> int:
+        found = re.search(r"dp=(\d+)", self.mesh)
+        return int(found[1]) if found else 1
+
+
+FULL = ("--recompute", "full")
+ZERO = ("--zero", "1")
+GPIPE = ("--schedule", "gpipe")
+NOT_TRAINED = ("embed", "fixed", "number")
+RUNS = (
+    Run("ties"),
+    Run("ties", options=FULL),
+    Run("ties", "pp=2", FULL),
+    Run("ties", "dp=2", FULL),
+    Run("ties", "tp=2", FULL),
+    Run("ties", "tp=4", ("--sequence-parallel",)),
+    Run("stopped"),
+    Run("stopped", "pp=2"),
+    Run("stopped", "pp=3"),
+    Run("stopped", "pp=3", FULL + GPIPE),
+    Run("stopped", "pp=3,dp=2", ZERO + FULL),
+    Run("stopped", "pp=2,dp=2,tp=2"),
+    Run("frozen", frozen=NOT_TRAINED),
+    Run("frozen", "dp=2", frozen=NOT_TRAINED),
+    Run("frozen", "dp=2", ZERO, NOT_TRAINED),
+    Run("frozen", "tp=2", frozen=NOT_TRAINED),
+    Run("frozen", "pp=2", FULL, NOT_TRAINED),
+    Run("frozen", "pp=2,dp=2,tp=2", ZERO, NOT_TRAINED),
+)
+
+
+def read_parameters(model: str) -> dict[str, tuple[list[int], bool]]:
+    """The shape of each parameter, and whether weight decay applies."""
+    text = (FOLDER / f"{model}.mlir").read_text()
+    pattern = r"nn\.parameter @(\S+) : tensor<((?:\d+x)*)f32>.*?( decay)?$"
+    return {
+        name: ([int(x) for x in shape.split("x")[:-1]], bool(decay))
+        for name, shape, decay in re.findall(pattern, text, re.MULTILINE)
+    }
+
+
+def draw(seed: int, count: int, bound: int) -> list[int]:
+    """Numbers below `bound` of Knuth's linear congruential generator."""
+    numbers = []
+    for _ in range(count):
+        seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64
+        numbers.append((seed >> 33) % bound)
+    return numbers
+
+
+def weights(name: str, shape: list[int]) -> list[float]:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return [(x - 12) / 16 for x in draw(zlib.crc32(name.encode()), count, 25)]
+
+
+def tokens() -> list[int]:
+    samples = RECIPE["steps"] * BATCH
+    return draw(1, samples * SEQUENCE + 1, VOCABULARY)
+
+
+def write_inputs(model: str, folder: pathlib.Path) -> None:
+    ids = tokens()
+    (folder / "tokens.bin").write_bytes(struct.pack(f"<{len(ids)}H", *ids))
+    header, data = {}, b""
+    for name, (shape, _) in read_parameters(model).items():
+        numbers = weights(name, shape)
+        begin = len(data)
+        data += struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {
+            "dtype": "F32",
+            "shape": shape,
+            "data_offsets": [begin, len(data)],
+        }
+    write_safetensors(folder / "weights.safetensors", header, data)
+
+
+def read_tensor(path: pathlib.Path, name: str) -> bytes:
+    header, data = read_safetensors(path)
+    begin, end = header[name]["data_offsets"]
+    return data[begin:end]
+
+
+def train(tools: Tools, run: Run, folder: pathlib.Path) -> list[dict]:
+    write_inputs(run.model, folder)
+    tools.run(
+        "plaitc",
+        FOLDER / f"{run.model}.mlir",
+        *("--mesh", run.mesh),
+        *("--global-batch", BATCH),
+        *("--micro-batch", ROWS // run.replicas),
+        *("--seq", SEQUENCE),
+        *run.options,
+        *("-o", folder / "out.plan"),
+    )
+    data = (
+        *("--tokens", folder / "tokens.bin"),
+        *("--weights", folder / "weights.safetensors"),
+    )
+    tools.run("plait-run", folder / "out.plan", *data, "--check")
+    tools.run(
+        "plait-run",
+        folder / "out.plan",
+        *data,
+        *(word for key, value in RECIPE.items() for word in (f"--{key}", value)),
+        *("--log", folder / "steps.jsonl"),
+        *("--save", folder / "saved"),
+    )
+    return compare.read_steps(str(folder / "steps.jsonl"))
+
+
+def check(tools: Tools, run: Run, expected: list[dict]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        rows = compare.differences(expected, train(tools, run, folder))
+        remark = ", ".join(
+            f"{key} off {max(row[key] for row in rows):.2g}"
+            for key in compare.KEYS
+        )
+        worst = max(row[key] for row in rows for key in compare.KEYS)
+        require(worst <= TOLERANCE, f"PyTorch: {remark}")
+        saved = folder / "saved" / "model.safetensors"
+        for name in read_parameters(run.model):
+            given = read_tensor(folder / "weights.safetensors", name)
+            require(
+                (read_tensor(saved, name) == given) == (name in run.frozen),
+                f"'{name}' was {'' if name in run.frozen else 'not '}changed",
+            )
+    return remark
+
+
+def main() -> int:
+    options = arguments(__doc__).parse_args()
+    tools = Tools(options.bin, options.timeout)
+    report = Reporter("models", options.filter)
+    expected = json.loads(EXPECTED.read_text())
+    for run in RUNS:
+        report.case(
+            run.name, lambda run=run: check(tools, run, expected[run.model])
+        )
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

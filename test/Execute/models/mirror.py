@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+#===- mirror.py - The models of this folder in PyTorch ----*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Writes expected.json: loss and gradient norm of every step of models.py's run,
+by PyTorch in fp64. Needs torch; the tests themselves do not."""
+
+import json
+import pathlib
+import sys
+
+import torch
+from torch.nn import functional
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent))
+import models  # noqa: E402
+
+
+def ties(p, tokens):
+    x = p["embed"][tokens]
+    top = functional.gelu(x + p["bias"]).amax(1)
+    z = x + (top @ p["w"])[:, None]
+    quarter = torch.full_like(x, 0.25)
+    m = torch.tanh(z) + torch.minimum(x, quarter)
+    return m * m.amax(2, keepdim=True) @ p["embed"].T
+
+
+def stopped(p, tokens):
+    x = p["embed"][tokens]
+    b = torch.tanh(x @ p["shared"]) * p["scale"]
+    f = b * (x.detach() @ p["shared"])
+    h = f + (x == 0).double() + p["scale"].detach()
+    return h @ p["head"].T
+
+
+def frozen(p, tokens):
+    x = p["embed"][tokens].detach()
+    c = functional.silu(x @ p["up"]) @ p["fixed"].detach()
+    return (x + c * p["number"].detach()) @ p["head"].T
+
+
+def train(model, name: str) -> list[dict]:
+    shapes = models.read_parameters(name)
+    p = {
+        key: torch.tensor(models.weights(key, shape), dtype=torch.float64)
+        .reshape(shape)
+        .requires_grad_()
+        for key, (shape, _) in shapes.items()
+    }
+    recipe = models.RECIPE
+    groups = [
+        {"params": [p[key]], "weight_decay": recipe["weight-decay"] * decays}
+        for key, (_, decays) in shapes.items()
+    ]
+    optimizer = torch.optim.AdamW(
+        groups,
+        lr=recipe["lr"],
+        betas=(recipe["beta1"], recipe["beta2"]),
+        eps=recipe["eps"],
+    )
+    tokens = torch.tensor(models.tokens())
+    records = []
+    for step in range(recipe["steps"]):
+        samples = range(step * models.BATCH, (step + 1) * models.BATCH)
+        rows = torch.stack(
+            [
+                tokens[k * models.SEQUENCE : (k + 1) * models.SEQUENCE + 1]
+                for k in samples
+            ]
+        )
+        optimizer.zero_grad(set_to_none=True)
+        logits = model(p, rows[:, :-1])
+        loss = functional.cross_entropy(
+            logits.flatten(0, 1), rows[:, 1:].flatten()
+        )
+        loss.backward()
+        trained = [x for x in p.values() if x.grad is not None]
+        norm = torch.nn.utils.clip_grad_norm_(trained, recipe["grad-clip"])
+        optimizer.step()
+        records.append(
+            {"step": step + 1, "loss": loss.item(), "grad_norm": norm.item()}
+        )
+    return records
+
+
+def main() -> None:
+    expected = {
+        model.__name__: train(model, model.__name__)
+        for model in (ties, stopped, frozen)
+    }
+    models.EXPECTED.write_text(json.dumps(expected, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+// RUN: plait-opt %s --nn-verify-model -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{has no function @loss of a loss and a number of targets}}
+module {
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// (L1) it only computes
+//===----------------------------------------------------------------------===//
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    %zero = nn.fill 0.0 : tensor<16x8xf32>
+    // expected-error @+1 {{'nn.write' op stores or has effects that are not known, but @loss only computes}}
+    nn.write %zero to @embed value : tensor<16x8xf32>
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    %zero = nn.fill 0.0 : tensor<16x8xf32>
+    // expected-error @+1 {{'nn.accumulate' op stores}}
+    nn.accumulate %zero to @embed gradient : tensor<16x8xf32>
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    // expected-error @+1 {{'func.call' op stores or has effects that are not known}}
+    func.call @loss(%tokens, %targets) : (tensor<2x4xi32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    // expected-error @+1 {{'nn.read' op reads the gradient of @embed, but @loss reads values of parameters only}}
+    %g = nn.read @embed gradient : tensor<16x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    // expected-error @+1 {{'nn.read' op reads the moment1 of @embed, but @loss reads values of parameters only}}
+    %g = nn.read @embed moment1 : tensor<16x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// (L2) what reaches what
+//===----------------------------------------------------------------------===//
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'nn.parameter' op does not reach the loss that @loss returns; read it there, or remove it}}
+  nn.parameter @other : tensor<8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+// It is read, but what is made of it goes nowhere.
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  // expected-error @+1 {{'nn.parameter' op does not reach the loss}}
+  nn.parameter @other : tensor<8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %other = nn.read @other value : tensor<8xf32>
+    %dead = nn.exp %other : tensor<8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+// The two are mistaken for each other.
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    // expected-error @+1 {{'nn.read' op reaches the number of targets, but @loss returns the loss first and the number second, which depends on no parameter}}
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %n, %s : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    // expected-error @+1 {{'nn.fill' op is the number of targets, which has to be positive}}
+    %zero = nn.fill 0.0 : tensor<f32>
+    return %s, %zero : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module {
+  // expected-error @+1 {{'func.func' op returns a loss that depends on no parameter}}
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %x = nn.fill 1.0 : tensor<f32>
+    return %x, %x : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// (L3) what ids select from
+//===----------------------------------------------------------------------===//
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 17 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    // expected-error @+1 {{'nn.embedding' op selects from 'tensor<16x8xf32>', which has 16 entries for a vocabulary of 17 (plait.model)}}
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+// The table is large enough, the classes are not.
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 17 : i64}} {
+  nn.parameter @embed : tensor<17x8xf32> init<mean = 0.0, std = 0.5>
+  nn.parameter @head : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<17x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<17x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %head = nn.read @head value : tensor<16x8xf32>
+    %logits = nn.matmul %x, %head "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    // expected-error @+1 {{'nn.softmax_cross_entropy' op selects from 'tensor<2x4x16xf32>', which has 16 entries for a vocabulary of 17}}
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %ids = nn.iota along 0 : tensor<17xi32>
+    // expected-error @+1 {{'nn.embedding' op selects 17 positions from 'tensor<16x8xf32>', which has 16}}
+    %positions = nn.embedding %e, %ids : (tensor<16x8xf32>, tensor<17xi32>) -> tensor<17x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}

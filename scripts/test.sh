@@ -74,6 +74,7 @@ counts=('^([0-9]+) passed, [0-9]+ failed$' '^[0-9]+ passed, ([0-9]+) failed$')
 run execute "${counts[@]}" \
   build/venv/bin/python test/Execute/run.py --large "$large"
 run models "${counts[@]}" build/venv/bin/python test/Execute/models.py
+run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
 run errors "${counts[@]}" build/venv/bin/python test/Execute/errors.py
 run outputs "${counts[@]}" build/venv/bin/python test/Execute/outputs.py
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py

@@ -30,9 +30,6 @@ void my::MyDialect::initialize() {
 /// Every dimension may be split.
 FactorRule SquareReluOp::getFactorRule() { return nn::elementwiseRule(*this); }
 
-/// Zeros in the padding of a split dimension stay zeros.
-bool SquareReluOp::keepsZeroPadding() { return true; }
-
 /// y = max(x, 0)²: y' = 2 max(x, 0), with max(x, 0) = x - min(x, 0).
 SmallVector<Value> SquareReluOp::buildVJP(OpBuilder &builder,
                                           ArrayRef<Value> cotangents) {

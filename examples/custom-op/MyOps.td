@@ -22,8 +22,7 @@ def MyDialect : Dialect {
 def My_SquareReluOp : Op<MyDialect, "square_relu", [
     Pure, SameOperandsAndResultType,
     // How it is split over ranks.
-    DeclareOpInterfaceMethods<ShardableOpInterface,
-                              ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
     // What it costs: by default a floating-point operation an element.
     DeclareOpInterfaceMethods<CostedOpInterface>,
     // Its gradient.

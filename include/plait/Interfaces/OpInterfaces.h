@@ -42,7 +42,8 @@ enum class FusionRole {
   ReduceMax,
   /// result[…, j] = operand0[operand1[…], j]; rows out of range are zero.
   Gather,
-  /// result[r, j] = sum of operand0[i, j] over all i with operand1[i] == r.
+  /// result[r, j] = sum of operand0[i, j] over all i with operand1[i] == r;
+  /// rows of padding get nothing.
   ScatterAdd,
   /// result[…, j] = -operand[…, j + n/2] for j < n/2, else operand[…, j - n/2].
   RotateHalf,

@@ -23,7 +23,9 @@ def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
   let cppNamespace = "::plait";
   let description = [{
     How the op can be split over mesh axes: see FactorRule.h. The interface
-    also verifies the shardings in the types of the op against its rule.
+    also verifies the shardings in the types of the op against its rule. What the
+    op makes of the padding of uneven blocks follows from its other interfaces:
+    see Padding.h.
   }];
   let methods = [
     InterfaceMethod<"The factors of the op, for its present (global) types.",
@@ -31,17 +33,13 @@ def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
     InterfaceMethod<[{
       Called on the clone with local types that one rank executes, once for
       every split factor: the rank holds the block `index along axis` of
-      `chunk` elements, out of `limit` elements in all. Ops that compute with
-      element indices record it; for all others there is nothing to do.
+      `chunk` elements, out of `limit` elements in all; what is beyond them is
+      padding. Ops that compute with element indices record it; for all others
+      there is nothing to do.
     }],
       "void", "localizeFactor", (ins "int":$factor, "::mlir::StringAttr":$axis,
                                  "int64_t":$chunk, "int64_t":$limit),
       "", "return;">,
-    InterfaceMethod<[{
-      Whether zero padding in the operands along a split factor gives zeros in
-      the padding of the results. Where it does not, the partitioner masks.
-    }],
-      "bool", "keepsZeroPadding", (ins), "", "return false;">,
     InterfaceMethod<[{
       Whether combining partial operands after the op gives what combining them
       before it does: then they may be partial, all over the same axes.
@@ -145,7 +143,8 @@ def FusableOpInterface : OpInterface<"FusableOpInterface"> {
       Emits arith/math ops for elements of the result. `operands` are the
       elements of the operands at the same place (already broadcast), scalars or
       vectors of `context.getLanes()` lanes. For reductions: the element that is
-      added up (or maximised).
+      added up (or maximised). The op's dialect depends on the dialects of the
+      emitted ops.
     }],
       "::mlir::Value", "emitElement",
       (ins "::plait::ElementContext &":$context,

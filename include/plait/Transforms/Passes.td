@@ -154,8 +154,11 @@ def PartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
   let summary = "Turn global tensors into one rank's blocks";
   let description = [{
     Reshards become the cheapest sequence of collectives, types those of one
-    rank's block. Where a dimension is split unevenly, its padding is kept at
-    zero: ops that would fill it are followed by `nn.mask_padding`.
+    rank's block. Where a dimension is split unevenly, what ops leave in its
+    padding is derived from what they compute (plait/Interfaces/Padding.h), and
+    `nn.mask_padding` makes it zero, or minus infinity for a maximum, where that is
+    not proven and it would count. A dimension may be split over one axis of more
+    than one rank.
   }];
 }
 

@@ -166,7 +166,15 @@ Value Emitter::emitRow(Operation *op, int64_t rows, Value &inside) {
   if (auto axis = op->getAttrOfType<StringAttr>("shard_axis")) {
     auto chunk = op->getAttrOfType<IntegerAttr>("shard_chunk");
     Value first = rankScalar({axis, chunk ? chunk.getInt() : 0, 0, false});
-    row = arith::SubIOp::create(builder, row, first);
+    Value own = arith::SubIOp::create(builder, row, first);
+    auto limit = op->getAttrOfType<IntegerAttr>("shard_limit");
+    if (limit && limit.getInt()) {
+      // Padding is a row of the block, but not of the table.
+      Value exists = arith::CmpIOp::create(builder, arith::CmpIPredicate::slt,
+                                           row, constant(limit.getInt()));
+      own = arith::SelectOp::create(builder, exists, own, constant(-1));
+    }
+    row = own;
   }
   inside = arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, row,
                                  constant(rows));

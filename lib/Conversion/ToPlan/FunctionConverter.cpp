@@ -45,6 +45,9 @@ KernelTable::convert(ClusterOp cluster) {
   step->flops = getKernelFlops(cluster);
   for (const codegen::RankScalar &scalar : info->scalars) {
     int32_t axis = scalar.axis ? mesh.getAxisIndex(scalar.axis.getValue()) : -1;
+    if (scalar.axis && axis < 0) // -1 is what tells that there is none
+      return cluster.emitError("computes with the rank along axis ")
+             << scalar.axis << ", which the mesh does not have";
     step->scalars.emplace_back(scalar.bias, scalar.scale, axis,
                                scalar.firstMicrobatch);
   }
@@ -99,25 +102,21 @@ static RankedTensorType typeOf(Value value) {
 static std::pair<int64_t, int64_t> around(RankedTensorType type, int64_t dim) {
   int64_t outer = 1, inner = 1;
   for (int64_t index = 0; index < type.getRank(); ++index)
-    (index < dim ? outer : inner) *=
-        index == dim ? 1 : type.getDimSize(index);
+    (index < dim ? outer : inner) *= index == dim ? 1 : type.getDimSize(index);
   return {outer, inner};
 }
 
 fb::Ref Converter::refOf(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return fb::Ref(0, argument.getArgNumber());
-  auto places =
-      value.getDefiningOp()->getAttrOfType<ArrayAttr>(kPlacesAttr);
-  auto place = cast<PlaceAttr>(
-      places[cast<OpResult>(value).getResultNumber()]);
+  auto places = value.getDefiningOp()->getAttrOfType<ArrayAttr>(kPlacesAttr);
+  auto place = cast<PlaceAttr>(places[cast<OpResult>(value).getResultNumber()]);
   StringRef buffer = place.getBuffer().getValue();
   int slot = 0;
   if (buffer.consume_front("slot ") && !buffer.getAsInteger(10, slot))
     return fb::Ref(place.getOffset(), slot);
-  return fb::Ref(offsets.lookup(place.getBuffer().getValue()) +
-                     place.getOffset(),
-                 -1);
+  return fb::Ref(
+      offsets.lookup(place.getBuffer().getValue()) + place.getOffset(), -1);
 }
 
 /// The index of "name @ function" in the plan's table of locations.
@@ -195,9 +194,10 @@ LogicalResult Converter::convertFused(nn::FusedMatmulOp op) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-std::unique_ptr<fb::CollectiveStepT>
-Converter::collective(Operation *op, Value input, Value output,
-                      StringRef axis) {
+std::unique_ptr<fb::CollectiveStepT> Converter::collective(Operation *op,
+                                                           Value input,
+                                                           Value output,
+                                                           StringRef axis) {
   auto step = std::make_unique<fb::CollectiveStepT>();
   step->axis = dist::MeshOp::find(op).getAxisIndex(axis);
   step->dtype = getElementDType(input);

@@ -104,9 +104,9 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
   return division;
 }
 
-void ParameterTable::addShards(fb::ProgramT &program,
-                               const ParameterPacks &packs,
-                               const llvm::StringMap<uint64_t> &offsets) {
+LogicalResult
+ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
+                          const llvm::StringMap<uint64_t> &offsets) {
   for (auto [index, parameter] : llvm::enumerate(parameters)) {
     auto find = [&, name = parameter.getSymName()](nn::Slot slot) {
       ParameterPacks::Place place = packs.locate(name, slot);
@@ -121,9 +121,16 @@ void ParameterTable::addShards(fb::ProgramT &program,
     std::unique_ptr<fb::ShardT> shard = makeShard(parameter);
     shard->parameter = index;
     shard->weight = *value;
-    shard->gradient = find(nn::Slot::Gradient).value_or(0);
-    shard->moment1 = find(nn::Slot::Moment1).value_or(0);
-    shard->moment2 = find(nn::Slot::Moment2).value_or(0);
+    if (std::optional<uint64_t> gradient = find(nn::Slot::Gradient)) {
+      // Zero would be the address of something else.
+      for (nn::Slot slot : {nn::Slot::Moment1, nn::Slot::Moment2})
+        if (!find(slot))
+          return nn::ParameterOp(parameter).emitError("has a gradient but no ")
+                 << nn::stringifySlot(slot) << " in the programs";
+      shard->gradient = *gradient;
+      shard->moment1 = *find(nn::Slot::Moment1);
+      shard->moment2 = *find(nn::Slot::Moment2);
+    }
     if (auto copy = find(nn::Slot::Compute)) {
       shard->compute_dtype = fb::DType::BF16;
       shard->compute_weight = *copy;
@@ -133,6 +140,7 @@ void ParameterTable::addShards(fb::ProgramT &program,
     owned[index] = true;
     program.shards.push_back(std::move(shard));
   }
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -154,6 +162,7 @@ private:
   void addRegions();
   void addInputs();
   void addConstants();
+  LogicalResult checkPlaces(func::FuncOp function);
   LogicalResult addFunctions();
   void addAction(ActionOp action);
   uint64_t inputStride(StringRef name) const;
@@ -170,6 +179,7 @@ private:
 
 } // namespace
 
+/// Of a kind that plan.action's verifier knows.
 static fb::ActionKind actionKind(StringRef kind) {
   return llvm::StringSwitch<fb::ActionKind>(kind)
       .Case("forward", fb::ActionKind::Forward)
@@ -180,7 +190,7 @@ static fb::ActionKind actionKind(StringRef kind) {
       .Case("recv", fb::ActionKind::Recv)
       .Case("wait_send", fb::ActionKind::WaitSend)
       .Case("reduce", fb::ActionKind::Reduce)
-      .Default(fb::ActionKind::Optimizer);
+      .Case("optimizer", fb::ActionKind::Optimizer);
 }
 
 void Converter::addRegions() {
@@ -217,11 +227,32 @@ void Converter::addInputs() {
   }
 }
 
+/// Every buffer that values are said to lie in is one of the program.
+LogicalResult Converter::checkPlaces(func::FuncOp function) {
+  WalkResult walk = function.walk([&](Operation *op) {
+    auto places = op->getAttrOfType<ArrayAttr>(kPlacesAttr);
+    if (!places)
+      return WalkResult::advance();
+    for (auto place : places.getAsRange<PlaceAttr>()) {
+      StringRef buffer = place.getBuffer().getValue();
+      if (!buffer.starts_with("slot ") && !offsets.contains(buffer)) {
+        op->emitError("lies in \"") << buffer << "\", which program @"
+                                    << program.getSymName() << " does not have";
+        return WalkResult::interrupt();
+      }
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
 LogicalResult Converter::addFunctions() {
   for (auto action : program.getBody().getOps<ActionOp>()) {
     if (!action.getCallee() || functions.contains(*action.getCallee()))
       continue;
     auto callee = module.lookupSymbol<func::FuncOp>(*action.getCallee());
+    if (failed(checkPlaces(callee)))
+      return failure();
     FailureOr<std::unique_ptr<fb::FunctionT>> converted =
         convertFunction(callee, offsets, kernels, plan);
     if (failed(converted))
@@ -291,9 +322,9 @@ Converter::run(ParameterTable &parameters) {
   result->scalars = offsets.lookup(kScalarsBuffer);
   result->metrics = offsets.lookup(kMetricsBuffer);
   addInputs();
-  parameters.addShards(*result, ParameterPacks(module, program.getStage()),
-                       offsets);
-  if (failed(addFunctions()))
+  if (failed(parameters.addShards(
+          *result, ParameterPacks(module, program.getStage()), offsets)) ||
+      failed(addFunctions()))
     return failure();
   addConstants();
   for (auto action : program.getBody().getOps<ActionOp>())

@@ -22,9 +22,11 @@ public:
   ParameterTable(mlir::ModuleOp module, plan::fb::PlanT &plan);
 
   /// Adds the shards of the parameters whose buffers, or those of their packs,
-  /// are in `offsets`.
-  void addShards(plan::fb::ProgramT &program, const ParameterPacks &packs,
-                 const llvm::StringMap<uint64_t> &offsets);
+  /// are in `offsets`. Fails with an error if one has a gradient there, but not
+  /// all that training needs.
+  mlir::LogicalResult addShards(plan::fb::ProgramT &program,
+                                const ParameterPacks &packs,
+                                const llvm::StringMap<uint64_t> &offsets);
 
 private:
   std::unique_ptr<plan::fb::ShardT> makeShard(nn::ParameterOp parameter);

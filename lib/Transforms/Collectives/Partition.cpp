@@ -5,14 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Dimensions that are split unevenly have padding on the last ranks. The
-// invariant: what leaves an op that sums over such a dimension, what is stored
-// and what is sent has zeros there. A value is *dirty* while it may not; masks
-// are put only where a dirty value meets such a use, and kernels fuse them.
+// Ops get the types of one rank's block, reshards become collectives, and
+// padding is masked where it would count (PaddingAnalysis.h).
 //
 //===----------------------------------------------------------------------===//
 
 #include "LowerReshard.h"
+#include "PaddingAnalysis.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -30,70 +29,75 @@ using dist::ShardingAttr;
 
 namespace {
 
-/// A dimension of a block that is longer than what it holds on some rank.
-struct Padding {
-  int64_t dim;
-  StringAttr axis;
-  int64_t chunk, limit;
-};
-
 /// Partitions one function.
 class Partitioner {
 public:
   Partitioner(func::FuncOp function, dist::MeshOp mesh)
-      : function(function), mesh(mesh), builder(function.getContext()) {}
+      : function(function), mesh(mesh), builder(function.getContext()),
+        padding(function, mesh) {}
 
   LogicalResult run();
 
 private:
-  /// What an op's global types said, read before any of them changes.
+  /// What is read off an op before any type changes.
   struct Global {
     FactorRule rule;
     SmallVector<ArrayAttr> axes; // per factor
-    SmallVector<SmallVector<Padding>> operandPadding, resultPadding;
     SmallVector<ShardingAttr> operands, results;
+    SmallVector<SmallVector<Padding>> lowered, cleared; // operands, results
   };
+  LogicalResult checkAxes();
   Global describe(Operation *op);
-  SmallVector<Padding> paddingOf(Value value);
-  LogicalResult visit(Operation *op, Global &global);
-  void maskOperand(OpOperand &operand, ArrayRef<Padding> padding, float fill);
-  void maskOperands(Operation *op, const Global &global);
+  Value mask(Value value, ArrayRef<Padding> padding, float fill);
+  LogicalResult lower(dist::ReshardOp reshard, const Global &global);
   void localize(Operation *op, const Global &global);
+  LogicalResult visit(Operation *op, const Global &global);
   void localizeTypes();
 
   func::FuncOp function;
   dist::MeshOp mesh;
   OpBuilder builder;
-  llvm::DenseSet<Value> dirty;
+  PaddingAnalysis padding;
 };
 
 } // namespace
 
-SmallVector<Padding> Partitioner::paddingOf(Value value) {
-  SmallVector<Padding> result;
-  ShardingAttr sharding = ShardingAttr::of(value);
-  if (!sharding)
-    return result;
-  auto type = cast<RankedTensorType>(value.getType());
-  for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
-    int64_t extent = type.getDimSize(dim), blocks = mesh.getBlocks(axes);
-    if (extent % blocks)
-      result.push_back({static_cast<int64_t>(dim), cast<StringAttr>(axes[0]),
-                        static_cast<int64_t>(llvm::divideCeil(extent, blocks)),
-                        extent});
-  }
-  return result;
+LogicalResult Partitioner::checkAxes() {
+  auto check = [&](Value value) -> LogicalResult {
+    ShardingAttr sharding = ShardingAttr::of(value);
+    if (!sharding)
+      return success();
+    for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
+      auto isSplit = [&](StringAttr axis) {
+        return mesh.getAxisSize(axis) > 1;
+      };
+      if (llvm::count_if(axes.getAsRange<StringAttr>(), isSplit) > 1)
+        return emitError(value.getLoc(), "cannot partition ")
+               << value.getType() << ": dimension " << dim << " is split over "
+               << axes << ", expected at most one axis of more than one rank";
+    }
+    return success();
+  };
+  Block &body = function.getBody().front();
+  for (BlockArgument argument : body.getArguments())
+    if (failed(check(argument)))
+      return failure();
+  for (Operation &op : body)
+    for (Value result : op.getResults())
+      if (failed(check(result)))
+        return failure();
+  return success();
 }
 
 Partitioner::Global Partitioner::describe(Operation *op) {
   Global global;
-  for (Value operand : op->getOperands()) {
-    global.operandPadding.push_back(paddingOf(operand));
-    global.operands.push_back(ShardingAttr::of(operand));
+  for (OpOperand &operand : op->getOpOperands()) {
+    global.operands.push_back(ShardingAttr::of(operand.get()));
+    global.lowered.push_back(padding.getLowered(operand));
   }
   for (Value result : op->getResults()) {
-    global.resultPadding.push_back(paddingOf(result));
     global.results.push_back(ShardingAttr::of(result));
+    global.cleared.push_back(padding.getCleared(result));
   }
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)
@@ -112,82 +116,75 @@ Partitioner::Global Partitioner::describe(Operation *op) {
   return global;
 }
 
-void Partitioner::maskOperand(OpOperand &operand, ArrayRef<Padding> padding,
-                              float fill) {
-  builder.setInsertionPoint(operand.getOwner());
-  Value value = operand.get();
-  for (const Padding &pad : padding)
-    value = nn::MaskPaddingOp::create(builder, value.getLoc(), value.getType(),
-                                      value, pad.dim, pad.axis, pad.chunk,
-                                      pad.limit, APFloat(fill));
-  operand.set(value);
-}
-
-/// Puts masks before an op that reads padding: a reduction along it, or one
-/// that stores, sends or returns.
-void Partitioner::maskOperands(Operation *op, const Global &global) {
-  bool computes = isa<ShardableOpInterface>(op);
-  for (OpOperand &operand : op->getOpOperands()) {
-    unsigned index = operand.getOperandNumber();
-    SmallVector<Padding> sums, maxima;
-    for (const Padding &pad : global.operandPadding[index]) {
-      FactorKind kind = FactorKind::Sum;
-      if (computes)
-        kind = global.rule.factors[global.rule.operands[index][pad.dim]].kind;
-      if (kind == FactorKind::Max)
-        maxima.push_back(pad);
-      else if (kind == FactorKind::Sum && dirty.contains(operand.get()))
-        sums.push_back(pad);
-    }
-    maskOperand(operand, sums, 0.0f);
-    maskOperand(operand, maxima, -std::numeric_limits<float>::infinity());
+/// `value` with `fill` in its padding, at the insertion point.
+Value Partitioner::mask(Value value, ArrayRef<Padding> padding, float fill) {
+  Operation *source = value.getDefiningOp();
+  for (const Padding &pad : padding) {
+    auto masked = nn::MaskPaddingOp::create(
+        builder, value.getLoc(), value.getType(), value, pad.dim, pad.axis,
+        pad.chunk, pad.limit, APFloat(fill));
+    if (source)
+      masked->setDiscardableAttrs(source->getDiscardableAttrDictionary());
+    value = masked;
   }
+  return value;
 }
 
 /// Gives `op` the types of one rank, and tells it what it holds a part of.
 void Partitioner::localize(Operation *op, const Global &global) {
+  builder.setInsertionPoint(op);
+  for (auto [operand, padding] :
+       llvm::zip_equal(op->getOpOperands(), global.lowered))
+    if (!padding.empty())
+      operand.set(mask(operand.get(), padding,
+                       -std::numeric_limits<float>::infinity()));
   for (Value result : op->getResults())
     if (auto type = dyn_cast<RankedTensorType>(result.getType()))
       result.setType(mesh.getLocalType(type));
+  builder.setInsertionPointAfter(op);
+  for (auto [result, padding] :
+       llvm::zip_equal(op->getResults(), global.cleared)) {
+    SmallVector<OpOperand *> uses = llvm::map_to_vector(
+        result.getUses(), [](OpOperand &use) { return &use; });
+    Value masked = mask(result, padding, 0.0f);
+    for (OpOperand *use : uses)
+      use->set(masked);
+  }
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)
     return;
   for (auto [index, axes] : llvm::enumerate(global.axes)) {
-    int64_t blocks = axes ? mesh.getBlocks(axes) : 1;
+    StringAttr axis = axes ? findSplittingAxis(mesh, axes) : StringAttr();
     int64_t size = global.rule.factors[index].size;
-    if (blocks > 1)
-      shardable.localizeFactor(index, cast<StringAttr>(axes[0]),
-                               llvm::divideCeil(size, blocks), size);
+    if (axis)
+      shardable.localizeFactor(
+          index, axis, llvm::divideCeil(size, mesh.getAxisSize(axis)), size);
   }
-  bool readsDirty = llvm::any_of(op->getOperands(), [&](Value operand) {
-    return dirty.contains(operand);
-  });
-  for (auto [result, padding] :
-       llvm::zip_equal(op->getResults(), global.resultPadding))
-    if (!padding.empty() && (readsDirty || !shardable.keepsZeroPadding()))
-      dirty.insert(result);
 }
 
-LogicalResult Partitioner::visit(Operation *op, Global &global) {
-  maskOperands(op, global);
-  if (auto reshard = dyn_cast<dist::ReshardOp>(op)) {
-    builder.setInsertionPoint(op);
-    FailureOr<Value> moved =
-        lowerReshard(builder, op->getLoc(), reshard.getInput(),
-                     cast<RankedTensorType>(reshard.getType()),
-                     global.operands[0], global.results[0], mesh);
-    if (failed(moved))
-      return failure();
-    for (Operation *added = op->getPrevNode();
-         added && added->getResults().size() == 1 &&
-         added->getResult(0) != reshard.getInput() &&
-         isa<dist::DistDialect>(added->getDialect());
-         added = added->getPrevNode())
-      added->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-    reshard.getResult().replaceAllUsesWith(*moved);
-    op->erase();
-    return success();
-  }
+LogicalResult Partitioner::lower(dist::ReshardOp reshard,
+                                 const Global &global) {
+  builder.setInsertionPoint(reshard);
+  FailureOr<Value> moved =
+      lowerReshard(builder, reshard.getLoc(), reshard.getInput(),
+                   cast<RankedTensorType>(reshard.getType()),
+                   global.operands[0], global.results[0], mesh);
+  if (failed(moved))
+    return failure();
+  for (Operation *added = reshard->getPrevNode();
+       added && added->getResults().size() == 1 &&
+       added->getResult(0) != reshard.getInput() &&
+       isa<dist::DistDialect>(added->getDialect());
+       added = added->getPrevNode())
+    added->setDiscardableAttrs(reshard->getDiscardableAttrDictionary());
+  reshard.getResult().replaceAllUsesWith(*moved);
+  reshard->erase();
+  return success();
+}
+
+LogicalResult Partitioner::visit(Operation *op, const Global &global) {
+  if (auto reshard = dyn_cast<dist::ReshardOp>(op))
+    return lower(reshard, global);
   localize(op, global);
   return success();
 }
@@ -200,6 +197,8 @@ void Partitioner::localizeTypes() {
 }
 
 LogicalResult Partitioner::run() {
+  if (failed(checkAxes()) || failed(padding.run()))
+    return failure();
   Block &body = function.getBody().front();
   std::vector<std::pair<Operation *, Global>> ops;
   for (Operation &op : body)

@@ -9,9 +9,10 @@
 // start them. Parameters to which the same is done are laid side by side, and
 // it is done once, to all of them.
 //
-// Padding holds zeros from the start of a run, and nothing writes to the
-// padding of gradients; AdamW leaves zeros of zeros. (Where its epsilon is 0,
-// the padding of values becomes 0 / 0, which no kernel but the update reads.)
+// The gaps between them hold zeros from the start of a run, and nothing writes
+// to those of gradients; AdamW leaves zeros of zeros. (Where its epsilon is 0,
+// the gaps of values become 0 / 0, which no kernel but the update reads.) So do
+// the paddings of the parameters themselves: see PaddingAnalysis.h.
 //
 // A divided pack (Rajbhandari et al. 2020, ZeRO 1) has a rank reduce, count and
 // update only its own rows, which is as much communication: a ring sums up as

@@ -29,6 +29,28 @@ using plan::Category;
 using schedule::ActionKind;
 using schedule::Direction;
 
+/// The phase whose function an action calls; none for transfers, and for
+/// actions that no stage has a function for.
+static std::optional<StringRef> getPhase(ActionKind kind) {
+  switch (kind) {
+  case ActionKind::Forward:
+    return "forward";
+  case ActionKind::Backward:
+    return "backward";
+  case ActionKind::Reduce:
+    return "reduce";
+  case ActionKind::Optimizer:
+    return "optimizer";
+  case ActionKind::BackwardInput:
+  case ActionKind::BackwardWeight:
+  case ActionKind::Send:
+  case ActionKind::Recv:
+  case ActionKind::WaitSend:
+    return std::nullopt;
+  }
+  llvm_unreachable("unknown action");
+}
+
 namespace {
 
 /// What one action of the schedule becomes.
@@ -248,11 +270,7 @@ void ProgramBuilder::build() {
     if (action.isTransfer())
       addTransfer(action);
     else
-      addCall(action.kind == ActionKind::Forward    ? "forward"
-              : action.kind == ActionKind::Backward ? "backward"
-              : action.kind == ActionKind::Reduce   ? "reduce"
-                                                    : "optimizer",
-              action);
+      addCall(*getPhase(action.kind), action); // see checkActions
   }
   addStanding();
   emit();
@@ -274,6 +292,18 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     return success();
   }
 
+  LogicalResult checkActions(pipe::ScheduleOp op,
+                             const schedule::Schedule &schedule) {
+    for (const auto &[stage, actions] : llvm::enumerate(schedule.ranks))
+      for (const schedule::Action &action : actions)
+        if (!action.isTransfer() && !getPhase(action.kind))
+          return op.emitError("has action ")
+                 << schedule::print(action) << " on stage " << stage
+                 << ", which no function computes: stages have functions for "
+                    "F, B, REDUCE and OPTIMIZER";
+    return success();
+  }
+
   void runOnOperation() override {
     auto schedules = getOperation().getOps<pipe::ScheduleOp>();
     if (schedules.empty()) {
@@ -289,7 +319,8 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     // A schedule that was edited may still be called as before.
     if (Status status = schedule::checkNamedBound(*schedule); !status.ok())
       (*schedules.begin()).emitWarning(status.message());
-    if (failed(checkFunctions(schedule->problem.stages)))
+    if (failed(checkActions(*schedules.begin(), *schedule)) ||
+        failed(checkFunctions(schedule->problem.stages)))
       return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       delayProducts(function);

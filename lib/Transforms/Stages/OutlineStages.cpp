@@ -64,6 +64,10 @@ LogicalResult Outliner::checkStages() {
   for (Operation &op : loss.getBody().front()) {
     if (isSource(&op))
       continue;
+    // Left out by a pass or by hand, it would land on the last stage.
+    if (!getStage(&op) && !op.hasTrait<OpTrait::IsTerminator>())
+      return op.emitError("is on no stage, expected the attribute ")
+             << pipe::kStageAttr;
     int64_t stage = stageOf(&op);
     if (stage >= stages)
       return op.emitError("is on stage ")

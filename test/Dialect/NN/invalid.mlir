@@ -72,6 +72,14 @@ func.func @c1_rows(%t: tensor<16x4xf32>, %ids: tensor<2xi32>) {
 
 // -----
 
+func.func @c2_embedding_limit(%t: tensor<16x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{has shard_limit 7, expected 0, or a positive one with shard_axis}}
+  %0 = nn.embedding %t, %ids {shard_limit = 7 : i64} : (tensor<16x4xf32>, tensor<2xi32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
 func.func @c2_embedding(%t: tensor<16x4xf32>, %ids: tensor<2xi32>) {
   // expected-error @+1 {{needs shard_axis and a positive shard_chunk together, got chunk 0}}
   %0 = nn.embedding %t, %ids {shard_axis = "tp"} : (tensor<16x4xf32>, tensor<2xi32>) -> tensor<2x4xf32>

@@ -6,14 +6,14 @@ module {
 
 // -----
 
-// Blocks over dp and tp cannot be exchanged one axis at a time.
+// An index of a block over two axes is unknown to kernels and masks: each kind of
+// value that may be split so.
 #both = #dist.sharding<@mesh, [{"dp", "tp"}]>
-#one = #dist.sharding<@mesh, [{"tp"}]>
 dist.mesh @mesh ["dp", "tp"] = [2, 2]
-func.func @past_source(%x: tensor<8xf32, #both>) -> tensor<8xf32, #one> {
-  // expected-error @+1 {{cannot move axis "dp" of dimension 0 past the other axes that split it}}
-  %0 = dist.reshard %x : tensor<8xf32, #both> -> tensor<8xf32, #one>
-  return %0 : tensor<8xf32, #one>
+func.func @index() -> tensor<8xi32, #both> {
+  // expected-error @+1 {{cannot partition 'tensor<8xi32, #dist.sharding<@mesh, [{"dp", "tp"}]>>': dimension 0 is split over ["dp", "tp"], expected at most one axis of more than one rank}}
+  %0 = nn.iota along 0 : tensor<8xi32, #both>
+  return %0 : tensor<8xi32, #both>
 }
 
 // -----
@@ -21,10 +21,19 @@ func.func @past_source(%x: tensor<8xf32, #both>) -> tensor<8xf32, #one> {
 #both = #dist.sharding<@mesh, [{"dp", "tp"}]>
 #one = #dist.sharding<@mesh, [{"dp"}]>
 dist.mesh @mesh ["dp", "tp"] = [2, 2]
-func.func @past_target(%x: tensor<8xf32, #one>) -> tensor<8xf32, #both> {
-  // expected-error @+1 {{cannot move axis "tp" of dimension 0 past the other axes that split it}}
-  %0 = dist.reshard %x : tensor<8xf32, #one> -> tensor<8xf32, #both>
-  return %0 : tensor<8xf32, #both>
+func.func @target(%x: tensor<7xf32, #one>) -> tensor<7xf32, #both> {
+  // expected-error @+1 {{dimension 0 is split over ["dp", "tp"]}}
+  %0 = dist.reshard %x : tensor<7xf32, #one> -> tensor<7xf32, #both>
+  return %0 : tensor<7xf32, #both>
+}
+
+// -----
+
+#both = #dist.sharding<@mesh, [{"dp", "tp"}]>
+dist.mesh @mesh ["dp", "tp"] = [2, 2]
+// expected-error @+1 {{dimension 0 is split over ["dp", "tp"]}}
+func.func @argument(%x: tensor<8xf32, #both>) {
+  return
 }
 
 // -----

@@ -200,18 +200,60 @@ func.func @stored(%x: tensor<7xf32, #uneven>) {
   return
 }
 
-// The contraction of a product is a sum as well.
+// The contraction of a product is a sum as well. A sigmoid of zero is some finite
+// number, which zeros of the other operand outdo; a logarithm of zero is not.
 #rows = #dist.sharding<@mesh, [{"tp"}, {}]>
 #columns = #dist.sharding<@mesh, [{}, {"tp"}]>
 #partial = #dist.sharding<@mesh, [{}, {}], partial = {"tp"}>
 // CHECK-LABEL: func.func @contraction(
-func.func @contraction(%x: tensor<2x7xf32, #columns>, %w: tensor<7x3xf32, #rows>) -> tensor<2x3xf32, #partial> {
-  // CHECK-NEXT: nn.sigmoid
-  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %{{.*}} dim 1 axis "tp" chunk 4 limit 7 by 0.0
-  // CHECK-NEXT: nn.matmul %[[MASKED]], %arg1 "bi,ij->bj" : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+func.func @contraction(%x: tensor<2x7xf32, #columns>, %w: tensor<7x3xf32, #rows>) -> (tensor<2x3xf32, #partial>, tensor<2x3xf32, #partial>) {
+  // CHECK-NEXT: %[[FINITE:.*]] = nn.sigmoid
+  // CHECK-NEXT: nn.matmul %[[FINITE]], %arg1 "bi,ij->bj" : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
   %0 = nn.sigmoid %x : tensor<2x7xf32, #columns>
   %1 = nn.matmul %0, %w "bi,ij->bj" : (tensor<2x7xf32, #columns>, tensor<7x3xf32, #rows>) -> tensor<2x3xf32, #partial>
-  return %1 : tensor<2x3xf32, #partial>
+  // CHECK-NEXT: nn.log
+  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %{{.*}} dim 1 axis "tp" chunk 4 limit 7 by 0.0
+  // CHECK-NEXT: nn.matmul %[[MASKED]], %arg1
+  %2 = nn.log %x : tensor<2x7xf32, #columns>
+  %3 = nn.matmul %2, %w "bi,ij->bj" : (tensor<2x7xf32, #columns>, tensor<7x3xf32, #rows>) -> tensor<2x3xf32, #partial>
+  return %1, %3 : tensor<2x3xf32, #partial>, tensor<2x3xf32, #partial>
+}
+
+// Of two finite operands one is masked, once, for all that read it, before and
+// after the op that needs it: nothing derived of what it was is used.
+// CHECK-LABEL: func.func @once(
+func.func @once(%x: tensor<2x7xf32, #columns>) -> tensor<2x2xf32, #partial> {
+  // CHECK-NEXT: %[[HALF:.*]] = nn.sigmoid
+  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %[[HALF]]
+  // CHECK-NEXT: %[[TWICE:.*]] = nn.scale %[[MASKED]]
+  // CHECK-NEXT: nn.matmul %[[MASKED]], %[[TWICE]]
+  // CHECK-NEXT: return
+  %0 = nn.sigmoid %x : tensor<2x7xf32, #columns>
+  %1 = nn.scale %0 by 2.0 : tensor<2x7xf32, #columns>
+  %2 = nn.matmul %0, %1 "bi,ci->bc" : (tensor<2x7xf32, #columns>, tensor<2x7xf32, #columns>) -> tensor<2x2xf32, #partial>
+  return %2 : tensor<2x2xf32, #partial>
+}
+
+// Ids of padding are some number, and fetch some row.
+// CHECK-LABEL: func.func @lookup(
+func.func @lookup(%table: tensor<5x3xf32, #dist.sharding<@mesh, [{}, {}]>>, %ids: tensor<7xi32, #uneven>) -> tensor<3xf32, #dist.sharding<@mesh, [{}], partial = {"tp"}>> {
+  // CHECK-NEXT: %[[ROWS:.*]] = nn.embedding
+  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %[[ROWS]] dim 0
+  // CHECK-NEXT: nn.reduce sum %[[MASKED]]
+  %0 = nn.embedding %table, %ids : (tensor<5x3xf32, #dist.sharding<@mesh, [{}, {}]>>, tensor<7xi32, #uneven>) -> tensor<7x3xf32, #rows>
+  %1 = nn.reduce sum %0 dims [0] : tensor<7x3xf32, #rows> -> tensor<3xf32, #dist.sharding<@mesh, [{}], partial = {"tp"}>>
+  return %1 : tensor<3xf32, #dist.sharding<@mesh, [{}], partial = {"tp"}>>
+}
+
+// Ids that the table does not have do not name its padding either.
+nn.parameter @embed : tensor<7x3xf32> init<mean = 0.0, std = 0.02> sharding #rows
+// CHECK-LABEL: func.func @rows(
+func.func @rows(%y: tensor<9x3xf32, #dist.sharding<@mesh, [{}, {}]>>, %ids: tensor<9xi32, #dist.sharding<@mesh, [{}]>>) {
+  // CHECK-NEXT: %[[SUMS:.*]] = nn.embedding_grad %arg0, %arg1 {shard_axis = "tp", shard_chunk = 4 : i64, shard_limit = 7 : i64}
+  // CHECK-NEXT: nn.accumulate %[[SUMS]]
+  %0 = nn.embedding_grad %y, %ids : (tensor<9x3xf32, #dist.sharding<@mesh, [{}, {}]>>, tensor<9xi32, #dist.sharding<@mesh, [{}]>>) -> tensor<7x3xf32, #rows>
+  nn.accumulate %0 to @embed gradient : tensor<7x3xf32, #rows>
+  return
 }
 
 // A block of what all have: the slice pads with zeros.
@@ -221,6 +263,18 @@ func.func @cut(%x: tensor<7xf32, #dist.sharding<@mesh, [{}]>>) -> tensor<7xf32, 
   // CHECK-NEXT: return
   %0 = dist.reshard %x : tensor<7xf32, #dist.sharding<@mesh, [{}]>> -> tensor<7xf32, #uneven>
   return %0 : tensor<7xf32, #uneven>
+}
+
+// -----
+
+// Beside an axis of one rank, the other one is what counts.
+#both = #dist.sharding<@mesh, [{"dp", "tp"}]>
+dist.mesh @mesh ["dp", "tp"] = [1, 2]
+// CHECK-LABEL: func.func @beside(
+func.func @beside() -> tensor<8xi32, #both> {
+  // CHECK-NEXT: nn.iota along 0 {shard_axis = "tp", shard_chunk = 4 : i64} : tensor<4xi32>
+  %0 = nn.iota along 0 : tensor<8xi32, #both>
+  return %0 : tensor<8xi32, #both>
 }
 
 // -----

@@ -36,3 +36,12 @@ func.func @loss(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %1 = nn.neg %0 {pipe.stage = 0 : i64} : tensor<4xf32>
   return %1, %1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+dist.mesh @mesh ["pp"] = [2]
+func.func @loss(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // expected-error @+1 {{is on no stage, expected the attribute pipe.stage}}
+  %0 = nn.neg %x : tensor<4xf32>
+  return %0, %0 : tensor<4xf32>, tensor<4xf32>
+}

@@ -7,6 +7,8 @@
 
 #include "plait/Dialect/NN/IR/Parameters.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -65,11 +67,14 @@ static LogicalResult verifySum(Operation *op, Value term, Value sum) {
 }
 
 static LogicalResult verifyShard(Operation *op, std::optional<StringRef> axis,
-                                 int64_t chunk) {
+                                 int64_t chunk, int64_t limit = 0) {
   if (axis.has_value() != (chunk > 0))
     return op->emitOpError("needs shard_axis and a positive shard_chunk "
                            "together, got chunk ")
            << chunk;
+  if (limit < 0 || (limit > 0 && !axis))
+    return op->emitOpError("has shard_limit ")
+           << limit << ", expected 0, or a positive one with shard_axis";
   return success();
 }
 
@@ -148,14 +153,15 @@ LogicalResult EmbeddingOp::verify() {
   if (failed(verifyEmbedding(*this, getTable(), getIds(), getResult())))
     return failure();
   // (C2)
-  return verifyShard(*this, getShardAxis(), getShardChunk());
+  return verifyShard(*this, getShardAxis(), getShardChunk(), getShardLimit());
 }
 
 LogicalResult EmbeddingGradOp::verify() {
   if (failed(verifyEmbedding(*this, getResult(), getIds(), getGradient())))
     return failure();
   // (C2)
-  if (failed(verifyShard(*this, getShardAxis(), getShardChunk())))
+  if (failed(
+          verifyShard(*this, getShardAxis(), getShardChunk(), getShardLimit())))
     return failure();
   // (C3)
   return verifySum(*this, getGradient(), getResult());

@@ -60,8 +60,6 @@ FactorRule MatmulOp::getFactorRule() {
   return rule;
 }
 
-bool MatmulOp::keepsZeroPadding() { return true; }
-
 int64_t MatmulOp::getFlops() {
   int64_t flops = 2;
   for (const Factor &factor : getFactorRule().factors)
@@ -113,20 +111,26 @@ FactorRule EmbeddingGradOp::getFactorRule() {
   return rule;
 }
 
+/// Tells a lookup which rows of the table the rank has.
+template <typename OpTy>
+static void localizeRows(OpTy op, StringAttr axis, int64_t chunk,
+                         int64_t limit) {
+  op.setShardAxisAttr(axis);
+  op.setShardChunk(chunk);
+  if (dist::MeshOp::find(op).getAxisSize(axis) * chunk > limit)
+    op.setShardLimit(limit);
+}
+
 void EmbeddingOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
-                                 int64_t) {
-  if (factor == 0) {
-    setShardAxisAttr(axis);
-    setShardChunk(chunk);
-  }
+                                 int64_t limit) {
+  if (factor == 0)
+    localizeRows(*this, axis, chunk, limit);
 }
 
 void EmbeddingGradOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
-                                     int64_t) {
-  if (factor == 0) {
-    setShardAxisAttr(axis);
-    setShardChunk(chunk);
-  }
+                                     int64_t limit) {
+  if (factor == 0)
+    localizeRows(*this, axis, chunk, limit);
 }
 
 /// The factors of attention, in the order batch, sequence, group, head, size.
@@ -156,9 +160,6 @@ FactorRule AttentionOp::getFactorRule() {
 FactorRule AttentionGradOp::getFactorRule() {
   return attentionRule(shapeOf(getQuery()), /*backward=*/true);
 }
-
-bool AttentionOp::keepsZeroPadding() { return true; }
-bool AttentionGradOp::keepsZeroPadding() { return true; }
 
 /// One of the two products of causal attention: half of the keys are masked,
 /// but an unblocked implementation computes them.
@@ -221,16 +222,10 @@ FactorRule RopeOp::getFactorRule() {
   return rule;
 }
 
-bool RopeOp::keepsZeroPadding() { return true; }
-
 FactorRule GeluOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule SiluOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule GeluGradOp::getFactorRule() { return elementwiseRule(*this); }
-bool GeluOp::keepsZeroPadding() { return true; }
-bool SiluOp::keepsZeroPadding() { return true; }
-bool GeluGradOp::keepsZeroPadding() { return true; }
 FactorRule CastOp::getFactorRule() { return elementwiseRule(*this); }
-bool CastOp::keepsZeroPadding() { return true; }
 /// But for the rounding of each part to bf16, which a collective does as well.
 bool CastOp::isLinear() { return true; }
 int64_t CastOp::getFlops() { return 0; }
@@ -259,10 +254,6 @@ FactorRule BroadcastOp::getFactorRule() {
   return rule;
 }
 
-/// Zeros along a split dimension of the input stay zeros; a split dimension
-/// that is new is filled to its end.
-bool BroadcastOp::keepsZeroPadding() { return false; }
-
 FactorRule ReduceOp::getFactorRule() {
   FactorRule rule;
   FactorRule::DimFactors dims = addDims(rule, shapeOf(getInput()));
@@ -279,8 +270,6 @@ FactorRule ReduceOp::getFactorRule() {
   return rule;
 }
 
-bool ReduceOp::keepsZeroPadding() { return true; }
-
 int64_t ReduceOp::getFlops() { return getInput().getType().getNumElements(); }
 
 FactorRule PickOp::getFactorRule() {
@@ -291,8 +280,6 @@ FactorRule PickOp::getFactorRule() {
   return rule;
 }
 
-bool PickOp::keepsZeroPadding() { return true; }
-
 void PickOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
                             int64_t) {
   if (factor == static_cast<int>(shapeOf(getInput()).size()) - 1) {
@@ -300,8 +287,3 @@ void PickOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
     setShardChunk(chunk);
   }
 }
-
-// Ids never point into padding, so lookups and their gradients leave it alone.
-bool EmbeddingOp::keepsZeroPadding() { return true; }
-bool EmbeddingGradOp::keepsZeroPadding() { return true; }
-bool IotaOp::keepsZeroPadding() { return true; }

@@ -200,11 +200,17 @@ static void evaluateRule(nn::ReduceOp op, ArrayRef<Array *> operands,
   });
 }
 
+/// The rows of a table's block that are not padding, if it is the first block.
+template <typename OpTy> static int64_t countRows(OpTy op, const Array &table) {
+  int64_t limit = op.getShardLimit();
+  return limit ? std::min(limit, table.shape[0]) : table.shape[0];
+}
+
 static void evaluateRule(nn::EmbeddingOp op, ArrayRef<Array *> operands,
                          Array &result) {
   forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
     int64_t id = operands[1]->at(index.drop_back());
-    if (id >= 0 && id < operands[0]->shape[0])
+    if (id >= 0 && id < countRows(op, *operands[0]))
       result.at(index) = operands[0]->at({id, index.back()});
   });
 }
@@ -213,7 +219,7 @@ static void evaluateRule(nn::EmbeddingGradOp op, ArrayRef<Array *> operands,
                          Array &result) {
   forEachIndex(operands[0]->shape, [&](ArrayRef<int64_t> index) {
     int64_t id = operands[1]->at(index.drop_back());
-    if (id >= 0 && id < result.shape[0])
+    if (id >= 0 && id < countRows(op, result))
       result.at({id, index.back()}) += operands[0]->at(index);
   });
 }

@@ -38,6 +38,9 @@ def NNDialect : Dialect {
   let cppNamespace = "::plait::nn";
   let hasOperationAttrVerify = 1;
   let useDefaultAttributePrinterParser = 1;
+  // What elements are computed with.
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect"];
 }
 
 def NN_Float : AnyTypeOf<[F32, BF16]>;
@@ -57,8 +60,7 @@ defvar NN_Compute = [
 
 /// The same, for an op that computes with indices along a split factor.
 defvar NN_IndexCompute = [
-  Pure, DeclareOpInterfaceMethods<ShardableOpInterface,
-                                  ["localizeFactor", "keepsZeroPadding"]>,
+  Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
   DeclareOpInterfaceMethods<CostedOpInterface>];
 
 //===----------------------------------------------------------------------===//

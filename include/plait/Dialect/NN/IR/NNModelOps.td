@@ -12,7 +12,7 @@ include "plait/Dialect/NN/IR/NNBase.td"
 
 def NN_MatmulOp : NN_Op<"matmul", [
     Pure, AllElementTypesMatch<["lhs", "rhs"]>, ContractionOpInterface,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "A general contraction of two tensors";
@@ -89,12 +89,14 @@ def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
     result[…, :] = table[ids[…], :]; the row of an id that the table does not
     have is zero. On a rank that holds one block of the table's rows,
     `shard_axis` and `shard_chunk` say which: its first row is the rank's index
-    along the axis times the chunk.
+    along the axis times the chunk. `shard_limit`, if not 0, is the number of rows
+    of the whole table: those beyond are padding, and no id names them.
 
     Constraints:
     - (C1) the table has two dimensions, and the result those of the ids and the
       table's second.
-    - (C2) `shard_axis` and `shard_chunk` are given together.
+    - (C2) `shard_axis` and `shard_chunk` are given together, and `shard_limit`
+      only with them.
     - (C3) table and result have one element type.
 
     Example:
@@ -104,7 +106,8 @@ def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
   }];
   let arguments = (ins NN_FloatTensor:$table, NN_IntTensor:$ids,
                        OptionalAttr<StrAttr>:$shard_axis,
-                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk);
+                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk,
+                       DefaultValuedAttr<I64Attr, "0">:$shard_limit);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
     $table `,` $ids attr-dict `:` functional-type(operands, results)
@@ -117,13 +120,14 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
   let summary = "The gradient of an embedding's table";
   let description = [{
     result[r, :] is the sum of gradient[…, :] over all positions whose id is r,
-    in the order of the positions. `shard_axis` and `shard_chunk` as in
-    `nn.embedding`.
+    in the order of the positions. `shard_axis`, `shard_chunk` and `shard_limit`
+    as in `nn.embedding`.
 
     Constraints:
     - (C1) the result has two dimensions, and the gradient those of the ids and
       the result's second.
-    - (C2) `shard_axis` and `shard_chunk` are given together.
+    - (C2) `shard_axis` and `shard_chunk` are given together, and `shard_limit`
+      only with them.
     - (C3) the result has the gradient's element type or is f32.
 
     Example:
@@ -133,7 +137,8 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
   }];
   let arguments = (ins NN_FloatTensor:$gradient, NN_IntTensor:$ids,
                        OptionalAttr<StrAttr>:$shard_axis,
-                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk);
+                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk,
+                       DefaultValuedAttr<I64Attr, "0">:$shard_limit);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
     $gradient `,` $ids attr-dict `:` functional-type(operands, results)
@@ -143,7 +148,7 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
 
 def NN_AttentionOp : NN_Op<"attention", [
     Pure, AllElementTypesMatch<["query", "key", "value", "out"]>,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
@@ -181,7 +186,7 @@ def NN_AttentionOp : NN_Op<"attention", [
 def NN_AttentionGradOp : NN_Op<"attention_grad", [
     Pure, AllElementTypesMatch<["query", "key", "value", "out", "gradient",
       "query_gradient", "key_gradient", "value_gradient"]>,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "The gradients of attention's operands";
@@ -279,7 +284,7 @@ def NN_RMSNormOp : NN_Op<"rms_norm", NN_Compute # [
 
 def NN_RopeOp : NN_Op<"rope", [
     Pure, SameOperandsAndResultType,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
@@ -311,7 +316,7 @@ def NN_RopeOp : NN_Op<"rope", [
 
 class NN_ActivationOp<string mnemonic> : NN_Op<mnemonic, [
     Pure, SameOperandsAndResultType,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
@@ -347,7 +352,7 @@ def NN_SiluOp : NN_ActivationOp<"silu"> {
 
 def NN_GeluGradOp : NN_Op<"gelu_grad", [
     Pure, SameOperandsAndResultType,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "The gradient of GELU's input";

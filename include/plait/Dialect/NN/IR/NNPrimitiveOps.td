@@ -11,12 +11,11 @@
 include "plait/Dialect/NN/IR/NNBase.td"
 
 /// All operands and the result have one type.
-class NN_ElementwiseOp<string mnemonic, bit keepsZero, bit linear = 0,
+class NN_ElementwiseOp<string mnemonic, bit linear = 0,
                        list<Trait> traits = []>
     : NN_Op<mnemonic, traits # [
     Pure, SameOperandsAndResultType, Elementwise,
-    DeclareOpInterfaceMethods<ShardableOpInterface,
-                              ["keepsZeroPadding", "isLinear"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["isLinear"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
@@ -25,24 +24,21 @@ class NN_ElementwiseOp<string mnemonic, bit keepsZero, bit linear = 0,
     ::plait::FactorRule $cppClass::getFactorRule() {
       return ::plait::nn::elementwiseRule(getOperation());
     }
-    bool $cppClass::keepsZeroPadding() { return }]
-    # !if(keepsZero, "true", "false") # [{; }
     bool $cppClass::isLinear() { return }]
     # !if(linear, "true", "false") # [{; }
   }];
 }
 
-class NN_UnaryOp<string mnemonic, string what, bit keepsZero,
-                 list<Trait> traits = []>
-    : NN_ElementwiseOp<mnemonic, keepsZero, 0, traits> {
+class NN_UnaryOp<string mnemonic, string what, list<Trait> traits = []>
+    : NN_ElementwiseOp<mnemonic, 0, traits> {
   let summary = what;
   let description = "Example: `%y = nn." # mnemonic # " %x : tensor<2x4xf32>`.";
   let arguments = (ins NN_FloatTensor:$input);
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
 
-class NN_BinaryOp<string mnemonic, string what, bit keepsZero, bit linear = 0>
-    : NN_ElementwiseOp<mnemonic, keepsZero, linear> {
+class NN_BinaryOp<string mnemonic, string what, bit linear = 0>
+    : NN_ElementwiseOp<mnemonic, linear> {
   let summary = what;
   let description =
       "Example: `%y = nn." # mnemonic # " %a, %b : tensor<2x4xf32>`.";
@@ -50,22 +46,22 @@ class NN_BinaryOp<string mnemonic, string what, bit keepsZero, bit linear = 0>
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
 }
 
-def NN_NegOp : NN_UnaryOp<"neg", "-x", 1>;
-def NN_ExpOp : NN_UnaryOp<"exp", "The exponential", 0>;
-def NN_LogOp : NN_UnaryOp<"log", "The natural logarithm", 0>;
-def NN_TanhOp : NN_UnaryOp<"tanh", "The hyperbolic tangent", 1>;
-def NN_ErfOp : NN_UnaryOp<"erf", "The error function", 1>;
-def NN_SqrtOp : NN_UnaryOp<"sqrt", "The square root", 1>;
-def NN_RsqrtOp : NN_UnaryOp<"rsqrt", "One over the square root", 0>;
-def NN_SigmoidOp : NN_UnaryOp<"sigmoid", "1 / (1 + exp(-x))", 0>;
-def NN_IsZeroOp : NN_UnaryOp<"is_zero", "1 where x is 0, else 0; no gradient", 0,
+def NN_NegOp : NN_UnaryOp<"neg", "-x">;
+def NN_ExpOp : NN_UnaryOp<"exp", "The exponential">;
+def NN_LogOp : NN_UnaryOp<"log", "The natural logarithm">;
+def NN_TanhOp : NN_UnaryOp<"tanh", "The hyperbolic tangent">;
+def NN_ErfOp : NN_UnaryOp<"erf", "The error function">;
+def NN_SqrtOp : NN_UnaryOp<"sqrt", "The square root">;
+def NN_RsqrtOp : NN_UnaryOp<"rsqrt", "One over the square root">;
+def NN_SigmoidOp : NN_UnaryOp<"sigmoid", "1 / (1 + exp(-x))">;
+def NN_IsZeroOp : NN_UnaryOp<"is_zero", "1 where x is 0, else 0; no gradient",
                              [ComparesFloats]>;
 
-def NN_AddOp : NN_BinaryOp<"add", "a + b", 1, 1> { let hasFolder = 1; }
-def NN_SubOp : NN_BinaryOp<"sub", "a - b", 1>;
-def NN_MulOp : NN_BinaryOp<"mul", "a · b", 1>;
-def NN_DivOp : NN_BinaryOp<"div", "a / b", 0>;
-def NN_MinOp : NN_BinaryOp<"min", "The smaller of a and b", 1>;
+def NN_AddOp : NN_BinaryOp<"add", "a + b", 1> { let hasFolder = 1; }
+def NN_SubOp : NN_BinaryOp<"sub", "a - b">;
+def NN_MulOp : NN_BinaryOp<"mul", "a · b">;
+def NN_DivOp : NN_BinaryOp<"div", "a / b">;
+def NN_MinOp : NN_BinaryOp<"min", "The smaller of a and b">;
 
 def NN_EqualOp : NN_Op<"equal", [
     Pure, SameOperandsAndResultShape, AllTypesMatch<["lhs", "rhs"]>,
@@ -91,8 +87,8 @@ def NN_EqualOp : NN_Op<"equal", [
   }];
 }
 
-class NN_ByConstantOp<string mnemonic, string what, bit keepsZero>
-    : NN_ElementwiseOp<mnemonic, keepsZero> {
+class NN_ByConstantOp<string mnemonic, string what>
+    : NN_ElementwiseOp<mnemonic> {
   let summary = what;
   let description =
       "Example: `%y = nn." # mnemonic # " %x by 2.0 : tensor<2x4xf32>`.";
@@ -100,10 +96,10 @@ class NN_ByConstantOp<string mnemonic, string what, bit keepsZero>
   let assemblyFormat = "$input `by` $amount attr-dict `:` type($result)";
   let hasFolder = 1;
 }
-def NN_ScaleOp : NN_ByConstantOp<"scale", "x · amount", 1>;
-def NN_ShiftOp : NN_ByConstantOp<"shift", "x + amount", 0>;
+def NN_ScaleOp : NN_ByConstantOp<"scale", "x · amount">;
+def NN_ShiftOp : NN_ByConstantOp<"shift", "x + amount">;
 
-def NN_StopGradientOp : NN_ElementwiseOp<"stop_gradient", 1> {
+def NN_StopGradientOp : NN_ElementwiseOp<"stop_gradient"> {
   let summary = "x, taken as a constant when differentiating";
   let description = "Example: `%y = nn.stop_gradient %x : tensor<2x4xf32>`.";
   let arguments = (ins NN_FloatTensor:$input);
@@ -112,8 +108,7 @@ def NN_StopGradientOp : NN_ElementwiseOp<"stop_gradient", 1> {
 
 def NN_CastOp : NN_Op<"cast", [
     Pure, SameOperandsAndResultShape, Elementwise,
-    DeclareOpInterfaceMethods<ShardableOpInterface,
-                              ["keepsZeroPadding", "isLinear"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["isLinear"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
@@ -213,7 +208,7 @@ def NN_RotateHalfOp : NN_Op<"rotate_half", [Pure, SameOperandsAndResultType,
 
 def NN_BroadcastOp : NN_Op<"broadcast", [
     Pure, AllElementTypesMatch<["input", "result"]>,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
@@ -242,7 +237,7 @@ def NN_BroadcastOp : NN_Op<"broadcast", [
 
 def NN_ReduceOp : NN_Op<"reduce", [
     Pure, AllElementTypesMatch<["input", "result"]>,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["keepsZeroPadding"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
@@ -270,7 +265,7 @@ def NN_ReduceOp : NN_Op<"reduce", [
 def NN_PickOp : NN_Op<"pick", [
     Pure, AllElementTypesMatch<["input", "result"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface,
-                                    ["keepsZeroPadding", "localizeFactor"]>,
+                              ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface>]> {

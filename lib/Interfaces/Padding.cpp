@@ -1,0 +1,266 @@
+//===- Padding.cpp - What ops make of padding ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Interfaces/Padding.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace plait;
+
+using Ranges = SmallVector<NumberRange>;
+
+NumberRange plait::getUnpadded(Type type) {
+  return isa<FloatType>(getElementTypeOrSelf(type)) ? NumberRange::finite()
+                                                    : NumberRange::any();
+}
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Emits scalars into a block of its own. What depends on the place of the
+/// element is an argument of the block.
+class ScratchContext : public ElementContext {
+public:
+  ScratchContext(OpBuilder &builder, Location loc, Block &block)
+      : ElementContext(builder, loc), block(block) {}
+
+  int64_t getLanes() const override { return 1; }
+  Value getIndex(int64_t) override {
+    return block.addArgument(builder.getI32Type(), loc);
+  }
+  Value getConstant(Attribute scalar) override {
+    return arith::ConstantOp::create(builder, loc, cast<TypedAttr>(scalar));
+  }
+  Value getRankValue(StringAttr, int64_t, int64_t) override {
+    return block.addArgument(builder.getI32Type(), loc);
+  }
+
+private:
+  Block &block;
+};
+} // namespace
+
+NumberRange plait::evaluateElement(FusableOpInterface op,
+                                   ArrayRef<NumberRange> operands) {
+  Block block;
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointToEnd(&block);
+  // Numbers are in f32 between the ops of a kernel, however they are stored.
+  for (Value operand : op->getOperands())
+    block.addArgument(isa<FloatType>(getElementTypeOrSelf(operand))
+                          ? Type(builder.getF32Type())
+                          : builder.getI32Type(),
+                      op.getLoc());
+  llvm::DenseMap<Value, NumberRange> ranges;
+  SmallVector<Value> elements(block.getArguments());
+  for (auto [element, range] : llvm::zip_equal(elements, operands))
+    ranges.insert({element, range});
+  ScratchContext context(builder, op.getLoc(), block);
+  Value result = op.emitElement(context, elements);
+  auto lookup = [&](Value value) {
+    auto known = ranges.find(value);
+    return known == ranges.end() ? NumberRange::any() : known->second;
+  };
+  for (Operation &emitted : block)
+    if (emitted.getNumResults() == 1)
+      ranges.insert({emitted.getResult(0),
+                     evaluate(&emitted, llvm::map_to_vector(
+                                            emitted.getOperands(), lookup))});
+  return lookup(result);
+}
+
+//===----------------------------------------------------------------------===//
+// Roles
+//===----------------------------------------------------------------------===//
+
+static bool isReduced(const Factor &factor) {
+  return factor.kind == FactorKind::Sum || factor.kind == FactorKind::Max;
+}
+
+/// Of a fusable op. `reduced`: along the factor in question.
+static NumberRange deriveByRole(FusableOpInterface op, bool reduced, bool isRow,
+                                ArrayRef<NumberRange> operands) {
+  switch (op.getFusionRole()) {
+  case FusionRole::Elementwise:
+  case FusionRole::Broadcast:
+  case FusionRole::Slice:
+  case FusionRole::ReduceMax:
+    return evaluateElement(op, operands);
+  case FusionRole::ReduceSum: {
+    NumberRange summand = evaluateElement(op, operands);
+    return reduced ? summand : summand.sum();
+  }
+  case FusionRole::RotateHalf:
+    return operands[0].join(-operands[0]);
+  case FusionRole::Gather:
+    // Padding rows are fetched by no id but those that the table does not have,
+    // if at all.
+    return operands[0].join(NumberRange::exactly(0));
+  case FusionRole::ScatterAdd:
+    if (isRow)
+      return NumberRange::exactly(0);
+    return reduced ? operands[0]
+                   : operands[0].sum().join(NumberRange::exactly(0));
+  }
+  llvm_unreachable("unknown role");
+}
+
+static Ranges deriveContraction(bool reduced, ArrayRef<NumberRange> operands) {
+  NumberRange product = operands[0] * operands[1];
+  return {reduced ? product : product.sum()};
+}
+
+//===----------------------------------------------------------------------===//
+// Decompositions
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Follows one padded factor through the ops that an op decomposes into.
+class PartsWalker {
+public:
+  /// What one dimension of a value, or none (-1), has in its padding.
+  struct Known {
+    int64_t dim;
+    NumberRange range;
+  };
+
+  PartsWalker(Operation *op, const FactorRule &rule, int factor)
+      : op(op), rule(rule), factor(factor) {}
+
+  Ranges run(ArrayRef<NumberRange> operands);
+
+private:
+  bool visit(Operation *part);
+  Known lookup(Value value) {
+    auto known = values.find(value);
+    return known == values.end() ? Known{-1, getUnpadded(value.getType())}
+                                 : known->second;
+  }
+
+  Operation *op;
+  const FactorRule &rule;
+  int factor;
+  llvm::DenseMap<Value, Known> values;
+};
+} // namespace
+
+static int64_t findDim(const FactorRule::DimFactors &dims, int factor) {
+  const int *found = llvm::find(dims, factor);
+  return found == dims.end() ? -1 : found - dims.begin();
+}
+
+static Type withoutEncoding(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return RankedTensorType::get(tensor.getShape(), tensor.getElementType());
+}
+
+/// Notes what `part` makes of the factor; false if it reduces it, or if its
+/// operands run along it in different ways.
+bool PartsWalker::visit(Operation *part) {
+  SmallVector<Known> known = llvm::map_to_vector(
+      part->getOperands(), [&](Value value) { return lookup(value); });
+  Ranges ranges = llvm::map_to_vector(
+      known, [](const Known &operand) { return operand.range; });
+  auto own = dyn_cast<ShardableOpInterface>(part);
+  auto fusable = dyn_cast<FusableOpInterface>(part);
+  if (!own) {
+    // The factor runs along the same dimension of all tensors: a whole
+    // dimension is what such ops mix up.
+    int64_t dim = -1;
+    for (const Known &operand : known)
+      dim = std::max(dim, operand.dim);
+    if (fusable)
+      values[part->getResult(0)] = {
+          dim, deriveByRole(fusable, false, false, ranges)};
+    return fusable || dim < 0;
+  }
+  FactorRule partRule = own.getFactorRule();
+  int along = FactorRule::kNone;
+  for (auto [index, operand] : llvm::enumerate(known)) {
+    if (operand.dim < 0)
+      continue;
+    int found = partRule.operands[index][operand.dim];
+    if (found == FactorRule::kNone || (along >= 0 && along != found))
+      return false;
+    along = found;
+  }
+  if (along >= 0 && isReduced(partRule.factors[along]))
+    return false;
+  Ranges results = derivePadding(own, along, ranges);
+  for (auto [result, range, dims] :
+       llvm::zip_equal(part->getResults(), results, partRule.results))
+    values[result] = {along < 0 ? -1 : findDim(dims, along), range};
+  return true;
+}
+
+Ranges PartsWalker::run(ArrayRef<NumberRange> operands) {
+  Ranges unknown(op->getNumResults(), NumberRange::any());
+  Block block;
+  IRMapping arguments;
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    Value argument =
+        block.addArgument(withoutEncoding(operand.getType()), op->getLoc());
+    arguments.map(operand, argument);
+    values[argument] = {findDim(rule.operands[index], factor), operands[index]};
+  }
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointToEnd(&block);
+  Operation *copy = builder.clone(*op, arguments);
+  for (Value result : copy->getResults())
+    result.setType(withoutEncoding(result.getType()));
+  SmallVector<Value> parts =
+      cast<DecomposableOpInterface>(copy).decompose(builder);
+  for (Operation &part : block)
+    if (&part != copy && !visit(&part))
+      return unknown;
+  Ranges results;
+  for (auto [value, dims] : llvm::zip_equal(parts, rule.results)) {
+    Known known = lookup(value);
+    results.push_back(known.dim == findDim(dims, factor) ? known.range
+                                                         : NumberRange::any());
+  }
+  return results;
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+static Ranges derive(ShardableOpInterface op, int factor,
+                     ArrayRef<NumberRange> operands) {
+  FactorRule rule = op.getFactorRule();
+  bool reduced = factor >= 0 && isReduced(rule.factors[factor]);
+  if (auto fusable = dyn_cast<FusableOpInterface>(op.getOperation())) {
+    // Rows of a table do not run along any dimension of what is looked up.
+    bool isRow = factor >= 0 && !reduced &&
+                 llvm::none_of(rule.operands, [&](const auto &dims) {
+                   return llvm::is_contained(dims, factor);
+                 });
+    return {deriveByRole(fusable, reduced, isRow, operands)};
+  }
+  if (isa<ContractionOpInterface>(op.getOperation()) && operands.size() == 2 &&
+      op->getNumResults() == 1)
+    return deriveContraction(reduced, operands);
+  if (isa<DecomposableOpInterface>(op.getOperation()))
+    return PartsWalker(op, rule, factor).run(operands);
+  return Ranges(op->getNumResults(), NumberRange::any());
+}
+
+Ranges plait::derivePadding(ShardableOpInterface op, int factor,
+                            ArrayRef<NumberRange> operands) {
+  Ranges ranges = derive(op, factor, operands);
+  for (auto [result, range] : llvm::zip_equal(op->getResults(), ranges))
+    if (getElementTypeOrSelf(result).isBF16())
+      range = range.maybeRounded();
+  return ranges;
+}

@@ -34,15 +34,15 @@ static bool isElementwise(Operation *op) {
           fusable.getFusionRole() == FusionRole::Broadcast);
 }
 
-/// The bytes of what `op` is made of, looking through what is elementwise;
-/// parameters and constants are there anyway.
+/// The bytes of what `op` is made of, looking through what is elementwise and may
+/// be computed again; parameters and constants are there anyway.
 static int64_t countSourceBytes(Operation *op) {
   llvm::SetVector<Value> values(op->operand_begin(), op->operand_end());
   int64_t bytes = 0;
   for (size_t index = 0; index < values.size(); ++index) {
     Value value = values[index];
     Operation *source = value.getDefiningOp();
-    if (isElementwise(source))
+    if (isElementwise(source) && !source->hasTrait<ComparesFloats>())
       values.insert(source->operand_begin(), source->operand_end());
     else if (!source || source->getNumOperands())
       bytes += byteSize(value.getType());

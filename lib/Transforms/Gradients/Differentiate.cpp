@@ -462,7 +462,8 @@ static LogicalResult checkTrains(const JointFunctions &joints) {
       if (add.getSymbol() == kLossSum)
         loss = add;
     }
-  if (!loss)
+  if (!loss ||
+      loss->getParentOfType<ModuleOp>().getOps<nn::ParameterOp>().empty())
     return success();
   return loss.emitError("no parameter would be trained: the loss depends on "
                         "none, or only through ops that pass no gradient");

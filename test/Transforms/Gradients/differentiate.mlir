@@ -234,7 +234,7 @@ func.func @forward_1(%b: tensor<8x4xf32, #r> {pipe.value = "in0"}, %c: tensor<8x
   // CHECK: nn.accumulate {{.*}} to @loss_sum
   // CHECK-NOT: %[[PRODUCT]]
   // CHECK: %[[DX:.*]] = nn.mul %{{.*}}, %[[C]] {nn.backward}
-  // CHECK-NEXT: %[[ZERO:.*]] = nn.fill 0.0{{.*}} {nn.backward} : tensor<4xf32, #dist.sharding<@mesh, [{}], partial = {"dp"}>>
+  // CHECK-NEXT: %[[ZERO:.*]] = nn.fill 0.0{{.*}} {nn.backward} : tensor<4xf32, #dist.sharding<@mesh, [{}]>>
   // CHECK-NEXT: nn.accumulate %[[ZERO]] to @tied gradient {nn.backward}
   // CHECK-NEXT: return %[[DX]] :
   return
@@ -249,7 +249,7 @@ func.func @forward_1(%b: tensor<8x4xf32, #r> {pipe.value = "in0"}, %c: tensor<8x
 // What a gradient selects by is compared in the forward pass, behind the op, of
 // the maximum over all ranks; the rest is the backward pass's.
 #x = #dist.sharding<@mesh, [{}, {"tp"}]>
-#partial = #dist.sharding<@mesh, [{}], partial = {"tp"}, reduction = max>
+#partial = #dist.sharding<@mesh, [{}], partial = {"tp"} max>
 #whole = #dist.sharding<@mesh, [{}]>
 dist.mesh @mesh ["tp"] = [2]
 // CHECK-LABEL: func.func @joint_0(

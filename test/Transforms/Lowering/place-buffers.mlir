@@ -191,5 +191,5 @@ func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : 
 }
 // CHECK: plan.buffer @"res0 of microbatch 0" activations at {{[0-9]+}} bytes 512
 // CHECK: plan.buffer @"half compute" parameters at {{[0-9]+}} bytes 512 live [0, 5]
-// CHECK: plan.buffer @"half gradient" gradients at {{[0-9]+}} bytes 1024 live [0, 5]
 // CHECK: plan.buffer @"half value" parameters at {{[0-9]+}} bytes 1024 live [0, 5]
+// CHECK: plan.buffer @"half gradient" gradients at {{[0-9]+}} bytes 1024 live [0, 5]

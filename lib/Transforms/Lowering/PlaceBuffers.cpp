@@ -17,6 +17,7 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace plait {
 #define GEN_PASS_DEF_PLACEBUFFERSPASS
@@ -182,6 +183,27 @@ void ProgramBuilder::addTransfer(const schedule::Action &action) {
   }
 }
 
+/// The parameters, with the bytes of a rank's part, that no function reads: what
+/// was made of them turned out to be of no use. They are saved as they were, by
+/// the first stage.
+static SmallVector<std::pair<StringRef, int64_t>>
+findUnreadParameters(ModuleOp module) {
+  llvm::StringSet<> read;
+  module.walk([&](nn::ReadOp op) { read.insert(op.getSymbol()); });
+  SmallVector<std::pair<StringRef, int64_t>> unread;
+  dist::MeshOp mesh = dist::MeshOp::find(module);
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    auto sharding =
+        dyn_cast_or_null<dist::ShardingAttr>(parameter.getShardingAttr());
+    if (!sharding || read.contains(parameter.getSymName()))
+      continue;
+    unread.push_back({parameter.getSymName(),
+                      byteSize(mesh.getLocalType(dist::withSharding(
+                          parameter.getType(), sharding)))});
+  }
+  return unread;
+}
+
 /// What stands in the arena for the whole step.
 void ProgramBuilder::addStanding() {
   int64_t last = actions.size() - 1;
@@ -216,6 +238,10 @@ void ProgramBuilder::addStanding() {
         stand(constantName(op), Category::Constants,
               byteSize(op->getResult(0).getType()));
     });
+  if (stage == 0)
+    for (auto &[name, bytes] : findUnreadParameters(module))
+      stand(packs.locate(name, nn::Slot::Value).buffer, Category::Parameters,
+            bytes);
   stand(kScalarsBuffer.str(), Category::Inputs, 64);
   stand(kMetricsBuffer.str(), Category::Inputs, 64);
   // Tokens and targets of all microbatches are written before the step starts.

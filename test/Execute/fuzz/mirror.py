@@ -237,7 +237,7 @@ COMPUTE = {
     "shift": elementwise(lambda op, x: x + op.attrs["by"]),
     # The three that pass no gradient on.
     "is_zero": lambda e, op, x: (x == 0).to(x.dtype),
-    "min": lambda e, op, a, b: torch.minimum(a, b).detach(),
+    "min": lambda e, op, a, b: torch.minimum(a, b),
     "stop_gradient": lambda e, op, x: x.detach(),
 }
 

@@ -101,17 +101,23 @@ class Model(Drawing):
         x = self.value(turns)
         return None if x is None else self.add("rope", [x], theta=100.0)
 
-    def ids(self) -> int:
+    def ids(self):
+        """Ids, and how many rows of a table they may ask for."""
+        extents = self.graph.extents
         kind = self.rng.choice((TOKENS, TOKENS, TARGETS, "iota"))
         if kind != "iota":
-            return kind
+            return kind, extents["v"]
         dims = self.rng.choice((("b", "s"), ("s",), ("s",), ("h",)))
         along = self.rng.randrange(len(dims))
-        return self.graph.add("iota", [], dims, self.layer, along=along)
+        value = self.graph.add("iota", [], dims, self.layer, along=along)
+        return value, extents[dims[along]]
 
     def side_embedding(self):
-        ids = self.ids()
-        rows = self.rng.choice("vvsk")
+        ids, count = self.ids()
+        fits = [d for d in "vvsk" if self.graph.extents[d] >= count]
+        if not fits:
+            return None
+        rows = self.rng.choice(fits)
         free = [d for d in "hfe" if d not in self.dims(ids) and d != rows]
         column = self.rng.choice(free)
         table = self.parameter((rows, column))
@@ -120,9 +126,13 @@ class Model(Drawing):
         return found
 
     def side_pick(self):
-        """Ids beyond the row pick nothing."""
         ids = self.rng.choice((TOKENS, TARGETS))
-        x = self.value(lambda dims: dims[:2] == ("b", "s") and len(dims) == 3)
+        extents = self.graph.extents
+        x = self.value(
+            lambda dims: len(dims) == 3
+            and dims[:2] == ("b", "s")
+            and extents[dims[2]] >= extents["v"]
+        )
         if x is None:
             return None
         found = self.add("pick", [x, ids])
@@ -261,8 +271,7 @@ def draw_graph(rng: random.Random, layout: Layout) -> Graph:
         for layer in range(max(layout.pp, rng.choice((1, 1, 2, 2, 3, 4)))):
             x = model.run_layer(x, layer)
         model.head(x)
-        if not model.chance(0.05):  # else with dead code
-            model.graph.prune()
+        model.graph.prune()
         model.graph.renumber_layers()
         if len(model.graph.layers) >= layout.pp:
             return model.graph

@@ -75,6 +75,8 @@ run execute "${counts[@]}" \
   build/venv/bin/python test/Execute/run.py --large "$large"
 run models "${counts[@]}" build/venv/bin/python test/Execute/models.py
 run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
+# Debian's PyTorch is the system interpreter's.
+run random "${counts[@]}" /usr/bin/python3 test/Execute/random_models.py
 run errors "${counts[@]}" build/venv/bin/python test/Execute/errors.py
 run outputs "${counts[@]}" build/venv/bin/python test/Execute/outputs.py
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py

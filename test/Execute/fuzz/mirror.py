@@ -45,8 +45,8 @@ class Arithmetic:
 
 class Evaluation:
     """One evaluation of @loss. `gap` is the smallest distance, relative, of a
-    maximum that is taken to what it is the maximum of, ties left out: where it
-    is small, rounding decides who gets the gradient."""
+    maximum or minimum to what it is taken of, ties left out: where it is small,
+    rounding decides who gets the gradient."""
 
     def __init__(self, graph: Graph, parameters, tokens, targets, arithmetic):
         self.graph = graph
@@ -73,6 +73,13 @@ class Evaluation:
 
     def shape_of(self, op: Op) -> list[int]:
         return self.graph.shape(self.graph.dims[op.results[0]])
+
+    def compare(self, a: torch.Tensor, b: torch.Tensor) -> None:
+        """Notes how far apart they are."""
+        apart = (a - b).detach().abs() / (b.detach().abs().max() + 1e-30)
+        apart = apart[apart > 0]
+        if apart.numel():
+            self.gap = min(self.gap, apart.min().item())
 
     def wide(self, x: torch.Tensor) -> torch.Tensor:
         return x.to(self.arithmetic.wide)
@@ -171,12 +178,13 @@ def reduce(e: Evaluation, op: Op, x):
     if op.attrs["of"] == "sum":
         return e.round(e.wide(x).sum(axes))
     top = x.amax(axes, keepdim=True)
-    with torch.no_grad():
-        below = (top - x) / (x.abs().max() + 1e-30)
-        below = below[below > 0]
-        if below.numel():
-            e.gap = min(e.gap, below.min().item())
+    e.compare(top, x)
     return top.reshape(e.shape_of(op))
+
+
+def minimum(e: Evaluation, op: Op, a, b):
+    e.compare(a, b)
+    return torch.minimum(a, b)
 
 
 def pick(e: Evaluation, op: Op, x, ids):
@@ -235,9 +243,9 @@ COMPUTE = {
     "div": elementwise(lambda op, a, b: a / b),
     "scale": elementwise(lambda op, x: x * op.attrs["by"]),
     "shift": elementwise(lambda op, x: x + op.attrs["by"]),
-    # The three that pass no gradient on.
+    "min": minimum,
+    # The two that pass no gradient on.
     "is_zero": lambda e, op, x: (x == 0).to(x.dtype),
-    "min": lambda e, op, a, b: torch.minimum(a, b),
     "stop_gradient": lambda e, op, x: x.detach(),
 }
 

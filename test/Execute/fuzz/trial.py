@@ -33,7 +33,7 @@ BASE = {"loss": 2e-6, "norm": 5e-6, "weights": 4e-4}
 # measured, by moving every intermediate result by up to one unit in the last
 # place: the farthest of a few such draws, times this. In bf16 every draw is
 # judged so, and PyTorch's own bf16 run is among the draws.
-NOISE_FACTOR = 8
+NOISE_FACTOR = {"fp32": 8, "bf16": 16}
 NOISE_DRAWS = 3
 ULP = {"fp32": 2.0**-23, "bf16": 2.0**-7}
 # A maximum that is nearer than this to a runner-up may have another winner.
@@ -196,9 +196,10 @@ class Trial:
         if within(measured, BASE):
             return Verdict("passed", measures=measured)
         noise = [distance(truth, x, self.weights) for x in self.noises()]
+        factor = NOISE_FACTOR[precision]
         floor = HALF_FLOOR if precision == "bf16" else 0.0
         bounds = {
-            key: BASE[key] + floor + NOISE_FACTOR * max(x[key] for x in noise)
+            key: BASE[key] + floor + factor * max(x[key] for x in noise)
             for key in BASE
         }
         if within(measured, bounds):

@@ -120,7 +120,7 @@ class Trial:
     def data(self, folder) -> list[str]:
         return [
             f"{folder}/out.plan",
-            *("--tokens", f"{folder}/tokens.bin"),
+            *("--tokens", f"{folder}/tokens.bin", "--token-type", "uint16"),
             *("--weights", f"{folder}/weights.safetensors"),
             *("--threads", "1"),
         ]

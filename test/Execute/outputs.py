@@ -64,8 +64,16 @@ class Suite:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
+            preexec_fn=attend_to_signals,
             **more,
         )
+
+
+def attend_to_signals() -> None:
+    """A shell that starts the tests in the background has interrupts ignored,
+    which tools inherit and respect."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def names(folder: pathlib.Path) -> list[str]:

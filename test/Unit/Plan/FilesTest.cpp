@@ -114,10 +114,13 @@ TEST_F(FilesTest, WritesToDevicesAndPipes) {
   EXPECT_EQ(list(), Names{"pipe"});
 }
 
-/// Runs `body` in a child; returns what waitpid() says of it.
+/// Runs `body` in a child; returns what waitpid() says of it. A shell that
+/// starts the tests in the background has signals ignored, which is inherited.
 template <typename Body> int runInChild(Body body) {
   pid_t child = fork();
   if (child == 0) {
+    for (int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM})
+      signal(number, SIG_DFL);
     body();
     _exit(0);
   }

@@ -162,8 +162,9 @@ void Compilation::show(const PhaseInfo &info) const {
 
 LogicalResult Compilation::runTo(Phase last, bool verifies) {
   PipelineOptions pipeline{
-      options.schedule, static_cast<unsigned>(layout.microbatches),
-      options.recompute, options.sequenceParallel, options.layers};
+      options.schedule,  static_cast<unsigned>(layout.microbatches),
+      options.recompute, options.sequenceParallel,
+      options.chunks,    options.layers};
   pipeline.precision = settings.precision;
   pipeline.epilogues = settings.epilogues;
   pipeline.zero = options.zero;
@@ -194,7 +195,7 @@ Status Compilation::checkMemory() {
   const planner::Device &device = settings.cluster->device;
   for (auto program : module->getOps<plan::ProgramOp>())
     if (double(getArenaBytes(program)) > device.usableBytes())
-      return fail("stage ", program.getStage(), " needs ",
+      return fail("stage ", program.getRank(), " needs ",
                   getArenaBytes(program), " bytes, a device of ",
                   options.cluster, " has ", int64_t(device.usableBytes()), ": ",
                   int64_t(device.memoryBytes), " less ",

@@ -50,8 +50,13 @@ static Status parseMesh(llvm::StringRef text, Layout &layout) {
 
 Result<Layout> plait::makeLayout(const CompileOptions &options) {
   Layout layout;
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(options.schedule);
+  if (!generator.ok())
+    return generator.status();
+  layout.chunks = options.chunks ? options.chunks : (*generator)->minChunks;
   PLAIT_RETURN_IF_ERROR(
-      schedule::checkExecutable(options.schedule, schedule::Abilities{}));
+      schedule::checkChunks(**generator, uint32_t(layout.chunks)));
   PLAIT_RETURN_IF_ERROR(parseMesh(options.mesh, layout));
   for (auto [name, value] : {std::pair("global-batch", options.globalBatch),
                              {"micro-batch", options.microBatch},

@@ -16,6 +16,7 @@ namespace plait {
 struct Layout {
   int64_t pipeline = 1, data = 1, tensor = 1; // ranks along pp, dp, tp
   int64_t microbatches = 1;                   // of a step
+  int64_t chunks = 1;                         // virtual stages of a rank
 
   int64_t ranks() const { return pipeline * data * tensor; }
 };

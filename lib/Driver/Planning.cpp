@@ -43,8 +43,8 @@ static SearchSpace getExecutableSpace() {
   SearchSpace space;
   space.schedules.clear();
   for (const schedule::Generator &generator : schedule::getGenerators())
-    if (schedule::checkExecutable(generator.name, schedule::Abilities{}).ok())
-      space.schedules.push_back(generator.name);
+    space.schedules.push_back(generator.name);
+  space.chunks = SearchSpace::all().chunks;
   space.recompute.clear();
   for (Recompute kind :
        {Recompute::None, Recompute::Selective, Recompute::Full})
@@ -154,7 +154,7 @@ static Status checkCompilable(const Configuration &choice) {
       return fail("the choice (", planner::print(choice), ") has ", name,
                   ", which cannot be compiled yet; leave out --search-space "
                   "all");
-  return schedule::checkExecutable(choice.schedule, schedule::Abilities{});
+  return Status::success();
 }
 
 static void apply(const Configuration &choice, Precision precision,
@@ -164,6 +164,7 @@ static void apply(const Configuration &choice, Precision precision,
       llvm::formatv("{0}={1},{2}={3},{4}={5}", kPipelineAxis, choice.pipeline,
                     kDataAxis, choice.data, kTensorAxis, choice.tensor);
   options.schedule = choice.schedule;
+  options.chunks = unsigned(choice.chunks);
   options.recompute = planner::print(choice.recompute);
   options.zero = unsigned(choice.zero);
   options.sequenceParallel = choice.sequenceParallel;

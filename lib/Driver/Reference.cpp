@@ -25,6 +25,7 @@ CompileOptions plait::getReferenceOptions(CompileOptions options,
     options.microBatch *= partitioned.data;
   options.mesh = "1";
   options.schedule = "1f1b";
+  options.chunks = 1;
   options.recompute = "none";
   options.zero = 0;
   options.attention = "unfused";

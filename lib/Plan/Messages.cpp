@@ -22,6 +22,7 @@ namespace {
 struct End {
   uint32_t source;
   uint32_t target;
+  uint32_t stage;
   fb::Direction direction;
   uint32_t microbatch;
   uint32_t tensor;
@@ -29,7 +30,7 @@ struct End {
   uint32_t action;
 
   auto name() const {
-    return std::tie(source, target, direction, microbatch, tensor);
+    return std::tie(source, target, stage, direction, microbatch, tensor);
   }
   auto key() const { return std::tuple_cat(name(), std::tie(role, action)); }
   uint32_t program() const {
@@ -47,8 +48,9 @@ std::vector<End> collectEnds(const fb::Plan &plan) {
         continue;
       bool receives = action.kind() == fb::ActionKind::Recv;
       ends.push_back({receives ? action.peer() : program,
-                      receives ? program : action.peer(), action.direction(),
-                      action.microbatch(), action.tensor(), action.kind(), i});
+                      receives ? program : action.peer(), action.stage(),
+                      action.direction(), action.microbatch(), action.tensor(),
+                      action.kind(), i});
     }
   }
   std::sort(ends.begin(), ends.end(), [](const End &left, const End &right) {
@@ -89,9 +91,9 @@ Result<std::vector<Message>> plan::matchMessages(const fb::Plan &plan) {
           describeAction(plan, ends[begin].program(), ends[begin].action),
           ": the message from program ", ends[begin].source, " to ",
           ends[begin].target, " (",
-          fb::EnumNameDirection(ends[begin].direction), ", tensor ",
-          ends[begin].tensor, ") is sent ", sends, ", received ", receives,
-          " and waited for ", waits, " times");
+          fb::EnumNameDirection(ends[begin].direction), " from stage ",
+          ends[begin].stage, ", tensor ", ends[begin].tensor, ") is sent ",
+          sends, ", received ", receives, " and waited for ", waits, " times");
     for (size_t i = 0; i < sends; ++i) {
       const End &send = ends[begin + i];
       const End &receive = ends[begin + sends + i];

@@ -105,32 +105,11 @@ Result<const Generator *> schedule::findGenerator(std::string_view name) {
                      [](const Generator &) { return true; });
 }
 
-Status schedule::checkExecutable(std::string_view name,
-                                 const Abilities &abilities) {
-  auto canExecute = [&](const Generator &generator) {
-    return generator.minChunks <= abilities.chunks &&
-           (abilities.splitBackward || !generator.splitsBackward);
-  };
-  const Generator *generator = lookUp(name);
-  if (!generator)
-    return failListing(describeUnknown(name), canExecute);
-  if (canExecute(*generator))
-    return Status::success();
-  std::string reason = "schedule " + std::string(name);
-  if (generator->minChunks > abilities.chunks)
-    reason += " needs " + std::to_string(generator->minChunks) +
-              " chunks per rank, at most " + std::to_string(abilities.chunks) +
-              " can be executed";
-  else
-    reason += " splits the backward pass, which cannot be executed";
-  return failListing(reason, canExecute);
-}
-
 //===----------------------------------------------------------------------===//
 // Generation
 //===----------------------------------------------------------------------===//
 
-static Status checkChunks(const Generator &generator, uint32_t chunks) {
+Status schedule::checkChunks(const Generator &generator, uint32_t chunks) {
   auto [minimum, maximum] = std::pair(generator.minChunks, generator.maxChunks);
   if (chunks >= minimum && chunks <= maximum)
     return Status::success();

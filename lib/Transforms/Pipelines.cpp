@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/Pipelines.h"
+#include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/Pass/PassRegistry.h"
@@ -55,6 +56,12 @@ static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
+/// An unknown schedule is refused where stages are assigned.
+static bool splitsBackward(const std::string &schedule) {
+  auto generator = schedule::findGenerator(schedule);
+  return generator.ok() && (*generator)->splitsBackward;
+}
+
 void plait::buildPhase(OpPassManager &manager, Phase phase,
                        const PipelineOptions &options) {
   switch (phase) {
@@ -71,8 +78,9 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
     manager.addPass(createAssignShardingsPass({options.sequenceParallel}));
     return;
   case Phase::Stage:
-    manager.addPass(createAssignStagesPass(
-        {SmallVector<int64_t>(ArrayRef(options.layers))}));
+    manager.addPass(
+        createAssignStagesPass({SmallVector<int64_t>(ArrayRef(options.layers)),
+                                options.schedule, options.chunks}));
     manager.addPass(createOutlineStagesPass());
     return;
   case Phase::Differentiate:
@@ -82,7 +90,7 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
     // No cleanup before the phases are split: it would merge what is computed
     // again with what it repeats.
     manager.addPass(createCheckpointPass({options.recompute}));
-    manager.addPass(createSplitPhasesPass());
+    manager.addPass(createSplitPhasesPass({splitsBackward(options.schedule)}));
     if (!options.kernelsOnly)
       manager.addPass(createBuildOptimizerPass());
     addCleanup(manager);
@@ -119,8 +127,12 @@ namespace {
 /// The options of a phase as a textual pipeline: `plait-schedule{kind=gpipe}`.
 struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   Option<std::string> schedule{*this, "schedule",
-                               llvm::cl::desc("gpipe or 1f1b"),
+                               llvm::cl::desc("a schedule's name"),
                                llvm::cl::init("1f1b")};
+  Option<unsigned> chunks{
+      *this, "chunks",
+      llvm::cl::desc("virtual stages of a rank; 0: as few as it orders"),
+      llvm::cl::init(0)};
   Option<unsigned> microbatches{*this, "microbatches",
                                 llvm::cl::desc("microbatches of a step"),
                                 llvm::cl::init(1)};
@@ -157,6 +169,7 @@ void plait::registerAllPasses() {
           options.precision = given.precision;
           options.epilogues = given.epilogues;
           options.zero = given.zero;
+          options.chunks = given.chunks;
           buildPhase(manager, phase, options);
         });
   }

@@ -100,11 +100,15 @@ schedule::Schedule tool::getSchedule(const fb::Plan &plan, bool withAll) {
       const fb::Action &source = *program->actions()->Get(i);
       // Both enumerations have the same values.
       schedule::Action action{schedule::ActionKind(source.kind()),
-                              source.chunk(), source.microbatch()};
+                              source.stage() / schedule.problem.stages,
+                              source.microbatch()};
       if (!action.isCompute() && !withAll)
         continue;
       schedule.problem.chunks =
           std::max(schedule.problem.chunks, action.chunk + 1);
+      if (action.isCompute() &&
+          source.stage() % schedule.problem.stages + 1 != schedule.ranks.size())
+        schedule.problem.placement = schedule::Placement::VShape;
       actions.push_back(action);
     }
   }

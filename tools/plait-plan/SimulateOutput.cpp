@@ -284,7 +284,7 @@ static void addProgram(Json &events, const fb::Plan &plan,
          {"dur", 1e6 * (time.end - time.start)},
          {"args",
           {{"microbatch", action.microbatch()},
-           {"chunk", action.chunk()},
+           {"stage", action.stage()},
            {"computing_us", 1e6 * time.computing},
            {"communicating_us", 1e6 * time.communicating},
            {"waiting_us", 1e6 * std::max(0.0, time.waiting())}}}});

@@ -92,7 +92,10 @@ static void addConfigurationOptions(CLI::App &app, CompileOptions &options) {
   app.add_option("--micro-batch", options.microBatch,
                  "sequences of a microbatch on one data-parallel rank")
       ->capture_default_str();
-  app.add_option("--layers", options.layers, "of each stage, e.g. 11,11,10")
+  app.add_option("--chunks", options.chunks,
+                 "virtual stages of a rank; 0: as few as --schedule orders");
+  app.add_option("--layers", options.layers,
+                 "of each virtual stage, e.g. 11,11,10")
       ->delimiter(',');
 }
 

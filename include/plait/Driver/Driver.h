@@ -54,7 +54,8 @@ struct CompileOptions {
   std::string epilogues;
   /// On GPUs, the same bits in every run: costs memory and time.
   bool deterministic = false;
-  std::vector<int64_t> layers; // of each stage; empty: cut by cost
+  unsigned chunks = 0; // virtual stages of a rank; 0: as few as it orders
+  std::vector<int64_t> layers; // of each virtual stage; empty: cut by cost
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
   std::vector<std::pair<std::string, std::string>> shardings;

@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Transfers between programs are named by (source, target, direction,
-// microbatch, tensor). Within one step the n-th Send of a name meets the n-th
-// Recv and the n-th WaitSend of that name, so that interleaved stages, which
-// cross the same boundary several times, need no further numbering. Messages
-// pair the actions once and for all; nothing is looked up during a step.
+// Transfers between programs are named by (source, target, virtual stage that
+// sends, direction, microbatch, tensor). Within one step the n-th Send of a
+// name meets the n-th Recv and the n-th WaitSend of that name. Messages pair
+// the actions once and for all; nothing is looked up during a step.
 //
 //===----------------------------------------------------------------------===//
 

@@ -73,16 +73,8 @@ Result<const Generator *> findGenerator(std::string_view name);
 Result<Schedule> generate(std::string_view name, const Problem &problem,
                           const GeneratorOptions &options = {});
 
-/// What something that executes schedules can do. The defaults are what the
-/// compiler can turn into a plan.
-struct Abilities {
-  uint32_t chunks = 1;        // most per rank
-  bool splitBackward = false; // I and W on their own
-};
-
-/// Success when `abilities` suffice for the schedule `name`. Otherwise a
-/// failure that says what is missing and lists the schedules that remain.
-Status checkExecutable(std::string_view name, const Abilities &abilities);
+/// Fails unless `generator` can order so many chunks per rank.
+Status checkChunks(const Generator &generator, uint32_t chunks);
 
 //===----------------------------------------------------------------------===//
 // Generators

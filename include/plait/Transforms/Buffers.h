@@ -21,6 +21,9 @@
 
 namespace plait {
 
+/// The rows of all microbatches of a batch.
+inline constexpr llvm::StringLiteral kTokensBuffer = "tokens";
+inline constexpr llvm::StringLiteral kTargetsBuffer = "targets";
 inline constexpr llvm::StringLiteral kScalarsBuffer = "scalars";
 inline constexpr llvm::StringLiteral kMetricsBuffer = "metrics";
 
@@ -35,12 +38,12 @@ inline std::string bufferName(llvm::StringRef symbol, nn::Slot slot) {
   return (symbol + " " + nn::stringifySlot(slot)).str();
 }
 
-/// The packs of one stage (`nn.pack`), and so where its parameters lie. The
-/// module must outlive it and keep its packs.
+/// The packs of one rank of the pipeline (`nn.pack`), and so where its
+/// parameters lie. The module must outlive it and keep its packs.
 class ParameterPacks {
 public:
-  ParameterPacks(mlir::ModuleOp module, int64_t stage);
-  /// Of the stage that the function belongs to; of no stage, there are none.
+  ParameterPacks(mlir::ModuleOp module, int64_t rank);
+  /// Of the rank that has the function; where it is no stage's, there are none.
   explicit ParameterPacks(mlir::func::FuncOp function);
 
   struct Place {

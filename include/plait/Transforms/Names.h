@@ -12,15 +12,6 @@
 
 namespace plait {
 
-/// On an argument or a result of a stage's function: the name of the value.
-/// Values of one stage and microbatch with one name are one buffer. `tokens`
-/// and `targets` are inputs, `in…`/`out…` cross to the neighbouring stages,
-/// `din…`/`dout…` are their gradients, `res…` residuals.
-inline constexpr llvm::StringLiteral kValueAttr = "pipe.value";
-inline constexpr llvm::StringLiteral kTokens = "tokens", kTargets = "targets";
-/// In the order of the arguments of `@loss`.
-inline constexpr llvm::StringLiteral kModelInputs[] = {kTokens, kTargets};
-
 /// The accumulators of a step.
 inline constexpr llvm::StringLiteral kLossSum = "loss_sum";
 inline constexpr llvm::StringLiteral kTokenCount = "token_count";

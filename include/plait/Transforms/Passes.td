@@ -79,15 +79,22 @@ def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
 def AssignStagesPass : Pass<"pipe-assign-stages", "::mlir::ModuleOp"> {
   let summary = "Cut the loss function into stages of equal cost";
   let description = [{
-    Gives every op of `@loss` the attribute `pipe.stage`, for as many stages as
-    the mesh has ranks on `pp`. Cuts lie between layers (`nn.layer`), ops before
+    Places `chunks` virtual stages on each rank of `pp`, as the schedule wants
+    them (`pipe.placement`), and gives every op of `@loss` the attribute
+    `pipe.stage`. Cuts lie between layers (`nn.layer`), ops before
     the first layer belong to the first stage and those after the last to the
-    last, and the most expensive stage is as cheap as it can be (as the planner
+    last, and the most expensive rank is as cheap as it can be (as the planner
     cuts, by FLOPs in place of seconds), unless `layers` says how many each stage
     has. Reads of parameters belong to no stage.
   }];
-  let options = [ListOption<"layers", "layers", "int64_t",
-                            "layers of each stage, from the first">];
+  let options = [
+    ListOption<"layers", "layers", "int64_t",
+               "layers of each virtual stage, from the first">,
+    Option<"schedule", "schedule", "std::string", "\"1f1b\"",
+           "a schedule's name">,
+    Option<"chunks", "chunks", "unsigned", "0",
+           "virtual stages of a rank; 0: as few as the schedule orders">];
+  let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 
 def OutlineStagesPass : Pass<"pipe-outline-stages", "::mlir::ModuleOp"> {
@@ -96,22 +103,25 @@ def OutlineStagesPass : Pass<"pipe-outline-stages", "::mlir::ModuleOp"> {
     Replaces `@loss` by `@forward_0`, `@forward_1`, …. A value that a later
     stage uses is passed on from stage to stage. The last stage adds the loss
     and the number of targets to the accumulators `@loss_sum` and
-    `@token_count`. Arguments and results are named by the attribute
-    `pipe.value`: `tokens`, `targets`, `in0`, `out0`.
+    `@token_count`. Arguments and results are ports: `#pipe.port<tokens>`,
+    `<targets>`, `<input 0>`, `<output 0>`.
   }];
-  let dependentDialects = ["::plait::nn::NNDialect"];
+  let dependentDialects = ["::plait::nn::NNDialect",
+                           "::plait::pipe::PipeDialect"];
 }
 
 def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
   let summary = "Append the backward pass to every forward function";
   let description = [{
     Each `@forward_i` becomes `@joint_i`: it also takes the gradients of its
-    outputs (`dout0`, …), accumulates the gradients of the parameters it reads
-    and returns those of its inputs (`din0`, …). Values that no parameter's
+    outputs (`#pipe.port<output_gradient 0>`), accumulates the gradients of the
+    parameters it reads and returns those of its inputs
+    (`#pipe.port<input_gradient 0>`). Values that no parameter's
     gradient depends on have none. Ops of the backward pass carry `nn.backward`;
     comparisons of forward values that a gradient selects by do not, they belong
     to the forward pass. A gradient takes its primal's sharding.
   }];
+  let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 
 def CheckpointPass : Pass<"nn-checkpoint", "::mlir::ModuleOp"> {
@@ -131,19 +141,27 @@ def SplitPhasesPass : Pass<"pipe-split-phases", "::mlir::ModuleOp"> {
   let summary = "Split joint functions into forward and backward";
   let description = [{
     `@joint_i` becomes `@forward_i` and `@backward_i`. What the backward pass
-    needs of the forward pass is returned by the one and taken by the other
-    under one name (`res0`, …).
+    needs of the forward pass is returned by the one and taken by the other as
+    the same port (`#pipe.port<residual 0>`).
+
+    With `weights`, `@backward_i` becomes `@backward_input_i`, what the previous
+    stage waits for, and `@backward_weight_i`: the matrix products of weight
+    gradients, and what leads to and from them alone and makes less to keep.
   }];
+  let options = [Option<"splitWeights", "weights", "bool", "false",
+                        "delay weight gradients">];
+  let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 
 def BuildOptimizerPass : Pass<"nn-build-optimizer", "::mlir::ModuleOp"> {
   let summary = "Write the end of a step: reduction, clipping, AdamW";
   let description = [{
-    Creates for each stage `@reduce_i`, which combines the gradients of the
-    ranks (and of the stages that share a parameter), and `@optimizer_i`: mean
+    Creates for each rank of `pp` `@reduce_i`, which combines the gradients of
+    its replicas (and of the ranks that share a parameter), and `@optimizer_i`: mean
     loss, global norm, clipping and AdamW with decoupled decay (Loshchilov and
     Hutter 2019), on the rank's part of each parameter.
   }];
+  let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 
 //===----------------------------------------------------------------------===//
@@ -169,10 +187,10 @@ def PartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
 def SchedulePass : Pass<"pipe-schedule", "::mlir::ModuleOp"> {
   let summary = "Order the work of every rank";
   let description = [{
-    Adds a verified `pipe.schedule` for the stages of the mesh.
+    Adds a verified `pipe.schedule` for the module's placement of stages.
   }];
   let options = [
-    Option<"kind", "kind", "std::string", "\"1f1b\"", "gpipe or 1f1b">,
+    Option<"kind", "kind", "std::string", "\"1f1b\"", "a schedule's name">,
     Option<"microbatches", "microbatches", "unsigned", "1",
            "microbatches of a step">,
   ];
@@ -198,12 +216,12 @@ def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::ModuleOp"> {
 def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
   let summary = "Reduce and update many parameters at once";
   let description = [{
-    For each stage: parameters whose gradients `@reduce_i` reduces alike, which
+    For each rank of `pp`: parameters whose gradients `@reduce_i` reduces alike, which
     the global norm counts alike, and to which `@optimizer_i` does the same
     element by element, get places side by side (`nn.pack`), and one all-reduce,
     one sum of squares and one update take the place of theirs. What is done to
     an element stays the same; the squares are added up in another order, by
-    rows of the pack. A gradient that other stages take part in reducing is
+    rows of the pack. A gradient that other ranks of `pp` take part in reducing is
     alone in its pack, and a parameter whose gradient is reduced by anything but
     all-reduces is left alone. An update that depends on where an element is in
     its parameter (it masks padding) stays as it is.
@@ -242,7 +260,7 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
     Places the values of each function in its workspace, and what lives across
     actions (parameters, gradients, moments, residuals, transfers) in the arena,
     by lifetime over the schedule, largest first. Adds one `plan.program` per
-    stage.
+    rank of `pp`.
   }];
   let dependentDialects = ["::plait::plan::PlanDialect"];
 }

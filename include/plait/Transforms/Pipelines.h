@@ -42,7 +42,9 @@ struct PipelineOptions {
   unsigned microbatches = 1;
   std::string recompute = "none";
   bool sequenceParallel = false;
-  /// Layers of each stage; empty: cut by cost.
+  /// Virtual stages of a rank; 0: as few as the schedule orders.
+  unsigned chunks = 0;
+  /// Layers of each virtual stage; empty: cut by cost.
   std::vector<int64_t> layers = {};
   /// Ops that lowering leaves whole.
   std::vector<std::string> keep = {};

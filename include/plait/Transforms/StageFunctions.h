@@ -1,14 +1,14 @@
-//===- StageFunctions.h - The functions of a pipeline stage -----*- C++ -*-===//
+//===- StageFunctions.h - The functions of pipeline stages ------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// What a stage does is cut into phases: "forward", "backward" (both together
-// are "joint" before they are split), "reduce" and "optimizer". Each is one
-// function of the module, which attributes mark and whose name follows from
-// phase and stage.
+// Access to what the attributes of the pipe dialect say about functions: which
+// action of which virtual stage a function does, what its arguments and results
+// are, and which rank of the pipeline has it. The module's placement of virtual
+// stages on ranks is asked for here and nowhere else.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,50 +26,75 @@
 
 namespace plait {
 
-/// "forward_0".
-inline std::string getFunctionName(llvm::StringRef phase, int64_t stage) {
-  return (phase + "_" + llvm::Twine(stage)).str();
-}
-
-/// The stage that an op or a function belongs to, if it says so.
+/// The virtual stage that an op of the loss belongs to, if it says so.
 inline std::optional<int64_t> getStage(mlir::Operation *op) {
   auto stage = op->getAttrOfType<mlir::IntegerAttr>(pipe::kStageAttr);
   return stage ? std::optional(stage.getInt()) : std::nullopt;
 }
 
-/// Whether `function` does `phase` of a stage.
-inline bool doesPhase(mlir::func::FuncOp function, llvm::StringRef phase) {
-  auto own = function->getAttrOfType<mlir::StringAttr>(pipe::kPhaseAttr);
-  return own && own.getValue() == phase;
-}
-
-/// Whether an op of a joint function belongs to the backward phase.
+/// Whether an op of a joint function belongs to the backward pass.
 inline bool isBackward(mlir::Operation *op) {
   return op->hasAttr(nn::kBackwardAttr);
 }
 
-/// Makes `function`, which belongs to a stage, do `phase` of it: marks it and
-/// gives it the name.
-inline void setPhase(mlir::func::FuncOp function, llvm::StringRef phase) {
-  mlir::Builder builder(function.getContext());
-  function->setAttr(pipe::kPhaseAttr, builder.getStringAttr(phase));
-  function.setName(getFunctionName(phase, *getStage(function)));
+/// Where the module's virtual stages lie; see PipeDialect.
+pipe::PlacementAttr getPlacement(mlir::ModuleOp module);
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+/// "backward_input_3".
+std::string getFunctionName(pipe::ActionKind action, int64_t index);
+
+/// What `function` does for whom; null: it is no stage's.
+inline pipe::FunctionAttr getStageFunction(mlir::func::FuncOp function) {
+  return function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
 }
 
-/// A function without arguments, results or ops where `builder` stands, which
-/// does `phase` of `stage`.
-inline mlir::func::FuncOp createStageFunction(mlir::OpBuilder &builder,
-                                              mlir::Location loc,
-                                              llvm::StringRef phase,
-                                              int64_t stage) {
-  auto function =
-      mlir::func::FuncOp::create(builder, loc, getFunctionName(phase, stage),
-                                 builder.getFunctionType({}, {}));
-  function->setAttr(pipe::kStageAttr, builder.getI64IntegerAttr(stage));
-  function->setAttr(pipe::kPhaseAttr, builder.getStringAttr(phase));
-  function.addEntryBlock();
-  return function;
+inline bool doesAction(mlir::func::FuncOp function, pipe::ActionKind action) {
+  pipe::FunctionAttr own = getStageFunction(function);
+  return own && own.getAction() == action;
 }
+
+/// The rank of the pipeline whose function it is, if it is a stage's.
+std::optional<int64_t> getRank(mlir::func::FuncOp function);
+
+/// Makes `function`, which belongs to a stage, do `action` of it: marks it and
+/// gives it the name.
+void setAction(mlir::func::FuncOp function, pipe::ActionKind action);
+
+/// A function without arguments, results or ops where `builder` stands.
+mlir::func::FuncOp createStageFunction(mlir::OpBuilder &builder,
+                                       mlir::Location loc,
+                                       pipe::ActionKind action, int64_t index);
+
+//===----------------------------------------------------------------------===//
+// Ports
+//===----------------------------------------------------------------------===//
+
+/// Null where there is none.
+inline pipe::PortAttr getPort(mlir::func::FuncOp function, unsigned argument) {
+  return function.getArgAttrOfType<pipe::PortAttr>(argument, pipe::kPortAttr);
+}
+inline pipe::PortAttr getResultPort(mlir::func::FuncOp function,
+                                    unsigned result) {
+  return function.getResultAttrOfType<pipe::PortAttr>(result, pipe::kPortAttr);
+}
+
+/// Gives all arguments, or all results, their ports, and the function the types
+/// of its block and of what it returns.
+void setPorts(mlir::func::FuncOp function,
+              llvm::ArrayRef<pipe::PortAttr> arguments,
+              llvm::ArrayRef<pipe::PortAttr> results);
+
+/// The ports of all arguments, or of all results; every one has one.
+llvm::SmallVector<pipe::PortAttr> getPorts(mlir::func::FuncOp function);
+llvm::SmallVector<pipe::PortAttr> getResultPorts(mlir::func::FuncOp function);
+
+/// The number of the result that is `port`, if there is one.
+std::optional<unsigned> findResult(mlir::func::FuncOp function,
+                                   pipe::PortKind kind, int64_t index);
 
 } // namespace plait
 

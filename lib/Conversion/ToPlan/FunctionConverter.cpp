@@ -14,7 +14,7 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Buffers.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -276,14 +276,10 @@ LogicalResult Converter::convert(Operation *op) {
 }
 
 void Converter::addSlots() {
-  auto name = [&](Attribute attr) {
-    auto text = dyn_cast_or_null<StringAttr>(attr);
-    result->slots.push_back(text ? text.getValue().str() : "");
-  };
-  for (unsigned index = 0; index < function.getNumArguments(); ++index)
-    name(function.getArgAttr(index, kValueAttr));
-  for (unsigned index = 0; index < function.getNumResults(); ++index)
-    name(function.getResultAttr(index, kValueAttr));
+  for (pipe::PortAttr port : getPorts(function))
+    result->slots.push_back(port.getText());
+  for (pipe::PortAttr port : getResultPorts(function))
+    result->slots.push_back(port.getText());
   result->slots.push_back("workspace");
   auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
   for (int64_t size : bytes.asArrayRef())

@@ -11,7 +11,6 @@
 #include "plait/Transforms/Names.h"
 
 #include "llvm/ADT/StringSet.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <cstring>
 
@@ -59,7 +58,7 @@ ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
     llvm::StringSet<> buffers;
     for (auto buffer : program.getBody().getOps<BufferOp>())
       buffers.insert(buffer.getSymName());
-    ParameterPacks packs(module, program.getStage());
+    ParameterPacks packs(module, program.getRank());
     for (auto [parameter, entry] :
          llvm::zip_equal(parameters, plan.parameters)) {
       auto gradient = packs.locate(parameter.getSymName(), nn::Slot::Gradient);
@@ -179,19 +178,18 @@ private:
 
 } // namespace
 
-/// Of a kind that plan.action's verifier knows.
-static fb::ActionKind actionKind(StringRef kind) {
-  return llvm::StringSwitch<fb::ActionKind>(kind)
-      .Case("forward", fb::ActionKind::Forward)
-      .Case("backward", fb::ActionKind::Backward)
-      .Case("backward_input", fb::ActionKind::BackwardInput)
-      .Case("backward_weight", fb::ActionKind::BackwardWeight)
-      .Case("send", fb::ActionKind::Send)
-      .Case("recv", fb::ActionKind::Recv)
-      .Case("wait_send", fb::ActionKind::WaitSend)
-      .Case("reduce", fb::ActionKind::Reduce)
-      .Case("optimizer", fb::ActionKind::Optimizer);
-}
+#define PLAIT_SAME_ACTION(NAME)                                                \
+  static_assert(int(pipe::ActionKind::NAME) == int(fb::ActionKind::NAME))
+PLAIT_SAME_ACTION(Forward);
+PLAIT_SAME_ACTION(Backward);
+PLAIT_SAME_ACTION(BackwardInput);
+PLAIT_SAME_ACTION(BackwardWeight);
+PLAIT_SAME_ACTION(Send);
+PLAIT_SAME_ACTION(Recv);
+PLAIT_SAME_ACTION(WaitSend);
+PLAIT_SAME_ACTION(Reduce);
+PLAIT_SAME_ACTION(Optimizer);
+#undef PLAIT_SAME_ACTION
 
 void Converter::addRegions() {
   for (auto buffer : program.getBody().getOps<BufferOp>()) {
@@ -213,8 +211,8 @@ uint64_t Converter::inputStride(StringRef name) const {
 }
 
 void Converter::addInputs() {
-  for (auto [name, kind] : {std::pair(kTokens, fb::InputKind::Tokens),
-                            {kTargets, fb::InputKind::Targets}}) {
+  for (auto [name, kind] : {std::pair(kTokensBuffer, fb::InputKind::Tokens),
+                            {kTargetsBuffer, fb::InputKind::Targets}}) {
     if (!offsets.contains(name))
       continue;
     auto input = std::make_unique<fb::InputT>();
@@ -286,14 +284,14 @@ void Converter::addConstants() {
 
 void Converter::addAction(ActionOp op) {
   auto action = std::make_unique<fb::ActionT>();
-  action->kind = actionKind(op.getKind());
-  action->chunk = op.getChunk();
-  action->microbatch = op.getMicrobatch();
+  action->kind = static_cast<fb::ActionKind>(op.getKind());
+  action->stage = op.getStage().value_or(0);
+  action->microbatch = op.getMicrobatch().value_or(0);
   auto address = [&](FlatSymbolRefAttr buffer) {
     StringRef name = buffer.getValue();
-    bool input = llvm::is_contained(kModelInputs, name);
+    bool input = name == kTokensBuffer || name == kTargetsBuffer;
     return offsets.lookup(name) +
-           (input ? op.getMicrobatch() * inputStride(name) : 0);
+           (input ? action->microbatch * inputStride(name) : 0);
   };
   auto buffers = op.getBuffers().getAsRange<FlatSymbolRefAttr>();
   if (op.getCallee()) {
@@ -303,9 +301,8 @@ void Converter::addAction(ActionOp op) {
       action->bindings.push_back(address(buffer));
   } else {
     FlatSymbolRefAttr buffer = *buffers.begin();
-    action->direction = op.getBackward().value_or(false)
-                            ? fb::Direction::Backward
-                            : fb::Direction::Forward;
+    action->direction =
+        op.getBackward() ? fb::Direction::Backward : fb::Direction::Forward;
     action->peer = *op.getPeer();
     action->tensor = op.getTensor().value_or(0);
     action->buffer = address(buffer);
@@ -323,7 +320,7 @@ Converter::run(ParameterTable &parameters) {
   result->metrics = offsets.lookup(kMetricsBuffer);
   addInputs();
   if (failed(parameters.addShards(
-          *result, ParameterPacks(module, program.getStage()), offsets)) ||
+          *result, ParameterPacks(module, program.getRank()), offsets)) ||
       failed(addFunctions()))
     return failure();
   addConstants();

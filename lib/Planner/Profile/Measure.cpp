@@ -10,7 +10,7 @@
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -192,12 +192,6 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
   return most;
 }
 
-static bool isNamed(func::FuncOp function, unsigned argument,
-                    StringRef prefix) {
-  auto name = function.getArgAttrOfType<StringAttr>(argument, kValueAttr);
-  return name && name.getValue().starts_with(prefix);
-}
-
 planner::Block Measurer::measure(func::FuncOp forward,
                                  func::FuncOp backward) const {
   planner::Block block;
@@ -213,14 +207,14 @@ planner::Block Measurer::measure(func::FuncOp forward,
     }
   for (BlockArgument argument : forward.getArguments())
     addTo(block.input, argument);
-  for (auto [index, argument] : llvm::enumerate(backward.getArguments()))
-    if (!isNamed(backward, index, "dout"))
+  for (auto [argument, port] :
+       llvm::zip_equal(backward.getArguments(), getPorts(backward)))
+    if (port.getKind() != pipe::PortKind::OutputGradient)
       addTo(block.kept, argument);
-  for (auto [index, type] : llvm::enumerate(forward.getResultTypes())) {
-    auto name = forward.getResultAttrOfType<StringAttr>(index, kValueAttr);
-    if (name && name.getValue().starts_with("out"))
+  for (auto [type, port] :
+       llvm::zip_equal(forward.getResultTypes(), getResultPorts(forward)))
+    if (port.getKind() == pipe::PortKind::Output)
       block.output.elements += countElements(type);
-  }
   Saved first = findWorkspace(forward), second = findWorkspace(backward);
   bool larger = first.elements > second.elements;
   block.workspace = larger ? first : second;

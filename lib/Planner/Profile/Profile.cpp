@@ -150,7 +150,8 @@ static std::vector<ParameterGroup> findParameters(ModuleOp module,
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
     for (auto function : module.getOps<func::FuncOp>())
-      if (function != forward && doesPhase(function, "forward"))
+      if (function != forward &&
+          doesAction(function, pipe::ActionKind::Forward))
         function.walk([&](nn::ReadOp other) {
           group.tied |= other.getSymbol() == read.getSymbol();
         });
@@ -166,11 +167,12 @@ static std::vector<planner::Block> measure(ModuleOp module, int64_t blocks,
   Type activation = precision == "bf16" ? Type(builder.getBF16Type())
                                         : Type(builder.getF32Type());
   for (int64_t index = 0; index < blocks; ++index) {
-    auto find = [&](StringRef phase) {
-      return module.lookupSymbol<func::FuncOp>(getFunctionName(phase, index));
+    auto find = [&](pipe::ActionKind action) {
+      return module.lookupSymbol<func::FuncOp>(getFunctionName(action, index));
     };
-    func::FuncOp forward = find("forward");
-    measured.push_back(measureBlock(forward, find("backward"), activation));
+    func::FuncOp forward = find(pipe::ActionKind::Forward);
+    measured.push_back(
+        measureBlock(forward, find(pipe::ActionKind::Backward), activation));
     measured.back().parameters = findParameters(module, forward);
   }
   return measured;

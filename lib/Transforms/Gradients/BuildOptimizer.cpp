@@ -32,6 +32,7 @@ using namespace plait;
 using dist::ShardingAttr;
 using nn::NNBuilder;
 using nn::ParameterOp;
+using pipe::ActionKind;
 
 namespace {
 
@@ -43,25 +44,25 @@ struct Recorder : OpBuilder::Listener {
   }
 };
 
-/// How a stage's microbatches leave what they added up: as partial sums over
-/// some axes. By symbol and stage.
+/// How the microbatches leave what they added up on a rank of the pipeline: as
+/// partial sums over some axes. By symbol and rank.
 using Accumulated = llvm::MapVector<Attribute, std::map<int64_t, ShardingAttr>>;
 
-/// A parameter and how the stages that hold it leave its gradient.
+/// A parameter and how the ranks that hold it leave its gradient.
 struct Held {
   ParameterOp parameter;
   std::map<int64_t, ShardingAttr> gradients;
   bool hasComputeCopy;
 
-  bool isHeldBy(int64_t stage) const { return gradients.count(stage); }
+  bool isHeldBy(int64_t rank) const { return gradients.count(rank); }
 };
 
-/// Writes the functions of one stage.
+/// Writes the functions of one rank of the pipeline, for all its stages.
 class StepEnd {
 public:
-  StepEnd(ModuleOp module, dist::MeshOp mesh, int64_t stage, int64_t stages,
-          ArrayRef<Held> held, const Accumulated &accumulated)
-      : mesh(mesh), stage(stage), stages(stages), held(held),
+  StepEnd(ModuleOp module, dist::MeshOp mesh, int64_t rank, ArrayRef<Held> held,
+          const Accumulated &accumulated)
+      : mesh(mesh), placement(getPlacement(module)), rank(rank), held(held),
         accumulated(accumulated),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(module.getBodyRegion()), nn(builder, module.getLoc()) {
@@ -72,7 +73,7 @@ public:
   void buildOptimizer(ModuleOp module);
 
 private:
-  void beginFunction(ModuleOp module, StringRef phase);
+  void beginFunction(ModuleOp module, ActionKind action);
   void endFunction();
   void flush();
   ShardingAttr whole() { return ShardingAttr::getReplicated(meshRef, 0); }
@@ -80,7 +81,7 @@ private:
   void write(Value value, ParameterOp parameter, nn::Slot slot);
   Value step(StringRef name);
   Value total(StringRef name);
-  Value sumOverStages(Value value, ArrayRef<int64_t> members = {});
+  Value sumOverRanks(Value value, ArrayRef<int64_t> members = {});
   Value squaredNorm();
   Value clipFactor(Value norm);
   void update(const Held &entry, Value gradientScale);
@@ -92,7 +93,8 @@ private:
   AdamScalars adam;
 
   dist::MeshOp mesh;
-  int64_t stage, stages;
+  pipe::PlacementAttr placement;
+  int64_t rank;
   ArrayRef<Held> held;
   const Accumulated &accumulated;
   FlatSymbolRefAttr meshRef;
@@ -107,10 +109,10 @@ private:
 // Pieces
 //===----------------------------------------------------------------------===//
 
-void StepEnd::beginFunction(ModuleOp module, StringRef phase) {
+void StepEnd::beginFunction(ModuleOp module, ActionKind action) {
   builder.setInsertionPointToEnd(module.getBody());
   func::FuncOp function =
-      createStageFunction(builder, module.getLoc(), phase, stage);
+      createStageFunction(builder, module.getLoc(), action, rank);
   builder.setInsertionPointToStart(&function.getBody().front());
 }
 
@@ -142,9 +144,9 @@ Value StepEnd::step(StringRef name) {
   return nn::StepScalarOp::create(builder, nn.loc, type, name);
 }
 
-/// A sum over the pipeline, or over some of its stages.
-Value StepEnd::sumOverStages(Value value, ArrayRef<int64_t> members) {
-  if (stages == 1)
+/// A sum over the pipeline, or over some of its ranks.
+Value StepEnd::sumOverRanks(Value value, ArrayRef<int64_t> members) {
+  if (placement.getRanks() == 1)
     return value;
   flush();
   return dist::AllReduceOp::create(
@@ -156,13 +158,13 @@ Value StepEnd::sumOverStages(Value value, ArrayRef<int64_t> members) {
       builder.getUnitAttr());
 }
 
-/// An accumulator's total over all ranks; only the last stage has one.
+/// An accumulator's total over all ranks; only that of the last stage has one.
 Value StepEnd::total(StringRef name) {
   auto plain = RankedTensorType::get({}, builder.getF32Type());
   Value value;
-  if (stage + 1 == stages) {
+  if (rank == placement.getRank(placement.getStages() - 1)) {
     auto symbol = FlatSymbolRefAttr::get(builder.getContext(), name);
-    ShardingAttr sharding = accumulated.find(symbol)->second.at(stage);
+    ShardingAttr sharding = accumulated.find(symbol)->second.at(rank);
     Value part =
         nn::ReadOp::create(builder, nn.loc, dist::withSharding(plain, sharding),
                            name, nn::Slot::Value);
@@ -172,15 +174,15 @@ Value StepEnd::total(StringRef name) {
         nn::FillOp::create(builder, nn.loc, dist::withSharding(plain, whole()),
                            builder.getF32FloatAttr(0.0));
   }
-  return sumOverStages(value);
+  return sumOverRanks(value);
 }
 
 /// The square of the norm of the gradient sums, every parameter counted once:
-/// by the first of the stages that hold it.
+/// by the first of the ranks that hold it.
 Value StepEnd::squaredNorm() {
   llvm::MapVector<Attribute, Value> groups;
   for (const Held &entry : held) {
-    if (entry.gradients.begin()->first != stage)
+    if (entry.gradients.begin()->first != rank)
       continue;
     Value gradient = read(entry.parameter, nn::Slot::Gradient);
     Value sum = nn.sumAll(nn.mul(gradient, gradient));
@@ -199,7 +201,7 @@ Value StepEnd::squaredNorm() {
         builder, nn.loc,
         RankedTensorType::get({}, builder.getF32Type(), whole()),
         builder.getF32FloatAttr(0.0));
-  return sumOverStages(total);
+  return sumOverRanks(total);
 }
 
 /// min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_ has it, or
@@ -277,26 +279,26 @@ void StepEnd::update(const Held &entry, Value gradientScale) {
 //===----------------------------------------------------------------------===//
 
 void StepEnd::buildReduce(ModuleOp module) {
-  beginFunction(module, "reduce");
+  beginFunction(module, ActionKind::Reduce);
   for (const Held &entry : held) {
-    if (!entry.isHeldBy(stage))
+    if (!entry.isHeldBy(rank))
       continue;
     ParameterOp parameter = entry.parameter;
     Value gradient = read(parameter, nn::Slot::Gradient);
     gradient.setType(
-        dist::withSharding(gradient.getType(), entry.gradients.at(stage)));
+        dist::withSharding(gradient.getType(), entry.gradients.at(rank)));
     gradient = reshard(builder, gradient,
                        cast<ShardingAttr>(parameter.getShardingAttr()));
     SmallVector<int64_t> members(llvm::make_first_range(entry.gradients));
     if (members.size() > 1)
-      gradient = sumOverStages(gradient, members);
+      gradient = sumOverRanks(gradient, members);
     write(gradient, parameter, nn::Slot::Gradient);
   }
   endFunction();
 }
 
 void StepEnd::buildOptimizer(ModuleOp module) {
-  beginFunction(module, "optimizer");
+  beginFunction(module, ActionKind::Optimizer);
   Value lossSum = total(kLossSum);
   Value count = total(kTokenCount);
   Value inverse = nn.div(nn.fillLike(count, 1.0), count);
@@ -311,7 +313,7 @@ void StepEnd::buildOptimizer(ModuleOp module) {
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
   for (const Held &entry : held)
-    if (entry.isHeldBy(stage))
+    if (entry.isHeldBy(rank))
       update(entry, scale);
   endFunction();
 }
@@ -325,27 +327,50 @@ struct BuildOptimizerPass
     : plait::impl::BuildOptimizerPassBase<BuildOptimizerPass> {
   FailureOr<Accumulated> findAccumulated() {
     Accumulated found;
+    llvm::MapVector<std::pair<Attribute, int64_t>,
+                    SmallVector<nn::AccumulateOp>>
+        sums; // by symbol and rank
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      std::optional<int64_t> stage = getStage(function);
+      std::optional<int64_t> rank = getRank(function);
       auto adds = function.getOps<nn::AccumulateOp>();
-      if (!stage && !adds.empty())
+      if (!rank && !adds.empty())
         return (*adds.begin()).emitError("accumulates in @")
                << function.getSymName() << ", which belongs to no stage";
       for (nn::AccumulateOp op : adds)
-        found[op.getSymbolAttr()].try_emplace(*stage,
-                                              ShardingAttr::of(op.getInput()));
+        sums[{op.getSymbolAttr(), *rank}].push_back(op);
     }
+    for (auto &[key, adds] : sums)
+      found[key.first].try_emplace(key.second, alignSharding(adds));
     return found;
   }
 
+  /// Functions of one rank add to one buffer: what some of them leave partial
+  /// and others do not is summed up before it is added.
+  ShardingAttr alignSharding(ArrayRef<nn::AccumulateOp> adds) {
+    ShardingAttr common =
+        ShardingAttr::of(nn::AccumulateOp(adds[0]).getInput());
+    SmallVector<StringAttr> axes(common.getPartial());
+    for (nn::AccumulateOp add : adds)
+      llvm::erase_if(axes, [&](StringAttr axis) {
+        return !ShardingAttr::of(add.getInput()).isPartialOver(axis);
+      });
+    common = common.withoutPartial().withPartial(axes);
+    for (nn::AccumulateOp add : adds) {
+      OpBuilder builder(add);
+      add.getInputMutable().assign(reshard(builder, add.getInput(), common));
+    }
+    return common;
+  }
+
   /// What StepEnd relies on.
-  LogicalResult check(const Accumulated &accumulated, ArrayRef<Held> held,
-                      int64_t stages) {
+  LogicalResult check(const Accumulated &accumulated, ArrayRef<Held> held) {
+    pipe::PlacementAttr placement = getPlacement(getOperation());
+    int64_t last = placement.getStages() - 1;
     for (StringRef name : {kLossSum, kTokenCount}) {
       auto it = accumulated.find(FlatSymbolRefAttr::get(&getContext(), name));
-      if (it == accumulated.end() || !it->second.count(stages - 1))
+      if (it == accumulated.end() || !it->second.count(placement.getRank(last)))
         return getOperation().emitError("stage ")
-               << stages - 1 << " does not accumulate @" << name;
+               << last << " does not accumulate @" << name;
     }
     for (const Held &entry : held) {
       ParameterOp parameter = entry.parameter;
@@ -382,11 +407,11 @@ struct BuildOptimizerPass
     if (failed(accumulated))
       return signalPassFailure();
     SmallVector<Held> held = findHeld(*accumulated);
-    int64_t stages = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
-    if (failed(check(*accumulated, held, stages)))
+    if (failed(check(*accumulated, held)))
       return signalPassFailure();
-    for (int64_t stage = 0; stage < stages; ++stage) {
-      StepEnd end(getOperation(), mesh, stage, stages, held, *accumulated);
+    int64_t ranks = getPlacement(getOperation()).getRanks();
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      StepEnd end(getOperation(), mesh, rank, held, *accumulated);
       end.buildReduce(getOperation());
       end.buildOptimizer(getOperation());
     }

@@ -34,8 +34,8 @@ static bool isElementwise(Operation *op) {
           fusable.getFusionRole() == FusionRole::Broadcast);
 }
 
-/// The bytes of what `op` is made of, looking through what is elementwise and may
-/// be computed again; parameters and constants are there anyway.
+/// The bytes of what `op` is made of, looking through what is elementwise and
+/// may be computed again; parameters and constants are there anyway.
 static int64_t countSourceBytes(Operation *op) {
   llvm::SetVector<Value> values(op->operand_begin(), op->operand_end());
   int64_t bytes = 0;
@@ -143,7 +143,7 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
       return signalPassFailure();
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (doesPhase(function, "joint"))
+      if (doesAction(function, pipe::ActionKind::Joint))
         runOn(function);
   }
 

@@ -42,6 +42,9 @@ namespace plait {
 using namespace mlir;
 using namespace plait;
 using dist::ShardingAttr;
+using pipe::ActionKind;
+using pipe::PortAttr;
+using pipe::PortKind;
 
 namespace {
 
@@ -81,12 +84,13 @@ private:
   Value sum(Value primal);
   Value gradientOf(Value primal);
   Value seedOne(Value loss);
-  void returnInputGradients();
+  SmallVector<PortAttr> returnInputGradients();
   /// Marks the ops created since the last call; they are part of `source`'s
   /// layer.
   void tagNewOps(Operation *source);
 
   func::FuncOp function, next;
+  SmallVector<PortAttr> ports; // of the arguments, those to come included
   dist::MeshOp mesh;
   FlatSymbolRefAttr meshRef;
   Recorder recorder;
@@ -320,58 +324,39 @@ LogicalResult Differentiator::visit(Operation *op) {
   return success();
 }
 
-/// The number of the result called `name`, if there is one.
-static std::optional<unsigned> findResult(func::FuncOp function,
-                                          const Twine &name) {
-  std::string wanted = name.str();
-  for (unsigned index = 0; index < function.getNumResults(); ++index)
-    if (auto own = function.getResultAttrOfType<StringAttr>(index, kValueAttr))
-      if (own.getValue() == wanted)
-        return index;
-  return std::nullopt;
-}
-
 /// Every output that has a gradient gets an argument for it.
 void Differentiator::seedOutputs() {
   Block &body = function.getBody().front();
-  for (auto [index, output] :
-       llvm::enumerate(body.getTerminator()->getOperands())) {
-    if (next && !findResult(next, "din" + Twine(index)))
+  for (auto [output, port] : llvm::zip_equal(
+           body.getTerminator()->getOperands(), getResultPorts(function))) {
+    int64_t index = port.getIndex();
+    if (next && !findResult(next, PortKind::InputGradient, index))
       continue;
     auto type = dist::withSharding(output.getType(),
                                    ShardingAttr::of(output).withoutPartial());
-    unsigned position = function.getNumArguments();
-    (void)function.insertArgument(
-        position, type,
-        builder.getDictionaryAttr(builder.getNamedAttr(
-            kValueAttr, builder.getStringAttr("dout" + Twine(index)))),
-        output.getLoc());
-    contribute(output, function.getArgument(position));
+    ports.push_back(
+        PortAttr::get(builder.getContext(), PortKind::OutputGradient, index));
+    contribute(output, body.addArgument(type, output.getLoc()));
   }
 }
 
-void Differentiator::returnInputGradients() {
-  Operation *terminator = function.getBody().front().getTerminator();
-  SmallVector<Value> results(terminator->getOperands());
-  SmallVector<DictionaryAttr> attributes;
-  function.getAllResultAttrs(attributes);
-  for (BlockArgument argument : function.getArguments()) {
-    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                      kValueAttr);
-    if (!name || !name.getValue().starts_with("in"))
+SmallVector<PortAttr> Differentiator::returnInputGradients() {
+  Block &body = function.getBody().front();
+  SmallVector<Value> results(body.getTerminator()->getOperands());
+  SmallVector<PortAttr> resultPorts = getResultPorts(function);
+  for (auto [argument, port] : llvm::zip_equal(body.getArguments(), ports)) {
+    if (port.getKind() != PortKind::Input)
       continue;
     Value gradient = gradientOf(argument);
     if (!gradient)
       continue;
     results.push_back(gradient);
-    attributes.push_back(builder.getDictionaryAttr(builder.getNamedAttr(
-        kValueAttr, builder.getStringAttr("d" + name.getValue()))));
+    resultPorts.push_back(PortAttr::get(
+        builder.getContext(), PortKind::InputGradient, port.getIndex()));
   }
   tagNewOps(nullptr);
-  terminator->setOperands(results);
-  function.setFunctionType(builder.getFunctionType(
-      function.getArgumentTypes(), ValueRange(results).getTypes()));
-  function.setAllResultAttrs(attributes);
+  body.getTerminator()->setOperands(results);
+  return resultPorts;
 }
 
 LogicalResult Differentiator::run() {
@@ -380,13 +365,14 @@ LogicalResult Differentiator::run() {
   SmallVector<Operation *> forward;
   for (Operation &op : body.without_terminator())
     forward.push_back(&op);
+  ports = getPorts(function);
   seedOutputs();
   builder.setInsertionPoint(body.getTerminator());
   for (Operation *op : llvm::reverse(forward))
     if (failed(visit(op)))
       return failure();
-  returnInputGradients();
-  setPhase(function, "joint");
+  setPorts(function, ports, returnInputGradients());
+  setAction(function, ActionKind::Joint);
   return success();
 }
 
@@ -408,15 +394,14 @@ static void eraseDead(func::FuncOp joint) {
 /// parameter has a gradient only as long as nobody looks. The next stage need
 /// not compute it then.
 static void dropUnusedGradients(func::FuncOp joint, func::FuncOp next) {
-  constexpr StringLiteral prefix = "dout";
   eraseDead(joint);
   for (unsigned index = joint.getNumArguments(); next && index-- > 0;) {
-    auto name = joint.getArgAttrOfType<StringAttr>(index, kValueAttr);
-    if (!name || !name.getValue().starts_with(prefix) ||
+    PortAttr port = getPort(joint, index);
+    if (port.getKind() != PortKind::OutputGradient ||
         !joint.getArgument(index).use_empty())
       continue;
-    StringRef number = name.getValue().drop_front(prefix.size());
-    std::optional<unsigned> sent = findResult(next, "din" + number);
+    std::optional<unsigned> sent =
+        findResult(next, PortKind::InputGradient, port.getIndex());
     next.getBody().front().getTerminator()->eraseOperand(*sent);
     (void)next.eraseResult(*sent);
     (void)joint.eraseArgument(index);
@@ -496,8 +481,8 @@ struct DifferentiatePass
     }
     JointFunctions functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (doesPhase(function, "forward"))
-        functions[*getStage(function)] = function;
+      if (doesAction(function, ActionKind::Forward))
+        functions[getStageFunction(function).getIndex()] = function;
     auto nextOf = [&](int64_t stage) {
       auto next = functions.find(stage + 1);
       return next == functions.end() ? func::FuncOp() : next->second;

@@ -4,8 +4,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A joint function is cut once, into forward and backward, or twice: the
+// backward pass into what the previous stage waits for (input gradients) and
+// what only the end of the step does (weight gradients; Qi et al., "Zero Bubble
+// Pipeline Parallelism", 2024).
+//
+// The second cut delays matrix products and what else costs no more to delay.
+// What a weight gradient reads has to be kept until then, so that a sum over
+// the batch (the gradient of a bias or of a norm), which reads much and takes
+// little time, is not delayed.
+//
+//===----------------------------------------------------------------------===//
 
-#include "../ValueNames.h"
+#include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 
@@ -18,141 +30,274 @@ namespace plait {
 
 using namespace mlir;
 using namespace plait;
+using pipe::ActionKind;
+using pipe::PortAttr;
+using pipe::PortKind;
 
 namespace {
 
-/// Splits one joint function.
-class Splitter {
+/// Moves a part of a function's ops and results into a new function of the same
+/// stage, behind it, with residuals for what crosses.
+class Cutter {
 public:
-  explicit Splitter(func::FuncOp joint)
-      : joint(joint), builder(joint), body(joint.getBody().front()) {}
+  /// `later` does `action`; residuals are numbered from `residuals` on.
+  Cutter(func::FuncOp function, ActionKind action, int64_t &residuals)
+      : function(function), action(action), residuals(residuals),
+        builder(function), body(function.getBody().front()),
+        ports(getPorts(function)) {}
 
-  void run();
+  /// Moves `ops`, which nothing that stays depends on, the results for which
+  /// `isLater` holds, and the arguments that only these read. Returns the new
+  /// function.
+  func::FuncOp run(ArrayRef<Operation *> ops,
+                   llvm::function_ref<bool(PortAttr)> isLater);
 
 private:
-  void nameValues();
-  void splitResults();
-  void createBackward();
-  void moveOps();
-  void finishForward();
+  void splitResults(llvm::function_ref<bool(PortAttr)> isLater);
+  void moveOps(ArrayRef<Operation *> ops);
+  void finishEarlier();
   Value importValue(Value value);
 
-  func::FuncOp joint, backward;
+  func::FuncOp function, later;
+  ActionKind action;
+  int64_t &residuals;
   OpBuilder builder;
   Block &body;
-  llvm::DenseMap<Value, StringAttr> names;
-  SmallVector<Value> forwardResults, backwardResults;
-  SmallVector<Attribute> forwardNames, backwardNames;
-  llvm::MapVector<Value, Value> imported; // joint value -> backward argument
+  SmallVector<PortAttr> ports; // of the arguments
+  SmallVector<Value> results, laterResults;
+  SmallVector<PortAttr> resultPorts, laterResultPorts;
+  llvm::DenseMap<Value, PortAttr> portOf; // of what may cross
+  llvm::MapVector<Value, Value> imported; // to an argument of the new function
 };
 
 } // namespace
 
-void Splitter::nameValues() {
-  for (BlockArgument argument : body.getArguments())
-    names[argument] =
-        joint.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kValueAttr);
-}
-
-/// Gradients are the backward pass's results, all else the forward pass's.
-void Splitter::splitResults() {
-  for (auto [index, value] :
-       llvm::enumerate(body.getTerminator()->getOperands())) {
-    auto name = joint.getResultAttrOfType<StringAttr>(index, kValueAttr);
-    bool gradient = name.getValue().starts_with("d");
-    (gradient ? backwardResults : forwardResults).push_back(value);
-    (gradient ? backwardNames : forwardNames).push_back(name);
-    if (!gradient)
-      names.try_emplace(value, name);
+void Cutter::splitResults(llvm::function_ref<bool(PortAttr)> isLater) {
+  for (auto [argument, port] : llvm::zip_equal(body.getArguments(), ports))
+    portOf[argument] = port;
+  for (auto [value, port] : llvm::zip_equal(body.getTerminator()->getOperands(),
+                                            getResultPorts(function))) {
+    bool moves = isLater(port);
+    (moves ? laterResults : results).push_back(value);
+    (moves ? laterResultPorts : resultPorts).push_back(port);
+    // The gradient of an input is sent away: its buffer is not for keeping.
+    if (!moves && port.getKind() != PortKind::InputGradient)
+      portOf.try_emplace(value, port);
   }
 }
 
-void Splitter::createBackward() {
-  builder.setInsertionPointAfter(joint);
-  backward = createStageFunction(builder, joint.getLoc(), "backward",
-                                 *getStage(joint));
-}
-
-/// The backward function's name for a value of the forward pass.
-Value Splitter::importValue(Value value) {
+/// The new function's name for a value of the old one.
+Value Cutter::importValue(Value value) {
   auto [it, isNew] = imported.insert({value, Value()});
   if (isNew) {
     it->second =
-        backward.getBody().front().addArgument(value.getType(), value.getLoc());
-    StringAttr &name = names[value];
-    if (!name) {
-      int64_t count = llvm::count_if(forwardNames, [](Attribute attr) {
-        return cast<StringAttr>(attr).getValue().starts_with("res");
-      });
-      name = builder.getStringAttr("res" + Twine(count));
-      forwardResults.push_back(value);
-      forwardNames.push_back(name);
+        later.getBody().front().addArgument(value.getType(), value.getLoc());
+    PortAttr &port = portOf[value];
+    if (!port) {
+      port =
+          PortAttr::get(builder.getContext(), PortKind::Residual, residuals++);
+      results.push_back(value);
+      resultPorts.push_back(port);
     }
   }
   return it->second;
 }
 
-void Splitter::moveOps() {
-  Block &target = backward.getBody().front();
-  for (Operation &op : llvm::make_early_inc_range(body.without_terminator())) {
-    if (!isBackward(&op))
-      continue;
-    op.moveBefore(&target, target.end());
-    op.removeAttr(nn::kBackwardAttr);
-    for (OpOperand &operand : op.getOpOperands())
+void Cutter::moveOps(ArrayRef<Operation *> ops) {
+  Block &target = later.getBody().front();
+  for (Operation *op : ops)
+    op->moveBefore(&target, target.end());
+  for (Operation *op : ops)
+    for (OpOperand &operand : op->getOpOperands())
       if (operand.get().getParentBlock() == &body)
         operand.set(importValue(operand.get()));
-  }
-  for (Value &result : backwardResults)
+  for (Value &result : laterResults)
     if (result.getParentBlock() == &body)
       result = importValue(result);
   builder.setInsertionPointToEnd(&target);
-  func::ReturnOp::create(builder, joint.getLoc(), backwardResults);
-  backward.setFunctionType(builder.getFunctionType(
-      target.getArgumentTypes(), ValueRange(backwardResults).getTypes()));
-  for (auto [index, entry] : llvm::enumerate(imported))
-    backward.setArgAttr(index, kValueAttr, names[entry.first]);
-  for (auto [index, name] : llvm::enumerate(backwardNames))
-    backward.setResultAttr(index, kValueAttr, name);
+  func::ReturnOp::create(builder, function.getLoc(), laterResults);
+  SmallVector<PortAttr> arguments;
+  for (auto &[value, argument] : imported)
+    arguments.push_back(portOf[value]);
+  setPorts(later, arguments, laterResultPorts);
 }
 
-void Splitter::finishForward() {
-  body.getTerminator()->setOperands(forwardResults);
-  joint.setFunctionType(builder.getFunctionType(
-      joint.getArgumentTypes(), ValueRange(forwardResults).getTypes()));
-  SmallVector<DictionaryAttr> attributes;
-  for (Attribute name : forwardNames)
-    attributes.push_back(
-        builder.getDictionaryAttr(builder.getNamedAttr(kValueAttr, name)));
-  joint.setAllResultAttrs(attributes);
-  llvm::BitVector gradients(joint.getNumArguments());
-  for (unsigned index = 0; index < joint.getNumArguments(); ++index)
-    if (joint.getArgAttrOfType<StringAttr>(index, kValueAttr)
-            .getValue()
-            .starts_with("dout"))
-      gradients.set(index);
-  (void)joint.eraseArguments(gradients);
-  setPhase(joint, "forward");
+void Cutter::finishEarlier() {
+  body.getTerminator()->setOperands(results);
+  for (unsigned index = ports.size(); index-- > 0;)
+    if (imported.contains(body.getArgument(index)) &&
+        body.getArgument(index).use_empty()) {
+      body.eraseArgument(index);
+      ports.erase(ports.begin() + index);
+    }
+  setPorts(function, ports, resultPorts);
 }
 
-void Splitter::run() {
-  nameValues();
-  splitResults();
-  createBackward();
-  moveOps();
-  finishForward();
+func::FuncOp Cutter::run(ArrayRef<Operation *> ops,
+                         llvm::function_ref<bool(PortAttr)> isLater) {
+  splitResults(isLater);
+  builder.setInsertionPointAfter(function);
+  later = createStageFunction(builder, function.getLoc(), action,
+                              getStageFunction(function).getIndex());
+  moveOps(ops);
+  finishEarlier();
+  return later;
+}
+
+//===----------------------------------------------------------------------===//
+// Forward and backward
+//===----------------------------------------------------------------------===//
+
+static func::FuncOp splitBackward(func::FuncOp joint, int64_t &residuals) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : joint.getBody().front().without_terminator())
+    if (isBackward(&op)) {
+      ops.push_back(&op);
+      op.removeAttr(nn::kBackwardAttr);
+    }
+  func::FuncOp backward =
+      Cutter(joint, ActionKind::Backward, residuals)
+          .run(ops, [](PortAttr port) {
+            return port.getKind() == PortKind::InputGradient;
+          });
+  setAction(joint, ActionKind::Forward);
+  return backward;
+}
+
+//===----------------------------------------------------------------------===//
+// Input and weight gradients
+//===----------------------------------------------------------------------===//
+
+/// Work that others would wait for and that time is worth saving of: matrix
+/// products and attention.
+static bool isWork(Operation *op) {
+  auto costed = dyn_cast<CostedOpInterface>(op);
+  return costed && costed.getWorkShape().kind != WorkShape::Memory;
+}
+
+static bool isProduct(Operation *op) {
+  auto costed = dyn_cast<CostedOpInterface>(op);
+  return costed && costed.getWorkShape().kind == WorkShape::Contraction;
+}
+
+/// Reads of parameters and constants: every function makes them for itself.
+static bool isSource(Operation *op) { return op->getNumOperands() == 0; }
+
+using OpSet = llvm::DenseSet<Operation *>;
+
+/// Whether all that `op` makes is read by `users`, and something is.
+static bool feedsOnly(Operation *op, const OpSet &users) {
+  return !op->use_empty() && llvm::all_of(op->getUsers(), [&](Operation *user) {
+    return users.contains(user);
+  });
+}
+
+namespace {
+
+/// Chooses the ops of one backward function that weight gradients can wait for.
+class Delayer {
+public:
+  explicit Delayer(func::FuncOp backward) : body(backward.getBody().front()) {}
+
+  /// In the order of the function.
+  SmallVector<Operation *> run();
+
+private:
+  void delayProducts();
+  void delayOperands();
+  void copySources();
+
+  Block &body;
+  OpSet delayed;
+};
+
+} // namespace
+
+/// The products that lead to stores of gradients without another product on the
+/// way, and what becomes of them.
+void Delayer::delayProducts() {
+  OpSet ends; // all that leads to stores, and to no more work
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    bool leads = isa<nn::AccumulateOp>(op) || feedsOnly(&op, ends);
+    if (leads && isProduct(&op))
+      delayed.insert(&op);
+    else if (leads && !isWork(&op))
+      ends.insert(&op);
+  }
+  for (Operation &op : body.without_terminator())
+    if (llvm::any_of(op.getOperands(), [&](Value operand) {
+          return delayed.contains(operand.getDefiningOp());
+        }))
+      delayed.insert(&op);
+}
+
+/// What delayed ops alone are made of, where that leaves less to keep.
+void Delayer::delayOperands() {
+  llvm::DenseSet<Value> kept;
+  for (Operation *op : delayed)
+    kept.insert(op->operand_begin(), op->operand_end());
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    if (delayed.contains(&op) || isWork(&op) || !feedsOnly(&op, delayed))
+      continue;
+    int64_t saved = 0, added = 0;
+    for (Value result : op.getResults())
+      saved += byteSize(result.getType());
+    for (Value operand : op.getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (!kept.contains(operand) && !(source && isSource(source)))
+        added += byteSize(operand.getType());
+    }
+    if (added > saved)
+      continue;
+    delayed.insert(&op);
+    kept.insert(op.operand_begin(), op.operand_end());
+  }
+}
+
+void Delayer::copySources() {
+  for (Operation &op : llvm::make_early_inc_range(body.without_terminator())) {
+    if (!isSource(&op) || delayed.contains(&op) ||
+        llvm::none_of(op.getUsers(),
+                      [&](Operation *user) { return delayed.contains(user); }))
+      continue;
+    Operation *copy = OpBuilder(&op).clone(op);
+    op.replaceUsesWithIf(
+        copy, [&](OpOperand &use) { return delayed.contains(use.getOwner()); });
+    delayed.insert(copy);
+  }
+}
+
+SmallVector<Operation *> Delayer::run() {
+  delayProducts();
+  delayOperands();
+  copySources();
+  SmallVector<Operation *> ordered;
+  for (Operation &op : body.without_terminator())
+    if (delayed.contains(&op))
+      ordered.push_back(&op);
+  return ordered;
+}
+
+static void splitGradients(func::FuncOp backward, int64_t &residuals) {
+  SmallVector<Operation *> ops = Delayer(backward).run();
+  Cutter(backward, ActionKind::BackwardWeight, residuals)
+      .run(ops, [](PortAttr) { return false; });
+  setAction(backward, ActionKind::BackwardInput);
 }
 
 namespace {
 struct SplitPhasesPass : plait::impl::SplitPhasesPassBase<SplitPhasesPass> {
+  using SplitPhasesPassBase::SplitPhasesPassBase;
+
   void runOnOperation() override {
     for (auto function :
          llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
-      if (!doesPhase(function, "joint"))
+      if (!doesAction(function, ActionKind::Joint))
         continue;
-      if (failed(checkValueNames(function)))
-        return signalPassFailure();
-      Splitter(function).run();
+      int64_t residuals = 0;
+      func::FuncOp backward = splitBackward(function, residuals);
+      if (splitWeights)
+        splitGradients(backward, residuals);
     }
   }
 };

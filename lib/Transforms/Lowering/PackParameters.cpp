@@ -62,16 +62,16 @@ struct Division {
   }
 };
 
-/// Packs parameters of one stage.
+/// Packs parameters of one rank of the pipeline.
 class Packer {
 public:
   /// The pack is divided where `division` has parts.
-  Packer(ArrayRef<ParameterEnd> members, int64_t stage, Division division,
+  Packer(ArrayRef<ParameterEnd> members, int64_t rank, Division division,
          SymbolTable &symbols)
-      : members(members), stage(stage), division(division), symbols(symbols),
+      : members(members), rank(rank), division(division), symbols(symbols),
         builder(symbols.getOp()->getContext()) {}
 
-  /// `index` tells the packs of the stage apart.
+  /// `index` tells the packs of the rank apart.
   void run(unsigned index) {
     createPack(index);
     mergeReductions();
@@ -97,7 +97,7 @@ private:
   Value repeat(Value value, IRMapping &done);
 
   ArrayRef<ParameterEnd> members;
-  int64_t stage;
+  int64_t rank;
   Division division;
   SymbolTable &symbols;
   OpBuilder builder;
@@ -129,11 +129,11 @@ void Packer::createPack(unsigned index) {
   int64_t rows =
       llvm::alignTo(llvm::divideCeil(total, columns), division.parts);
   auto type = RankedTensorType::get({rows, columns}, builder.getF32Type());
-  std::string name = ("pack" + Twine(stage) + "." + Twine(index)).str();
+  std::string name = ("pack" + Twine(rank) + "." + Twine(index)).str();
   loc = NameLoc::get(builder.getStringAttr(name));
   auto module = cast<ModuleOp>(symbols.getOp());
   builder.setInsertionPoint(*module.getOps<func::FuncOp>().begin());
-  pack = nn::PackOp::create(builder, loc, name, stage,
+  pack = nn::PackOp::create(builder, loc, name, rank,
                             builder.getArrayAttr(names), offsets, type,
                             isDivided() ? division.mesh : FlatSymbolRefAttr(),
                             isDivided() ? division.axis : StringAttr(),
@@ -336,19 +336,19 @@ struct PackParametersPass
   void findReadValues() {
     readValues.clear();
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!doesPhase(function, "optimizer"))
+      if (!doesAction(function, pipe::ActionKind::Optimizer))
         function.walk([&](nn::ReadOp read) {
           if (read.getSlot() == nn::Slot::Value)
             readValues.insert(read.getSymbolAttr());
         });
   }
 
-  /// The parameters of a stage, those to which the same is done together, in
+  /// The parameters of a rank, those to which the same is done together, in
   /// the order of the module.
   SmallVector<SmallVector<ParameterEnd>>
-  findGroups(ArrayRef<func::FuncOp> stage, func::FuncOp reduce,
+  findGroups(ArrayRef<func::FuncOp> functions, func::FuncOp reduce,
              func::FuncOp optimizer) {
-    StepEndAnalysis analysis(stage, reduce, optimizer);
+    StepEndAnalysis analysis(functions, reduce, optimizer);
     llvm::MapVector<StringRef, SmallVector<ParameterEnd>,
                     llvm::StringMap<unsigned>>
         groups;
@@ -375,14 +375,15 @@ struct PackParametersPass
             std::max<int64_t>(1, mesh.getAxisSize(kDataAxis))};
   }
 
-  void packStage(int64_t number, ArrayRef<func::FuncOp> stage) {
-    auto find = [&](StringRef phase) {
-      auto *found = llvm::find_if(stage, [&](func::FuncOp function) {
-        return doesPhase(function, phase);
+  void packRank(int64_t rank, ArrayRef<func::FuncOp> functions) {
+    auto find = [&](pipe::ActionKind action) {
+      auto *found = llvm::find_if(functions, [&](func::FuncOp function) {
+        return doesAction(function, action);
       });
-      return found == stage.end() ? func::FuncOp() : *found;
+      return found == functions.end() ? func::FuncOp() : *found;
     };
-    func::FuncOp reduce = find("reduce"), optimizer = find("optimizer");
+    func::FuncOp reduce = find(pipe::ActionKind::Reduce);
+    func::FuncOp optimizer = find(pipe::ActionKind::Optimizer);
     if (!reduce || !optimizer)
       return;
     Division division = findDivision();
@@ -391,7 +392,7 @@ struct PackParametersPass
       return division.parts > 1 && !end.updates.empty() && !end.valueIsRead &&
              llvm::count_if(end.reductions, isOver) == 1;
     };
-    auto groups = findGroups(stage, reduce, optimizer);
+    auto groups = findGroups(functions, reduce, optimizer);
     SmallVector<ArrayRef<ParameterEnd>> packs;
     for (ArrayRef<ParameterEnd> group : groups) {
       if (canDivide(group.front()))
@@ -407,8 +408,8 @@ struct PackParametersPass
     });
     SymbolTable symbols(getOperation());
     for (auto [index, members] : llvm::enumerate(packs))
-      Packer(members, number,
-             canDivide(members.front()) ? division : Division(), symbols)
+      Packer(members, rank, canDivide(members.front()) ? division : Division(),
+             symbols)
           .run(index);
     if (division.parts > 1)
       joinReductions(optimizer, division);
@@ -423,15 +424,15 @@ struct PackParametersPass
       return signalPassFailure();
     }
     findReadValues();
-    std::map<int64_t, SmallVector<func::FuncOp>> stages;
+    std::map<int64_t, SmallVector<func::FuncOp>> ranks;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (std::optional<int64_t> stage = getStage(function))
-        stages[*stage].push_back(function);
-    for (auto &[number, functions] : stages)
-      packStage(number, functions);
+      if (std::optional<int64_t> rank = getRank(function))
+        ranks[*rank].push_back(function);
+    for (auto &[rank, functions] : ranks)
+      packRank(rank, functions);
   }
 
-  /// In all stages, so that those that share a parameter pack it alike.
+  /// On all ranks, so that those that share a parameter pack it alike.
   llvm::DenseSet<Attribute> readValues;
 };
 } // namespace

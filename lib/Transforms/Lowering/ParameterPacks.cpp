@@ -1,4 +1,4 @@
-//===- ParameterPacks.cpp - Where a stage's parameters lie ---*- C++ -*-===//
+//===- ParameterPacks.cpp - Where a rank's parameters lie -------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,9 +11,9 @@
 using namespace mlir;
 using namespace plait;
 
-ParameterPacks::ParameterPacks(ModuleOp module, int64_t stage) {
+ParameterPacks::ParameterPacks(ModuleOp module, int64_t rank) {
   for (auto pack : module.getOps<nn::PackOp>()) {
-    if (static_cast<int64_t>(pack.getStage()) != stage)
+    if (static_cast<int64_t>(pack.getRank()) != rank)
       continue;
     members[pack.getSymName()] = {pack, 0};
     for (auto [member, offset] :
@@ -25,7 +25,7 @@ ParameterPacks::ParameterPacks(ModuleOp module, int64_t stage) {
 
 ParameterPacks::ParameterPacks(func::FuncOp function)
     : ParameterPacks(function->getParentOfType<ModuleOp>(),
-                     getStage(function).value_or(-1)) {}
+                     getRank(function).value_or(-1)) {}
 
 nn::PackOp ParameterPacks::find(StringRef symbol) const {
   return members.lookup(symbol).pack;

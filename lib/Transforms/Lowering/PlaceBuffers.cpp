@@ -4,20 +4,30 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A rank's program is its list of the schedule, with a function for every
+// action and a buffer for everything that lives longer than one. What a stage
+// gives is named after the stage boundary that it crosses, so that it is one
+// buffer for all who touch it: the function that makes it, the transfer, the
+// function that reads it, and the neighbouring stage where the same rank has
+// that too, which then needs no transfer.
+//
+//===----------------------------------------------------------------------===//
 
-#include "../ValueNames.h"
 #include "DelayProducts.h"
 #include "PackMemory.h"
 #include "PlaceValues.h"
-#include "plait/Schedule/Schedule.h"
+#include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
+
+#include <map>
 
 namespace plait {
 #define GEN_PASS_DEF_PLACEBUFFERSPASS
@@ -26,50 +36,53 @@ namespace plait {
 
 using namespace mlir;
 using namespace plait;
+using pipe::ActionKind;
+using pipe::PortAttr;
+using pipe::PortKind;
 using plan::Category;
-using schedule::ActionKind;
+using schedule::Action;
 using schedule::Direction;
-
-/// The phase whose function an action calls; none for transfers, and for
-/// actions that no stage has a function for.
-static std::optional<StringRef> getPhase(ActionKind kind) {
-  switch (kind) {
-  case ActionKind::Forward:
-    return "forward";
-  case ActionKind::Backward:
-    return "backward";
-  case ActionKind::Reduce:
-    return "reduce";
-  case ActionKind::Optimizer:
-    return "optimizer";
-  case ActionKind::BackwardInput:
-  case ActionKind::BackwardWeight:
-  case ActionKind::Send:
-  case ActionKind::Recv:
-  case ActionKind::WaitSend:
-    return std::nullopt;
-  }
-  llvm_unreachable("unknown action");
-}
 
 namespace {
 
+/// The functions of all stages, by what they do.
+using FunctionTable = llvm::DenseMap<Attribute, func::FuncOp>;
+
+/// A schedule, and the functions that its actions call.
+struct Calls {
+  schedule::Schedule schedule;
+  FunctionTable functions;
+
+  int64_t getStage(int64_t rank, const Action &action) const {
+    return schedule.problem.stageOf(rank, action.chunk);
+  }
+  /// What the function that `action`, no transfer, of `rank` calls has to do.
+  pipe::FunctionAttr getCallee(MLIRContext *context, int64_t rank,
+                               const Action &action) const {
+    bool endsStep = action.kind == schedule::ActionKind::Reduce ||
+                    action.kind == schedule::ActionKind::Optimizer;
+    return pipe::FunctionAttr::get(context,
+                                   static_cast<ActionKind>(action.kind),
+                                   endsStep ? rank : getStage(rank, action));
+  }
+};
+
 /// What one action of the schedule becomes.
 struct PlannedAction {
-  StringAttr kind;
+  ActionKind kind = ActionKind::Forward;
+  std::optional<int64_t> stage, microbatch;
   FlatSymbolRefAttr callee; // null: a transfer
-  int64_t microbatch = 0;
   std::optional<int64_t> peer, tensor;
   bool backward = false;
   ArrayAttr buffers; // their names
 };
 
-/// Builds the program of one stage.
+/// Builds the program of one rank.
 class ProgramBuilder {
 public:
-  ProgramBuilder(ModuleOp module, int64_t stage,
-                 const schedule::Schedule &schedule)
-      : module(module), stage(stage), schedule(schedule), builder(module) {}
+  ProgramBuilder(ModuleOp module, int64_t rank, const Calls &calls)
+      : module(module), rank(rank), calls(calls), schedule(calls.schedule),
+        builder(module) {}
 
   void build();
 
@@ -78,34 +91,25 @@ private:
     Category category;
     Lifetime life;
   };
-  func::FuncOp function(StringRef phase) {
-    func::FuncOp &found = functions[phase];
-    if (!found)
-      found = module.lookupSymbol<func::FuncOp>(getFunctionName(phase, stage));
-    return found;
-  }
   Attribute use(const Twine &name, Category category, int64_t bytes,
                 int64_t first, int64_t last);
-  /// The same for what the next action has of a value of its microbatch.
-  Attribute use(StringRef value, const schedule::Action &action,
-                Category category, int64_t bytes) {
-    int64_t at = actions.size();
-    return use(value + " of microbatch " + Twine(action.microbatch), category,
-               bytes, at, at);
-  }
-  void addCall(StringRef phase, const schedule::Action &action);
-  void addTransfer(const schedule::Action &action);
+  Attribute use(PortAttr port, int64_t stage, int64_t microbatch,
+                int64_t bytes);
+  void findFunctions();
+  void addCall(const Action &action);
+  void addTransfer(const Action &action);
   void addStanding();
-  Category categoryOf(StringRef value);
   void emit();
 
   ModuleOp module;
-  int64_t stage;
+  int64_t rank;
+  const Calls &calls;
   const schedule::Schedule &schedule;
   OpBuilder builder;
   llvm::MapVector<StringAttr, Buffer> buffers;
-  llvm::StringMap<func::FuncOp> functions; // by phase
-  llvm::StringMap<int64_t> bytesOf;        // of values that cross actions
+  llvm::SetVector<func::FuncOp> functions;
+  /// Bytes of what crosses actions, by virtual stage and port. In order.
+  std::map<int64_t, llvm::MapVector<PortAttr, int64_t>> bytesOf;
   std::vector<PlannedAction> actions;
 };
 
@@ -124,68 +128,119 @@ Attribute ProgramBuilder::use(const Twine &name, Category category,
   return FlatSymbolRefAttr::get(key);
 }
 
-Category ProgramBuilder::categoryOf(StringRef value) {
-  if (llvm::is_contained(kModelInputs, value))
-    return Category::Inputs;
-  return value.starts_with("res") ? Category::Activations : Category::Transfers;
+/// The same for what the next action has of a port.
+Attribute ProgramBuilder::use(PortAttr port, int64_t stage, int64_t microbatch,
+                              int64_t bytes) {
+  // The boundary that a stage's inputs cross is the one behind the stage
+  // before.
+  bool incoming = port.getKind() == PortKind::Input ||
+                  port.getKind() == PortKind::InputGradient;
+  StringRef what, where = " after stage ";
+  switch (port.getKind()) {
+  case PortKind::Tokens:
+    return FlatSymbolRefAttr::get(builder.getStringAttr(kTokensBuffer));
+  case PortKind::Targets:
+    return FlatSymbolRefAttr::get(builder.getStringAttr(kTargetsBuffer));
+  case PortKind::Residual:
+    what = "residual ", where = " of stage ";
+    break;
+  case PortKind::Input:
+  case PortKind::Output:
+    what = "activation ";
+    break;
+  case PortKind::InputGradient:
+  case PortKind::OutputGradient:
+    what = "gradient ";
+    break;
+  }
+  int64_t at = actions.size();
+  return use(what + Twine(port.getIndex()) + where +
+                 Twine(incoming ? stage - 1 : stage) + ", microbatch " +
+                 Twine(microbatch),
+             port.getKind() == PortKind::Residual ? Category::Activations
+                                                  : Category::Transfers,
+             bytes, at, at);
 }
 
-void ProgramBuilder::addCall(StringRef phase, const schedule::Action &action) {
-  func::FuncOp callee = function(phase);
+void ProgramBuilder::findFunctions() {
+  for (const Action &action : schedule.ranks[rank]) {
+    if (action.isTransfer())
+      continue;
+    pipe::FunctionAttr callee =
+        calls.getCallee(module.getContext(), rank, action);
+    func::FuncOp function = calls.functions.lookup(callee);
+    if (!functions.insert(function))
+      continue;
+    auto &bytes = bytesOf[callee.getIndex()];
+    for (auto [port, type] :
+         llvm::zip_equal(getPorts(function), function.getArgumentTypes()))
+      bytes[port] = byteSize(type);
+    for (auto [port, type] :
+         llvm::zip_equal(getResultPorts(function), function.getResultTypes()))
+      bytes[port] = byteSize(type);
+  }
+}
+
+void ProgramBuilder::addCall(const Action &action) {
+  pipe::FunctionAttr own = calls.getCallee(module.getContext(), rank, action);
+  func::FuncOp callee = calls.functions.lookup(own);
+  PlannedAction planned;
+  planned.kind = own.getAction();
+  if (!own.endsStep()) {
+    planned.stage = own.getIndex();
+    planned.microbatch = action.microbatch;
+  }
+  planned.callee = FlatSymbolRefAttr::get(callee.getSymNameAttr());
   SmallVector<Attribute> bound;
-  auto bind = [&](StringAttr name, Type type) {
-    Category category = categoryOf(name.getValue());
-    bound.push_back(category == Category::Inputs
-                        ? FlatSymbolRefAttr::get(name)
-                        : use(name, action, category, byteSize(type)));
+  auto bind = [&](ArrayRef<PortAttr> ports, TypeRange types) {
+    for (auto [port, type] : llvm::zip_equal(ports, types))
+      bound.push_back(
+          use(port, own.getIndex(), action.microbatch, byteSize(type)));
   };
-  for (auto [index, type] : llvm::enumerate(callee.getArgumentTypes()))
-    bind(callee.getArgAttrOfType<StringAttr>(index, kValueAttr), type);
-  for (auto [index, type] : llvm::enumerate(callee.getResultTypes()))
-    bind(callee.getResultAttrOfType<StringAttr>(index, kValueAttr), type);
+  bind(getPorts(callee), callee.getArgumentTypes());
+  bind(getResultPorts(callee), callee.getResultTypes());
   // Every call has its own workspace, so that it fits between what is live.
   auto bytes = callee->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
   int64_t at = actions.size();
   bound.push_back(use("workspace of action " + Twine(at), Category::Workspace,
                       bytes.asArrayRef().back(), at, at));
-  actions.push_back({builder.getStringAttr(phase),
-                     FlatSymbolRefAttr::get(callee.getSymNameAttr()),
-                     action.microbatch,
-                     {},
-                     {},
-                     false,
-                     builder.getArrayAttr(bound)});
+  planned.buffers = builder.getArrayAttr(bound);
+  actions.push_back(planned);
 }
 
 /// One action for each tensor that crosses the boundary.
-void ProgramBuilder::addTransfer(const schedule::Action &action) {
-  bool receives = action.kind == ActionKind::Recv;
+void ProgramBuilder::addTransfer(const Action &action) {
+  bool receives = action.kind == schedule::ActionKind::Recv;
   bool backward = action.direction == Direction::Backward;
-  StringRef prefix =
-      backward ? (receives ? "dout" : "din") : (receives ? "in" : "out");
-  // Not all have a gradient, but all that have are among the names.
-  for (int64_t tensor = 0, e = bytesOf.size(); tensor < e; ++tensor) {
-    std::string value = (prefix + Twine(tensor)).str();
-    auto size = bytesOf.find(value);
-    if (size == bytesOf.end())
-      continue;
-    StringRef kind = receives                          ? "recv"
-                     : action.kind == ActionKind::Send ? "send"
-                                                       : "wait_send";
-    Attribute buffer = use(value, action, Category::Transfers, size->second);
-    actions.push_back({builder.getStringAttr(kind),
-                       {},
+  PortKind kind =
+      backward ? (receives ? PortKind::OutputGradient : PortKind::InputGradient)
+               : (receives ? PortKind::Input : PortKind::Output);
+  int64_t stage = calls.getStage(rank, action);
+  int64_t sender = receives ? (backward ? stage + 1 : stage - 1) : stage;
+  SmallVector<std::pair<PortAttr, int64_t>> crossing;
+  for (auto [port, bytes] : bytesOf[stage])
+    if (port.getKind() == kind)
+      crossing.push_back({port, bytes});
+  // Both ends have the same order.
+  llvm::sort(crossing, [](const auto &a, const auto &b) {
+    return a.first.getIndex() < b.first.getIndex();
+  });
+  for (auto [port, bytes] : crossing) {
+    Attribute buffer = use(port, stage, action.microbatch, bytes);
+    actions.push_back({static_cast<ActionKind>(action.kind),
+                       sender,
                        action.microbatch,
+                       {},
                        action.peer,
-                       tensor,
+                       port.getIndex(),
                        backward,
                        builder.getArrayAttr(buffer)});
   }
 }
 
-/// The parameters, with the bytes of a rank's part, that no function reads: what
-/// was made of them turned out to be of no use. They are saved as they were, by
-/// the first stage.
+/// The parameters, with the bytes of a rank's part, that no function reads:
+/// what was made of them turned out to be of no use. They are saved as they
+/// were, by the first rank.
 static SmallVector<std::pair<StringRef, int64_t>>
 findUnreadParameters(ModuleOp module) {
   llvm::StringSet<> read;
@@ -198,8 +253,8 @@ findUnreadParameters(ModuleOp module) {
     if (!sharding || read.contains(parameter.getSymName()))
       continue;
     unread.push_back({parameter.getSymName(),
-                      byteSize(mesh.getLocalType(dist::withSharding(
-                          parameter.getType(), sharding)))});
+                      byteSize(mesh.getLocalType(
+                          dist::withSharding(parameter.getType(), sharding)))});
   }
   return unread;
 }
@@ -210,9 +265,9 @@ void ProgramBuilder::addStanding() {
   auto stand = [&](const std::string &name, Category category, int64_t bytes) {
     use(name, category, bytes, 0, last);
   };
-  ParameterPacks packs(module, stage);
-  for (StringRef phase : {"forward", "backward", "reduce", "optimizer"})
-    function(phase).walk([&](Operation *op) {
+  ParameterPacks packs(module, rank);
+  for (func::FuncOp function : functions)
+    function.walk([&](Operation *op) {
       auto access = [&](StringRef symbol, nn::Slot slot, Type accessed) {
         auto type = cast<RankedTensorType>(accessed);
         bool parameter = slot == nn::Slot::Value || slot == nn::Slot::Compute;
@@ -238,17 +293,20 @@ void ProgramBuilder::addStanding() {
         stand(constantName(op), Category::Constants,
               byteSize(op->getResult(0).getType()));
     });
-  if (stage == 0)
+  if (rank == 0)
     for (auto &[name, bytes] : findUnreadParameters(module))
       stand(packs.locate(name, nn::Slot::Value).buffer, Category::Parameters,
             bytes);
   stand(kScalarsBuffer.str(), Category::Inputs, 64);
   stand(kMetricsBuffer.str(), Category::Inputs, 64);
   // Tokens and targets of all microbatches are written before the step starts.
-  for (StringRef value : kModelInputs)
-    if (auto size = bytesOf.find(value); size != bytesOf.end())
-      stand(value.str(), Category::Inputs,
-            schedule.problem.microbatches * size->second);
+  for (auto &[stage, ports] : bytesOf)
+    for (auto [port, bytes] : ports)
+      if (port.isModelInput())
+        stand((port.getKind() == PortKind::Tokens ? kTokensBuffer
+                                                  : kTargetsBuffer)
+                  .str(),
+              Category::Inputs, schedule.problem.microbatches * bytes);
 }
 
 void ProgramBuilder::emit() {
@@ -259,8 +317,8 @@ void ProgramBuilder::emit() {
   SmallVector<int64_t> offsets = packMemory(lives, total);
   builder.setInsertionPointToEnd(module.getBody());
   auto program = plan::ProgramOp::create(
-      builder, module.getLoc(), ("stage" + Twine(stage)).str(), stage, total,
-      schedule::peakInFlight(schedule, stage));
+      builder, module.getLoc(), ("rank" + Twine(rank)).str(), rank, total,
+      schedule::peakInFlight(schedule, rank));
   builder.createBlock(&program.getBody());
   for (auto [entry, offset] : llvm::zip_equal(buffers, offsets)) {
     const Buffer &buffer = entry.second;
@@ -271,32 +329,21 @@ void ProgramBuilder::emit() {
   auto optional = [&](std::optional<int64_t> value) {
     return value ? builder.getI64IntegerAttr(*value) : IntegerAttr();
   };
-  for (const PlannedAction &action : actions) {
+  for (const PlannedAction &action : actions)
     plan::ActionOp::create(
-        builder, module.getLoc(), action.kind, builder.getI64IntegerAttr(0),
-        builder.getI64IntegerAttr(action.microbatch), action.callee,
-        optional(action.peer),
-        action.backward ? builder.getBoolAttr(true) : BoolAttr(),
-        optional(action.tensor), action.buffers);
-  }
+        builder, module.getLoc(), action.kind, optional(action.stage),
+        optional(action.microbatch), action.callee, optional(action.peer),
+        action.backward, optional(action.tensor), action.buffers);
 }
 
 void ProgramBuilder::build() {
   // The sizes of what crosses actions are known before the first transfer.
-  for (StringRef phase : {"forward", "backward"}) {
-    func::FuncOp callee = function(phase);
-    for (auto [index, type] : llvm::enumerate(callee.getArgumentTypes()))
-      bytesOf[callee.getArgAttrOfType<StringAttr>(index, kValueAttr)] =
-          byteSize(type);
-    for (auto [index, type] : llvm::enumerate(callee.getResultTypes()))
-      bytesOf[callee.getResultAttrOfType<StringAttr>(index, kValueAttr)] =
-          byteSize(type);
-  }
-  for (const schedule::Action &action : schedule.ranks[stage]) {
+  findFunctions();
+  for (const Action &action : schedule.ranks[rank]) {
     if (action.isTransfer())
       addTransfer(action);
     else
-      addCall(*getPhase(action.kind), action); // see checkActions
+      addCall(action);
   }
   addStanding();
   emit();
@@ -304,56 +351,98 @@ void ProgramBuilder::build() {
 
 namespace {
 struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
-  LogicalResult checkFunctions(uint32_t stages) {
-    for (uint32_t stage = 0; stage < stages; ++stage)
-      for (StringRef phase : {"forward", "backward", "reduce", "optimizer"}) {
-        std::string name = getFunctionName(phase, stage);
-        auto function = getOperation().lookupSymbol<func::FuncOp>(name);
-        if (!function)
-          return getOperation().emitError("has no function @")
-                 << name << " for its schedule";
-        if (failed(checkValueNames(function)))
-          return failure();
-      }
-    return success();
-  }
-
-  LogicalResult checkActions(pipe::ScheduleOp op,
-                             const schedule::Schedule &schedule) {
-    for (const auto &[stage, actions] : llvm::enumerate(schedule.ranks))
-      for (const schedule::Action &action : actions)
-        if (!action.isTransfer() && !getPhase(action.kind))
-          return op.emitError("has action ")
-                 << schedule::print(action) << " on stage " << stage
-                 << ", which no function computes: stages have functions for "
-                    "F, B, REDUCE and OPTIMIZER";
-    return success();
-  }
+  FailureOr<Calls> findCalls();
+  LogicalResult findFunctions(FunctionTable &functions);
+  LogicalResult checkCalls(pipe::ScheduleOp op, const Calls &calls);
+  void placeFunctions(const Calls &calls);
 
   void runOnOperation() override {
-    auto schedules = getOperation().getOps<pipe::ScheduleOp>();
-    if (schedules.empty()) {
-      getOperation().emitError("has no pipe.schedule");
+    FailureOr<Calls> calls = findCalls();
+    if (failed(calls))
       return signalPassFailure();
-    }
-    Result<schedule::Schedule> schedule =
-        pipe::parseSchedule(*schedules.begin());
-    if (!schedule.ok()) {
-      getOperation().emitError(schedule.status().message());
-      return signalPassFailure();
-    }
-    // A schedule that was edited may still be called as before.
-    if (Status status = schedule::checkNamedBound(*schedule); !status.ok())
-      (*schedules.begin()).emitWarning(status.message());
-    if (failed(checkActions(*schedules.begin(), *schedule)) ||
-        failed(checkFunctions(schedule->problem.stages)))
-      return signalPassFailure();
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      delayProducts(function);
-      placeValues(function);
-    }
-    for (uint32_t stage = 0; stage < schedule->problem.stages; ++stage)
-      ProgramBuilder(getOperation(), stage, *schedule).build();
+    placeFunctions(*calls);
+    for (uint32_t rank = 0; rank < calls->schedule.problem.stages; ++rank)
+      ProgramBuilder(getOperation(), rank, *calls).build();
   }
 };
 } // namespace
+
+LogicalResult PlaceBuffersPass::findFunctions(FunctionTable &functions) {
+  for (auto function : getOperation().getOps<func::FuncOp>()) {
+    pipe::FunctionAttr own = getStageFunction(function);
+    if (!own)
+      continue;
+    auto [known, isNew] = functions.try_emplace(own, function);
+    if (!isNew) {
+      InFlightDiagnostic diag = function.emitError("does ")
+                                << own << ", as another function does";
+      diag.attachNote(known->second.getLoc()) << "the other one";
+      return diag;
+    }
+  }
+  return success();
+}
+
+LogicalResult PlaceBuffersPass::checkCalls(pipe::ScheduleOp op,
+                                           const Calls &calls) {
+  for (const auto &[rank, actions] : llvm::enumerate(calls.schedule.ranks))
+    for (const Action &action : actions) {
+      if (action.isTransfer())
+        continue;
+      pipe::FunctionAttr callee = calls.getCallee(&getContext(), rank, action);
+      if (!calls.functions.contains(callee))
+        return op.emitError("has action ")
+               << schedule::print(action) << " on rank " << rank
+               << ", but no function does " << callee;
+    }
+  return success();
+}
+
+/// The module's schedule, with transfers, after a check that there is what it
+/// relies on.
+FailureOr<Calls> PlaceBuffersPass::findCalls() {
+  auto schedules = getOperation().getOps<pipe::ScheduleOp>();
+  if (schedules.empty())
+    return getOperation().emitError("has no pipe.schedule");
+  pipe::ScheduleOp op = *schedules.begin();
+  pipe::PlacementAttr placement = getPlacement(getOperation());
+  if (op.getPlacement() != placement)
+    return op.emitError("orders stages on ")
+           << op.getPlacement() << ", but they lie on " << placement;
+  Result<schedule::Schedule> schedule = pipe::parseSchedule(op);
+  if (!schedule.ok())
+    return op.emitError(schedule.status().message());
+  // A schedule that was edited may still be called as before.
+  if (Status status = schedule::checkNamedBound(*schedule); !status.ok())
+    op.emitWarning(status.message());
+  Calls calls;
+  calls.schedule = schedule::insertTransfers(*schedule);
+  if (failed(findFunctions(calls.functions)) || failed(checkCalls(op, calls)))
+    return failure();
+  return calls;
+}
+
+/// What several functions of a rank add to begins with the one that is called
+/// first.
+void PlaceBuffersPass::placeFunctions(const Calls &calls) {
+  for (auto function : getOperation().getOps<func::FuncOp>())
+    delayProducts(function);
+  llvm::DenseSet<Operation *> placed;
+  for (const auto &[rank, actions] : llvm::enumerate(calls.schedule.ranks)) {
+    llvm::StringSet<> begun;
+    for (const Action &action : actions) {
+      func::FuncOp function;
+      if (!action.isTransfer())
+        function = calls.functions.lookup(
+            calls.getCallee(&getContext(), rank, action));
+      if (!function || !placed.insert(function).second)
+        continue;
+      placeValues(function, begun);
+      for (auto add : function.getOps<nn::AccumulateOp>())
+        begun.insert(bufferName(add.getSymbol(), add.getSlot()));
+    }
+  }
+  for (auto function : getOperation().getOps<func::FuncOp>())
+    if (!placed.contains(function))
+      placeValues(function, {});
+}

@@ -10,8 +10,6 @@
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Transforms/Buffers.h"
 
-#include "llvm/ADT/StringSet.h"
-
 using namespace mlir;
 using namespace plait;
 
@@ -53,7 +51,7 @@ class Placer {
 public:
   explicit Placer(func::FuncOp function);
 
-  void run();
+  void run(const llvm::StringSet<> &begun);
   /// Of what lies in the workspace, by alias root.
   llvm::MapVector<Value, Lifetime> findLifetimes();
 
@@ -72,7 +70,7 @@ private:
   plan::PlaceAttr fixedPlace(Value value);
   plan::PlaceAttr sourcePlace(Operation *op);
   void setAccumulate(Operation *producer, OpResult result, bool first);
-  void setAccumulates();
+  void setAccumulates(const llvm::StringSet<> &begun);
   Value aliasRoot(Value value);
   int64_t packWorkspace();
 
@@ -106,14 +104,15 @@ plan::PlaceAttr Placer::fixedPlace(Value value) {
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     if (isa<func::ReturnOp>(user))
-      return place(slotName(function.getNumArguments() +
-                            use.getOperandNumber()));
+      return place(
+          slotName(function.getNumArguments() + use.getOperandNumber()));
     if (auto write = dyn_cast<nn::WriteOp>(user))
       return place(write.getSymbol(), write.getSlot());
     if (auto accumulate = dyn_cast<nn::AccumulateOp>(user))
       return place(accumulate.getSymbol(), accumulate.getSlot());
     if (auto metric = dyn_cast<nn::MetricOp>(user))
-      return place(kMetricsBuffer, sizeof(float) * findMetric(metric.getName()));
+      return place(kMetricsBuffer,
+                   sizeof(float) * findMetric(metric.getName()));
   }
   return {};
 }
@@ -133,8 +132,8 @@ void Placer::setAccumulate(Operation *producer, OpResult result, bool first) {
   cluster.setAccumulate(modes);
 }
 
-void Placer::setAccumulates() {
-  llvm::StringSet<> seen;
+void Placer::setAccumulates(const llvm::StringSet<> &begun) {
+  llvm::StringSet<> seen = begun;
   SmallVector<std::pair<nn::AccumulateOp, int64_t>> accumulates;
   // In the order in which the contributions are computed.
   for (auto op : body.getOps<nn::AccumulateOp>())
@@ -203,8 +202,8 @@ Placer::Placer(func::FuncOp function)
   }
 }
 
-void Placer::run() {
-  setAccumulates();
+void Placer::run(const llvm::StringSet<> &begun) {
+  setAccumulates(begun);
   int64_t workspace = packWorkspace();
   for (Operation &op : body) {
     SmallVector<Attribute> attributes;
@@ -226,4 +225,6 @@ llvm::MapVector<Value, Lifetime> plait::findWorkspace(func::FuncOp function) {
   return Placer(function).findLifetimes();
 }
 
-void plait::placeValues(func::FuncOp function) { Placer(function).run(); }
+void plait::placeValues(func::FuncOp function, const llvm::StringSet<> &begun) {
+  Placer(function).run(begun);
+}

@@ -12,6 +12,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace plait {
 
@@ -26,8 +27,9 @@ findWorkspace(mlir::func::FuncOp function);
 /// in the buffers of parameters, constants and metrics, and all else in its
 /// workspace, packed by lifetime. Sets `plan.slot_bytes`. Gradients and
 /// accumulators are overwritten by the first product or kernel that adds to
-/// them in the first microbatch, and added to by all others.
-void placeValues(mlir::func::FuncOp function);
+/// them in the first microbatch, and added to by all others; those in `begun`,
+/// which functions that run earlier add to, are always added to.
+void placeValues(mlir::func::FuncOp function, const llvm::StringSet<> &begun);
 
 } // namespace plait
 

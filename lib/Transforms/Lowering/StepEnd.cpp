@@ -21,10 +21,11 @@ static FlatSymbolRefAttr symbolOf(nn::ParameterOp parameter) {
 // Accesses
 //===----------------------------------------------------------------------===//
 
-StepEndAnalysis::StepEndAnalysis(ArrayRef<func::FuncOp> stage,
+StepEndAnalysis::StepEndAnalysis(ArrayRef<func::FuncOp> functions,
                                  func::FuncOp reduce, func::FuncOp optimizer)
     : reduceAccesses(collect(reduce)), updateAccesses(collect(optimizer)) {
-  llvm::for_each(stage, [&](func::FuncOp function) { addAccesses(function); });
+  llvm::for_each(functions,
+                 [&](func::FuncOp function) { addAccesses(function); });
 }
 
 /// Notes the types of what `function` reads and stores.

@@ -46,13 +46,13 @@ struct ParameterEnd {
   std::string key;
 };
 
-/// Looks at the functions of one stage, and keeps no track of changes.
+/// Looks at the functions of one rank, and keeps no track of changes.
 class StepEndAnalysis {
 public:
-  StepEndAnalysis(llvm::ArrayRef<mlir::func::FuncOp> stage,
+  StepEndAnalysis(llvm::ArrayRef<mlir::func::FuncOp> functions,
                   mlir::func::FuncOp reduce, mlir::func::FuncOp optimizer);
 
-  /// Nothing where the stage does not have the parameter, where it uses it in
+  /// Nothing where the rank does not have the parameter, where it uses it in
   /// more than one shape, and where its gradient is reduced otherwise.
   std::optional<ParameterEnd> analyze(nn::ParameterOp parameter);
 

@@ -7,8 +7,8 @@
 
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
-#include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
 
 namespace plait {
 #define GEN_PASS_DEF_SCHEDULEPASS
@@ -22,22 +22,23 @@ namespace {
 struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
   using SchedulePassBase::SchedulePassBase;
 
-  Result<schedule::Schedule> makeSchedule() {
-    PLAIT_RETURN_IF_ERROR(
-        schedule::checkExecutable(kind.getValue(), schedule::Abilities{}));
-    dist::MeshOp mesh = dist::MeshOp::find(getOperation());
-    schedule::Problem problem;
-    if (mesh)
-      problem.stages = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
-    problem.microbatches = microbatches;
+  Result<schedule::Schedule> makeSchedule(pipe::PlacementAttr placement) {
+    schedule::Problem problem = placement.getProblem(microbatches);
     Result<schedule::Schedule> order = schedule::generate(kind, problem);
     if (!order.ok())
       return order;
+    if (problem.chunks > 1 && order->problem.placement != problem.placement)
+      return fail("schedule ", kind.getValue(),
+                  " wants its virtual stages in another arrangement than ",
+                  pipe::kPlacementAttr.str(), " gives: ",
+                  pipe::stringifyArrangement(placement.getArrangement()).str());
+    order->problem.placement = problem.placement;
     return schedule::insertTransfers(*order);
   }
 
   void runOnOperation() override {
-    Result<schedule::Schedule> order = makeSchedule();
+    pipe::PlacementAttr placement = getPlacement(getOperation());
+    Result<schedule::Schedule> order = makeSchedule(placement);
     if (!order.ok()) {
       getOperation().emitError(order.status().message());
       return signalPassFailure();
@@ -49,7 +50,7 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
     OpBuilder builder(getOperation().getBodyRegion());
     builder.setInsertionPointToEnd(getOperation().getBody());
     pipe::ScheduleOp::create(builder, getOperation().getLoc(), "schedule", kind,
-                             order->problem.stages, order->problem.microbatches,
+                             placement, order->problem.microbatches,
                              builder.getStrArrayAttr(texts));
   }
 };

@@ -5,9 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Schedule/Generators.h"
 #include "plait/Schedule/StageCut.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -34,17 +36,40 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
       getOperation().emitError("has no mesh or no function @loss to cut");
       return signalPassFailure();
     }
-    if (failed(assign(function,
-                      std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis)))))
+    if (failed(place(mesh)) ||
+        failed(assign(function, getPlacement(getOperation()).getStages())))
       signalPassFailure();
   }
 
+  LogicalResult place(dist::MeshOp mesh);
   LogicalResult assign(func::FuncOp function, int64_t stages);
+  LogicalResult tooManyStages(func::FuncOp function, int64_t count);
   LogicalResult checkGivenCut(func::FuncOp function, int64_t stages,
                               int64_t count);
 };
 
 } // namespace
+
+/// Says in the module where virtual stages lie, as the schedule wants it.
+LogicalResult AssignStagesPass::place(dist::MeshOp mesh) {
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(schedule.getValue());
+  if (!generator.ok())
+    return getOperation().emitError(generator.status().message());
+  if (chunks == 0)
+    chunks = (*generator)->minChunks;
+  if (Status status = schedule::checkChunks(**generator, chunks); !status.ok())
+    return getOperation().emitError(status.message());
+  auto arrangement = static_cast<pipe::Arrangement>((*generator)->placement);
+  auto placement = pipe::PlacementAttr::getChecked(
+      [&] { return getOperation().emitError(); }, &getContext(), arrangement,
+      std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis)),
+      int64_t(chunks.getValue()));
+  if (!placement)
+    return failure();
+  getOperation()->setAttr(pipe::kPlacementAttr, placement);
+  return success();
+}
 
 static int64_t costOf(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
@@ -106,15 +131,25 @@ static FailureOr<Layers> findLayers(func::FuncOp function) {
   return layers;
 }
 
+LogicalResult AssignStagesPass::tooManyStages(func::FuncOp function,
+                                              int64_t count) {
+  int64_t ranks = getPlacement(getOperation()).getRanks();
+  if (chunks == 1)
+    return function.emitError("pp=")
+           << ranks << " needs as many layers, but the model has " << count
+           << "; the largest possible pp is " << count;
+  return function.emitError("pp=")
+         << ranks << " with " << chunks << " chunks a rank needs "
+         << ranks * chunks << " layers, but the model has " << count;
+}
+
 LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
   FailureOr<Layers> found = findLayers(function);
   if (failed(found))
     return failure();
   int64_t count = found->costs.size();
   if (stages > count)
-    return function.emitError("pp=")
-           << stages << " needs as many layers, but the model has " << count
-           << "; the largest possible pp is " << count;
+    return tooManyStages(function, count);
 
   if (failed(checkGivenCut(function, stages, count)))
     return failure();
@@ -126,8 +161,9 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
   }
   std::vector<int> sizes(layers.begin(), layers.end());
   if (sizes.empty())
-    sizes = schedule::cutStages(costs, double(found->before),
-                                double(found->after), {uint32_t(stages)});
+    sizes = schedule::cutStages(
+        costs, double(found->before), double(found->after),
+        getPlacement(getOperation()).getProblem(/*microbatches=*/1));
   SmallVector<int64_t> firsts; // layers, by stage
   for (int64_t next = 0; int size : sizes) {
     firsts.push_back(ids[next]);

@@ -19,6 +19,8 @@ namespace plait {
 
 using namespace mlir;
 using namespace plait;
+using pipe::PortAttr;
+using pipe::PortKind;
 
 namespace {
 
@@ -35,10 +37,11 @@ private:
   int64_t stageOf(Operation *op) const;
   void findBoundaries();
   void buildStage(int64_t stage);
-  void addArguments(func::FuncOp function, int64_t stage, IRMapping &mapping);
+  SmallVector<PortAttr> addArguments(func::FuncOp function, int64_t stage,
+                                     IRMapping &mapping);
   void cloneBody(int64_t stage, IRMapping &mapping);
   void cloneSources(Operation *user, IRMapping &mapping);
-  void finish(func::FuncOp function, int64_t stage, IRMapping &mapping);
+  SmallVector<PortAttr> addResults(int64_t stage, IRMapping &mapping);
 
   func::FuncOp loss;
   int64_t stages;
@@ -96,25 +99,24 @@ void Outliner::findBoundaries() {
   }
 }
 
-void Outliner::addArguments(func::FuncOp function, int64_t stage,
-                            IRMapping &mapping) {
+SmallVector<PortAttr> Outliner::addArguments(func::FuncOp function,
+                                             int64_t stage,
+                                             IRMapping &mapping) {
   Block *entry = &function.getBody().front();
-  SmallVector<Attribute> valueNames;
-  auto add = [&](Value source, const Twine &name) {
+  SmallVector<PortAttr> ports;
+  auto add = [&](Value source, PortKind kind, int64_t index) {
     mapping.map(source, entry->addArgument(source.getType(), source.getLoc()));
-    valueNames.push_back(builder.getStringAttr(name));
+    ports.push_back(PortAttr::get(builder.getContext(), kind, index));
   };
-  for (auto [argument, name] : llvm::zip(loss.getArguments(), kModelInputs))
+  constexpr PortKind inputs[] = {PortKind::Tokens, PortKind::Targets};
+  for (auto [argument, kind] : llvm::zip(loss.getArguments(), inputs))
     if (llvm::any_of(argument.getUsers(),
                      [&](Operation *user) { return stageOf(user) == stage; }))
-      add(argument, name);
+      add(argument, kind, 0);
   if (stage > 0)
     for (auto [index, value] : llvm::enumerate(boundaries[stage - 1]))
-      add(value, "in" + Twine(index));
-  function.setFunctionType(builder.getFunctionType(entry->getArgumentTypes(),
-                                                   function.getResultTypes()));
-  for (auto [index, name] : llvm::enumerate(valueNames))
-    function.setArgAttr(index, kValueAttr, name);
+      add(value, PortKind::Input, index);
+  return ports;
 }
 
 /// Copies the sources that `user` reads and the stage does not have yet.
@@ -144,12 +146,15 @@ void Outliner::cloneBody(int64_t stage, IRMapping &mapping) {
   }
 }
 
-void Outliner::finish(func::FuncOp function, int64_t stage,
-                      IRMapping &mapping) {
+SmallVector<PortAttr> Outliner::addResults(int64_t stage, IRMapping &mapping) {
   SmallVector<Value> results;
+  SmallVector<PortAttr> ports;
   if (stage + 1 < stages) {
-    for (Value value : boundaries[stage])
+    for (auto [index, value] : llvm::enumerate(boundaries[stage])) {
       results.push_back(mapping.lookup(value));
+      ports.push_back(
+          PortAttr::get(builder.getContext(), PortKind::Output, index));
+    }
   } else {
     Operation *terminator = loss.getBody().front().getTerminator();
     cloneSources(terminator, mapping);
@@ -160,22 +165,18 @@ void Outliner::finish(func::FuncOp function, int64_t stage,
                                name, nn::Slot::Value);
   }
   func::ReturnOp::create(builder, loss.getLoc(), results);
-  function.setFunctionType(builder.getFunctionType(
-      function.getArgumentTypes(), ValueRange(results).getTypes()));
-  for (unsigned index = 0; index < results.size(); ++index)
-    function.setResultAttr(index, kValueAttr,
-                           builder.getStringAttr("out" + Twine(index)));
+  return ports;
 }
 
 void Outliner::buildStage(int64_t stage) {
   builder.setInsertionPoint(loss);
-  func::FuncOp function =
-      createStageFunction(builder, loss.getLoc(), "forward", stage);
+  func::FuncOp function = createStageFunction(builder, loss.getLoc(),
+                                              pipe::ActionKind::Forward, stage);
   builder.setInsertionPointToStart(&function.getBody().front());
   IRMapping mapping;
-  addArguments(function, stage, mapping);
+  SmallVector<PortAttr> arguments = addArguments(function, stage, mapping);
   cloneBody(stage, mapping);
-  finish(function, stage, mapping);
+  setPorts(function, arguments, addResults(stage, mapping));
 }
 
 LogicalResult Outliner::run() {
@@ -201,8 +202,7 @@ struct OutlineStagesPass
       getOperation().emitError("has no mesh or no function @loss to outline");
       return signalPassFailure();
     }
-    int64_t stages = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
-    if (failed(Outliner(loss, stages).run()))
+    if (failed(Outliner(loss, getPlacement(getOperation()).getStages()).run()))
       signalPassFailure();
   }
 };

@@ -14,12 +14,12 @@ nn.parameter @view : tensor<3x2xf32> init <mean = 0.0, std = 0.0>
 // CHECK: nn.accumulator @loss_sum : tensor<f32>
 nn.accumulator @loss_sum : tensor<f32>
 // Of @pinned a rank has two elements.
-// CHECK: nn.pack @pack stage 1 [@w, @pinned] at [0, 32] : tensor<2x32xf32>
-nn.pack @pack stage 1 [@w, @pinned] at [0, 32] : tensor<2x32xf32>
-// CHECK: nn.pack @divided stage 2 [@w] at [0] divided on @mesh["dp"] : tensor<4x8xf32>
-nn.pack @divided stage 2 [@w] at [0] divided on @mesh["dp"] : tensor<4x8xf32>
-// CHECK: nn.pack @master stage 3 [@w] at [0] divided on @mesh["dp"] master : tensor<4x8xf32>
-nn.pack @master stage 3 [@w] at [0] divided on @mesh["dp"] master : tensor<4x8xf32>
+// CHECK: nn.pack @pack rank 1 [@w, @pinned] at [0, 32] : tensor<2x32xf32>
+nn.pack @pack rank 1 [@w, @pinned] at [0, 32] : tensor<2x32xf32>
+// CHECK: nn.pack @divided rank 2 [@w] at [0] divided on @mesh["dp"] : tensor<4x8xf32>
+nn.pack @divided rank 2 [@w] at [0] divided on @mesh["dp"] : tensor<4x8xf32>
+// CHECK: nn.pack @master rank 3 [@w] at [0] divided on @mesh["dp"] master : tensor<4x8xf32>
+nn.pack @master rank 3 [@w] at [0] divided on @mesh["dp"] master : tensor<4x8xf32>
 
 // CHECK-LABEL: func @state
 func.func @state(%loss: tensor<f32>, %block: tensor<2xbf16>) {

@@ -20,8 +20,8 @@ func.func @clusters(%a: tensor<2x4xf32>, %b: tensor<2x4xf32>) {
   return
 }
 
-// CHECK: plan.program @stage0 stage 0 bytes 128 in_flight 1 {
-plan.program @stage0 stage 0 bytes 128 in_flight 1 {
+// CHECK: plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+plan.program @rank0 rank 0 bytes 128 in_flight 1 {
   // CHECK-NEXT: plan.buffer @x activations at 0 bytes 64 live [0, 3]
   plan.buffer @x activations at 0 bytes 64 live [0, 3]
   // CHECK-NEXT: plan.buffer @y transfers at 64 bytes 64 live [0, 1]
@@ -29,12 +29,16 @@ plan.program @stage0 stage 0 bytes 128 in_flight 1 {
   // The place of @y, once that is dead.
   // CHECK-NEXT: plan.buffer @z workspace at 64 bytes 64 live [2, 3]
   plan.buffer @z workspace at 64 bytes 64 live [2, 3]
-  // CHECK-NEXT: plan.action "forward" chunk 0 microbatch 0 call @forward_0 [@x, @y]
-  plan.action "forward" chunk 0 microbatch 0 call @forward_0 [@x, @y]
-  // CHECK-NEXT: plan.action "send" chunk 0 microbatch 0 peer 1 backward false tensor 2 [@y]
-  plan.action "send" chunk 0 microbatch 0 peer 1 backward false tensor 2 [@y]
-  // CHECK-NEXT: plan.action "backward" chunk 0 microbatch 0 call @backward_0 [@x, @z]
-  plan.action "backward" chunk 0 microbatch 0 call @backward_0 [@x, @z]
-  // CHECK-NEXT: plan.action "optimizer" chunk 0 microbatch 0 call @optimizer_0 []
-  plan.action "optimizer" chunk 0 microbatch 0 call @optimizer_0 []
+  // CHECK-NEXT: plan.action forward stage 0 microbatch 0 call @forward_0 [@x, @y]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@x, @y]
+  // CHECK-NEXT: plan.action send stage 0 microbatch 0 peer 1 tensor 2 [@y]
+  plan.action send stage 0 microbatch 0 peer 1 tensor 2 [@y]
+  // CHECK-NEXT: plan.action recv stage 1 microbatch 0 peer 1 backward tensor 0 [@x]
+  plan.action recv stage 1 microbatch 0 peer 1 backward tensor 0 [@x]
+  // CHECK-NEXT: plan.action backward_input stage 4 microbatch 1 call @backward_input_4 [@x, @z]
+  plan.action backward_input stage 4 microbatch 1 call @backward_input_4 [@x, @z]
+  // CHECK-NEXT: plan.action backward stage 0 microbatch 0 call @backward_0 [@x, @z]
+  plan.action backward stage 0 microbatch 0 call @backward_0 [@x, @z]
+  // CHECK-NEXT: plan.action optimizer call @optimizer_0 []
+  plan.action optimizer call @optimizer_0 []
 }

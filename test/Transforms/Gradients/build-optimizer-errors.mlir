@@ -19,7 +19,7 @@ dist.mesh @mesh ["tp"] = [2]
 nn.parameter @w : tensor<f32> init<mean = 0.0, std = 0.02>
 nn.accumulator @loss_sum : tensor<f32>
 nn.accumulator @token_count : tensor<f32>
-func.func @backward_0(%x: tensor<f32, #s> {pipe.value = "x"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0(%x: tensor<f32, #s> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   nn.accumulate %x to @loss_sum value : tensor<f32, #s>
   nn.accumulate %x to @token_count value : tensor<f32, #s>
   nn.accumulate %x to @w gradient : tensor<f32, #s>

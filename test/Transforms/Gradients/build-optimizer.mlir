@@ -20,18 +20,18 @@ nn.parameter @b : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #b
 nn.parameter @frozen : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #b
 nn.accumulator @loss_sum : tensor<f32>
 nn.accumulator @token_count : tensor<f32>
-func.func @forward_0(%loss: tensor<f32, #loss> {pipe.value = "x"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%loss: tensor<f32, #loss> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   nn.accumulate %loss to @loss_sum value : tensor<f32, #loss>
   nn.accumulate %loss to @token_count value : tensor<f32, #loss>
   return
 }
-func.func @backward_0(%dw: tensor<4xf32, #dw> {pipe.value = "x"}, %db: tensor<4xf32, #db> {pipe.value = "y"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0(%dw: tensor<4xf32, #dw> {pipe.port = #pipe.port<residual 0>}, %db: tensor<4xf32, #db> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   nn.accumulate %dw to @w gradient : tensor<4xf32, #dw>
   nn.accumulate %db to @b gradient : tensor<4xf32, #db>
   return
 }
 
-// CHECK-LABEL: func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64}
+// CHECK-LABEL: func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>}
 // CHECK-NEXT: %[[DW:.*]] = nn.read @w gradient : tensor<4xf32, #dist.sharding<@mesh, [{"tp"}], partial = {"dp"}>>
 // CHECK-NEXT: %[[DW2:.*]] = dist.reshard %[[DW]] : {{.*}} -> tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>>
 // CHECK-NEXT: nn.write %[[DW2]] to @w gradient
@@ -40,7 +40,7 @@ func.func @backward_0(%dw: tensor<4xf32, #dw> {pipe.value = "x"}, %db: tensor<4x
 // CHECK-NEXT: nn.write %[[DB2]] to @b gradient
 // CHECK-NEXT: return
 
-// CHECK-LABEL: func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64}
+// CHECK-LABEL: func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>}
 // The loss is divided by the number of targets of the global batch.
 // CHECK: nn.read @loss_sum value : tensor<f32, #dist.sharding<@mesh, [], partial = {"dp"}>>
 // CHECK-NEXT: %[[LOSS:.*]] = dist.reshard
@@ -95,20 +95,20 @@ nn.parameter @tied : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
 nn.parameter @middle : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
 nn.accumulator @loss_sum : tensor<f32>
 nn.accumulator @token_count : tensor<f32>
-func.func @forward_2(%loss: tensor<f32, #s> {pipe.value = "x"}) attributes {pipe.phase = "forward", pipe.stage = 2 : i64} {
+func.func @forward_2(%loss: tensor<f32, #s> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 2>} {
   nn.accumulate %loss to @loss_sum value : tensor<f32, #s>
   nn.accumulate %loss to @token_count value : tensor<f32, #s>
   return
 }
-func.func @backward_0(%g: tensor<4xf32, #v> {pipe.value = "x"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0(%g: tensor<4xf32, #v> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   nn.accumulate %g to @tied gradient : tensor<4xf32, #v>
   return
 }
-func.func @backward_1(%g: tensor<4xf32, #v> {pipe.value = "x"}) attributes {pipe.phase = "backward", pipe.stage = 1 : i64} {
+func.func @backward_1(%g: tensor<4xf32, #v> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 1>} {
   nn.accumulate %g to @middle gradient : tensor<4xf32, #v>
   return
 }
-func.func @backward_2(%g: tensor<4xf32, #v> {pipe.value = "x"}) attributes {pipe.phase = "backward", pipe.stage = 2 : i64} {
+func.func @backward_2(%g: tensor<4xf32, #v> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 2>} {
   nn.accumulate %g to @tied gradient : tensor<4xf32, #v>
   return
 }
@@ -165,13 +165,13 @@ dist.mesh @mesh ["tp"] = [2]
 nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #w
 nn.accumulator @loss_sum : tensor<f32>
 nn.accumulator @token_count : tensor<f32>
-func.func @forward_0(%loss: tensor<f32, #loss> {pipe.value = "x"}) -> (tensor<4xbf16, #w> {pipe.value = "y"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%loss: tensor<f32, #loss> {pipe.port = #pipe.port<input 0>}) -> (tensor<4xbf16, #w> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   nn.accumulate %loss to @loss_sum value : tensor<f32, #loss>
   nn.accumulate %loss to @token_count value : tensor<f32, #loss>
   %w = nn.read @w compute : tensor<4xbf16, #w>
   return %w : tensor<4xbf16, #w>
 }
-func.func @backward_0(%dw: tensor<4xf32, #w> {pipe.value = "x"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0(%dw: tensor<4xf32, #w> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   nn.accumulate %dw to @w gradient : tensor<4xf32, #w>
   return
 }

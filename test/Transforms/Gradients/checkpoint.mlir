@@ -9,8 +9,8 @@ nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
 // right before its backward pass: %b is kept, as the input of layer 1, and
 // computed again in layer 0. Parameters are read again either way.
 // CHECK-LABEL: func.func @layers(
-// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32>, %[[DY:[^:]*]]: tensor<4xf32>)
-func.func @layers(%x: tensor<4xf32>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32> {{{[^}]*}}}, %[[DY:[^:]*]]: tensor<4xf32> {{{[^}]*}}})
+func.func @layers(%x: tensor<4xf32> {pipe.port = #pipe.port<input 0>}, %dy: tensor<4xf32> {pipe.port = #pipe.port<input 1>}) -> (tensor<4xf32> {pipe.port = #pipe.port<output 0>}, tensor<4xf32> {pipe.port = #pipe.port<output 1>}) attributes {pipe.function = #pipe.function<joint, 0>} {
   // CHECK: %[[W:.*]] = nn.read @w value {nn.layer = 0 : i64}
   // CHECK-NEXT: %[[A:.*]] = nn.mul %[[X]], %[[W]] {nn.layer = 0 : i64}
   // CHECK-NEXT: %[[B:.*]] = nn.exp %[[A]] {nn.layer = 0 : i64}
@@ -49,8 +49,8 @@ func.func @layers(%x: tensor<4xf32>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tens
 // What no layer owns is kept under both; constants and repetitions of smaller
 // values are always made again, the repeated value is not.
 // CHECK-LABEL: func.func @no_layer(
-// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32>, %[[DY:[^:]*]]: tensor<2x4xf32>)
-func.func @no_layer(%x: tensor<4xf32>, %dy: tensor<2x4xf32>) -> tensor<2x4xf32> attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32> {{{[^}]*}}}, %[[DY:[^:]*]]: tensor<2x4xf32> {{{[^}]*}}})
+func.func @no_layer(%x: tensor<4xf32> {pipe.port = #pipe.port<input 0>}, %dy: tensor<2x4xf32> {pipe.port = #pipe.port<input 1>}) -> (tensor<2x4xf32> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<joint, 0>} {
   // CHECK-NEXT: %[[A:.*]] = nn.exp %[[X]]
   // CHECK-NEXT: nn.broadcast
   // CHECK-NEXT: nn.fill
@@ -72,7 +72,7 @@ func.func @no_layer(%x: tensor<4xf32>, %dy: tensor<2x4xf32>) -> tensor<2x4xf32> 
 dist.mesh @mesh ["tp"] = [2]
 // CHECK-LABEL: func.func @collective(
 // CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32,
-func.func @collective(%x: tensor<4xf32, #partial>, %dy: tensor<4xf32, #whole>) -> tensor<4xf32, #whole> attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+func.func @collective(%x: tensor<4xf32, #partial> {pipe.port = #pipe.port<input 0>}, %dy: tensor<4xf32, #whole> {pipe.port = #pipe.port<input 1>}) -> (tensor<4xf32, #whole> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<joint, 0>} {
   // CHECK-NEXT: dist.reshard %[[X]] {nn.layer = 0 : i64}
   // FULL-NEXT: dist.reshard %[[X]] {nn.backward, nn.layer = 0 : i64}
   // CHECK-NEXT: nn.mul
@@ -86,7 +86,7 @@ func.func @collective(%x: tensor<4xf32, #partial>, %dy: tensor<4xf32, #whole>) -
 // CHECK-NEXT: nn.read
 // CHECK-NEXT: nn.exp
 // CHECK-NEXT: return
-func.func @forward() -> tensor<4xf32> attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward() -> (tensor<4xf32> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %w = nn.read @w value {nn.layer = 0 : i64} : tensor<4xf32>
   %0 = nn.exp %w {nn.backward, nn.layer = 0 : i64} : tensor<4xf32>
   return %0 : tensor<4xf32>
@@ -96,8 +96,8 @@ func.func @forward() -> tensor<4xf32> attributes {pipe.phase = "forward", pipe.s
 // them where it is first needed: an exponential of logits that are kept anyway.
 // In f32 the exponential would be as large as what it is made of, and is kept.
 // CHECK-LABEL: func.func @wide(
-// CHECK-SAME: %[[X:[^:]*]]: tensor<4x8xbf16>, %[[Y:[^:]*]]: tensor<4x8xf32>
-func.func @wide(%x: tensor<4x8xbf16>, %y: tensor<4x8xf32>, %top: tensor<4xf32>, %dy: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4x8xbf16> {{{[^}]*}}}, %[[Y:[^:]*]]: tensor<4x8xf32>
+func.func @wide(%x: tensor<4x8xbf16> {pipe.port = #pipe.port<input 0>}, %y: tensor<4x8xf32> {pipe.port = #pipe.port<input 1>}, %top: tensor<4xf32> {pipe.port = #pipe.port<input 2>}, %dy: tensor<4x8xf32> {pipe.port = #pipe.port<input 3>}) -> (tensor<4x8xf32> {pipe.port = #pipe.port<output 0>}, tensor<4x8xf32> {pipe.port = #pipe.port<output 1>}) attributes {pipe.function = #pipe.function<joint, 0>} {
   %0 = nn.cast %x : tensor<4x8xbf16> -> tensor<4x8xf32>
   %1 = nn.broadcast %top dims [0] : tensor<4xf32> -> tensor<4x8xf32>
   %2 = nn.sub %0, %1 : tensor<4x8xf32>
@@ -119,7 +119,7 @@ func.func @wide(%x: tensor<4x8xbf16>, %y: tensor<4x8xf32>, %top: tensor<4xf32>, 
 // A widened value is made again of its bf16 source, which is half as large to
 // keep; a rounded one is kept.
 // CHECK-LABEL: func.func @casts(
-func.func @casts(%x: tensor<4xbf16>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xbf16>) attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+func.func @casts(%x: tensor<4xbf16> {pipe.port = #pipe.port<input 0>}, %dy: tensor<4xf32> {pipe.port = #pipe.port<input 1>}) -> (tensor<4xf32> {pipe.port = #pipe.port<output 0>}, tensor<4xbf16> {pipe.port = #pipe.port<output 1>}) attributes {pipe.function = #pipe.function<joint, 0>} {
   // CHECK-NEXT: %[[Y:.*]] = nn.exp %{{.*}} : tensor<4xbf16>
   // CHECK-NEXT: nn.cast %[[Y]] : tensor<4xbf16> -> tensor<4xf32>
   // CHECK-NEXT: %[[AGAIN:.*]] = nn.cast %[[Y]] {nn.backward} : tensor<4xbf16> -> tensor<4xf32>
@@ -137,8 +137,8 @@ func.func @casts(%x: tensor<4xbf16>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tens
 // A comparison is never made again, only what is made of it: of what is computed
 // again it could find otherwise.
 // CHECK-LABEL: func.func @comparison(
-// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32>,
-func.func @comparison(%x: tensor<4xf32>, %dy: tensor<4xf32>) -> tensor<4xf32> attributes {pipe.phase = "joint", pipe.stage = 0 : i64} {
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32> {{{[^}]*}}},
+func.func @comparison(%x: tensor<4xf32> {pipe.port = #pipe.port<input 0>}, %dy: tensor<4xf32> {pipe.port = #pipe.port<input 1>}) -> (tensor<4xf32> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<joint, 0>} {
   // CHECK-NEXT: %[[A:.*]] = nn.exp %[[X]] {nn.layer = 0 : i64}
   // CHECK-NEXT: %[[B:.*]] = nn.tanh %[[A]] {nn.layer = 0 : i64}
   // CHECK-NEXT: %[[C:.*]] = nn.equal %[[A]], %[[B]] {nn.layer = 0 : i64}

@@ -2,7 +2,7 @@
 
 // expected-error @+1 {{has no mesh}}
 module {
-  func.func @forward_0(%x: tensor<4xf32> {pipe.value = "in0"}) -> (tensor<4xf32> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+  func.func @forward_0(%x: tensor<4xf32> {pipe.port = #pipe.port<input 0>}) -> (tensor<4xf32> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
     return %x : tensor<4xf32>
   }
 }
@@ -12,14 +12,14 @@ module {
 // The model has not been sharded.
 dist.mesh @mesh ["tp"] = [2]
 // expected-error @+1 {{has type 'tensor<4xf32>' without a sharding}}
-func.func @forward_0(%x: tensor<4xf32> {pipe.value = "in0"}) -> (tensor<4xf32> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%x: tensor<4xf32> {pipe.port = #pipe.port<input 0>}) -> (tensor<4xf32> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   return %x : tensor<4xf32>
 }
 
 // -----
 
 dist.mesh @mesh ["tp"] = [2]
-func.func @forward_0() -> (tensor<4xf32> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() -> (tensor<4xf32> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // expected-error @+1 {{has type 'tensor<4xf32>' without a sharding}}
   %0 = nn.fill 1.0 : tensor<4xf32>
   return %0 : tensor<4xf32>
@@ -29,7 +29,7 @@ func.func @forward_0() -> (tensor<4xf32> {pipe.value = "out0"}) attributes {pipe
 
 #m = #dist.sharding<@mesh, [{}, {}]>
 dist.mesh @mesh ["tp"] = [2]
-func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.value = "in0"}) -> (tensor<4x4xf32, #m> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.port = #pipe.port<input 0>}) -> (tensor<4x4xf32, #m> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // expected-error @+1 {{'nn.causal_mask' has no derivative}}
   %0 = nn.causal_mask %x : tensor<4x4xf32, #m>
   return %0 : tensor<4x4xf32, #m>
@@ -41,7 +41,7 @@ func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.value = "in0"}) -> (tensor<4x
 #m = #dist.sharding<@mesh, [{}, {}]>
 #v = #dist.sharding<@mesh, [{}]>
 dist.mesh @mesh ["tp"] = [2]
-func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.value = "in0"}, %w: tensor<4xf32, #v> {pipe.value = "in1"}) -> (tensor<4x4xf32, #m> {pipe.value = "out0"}, tensor<4xf32, #v> {pipe.value = "out1"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.port = #pipe.port<input 0>}, %w: tensor<4xf32, #v> {pipe.port = #pipe.port<input 1>}) -> (tensor<4x4xf32, #m> {pipe.port = #pipe.port<output 0>}, tensor<4xf32, #v> {pipe.port = #pipe.port<output 1>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // expected-error @+1 {{'nn.rms_norm' has no derivative of result 1}}
   %0:2 = nn.rms_norm %x, %w epsilon 1.0e-05 : (tensor<4x4xf32, #m>, tensor<4xf32, #v>) -> (tensor<4x4xf32, #m>, tensor<4xf32, #v>)
   return %0#0, %0#1 : tensor<4x4xf32, #m>, tensor<4xf32, #v>
@@ -55,7 +55,7 @@ func.func @forward_0(%x: tensor<4x4xf32, #m> {pipe.value = "in0"}, %w: tensor<4x
 dist.mesh @mesh ["tp"] = [2]
 nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
 nn.accumulator @loss_sum : tensor<f32>
-func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
   %w = nn.read @w value : tensor<4xf32, #v>
   %0 = nn.is_zero %w : tensor<4xf32, #v>
   %1 = nn.reduce sum %0 dims [0] : tensor<4xf32, #v> -> tensor<f32, #s>

@@ -17,10 +17,10 @@ dist.mesh @mesh ["dp", "tp"] = [2, 2]
 nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #col
 // CHECK-NOT: @forward_0
 // CHECK-LABEL: func.func @joint_0(
-// CHECK-SAME: %[[DY:[^:]*]]: tensor<8x6xf32, #dist.sharding<@mesh, [{"dp"}, {"tp"}]>> {pipe.value = "dout0"})
-// CHECK-SAME: -> (tensor<8x6xf32, {{[^%]*}} {pipe.value = "out0"})
-// CHECK-SAME: attributes {pipe.phase = "joint", pipe.stage = 0 : i64}
-func.func @forward_0(%ids: tensor<8xi32, #dist.sharding<@mesh, [{"dp"}]>> {pipe.value = "tokens"}) -> (tensor<8x6xf32, #y> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+// CHECK-SAME: %[[DY:[^:]*]]: tensor<8x6xf32, #dist.sharding<@mesh, [{"dp"}, {"tp"}]>> {pipe.port = #pipe.port<output_gradient 0>})
+// CHECK-SAME: -> (tensor<8x6xf32, {{[^%]*}} {pipe.port = #pipe.port<output 0>})
+// CHECK-SAME: attributes {pipe.function = #pipe.function<joint, 0>}
+func.func @forward_0(%ids: tensor<8xi32, #dist.sharding<@mesh, [{"dp"}]>> {pipe.port = #pipe.port<tokens>}) -> (tensor<8x6xf32, #y> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // CHECK: %[[X:.*]] = nn.broadcast
   %valid = nn.valid %ids ignore 0 : tensor<8xi32, #dist.sharding<@mesh, [{"dp"}]>> -> tensor<8xf32, #dist.sharding<@mesh, [{"dp"}]>>
   %x = nn.broadcast %valid dims [0] : tensor<8xf32, #dist.sharding<@mesh, [{"dp"}]>> -> tensor<8x4xf32, #x>
@@ -46,13 +46,13 @@ dist.mesh @mesh ["tp"] = [2]
 nn.parameter @a : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #col
 nn.parameter @b : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #col
 // CHECK-LABEL: func.func @joint_1(
-// CHECK-SAME: %[[X:[^:]*]]: tensor<8x4xf32, #dist.sharding<@mesh, [{}, {}]>> {pipe.value = "in0"},
-// CHECK-SAME: {pipe.value = "dout0"},
-// CHECK-SAME: {pipe.value = "dout1"})
-// CHECK-SAME: {pipe.value = "out0"}
-// CHECK-SAME: {pipe.value = "out1"}
-// CHECK-SAME: {pipe.value = "din0"})
-func.func @forward_1(%x: tensor<8x4xf32, #x> {pipe.value = "in0"}) -> (tensor<8x6xf32, #col> {pipe.value = "out0"}, tensor<8x6xf32, #col> {pipe.value = "out1"}) attributes {pipe.phase = "forward", pipe.stage = 1 : i64} {
+// CHECK-SAME: %[[X:[^:]*]]: tensor<8x4xf32, #dist.sharding<@mesh, [{}, {}]>> {pipe.port = #pipe.port<input 0>},
+// CHECK-SAME: {pipe.port = #pipe.port<output_gradient 0>},
+// CHECK-SAME: {pipe.port = #pipe.port<output_gradient 1>})
+// CHECK-SAME: {pipe.port = #pipe.port<output 0>}
+// CHECK-SAME: {pipe.port = #pipe.port<output 1>}
+// CHECK-SAME: {pipe.port = #pipe.port<input_gradient 0>})
+func.func @forward_1(%x: tensor<8x4xf32, #x> {pipe.port = #pipe.port<input 0>}) -> (tensor<8x6xf32, #col> {pipe.port = #pipe.port<output 0>}, tensor<8x6xf32, #col> {pipe.port = #pipe.port<output 1>}) attributes {pipe.function = #pipe.function<forward, 1>} {
   %a = nn.read @a value : tensor<4x6xf32, #col>
   %0 = nn.matmul %x, %a "bi,ij->bj" : (tensor<8x4xf32, #x>, tensor<4x6xf32, #col>) -> tensor<8x6xf32, #col>
   %b = nn.read @b value : tensor<4x6xf32, #col>
@@ -80,7 +80,7 @@ nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #row
 // CHECK: dist.reshard
 // CHECK-NOT: dist.reshard
 // CHECK: return
-func.func @forward_0(%x: tensor<8x4xf32, #x> {pipe.value = "in0"}) -> (tensor<8x6xf32, #whole> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%x: tensor<8x4xf32, #x> {pipe.port = #pipe.port<input 0>}) -> (tensor<8x6xf32, #whole> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %w = nn.read @w value : tensor<4x6xf32, #row>
   %0 = nn.matmul %x, %w "bi,ij->bj" : (tensor<8x4xf32, #x>, tensor<4x6xf32, #row>) -> tensor<8x6xf32, #partial>
   %1 = dist.reshard %0 : tensor<8x6xf32, #partial> -> tensor<8x6xf32, #whole>
@@ -97,7 +97,7 @@ func.func @forward_0(%x: tensor<8x4xf32, #x> {pipe.value = "in0"}) -> (tensor<8x
 dist.mesh @mesh ["tp"] = [2]
 nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02> sharding #col
 // CHECK-LABEL: func.func @joint_0(
-func.func @forward_0(%x: tensor<8x4xf32, #block> {pipe.value = "in0"}) -> (tensor<8x6xf32, #col> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%x: tensor<8x4xf32, #block> {pipe.port = #pipe.port<input 0>}) -> (tensor<8x6xf32, #col> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // CHECK: dist.reshard
   %0 = dist.reshard %x : tensor<8x4xf32, #block> -> tensor<8x4xf32, #whole>
   %w = nn.read @w value : tensor<4x6xf32, #col>
@@ -126,7 +126,7 @@ nn.accumulator @loss_sum : tensor<f32>
 nn.accumulator @token_count : tensor<f32>
 // CHECK-LABEL: func.func @joint_0(
 // CHECK-SAME: ) attributes
-func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
   %used = nn.read @used value : tensor<4xf32, #v>
   %dead = nn.read @dead value : tensor<4xf32, #v>
   %0 = nn.exp %dead : tensor<4xf32, #v>
@@ -157,8 +157,8 @@ func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64}
 #v = #dist.sharding<@mesh, [{}]>
 dist.mesh @mesh ["tp"] = [2]
 // CHECK-LABEL: func.func @joint_0(
-// CHECK-SAME: %[[X:[^:]*]]: {{[^%]*}}"in0"}, %[[D0:[^:]*]]: {{[^%]*}}"dout0"}, %[[D1:[^:]*]]: {{[^%]*}}"dout1"})
-func.func @forward_0(%x: tensor<4xf32, #v> {pipe.value = "in0"}) -> (tensor<4xf32, #v> {pipe.value = "out0"}, tensor<4xf32, #v> {pipe.value = "out1"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+// CHECK-SAME: %[[X:[^:]*]]: {{[^%]*}}<input 0>}, %[[D0:[^:]*]]: {{[^%]*}}<output_gradient 0>}, %[[D1:[^:]*]]: {{[^%]*}}<output_gradient 1>})
+func.func @forward_0(%x: tensor<4xf32, #v> {pipe.port = #pipe.port<input 0>}) -> (tensor<4xf32, #v> {pipe.port = #pipe.port<output 0>}, tensor<4xf32, #v> {pipe.port = #pipe.port<output 1>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // CHECK: %[[Y:.*]] = nn.exp %[[X]]
   %0 = nn.exp %x : tensor<4xf32, #v>
   // CHECK: nn.neg %[[Y]]
@@ -176,8 +176,8 @@ func.func @forward_0(%x: tensor<4xf32, #v> {pipe.value = "in0"}) -> (tensor<4xf3
 #v = #dist.sharding<@mesh, [{}]>
 dist.mesh @mesh ["tp"] = [2]
 // CHECK-LABEL: func.func @joint_0(
-// CHECK-SAME: -> ({{.*}} {pipe.value = "out0"}, {{.*}} {pipe.value = "din0"}) attributes
-func.func @forward_0(%x: tensor<4xf32, #v> {pipe.value = "in0"}, %y: tensor<4xf32, #v> {pipe.value = "in1"}) -> (tensor<4xf32, #v> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+// CHECK-SAME: -> ({{.*}} {pipe.port = #pipe.port<output 0>}, {{.*}} {pipe.port = #pipe.port<input_gradient 0>}) attributes
+func.func @forward_0(%x: tensor<4xf32, #v> {pipe.port = #pipe.port<input 0>}, %y: tensor<4xf32, #v> {pipe.port = #pipe.port<input 1>}) -> (tensor<4xf32, #v> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // CHECK: %[[DX:.*]] = nn.mul {{.*}} {nn.backward}
   // CHECK: return %{{.*}}, %[[DX]] :
   %0 = nn.exp %x : tensor<4xf32, #v>
@@ -202,10 +202,10 @@ nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
 nn.parameter @tied : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #v
 nn.accumulator @loss_sum : tensor<f32>
 // CHECK-LABEL: func.func @joint_0(
-// CHECK-SAME: %[[DB:[^:]*]]: tensor<8x4xf32, {{[^%]*}} {pipe.value = "dout0"}) -> (
-// CHECK-SAME: "out2"}) attributes
+// CHECK-SAME: %[[DB:[^:]*]]: tensor<8x4xf32, {{[^%]*}} {pipe.port = #pipe.port<output_gradient 0>}) -> (
+// CHECK-SAME: <output 2>}) attributes
 #r = #dist.sharding<@mesh, [{"dp"}, {}]>
-func.func @forward_0(%x: tensor<8x4xf32, #r> {pipe.value = "tokens"}) -> (tensor<8x4xf32, #r> {pipe.value = "out0"}, tensor<8x4xf32, #r> {pipe.value = "out1"}, tensor<8x4xf32, #r> {pipe.value = "out2"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%x: tensor<8x4xf32, #r> {pipe.port = #pipe.port<tokens>}) -> (tensor<8x4xf32, #r> {pipe.port = #pipe.port<output 0>}, tensor<8x4xf32, #r> {pipe.port = #pipe.port<output 1>}, tensor<8x4xf32, #r> {pipe.port = #pipe.port<output 2>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %w = nn.read @w value : tensor<4xf32, #v>
   %tied = nn.read @tied value : tensor<4xf32, #v>
   %sum = nn.add %w, %tied : tensor<4xf32, #v>
@@ -219,8 +219,8 @@ func.func @forward_0(%x: tensor<8x4xf32, #r> {pipe.value = "tokens"}) -> (tensor
   return %b, %c, %d : tensor<8x4xf32, #r>, tensor<8x4xf32, #r>, tensor<8x4xf32, #r>
 }
 // CHECK-LABEL: func.func @joint_1(
-// CHECK-SAME: -> (tensor<8x4xf32, {{.*}} {pipe.value = "din0"}) attributes
-func.func @forward_1(%b: tensor<8x4xf32, #r> {pipe.value = "in0"}, %c: tensor<8x4xf32, #r> {pipe.value = "in1"}, %d: tensor<8x4xf32, #r> {pipe.value = "in2"}) attributes {pipe.phase = "forward", pipe.stage = 1 : i64} {
+// CHECK-SAME: -> (tensor<8x4xf32, {{.*}} {pipe.port = #pipe.port<input_gradient 0>}) attributes
+func.func @forward_1(%b: tensor<8x4xf32, #r> {pipe.port = #pipe.port<input 0>}, %c: tensor<8x4xf32, #r> {pipe.port = #pipe.port<input 1>}, %d: tensor<8x4xf32, #r> {pipe.port = #pipe.port<input 2>}) attributes {pipe.function = #pipe.function<forward, 1>} {
   // CHECK: %[[PRODUCT:.*]] = nn.mul %[[B:.*]], %[[C:.*]] :
   %0 = nn.mul %b, %c : tensor<8x4xf32, #r>
   %fixed = nn.stop_gradient %d : tensor<8x4xf32, #r>
@@ -253,8 +253,8 @@ func.func @forward_1(%b: tensor<8x4xf32, #r> {pipe.value = "in0"}, %c: tensor<8x
 #whole = #dist.sharding<@mesh, [{}]>
 dist.mesh @mesh ["tp"] = [2]
 // CHECK-LABEL: func.func @joint_0(
-// CHECK-SAME: %[[X:[^:]*]]: {{[^%]*}}"in0"}, %[[DY:[^:]*]]: {{[^%]*}}"dout0"})
-func.func @forward_0(%x: tensor<8x4xf32, #x> {pipe.value = "in0"}) -> (tensor<8xf32, #whole> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+// CHECK-SAME: %[[X:[^:]*]]: {{[^%]*}}<input 0>}, %[[DY:[^:]*]]: {{[^%]*}}<output_gradient 0>})
+func.func @forward_0(%x: tensor<8x4xf32, #x> {pipe.port = #pipe.port<input 0>}) -> (tensor<8xf32, #whole> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // CHECK: %[[TOP:.*]] = nn.reduce max %[[X]] dims [1] {nn.layer = 3 : i64}
   // CHECK-NEXT: %[[ALL:.*]] = dist.reshard %[[TOP]] {nn.layer = 3 : i64}
   // CHECK-NEXT: %[[SPREAD:.*]] = nn.broadcast %[[ALL]] dims [0] {nn.layer = 3 : i64}
@@ -277,7 +277,7 @@ func.func @forward_0(%x: tensor<8x4xf32, #x> {pipe.value = "in0"}) -> (tensor<8x
 dist.mesh @mesh ["tp"] = [2]
 // CHECK-LABEL: func.func @backward_0
 // CHECK-NEXT: return
-func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>} {
   return
 }
 // CHECK-LABEL: func.func @other
@@ -299,8 +299,8 @@ dist.mesh @mesh ["tp"] = [2]
 nn.parameter @table : tensor<6x4xf32> init<mean = 0.0, std = 0.02> sharding #x
 nn.parameter @bias : tensor<4xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}]>
 // CHECK-LABEL: func.func @joint_0(
-// CHECK-SAME: %[[DY:[^:]*]]: tensor<8x6xbf16, #dist.sharding<@mesh, [{}, {}]>> {pipe.value = "dout0"})
-func.func @forward_0(%ids: tensor<8xi32, #dist.sharding<@mesh, [{}]>> {pipe.value = "tokens"}) -> (tensor<8x6xbf16, #x> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+// CHECK-SAME: %[[DY:[^:]*]]: tensor<8x6xbf16, #dist.sharding<@mesh, [{}, {}]>> {pipe.port = #pipe.port<output_gradient 0>})
+func.func @forward_0(%ids: tensor<8xi32, #dist.sharding<@mesh, [{}]>> {pipe.port = #pipe.port<tokens>}) -> (tensor<8x6xbf16, #x> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %table = nn.read @table compute : tensor<6x4xbf16, #x>
   %bias = nn.read @bias compute : tensor<4xbf16, #dist.sharding<@mesh, [{}]>>
   %rows = nn.embedding %table, %ids : (tensor<6x4xbf16, #x>, tensor<8xi32, #dist.sharding<@mesh, [{}]>>) -> tensor<8x4xbf16, #x>
@@ -330,7 +330,7 @@ nn.accumulator @loss_sum : tensor<f32>
 // CHECK: %[[DX:.*]] = nn.mul {{.*}} {nn.backward} : tensor<8xf32,
 // CHECK: %[[ROUNDED:.*]] = nn.cast %[[DX]] {nn.backward} : {{.*}} -> tensor<8xbf16,
 // CHECK: return %[[ROUNDED]] :
-func.func @forward_1(%x: tensor<8xbf16, #x> {pipe.value = "in0"}) attributes {pipe.phase = "forward", pipe.stage = 1 : i64} {
+func.func @forward_1(%x: tensor<8xbf16, #x> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 1>} {
   %0 = nn.cast %x : tensor<8xbf16, #x> -> tensor<8xf32, #x>
   %1 = nn.exp %0 : tensor<8xf32, #x>
   %2 = nn.reduce sum %1 dims [0] : tensor<8xf32, #x> -> tensor<f32, #s>
@@ -352,7 +352,7 @@ nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
 nn.accumulator @loss_sum : tensor<f32>
 // CHECK-LABEL: func.func @joint_0(
 // CHECK: nn.accumulate %{{.*}} to @w gradient {nn.backward} : tensor<4xf32, #dist.sharding<@mesh, [{}]>>
-func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
   %w = nn.read @w value : tensor<4xf32, #v>
   %0 = nn.mul %w, %w : tensor<4xf32, #v>
   %1 = nn.reduce sum %0 dims [0] : tensor<4xf32, #v> -> tensor<f32, #dist.sharding<@mesh, []>>
@@ -372,7 +372,7 @@ nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
 // CHECK: %[[SUM:.*]] = nn.reduce sum {{.*}} -> tensor<4xf32, #dist.sharding<@mesh, [{}], partial = {"dp"}>>
 // CHECK: dist.reshard %[[SUM]] {{.*}} -> tensor<4xf32, #dist.sharding<@mesh, [{}]>>
 // CHECK: nn.accumulate %{{.*}} to @w gradient {nn.backward} : tensor<4xf32, #dist.sharding<@mesh, [{}]>>
-func.func @forward_0(%x: tensor<2x4xf32, #x> {pipe.value = "in0"}) -> (tensor<2x4xf32, #x> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%x: tensor<2x4xf32, #x> {pipe.port = #pipe.port<input 0>}) -> (tensor<2x4xf32, #x> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %w = nn.read @w value : tensor<4xf32, #v>
   %0 = nn.tanh %w : tensor<4xf32, #v>
   %1 = nn.broadcast %0 dims [1] : tensor<4xf32, #v> -> tensor<2x4xf32, #x>

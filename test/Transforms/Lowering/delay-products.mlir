@@ -5,10 +5,10 @@ nn.parameter @w : tensor<8x8xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @v : tensor<8x8xf32> init<mean = 0.0, std = 0.02>
 
 // Programs want them.
-func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} { return }
-func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i64} { return }
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} { return }
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} { return }
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} { return }
+func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>} { return }
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} { return }
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} { return }
 
 // The product for @w's gradient need not be in front of the sum, and what it
 // reads is an argument. The one whose result is summed stays.

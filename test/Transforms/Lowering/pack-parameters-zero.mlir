@@ -6,25 +6,25 @@
 // STAGE: error: cannot be packed with zero 2, expected 0 or 1
 
 // 50, 40 and 80 elements, each from a multiple of 32 on: four ranks have 64 each.
-// CHECK: nn.pack @pack0.0 stage 0 [@a, @b, @d] at [0, 64, 128] divided on @mesh["dp"] : tensor<4x64xf32>
+// CHECK: nn.pack @pack0.0 rank 0 [@a, @b, @d] at [0, 64, 128] divided on @mesh["dp"] : tensor<4x64xf32>
 // @c is not reduced over dp: it stays whole.
-// CHECK: nn.pack @pack0.1 stage 0 [@c] at [0] : tensor<1x32xf32>
+// CHECK: nn.pack @pack0.1 rank 0 [@c] at [0] : tensor<1x32xf32>
 // WHOLE-NOT: divided
 // WHOLE-NOT: reduce_scatter
 // Of at least 64 elements; what would be left over goes to the last.
-// BUCKETS: nn.pack @pack0.0 stage 0 [@a, @b] at [0, 64] divided on @mesh["dp"] : tensor<4x32xf32>
-// BUCKETS: nn.pack @pack0.1 stage 0 [@c] at [0] : tensor<1x32xf32>
-// BUCKETS: nn.pack @pack0.2 stage 0 [@d] at [0] divided on @mesh["dp"] : tensor<4x32xf32>
+// BUCKETS: nn.pack @pack0.0 rank 0 [@a, @b] at [0, 64] divided on @mesh["dp"] : tensor<4x32xf32>
+// BUCKETS: nn.pack @pack0.1 rank 0 [@c] at [0] : tensor<1x32xf32>
+// BUCKETS: nn.pack @pack0.2 rank 0 [@d] at [0] divided on @mesh["dp"] : tensor<4x32xf32>
 dist.mesh @mesh ["pp", "dp", "tp"] = [1, 4, 2]
 nn.parameter @a : tensor<10x5xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @b : tensor<40xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @c : tensor<7xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @d : tensor<80xf32> init<mean = 0.0, std = 0.02>
 
-func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
   return
 }
-func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>} {
   return
 }
 
@@ -49,7 +49,7 @@ func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i6
 // PLACE-SAME: plan.slot_bytes = array<i64: 0>
 // PLACE: dist.reduce_scatter {{.*}}plan.places = [#plan.place<"pack0.0 reduced", 0>]
 // PLACE: dist.all_reduce {{.*}}plan.places = [#plan.place<"pack0.0 reduced", 0>]
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   %a = nn.read @a gradient : tensor<10x5xf32>
   %1 = dist.all_reduce %a on @mesh["dp"] sum : tensor<10x5xf32> -> tensor<10x5xf32>
   %2 = dist.all_reduce %1 on @mesh["tp"] sum : tensor<10x5xf32> -> tensor<10x5xf32>
@@ -100,7 +100,7 @@ func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
 // PLACE-DAG: plan.buffer @"pack0.0 reduced" gradients at {{.*}} bytes 256 live
 // PLACE-DAG: plan.buffer @"pack0.0 gradient" gradients at {{.*}} bytes 1024 live
 // PLACE-DAG: plan.buffer @"pack0.0 value" parameters at {{.*}} bytes 1024 live
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   %rate = nn.step_scalar "LearningRate" : tensor<f32>
   %a = nn.read @a gradient : tensor<10x5xf32>
   %aa = nn.mul %a, %a : tensor<10x5xf32>
@@ -158,21 +158,21 @@ func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : 
 
 // What computes in bf16 has a copy that all ranks hold; the f32 values are
 // divided with the moments, unless something else reads them too.
-// CHECK: nn.pack @pack0.0 stage 0 [@a] at [0] divided on @mesh["dp"] master : tensor<2x32xf32>
-// CHECK: nn.pack @pack0.1 stage 0 [@b] at [0] : tensor<1x32xf32>
+// CHECK: nn.pack @pack0.0 rank 0 [@a] at [0] divided on @mesh["dp"] master : tensor<2x32xf32>
+// CHECK: nn.pack @pack0.1 rank 0 [@b] at [0] : tensor<1x32xf32>
 dist.mesh @mesh ["pp", "dp"] = [1, 2]
 nn.parameter @a : tensor<33xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @b : tensor<32xf32> init<mean = 0.0, std = 0.02>
-func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
   %a = nn.read @a compute : tensor<33xbf16>
   %b = nn.read @b value : tensor<32xf32>
   %c = nn.read @b compute : tensor<32xbf16>
   return
 }
-func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>} {
   return
 }
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   %a = nn.read @a gradient : tensor<33xf32>
   %1 = dist.all_reduce %a on @mesh["dp"] sum : tensor<33xf32> -> tensor<33xf32>
   nn.write %1 to @a gradient : tensor<33xf32>
@@ -189,7 +189,7 @@ func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
 // CHECK: nn.write %[[N]] to @pack0.0 value : tensor<1x32xf32>
 // CHECK: %[[A:.*]] = dist.all_gather %[[C]] on @mesh["dp"] dim 0 : tensor<1x32xbf16> -> tensor<2x32xbf16>
 // CHECK: nn.write %[[A]] to @pack0.0 compute : tensor<2x32xbf16>
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   %a = nn.read @a gradient : tensor<33xf32>
   %aw = nn.read @a value : tensor<33xf32>
   %an = nn.sub %aw, %a : tensor<33xf32>

@@ -4,9 +4,9 @@
 // @a, @b and @d are reduced, counted and updated alike, and @d lies behind @c in
 // the module. Each begins at a multiple of 32 elements, and the pack has a power
 // of two of columns: 15, 1 and 40 elements take 128.
-// CHECK: nn.pack @pack0.0 stage 0 [@a, @b, @d] at [0, 32, 64] : tensor<1x128xf32>
+// CHECK: nn.pack @pack0.0 rank 0 [@a, @b, @d] at [0, 32, 64] : tensor<1x128xf32>
 // @c has another update.
-// CHECK: nn.pack @pack0.1 stage 0 [@c] at [0] : tensor<1x32xf32>
+// CHECK: nn.pack @pack0.1 rank 0 [@c] at [0] : tensor<1x32xf32>
 dist.mesh @mesh ["pp", "dp"] = [1, 2]
 nn.parameter @a : tensor<3x5xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @b : tensor<1xf32> init<mean = 0.0, std = 0.02>
@@ -17,14 +17,14 @@ nn.parameter @d : tensor<40xf32> init<mean = 0.0, std = 0.02>
 // pack: 64 elements are 256 bytes.
 // PLACE-LABEL: func.func @forward_0(
 // PLACE: nn.read @d value {plan.places = [#plan.place<"pack0.0 value", 256>]}
-func.func @forward_0() -> (tensor<40xf32> {pipe.value = "res0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() -> (tensor<40xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %0 = nn.read @d value : tensor<40xf32>
   %1 = nn.neg %0 : tensor<40xf32>
   return %1 : tensor<40xf32>
 }
 // PLACE-LABEL: func.func @backward_0(
 // PLACE: plan.cluster{{.*}} accumulate [2] {{.*}}#plan.place<"pack0.0 gradient", 256>
-func.func @backward_0(%r: tensor<40xf32> {pipe.value = "res0"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0(%r: tensor<40xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   %0 = nn.neg %r : tensor<40xf32>
   nn.accumulate %0 to @d gradient : tensor<40xf32>
   return
@@ -42,7 +42,7 @@ func.func @backward_0(%r: tensor<40xf32> {pipe.value = "res0"}) attributes {pipe
 // PLACE-LABEL: func.func @reduce_0()
 // PLACE-SAME: plan.slot_bytes = array<i64: 0>
 // PLACE: dist.all_reduce {{.*}} {plan.places = [#plan.place<"pack0.0 gradient", 0>]}
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   %a = nn.read @a gradient : tensor<3x5xf32>
   %1 = dist.all_reduce %a on @mesh["dp"] sum : tensor<3x5xf32> -> tensor<3x5xf32>
   nn.write %1 to @a gradient : tensor<3x5xf32>
@@ -85,7 +85,7 @@ func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
 // PLACE-DAG: plan.buffer @"pack0.0 value" parameters at {{.*}} bytes 512
 // PLACE-DAG: plan.buffer @"pack0.0 gradient" gradients at {{.*}} bytes 512
 // PLACE-DAG: plan.buffer @"pack0.1 value" parameters at {{.*}} bytes 128
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   %lr = nn.step_scalar "LearningRate" : tensor<f32>
   %ga = nn.read @a gradient : tensor<3x5xf32>
   %qa = nn.mul %ga, %ga : tensor<3x5xf32>
@@ -132,27 +132,27 @@ dist.mesh @mesh ["pp"] = [1]
 nn.parameter @x : tensor<48xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @y : tensor<48xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @plain : tensor<48xf32> init<mean = 0.0, std = 0.02>
-// CHECK: nn.pack @pack0.0 stage 0 [@x, @y] at [0, 64]
-// CHECK: nn.pack @pack0.1 stage 0 [@plain] at [0]
+// CHECK: nn.pack @pack0.0 rank 0 [@x, @y] at [0, 64]
+// CHECK: nn.pack @pack0.1 rank 0 [@plain] at [0]
 // PLACE: nn.read @y compute {plan.places = [#plan.place<"pack0.0 compute", 128>]}
-func.func @forward_0() -> (tensor<48xbf16> {pipe.value = "res0"}, tensor<48xbf16> {pipe.value = "res1"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() -> (tensor<48xbf16> {pipe.port = #pipe.port<residual 0>}, tensor<48xbf16> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %y = nn.read @y compute : tensor<48xbf16>
   %1 = nn.neg %y : tensor<48xbf16>
   %x = nn.read @x compute : tensor<48xbf16>
   %2 = nn.neg %x : tensor<48xbf16>
   return %1, %2 : tensor<48xbf16>, tensor<48xbf16>
 }
-func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>} {
   return
 }
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   return
 }
 // CHECK-LABEL: func.func @optimizer_0()
 // CHECK: nn.write {{.*}} to @pack0.0 value : tensor<1x128xf32>
 // CHECK-NEXT: nn.write {{.*}} to @pack0.0 compute : tensor<1x128xbf16>
 // CHECK: nn.write {{.*}} to @pack0.1 value : tensor<1x64xf32>
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   %x = nn.read @x value : tensor<48xf32>
   %x2 = nn.scale %x by 0.5 : tensor<48xf32>
   %xc = nn.cast %x2 : tensor<48xf32> -> tensor<48xbf16>
@@ -176,14 +176,14 @@ func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : 
 dist.mesh @mesh ["pp"] = [2]
 nn.parameter @tied : tensor<8xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @tied2 : tensor<8xf32> init<mean = 0.0, std = 0.02>
-// CHECK: nn.pack @pack0.0 stage 0 [@tied] at [0] : tensor<1x32xf32>
-// CHECK: nn.pack @pack0.1 stage 0 [@tied2] at [0] : tensor<1x32xf32>
-// CHECK: nn.pack @pack1.0 stage 1 [@tied] at [0] : tensor<1x32xf32>
-// CHECK: nn.pack @pack1.1 stage 1 [@tied2] at [0] : tensor<1x32xf32>
+// CHECK: nn.pack @pack0.0 rank 0 [@tied] at [0] : tensor<1x32xf32>
+// CHECK: nn.pack @pack0.1 rank 0 [@tied2] at [0] : tensor<1x32xf32>
+// CHECK: nn.pack @pack1.0 rank 1 [@tied] at [0] : tensor<1x32xf32>
+// CHECK: nn.pack @pack1.1 rank 1 [@tied2] at [0] : tensor<1x32xf32>
 // CHECK-LABEL: func.func @reduce_0()
 // CHECK: dist.all_reduce {{.*}} members [0, 1] ordered : tensor<1x32xf32>
 // CHECK: dist.all_reduce {{.*}} members [0, 1] ordered : tensor<1x32xf32>
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   %0 = nn.read @tied gradient : tensor<8xf32>
   %1 = dist.all_reduce %0 on @mesh["pp"] sum members [0, 1] ordered : tensor<8xf32> -> tensor<8xf32>
   nn.write %1 to @tied gradient : tensor<8xf32>
@@ -192,10 +192,10 @@ func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
   nn.write %3 to @tied2 gradient : tensor<8xf32>
   return
 }
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   return
 }
-func.func @reduce_1() attributes {pipe.phase = "reduce", pipe.stage = 1 : i64} {
+func.func @reduce_1() attributes {pipe.function = #pipe.function<reduce, 1>} {
   %0 = nn.read @tied gradient : tensor<8xf32>
   %1 = dist.all_reduce %0 on @mesh["pp"] sum members [0, 1] ordered : tensor<8xf32> -> tensor<8xf32>
   nn.write %1 to @tied gradient : tensor<8xf32>
@@ -204,19 +204,19 @@ func.func @reduce_1() attributes {pipe.phase = "reduce", pipe.stage = 1 : i64} {
   nn.write %3 to @tied2 gradient : tensor<8xf32>
   return
 }
-func.func @optimizer_1() attributes {pipe.phase = "optimizer", pipe.stage = 1 : i64} {
+func.func @optimizer_1() attributes {pipe.function = #pipe.function<optimizer, 1>} {
   return
 }
-func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
   return
 }
-func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>} {
   return
 }
-func.func @forward_1() attributes {pipe.phase = "forward", pipe.stage = 1 : i64} {
+func.func @forward_1() attributes {pipe.function = #pipe.function<forward, 1>} {
   return
 }
-func.func @backward_1() attributes {pipe.phase = "backward", pipe.stage = 1 : i64} {
+func.func @backward_1() attributes {pipe.function = #pipe.function<backward, 1>} {
   return
 }
 
@@ -231,9 +231,9 @@ nn.parameter @masked : tensor<8xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @partial : tensor<8xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @whole : tensor<8xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @scattered : tensor<8xf32> init<mean = 0.0, std = 0.02>
-// CHECK: nn.pack @pack0.0 stage 0 [@masked] at [0]
-// CHECK: nn.pack @pack0.1 stage 0 [@partial] at [0]
-// CHECK: nn.pack @pack0.2 stage 0 [@whole] at [0]
+// CHECK: nn.pack @pack0.0 rank 0 [@masked] at [0]
+// CHECK: nn.pack @pack0.1 rank 0 [@partial] at [0]
+// CHECK: nn.pack @pack0.2 rank 0 [@whole] at [0]
 // CHECK-NOT: nn.pack
 // CHECK-LABEL: func.func @reduce_0()
 // CHECK: nn.write {{.*}} to @pack0.0 gradient
@@ -248,7 +248,7 @@ nn.parameter @scattered : tensor<8xf32> init<mean = 0.0, std = 0.02>
 // CHECK: %[[A:.*]] = dist.all_reduce %[[P]] on @mesh["tp"]
 // CHECK: %[[W:.*]] = nn.reduce {{.*}} -> tensor<f32>
 // CHECK: nn.add %[[W]], %[[A]]
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   %0 = nn.read @masked gradient : tensor<8xf32>
   %1 = dist.all_reduce %0 on @mesh["dp"] sum : tensor<8xf32> -> tensor<8xf32>
   nn.write %1 to @masked gradient : tensor<8xf32>
@@ -258,7 +258,7 @@ func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
   nn.write %4 to @scattered gradient : tensor<8xf32>
   return
 }
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   %m = nn.read @masked value : tensor<8xf32>
   %m2 = nn.mask_padding %m dim 0 axis "tp" chunk 8 limit 15 by 0.0 : tensor<8xf32>
   nn.write %m2 to @masked value : tensor<8xf32>
@@ -273,9 +273,9 @@ func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : 
   nn.metric %n "GradNorm" : tensor<f32>
   return
 }
-func.func @forward_0() attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
   return
 }
-func.func @backward_0() attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>} {
   return
 }

@@ -6,24 +6,39 @@ module {
 
 // -----
 
-// expected-error @+1 {{has no function @backward_0 for its schedule}}
-module {
-  pipe.schedule @schedule "1f1b" stages 1 microbatches 1 ["F0 B0 REDUCE OPTIMIZER"]
-  func.func @forward_0() {
-    return
-  }
-}
-
-// -----
-
-pipe.schedule @schedule "1f1b" stages 1 microbatches 1 ["F0 B0 REDUCE OPTIMIZER"]
-// expected-error @+1 {{argument 0 has no name; expected the attribute pipe.value}}
-func.func @forward_0(%x: tensor<4xf32>) {
+// expected-error @+1 {{has action B0 on rank 0, but no function does #pipe.function<backward, 0>}}
+pipe.schedule @schedule "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 1 ["F0 B0 REDUCE OPTIMIZER"]
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
   return
 }
 
 // -----
 
-// No stage has a function for a half of the backward pass.
-// expected-error @+1 {{has action I0 on stage 0, which no function computes: stages have functions for F, B, REDUCE and OPTIMIZER}}
-pipe.schedule @schedule "zb-h1" stages 1 microbatches 1 ["F0 I0 W0 REDUCE OPTIMIZER"]
+// The backward pass has not been split.
+// expected-error @+1 {{has action I0 on rank 0, but no function does #pipe.function<backward_input, 0>}}
+pipe.schedule @schedule "zb-h1" on <looped, ranks = 1, chunks = 1> microbatches 1 ["F0 I0 W0 REDUCE OPTIMIZER"]
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
+  return
+}
+func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>} {
+  return
+}
+
+// -----
+
+// Stages that lie in line cannot be run as a V.
+dist.mesh @mesh ["pp"] = [2]
+// expected-error @+1 {{orders stages on #pipe.placement<v, ranks = 2, chunks = 2>, but they lie on #pipe.placement<looped, ranks = 2, chunks = 1>}}
+pipe.schedule @schedule "v" on <v, ranks = 2, chunks = 2> microbatches 1 ["F0 1F0 1B0 B0", "F0 1F0 1B0 B0"]
+
+// -----
+
+pipe.schedule @schedule "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 1 ["F0 B0 REDUCE OPTIMIZER"]
+// expected-note @+1 {{the other one}}
+func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
+  return
+}
+// expected-error @+1 {{does #pipe.function<forward, 0>, as another function does}}
+func.func @another() attributes {pipe.function = #pipe.function<forward, 0>} {
+  return
+}

@@ -11,7 +11,7 @@ nn.parameter @w : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
 // value that is returned is computed where the caller wants it.
 // CHECK-LABEL: func.func @forward_0(
 // CHECK-SAME: plan.slot_bytes = array<i64: 32, 1024, 2048>
-func.func @forward_0(%ids: tensor<8xi32> {pipe.value = "tokens"}) -> (tensor<16x16xf32> {pipe.value = "res0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // CHECK: nn.read @w value {plan.places = [#plan.place<"w value", 0>]}
   %w = nn.read @w value : tensor<16x16xf32>
   // CHECK-NEXT: %[[A:.*]] = nn.matmul {{.*}} {plan.places = [#plan.place<"slot 2", 0>]}
@@ -33,7 +33,7 @@ func.func @forward_0(%ids: tensor<8xi32> {pipe.value = "tokens"}) -> (tensor<16x
 // place, and what is smaller lies in the bytes that are left, in steps of 64.
 // CHECK-LABEL: func.func @backward_0(
 // CHECK-SAME: plan.slot_bytes = array<i64: 1024, 2112>
-func.func @backward_0(%r: tensor<16x16xf32> {pipe.value = "res0"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   %0 = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   nn.accumulate %0 to @w gradient : tensor<16x16xf32>
   // CHECK-NEXT: plan.cluster(%{{.*}}) accumulate [0, 0, 2] attributes {plan.places = [#plan.place<"slot 1", 0>, #plan.place<"slot 1", 2048>, #plan.place<"w gradient", 0>]}
@@ -54,7 +54,7 @@ func.func @backward_0(%r: tensor<16x16xf32> {pipe.value = "res0"}) attributes {p
 }
 
 // CHECK-LABEL: func.func @reduce_0(
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   // CHECK-NEXT: nn.read @w gradient {plan.places = [#plan.place<"w gradient", 0>]}
   %0 = nn.read @w gradient : tensor<16x16xf32>
   // CHECK-NEXT: dist.all_reduce {{.*}} {plan.places = [#plan.place<"w gradient", 0>]}
@@ -66,7 +66,7 @@ func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
 // Scalars come from the trainer and metrics go to it, each in its place of four
 // bytes in the order of Plan.fbs.
 // CHECK-LABEL: func.func @optimizer_0(
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   // CHECK-NEXT: nn.step_scalar "Beta1" {plan.places = [#plan.place<"scalars", 4>]}
   %0 = nn.step_scalar "Beta1" : tensor<f32>
   // CHECK-NEXT: plan.cluster({{.*}}) attributes {plan.places = [#plan.place<"metrics", 4>]}
@@ -86,21 +86,21 @@ func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : 
 // workspaces live for one action, and lie where the residual of that action does
 // not. So 1024 bytes each for parameter, gradient and residual, 2112 for the
 // largest workspace and 64 each for tokens, scalars and metrics are enough.
-// CHECK: plan.program @stage0 stage 0 bytes 5376 in_flight 1 {
-// CHECK-DAG: plan.buffer @"res0 of microbatch 0" activations at [[RES:[0-9]+]] bytes 1024 live [0, 1]
-// CHECK-DAG: plan.buffer @"res0 of microbatch 1" activations at [[RES]] bytes 1024 live [2, 3]
+// CHECK: plan.program @rank0 rank 0 bytes 5376 in_flight 1 {
+// CHECK-DAG: plan.buffer @"residual 0 of stage 0, microbatch 0" activations at [[RES:[0-9]+]] bytes 1024 live [0, 1]
+// CHECK-DAG: plan.buffer @"residual 0 of stage 0, microbatch 1" activations at [[RES]] bytes 1024 live [2, 3]
 // CHECK-DAG: plan.buffer @"workspace of action 0" workspace at [[WORK:[0-9]+]] bytes 2048 live [0, 0]
 // CHECK-DAG: plan.buffer @"workspace of action 1" workspace at [[WORK]] bytes 2112 live [1, 1]
 // CHECK-DAG: plan.buffer @"workspace of action 3" workspace at [[WORK]] bytes 2112 live [3, 3]
 // CHECK-DAG: plan.buffer @"w value" parameters at {{[0-9]+}} bytes 1024 live [0, 5]
 // CHECK-DAG: plan.buffer @"w gradient" gradients at {{[0-9]+}} bytes 1024 live [0, 5]
 // CHECK-DAG: plan.buffer @tokens inputs at {{[0-9]+}} bytes 64 live [0, 5]
-// CHECK: plan.action "forward" chunk 0 microbatch 0 call @forward_0 [@tokens, @"res0 of microbatch 0", @"workspace of action 0"]
-// CHECK-NEXT: plan.action "backward" chunk 0 microbatch 0 call @backward_0 [@"res0 of microbatch 0", @"workspace of action 1"]
-// CHECK-NEXT: plan.action "forward" chunk 0 microbatch 1 call @forward_0 [@tokens, @"res0 of microbatch 1", @"workspace of action 2"]
-// CHECK-NEXT: plan.action "backward" chunk 0 microbatch 1 call @backward_0 [@"res0 of microbatch 1", @"workspace of action 3"]
-// CHECK-NEXT: plan.action "reduce" chunk 0 microbatch 0 call @reduce_0
-// CHECK-NEXT: plan.action "optimizer" chunk 0 microbatch 0 call @optimizer_0
+// CHECK: plan.action forward stage 0 microbatch 0 call @forward_0 [@tokens, @"residual 0 of stage 0, microbatch 0", @"workspace of action 0"]
+// CHECK-NEXT: plan.action backward stage 0 microbatch 0 call @backward_0 [@"residual 0 of stage 0, microbatch 0", @"workspace of action 1"]
+// CHECK-NEXT: plan.action forward stage 0 microbatch 1 call @forward_0 [@tokens, @"residual 0 of stage 0, microbatch 1", @"workspace of action 2"]
+// CHECK-NEXT: plan.action backward stage 0 microbatch 1 call @backward_0 [@"residual 0 of stage 0, microbatch 1", @"workspace of action 3"]
+// CHECK-NEXT: plan.action reduce call @reduce_0
+// CHECK-NEXT: plan.action optimizer call @optimizer_0
 
 // -----
 
@@ -109,47 +109,47 @@ func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : 
 // On the first stage at most three of the four tensors live at once: when the
 // second gradient comes, the first output is done with.
 dist.mesh @mesh ["pp"] = [2]
-func.func @forward_0() -> (tensor<16x16xf32> {pipe.value = "out0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() -> (tensor<16x16xf32> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   %0 = plan.cluster() : () -> tensor<16x16xf32> {
     %1 = nn.fill 1.0 : tensor<16x16xf32>
     plan.yield %1 : tensor<16x16xf32>
   }
   return %0 : tensor<16x16xf32>
 }
-func.func @backward_0(%dout: tensor<16x16xf32> {pipe.value = "dout0"}, %out: tensor<16x16xf32> {pipe.value = "out0"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0(%dout: tensor<16x16xf32> {pipe.port = #pipe.port<output_gradient 0>}, %out: tensor<16x16xf32> {pipe.port = #pipe.port<output 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   return
 }
-func.func @forward_1(%x: tensor<16x16xf32> {pipe.value = "in0"}) attributes {pipe.phase = "forward", pipe.stage = 1 : i64} {
+func.func @forward_1(%x: tensor<16x16xf32> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 1>} {
   return
 }
-func.func @backward_1(%x: tensor<16x16xf32> {pipe.value = "in0"}) -> (tensor<16x16xf32> {pipe.value = "din0"}) attributes {pipe.phase = "backward", pipe.stage = 1 : i64} {
+func.func @backward_1(%x: tensor<16x16xf32> {pipe.port = #pipe.port<input 0>}) -> (tensor<16x16xf32> {pipe.port = #pipe.port<input_gradient 0>}) attributes {pipe.function = #pipe.function<backward, 1>} {
   %0 = nn.matmul %x, %x "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   return %0 : tensor<16x16xf32>
 }
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   return
 }
-func.func @reduce_1() attributes {pipe.phase = "reduce", pipe.stage = 1 : i64} {
+func.func @reduce_1() attributes {pipe.function = #pipe.function<reduce, 1>} {
   return
 }
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   return
 }
-func.func @optimizer_1() attributes {pipe.phase = "optimizer", pipe.stage = 1 : i64} {
+func.func @optimizer_1() attributes {pipe.function = #pipe.function<optimizer, 1>} {
   return
 }
-// CHECK: plan.program @stage0 stage 0 bytes 3200 in_flight 2
-// CHECK: plan.buffer @"out0 of microbatch 0" transfers at [[FIRST:[0-9]+]] bytes 1024 live [0, 6]
-// CHECK: plan.buffer @"dout0 of microbatch 1" transfers at [[FIRST]] bytes 1024 live [7, 8]
-// CHECK: plan.action "forward" chunk 0 microbatch 0 call @forward_0 [@"out0 of microbatch 0",
-// CHECK: plan.action "send" chunk 0 microbatch 0 peer 1 tensor 0 [@"out0 of microbatch 0"]
-// CHECK: plan.action "recv" chunk 0 microbatch 0 peer 1 backward true tensor 0 [@"dout0 of microbatch 0"]
-// CHECK: plan.action "backward" chunk 0 microbatch 0 call @backward_0 [@"dout0 of microbatch 0", @"out0 of microbatch 0",
-// CHECK: plan.program @stage1 stage 1 bytes {{[0-9]+}} in_flight 1
-// CHECK: plan.action "recv" chunk 0 microbatch 0 peer 0 tensor 0 [@"in0 of microbatch 0"]
-// CHECK-NEXT: plan.action "forward" chunk 0 microbatch 0 call @forward_1 [@"in0 of microbatch 0",
-// CHECK-NEXT: plan.action "backward" chunk 0 microbatch 0 call @backward_1 [@"in0 of microbatch 0", @"din0 of microbatch 0",
-// CHECK-NEXT: plan.action "send" chunk 0 microbatch 0 peer 0 backward true tensor 0 [@"din0 of microbatch 0"]
+// CHECK: plan.program @rank0 rank 0 bytes 3200 in_flight 2
+// CHECK: plan.buffer @"activation 0 after stage 0, microbatch 0" transfers at [[FIRST:[0-9]+]] bytes 1024 live [0, 6]
+// CHECK: plan.buffer @"gradient 0 after stage 0, microbatch 1" transfers at [[FIRST]] bytes 1024 live [7, 8]
+// CHECK: plan.action forward stage 0 microbatch 0 call @forward_0 [@"activation 0 after stage 0, microbatch 0",
+// CHECK: plan.action send stage 0 microbatch 0 peer 1 tensor 0 [@"activation 0 after stage 0, microbatch 0"]
+// CHECK: plan.action recv stage 1 microbatch 0 peer 1 backward tensor 0 [@"gradient 0 after stage 0, microbatch 0"]
+// CHECK: plan.action backward stage 0 microbatch 0 call @backward_0 [@"gradient 0 after stage 0, microbatch 0", @"activation 0 after stage 0, microbatch 0",
+// CHECK: plan.program @rank1 rank 1 bytes {{[0-9]+}} in_flight 1
+// CHECK: plan.action recv stage 0 microbatch 0 peer 0 tensor 0 [@"activation 0 after stage 0, microbatch 0"]
+// CHECK-NEXT: plan.action forward stage 1 microbatch 0 call @forward_1 [@"activation 0 after stage 0, microbatch 0",
+// CHECK-NEXT: plan.action backward stage 1 microbatch 0 call @backward_1 [@"activation 0 after stage 0, microbatch 0", @"gradient 0 after stage 0, microbatch 0",
+// CHECK-NEXT: plan.action send stage 1 microbatch 0 peer 0 backward tensor 0 [@"gradient 0 after stage 0, microbatch 0"]
 
 // -----
 
@@ -160,23 +160,23 @@ nn.parameter @half : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
 // CHECK: nn.parameter @half
 // CHECK: func.func @forward_0(
 // CHECK-SAME: plan.slot_bytes = array<i64: 512, 0>
-func.func @forward_0() -> (tensor<16x16xbf16> {pipe.value = "res0"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64} {
+func.func @forward_0() -> (tensor<16x16xbf16> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
   // CHECK: nn.read @half compute {plan.places = [#plan.place<"half compute", 0>]}
   %w = nn.read @half compute : tensor<16x16xbf16>
   %a = nn.matmul %w, %w "ab,bc->ac" : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xbf16>
   return %a : tensor<16x16xbf16>
 }
 // CHECK: func.func @backward_0(
-func.func @backward_0(%r: tensor<16x16xbf16> {pipe.value = "res0"}) attributes {pipe.phase = "backward", pipe.stage = 0 : i64} {
+func.func @backward_0(%r: tensor<16x16xbf16> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
   // CHECK: nn.matmul {{.*}} {plan.accumulate = 2 : i32, plan.places = [#plan.place<"half gradient", 0>]} : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xf32>
   %0 = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xf32>
   nn.accumulate %0 to @half gradient : tensor<16x16xf32>
   return
 }
-func.func @reduce_0() attributes {pipe.phase = "reduce", pipe.stage = 0 : i64} {
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
   return
 }
-func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : i64} {
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   // CHECK: plan.cluster(%{{.*}}) attributes {plan.places = [#plan.place<"half value", 0>, #plan.place<"half compute", 0>]}
   %w = nn.read @half value : tensor<16x16xf32>
   %0:2 = plan.cluster(%w) : (tensor<16x16xf32>) -> (tensor<16x16xf32>, tensor<16x16xbf16>) {
@@ -189,7 +189,7 @@ func.func @optimizer_0() attributes {pipe.phase = "optimizer", pipe.stage = 0 : 
   nn.write %0#1 to @half compute : tensor<16x16xbf16>
   return
 }
-// CHECK: plan.buffer @"res0 of microbatch 0" activations at {{[0-9]+}} bytes 512
+// CHECK: plan.buffer @"residual 0 of stage 0, microbatch 0" activations at {{[0-9]+}} bytes 512
 // CHECK: plan.buffer @"half compute" parameters at {{[0-9]+}} bytes 512 live [0, 5]
 // CHECK: plan.buffer @"half value" parameters at {{[0-9]+}} bytes 1024 live [0, 5]
 // CHECK: plan.buffer @"half gradient" gradients at {{[0-9]+}} bytes 1024 live [0, 5]

@@ -9,16 +9,16 @@
 dist.mesh @mesh ["pp", "dp", "tp"] = [2, 2, 2]
 // 1F1B: the first stage is one forward pass ahead of the last, which turns
 // around at once.
-// CHECK: pipe.schedule @schedule "1f1b" stages 2 microbatches 3
+// CHECK: pipe.schedule @schedule "1f1b" on <looped, ranks = 2, chunks = 1> microbatches 3
 // CHECK-SAME: ["{{[^"]*}}F0 {{[^"]*}}F1 {{[^"]*}}B0 {{[^"]*}}F2 {{[^"]*}}B1 {{[^"]*}}B2 {{[^"]*}}REDUCE OPTIMIZER",
 // CHECK-SAME: "RECV_F0 F0 B0 {{[^"]*}}F1 B1 {{[^"]*}}F2 B2 {{[^"]*}}REDUCE OPTIMIZER"]
 // GPipe: all forward passes, then all backward passes.
-// GPIPE: pipe.schedule @schedule "gpipe" stages 2 microbatches 3
+// GPIPE: pipe.schedule @schedule "gpipe" on <looped, ranks = 2, chunks = 1> microbatches 3
 // GPIPE-SAME: "RECV_F0 F0 {{[^"B]*}} F1 {{[^"B]*}} F2 {{[^"]*}}B2
 
 // -----
 
 // A mesh without pp is one stage, which sends nothing.
 dist.mesh @mesh ["tp"] = [2]
-// CHECK: pipe.schedule @schedule "1f1b" stages 1 microbatches 3 ["F0 B0 F1 B1 F2 B2 REDUCE OPTIMIZER"]
-// GPIPE: pipe.schedule @schedule "gpipe" stages 1 microbatches 3 ["F0 F1 F2 B
+// CHECK: pipe.schedule @schedule "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 3 ["F0 B0 F1 B1 F2 B2 REDUCE OPTIMIZER"]
+// GPIPE: pipe.schedule @schedule "gpipe" on <looped, ranks = 1, chunks = 1> microbatches 3 ["F0 F1 F2 B

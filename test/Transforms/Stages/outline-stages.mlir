@@ -9,15 +9,15 @@ nn.parameter @table : tensor<16x4xf32> init<mean = 0.0, std = 0.02>
 // CHECK: nn.accumulator @token_count : tensor<f32>
 // CHECK-NOT: @loss(
 // CHECK-LABEL: func.func @forward_0(
-// CHECK-SAME: %[[TOKENS:.*]]: tensor<2x8xi32> {pipe.value = "tokens"}) -> (tensor<2x8x4xf32> {pipe.value = "out0"})
-// CHECK-SAME: attributes {pipe.phase = "forward", pipe.stage = 0 : i64}
+// CHECK-SAME: %[[TOKENS:.*]]: tensor<2x8xi32> {pipe.port = #pipe.port<tokens>}) -> (tensor<2x8x4xf32> {pipe.port = #pipe.port<output 0>})
+// CHECK-SAME: attributes {pipe.function = #pipe.function<forward, 0>}
 // CHECK: %[[TABLE:.*]] = nn.read @table value
 // CHECK: %[[X:.*]] = nn.embedding %[[TABLE]], %[[TOKENS]]
 // CHECK-NOT: nn.accumulate
 // CHECK: return %[[X]] : tensor<2x8x4xf32>
 // CHECK-LABEL: func.func @forward_1(
-// CHECK-SAME: %[[TARGETS:.*]]: tensor<2x8xi32> {pipe.value = "targets"}, %[[X:.*]]: tensor<2x8x4xf32> {pipe.value = "in0"})
-// CHECK-SAME: attributes {pipe.phase = "forward", pipe.stage = 1 : i64}
+// CHECK-SAME: %[[TARGETS:.*]]: tensor<2x8xi32> {pipe.port = #pipe.port<targets>}, %[[X:.*]]: tensor<2x8x4xf32> {pipe.port = #pipe.port<input 0>})
+// CHECK-SAME: attributes {pipe.function = #pipe.function<forward, 1>}
 // CHECK: %[[LOSS:.*]] = nn.reduce sum %[[X]]
 // CHECK-NOT: pipe.stage
 // CHECK: %[[VALID:.*]] = nn.valid %[[TARGETS]]
@@ -41,17 +41,17 @@ func.func @loss(%tokens: tensor<2x8xi32>, %targets: tensor<2x8xi32>) -> (tensor<
 #row = #dist.sharding<@mesh, [{"tp"}]>
 dist.mesh @mesh ["pp", "tp"] = [3, 2]
 // CHECK-LABEL: func.func @forward_0(
-// CHECK-SAME: -> (tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> {pipe.value = "out0"}, tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> {pipe.value = "out1"})
+// CHECK-SAME: -> (tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> {pipe.port = #pipe.port<output 0>}, tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> {pipe.port = #pipe.port<output 1>})
 // CHECK: %[[A:.*]] = nn.fill 1.0
 // CHECK: %[[B:.*]] = nn.neg
 // CHECK: %[[C:.*]] = nn.exp
 // CHECK: return %[[B]], %[[C]]
 // CHECK-LABEL: func.func @forward_1(
-// CHECK-SAME: %[[B:.*]]: tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> {pipe.value = "in0"}, %[[C:[^:]*]]: tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> {pipe.value = "in1"}) -> (tensor<4xf32, {{.*}} {pipe.value = "out0"}, tensor<4xf32, {{.*}} {pipe.value = "out1"})
+// CHECK-SAME: %[[B:.*]]: tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> {pipe.port = #pipe.port<input 0>}, %[[C:[^:]*]]: tensor<4xf32, #dist.sharding<@mesh, [{"tp"}]>> {pipe.port = #pipe.port<input 1>}) -> (tensor<4xf32, {{.*}} {pipe.port = #pipe.port<output 0>}, tensor<4xf32, {{.*}} {pipe.port = #pipe.port<output 1>})
 // CHECK: %[[D:.*]] = nn.add %[[C]], %[[C]]
 // CHECK: return %[[B]], %[[D]]
 // CHECK-LABEL: func.func @forward_2(
-// CHECK-SAME: %[[B:.*]]: tensor<4xf32, {{[^%]*}} {pipe.value = "in0"}, %[[D:[^:]*]]: tensor<4xf32, {{[^%]*}} {pipe.value = "in1"})
+// CHECK-SAME: %[[B:.*]]: tensor<4xf32, {{[^%]*}} {pipe.port = #pipe.port<input 0>}, %[[D:[^:]*]]: tensor<4xf32, {{[^%]*}} {pipe.port = #pipe.port<input 1>})
 // CHECK: nn.mul %[[B]], %[[D]]
 func.func @loss() -> (tensor<f32, #dist.sharding<@mesh, [], partial = {"tp"}>>) {
   %0 = nn.fill 1.0 {pipe.stage = 0 : i64} : tensor<4xf32, #row>
@@ -70,11 +70,11 @@ func.func @loss() -> (tensor<f32, #dist.sharding<@mesh, [], partial = {"tp"}>>) 
 dist.mesh @mesh ["pp"] = [2]
 nn.parameter @tied : tensor<16x4xf32> init<mean = 0.0, std = 0.02>
 // CHECK-LABEL: func.func @forward_0(
-// CHECK-SAME: {pipe.value = "tokens"}) -> (tensor<8x4xf32> {pipe.value = "out0"})
+// CHECK-SAME: {pipe.port = #pipe.port<tokens>}) -> (tensor<8x4xf32> {pipe.port = #pipe.port<output 0>})
 // CHECK-COUNT-1: nn.read @tied
 // CHECK-NOT: nn.read
 // CHECK-LABEL: func.func @forward_1(
-// CHECK-SAME: {pipe.value = "tokens"}, %{{.*}}: tensor<8x4xf32> {pipe.value = "in0"})
+// CHECK-SAME: {pipe.port = #pipe.port<tokens>}, %{{.*}}: tensor<8x4xf32> {pipe.port = #pipe.port<input 0>})
 // CHECK-COUNT-1: nn.read @tied
 // CHECK-NOT: nn.read
 // CHECK: return
@@ -97,10 +97,10 @@ func.func @loss(%tokens: tensor<8xi32>, %targets: tensor<8xi32>) -> tensor<f32> 
 dist.mesh @mesh ["pp"] = [2]
 nn.parameter @where : tensor<8x4xf32> init<mean = 0.0, std = 0.02>
 // CHECK-LABEL: func.func @forward_0(
-// CHECK-SAME: -> (tensor<8x4xf32> {pipe.value = "out0"})
+// CHECK-SAME: -> (tensor<8x4xf32> {pipe.port = #pipe.port<output 0>})
 // CHECK: nn.iota
 // CHECK-LABEL: func.func @forward_1(
-// CHECK-SAME: %{{[^:]*}}: tensor<8x4xf32> {pipe.value = "in0"}) attributes
+// CHECK-SAME: %{{[^:]*}}: tensor<8x4xf32> {pipe.port = #pipe.port<input 0>}) attributes
 // CHECK: nn.iota
 func.func @loss() -> tensor<f32> {
   %where = nn.read @where value : tensor<8x4xf32>
@@ -117,7 +117,7 @@ func.func @loss() -> tensor<f32> {
 // One stage is the whole function.
 dist.mesh @mesh ["tp"] = [2]
 // CHECK-LABEL: func.func @forward_0(
-// CHECK-SAME: {pipe.value = "tokens"}, %{{.*}} {pipe.value = "targets"}) attributes {pipe.phase = "forward", pipe.stage = 0 : i64}
+// CHECK-SAME: {pipe.port = #pipe.port<tokens>}, %{{.*}} {pipe.port = #pipe.port<targets>}) attributes {pipe.function = #pipe.function<forward, 0>}
 // CHECK-NOT: @forward_1
 // Other functions stay.
 // CHECK: func.func @other

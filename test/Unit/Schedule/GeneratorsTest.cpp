@@ -285,23 +285,6 @@ TEST(Generators, InsertTransfersWithTwoUnfinishedMessages) {
             "REDUCE OPTIMIZER");
 }
 
-TEST(Generators, Executable) {
-  auto check = [](const char *name, const Abilities &abilities) {
-    return messageOf(checkExecutable(name, abilities));
-  };
-  EXPECT_EQ(check("1f1b", {}), "ok");
-  EXPECT_EQ(check("zb-h1", {1, true}), "ok");
-  EXPECT_EQ(check("zb-v", {2, true}), "ok");
-  EXPECT_EQ(check("zigzag", {}),
-            "unknown schedule 'zigzag', expected one of gpipe, 1f1b");
-  EXPECT_EQ(check("zb-auto", {}),
-            "schedule zb-auto splits the backward pass, which cannot be "
-            "executed, expected one of gpipe, 1f1b");
-  EXPECT_EQ(check("interleaved-1f1b", {1, true}),
-            "schedule interleaved-1f1b needs 2 chunks per rank, at most 1 can "
-            "be executed, expected one of gpipe, 1f1b, zb-h1, zb-h2, zb-auto");
-}
-
 TEST(Generators, Errors) {
   EXPECT_EQ(messageOf(generate("zigzag", {2, 1, 2}).status()),
             "unknown schedule 'zigzag', expected one of gpipe, 1f1b, "

@@ -86,7 +86,7 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
   // (C3)
   llvm::DenseSet<Attribute> taken;
   for (auto other : (*this)->getParentOfType<ModuleOp>().getOps<PackOp>())
-    if (other != *this && other.getStage() == getStage())
+    if (other != *this && other.getRank() == getRank())
       taken.insert(other.getMembers().begin(), other.getMembers().end());
   for (auto [index, member] :
        llvm::enumerate(getMembers().getAsRange<FlatSymbolRefAttr>())) {
@@ -95,7 +95,7 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
       return emitOpError("has member ") << member << ", which is no parameter";
     if (!taken.insert(member).second)
       return emitOpError("has member ")
-             << member << ", which is packed twice for stage " << getStage();
+             << member << ", which is packed twice for rank " << getRank();
     // (C5)
     dist::ShardingAttr sharding = getSharding(parameter);
     if (getAxis() && sharding && sharding.findDim(getAxisAttr()) >= 0)

@@ -8,7 +8,10 @@
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "plait/Schedule/Verify.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <limits>
 
@@ -17,45 +20,252 @@ using namespace plait;
 using namespace plait::pipe;
 
 #include "plait/Dialect/Pipe/IR/PipeDialect.cpp.inc"
+#include "plait/Dialect/Pipe/IR/PipeEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "plait/Dialect/Pipe/IR/PipeAttrs.cpp.inc"
 #define GET_OP_CLASSES
 #include "plait/Dialect/Pipe/IR/PipeOps.cpp.inc"
 
 void PipeDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "plait/Dialect/Pipe/IR/PipeAttrs.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "plait/Dialect/Pipe/IR/PipeOps.cpp.inc"
       >();
 }
 
-LogicalResult PipeDialect::verifyOperationAttribute(Operation *op,
-                                                    NamedAttribute attribute) {
-  auto isStage = [](Attribute value) {
-    auto number = dyn_cast_or_null<IntegerAttr>(value);
-    return number && number.getType().isSignlessInteger(64) &&
-           number.getInt() >= 0;
-  };
-  if (attribute.getName() == kStageAttr && !isStage(attribute.getValue()))
-    return op->emitError("has ") << kStageAttr << " = " << attribute.getValue()
-                                 << ", expected an i64 of 0 or more";
-  if (attribute.getName() != kPhaseAttr)
-    return success();
-  if (!isa<StringAttr>(attribute.getValue()))
-    return op->emitError("has ") << kPhaseAttr << " = " << attribute.getValue()
-                                 << ", expected a string";
-  if (!isStage(op->getAttr(kStageAttr)))
-    return op->emitError("has ") << kPhaseAttr << " = " << attribute.getValue()
-                                 << " but no " << kStageAttr;
+#define PLAIT_SAME_ACTION(NAME)                                                \
+  static_assert(int(ActionKind::NAME) == int(schedule::ActionKind::NAME))
+PLAIT_SAME_ACTION(Forward);
+PLAIT_SAME_ACTION(Backward);
+PLAIT_SAME_ACTION(BackwardInput);
+PLAIT_SAME_ACTION(BackwardWeight);
+PLAIT_SAME_ACTION(Send);
+PLAIT_SAME_ACTION(Recv);
+PLAIT_SAME_ACTION(WaitSend);
+PLAIT_SAME_ACTION(Reduce);
+PLAIT_SAME_ACTION(Optimizer);
+#undef PLAIT_SAME_ACTION
+static_assert(int(Arrangement::Looped) == int(schedule::Placement::RoundRobin));
+static_assert(int(Arrangement::V) == int(schedule::Placement::VShape));
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+LogicalResult FunctionAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   ActionKind action, int64_t index) {
+  // (C1)
+  if (action == ActionKind::Send || action == ActionKind::Recv ||
+      action == ActionKind::WaitSend)
+    return emitError() << "function does \"" << stringifyActionKind(action)
+                       << "\", which is a transfer";
+  // (C2)
+  if (index < 0)
+    return emitError() << "function is for " << index << ", expected 0 or more";
   return success();
 }
 
+LogicalResult PortAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               PortKind kind, int64_t index) {
+  // (C1)
+  if (index < 0 || (isSingle(kind) && index != 0))
+    return emitError() << "port " << stringifyPortKind(kind) << " has index "
+                       << index << ", expected 0"
+                       << (isSingle(kind) ? "" : " or more");
+  return success();
+}
+
+std::string PortAttr::getText() const {
+  std::string text = stringifyPortKind(getKind()).str();
+  return isModelInput() ? text : text + " " + std::to_string(getIndex());
+}
+
+Attribute PortAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef word;
+  int64_t index = 0;
+  if (parser.parseLess() || parser.parseKeyword(&word))
+    return {};
+  std::optional<PortKind> kind = symbolizePortKind(word);
+  if (!kind)
+    return parser.emitError(loc, "unknown port \"") << word << "\"",
+           Attribute();
+  if ((!isSingle(*kind) && parser.parseInteger(index)) || parser.parseGreater())
+    return {};
+  return parser.getChecked<PortAttr>(loc, parser.getContext(), *kind, index);
+}
+
+void PortAttr::print(AsmPrinter &printer) const {
+  printer << "<" << getText() << ">";
+}
+
+LogicalResult
+PlacementAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                      Arrangement arrangement, int64_t ranks, int64_t chunks) {
+  constexpr int64_t most = 1 << 22;
+  // (C1)
+  if (ranks < 1 || chunks < 1 || ranks > most || chunks > most ||
+      ranks * chunks > most)
+    return emitError() << "placement has " << ranks << " ranks of " << chunks
+                       << " chunks, expected 1 or more of each and at most "
+                       << most << " in all";
+  return success();
+}
+
+schedule::Problem PlacementAttr::getProblem(int64_t microbatches) const {
+  schedule::Problem problem;
+  problem.stages = getRanks();
+  problem.chunks = getChunks();
+  problem.microbatches = microbatches;
+  problem.placement = static_cast<schedule::Placement>(getArrangement());
+  return problem;
+}
+
+int64_t PlacementAttr::getRank(int64_t stage) const {
+  return getProblem(1).rankOf(stage);
+}
+
+SmallVector<int64_t> PlacementAttr::getStagesOf(int64_t rank) const {
+  SmallVector<int64_t> stages;
+  for (int64_t chunk = 0; chunk < getChunks(); ++chunk)
+    stages.push_back(getProblem(1).stageOf(rank, chunk));
+  return stages;
+}
+
+//===----------------------------------------------------------------------===//
+// Discardable attributes
+//===----------------------------------------------------------------------===//
+
+/// Whether a function that does `action` may take (or give) a port.
+static bool mayHave(ActionKind action, PortKind port, bool isResult) {
+  switch (action) {
+  case ActionKind::Forward:
+    return isResult ? port == PortKind::Output || port == PortKind::Residual
+                    : port <= PortKind::Input;
+  case ActionKind::Joint:
+    return isResult
+               ? port == PortKind::Output || port == PortKind::InputGradient
+               : port <= PortKind::Input || port == PortKind::OutputGradient;
+  case ActionKind::Backward:
+    return isResult ? port == PortKind::InputGradient
+                    : port != PortKind::InputGradient;
+  case ActionKind::BackwardInput:
+    return isResult
+               ? port == PortKind::InputGradient || port == PortKind::Residual
+               : port != PortKind::InputGradient;
+  case ActionKind::BackwardWeight:
+    return !isResult;
+  case ActionKind::Reduce:
+  case ActionKind::Optimizer:
+  case ActionKind::Send:
+  case ActionKind::Recv:
+  case ActionKind::WaitSend:
+    return false;
+  }
+  llvm_unreachable("unknown action");
+}
+
+/// (C2) and (C3) for all arguments, or all results.
+static LogicalResult verifyPorts(FunctionOpInterface function,
+                                 FunctionAttr attribute, bool isResult) {
+  StringRef what = isResult ? "result" : "argument";
+  unsigned count =
+      isResult ? function.getNumResults() : function.getNumArguments();
+  llvm::SmallDenseSet<Attribute> seen;
+  for (unsigned index = 0; index < count; ++index) {
+    Attribute found = isResult ? function.getResultAttr(index, kPortAttr)
+                               : function.getArgAttr(index, kPortAttr);
+    auto port = dyn_cast_or_null<PortAttr>(found);
+    if (!port)
+      return function.emitError(what)
+             << " " << index << " has no port; expected the attribute "
+             << kPortAttr;
+    if (!mayHave(attribute.getAction(), port.getKind(), isResult))
+      return function.emitError(what)
+             << " " << index << " is " << port.getText() << ", which no "
+             << stringifyActionKind(attribute.getAction()) << " function "
+             << (isResult ? "gives" : "takes");
+    if (!seen.insert(port).second)
+      return function.emitError(what)
+             << " " << index << " is a second " << port.getText();
+  }
+  return success();
+}
+
+template <typename AttrT>
+static LogicalResult verifyKind(Operation *op, NamedAttribute attribute) {
+  if (isa<AttrT>(attribute.getValue()))
+    return success();
+  return op->emitError("has ")
+         << attribute.getName() << " = " << attribute.getValue()
+         << ", expected a " << AttrT::name;
+}
+
+LogicalResult PipeDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  if (name == kStageAttr) {
+    // (C1)
+    auto number = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (number && number.getType().isSignlessInteger(64) &&
+        number.getInt() >= 0)
+      return success();
+    return op->emitError("has ") << kStageAttr << " = " << attribute.getValue()
+                                 << ", expected an i64 of 0 or more";
+  }
+  if (name == kPlacementAttr)
+    return verifyKind<PlacementAttr>(op, attribute);
+  if (name != kFunctionAttr)
+    return op->emitError("has an attribute ")
+           << attribute.getName() << ", which the pipe dialect does not know";
+  if (failed(verifyKind<FunctionAttr>(op, attribute)))
+    return failure();
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function)
+    return op->emitError("has ") << kFunctionAttr << " but is no function";
+  auto kind = cast<FunctionAttr>(attribute.getValue());
+  return success(succeeded(verifyPorts(function, kind, /*isResult=*/false)) &&
+                 succeeded(verifyPorts(function, kind, /*isResult=*/true)));
+}
+
+/// (C1) and (C2) of a port.
+static LogicalResult verifyPort(Operation *op, NamedAttribute attribute) {
+  if (attribute.getName() != kPortAttr)
+    return op->emitError("has an attribute ")
+           << attribute.getName() << ", which the pipe dialect does not know";
+  if (failed(verifyKind<PortAttr>(op, attribute)))
+    return failure();
+  if (!op->hasAttr(kFunctionAttr))
+    return op->emitError("has a port but no ") << kFunctionAttr;
+  return success();
+}
+
+LogicalResult PipeDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned,
+                                                    NamedAttribute attribute) {
+  return verifyPort(op, attribute);
+}
+
+LogicalResult
+PipeDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned,
+                                         NamedAttribute attribute) {
+  return verifyPort(op, attribute);
+}
+
+//===----------------------------------------------------------------------===//
+// ScheduleOp
+//===----------------------------------------------------------------------===//
+
 Result<schedule::Schedule> pipe::parseSchedule(ScheduleOp op) {
   constexpr int64_t most = std::numeric_limits<uint32_t>::max();
-  for (int64_t count : {op.getStages(), op.getMicrobatches()})
-    if (count < 1 || count > most)
-      return fail("count ", count, " is not in 1 … ", most);
-  schedule::Problem problem;
-  problem.stages = op.getStages();
-  problem.microbatches = op.getMicrobatches();
+  int64_t count = op.getMicrobatches();
+  if (count < 1 || count > most)
+    return fail("count ", count, " is not in 1 … ", most);
+  schedule::Problem problem = op.getPlacement().getProblem(count);
   PLAIT_RETURN_IF_ERROR(problem.check());
   std::string text;
   for (auto rank : op.getActions().getAsRange<StringAttr>())

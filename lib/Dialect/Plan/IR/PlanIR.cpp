@@ -89,21 +89,28 @@ LogicalResult BufferOp::verify() {
 }
 
 LogicalResult ActionOp::verify() {
-  StringRef kind = getKind();
-  bool call = llvm::is_contained({"forward", "backward", "backward_input",
-                                  "backward_weight", "reduce", "optimizer"},
-                                 kind);
-  bool transfer = llvm::is_contained({"send", "recv", "wait_send"}, kind);
+  pipe::ActionKind kind = getKind();
   // (C1)
-  if (!call && !transfer)
-    return emitOpError("has unknown kind \"") << kind << "\"";
+  if (kind == pipe::ActionKind::Joint)
+    return emitOpError("is joint, expected what a rank does");
   // (C2)
-  if (call && !getCallee())
-    return emitOpError("of kind \"") << kind << "\" calls no function";
-  if (transfer && (!getPeer() || getBuffers().size() != 1))
-    return emitOpError("of kind \"")
-           << kind << "\" needs a peer and one buffer, has "
-           << getBuffers().size();
+  bool call = getCallee().has_value();
+  bool transfer = getPeer() && getTensor() && getBuffers().size() == 1;
+  if (isTransfer() && (call || !transfer))
+    return emitOpError("is a transfer; expected a peer, a tensor and one "
+                       "buffer, and no function");
+  if (!isTransfer() && (!call || getPeer() || getTensor() || getBackward()))
+    return emitOpError("is a call; expected a function, and neither peer nor "
+                       "tensor");
+  // (C3)
+  bool endsStep =
+      kind == pipe::ActionKind::Reduce || kind == pipe::ActionKind::Optimizer;
+  if (!endsStep && (!getStage() || !getMicrobatch()))
+    return emitOpError("has no stage or no microbatch");
+  for (auto number : {getStage(), getMicrobatch(), getPeer(), getTensor()})
+    if (static_cast<int64_t>(number.value_or(0)) < 0)
+      return emitOpError("has a number below 0: ")
+             << static_cast<int64_t>(*number);
   return success();
 }
 

@@ -57,14 +57,14 @@ def NN_AccumulatorOp : NN_Op<"accumulator", [Symbol]> {
 
 def NN_PackOp : NN_Op<"pack", [
     Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "Parameters of a stage that lie side by side";
+  let summary = "Parameters that lie side by side in a rank's arena";
   let description = [{
     Says where one rank's blocks of the members lie in a tensor of their own,
     row-major, from the element of `offsets` on; what lies between them is
     padding. All slots have this layout: `nn.read` and `nn.write` of the pack
     reach the values, gradients or moments of all members at once. Another
-    stage, with an arena of its own, may have the same parameter in another
-    pack.
+    rank of the pipeline, with an arena of its own, may have the same parameter in
+    another pack.
 
     A pack may be divided over a mesh axis along which all ranks hold the same
     (Rajbhandari et al. 2020, ZeRO 1). The first rank then has the first rows of
@@ -78,7 +78,7 @@ def NN_PackOp : NN_Op<"pack", [
     - (C2) offsets are multiples of 32, so that a member begins at a multiple of
       64 bytes in f32 and in bf16.
     - (C3) each member is a parameter, and a parameter is a member of one pack of
-      a stage.
+      a rank.
     - (C4) a member ends before the next begins, and the last one before the end
       of the type.
     - (C5) the axis is one of the mesh, no member is split over it, and the rows
@@ -87,18 +87,18 @@ def NN_PackOp : NN_Op<"pack", [
 
     Example:
     ```mlir
-    nn.pack @pack0 stage 0 [@w, @b] at [0, 32] : tensor<1x64xf32>
-    nn.pack @pack1 stage 1 [@w] at [0] divided on @mesh["dp"] : tensor<2x64xf32>
+    nn.pack @pack0 rank 0 [@w, @b] at [0, 32] : tensor<1x64xf32>
+    nn.pack @pack1 rank 1 [@w] at [0] divided on @mesh["dp"] : tensor<2x64xf32>
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$stage,
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$rank,
                        TypedArrayAttrBase<FlatSymbolRefAttr, "symbols">:$members,
                        DenseI64ArrayAttr:$offsets,
                        TypeAttrOf<2DTensorOf<[F32]>>:$type,
                        OptionalAttr<FlatSymbolRefAttr>:$mesh,
                        OptionalAttr<StrAttr>:$axis, UnitAttr:$master);
   let assemblyFormat = [{
-    $sym_name `stage` $stage $members `at` $offsets
+    $sym_name `rank` $rank $members `at` $offsets
     (`divided` `on` $mesh^ `[` $axis `]`)? (`master` $master^)?
     `:` $type attr-dict
   }];

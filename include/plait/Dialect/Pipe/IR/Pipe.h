@@ -21,15 +21,19 @@
 #include "plait/Schedule/Schedule.h"
 
 #include "plait/Dialect/Pipe/IR/PipeDialect.h.inc"
+#include "plait/Dialect/Pipe/IR/PipeEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "plait/Dialect/Pipe/IR/PipeAttrs.h.inc"
 #define GET_OP_CLASSES
 #include "plait/Dialect/Pipe/IR/PipeOps.h.inc"
 
 namespace plait::pipe {
 
-/// The discardable attributes that name the stage of an op or a function, and
-/// what a function of a stage does.
+/// The discardable attributes of the dialect; see PipeOps.td.
 inline constexpr llvm::StringLiteral kStageAttr = "pipe.stage";
-inline constexpr llvm::StringLiteral kPhaseAttr = "pipe.phase";
+inline constexpr llvm::StringLiteral kPlacementAttr = "pipe.placement";
+inline constexpr llvm::StringLiteral kFunctionAttr = "pipe.function";
+inline constexpr llvm::StringLiteral kPortAttr = "pipe.port";
 
 /// The schedule of `op` as data, or the reason why it does not parse.
 Result<schedule::Schedule> parseSchedule(ScheduleOp op);

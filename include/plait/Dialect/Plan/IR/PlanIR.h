@@ -23,6 +23,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "plait/Dialect/Pipe/IR/Pipe.h"
 
 #include "plait/Dialect/Plan/IR/PlanDialect.h.inc"
 #include "plait/Dialect/Plan/IR/PlanEnums.h.inc"

@@ -15,6 +15,8 @@ include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "plait/Dialect/Pipe/IR/PipeBase.td"
+include "plait/Dialect/Plan/IR/PlanEnums.td"
 
 def PlanDialect : Dialect {
   let name = "plan";
@@ -27,6 +29,7 @@ def PlanDialect : Dialect {
     arena and the actions of its step.
   }];
   let cppNamespace = "::plait::plan";
+  let dependentDialects = ["::plait::pipe::PipeDialect"];
   let useDefaultAttributePrinterParser = 1;
 }
 
@@ -48,25 +51,6 @@ def Plan_PlaceAttr : AttrDef<PlanDialect, "Place"> {
   let assemblyFormat = "`<` $buffer `,` $offset `>`";
 }
 
-def Plan_AccumulateEnum : I32EnumAttr<"Accumulate", "what becomes of the old value", [
-    I32EnumAttrCase<"Overwrite", 0, "overwrite">,
-    I32EnumAttrCase<"Add", 1, "add">,
-    I32EnumAttrCase<"AddUnlessFirst", 2, "add_unless_first">]> {
-  let cppNamespace = "::plait::plan";
-}
-
-def Plan_CategoryEnum : I32EnumAttr<"Category", "what memory is used for", [
-    I32EnumAttrCase<"Parameters", 0, "parameters">,
-    I32EnumAttrCase<"Gradients", 1, "gradients">,
-    I32EnumAttrCase<"Optimizer", 2, "optimizer">,
-    I32EnumAttrCase<"Activations", 3, "activations">,
-    I32EnumAttrCase<"Transfers", 4, "transfers">,
-    I32EnumAttrCase<"Workspace", 5, "workspace">,
-    I32EnumAttrCase<"Inputs", 6, "inputs">,
-    I32EnumAttrCase<"Constants", 7, "constants">]> {
-  let cppNamespace = "::plait::plan";
-  let genSpecializedAttr = 0;
-}
 def Plan_CategoryAttr : EnumAttr<PlanDialect, Plan_CategoryEnum, "category"> {
   let assemblyFormat = "$value";
 }
@@ -128,7 +112,7 @@ def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, ReturnLike]> {
 
 def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator,
     GraphRegionNoTerminator, SingleBlock]> {
-  let summary = "The step of every rank of one stage";
+  let summary = "The step of every rank with one index along the pipeline";
   let description = [{
     Its buffers, which share one arena of `bytes`, and its actions in order.
     `in_flight` is the largest number of microbatches whose activations are held
@@ -143,19 +127,19 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator,
 
     Example:
     ```mlir
-    plan.program @stage0 stage 0 bytes 128 in_flight 1 {
+    plan.program @rank0 rank 0 bytes 128 in_flight 1 {
       plan.buffer @x activations at 0 bytes 64 live [0, 1]
       plan.buffer @y activations at 64 bytes 64 live [0, 0]
-      plan.action "forward" chunk 0 microbatch 0 call @forward_0 [@x, @y]
-      plan.action "backward" chunk 0 microbatch 0 call @backward_0 [@x]
+      plan.action forward stage 0 microbatch 0 call @forward_0 [@x, @y]
+      plan.action backward stage 0 microbatch 0 call @backward_0 [@x]
     }
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$stage, I64Attr:$bytes,
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$rank, I64Attr:$bytes,
                        I64Attr:$in_flight);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `stage` $stage `bytes` $bytes `in_flight` $in_flight
+    $sym_name `rank` $rank `bytes` $bytes `in_flight` $in_flight
     attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
@@ -185,28 +169,39 @@ def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
 def Plan_ActionOp : Plan_Op<"action", [HasParent<"ProgramOp">]> {
   let summary = "One entry of a rank's list";
   let description = [{
-    `kind` is forward, backward, backward_input, backward_weight, reduce or
-    optimizer, which call a function with buffers bound to its slots; or send,
-    recv or wait_send, which move one buffer from or to stage `peer`.
+    A call runs a function with buffers bound to its slots: for one virtual stage
+    and microbatch, or (reduce, optimizer) for the end of the step. A transfer
+    moves one buffer from or to the rank `peer`: tensor `tensor` of what the
+    virtual stage `stage` sends to the next one, or `backward` to the one before.
 
     Constraints:
-    - (C1) `kind` is one of these.
-    - (C2) a call names a function, a transfer a peer and one buffer.
+    - (C1) `kind` is not joint.
+    - (C2) a call names a function and nothing of a transfer; a transfer names a
+      peer, a tensor and one buffer, and no function.
+    - (C3) all but reduce and optimizer have a stage and a microbatch; no number
+      is negative.
 
-    Example: `plan.action "send" chunk 0 microbatch 3 peer 1 [@y]`.
+    Example: `plan.action send stage 2 microbatch 3 peer 1 tensor 0 [@y]`.
   }];
-  let arguments = (ins StrAttr:$kind, I64Attr:$chunk, I64Attr:$microbatch,
+  let arguments = (ins Pipe_ActionKindAttr:$kind, OptionalAttr<I64Attr>:$stage,
+                       OptionalAttr<I64Attr>:$microbatch,
                        OptionalAttr<FlatSymbolRefAttr>:$callee,
-                       OptionalAttr<I64Attr>:$peer,
-                       OptionalAttr<BoolAttr>:$backward,
+                       OptionalAttr<I64Attr>:$peer, UnitAttr:$backward,
                        OptionalAttr<I64Attr>:$tensor,
                        TypedArrayAttrBase<FlatSymbolRefAttr, "buffers">:$buffers);
   let assemblyFormat = [{
-    $kind `chunk` $chunk `microbatch` $microbatch (`call` $callee^)?
+    $kind (`stage` $stage^)? (`microbatch` $microbatch^)? (`call` $callee^)?
     (`peer` $peer^)? (`backward` $backward^)? (`tensor` $tensor^)? $buffers
     attr-dict
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    bool isTransfer() {
+      return getKind() == pipe::ActionKind::Send ||
+             getKind() == pipe::ActionKind::Recv ||
+             getKind() == pipe::ActionKind::WaitSend;
+    }
+  }];
 }
 
 #endif // PLAIT_DIALECT_PLAN_IR_PLANOPS_TD

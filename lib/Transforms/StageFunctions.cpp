@@ -1,0 +1,102 @@
+//===- StageFunctions.cpp - The functions of pipeline stages --------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Transforms/StageFunctions.h"
+
+#include "plait/Dialect/Dist/IR/Dist.h"
+
+using namespace mlir;
+using namespace plait;
+using pipe::ActionKind;
+using pipe::FunctionAttr;
+using pipe::PlacementAttr;
+using pipe::PortAttr;
+
+PlacementAttr plait::getPlacement(ModuleOp module) {
+  if (auto given = module->getAttrOfType<PlacementAttr>(pipe::kPlacementAttr))
+    return given;
+  dist::MeshOp mesh = dist::MeshOp::find(module);
+  int64_t ranks = mesh ? mesh.getAxisSize(kPipelineAxis) : 1;
+  return PlacementAttr::get(module.getContext(), pipe::Arrangement::Looped,
+                            std::max<int64_t>(1, ranks), /*chunks=*/1);
+}
+
+std::string plait::getFunctionName(ActionKind action, int64_t index) {
+  return (stringifyActionKind(action) + "_" + Twine(index)).str();
+}
+
+std::optional<int64_t> plait::getRank(func::FuncOp function) {
+  FunctionAttr own = getStageFunction(function);
+  if (!own)
+    return std::nullopt;
+  return own.endsStep() ? own.getIndex()
+                        : getPlacement(function->getParentOfType<ModuleOp>())
+                              .getRank(own.getIndex());
+}
+
+static void mark(func::FuncOp function, ActionKind action, int64_t index) {
+  function->setAttr(pipe::kFunctionAttr,
+                    FunctionAttr::get(function.getContext(), action, index));
+}
+
+void plait::setAction(func::FuncOp function, ActionKind action) {
+  int64_t stage = getStageFunction(function).getIndex();
+  mark(function, action, stage);
+  function.setName(getFunctionName(action, stage));
+}
+
+func::FuncOp plait::createStageFunction(OpBuilder &builder, Location loc,
+                                        ActionKind action, int64_t index) {
+  auto function =
+      func::FuncOp::create(builder, loc, getFunctionName(action, index),
+                           builder.getFunctionType({}, {}));
+  mark(function, action, index);
+  function.addEntryBlock();
+  return function;
+}
+
+static SmallVector<DictionaryAttr> describe(MLIRContext *context,
+                                            ArrayRef<PortAttr> ports) {
+  auto name = StringAttr::get(context, pipe::kPortAttr);
+  return llvm::map_to_vector(ports, [&](PortAttr port) {
+    return DictionaryAttr::get(context, NamedAttribute(name, port));
+  });
+}
+
+void plait::setPorts(func::FuncOp function, ArrayRef<PortAttr> arguments,
+                     ArrayRef<PortAttr> results) {
+  MLIRContext *context = function.getContext();
+  Block &body = function.getBody().front();
+  function.setFunctionType(
+      FunctionType::get(context, body.getArgumentTypes(),
+                        body.getTerminator()->getOperandTypes()));
+  function.setAllArgAttrs(describe(context, arguments));
+  function.setAllResultAttrs(describe(context, results));
+}
+
+SmallVector<PortAttr> plait::getPorts(func::FuncOp function) {
+  SmallVector<PortAttr> ports;
+  for (unsigned index = 0; index < function.getNumArguments(); ++index)
+    ports.push_back(getPort(function, index));
+  return ports;
+}
+
+SmallVector<PortAttr> plait::getResultPorts(func::FuncOp function) {
+  SmallVector<PortAttr> ports;
+  for (unsigned index = 0; index < function.getNumResults(); ++index)
+    ports.push_back(getResultPort(function, index));
+  return ports;
+}
+
+std::optional<unsigned> plait::findResult(func::FuncOp function,
+                                          pipe::PortKind kind, int64_t index) {
+  auto wanted = PortAttr::get(function.getContext(), kind, index);
+  for (unsigned result = 0; result < function.getNumResults(); ++result)
+    if (getResultPort(function, result) == wanted)
+      return result;
+  return std::nullopt;
+}

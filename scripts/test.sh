@@ -77,6 +77,8 @@ run models "${counts[@]}" build/venv/bin/python test/Execute/models.py
 run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
 # Debian's PyTorch is the system interpreter's.
 run random "${counts[@]}" /usr/bin/python3 test/Execute/random_models.py
+run combinations "${counts[@]}" \
+  /usr/bin/python3 test/Execute/random_models.py --configs --draws 100
 run errors "${counts[@]}" build/venv/bin/python test/Execute/errors.py
 run outputs "${counts[@]}" build/venv/bin/python test/Execute/outputs.py
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py

@@ -6,7 +6,9 @@
 #
 #===-----------------------------------------------------------------------===#
 """Draws small models in the nn dialect, and meshes and options to train them
-with; compiles and trains each, and compares with the same model in PyTorch.
+with; compiles and trains each, and compares with the same model in PyTorch. With
+--configs the models are of Hugging Face's families, in combinations of all that
+can be chosen, and are compared with one rank.
 
 A draw fails when loss, gradient norm or weights differ, when --check does not
 agree, or when plaitc refuses what is not refused for its mesh. It is then made
@@ -26,12 +28,10 @@ from fuzz.shrink import shrink
 from harness import ROOT, Tools, arguments
 
 FAILURES = ROOT / "build" / "random-failures"
-# Of all draws; the others are models in the nn dialect.
-EVERY_CONFIG = 25
 
 
-def draw(seed: int, index: int):
-    kind = configs if index % EVERY_CONFIG == EVERY_CONFIG - 1 else trial
+def draw(seed: str, index: int):
+    kind = configs if seed.startswith("configs") else trial
     return kind.draw_trial(f"{seed}/{index}")
 
 
@@ -40,7 +40,7 @@ def run(tools: Tools, drawn):
         return drawn.run(tools, pathlib.Path(folder))
 
 
-def work(tools: Tools, seed: int, index: int):
+def work(tools: Tools, seed: str, index: int):
     try:
         return index, run(tools, draw(seed, index))
     except Exception as error:  # the others go on: this one has failed
@@ -48,7 +48,7 @@ def work(tools: Tools, seed: int, index: int):
         return index, trial.Verdict(f"the test itself: {text}", text)
 
 
-def keep(tools: Tools, seed: int, index: int, verdict, seconds: float) -> str:
+def keep(tools: Tools, seed: str, index: int, verdict, seconds: float) -> str:
     """Shrinks a failure and writes it down; says where."""
     folder = FAILURES / f"{seed}-{index}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -123,7 +123,10 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="draw")
     parser.add_argument("--only", type=int, help="this draw alone")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument(
+        "--configs", action="store_true", help="families and all options"
+    )
     parser.add_argument("--long", action="store_true", help="25 times as many")
     parser.add_argument("--jobs", type=int, default=2, help="at a time")
     parser.add_argument(
@@ -131,6 +134,8 @@ def main() -> int:
     )
     parser.add_argument("--shrink-seconds", type=float, default=60)
     options = parser.parse_args()
+    if options.configs:
+        options.seed = "configs-" + options.seed
     tools = Tools(options.bin, options.timeout)
     indices = indices_of(options)
     print(f"{len(indices)} draws of seed {options.seed}", flush=True)

@@ -33,6 +33,15 @@ MESHES = (
     (1, {"dp": 2, "tp": 4}),
     (5, {"pp": 2, "dp": 2, "tp": 2}),
 )
+# (name, virtual stages of a rank)
+SCHEDULES = (
+    ("1f1b", 1),
+    ("gpipe", 1),
+    ("zb-h1", 1),
+    ("zb-h2", 1),
+    ("zb-v", 2),
+    ("interleaved-1f1b", 2),
+)
 
 
 @dataclasses.dataclass
@@ -41,6 +50,7 @@ class Layout:
     dp: int = 1
     tp: int = 1
     schedule: str = "1f1b"
+    chunks: int = 1
     recompute: str = "none"
     zero: int = 0
     sequence_parallel: bool = False
@@ -58,6 +68,10 @@ class Layout:
         return Batch(self.micro, self.dp, self.microbatches)
 
     @property
+    def stages(self) -> int:
+        return self.pp * self.chunks
+
+    @property
     def mesh(self) -> str:
         axes = {"pp": self.pp, "dp": self.dp, "tp": self.tp}
         named = [f"{k}={v}" for k, v in axes.items() if v > 1]
@@ -66,6 +80,7 @@ class Layout:
     def options(self, graph: Graph) -> list[str]:
         """Of plaitc."""
         found = ["--mesh", self.mesh, "--schedule", self.schedule]
+        found += ["--chunks", str(self.chunks)]
         found += ["--recompute", self.recompute, "--zero", str(self.zero)]
         found += ["--micro-batch", str(self.micro)]
         found += ["--global-batch", str(self.batch.size)]
@@ -101,7 +116,9 @@ def draw_layout(rng: random.Random) -> Layout:
     layout.microbatches = rng.choice((1, 1, 2, 2, 3, 4))
     if layout.pp > 1:
         layout.microbatches = rng.choice((1, 2, 3, 4, 5))
-    layout.schedule = rng.choice(("1f1b", "gpipe"))
+    layout.schedule, layout.chunks = rng.choice(SCHEDULES)
+    if layout.pp * layout.chunks > 4:
+        layout.schedule, layout.chunks = "zb-h1", 1
     layout.recompute = rng.choice(("none", "none", "full"))
     layout.zero = rng.choice((0, 1)) if layout.dp > 1 else 0
     layout.sequence_parallel = layout.tp > 1 and rng.random() < 0.5
@@ -121,8 +138,8 @@ def cut(rng: random.Random, layers: int, stages: int) -> tuple[int, ...]:
 
 def finish_layout(rng: random.Random, layout: Layout, graph: Graph) -> None:
     layers = len(graph.layers)
-    if layout.pp > 1 and rng.random() < 0.3:
-        layout.layers = cut(rng, layers, layout.pp)
+    if layout.stages > 1 and rng.random() < 0.3:
+        layout.layers = cut(rng, layers, layout.stages)
     if layout.tp > 1:
         pins = [
             (p.name, dim)

@@ -275,10 +275,10 @@ def draw_graph(rng: random.Random, layout: Layout) -> Graph:
     while True:
         model = Model(rng, layout)
         x = model.first()
-        for layer in range(max(layout.pp, rng.choice((1, 1, 2, 2, 3)))):
+        for layer in range(max(layout.stages, rng.choice((1, 1, 2, 2, 3)))):
             x = model.run_layer(x, layer)
         model.head(x)
         model.graph.prune()
         model.graph.renumber_layers()
-        if len(model.graph.layers) >= layout.pp and reads_first(model.graph):
+        if len(model.graph.layers) >= layout.stages and reads_first(model.graph):
             return model.graph

@@ -25,7 +25,8 @@ def simpler_layouts(layout: Layout):
         found = getattr(layout, field.name)
         if field.name == "reference" or found == plain:
             continue
-        yield dataclasses.replace(layout, **{field.name: plain})
+        both = {"chunks": 1} if field.name == "schedule" else {}
+        yield dataclasses.replace(layout, **{field.name: plain, **both})
         if isinstance(found, int) and found > 2:
             yield dataclasses.replace(layout, **{field.name: found - 1})
     for index in range(len(layout.shards) if len(layout.shards) > 1 else 0):
@@ -140,7 +141,7 @@ def candidates(trial: Trial):
         recipe = dataclasses.replace(trial.recipe, steps=1)
         yield dataclasses.replace(trial, recipe=recipe)
     for simpler in simpler_graphs(graph):
-        if len(simpler.layers) >= layout.pp:
+        if len(simpler.layers) >= layout.stages:
             simpler.renumber_layers()
             yield fitted(trial, simpler, layout)
 

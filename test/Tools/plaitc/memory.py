@@ -27,6 +27,7 @@ QUICK = [
     ("gpt2", "cpu:4", 16, 256, ""),
     ("gpt2", "h100:1x8", 512, 1024, ""),
     ("llama-3-8b", "h100:8x8", 512, 8192, "recompute=full"),
+    ("llama-3-8b", "h100:8x8", 512, 8192, "pp=4,schedule=zb-v,chunks=2"),
 ]
 ALL = [
     ("gpt2", "cpu:1", 8, 256, ""),
@@ -43,6 +44,8 @@ ALL = [
     ("llama-3-8b", "a100-40g:8x8", 512, 8192, ""),
     ("llama-3-8b", "b200:1x8", 128, 8192, ""),
     ("llama-3-8b", "large:8", 16, 2048, "tp=2"),
+    ("gpt2", "cpu:8", 64, 512, "pp=4,schedule=zb-h2"),
+    ("gpt2", "h100:1x8", 512, 1024, "pp=2,schedule=interleaved-1f1b,chunks=3"),
     ("llama-3-70b", "h100:64x8", 1024, 8192, ""),
     ("llama-3-70b", "h100:64x8", 1024, 8192, "tp=4,recompute=full"),
     ("llama-3-70b", "a100-80g:64x8", 1024, 8192, ""),

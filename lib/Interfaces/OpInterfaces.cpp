@@ -13,6 +13,10 @@ using namespace plait;
 
 #include "plait/Interfaces/OpInterfaces.cpp.inc"
 
+int64_t plait::detail::countElements(Value value) {
+  return cast<RankedTensorType>(value.getType()).getNumElements();
+}
+
 int64_t plait::detail::countResultElements(Operation *op) {
   int64_t elements = 0;
   for (Type type : op->getResultTypes())

@@ -41,7 +41,7 @@ public:
   Value getConstant(Attribute scalar) override {
     return arith::ConstantOp::create(builder, loc, cast<TypedAttr>(scalar));
   }
-  Value getRankValue(StringAttr, int64_t, int64_t) override {
+  Value getRankValue(ArrayRef<RankTerm>) override {
     return block.addArgument(builder.getI32Type(), loc);
   }
 

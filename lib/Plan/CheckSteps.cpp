@@ -215,6 +215,11 @@ private:
     if (reduces && step.dtype() == fb::DType::I32)
       return fail("reduces ", fb::EnumNameDType(step.dtype()),
                   ", only f32 and bf16 are supported");
+    bool exchanges = step.kind() == fb::CollectiveKind::AllToAll;
+    if (!exchanges && (step.middle() != 1 || step.splits_inner()))
+      return fail(fb::EnumNameCollectiveKind(step.kind()),
+                  " has blocks with a middle of ", step.middle(),
+                  ", only AllToAll cuts two dimensions");
     PLAIT_RETURN_IF_ERROR(checkMembers(step));
     bool same = step.input() && step.output() &&
                 step.input()->slot() == step.output()->slot() &&

@@ -45,14 +45,18 @@ struct Event {
 bool agree(const fb::CollectiveStep &left, const fb::CollectiveStep &right) {
   return left.kind() == right.kind() && left.reduction() == right.reduction() &&
          left.dtype() == right.dtype() && left.outer() == right.outer() &&
-         left.chunk() == right.chunk();
+         left.chunk() == right.chunk() && left.middle() == right.middle() &&
+         left.splits_inner() == right.splits_inner();
 }
 
 std::string describe(const fb::CollectiveStep &step) {
   std::ostringstream out;
   out << fb::EnumNameCollectiveKind(step.kind()) << " "
       << fb::EnumNameReduction(step.reduction()) << " of " << step.outer()
-      << " x " << step.chunk() << " " << fb::EnumNameDType(step.dtype());
+      << " x ";
+  if (step.middle() != 1)
+    out << step.middle() << " x ";
+  out << step.chunk() << " " << fb::EnumNameDType(step.dtype());
   return out.str();
 }
 

@@ -87,8 +87,8 @@ std::vector<Use> usesOf(const fb::GemmStep &step) {
 std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
   int64_t ranks =
       length(step.members()) ? length(step.members()) : mesh.size(step.axis());
-  auto one = elementCount({step.outer(), step.chunk()});
-  auto all = elementCount({step.outer(), ranks, step.chunk()});
+  auto one = elementCount({step.outer(), step.middle(), step.chunk()});
+  auto all = elementCount({step.outer(), ranks, step.middle(), step.chunk()});
   bool exchanges = step.kind() == fb::CollectiveKind::AllToAll;
   bool readsAll = exchanges || step.kind() == fb::CollectiveKind::ReduceScatter;
   bool writesAll = exchanges || step.kind() == fb::CollectiveKind::AllGather;

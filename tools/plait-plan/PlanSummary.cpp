@@ -42,8 +42,8 @@ static uint64_t getSentBytes(const plan::Mesh &mesh,
                              const fb::CollectiveStep &step) {
   uint64_t members =
       length(step.members()) ? length(step.members()) : mesh.size(step.axis());
-  uint64_t bytes =
-      step.outer() * step.chunk() * plan::elementBytes(step.dtype());
+  uint64_t bytes = step.outer() * step.middle() * step.chunk() *
+                   plan::elementBytes(step.dtype());
   if (step.kind() == fb::CollectiveKind::AllReduce)
     return 2 * (members - 1) * bytes / members;
   return (members - 1) * bytes;

@@ -31,6 +31,17 @@ struct WorkShape {
   int64_t heads = 0, keyValueHeads = 0, headSize = 0, sequence = 0;
 };
 
+/// What the index of a rank along a mesh axis adds to a number: scale · index.
+struct RankTerm {
+  mlir::StringAttr axis;
+  int64_t scale;
+
+  bool operator==(const RankTerm &) const = default;
+  friend llvm::hash_code hash_value(const RankTerm &term) {
+    return llvm::hash_combine(term.axis, term.scale);
+  }
+};
+
 /// How a fusable op maps the iteration space of a kernel.
 enum class FusionRole {
   /// result[i] depends on operands[i], and possibly on i itself.
@@ -47,7 +58,8 @@ enum class FusionRole {
   ScatterAdd,
   /// result[…, j] = -operand[…, j + n/2] for j < n/2, else operand[…, j - n/2].
   RotateHalf,
-  /// result[…, j, …] = operand[…, j + the rank's first index, …]
+  /// result[…, j, …] = operand[…, j + the rank's first index, …]; what is
+  /// beyond the operand is zero.
   Slice,
 };
 
@@ -67,10 +79,8 @@ public:
   virtual mlir::Value getIndex(int64_t dim) = 0;
   /// A constant of `type` (f32 or i32) in the shape of the current lanes.
   virtual mlir::Value getConstant(mlir::Attribute scalar) = 0;
-  /// bias + scale * (index of the rank along `axis`), as i32, in the shape of
-  /// the current lanes; a null axis gives bias.
-  virtual mlir::Value getRankValue(mlir::StringAttr axis, int64_t scale,
-                                   int64_t bias) = 0;
+  /// The sum of `terms` on the rank, as i32, in the shape of the current lanes.
+  virtual mlir::Value getRankValue(llvm::ArrayRef<RankTerm> terms) = 0;
 
 protected:
   ElementContext(mlir::OpBuilder &builder, mlir::Location loc)
@@ -88,6 +98,7 @@ class ComparesFloats
 
 namespace detail {
 mlir::LogicalResult verifyShardings(mlir::Operation *op);
+int64_t countElements(mlir::Value value);
 int64_t countResultElements(mlir::Operation *op);
 int64_t countOperandAndResultBytes(mlir::Operation *op);
 int64_t getExtent(mlir::Operation *op, llvm::StringRef spec, char letter);

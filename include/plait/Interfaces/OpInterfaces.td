@@ -32,13 +32,14 @@ def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
       "::plait::FactorRule", "getFactorRule", (ins)>,
     InterfaceMethod<[{
       Called on the clone with local types that one rank executes, once for
-      every split factor: the rank holds the block `index along axis` of
-      `chunk` elements, out of `limit` elements in all; what is beyond them is
-      padding. Ops that compute with element indices record it; for all others
-      there is nothing to do.
+      every split factor: the first element of the rank's block is the sum of
+      `begin`, in elements of the whole. Where the blocks of some ranks end in
+      padding, elements from `limit` on are; elsewhere it is 0. Ops that compute
+      with element indices record it; for all others there is nothing to do.
     }],
-      "void", "localizeFactor", (ins "int":$factor, "::mlir::StringAttr":$axis,
-                                 "int64_t":$chunk, "int64_t":$limit),
+      "void", "localizeFactor", (ins "int":$factor,
+                                 "::llvm::ArrayRef<::plait::RankTerm>":$begin,
+                                 "int64_t":$limit),
       "", "return;">,
     InterfaceMethod<[{
       Whether combining partial operands after the op gives what combining them
@@ -149,6 +150,17 @@ def FusableOpInterface : OpInterface<"FusableOpInterface"> {
       "::mlir::Value", "emitElement",
       (ins "::plait::ElementContext &":$context,
            "::mlir::ValueRange":$operands)>,
+    InterfaceMethod<[{
+      Of an op that looks up or scatters rows, or slices: the first row, or
+      index, of the rank.
+    }],
+      "::llvm::SmallVector<::plait::RankTerm>", "getRankBegin", (ins), "",
+      "return {};">,
+    InterfaceMethod<[{
+      Of an op that looks up or scatters rows: those from here on are padding;
+      0 where there is none.
+    }],
+      "int64_t", "getRowLimit", (ins), "", "return 0;">,
   ];
 }
 

@@ -47,12 +47,29 @@ namespace plait::runtime {
 
 namespace fb = plan::fb;
 
-/// The shape of a collective: [outer, members, chunk] elements of `type`. See
-/// CollectiveStep in Plan.fbs for which side has which of the dimensions.
+/// The shape of a collective: [outer, members, chunk] elements of `type`, of an
+/// exchange [outer, members, middle, chunk]. See CollectiveStep in Plan.fbs for
+/// which side has which of the dimensions, and in which order.
 struct CollectiveShape {
   fb::DType type;
   int64_t outer;
   int64_t chunk;
+  int64_t middle = 1;
+  bool splitsInner = false;
+
+  /// One side of an exchange: row m of block j of outer index o begins at
+  /// element chunk · (o · outerRows + j · blockRows + m · middleRows).
+  struct Rows {
+    int64_t outer, block, middle;
+  };
+  Rows inputRows(int64_t members) const { return rows(members, !splitsInner); }
+  Rows outputRows(int64_t members) const { return rows(members, splitsInner); }
+
+private:
+  Rows rows(int64_t members, bool blocksOutside) const {
+    return blocksOutside ? Rows{members * middle, middle, 1}
+                         : Rows{members * middle, 1, members};
+  }
 };
 
 /// What the ranks of a run will say to each other, known before it begins.
@@ -73,8 +90,8 @@ struct Topology {
   std::vector<std::vector<uint32_t>> groups;
   std::vector<Route> messages; // by message id
   /// By group: the largest tensor of a collective whose blocks are not
-  /// contiguous (outer above 1), all blocks together. Some backends pack such a
-  /// tensor.
+  /// contiguous (outer or middle above 1), all blocks together, and of an
+  /// exchange both. Some backends pack such tensors.
   std::vector<uint64_t> packedBytes;
 };
 

@@ -66,9 +66,18 @@ def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
     the other dimensions of the function's arguments: the sequence. Afterwards
     all types of the function carry shardings, and `dist.reshard` stands where
     two ops want different ones.
+
+    A parameter may have a sharding over other axes than `tp`, too: it is gathered
+    for each layer that reads it. With `zero` 3 the pass splits parameters over
+    `dp` in this way, each along the first dimension that then has equal blocks;
+    with 2 parameters are whole and their `state` is split so. One that has no
+    such dimension stays as it is.
   }];
   let options = [Option<"sequenceParallel", "sequence-parallel", "bool",
-                        "false", "let tp split the sequence as well">];
+                        "false", "let tp split the sequence as well">,
+                 Option<"zero", "zero", "unsigned", "0",
+                        "ZeRO stage: 3 splits parameters over dp as well, 2 "
+                        "their gradients and optimizer state">];
   let dependentDialects = ["::plait::dist::DistDialect"];
 }
 

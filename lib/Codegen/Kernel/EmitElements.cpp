@@ -38,10 +38,8 @@ public:
         arith::ConstantOp::create(builder, loc, cast<TypedAttr>(scalar));
     return emitter.splat(value, lanes);
   }
-  Value getRankValue(StringAttr axis, int64_t scale, int64_t bias) override {
-    if (!axis)
-      return getConstant(builder.getI32IntegerAttr(bias));
-    Value wide = emitter.rankScalar({axis, scale, bias, false});
+  Value getRankValue(ArrayRef<RankTerm> terms) override {
+    Value wide = emitter.sumTerms(terms);
     Value value =
         arith::TruncIOp::create(builder, loc, builder.getI32Type(), wide);
     return emitter.splat(value, lanes);
@@ -163,15 +161,13 @@ Value Emitter::emitOp(Operation *op) {
 Value Emitter::emitRow(Operation *op, int64_t rows, Value &inside) {
   Value id = emit(op->getOpOperand(1));
   Value row = arith::ExtSIOp::create(builder, builder.getI64Type(), id);
-  if (auto axis = op->getAttrOfType<StringAttr>("shard_axis")) {
-    auto chunk = op->getAttrOfType<IntegerAttr>("shard_chunk");
-    Value first = rankScalar({axis, chunk ? chunk.getInt() : 0, 0, false});
-    Value own = arith::SubIOp::create(builder, row, first);
-    auto limit = op->getAttrOfType<IntegerAttr>("shard_limit");
-    if (limit && limit.getInt()) {
+  auto fusable = cast<FusableOpInterface>(op);
+  if (SmallVector<RankTerm> begin = fusable.getRankBegin(); !begin.empty()) {
+    Value own = arith::SubIOp::create(builder, row, sumTerms(begin));
+    if (int64_t limit = fusable.getRowLimit()) {
       // Padding is a row of the block, but not of the table.
       Value exists = arith::CmpIOp::create(builder, arith::CmpIPredicate::slt,
-                                           row, constant(limit.getInt()));
+                                           row, constant(limit));
       own = arith::SelectOp::create(builder, exists, own, constant(-1));
     }
     row = own;
@@ -260,10 +256,7 @@ Value Emitter::emitSlice(Operation *op) {
   ArrayRef<int64_t> dims = space.getDims(input);
   auto type = cast<RankedTensorType>(input.get().getType());
   int64_t dim = getDimAttr(op), group = space.getGroup(dims[dim]);
-  int64_t local =
-      cast<RankedTensorType>(op->getResult(0).getType()).getDimSize(dim);
-  Value first =
-      rankScalar({op->getAttrOfType<StringAttr>("axis"), local, 0, false});
+  Value first = sumTerms(cast<FusableOpInterface>(op).getRankBegin());
   Value own = groupIndex[group];
   Value shifted = add(own, first);
   groupIndex[group] = shifted;

@@ -218,6 +218,17 @@ Value Emitter::rankScalar(RankScalar scalar) {
   return scalarValues[index] = function.getScalar(builder, index);
 }
 
+Value Emitter::sumTerms(ArrayRef<RankTerm> terms) {
+  OpBuilder::InsertionGuard guard(builder);
+  moveTo(KernelScope);
+  Value sum;
+  for (const RankTerm &term : terms) {
+    Value scalar = rankScalar({term.axis, term.scale, 0, false});
+    sum = sum ? add(sum, scalar) : scalar;
+  }
+  return sum ? sum : constant(0);
+}
+
 Value Emitter::isFirstMicrobatch() {
   Value flag = rankScalar({StringAttr(), 0, 0, true});
   return arith::CmpIOp::create(builder, arith::CmpIPredicate::ne, flag,

@@ -76,12 +76,7 @@ private:
   LogicalResult convertCluster(ClusterOp op);
   LogicalResult convertProduct(nn::MatmulOp op);
   LogicalResult convertFused(nn::FusedMatmulOp op);
-  std::unique_ptr<fb::CollectiveStepT> collective(Operation *op, Value input,
-                                                  Value output, StringRef axis);
-  void convertReduce(dist::AllReduceOp op);
-  void convertGather(dist::AllGatherOp op);
-  void convertScatter(dist::ReduceScatterOp op);
-  LogicalResult convertExchange(dist::AllToAllOp op);
+  void convertCollective(dist::CollectiveOpInterface op);
   uint32_t locate(Operation *op);
   void addSlots();
 
@@ -93,18 +88,6 @@ private:
 };
 
 } // namespace
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
-/// Elements before and after dimension `dim`.
-static std::pair<int64_t, int64_t> around(RankedTensorType type, int64_t dim) {
-  int64_t outer = 1, inner = 1;
-  for (int64_t index = 0; index < type.getRank(); ++index)
-    (index < dim ? outer : inner) *= index == dim ? 1 : type.getDimSize(index);
-  return {outer, inner};
-}
 
 fb::Ref Converter::refOf(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
@@ -194,53 +177,36 @@ LogicalResult Converter::convertFused(nn::FusedMatmulOp op) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-std::unique_ptr<fb::CollectiveStepT> Converter::collective(Operation *op,
-                                                           Value input,
-                                                           Value output,
-                                                           StringRef axis) {
-  auto step = std::make_unique<fb::CollectiveStepT>();
-  step->axis = dist::MeshOp::find(op).getAxisIndex(axis);
-  step->dtype = getElementDType(input);
-  step->outer = 1;
-  step->input = pointTo(input);
-  step->output = pointTo(output);
-  if (auto reduction = op->getAttrOfType<dist::ReductionAttr>("reduction"))
-    step->reduction = static_cast<fb::Reduction>(reduction.getValue());
-  return step;
-}
+template <auto Left, auto Right>
+constexpr bool haveOneValue = static_cast<int>(Left) == static_cast<int>(Right);
+static_assert(haveOneValue<dist::CollectiveKind::AllReduce,
+                           fb::CollectiveKind::AllReduce> &&
+              haveOneValue<dist::CollectiveKind::AllGather,
+                           fb::CollectiveKind::AllGather> &&
+              haveOneValue<dist::CollectiveKind::ReduceScatter,
+                           fb::CollectiveKind::ReduceScatter> &&
+              haveOneValue<dist::CollectiveKind::AllToAll,
+                           fb::CollectiveKind::AllToAll> &&
+              haveOneValue<dist::Reduction::Sum, fb::Reduction::Sum> &&
+              haveOneValue<dist::Reduction::Max, fb::Reduction::Max>);
 
-void Converter::convertReduce(dist::AllReduceOp op) {
-  auto step = collective(op, op.getInput(), op.getResult(), op.getAxis());
-  step->kind = fb::CollectiveKind::AllReduce;
-  step->chunk = typeOf(op.getInput()).getNumElements();
+void Converter::convertCollective(dist::CollectiveOpInterface op) {
+  auto step = std::make_unique<fb::CollectiveStepT>();
+  step->kind = static_cast<fb::CollectiveKind>(op.getKind());
+  step->axis = dist::MeshOp::find(op).getAxisIndex(op.getAxis());
+  step->dtype = getElementDType(op.getInput());
+  step->input = pointTo(op.getInput());
+  step->output = pointTo(op->getResult(0));
+  if (std::optional<dist::Reduction> reduction = op.getCombination())
+    step->reduction = static_cast<fb::Reduction>(*reduction);
   for (int64_t member : op.getMembers().value_or(ArrayRef<int64_t>()))
     step->members.push_back(member);
+  dist::CollectiveBlocks blocks = op.getBlocks();
+  step->outer = blocks.outer;
+  step->middle = blocks.middle;
+  step->chunk = blocks.chunk;
+  step->splits_inner = blocks.splitsInner;
   add(std::move(step), op);
-}
-
-void Converter::convertGather(dist::AllGatherOp op) {
-  auto step = collective(op, op.getInput(), op.getResult(), op.getAxis());
-  step->kind = fb::CollectiveKind::AllGather;
-  auto [outer, inner] = around(typeOf(op.getInput()), op.getDim());
-  step->outer = outer;
-  step->chunk = inner * typeOf(op.getInput()).getDimSize(op.getDim());
-  add(std::move(step), op);
-}
-
-void Converter::convertScatter(dist::ReduceScatterOp op) {
-  auto step = collective(op, op.getInput(), op.getResult(), op.getAxis());
-  step->kind = fb::CollectiveKind::ReduceScatter;
-  auto [outer, inner] = around(typeOf(op.getResult()), op.getDim());
-  step->outer = outer;
-  step->chunk = inner * typeOf(op.getResult()).getDimSize(op.getDim());
-  add(std::move(step), op);
-}
-
-/// The plan's all_to_all exchanges blocks in place along one dimension; moving
-/// a split between two dimensions needs blocks in another order.
-LogicalResult Converter::convertExchange(dist::AllToAllOp op) {
-  return op.emitError("all_to_all cannot be executed yet; give the parameters "
-                      "involved a sharding that needs none");
 }
 
 //===----------------------------------------------------------------------===//
@@ -257,12 +223,9 @@ LogicalResult Converter::convert(Operation *op) {
             op);
         return success();
       })
-      .Case([&](dist::AllReduceOp op) { return convertReduce(op), success(); })
-      .Case([&](dist::AllGatherOp op) { return convertGather(op), success(); })
-      .Case([&](dist::ReduceScatterOp op) {
-        return convertScatter(op), success();
+      .Case([&](dist::CollectiveOpInterface op) {
+        return convertCollective(op), success();
       })
-      .Case([&](dist::AllToAllOp op) { return convertExchange(op); })
       // These only say where a value lies.
       .Case<nn::ReadOp, nn::WriteOp, nn::AccumulateOp, nn::MetricOp,
             nn::StepScalarOp, func::ReturnOp>(

@@ -35,12 +35,12 @@ Value LayerBuilder::embedding(Value table, Value ids) {
   shape.push_back(typeOf(table).getDimSize(1));
   return nn::EmbeddingOp::create(builder, loc,
                                  typeOf(table).clone(ArrayRef<int64_t>(shape)),
-                                 table, ids, StringAttr());
+                                 table, ids, nn::BeginAttr());
 }
 
 Value LayerBuilder::positions(Value tokens) {
   return nn::IotaOp::create(builder, loc, typeOf(tokens), /*along=*/1,
-                            StringAttr());
+                            nn::BeginAttr());
 }
 
 Value LayerBuilder::layerNorm(Value x, Value weight, Value bias,
@@ -104,7 +104,7 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
                           file.shape, file.begin, file.box);
     nn::ParameterOp::create(declare, loc, name.getValue(), type, initAttr,
                             /*decay=*/file.shape.size() >= 2, fileAttr,
-                            /*sharding=*/nullptr);
+                            /*sharding=*/nullptr, /*state=*/nullptr);
   }
   return nn::ReadOp::create(builder, loc, type, name.getValue(),
                             nn::Slot::Value);

@@ -39,7 +39,7 @@ private:
   }
   void addTo(Saved &saved, Value value) const;
   planner::Operation makeKernel(plan::ClusterOp cluster) const;
-  planner::Operation makeCollective(Operation *op, CollectiveKind kind) const;
+  planner::Operation makeCollective(dist::CollectiveOpInterface op) const;
   std::optional<planner::Operation> makeOperation(Operation *op) const;
   Saved findWorkspace(func::FuncOp function) const;
 
@@ -107,19 +107,25 @@ static planner::Operation makeShaped(CostedOpInterface op,
   return result;
 }
 
-planner::Operation Measurer::makeCollective(Operation *op,
-                                            CollectiveKind kind) const {
+/// Both enumerations have the same values.
+static_assert(
+    int(CollectiveKind::AllReduce) == int(dist::CollectiveKind::AllReduce) &&
+    int(CollectiveKind::AllGather) == int(dist::CollectiveKind::AllGather) &&
+    int(CollectiveKind::ReduceScatter) ==
+        int(dist::CollectiveKind::ReduceScatter) &&
+    int(CollectiveKind::AllToAll) == int(dist::CollectiveKind::AllToAll));
+
+planner::Operation
+Measurer::makeCollective(dist::CollectiveOpInterface op) const {
   planner::Operation result;
   result.kind = OperationKind::Collective;
   result.name = nameOf(op);
-  result.collective = kind;
-  Type type = op->getResult(0).getType();
+  result.collective = static_cast<CollectiveKind>(op.getKind());
   // In elements of activations, whose bytes they will be multiplied with.
-  double share = double(getElementTypeOrSelf(type).getIntOrFloatBitWidth()) /
+  Type element = getElementTypeOrSelf(op->getResult(0).getType());
+  double share = double(element.getIntOrFloatBitWidth()) /
                  activation.getIntOrFloatBitWidth();
-  result.collectivePerSequence =
-      share *
-      std::max(countElements(op->getOperand(0).getType()), countElements(type));
+  result.collectivePerSequence = share * double(op.countElements());
   return result;
 }
 
@@ -127,15 +133,7 @@ planner::Operation Measurer::makeCollective(Operation *op,
 std::optional<planner::Operation> Measurer::makeOperation(Operation *op) const {
   return llvm::TypeSwitch<Operation *, std::optional<planner::Operation>>(op)
       .Case([&](plan::ClusterOp cluster) { return makeKernel(cluster); })
-      .Case([&](dist::AllReduceOp) {
-        return makeCollective(op, CollectiveKind::AllReduce);
-      })
-      .Case([&](dist::AllGatherOp) {
-        return makeCollective(op, CollectiveKind::AllGather);
-      })
-      .Case([&](dist::ReduceScatterOp) {
-        return makeCollective(op, CollectiveKind::ReduceScatter);
-      })
+      .Case([&](dist::CollectiveOpInterface op) { return makeCollective(op); })
       .Case([](CostedOpInterface costed) -> std::optional<planner::Operation> {
         WorkShape shape = costed.getWorkShape();
         if (shape.kind == WorkShape::Memory)

@@ -83,7 +83,8 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
   // Both enumerations have the same values.
   auto kind = CollectiveKind(step.kind());
   Group group = getGroup(step, mesh, cluster);
-  double bytes = double(step.outer()) * double(step.chunk()) *
+  double bytes = double(step.outer()) * double(step.middle()) *
+                 double(step.chunk()) *
                  double(plan::elementBytes(step.dtype()));
   if (kind != CollectiveKind::AllReduce)
     bytes *= group.ranks; // blocks

@@ -88,13 +88,17 @@ public:
   Status allToAll(const std::byte *input, std::byte *output,
                   const CollectiveShape &shape) override {
     size_t bytes = shape.chunk * plan::elementBytes(shape.type);
+    auto from = shape.inputRows(members()), to = shape.outputRows(members());
     return meet(input, output, [&] {
       for (int64_t o = 0; o < shape.outer; ++o)
-        for (int64_t j = 0; j < members(); ++j)
-          std::memcpy(output + (o * members() + j) * bytes,
-                      meeting->entries[j].input +
-                          (o * members() + index) * bytes,
-                      bytes);
+        for (int64_t m = 0; m < shape.middle; ++m)
+          for (int64_t j = 0; j < members(); ++j)
+            std::memcpy(
+                output + (o * to.outer + j * to.block + m * to.middle) * bytes,
+                meeting->entries[j].input +
+                    (o * from.outer + index * from.block + m * from.middle) *
+                        bytes,
+                bytes);
     });
   }
 

@@ -162,6 +162,21 @@ Status CudaStream::copyRows(std::byte *target, uint64_t targetPitch,
                       "cuMemcpy2DAsync");
 }
 
+Status CudaStream::copyRows(const Rows<std::byte> &target,
+                            const Rows<const std::byte> &source, uint64_t bytes,
+                            int64_t outer, int64_t middle) {
+  // Rows at one distance are one copy.
+  if (middle == 1)
+    return copyRows(target.data, target.outer * bytes, source.data,
+                    source.outer * bytes, bytes, outer);
+  for (int64_t o = 0; o < outer; ++o)
+    PLAIT_RETURN_IF_ERROR(copyRows(target.data + o * target.outer * bytes,
+                                   target.middle * bytes,
+                                   source.data + o * source.outer * bytes,
+                                   source.middle * bytes, bytes, middle));
+  return Status::success();
+}
+
 Status CudaStream::fillZero(std::byte *target, uint64_t bytes) {
   if (bytes == 0)
     return Status::success();

@@ -100,6 +100,15 @@ public:
   Status copyRows(std::byte *target, uint64_t targetPitch,
                   const std::byte *source, uint64_t sourcePitch, uint64_t bytes,
                   uint64_t rows);
+  /// Copies `outer` times `middle` rows of `bytes`. Where they are is told in
+  /// rows: an outer index is `outer` of them away, a middle one `middle`.
+  template <typename Byte> struct Rows {
+    Byte *data;
+    int64_t outer, middle;
+  };
+  Status copyRows(const Rows<std::byte> &target,
+                  const Rows<const std::byte> &source, uint64_t bytes,
+                  int64_t outer, int64_t middle);
   Status fillZero(std::byte *target, uint64_t bytes);
   Status record(const CudaEvent &event);
   Status wait(CUevent event);

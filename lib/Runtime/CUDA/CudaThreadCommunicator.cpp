@@ -143,12 +143,14 @@ public:
   Status allToAll(const std::byte *input, std::byte *output,
                   const CollectiveShape &shape) override {
     uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+    auto from = shape.inputRows(members()), to = shape.outputRows(members());
     return meet(input, output, [&] {
       for (int64_t j = 0; j < members(); ++j)
-        PLAIT_RETURN_IF_ERROR(
-            stream.copyRows(output + j * bytes, members() * bytes,
-                            meeting->entries[j].input + index * bytes,
-                            members() * bytes, bytes, shape.outer));
+        PLAIT_RETURN_IF_ERROR(stream.copyRows(
+            {output + j * to.block * bytes, to.outer, to.middle},
+            {meeting->entries[j].input + index * from.block * bytes, from.outer,
+             from.middle},
+            bytes, shape.outer, shape.middle));
       return Status::success();
     });
   }

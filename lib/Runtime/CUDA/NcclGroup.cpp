@@ -95,28 +95,44 @@ public:
     if (!comm)
       return copy(input, output, shape);
     uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
-    // A row at a time: large groups of transfers can hang.
-    for (int64_t o = 0; o < shape.outer; ++o) {
-      uint64_t row = o * members * bytes;
+    // What is sent and received is contiguous: one transfer each way a member.
+    uint64_t block = shape.outer * shape.middle * bytes;
+    bool packs = shape.outer > 1 || shape.middle > 1;
+    std::byte *received = packs ? scratch->data() + members * block : output;
+    auto from = shape.inputRows(members), to = shape.outputRows(members);
+    for (int64_t j = 0; packs && j < members; ++j)
+      PLAIT_RETURN_IF_ERROR(stream.copyRows(
+          {scratch->data() + j * block, shape.middle, 1},
+          {input + j * from.block * bytes, from.outer, from.middle}, bytes,
+          shape.outer, shape.middle));
+    PLAIT_RETURN_IF_ERROR(
+        exchange(packs ? scratch->data() : input, received, block));
+    for (int64_t j = 0; packs && j < members; ++j)
       PLAIT_RETURN_IF_ERROR(
-          call("ncclGroupStart", [&] { return nccl.ncclGroupStart(); }));
-      for (int j = 0; j < members; ++j) {
-        PLAIT_RETURN_IF_ERROR(call("ncclSend", [&] {
-          return nccl.ncclSend(input + row + j * bytes, bytes, ncclInt8, j,
-                               comm, stream.handle());
-        }));
-        PLAIT_RETURN_IF_ERROR(call("ncclRecv", [&] {
-          return nccl.ncclRecv(output + row + j * bytes, bytes, ncclInt8, j,
-                               comm, stream.handle());
-        }));
-      }
-      PLAIT_RETURN_IF_ERROR(
-          call("ncclGroupEnd", [&] { return nccl.ncclGroupEnd(); }));
-    }
+          stream.copyRows({output + j * to.block * bytes, to.outer, to.middle},
+                          {received + j * block, shape.middle, 1}, bytes,
+                          shape.outer, shape.middle));
     return Status::success();
   }
 
 private:
+  /// Sends the j-th `bytes` of `sent` to member j and receives its own from it.
+  Status exchange(const std::byte *sent, std::byte *received, uint64_t bytes) {
+    PLAIT_RETURN_IF_ERROR(
+        call("ncclGroupStart", [&] { return nccl.ncclGroupStart(); }));
+    for (int j = 0; j < members; ++j) {
+      PLAIT_RETURN_IF_ERROR(call("ncclSend", [&] {
+        return nccl.ncclSend(sent + j * bytes, bytes, ncclInt8, j, comm,
+                             stream.handle());
+      }));
+      PLAIT_RETURN_IF_ERROR(call("ncclRecv", [&] {
+        return nccl.ncclRecv(received + j * bytes, bytes, ncclInt8, j, comm,
+                             stream.handle());
+      }));
+    }
+    return call("ncclGroupEnd", [&] { return nccl.ncclGroupEnd(); });
+  }
+
   /// All collectives of one member.
   Status copy(const std::byte *input, std::byte *output,
               const CollectiveShape &shape) {

@@ -307,7 +307,8 @@ Status Rank::runCollective(const fb::Action &action,
                            const fb::CollectiveStep &step, Group &group) {
   const std::byte *input = resolve(action, *step.input());
   std::byte *output = resolve(action, *step.output());
-  CollectiveShape shape = {step.dtype(), step.outer(), step.chunk()};
+  CollectiveShape shape = {step.dtype(), step.outer(), step.chunk(),
+                           step.middle(), step.splits_inner()};
   switch (step.kind()) {
   case fb::CollectiveKind::AllReduce:
     return group.allReduce(input, output, shape, step.reduction());

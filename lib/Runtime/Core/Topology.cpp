@@ -33,13 +33,16 @@ void forEachCollective(const fb::Plan &plan, Visit visit) {
   }
 }
 
-/// What a backend packs of `step`, which has `members` members.
+/// What a backend packs of `step`, which has `members` members: one tensor of
+/// blocks, in an exchange two.
 uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {
-  bool packed = step.outer() > 1 && members > 1 &&
-                step.kind() != fb::CollectiveKind::AllReduce;
-  return packed ? step.outer() * step.chunk() * members *
-                      plan::elementBytes(step.dtype())
-                : 0;
+  if (members == 1 || step.kind() == fb::CollectiveKind::AllReduce)
+    return 0;
+  bool exchanges = step.kind() == fb::CollectiveKind::AllToAll;
+  bool isContiguous = step.outer() == 1 && step.middle() == 1;
+  uint64_t bytes = step.outer() * step.middle() * step.chunk() * members *
+                   plan::elementBytes(step.dtype());
+  return isContiguous ? 0 : bytes * (exchanges ? 2 : 1);
 }
 
 /// Deals the messages of each (source, target, direction), in the order of

@@ -15,123 +15,257 @@ using namespace plait::dist;
 
 namespace {
 
-/// The way of one tensor from one sharding to another.
+/// The way of one tensor from one sharding to another. Axes of one rank do not
+/// count.
 class Mover {
 public:
   Mover(OpBuilder &builder, Location loc, Value block, RankedTensorType whole,
         ShardingAttr from, ShardingAttr to, MeshOp mesh)
-      : builder(builder), loc(loc), block(block), whole(whole), from(from),
-        to(to), mesh(mesh), meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())) {}
+      : builder(builder), loc(loc), block(block), whole(whole), mesh(mesh),
+        meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
+        reduction(
+            ReductionAttr::get(builder.getContext(), from.getReduction())),
+        splits(getSplits(from)), targets(getSplits(to)) {
+    for (StringAttr axis : from.getPartial())
+      if (mesh.getAxisSize(axis.getValue()) > 1 && !to.isPartialOver(axis))
+        partial.push_back(axis);
+  }
 
   FailureOr<Value> run();
 
 private:
-  LogicalResult moveAxis(StringAttr axis, int step);
-  LogicalResult checkAlone(StringAttr axis, int64_t dim);
-  RankedTensorType scaled(ArrayRef<std::pair<int64_t, int64_t>> multiply,
-                          ArrayRef<std::pair<int64_t, int64_t>> divide);
-  LogicalResult checkEven(int64_t dim, int64_t blocks);
+  using Axes = SmallVector<StringAttr, 2>;
+
+  SmallVector<Axes> getSplits(ShardingAttr sharding);
+  /// Each does one thing of its kind, if there is one to do; true if so.
+  FailureOr<bool> slice();
+  FailureOr<bool> reduceScatter();
+  FailureOr<bool> allReduce();
+  FailureOr<bool> allToAll();
+  FailureOr<bool> allGather();
+
+  /// The axis that `dim` is split over next; null: none, or not yet.
+  StringAttr getNext(int64_t dim);
+  /// The axis that `dim` has to give up first; null: none.
+  StringAttr getLast(int64_t dim);
+  int64_t findSplit(StringAttr axis);
+  int64_t getChunk(int64_t dim, ArrayRef<StringAttr> axes);
+  int64_t sizeOf(StringAttr axis) { return mesh.getAxisSize(axis.getValue()); }
+  bool isNested(int64_t dim, ArrayRef<StringAttr> outer,
+                ArrayRef<StringAttr> inner);
+  LogicalResult checkNested(int64_t dim, ArrayRef<StringAttr> outer,
+                            ArrayRef<StringAttr> inner);
+  RankedTensorType localType();
 
   OpBuilder &builder;
   Location loc;
   Value block;
   RankedTensorType whole;
-  ShardingAttr from, to;
   MeshOp mesh;
   FlatSymbolRefAttr meshRef;
+  ReductionAttr reduction;
+  SmallVector<Axes> splits, targets; // of each dimension, now and in the end
+  Axes partial;                      // still to be combined
 };
 
 } // namespace
 
-/// The block's type with some extents multiplied and some divided, up.
-RankedTensorType
-Mover::scaled(ArrayRef<std::pair<int64_t, int64_t>> multiply,
-              ArrayRef<std::pair<int64_t, int64_t>> divide) {
-  auto type = cast<RankedTensorType>(block.getType());
-  SmallVector<int64_t> shape(type.getShape());
-  for (auto [dim, factor] : multiply)
-    shape[dim] *= factor;
-  for (auto [dim, factor] : divide)
-    shape[dim] = llvm::divideCeil(shape[dim], factor);
-  return RankedTensorType::get(shape, type.getElementType());
-}
-
-/// Blocks of one axis lie among those of another in an order that a collective
-/// over one of them does not respect.
-LogicalResult Mover::checkAlone(StringAttr axis, int64_t dim) {
-  auto isAlone = [&](ShardingAttr sharding) {
-    return llvm::none_of(
-        sharding.getDims()[dim].getAsRange<StringAttr>(),
-        [&](StringAttr other) {
-          return other != axis && mesh.getAxisSize(other.getValue()) > 1;
-        });
-  };
-  if (isAlone(from) && isAlone(to))
-    return success();
-  return emitError(loc) << "cannot move axis \"" << axis.getValue()
-                        << "\" of dimension " << dim
-                        << " past the other axes that split it";
-}
-
-LogicalResult Mover::checkEven(int64_t dim, int64_t blocks) {
-  int64_t extent = whole.getDimSize(dim);
-  if (extent % blocks == 0)
-    return success();
-  return emitError(loc) << "cannot move " << extent << " elements of dimension "
-                        << dim << " in " << blocks << " equal blocks";
-}
-
-/// Does the work of `axis` that belongs to `step` (the order above).
-LogicalResult Mover::moveAxis(StringAttr axis, int step) {
-  int64_t blocks = mesh.getAxisSize(axis.getValue());
-  int64_t source = from.findDim(axis), target = to.findDim(axis);
-  bool partial = from.isPartialOver(axis) && !to.isPartialOver(axis);
-  if (blocks <= 1 || (source == target && !partial))
-    return success();
-  int kind = partial ? (target >= 0 ? 1 : 2)
-                     : (source < 0 ? 0 : (target >= 0 ? 3 : 4));
-  if (kind != step)
-    return success();
-  if ((source >= 0 && failed(checkAlone(axis, source))) ||
-      (target >= 0 && failed(checkAlone(axis, target))))
-    return failure();
-  // A slice pads; collectives move equal blocks.
-  if (kind != 0 && ((source >= 0 && failed(checkEven(source, blocks))) ||
-                    (target >= 0 && failed(checkEven(target, blocks)))))
-    return failure();
-  auto reduction = ReductionAttr::get(builder.getContext(), from.getReduction());
-  auto attr = [&](int64_t dim) { return builder.getI64IntegerAttr(dim); };
-  switch (kind) {
-  case 0:
-    block = SliceOp::create(builder, loc, scaled({}, {{target, blocks}}), block,
-                            meshRef, axis, attr(target));
-    return success();
-  case 1:
-    block = ReduceScatterOp::create(builder, loc,
-                                    scaled({}, {{target, blocks}}), block,
-                                    meshRef, axis, reduction, attr(target));
-    return success();
-  case 2:
-    block = AllReduceOp::create(builder, loc, block.getType(), block, meshRef,
-                                axis, reduction, DenseI64ArrayAttr(), UnitAttr());
-    return success();
-  case 3:
-    block = AllToAllOp::create(
-        builder, loc, scaled({{source, blocks}}, {{target, blocks}}), block,
-        meshRef, axis, attr(target), attr(source));
-    return success();
-  default:
-    block = AllGatherOp::create(builder, loc, scaled({{source, blocks}}, {}),
-                                block, meshRef, axis, attr(source));
-    return success();
+SmallVector<Mover::Axes> Mover::getSplits(ShardingAttr sharding) {
+  SmallVector<Axes> result;
+  for (ArrayAttr axes : sharding.getDims()) {
+    result.emplace_back();
+    for (auto axis : axes.getAsRange<StringAttr>())
+      if (sizeOf(axis) > 1)
+        result.back().push_back(axis);
   }
+  return result;
 }
 
-FailureOr<Value> Mover::run() {
-  for (int step = 0; step < 5; ++step)
-    for (auto axis : mesh.getAxes().getAsRange<StringAttr>())
-      if (failed(moveAxis(axis, step)))
+StringAttr Mover::getNext(int64_t dim) {
+  ArrayRef<StringAttr> now = splits[dim], target = targets[dim];
+  bool isPrefix =
+      now.size() < target.size() && target.take_front(now.size()) == now;
+  return isPrefix ? target[now.size()] : StringAttr();
+}
+
+StringAttr Mover::getLast(int64_t dim) {
+  ArrayRef<StringAttr> now = splits[dim], target = targets[dim];
+  bool isPrefix =
+      now.size() <= target.size() && target.take_front(now.size()) == now;
+  return isPrefix ? StringAttr() : now.back();
+}
+
+/// The dimension that `axis` splits now, or -1.
+int64_t Mover::findSplit(StringAttr axis) {
+  for (auto [dim, axes] : llvm::enumerate(splits))
+    if (llvm::is_contained(axes, axis))
+      return dim;
+  return -1;
+}
+
+/// The elements of a block of `dim` that is split over `axes`.
+int64_t Mover::getChunk(int64_t dim, ArrayRef<StringAttr> axes) {
+  int64_t blocks = 1;
+  for (StringAttr axis : axes)
+    blocks *= sizeOf(axis);
+  return llvm::divideCeil(whole.getDimSize(dim), blocks);
+}
+
+/// Whether the blocks over `outer` consist of whole blocks over `outer` and
+/// `inner`, which is what collectives move. Otherwise some straddle a border.
+bool Mover::isNested(int64_t dim, ArrayRef<StringAttr> outer,
+                     ArrayRef<StringAttr> inner) {
+  Axes all(outer);
+  all.append(inner.begin(), inner.end());
+  int64_t parts = 1;
+  for (StringAttr axis : inner)
+    parts *= sizeOf(axis);
+  return getChunk(dim, outer) == parts * getChunk(dim, all);
+}
+
+LogicalResult Mover::checkNested(int64_t dim, ArrayRef<StringAttr> outer,
+                                 ArrayRef<StringAttr> inner) {
+  if (isNested(dim, outer, inner))
+    return success();
+  int64_t parts = 1;
+  for (StringAttr axis : inner)
+    parts *= sizeOf(axis);
+  InFlightDiagnostic diag = emitError(loc)
+                            << "cannot move " << getChunk(dim, outer)
+                            << " elements of dimension " << dim << " in "
+                            << parts << " equal blocks";
+  if (!outer.empty())
+    diag << ": a part of " << whole << " over "
+         << builder.getArrayAttr(SmallVector<Attribute>(outer));
+  return diag;
+}
+
+/// Of a rank's block, as the tensor is split now.
+RankedTensorType Mover::localType() {
+  SmallVector<int64_t> shape;
+  for (auto [dim, axes] : llvm::enumerate(splits))
+    shape.push_back(getChunk(dim, axes));
+  return RankedTensorType::get(shape, whole.getElementType());
+}
+
+//===----------------------------------------------------------------------===//
+// Moves
+//===----------------------------------------------------------------------===//
+
+/// Over all axes that follow in a row: their blocks need not be nested.
+FailureOr<bool> Mover::slice() {
+  for (auto [dim, axes] : llvm::enumerate(splits)) {
+    Axes before = axes;
+    SmallVector<Attribute> added;
+    for (StringAttr axis = getNext(dim);
+         axis && findSplit(axis) < 0 && !llvm::is_contained(partial, axis);
+         axis = getNext(dim)) {
+      axes.push_back(axis);
+      added.push_back(axis);
+    }
+    if (added.empty())
+      continue;
+    // The whole dimension is padded by the op itself.
+    if (!before.empty() &&
+        failed(
+            checkNested(dim, before, ArrayRef(axes).drop_front(before.size()))))
+      return failure();
+    block = SliceOp::create(builder, loc, localType(), block, meshRef,
+                            builder.getArrayAttr(added),
+                            builder.getI64IntegerAttr(dim));
+    return true;
+  }
+  return false;
+}
+
+FailureOr<bool> Mover::reduceScatter() {
+  for (StringAttr axis : partial)
+    for (auto [dim, axes] : llvm::enumerate(splits)) {
+      if (getNext(dim) != axis)
+        continue;
+      if (failed(checkNested(dim, axes, axis)))
         return failure();
+      axes.push_back(axis);
+      llvm::erase(partial, axis);
+      block = ReduceScatterOp::create(builder, loc, localType(), block, meshRef,
+                                      axis, reduction,
+                                      builder.getI64IntegerAttr(dim));
+      return true;
+    }
+  return false;
+}
+
+/// Not of what is split in the end, which is scattered once others made room.
+FailureOr<bool> Mover::allReduce() {
+  for (StringAttr axis : partial) {
+    if (llvm::any_of(targets, [&](const Axes &axes) {
+          return llvm::is_contained(axes, axis);
+        }))
+      continue;
+    llvm::erase(partial, axis);
+    block =
+        AllReduceOp::create(builder, loc, block.getType(), block, meshRef, axis,
+                            reduction, DenseI64ArrayAttr(), UnitAttr());
+    return true;
+  }
+  return false;
+}
+
+FailureOr<bool> Mover::allToAll() {
+  for (auto [source, axes] : llvm::enumerate(splits)) {
+    StringAttr axis = getLast(source);
+    for (size_t target = 0; axis && target < splits.size(); ++target) {
+      // What is cut out of a whole dimension may have padding.
+      if (target == source || getNext(target) != axis ||
+          !isNested(target, splits[target], axis))
+        continue;
+      if (failed(checkNested(source, ArrayRef(axes).drop_back(), axis)))
+        return failure();
+      axes.pop_back();
+      splits[target].push_back(axis);
+      block = AllToAllOp::create(builder, loc, localType(), block, meshRef,
+                                 axis, builder.getI64IntegerAttr(target),
+                                 builder.getI64IntegerAttr(source));
+      return true;
+    }
+  }
+  return false;
+}
+
+FailureOr<bool> Mover::allGather() {
+  for (auto [dim, axes] : llvm::enumerate(splits)) {
+    StringAttr axis = getLast(dim);
+    if (!axis)
+      continue;
+    if (failed(checkNested(dim, ArrayRef(axes).drop_back(), axis)))
+      return failure();
+    axes.pop_back();
+    block = AllGatherOp::create(builder, loc, localType(), block, meshRef, axis,
+                                builder.getI64IntegerAttr(dim));
+    return true;
+  }
+  return false;
+}
+
+/// Ends, since every move brings an axis to its place or takes one off a
+/// dimension, and as long as something is missing one of them applies: where
+/// nothing has to be given up, what comes next in some dimension is split
+/// nowhere, so that it can be sliced or scattered.
+FailureOr<Value> Mover::run() {
+  using Move = FailureOr<bool> (Mover::*)();
+  constexpr Move moves[] = {&Mover::slice, &Mover::reduceScatter,
+                            &Mover::allReduce, &Mover::allToAll,
+                            &Mover::allGather};
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (Move move : moves) {
+      FailureOr<bool> done = (this->*move)();
+      if (failed(done))
+        return failure();
+      if ((moved = *done))
+        break;
+    }
+  }
   return block;
 }
 

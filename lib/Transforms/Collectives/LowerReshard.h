@@ -14,21 +14,21 @@
 namespace plait {
 
 /// Brings `block`, a rank's block of a tensor of type `whole` that lies as
-/// `from`, to where `to` wants it, with the cheapest collective for each axis. In this order,
-/// so that as little as possible is moved:
+/// `from`, to where `to` wants it. Axes are taken off a dimension from the
+/// innermost on and added in the order of `to`. Of what can be done, the first
+/// of these is, and so on, so that as little as possible is moved:
 ///   replicated -> split    dist.slice, free
 ///   partial -> split       reduce_scatter
 ///   partial -> replicated  all_reduce
 ///   split -> other split   all_to_all
 ///   split -> replicated    all_gather
-/// Fails with an error at `loc` where an axis would have to move past another
-/// on one dimension, or blocks are uneven.
-mlir::FailureOr<mlir::Value> lowerReshard(mlir::OpBuilder &builder,
-                                          mlir::Location loc, mlir::Value block,
-                                          mlir::RankedTensorType whole,
-                                          dist::ShardingAttr from,
-                                          dist::ShardingAttr to,
-                                          dist::MeshOp mesh);
+/// An axis that stays but changes its place among others is gathered and cut
+/// out again. Fails with an error at `loc`, naming the dimension and the sizes,
+/// where a collective would have to move unequal blocks.
+mlir::FailureOr<mlir::Value>
+lowerReshard(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value block,
+             mlir::RankedTensorType whole, dist::ShardingAttr from,
+             dist::ShardingAttr to, dist::MeshOp mesh);
 
 } // namespace plait
 

@@ -21,13 +21,6 @@ static constexpr double kLowest = -std::numeric_limits<double>::infinity();
 // Types
 //===----------------------------------------------------------------------===//
 
-StringAttr plait::findSplittingAxis(dist::MeshOp mesh, ArrayAttr axes) {
-  for (auto axis : axes.getAsRange<StringAttr>())
-    if (mesh.getAxisSize(axis) > 1)
-      return axis;
-  return {};
-}
-
 SmallVector<Padding> plait::getPadding(dist::MeshOp mesh, Value value) {
   SmallVector<Padding> result;
   ShardingAttr sharding = ShardingAttr::of(value);
@@ -37,9 +30,9 @@ SmallVector<Padding> plait::getPadding(dist::MeshOp mesh, Value value) {
   for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
     int64_t extent = type.getDimSize(dim), blocks = mesh.getBlocks(axes);
     if (extent % blocks)
-      result.push_back(
-          {static_cast<int64_t>(dim), findSplittingAxis(mesh, axes),
-           static_cast<int64_t>(llvm::divideCeil(extent, blocks)), extent});
+      result.push_back({static_cast<int64_t>(dim),
+                        mesh.getBegin(axes, llvm::divideCeil(extent, blocks)),
+                        extent});
   }
   return result;
 }

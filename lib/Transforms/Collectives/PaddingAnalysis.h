@@ -27,16 +27,13 @@
 
 namespace plait {
 
-/// A dimension of a block that is longer than what it holds on some rank.
+/// A dimension of a block that is longer than what it holds on some rank: the
+/// block begins at `begin`, and elements from `limit` on are padding.
 struct Padding {
   int64_t dim;
-  mlir::StringAttr axis;
-  int64_t chunk, limit;
+  llvm::SmallVector<RankTerm> begin;
+  int64_t limit;
 };
-
-/// The axis of more than one rank that splits a dimension, or null. There is
-/// one at most: an index along several is unknown to kernels and masks.
-mlir::StringAttr findSplittingAxis(dist::MeshOp mesh, mlir::ArrayAttr axes);
 
 /// The padding of a value, by its (global) type.
 llvm::SmallVector<Padding> getPadding(dist::MeshOp mesh, mlir::Value value);

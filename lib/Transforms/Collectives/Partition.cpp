@@ -46,7 +46,6 @@ private:
     SmallVector<ShardingAttr> operands, results;
     SmallVector<SmallVector<Padding>> lowered, cleared; // operands, results
   };
-  LogicalResult checkAxes();
   Global describe(Operation *op);
   Value mask(Value value, ArrayRef<Padding> padding, float fill);
   LogicalResult lower(dist::ReshardOp reshard, const Global &global);
@@ -61,33 +60,6 @@ private:
 };
 
 } // namespace
-
-LogicalResult Partitioner::checkAxes() {
-  auto check = [&](Value value) -> LogicalResult {
-    ShardingAttr sharding = ShardingAttr::of(value);
-    if (!sharding)
-      return success();
-    for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
-      auto isSplit = [&](StringAttr axis) {
-        return mesh.getAxisSize(axis) > 1;
-      };
-      if (llvm::count_if(axes.getAsRange<StringAttr>(), isSplit) > 1)
-        return emitError(value.getLoc(), "cannot partition ")
-               << value.getType() << ": dimension " << dim << " is split over "
-               << axes << ", expected at most one axis of more than one rank";
-    }
-    return success();
-  };
-  Block &body = function.getBody().front();
-  for (BlockArgument argument : body.getArguments())
-    if (failed(check(argument)))
-      return failure();
-  for (Operation &op : body)
-    for (Value result : op.getResults())
-      if (failed(check(result)))
-        return failure();
-  return success();
-}
 
 Partitioner::Global Partitioner::describe(Operation *op) {
   Global global;
@@ -121,8 +93,9 @@ Value Partitioner::mask(Value value, ArrayRef<Padding> padding, float fill) {
   Operation *source = value.getDefiningOp();
   for (const Padding &pad : padding) {
     auto masked = nn::MaskPaddingOp::create(
-        builder, value.getLoc(), value.getType(), value, pad.dim, pad.axis,
-        pad.chunk, pad.limit, APFloat(fill));
+        builder, value.getLoc(), value.getType(), value, pad.dim,
+        nn::BeginAttr::get(builder.getContext(), pad.begin), pad.limit,
+        APFloat(fill));
     if (source)
       masked->setDiscardableAttrs(source->getDiscardableAttrDictionary());
     value = masked;
@@ -154,11 +127,13 @@ void Partitioner::localize(Operation *op, const Global &global) {
   if (!shardable)
     return;
   for (auto [index, axes] : llvm::enumerate(global.axes)) {
-    StringAttr axis = axes ? findSplittingAxis(mesh, axes) : StringAttr();
+    int64_t blocks = axes ? mesh.getBlocks(axes) : 1;
+    if (blocks == 1)
+      continue;
     int64_t size = global.rule.factors[index].size;
-    if (axis)
-      shardable.localizeFactor(
-          index, axis, llvm::divideCeil(size, mesh.getAxisSize(axis)), size);
+    shardable.localizeFactor(
+        index, mesh.getBegin(axes, llvm::divideCeil(size, blocks)),
+        size % blocks ? size : 0);
   }
 }
 
@@ -197,7 +172,7 @@ void Partitioner::localizeTypes() {
 }
 
 LogicalResult Partitioner::run() {
-  if (failed(checkAxes()) || failed(padding.run()))
+  if (failed(padding.run()))
     return failure();
   Block &body = function.getBody().front();
   std::vector<std::pair<Operation *, Global>> ops;

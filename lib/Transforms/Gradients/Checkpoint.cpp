@@ -60,6 +60,22 @@ static bool isFree(Operation *op) {
          countSourceBytes(op) < byteSize(op->getResult(0).getType());
 }
 
+/// A parameter that ranks which share its users have gathered, over an axis
+/// that only splits what it is stored in. It is gathered again: to keep it is
+/// to hold what was divided, once for each microbatch in flight.
+static bool isGathered(Operation *op) {
+  auto reshard = dyn_cast<dist::ReshardOp>(op);
+  if (!reshard || !reshard.getInput().getDefiningOp<nn::ReadOp>())
+    return false;
+  auto from = dist::ShardingAttr::of(reshard.getInput());
+  auto to = dist::ShardingAttr::of(reshard.getResult());
+  return llvm::any_of(from.getDims(), [&](ArrayAttr axes) {
+    return llvm::any_of(axes.getAsRange<StringAttr>(), [&](StringAttr axis) {
+      return axis.getValue() != kTensorAxis && to.findDim(axis) < 0;
+    });
+  });
+}
+
 namespace {
 
 /// Copies forward ops into the backward part of one joint function.
@@ -116,13 +132,15 @@ Recomputer::recompute(ArrayRef<Operation *> users,
   return copies;
 }
 
-/// Moves what is computed again, not merely read, to where it is first needed:
-/// there it fuses with its user.
+/// Moves what is computed or gathered again, not merely read, to where it is
+/// first needed: there it fuses with its user, or is not held for long.
 static void sink(ArrayRef<Operation *> copies) {
   for (Operation *copy : llvm::reverse(copies)) {
     auto fusable = dyn_cast<FusableOpInterface>(copy);
-    if (!fusable || fusable.getFusionRole() != FusionRole::Elementwise ||
-        copy->getNumOperands() == 0 || copy->use_empty())
+    bool isComputed = fusable &&
+                      fusable.getFusionRole() == FusionRole::Elementwise &&
+                      copy->getNumOperands() != 0;
+    if ((!isComputed && !isGathered(copy)) || copy->use_empty())
       continue;
     copy->moveBefore(
         *llvm::min_element(copy->getUsers(), [](Operation *a, Operation *b) {
@@ -162,9 +180,10 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
       for (auto &[layer, users] : layers)
         recomputer.recompute(users, [&, layer = layer](Operation *op) {
           auto own = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr);
-          return isFree(op) || (own && own.getInt() == layer);
+          return isFree(op) || isGathered(op) || (own && own.getInt() == layer);
         });
-    sink(recomputer.recompute(backward, isFree));
+    sink(recomputer.recompute(
+        backward, [](Operation *op) { return isFree(op) || isGathered(op); }));
   }
 };
 } // namespace

@@ -190,9 +190,10 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
   contribute(op.getInput(), reshard(builder, total, wanted));
 }
 
-/// Gradients accumulate as partial sums over the data-parallel ranks, and over
-/// all others that hold the whole parameter but worked on a part of the data;
-/// they are combined once, at the end of the step. That of a parameter which is
+/// Gradients accumulate as partial sums over the ranks that hold the whole
+/// parameter but worked on a part of the data; they are combined once, at the end
+/// of the step. Where such ranks hold parts of the parameter, the gradient has
+/// been scattered to them. That of a parameter which is
 /// worked on before it meets the batch, as in tanh(w) · x, has been combined on
 /// its way and is whole on all ranks: it accumulates as such.
 LogicalResult Differentiator::visitRead(nn::ReadOp op) {
@@ -203,7 +204,7 @@ LogicalResult Differentiator::visitRead(nn::ReadOp op) {
   if (mesh.getAxisIndex(kDataAxis) >= 0) {
     SmallVector<StringAttr> kept;
     for (StringAttr axis : ShardingAttr::of(total).getPartial())
-      if (axis.getValue() == kDataAxis || wanted.findDim(axis) < 0)
+      if (wanted.findDim(axis) < 0)
         kept.push_back(axis);
     wanted = wanted.withPartial(kept);
   }

@@ -25,10 +25,6 @@
 using namespace mlir;
 using namespace plait;
 
-static bool isCollective(Operation *op) {
-  return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op);
-}
-
 /// Whether `op` is a product that is added to gradients, and nothing else.
 static bool isGradient(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
@@ -118,7 +114,7 @@ void Delayer::run() {
     int64_t at = step++;
     if (isGradient(&op))
       products.push_back(&op);
-    if (!isCollective(&op))
+    if (!isa<dist::CollectiveOpInterface>(op))
       continue;
     Operation *last = &op;
     for (Operation *product : products) {

@@ -215,7 +215,7 @@ Value Packer::readOwn(nn::Slot slot) {
   Value whole = read(slot);
   return dist::SliceOp::create(
       builder, loc, pack.getSlotType(nn::Slot::Reduced), whole, division.mesh,
-      division.axis, builder.getI64IntegerAttr(0));
+      builder.getArrayAttr(division.axis), builder.getI64IntegerAttr(0));
 }
 
 /// Stores the rows that the rank has updated.

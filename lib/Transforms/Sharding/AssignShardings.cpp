@@ -18,6 +18,7 @@
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace plait {
 #define GEN_PASS_DEF_ASSIGNSHARDINGSPASS
@@ -46,6 +47,8 @@ private:
   LogicalResult seedBatch();
   ArrayAttr axesOf(Value value, int64_t dim, bool split);
   ShardingAttr publishedSharding(Value value);
+  void storeParameter(nn::ReadOp read);
+  void gatherForLayers(Value stored, ShardingAttr found);
   FactorAxes factorAxes(ShardableOpInterface op);
   void shardOp(Operation *op, const FactorAxes &axes);
   void publish(Value result);
@@ -60,6 +63,7 @@ private:
   FactorClasses classes;
   int batchClass = -1;
   std::optional<ShardingProblem> problem;
+  SymbolTableCollection tables;
 };
 
 } // namespace
@@ -67,7 +71,6 @@ private:
 /// The loss reads nothing but parameters. A sharding that is given is kept or
 /// refused, never dropped.
 LogicalResult Assigner::checkReads() {
-  SymbolTableCollection tables;
   WalkResult walk = function.walk([&](nn::ReadOp read) {
     nn::ParameterOp parameter = nn::findParameter(read, tables);
     if (!parameter) {
@@ -80,10 +83,9 @@ LogicalResult Assigner::checkReads() {
       return WalkResult::advance();
     for (ArrayAttr axes : pinned.getDims())
       for (auto axis : axes.getAsRange<StringAttr>())
-        if (axis != tensor) {
+        if (axis.getValue() == kPipelineAxis) {
           parameter.emitError("has a sharding over axis ")
-              << axis << ", but parameters are split over " << tensor
-              << " only";
+              << axis << ", along which ranks hold other layers";
           return WalkResult::interrupt();
         }
     return WalkResult::advance();
@@ -168,12 +170,45 @@ void Assigner::publish(Value result) {
     moved.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
 }
 
-void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
-  if (auto read = dyn_cast<nn::ReadOp>(op)) {
-    Value value = read.getResult();
-    value.setType(withSharding(value.getType(), publishedSharding(value)));
-    return;
+/// A parameter lies as its sharding says, which may be over more axes than its
+/// users want it: then it is gathered for them.
+void Assigner::storeParameter(nn::ReadOp read) {
+  nn::ParameterOp parameter = nn::findParameter(read, tables);
+  Value value = read.getResult();
+  ShardingAttr found = publishedSharding(value);
+  ShardingAttr stored = nn::getSharding(parameter);
+  if (!stored)
+    stored = found;
+  value.setType(withSharding(value.getType(), stored));
+  if (stored != found)
+    gatherForLayers(value, found);
+}
+
+/// Gathers before the first user of each layer, so that it need not be kept
+/// from one to another; users outside of layers are far from each other.
+void Assigner::gatherForLayers(Value stored, ShardingAttr found) {
+  llvm::SetVector<Operation *> users(stored.user_begin(), stored.user_end());
+  auto inOrder = users.takeVector();
+  llvm::sort(inOrder,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  llvm::DenseMap<Attribute, Value> gathered; // by layer
+  for (Operation *user : inOrder) {
+    Attribute layer = user->getAttr(nn::kLayerAttr);
+    Value known = layer ? gathered.lookup(layer) : Value();
+    if (!known) {
+      builder.setInsertionPoint(user);
+      known = reshard(builder, stored, found);
+      if (layer)
+        known.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+      gathered[layer] = known;
+    }
+    user->replaceUsesOfWith(stored, known);
   }
+}
+
+void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
+  if (auto read = dyn_cast<nn::ReadOp>(op))
+    return storeParameter(read);
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)
     return;
@@ -189,7 +224,6 @@ void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
 
 /// Records where the parameters lie, for whoever reads them next.
 void Assigner::pinParameters() {
-  SymbolTableCollection tables;
   function.walk([&](nn::ReadOp read) {
     nn::ParameterOp parameter = nn::findParameter(read, tables);
     parameter.setShardingAttr(ShardingAttr::of(read.getResult()));

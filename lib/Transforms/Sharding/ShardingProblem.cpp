@@ -182,7 +182,7 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
     return kMemoryTraffic * bytesOf(value);
   if (to == kNone)
     return latency + half;
-  return kImpossible; // an exchange between dimensions is never executed
+  return latency + half / blocks; // each rank sends its own block, once
 }
 
 int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,

@@ -222,6 +222,24 @@ func.func @c1_slice(%0: tensor<4x8xf32>) {
 // -----
 
 dist.mesh @mesh ["tp"] = [2]
+func.func @c1_slice_twice(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{names axis "tp" twice}}
+  %1 = dist.slice %0 on @mesh["tp", "tp"] dim 1 : tensor<4x8xf32> -> tensor<4x2xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["dp", "tp"] = [2, 2]
+func.func @c3_slice_both(%0: tensor<4x8xf32>) {
+  // expected-error @+1 {{turns 8 elements of dimension 1 into 4 over 4 ranks}}
+  %1 = dist.slice %0 on @mesh["dp", "tp"] dim 1 : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh ["tp"] = [2]
 func.func @c2_slice(%0: tensor<4x8xf32>) {
   // expected-error @+1 {{changes 'tensor<4x8xf32>' to 'tensor<4x4xbf16>'}}
   %1 = dist.slice %0 on @mesh["tp"] dim 1 : tensor<4x8xf32> -> tensor<4x4xbf16>

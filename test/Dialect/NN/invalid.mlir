@@ -73,16 +73,8 @@ func.func @c1_rows(%t: tensor<16x4xf32>, %ids: tensor<2xi32>) {
 // -----
 
 func.func @c2_embedding_limit(%t: tensor<16x4xf32>, %ids: tensor<2xi32>) {
-  // expected-error @+1 {{has shard_limit 7, expected 0, or a positive one with shard_axis}}
-  %0 = nn.embedding %t, %ids {shard_limit = 7 : i64} : (tensor<16x4xf32>, tensor<2xi32>) -> tensor<2x4xf32>
-  return
-}
-
-// -----
-
-func.func @c2_embedding(%t: tensor<16x4xf32>, %ids: tensor<2xi32>) {
-  // expected-error @+1 {{needs shard_axis and a positive shard_chunk together, got chunk 0}}
-  %0 = nn.embedding %t, %ids {shard_axis = "tp"} : (tensor<16x4xf32>, tensor<2xi32>) -> tensor<2x4xf32>
+  // expected-error @+1 {{has limit 7, expected 0, or a positive one with begin}}
+  %0 = nn.embedding %t, %ids {limit = 7 : i64} : (tensor<16x4xf32>, tensor<2xi32>) -> tensor<2x4xf32>
   return
 }
 
@@ -97,8 +89,29 @@ func.func @c1_grad(%g: tensor<2x4xf32>, %ids: tensor<3xi32>) {
 // -----
 
 func.func @c2_grad(%g: tensor<2x4xf32>, %ids: tensor<2xi32>) {
-  // expected-error @+1 {{together, got chunk 8}}
-  %0 = nn.embedding_grad %g, %ids {shard_chunk = 8 : i64} : (tensor<2x4xf32>, tensor<2xi32>) -> tensor<16x4xf32>
+  // expected-error @+1 {{has limit -1, expected 0, or a positive one with begin}}
+  %0 = nn.embedding_grad %g, %ids {begin = #nn.begin<"tp" * 8>, limit = -1 : i64} : (tensor<2x4xf32>, tensor<2xi32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{names no axis}}
+func.func @c1_begin_empty() attributes {x = #nn.begin<>} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{names axis "tp" twice}}
+func.func @c1_begin_twice() attributes {x = #nn.begin<"tp" * 8, "tp" * 4>} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{has stride 0 for axis "tp", expected at least 1}}
+func.func @c1_begin_stride() attributes {x = #nn.begin<"tp" * 0>} {
   return
 }
 
@@ -107,14 +120,6 @@ func.func @c2_grad(%g: tensor<2x4xf32>, %ids: tensor<2xi32>) {
 func.func @c1_pick(%x: tensor<2x4xf32>, %ids: tensor<3xi32>) {
   // expected-error @+1 {{has input 'tensor<2x4xf32>', expected the shape [3x4]}}
   %0 = nn.pick %x, %ids : tensor<2x4xf32>, tensor<3xi32> -> tensor<2x4xf32>
-  return
-}
-
-// -----
-
-func.func @c2_pick(%x: tensor<2x4xf32>, %ids: tensor<2xi32>) {
-  // expected-error @+1 {{together, got chunk -4}}
-  %0 = nn.pick %x, %ids {shard_axis = "tp", shard_chunk = -4 : i64} : tensor<2x4xf32>, tensor<2xi32> -> tensor<2x4xf32>
   return
 }
 
@@ -131,14 +136,6 @@ func.func @c1_valid(%ids: tensor<2xi32>) {
 func.func @c1_iota() {
   // expected-error @+1 {{counts along dimension 2 of a tensor of rank 2}}
   %0 = nn.iota along 2 : tensor<2x4xi32>
-  return
-}
-
-// -----
-
-func.func @c2_iota() {
-  // expected-error @+1 {{together, got chunk 4}}
-  %0 = nn.iota along 0 {shard_chunk = 4 : i64} : tensor<4xi32>
   return
 }
 
@@ -366,7 +363,7 @@ func.func @c2_reduce(%x: tensor<2x4xf32>) {
 
 func.func @c1_mask_padding(%x: tensor<2x4xf32>) {
   // expected-error @+1 {{masks dimension 2 of a tensor of rank 2}}
-  %0 = nn.mask_padding %x dim 2 axis "tp" chunk 4 limit 7 by 0.0 : tensor<2x4xf32>
+  %0 = nn.mask_padding %x dim 2 begin <"tp" * 4> limit 7 by 0.0 : tensor<2x4xf32>
   return
 }
 

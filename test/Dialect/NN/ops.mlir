@@ -95,8 +95,8 @@ func.func @model(%x: tensor<2x8x4xf32>, %w: tensor<4x6xf32>,
   %0 = nn.matmul %x, %w "bsh,hf->bsf" : (tensor<2x8x4xf32>, tensor<4x6xf32>) -> tensor<2x8x6xf32>
   // CHECK: nn.embedding %{{.*}}, %{{.*}} : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
   %1 = nn.embedding %table, %ids : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
-  // CHECK: nn.embedding %{{.*}} {shard_axis = "tp", shard_chunk = 16 : i64}
-  %2 = nn.embedding %table, %ids {shard_axis = "tp", shard_chunk = 16 : i64} : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
+  // CHECK: nn.embedding %{{.*}} {begin = #nn.begin<"dp" * 32, "tp" * 16>, limit = 60 : i64}
+  %2 = nn.embedding %table, %ids {begin = #nn.begin<"dp" * 32, "tp" * 16>, limit = 60 : i64} : (tensor<16x4xf32>, tensor<2x8xi32>) -> tensor<2x8x4xf32>
   // CHECK: nn.embedding_grad %{{.*}}, %{{.*}} : (tensor<2x8x4xf32>, tensor<2x8xi32>) -> tensor<16x4xf32>
   %3 = nn.embedding_grad %x, %ids : (tensor<2x8x4xf32>, tensor<2x8xi32>) -> tensor<16x4xf32>
   // CHECK: nn.layer_norm %{{.*}}, %{{.*}}, %{{.*}} epsilon 9.99999974E-6 : (
@@ -200,8 +200,8 @@ func.func @places(%b: tensor<4xf32>, %x: tensor<2x8x8xf32>, %y: tensor<2x4xf32>,
   %10 = nn.causal_mask %x : tensor<2x8x8xf32>
   // CHECK: nn.causal_mask %{{.*}} window 2 : tensor<2x8x8xf32>
   %11 = nn.causal_mask %x window 2 : tensor<2x8x8xf32>
-  // CHECK: nn.mask_padding %{{.*}} dim 1 axis "tp" chunk 4 limit 7 by 0.000000e+00 : tensor<2x4xf32>
-  %12 = nn.mask_padding %y dim 1 axis "tp" chunk 4 limit 7 by 0.0 : tensor<2x4xf32>
+  // CHECK: nn.mask_padding %{{.*}} dim 1 begin<"tp" * 4> limit 7 by 0.000000e+00 : tensor<2x4xf32>
+  %12 = nn.mask_padding %y dim 1 begin <"tp" * 4> limit 7 by 0.0 : tensor<2x4xf32>
   return
 }
 

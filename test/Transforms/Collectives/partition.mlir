@@ -138,11 +138,11 @@ nn.parameter @table : tensor<16x4xf32> init<mean = 0.0, std = 0.02> sharding #ta
 func.func @indices(%ids: tensor<6xi32, #ids>) -> (tensor<6x4xf32, #whole>, tensor<8xi32, #split>) {
   // CHECK: nn.read @table value : tensor<8x4xf32>
   %table = nn.read @table value : tensor<16x4xf32, #table>
-  // CHECK: nn.embedding {{.*}} {shard_axis = "tp", shard_chunk = 8 : i64} : (tensor<8x4xf32>, tensor<6xi32>) -> tensor<6x4xf32>
+  // CHECK: nn.embedding {{.*}} {begin = #nn.begin<"tp" * 8>} : (tensor<8x4xf32>, tensor<6xi32>) -> tensor<6x4xf32>
   %0 = nn.embedding %table, %ids : (tensor<16x4xf32, #table>, tensor<6xi32, #ids>) -> tensor<6x4xf32, #partial>
   // CHECK: dist.all_reduce
   %1 = dist.reshard %0 : tensor<6x4xf32, #partial> -> tensor<6x4xf32, #whole>
-  // CHECK: nn.iota along 0 {shard_axis = "tp", shard_chunk = 4 : i64} : tensor<4xi32>
+  // CHECK: nn.iota along 0 {begin = #nn.begin<"tp" * 4>} : tensor<4xi32>
   %2 = nn.iota along 0 : tensor<8xi32, #split>
   return %1, %2 : tensor<6x4xf32, #whole>, tensor<8xi32, #split>
 }
@@ -164,7 +164,7 @@ dist.mesh @mesh ["tp"] = [2]
 // CHECK-SAME: %[[X:.*]]: tensor<4xf32>)
 func.func @sums(%x: tensor<7xf32, #uneven>) -> (tensor<f32, #sum>, tensor<f32, #sum>) {
   // CHECK-NEXT: %[[EXP:.*]] = nn.exp %[[X]] : tensor<4xf32>
-  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %[[EXP]] dim 0 axis "tp" chunk 4 limit 7 by 0.0
+  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %[[EXP]] dim 0 begin<"tp" * 4> limit 7 by 0.0
   // CHECK-NEXT: nn.reduce sum %[[MASKED]]
   %0 = nn.exp %x : tensor<7xf32, #uneven>
   %1 = nn.reduce sum %0 dims [0] : tensor<7xf32, #uneven> -> tensor<f32, #sum>
@@ -178,7 +178,7 @@ func.func @sums(%x: tensor<7xf32, #uneven>) -> (tensor<f32, #sum>, tensor<f32, #
 // Zero is not neutral for a maximum: it is masked even where it is clean.
 // CHECK-LABEL: func.func @maximum(
 func.func @maximum(%x: tensor<7xf32, #uneven>) -> tensor<f32, #max> {
-  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %arg0 dim 0 axis "tp" chunk 4 limit 7 by 0xFF800000
+  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %arg0 dim 0 begin<"tp" * 4> limit 7 by 0xFF800000
   // CHECK-NEXT: nn.reduce max %[[MASKED]]
   %0 = nn.reduce max %x dims [0] : tensor<7xf32, #uneven> -> tensor<f32, #max>
   return %0 : tensor<f32, #max>
@@ -190,7 +190,7 @@ nn.parameter @w : tensor<7xf32> init<mean = 0.0, std = 0.02> sharding #uneven
 func.func @stored(%x: tensor<7xf32, #uneven>) {
   // CHECK-NEXT: nn.shift
   // CHECK-NEXT: %[[TWICE:.*]] = nn.scale
-  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %[[TWICE]] dim 0 axis "tp" chunk 4 limit 7 by 0.0
+  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %[[TWICE]] dim 0 begin<"tp" * 4> limit 7 by 0.0
   // CHECK-NEXT: nn.accumulate %[[MASKED]] to @w gradient : tensor<4xf32>
   // CHECK-NEXT: nn.accumulate %arg0 to @w gradient : tensor<4xf32>
   %0 = nn.shift %x by 1.0 : tensor<7xf32, #uneven>
@@ -212,7 +212,7 @@ func.func @contraction(%x: tensor<2x7xf32, #columns>, %w: tensor<7x3xf32, #rows>
   %0 = nn.sigmoid %x : tensor<2x7xf32, #columns>
   %1 = nn.matmul %0, %w "bi,ij->bj" : (tensor<2x7xf32, #columns>, tensor<7x3xf32, #rows>) -> tensor<2x3xf32, #partial>
   // CHECK-NEXT: nn.log
-  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %{{.*}} dim 1 axis "tp" chunk 4 limit 7 by 0.0
+  // CHECK-NEXT: %[[MASKED:.*]] = nn.mask_padding %{{.*}} dim 1 begin<"tp" * 4> limit 7 by 0.0
   // CHECK-NEXT: nn.matmul %[[MASKED]], %arg1
   %2 = nn.log %x : tensor<2x7xf32, #columns>
   %3 = nn.matmul %2, %w "bi,ij->bj" : (tensor<2x7xf32, #columns>, tensor<7x3xf32, #rows>) -> tensor<2x3xf32, #partial>
@@ -249,7 +249,7 @@ func.func @lookup(%table: tensor<5x3xf32, #dist.sharding<@mesh, [{}, {}]>>, %ids
 nn.parameter @embed : tensor<7x3xf32> init<mean = 0.0, std = 0.02> sharding #rows
 // CHECK-LABEL: func.func @rows(
 func.func @rows(%y: tensor<9x3xf32, #dist.sharding<@mesh, [{}, {}]>>, %ids: tensor<9xi32, #dist.sharding<@mesh, [{}]>>) {
-  // CHECK-NEXT: %[[SUMS:.*]] = nn.embedding_grad %arg0, %arg1 {shard_axis = "tp", shard_chunk = 4 : i64, shard_limit = 7 : i64}
+  // CHECK-NEXT: %[[SUMS:.*]] = nn.embedding_grad %arg0, %arg1 {begin = #nn.begin<"tp" * 4>, limit = 7 : i64}
   // CHECK-NEXT: nn.accumulate %[[SUMS]]
   %0 = nn.embedding_grad %y, %ids : (tensor<9x3xf32, #dist.sharding<@mesh, [{}, {}]>>, tensor<9xi32, #dist.sharding<@mesh, [{}]>>) -> tensor<7x3xf32, #rows>
   nn.accumulate %0 to @embed gradient : tensor<7x3xf32, #rows>
@@ -272,7 +272,7 @@ func.func @cut(%x: tensor<7xf32, #dist.sharding<@mesh, [{}]>>) -> tensor<7xf32, 
 dist.mesh @mesh ["dp", "tp"] = [1, 2]
 // CHECK-LABEL: func.func @beside(
 func.func @beside() -> tensor<8xi32, #both> {
-  // CHECK-NEXT: nn.iota along 0 {shard_axis = "tp", shard_chunk = 4 : i64} : tensor<4xi32>
+  // CHECK-NEXT: nn.iota along 0 {begin = #nn.begin<"tp" * 4>} : tensor<4xi32>
   %0 = nn.iota along 0 : tensor<8xi32, #both>
   return %0 : tensor<8xi32, #both>
 }

@@ -260,7 +260,7 @@ func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
 }
 func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   %m = nn.read @masked value : tensor<8xf32>
-  %m2 = nn.mask_padding %m dim 0 axis "tp" chunk 8 limit 15 by 0.0 : tensor<8xf32>
+  %m2 = nn.mask_padding %m dim 0 begin <"tp" * 8> limit 15 by 0.0 : tensor<8xf32>
   nn.write %m2 to @masked value : tensor<8xf32>
   %gp = nn.read @partial gradient : tensor<8xf32>
   %qp = nn.mul %gp, %gp : tensor<8xf32>

@@ -78,11 +78,10 @@ func.func @loss(%x: tensor<64x256xf32>) -> tensor<64x4xf32> {
 
 // -----
 
-// Parameters are replicated over dp; a sharding that says otherwise must not be
-// dropped in silence.
-dist.mesh @mesh ["dp", "tp"] = [2, 2]
-// expected-error @+1 {{has a sharding over axis "dp", but parameters are split over "tp" only}}
-nn.parameter @w : tensor<256x256xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}, {"dp"}]>
+// Ranks of pp hold different layers.
+dist.mesh @mesh ["pp", "tp"] = [2, 2]
+// expected-error @+1 {{has a sharding over axis "pp", along which ranks hold other layers}}
+nn.parameter @w : tensor<256x256xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}, {"pp"}]>
 func.func @loss(%x: tensor<64x256xf32>) -> tensor<64x256xf32> {
   %w = nn.read @w value : tensor<256x256xf32>
   %0 = nn.matmul %x, %w "bi,ij->bj" : (tensor<64x256xf32>, tensor<256x256xf32>) -> tensor<64x256xf32>

@@ -348,6 +348,34 @@ TEST_P(CommunicatorTest, AllToAll) {
     });
 }
 
+/// The split moves from one dimension to another, and back: blocks lie along the
+/// outer one on one side and along the inner one on the other.
+TEST_P(CommunicatorTest, AllToAllBetweenDimensions) {
+  constexpr int64_t outer = 2, middle = 3;
+  for (int64_t size : sizes)
+    for (bool splitsInner : {false, true})
+      forEachMember([&](uint32_t rank, Group &group, Memory &memory) {
+        auto input = memory.put(valuesOf(rank, outer * ranks * middle * size));
+        auto output = memory.room(outer * ranks * middle * size);
+        Status status = group.allToAll(
+            input.data(), output.data(),
+            {fb::DType::F32, outer, size, middle, splitsInner});
+        std::vector<float> found = memory.get(output);
+        auto rowOf = [&](int64_t o, int64_t j, int64_t m, bool blocksInside) {
+          return blocksInside ? (o * middle + m) * ranks + j
+                              : (o * ranks + j) * middle + m;
+        };
+        for (int64_t o = 0; o < outer; ++o)
+          for (uint32_t j = 0; j < ranks; ++j)
+            for (int64_t m = 0; m < middle; ++m)
+              for (int64_t i = 0; i < size; ++i)
+                EXPECT_EQ(
+                    found[rowOf(o, j, m, !splitsInner) * size + i],
+                    valueOf(j, rowOf(o, rank, m, splitsInner) * size + i));
+        return status;
+      });
+}
+
 TEST_P(CommunicatorTest, HalfWordsAreMovedWhole) {
   forEachMember([&](uint32_t rank, Group &group, Memory &memory) {
     auto input = memory.put(std::vector<uint16_t>(3, uint16_t(rank + 1)));

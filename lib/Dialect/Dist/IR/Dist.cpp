@@ -21,6 +21,7 @@ using namespace plait::dist;
 
 #include "plait/Dialect/Dist/IR/DistDialect.cpp.inc"
 #include "plait/Dialect/Dist/IR/DistEnums.cpp.inc"
+#include "plait/Dialect/Dist/IR/DistInterfaces.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "plait/Dialect/Dist/IR/DistAttrs.cpp.inc"
 #define GET_OP_CLASSES
@@ -247,6 +248,19 @@ int64_t MeshOp::getBlocks(ArrayAttr axes) {
   return blocks;
 }
 
+SmallVector<RankTerm> MeshOp::getBegin(ArrayAttr axes, int64_t chunk) {
+  SmallVector<RankTerm> terms;
+  for (Attribute axis : llvm::reverse(axes)) {
+    auto name = cast<StringAttr>(axis);
+    int64_t size = getAxisSize(name.getValue());
+    if (size > 1)
+      terms.push_back({name, chunk});
+    chunk *= size;
+  }
+  std::reverse(terms.begin(), terms.end());
+  return terms;
+}
+
 MeshOp MeshOp::find(Operation *op) {
   auto module = dyn_cast<ModuleOp>(op);
   if (!module)
@@ -299,8 +313,8 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
 //===----------------------------------------------------------------------===//
 
 /// The number of ranks along `axis`, or failure with an error on `op` (C1).
-static FailureOr<int64_t> getBlocks(Operation *op, FlatSymbolRefAttr meshName,
-                                    StringRef axis) {
+static FailureOr<int64_t> countRanks(Operation *op, FlatSymbolRefAttr meshName,
+                                     StringRef axis) {
   auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, meshName);
   if (!mesh)
     return op->emitOpError("is on ") << meshName << ", which is no mesh";
@@ -345,7 +359,7 @@ static LogicalResult emitExtentError(Operation *op, int64_t dim, int64_t from,
 
 LogicalResult AllReduceOp::verify() {
   // (C1)
-  FailureOr<int64_t> size = getBlocks(*this, getMeshAttr(), getAxis());
+  FailureOr<int64_t> size = countRanks(*this, getMeshAttr(), getAxis());
   if (failed(size))
     return failure();
   // (C2)
@@ -370,9 +384,15 @@ void AllReduceOp::getEffects(
     effects.emplace_back(MemoryEffects::Write::get());
 }
 
+CollectiveKind AllReduceOp::getKind() { return CollectiveKind::AllReduce; }
+
+CollectiveBlocks AllReduceOp::getBlocks() {
+  return {1, 1, getResult().getType().getNumElements()};
+}
+
 LogicalResult AllGatherOp::verify() {
   // (C1)
-  FailureOr<int64_t> blocks = getBlocks(*this, getMeshAttr(), getAxis());
+  FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
   if (failed(blocks))
     return failure();
   // (C2)
@@ -386,9 +406,29 @@ LogicalResult AllGatherOp::verify() {
   return success();
 }
 
+/// The product of the extents of `type` in [begin, end).
+static int64_t extents(RankedTensorType type, int64_t begin, int64_t end) {
+  int64_t product = 1;
+  for (int64_t dim = begin; dim < end; ++dim)
+    product *= type.getDimSize(dim);
+  return product;
+}
+
+/// Blocks of type `block` that lie side by side along `dim` of a tensor.
+static CollectiveBlocks blocksAlong(Value block, int64_t dim) {
+  auto type = cast<RankedTensorType>(block.getType());
+  return {extents(type, 0, dim), 1, extents(type, dim, type.getRank())};
+}
+
+CollectiveKind AllGatherOp::getKind() { return CollectiveKind::AllGather; }
+
+CollectiveBlocks AllGatherOp::getBlocks() {
+  return blocksAlong(getInput(), getDim());
+}
+
 LogicalResult ReduceScatterOp::verify() {
   // (C1)
-  FailureOr<int64_t> blocks = getBlocks(*this, getMeshAttr(), getAxis());
+  FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
   if (failed(blocks))
     return failure();
   // (C2)
@@ -402,9 +442,15 @@ LogicalResult ReduceScatterOp::verify() {
   return success();
 }
 
+CollectiveKind ReduceScatterOp::getKind() { return CollectiveKind::ReduceScatter; }
+
+CollectiveBlocks ReduceScatterOp::getBlocks() {
+  return blocksAlong(getResult(), getDim());
+}
+
 LogicalResult AllToAllOp::verify() {
   // (C1)
-  FailureOr<int64_t> blocks = getBlocks(*this, getMeshAttr(), getAxis());
+  FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
   if (failed(blocks))
     return failure();
   // (C2)
@@ -423,23 +469,53 @@ LogicalResult AllToAllOp::verify() {
   return success();
 }
 
+CollectiveKind AllToAllOp::getKind() { return CollectiveKind::AllToAll; }
+
+/// A block is [outer, middle, chunk]: the extents before the first of the two
+/// dimensions, from it to the second, and from the second on. In one tensor the
+/// blocks lie along the first dimension, in the other one along the second.
+CollectiveBlocks AllToAllOp::getBlocks() {
+  int64_t split = getSplit(), concat = getConcat();
+  // Of one block, all extents are the smaller ones.
+  SmallVector<int64_t> shape(getInput().getType().getShape());
+  shape[split] = getResult().getType().getDimSize(split);
+  auto block =
+      RankedTensorType::get(shape, getInput().getType().getElementType());
+  auto [first, last] = std::minmax(split, concat);
+  return {extents(block, 0, first), extents(block, first, last),
+          extents(block, last, block.getRank()), split > concat};
+}
+
 LogicalResult SliceOp::verify() {
   // (C1)
-  FailureOr<int64_t> blocks = getBlocks(*this, getMeshAttr(), getAxis());
-  if (failed(blocks))
-    return failure();
+  int64_t blocks = 1;
+  llvm::StringSet<> named;
+  for (auto axis : getAxes().getAsRange<StringAttr>()) {
+    FailureOr<int64_t> ranks = countRanks(*this, getMeshAttr(), axis);
+    if (failed(ranks))
+      return failure();
+    if (!named.insert(axis.getValue()).second)
+      return emitOpError("names axis ") << axis << " twice";
+    blocks *= *ranks;
+  }
   // (C2)
   int64_t dim = getDim();
   if (failed(verifyOtherDims(*this, getInput(), getResult(), {dim})))
     return failure();
   // (C3)
   int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
-  if (to != static_cast<int64_t>(llvm::divideCeil(from, *blocks)))
-    return emitExtentError(*this, dim, from, to, *blocks);
+  if (to != static_cast<int64_t>(llvm::divideCeil(from, blocks)))
+    return emitExtentError(*this, dim, from, to, blocks);
   return success();
 }
 
 FusionRole SliceOp::getFusionRole() { return FusionRole::Slice; }
+
+SmallVector<RankTerm> SliceOp::getRankBegin() {
+  auto mesh =
+      SymbolTable::lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr());
+  return mesh.getBegin(getAxes(), extent(getResult(), getDim()));
+}
 
 Value SliceOp::emitElement(ElementContext &, ValueRange operands) {
   return operands.front();

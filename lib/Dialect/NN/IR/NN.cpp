@@ -66,15 +66,54 @@ static LogicalResult verifySum(Operation *op, Value term, Value sum) {
          << term.getType();
 }
 
-static LogicalResult verifyShard(Operation *op, std::optional<StringRef> axis,
-                                 int64_t chunk, int64_t limit = 0) {
-  if (axis.has_value() != (chunk > 0))
-    return op->emitOpError("needs shard_axis and a positive shard_chunk "
-                           "together, got chunk ")
-           << chunk;
-  if (limit < 0 || (limit > 0 && !axis))
-    return op->emitOpError("has shard_limit ")
-           << limit << ", expected 0, or a positive one with shard_axis";
+/// Of an op on rows, of which the rank has those from `begin` on.
+static LogicalResult verifyRowLimit(Operation *op, BeginAttr begin,
+                                    int64_t limit) {
+  if (limit < 0 || (limit > 0 && !begin))
+    return op->emitOpError("has limit ")
+           << limit << ", expected 0, or a positive one with begin";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// BeginAttr
+//===----------------------------------------------------------------------===//
+
+Attribute BeginAttr::parse(AsmParser &parser, Type) {
+  SmallVector<RankTerm> terms;
+  auto parseTerm = [&]() -> ParseResult {
+    RankTerm &term = terms.emplace_back();
+    return failure(parser.parseAttribute(term.axis) || parser.parseStar() ||
+                   parser.parseInteger(term.scale));
+  };
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater,
+                                     parseTerm))
+    return {};
+  return parser.getChecked<BeginAttr>(loc, parser.getContext(), terms);
+}
+
+void BeginAttr::print(AsmPrinter &printer) const {
+  printer << '<';
+  llvm::interleaveComma(getTerms(), printer, [&](const RankTerm &term) {
+    printer << term.axis << " * " << term.scale;
+  });
+  printer << '>';
+}
+
+LogicalResult BeginAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                ArrayRef<RankTerm> terms) {
+  // (C1)
+  if (terms.empty())
+    return emitError() << "names no axis";
+  for (auto [index, term] : llvm::enumerate(terms)) {
+    if (term.scale < 1)
+      return emitError() << "has stride " << term.scale << " for axis "
+                         << term.axis << ", expected at least 1";
+    for (const RankTerm &earlier : terms.take_front(index))
+      if (earlier.axis == term.axis)
+        return emitError() << "names axis " << term.axis << " twice";
+  }
   return success();
 }
 
@@ -153,15 +192,14 @@ LogicalResult EmbeddingOp::verify() {
   if (failed(verifyEmbedding(*this, getTable(), getIds(), getResult())))
     return failure();
   // (C2)
-  return verifyShard(*this, getShardAxis(), getShardChunk(), getShardLimit());
+  return verifyRowLimit(*this, getBeginAttr(), getLimit());
 }
 
 LogicalResult EmbeddingGradOp::verify() {
   if (failed(verifyEmbedding(*this, getResult(), getIds(), getGradient())))
     return failure();
   // (C2)
-  if (failed(
-          verifyShard(*this, getShardAxis(), getShardChunk(), getShardLimit())))
+  if (failed(verifyRowLimit(*this, getBeginAttr(), getLimit())))
     return failure();
   // (C3)
   return verifySum(*this, getGradient(), getResult());
@@ -173,11 +211,9 @@ LogicalResult PickOp::verify() {
   if (shapeOf(getInput()).empty())
     return emitOpError("has input of rank 0, expected at least 1");
   expected.push_back(shapeOf(getInput()).back());
-  if (failed(verifyShape(*this, "input", getInput(), expected)) ||
-      failed(verifyShape(*this, "result", getResult(), expected)))
+  if (failed(verifyShape(*this, "input", getInput(), expected)))
     return failure();
-  // (C2)
-  return verifyShard(*this, getShardAxis(), getShardChunk());
+  return verifyShape(*this, "result", getResult(), expected);
 }
 
 LogicalResult ValidOp::verify() {
@@ -191,8 +227,7 @@ LogicalResult IotaOp::verify() {
     return emitOpError("counts along dimension ")
            << static_cast<int64_t>(getAlong()) << " of a tensor of rank "
            << shapeOf(getResult()).size();
-  // (C2)
-  return verifyShard(*this, getShardAxis(), getShardChunk());
+  return success();
 }
 
 void SoftmaxCrossEntropyOp::build(OpBuilder &builder, OperationState &state,
@@ -357,6 +392,24 @@ static int64_t product(ArrayRef<int64_t> extents) {
   return result;
 }
 
+/// Blocks of the state are blocks of the parameter's blocks (C3).
+static LogicalResult verifyState(ParameterOp parameter) {
+  if (!parameter.getStateAttr())
+    return success();
+  auto state = cast<dist::ShardingAttr>(parameter.getStateAttr());
+  dist::ShardingAttr sharding = getSharding(parameter);
+  if (sharding &&
+      llvm::all_of_zip(sharding.getDims(), state.getDims(),
+                       [](ArrayAttr outer, ArrayAttr all) {
+                         return all.getValue().take_front(outer.size()) ==
+                                outer.getValue();
+                       }))
+    return success();
+  return parameter.emitOpError("has state ")
+         << state << ", which does not split the blocks of its sharding "
+         << parameter.getShardingAttr();
+}
+
 LogicalResult ParameterOp::verify() {
   auto type = cast<RankedTensorType>(getType());
   // (C1)
@@ -378,16 +431,20 @@ LogicalResult ParameterOp::verify() {
              << " does not fit";
   }
   // (C3)
-  if (Attribute attr = getShardingAttr()) {
+  for (auto [name, attr] :
+       {std::pair("sharding", getShardingAttr()), {"state", getStateAttr()}}) {
+    if (!attr)
+      continue;
     auto sharding = dyn_cast<dist::ShardingAttr>(attr);
     if (!sharding || sharding.isPartial() ||
         static_cast<int64_t>(sharding.getDims().size()) != type.getRank())
-      return emitOpError("has sharding ")
-             << attr << ", expected one of " << type.getRank()
+      return emitOpError("has ")
+             << name << " " << attr << ", expected one of " << type.getRank()
              << " dimensions, not partial";
-    return dist::verifyAxes(*this, sharding);
+    if (failed(dist::verifyAxes(*this, sharding)))
+      return failure();
   }
-  return success();
+  return verifyState(*this);
 }
 
 /// Checks an access of `type` to a pack.
@@ -423,11 +480,15 @@ static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
   if (slot == Slot::Compute)
     declared = declared.clone(BFloat16Type::get(op->getContext()));
   // (C2)
-  dist::ShardingAttr sharding = getSharding(parameter);
+  dist::ShardingAttr sharding = getSharding(parameter, slot);
+  // Whether there is a copy to compute with is not known here.
+  dist::ShardingAttr master =
+      slot == Slot::Value ? getSharding(parameter, Slot::Gradient) : sharding;
   dist::ShardingAttr own = dist::ShardingAttr::of(type);
   if (dist::plainType(type) == declared) {
     // (C3)
-    if (!own || !sharding || own.withoutPartial() == sharding)
+    if (!own || !sharding || own.withoutPartial() == sharding ||
+        own.withoutPartial() == master)
       return success();
     InFlightDiagnostic diag = op->emitOpError("has type ")
                               << type << ", but the sharding of " << symbol
@@ -436,9 +497,10 @@ static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
     return diag;
   }
   dist::MeshOp mesh = dist::MeshOp::find(op);
-  if (mesh && sharding &&
-      type == mesh.getLocalType(dist::withSharding(declared, sharding)))
-    return success();
+  for (dist::ShardingAttr lying : {sharding, master})
+    if (mesh && lying &&
+        type == mesh.getLocalType(dist::withSharding(declared, lying)))
+      return success();
   InFlightDiagnostic diag = op->emitOpError("has type ")
                             << type << ", but the " << stringifySlot(slot)
                             << " of " << symbol << " is " << declared;

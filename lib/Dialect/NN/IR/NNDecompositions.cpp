@@ -32,7 +32,7 @@ Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
   Value centred = nn.sub(x, nn.broadcastRows(shift, x));
   Value normaliser = nn.sumRows(nn.exp(centred));
   Value picked = PickOp::create(builder, getLoc(), x.getType(), centred,
-                                getTargets(), StringAttr());
+                                getTargets(), BeginAttr());
   Value target = nn.sumRows(picked);
   Value losses = nn.sub(nn.unary<LogOp>(normaliser), target);
   Value valid = ValidOp::create(builder, getLoc(), losses.getType(),

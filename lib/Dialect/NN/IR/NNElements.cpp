@@ -134,23 +134,23 @@ static Value select(ElementContext &context, Value condition, Value yes,
 }
 
 /// The index along `dim` in the whole tensor, of which the rank holds the
-/// block `chunk` · (its index along `axis`).
-static Value globalIndex(ElementContext &context, int64_t dim, StringAttr axis,
-                         int64_t chunk) {
+/// block that starts at `begin`; null: all of it.
+static Value globalIndex(ElementContext &context, int64_t dim,
+                         BeginAttr begin) {
   Value index = context.getIndex(dim);
-  if (!axis)
+  if (!begin)
     return index;
-  Value first = context.getRankValue(axis, chunk, 0);
+  Value first = context.getRankValue(begin.getTerms());
   return emit<arith::AddIOp>(context, {index, first});
 }
 
 Value IotaOp::emitElement(ElementContext &context, ValueRange) {
-  return globalIndex(context, getAlong(), getShardAxisAttr(), getShardChunk());
+  return globalIndex(context, getAlong(), getBeginAttr());
 }
 
 Value PickOp::emitElement(ElementContext &context, ValueRange operands) {
   int64_t last = getInput().getType().getRank() - 1;
-  Value index = globalIndex(context, last, getShardAxisAttr(), getShardChunk());
+  Value index = globalIndex(context, last, getBeginAttr());
   Value here = compare(context, arith::CmpIPredicate::eq, index, operands[1]);
   return select(context, here, operands[0], constant(context, 0.0));
 }
@@ -179,7 +179,7 @@ Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
 }
 
 Value MaskPaddingOp::emitElement(ElementContext &context, ValueRange operands) {
-  Value index = globalIndex(context, getDim(), getAxisAttr(), getChunk());
+  Value index = globalIndex(context, getDim(), getBeginAttr());
   Value limit =
       context.getConstant(context.builder.getI32IntegerAttr(getLimit()));
   Value inside = compare(context, arith::CmpIPredicate::slt, index, limit);

@@ -46,14 +46,14 @@ Values EmbeddingOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   RankedTensorType type = dist::plainType(getTable().getType());
   return {EmbeddingGradOp::create(
               builder, getLoc(), type.clone(getGradientElementType(getTable())),
-              cotangents[0], getIds(), StringAttr()),
+              cotangents[0], getIds(), BeginAttr()),
           Value()};
 }
 
 Values PickOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {PickOp::create(builder, getLoc(),
                          dist::plainType(getInput().getType()), cotangents[0],
-                         getIds(), StringAttr()),
+                         getIds(), BeginAttr()),
           Value()};
 }
 

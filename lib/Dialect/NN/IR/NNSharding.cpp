@@ -113,24 +113,21 @@ FactorRule EmbeddingGradOp::getFactorRule() {
 
 /// Tells a lookup which rows of the table the rank has.
 template <typename OpTy>
-static void localizeRows(OpTy op, StringAttr axis, int64_t chunk,
-                         int64_t limit) {
-  op.setShardAxisAttr(axis);
-  op.setShardChunk(chunk);
-  if (dist::MeshOp::find(op).getAxisSize(axis) * chunk > limit)
-    op.setShardLimit(limit);
+static void localizeRows(OpTy op, ArrayRef<RankTerm> begin, int64_t limit) {
+  op.setBeginAttr(BeginAttr::get(op.getContext(), begin));
+  op.setLimit(limit);
 }
 
-void EmbeddingOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
+void EmbeddingOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                                  int64_t limit) {
   if (factor == 0)
-    localizeRows(*this, axis, chunk, limit);
+    localizeRows(*this, begin, limit);
 }
 
-void EmbeddingGradOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
+void EmbeddingGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                                      int64_t limit) {
   if (factor == 0)
-    localizeRows(*this, axis, chunk, limit);
+    localizeRows(*this, begin, limit);
 }
 
 /// The factors of attention, in the order batch, sequence, group, head, size.
@@ -235,12 +232,9 @@ bool FillOp::isLinear() { return getAmount().isZero(); }
 FactorRule IotaOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule ValidOp::getFactorRule() { return elementwiseRule(*this); }
 
-void IotaOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
-                            int64_t) {
-  if (factor == static_cast<int>(getAlong())) {
-    setShardAxisAttr(axis);
-    setShardChunk(chunk);
-  }
+void IotaOp::localizeFactor(int factor, ArrayRef<RankTerm> begin, int64_t) {
+  if (factor == static_cast<int>(getAlong()))
+    setBeginAttr(BeginAttr::get(getContext(), begin));
 }
 
 FactorRule BroadcastOp::getFactorRule() {
@@ -280,10 +274,7 @@ FactorRule PickOp::getFactorRule() {
   return rule;
 }
 
-void PickOp::localizeFactor(int factor, StringAttr axis, int64_t chunk,
-                            int64_t) {
-  if (factor == static_cast<int>(shapeOf(getInput()).size()) - 1) {
-    setShardAxisAttr(axis);
-    setShardChunk(chunk);
-  }
+void PickOp::localizeFactor(int factor, ArrayRef<RankTerm> begin, int64_t) {
+  if (factor == static_cast<int>(shapeOf(getInput()).size()) - 1)
+    setBeginAttr(BeginAttr::get(getContext(), begin));
 }

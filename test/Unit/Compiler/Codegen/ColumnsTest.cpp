@@ -123,8 +123,8 @@ static void checkScatter(int64_t rows, int64_t columns, int mode) {
   std::string table = sized("tensor<6xCxf32>", rows, columns);
   Kernel kernel({{gradient, ids},
                  {table},
-                 "%g = nn.embedding_grad %0, %1 {shard_axis = \"tp\", "
-                 "shard_chunk = 6 : i64} : (" +
+                 "%g = nn.embedding_grad %0, %1 {begin = "
+                 "#nn.begin<\"tp\" * 6>} : (" +
                      gradient + ", " + ids + ") -> " + table +
                      "\nplan.yield %g : " + table,
                  std::to_string(mode)});

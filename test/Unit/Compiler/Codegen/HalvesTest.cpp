@@ -250,7 +250,7 @@ TEST_P(Halves, Embedding) {
   Twins({{sized("tensor<9xCxbf16>"), sized("tensor<2xRxi32>")},
          {sized("tensor<2xRxCxbf16>")},
          sized(R"(
-    %y = nn.embedding %0, %1 {shard_axis = "tp", shard_chunk = 9 : i64}
+    %y = nn.embedding %0, %1 {begin = #nn.begin<"tp" * 9>}
       : (tensor<9xCxbf16>, tensor<2xRxi32>) -> tensor<2xRxCxbf16>
     plan.yield %y : tensor<2xRxCxbf16>)")})
       .compare(options);

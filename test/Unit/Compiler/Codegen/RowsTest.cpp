@@ -185,7 +185,7 @@ TEST_P(Rows, EmbeddingWithPositions) {
                   sized("tensor<2xRxi32>")},
                  {sized("tensor<2xRxCxf32>")},
                  test::sized(R"(
-    %t = nn.embedding %0, %2 {shard_axis = "tp", shard_chunk = 9 : i64}
+    %t = nn.embedding %0, %2 {begin = #nn.begin<"tp" * 9>}
       : (tensor<9xCxf32>, tensor<2xRxi32>) -> tensor<2xRxCxf32>
     %i = nn.iota along 0 : tensor<Rxi32>
     %p = nn.embedding %1, %i : (tensor<RxCxf32>, tensor<Rxi32>) -> tensor<RxCxf32>
@@ -358,7 +358,7 @@ TEST(RowsTest, PaddingIsMaskedByGlobalIndex) {
   Kernel kernel({{"tensor<3x4x5xf32>"},
                  {"tensor<3x4x5xf32>"},
                  R"(
-    %y = nn.mask_padding %0 dim 1 axis "tp" chunk 4 limit 6 by 9.0 : tensor<3x4x5xf32>
+    %y = nn.mask_padding %0 dim 1 begin <"tp" * 4> limit 6 by 9.0 : tensor<3x4x5xf32>
     plan.yield %y : tensor<3x4x5xf32>)"});
   ASSERT_EQ(kernel.info.scalars.size(), 1u) << kernel.errors;
   EXPECT_EQ(kernel.info.scalars[0].scale, 4);
@@ -367,6 +367,37 @@ TEST(RowsTest, PaddingIsMaskedByGlobalIndex) {
   kernel({&x, &y}, {4});
   for (int index = 0; index < 60; ++index)
     EXPECT_EQ(y[index], index / 5 % 4 < 2 ? x[index] : 9.0f);
+}
+
+/// The index along several axes is a sum of as many scalars.
+TEST(RowsTest, BlocksOverTwoAxes) {
+  Kernel kernel({{"tensor<5x3xf32>", "tensor<8xi32>"},
+                 {"tensor<8x3xf32>"},
+                 R"(
+    %y = nn.embedding %0, %1 {begin = #nn.begin<"tp" * 10, "dp" * 5>, limit = 18 : i64}
+      : (tensor<5x3xf32>, tensor<8xi32>) -> tensor<8x3xf32>
+    plan.yield %y : tensor<8x3xf32>)"});
+  ASSERT_EQ(kernel.info.scalars.size(), 2u) << kernel.errors;
+  EXPECT_EQ(kernel.info.scalars[0].axis.getValue(), "tp");
+  EXPECT_EQ(kernel.info.scalars[0].scale, 10);
+  EXPECT_EQ(kernel.info.scalars[1].axis.getValue(), "dp");
+  EXPECT_EQ(kernel.info.scalars[1].scale, 5);
+  Buffer table(15), ids(8), y(24);
+  table.randomize(1);
+  const int named[] = {0, 4, 9, 14, 15, 17, 18, 19};
+  std::copy(std::begin(named), std::end(named), ids.ints());
+  // The ranks of rows 10 to 14 and of 15 to 17.
+  for (int64_t dp : {0, 1}) {
+    kernel({&table, &ids, &y}, {10, 5 * dp});
+    for (int row = 0; row < 8; ++row)
+      for (int column = 0; column < 3; ++column) {
+        int64_t own = named[row] - 10 - 5 * dp;
+        bool found = own >= 0 && own < 5 && named[row] < 18;
+        EXPECT_EQ(y[row * 3 + column],
+                  found ? table[own * 3 + column] : 0.0f)
+            << named[row] << " of dp " << dp;
+      }
+  }
 }
 
 TEST(RowsTest, ErrorsNameTheOp) {

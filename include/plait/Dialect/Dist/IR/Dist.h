@@ -25,6 +25,22 @@
 
 #include "plait/Dialect/Dist/IR/DistDialect.h.inc"
 #include "plait/Dialect/Dist/IR/DistEnums.h.inc"
+
+namespace plait::dist {
+
+/// What a collective moves; the plan file and the planner have the same values.
+enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll };
+
+/// The blocks that a collective's tensors consist of, in elements, as
+/// CollectiveStep in Plan.fbs explains them.
+struct CollectiveBlocks {
+  int64_t outer = 1, middle = 1, chunk = 1;
+  bool splitsInner = false;
+};
+
+} // namespace plait::dist
+
+#include "plait/Dialect/Dist/IR/DistInterfaces.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "plait/Dialect/Dist/IR/DistAttrs.h.inc"
 #define GET_OP_CLASSES

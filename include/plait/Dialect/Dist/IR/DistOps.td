@@ -125,6 +125,10 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
     int64_t getAxisIndex(::llvm::StringRef axis);
     /// The number of blocks that `axes` cut a dimension into.
     int64_t getBlocks(::mlir::ArrayAttr axes);
+    /// The first element of a rank's block of `chunk` elements, along a
+    /// dimension that `axes` split, major to minor.
+    ::llvm::SmallVector<::plait::RankTerm> getBegin(::mlir::ArrayAttr axes,
+                                                    int64_t chunk);
     /// The one mesh of the module around `op`, or null.
     static MeshOp find(::mlir::Operation *op);
     /// The type of one rank's block of `type`; plain types stay as they are.
@@ -155,13 +159,56 @@ def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultShape,
   let hasFolder = 1;
 }
 
+def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
+  let cppNamespace = "::plait::dist";
+  let description = [{
+    An op that the ranks along one mesh axis perform together. All that passes,
+    cost models and the conversion to a plan ask of it is here.
+  }];
+  let methods = [
+    InterfaceMethod<"What moves where.", "::plait::dist::CollectiveKind",
+                    "getKind">,
+    InterfaceMethod<"The mesh axis that its ranks differ along.",
+                    "::llvm::StringRef", "getAxis">,
+    InterfaceMethod<"What a rank brings.", "::mlir::Value", "getInput">,
+    InterfaceMethod<"How the tensors are cut into blocks.",
+                    "::plait::dist::CollectiveBlocks", "getBlocks">,
+    InterfaceMethod<"How values are combined; nothing where they only move.",
+                    "::std::optional<::plait::dist::Reduction>",
+                    "getCombination", (ins), "", "return ::std::nullopt;">,
+    InterfaceMethod<"The indices along the axis that take part; nothing: all.",
+                    "::std::optional<::llvm::ArrayRef<int64_t>>", "getMembers",
+                    (ins), "", "return ::std::nullopt;">,
+  ];
+  let extraSharedClassDeclaration = [{
+    /// The elements of the whole tensor: what an all-reduce combines, an
+    /// all-gather ends with, a reduce-scatter begins with.
+    int64_t countElements() {
+      return std::max(
+          ::plait::detail::countElements($_op.getInput()),
+          ::plait::detail::countElements($_op.getOperation()->getResult(0)));
+    }
+  }];
+}
+
 class Dist_CollectiveOp<string mnemonic, list<Trait> effects = [Pure]>
-    : Dist_Op<mnemonic, effects> {
+    : Dist_Op<mnemonic, !listconcat(effects, [
+          DeclareOpInterfaceMethods<CollectiveOpInterface>])> {
   let results = (outs AnyStaticShapeTensor:$result);
   let hasVerifier = 1;
 }
 
-def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce",
+/// One that combines values as its attribute `reduction` says.
+class Dist_ReducingOp<string mnemonic, list<Trait> effects = [Pure]>
+    : Dist_CollectiveOp<mnemonic, effects> {
+  let extraClassDeclaration = [{
+    ::std::optional<::plait::dist::Reduction> getCombination() {
+      return getReduction();
+    }
+  }];
+}
+
+def Dist_AllReduceOp : Dist_ReducingOp<"all_reduce",
     [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Combines the values of all ranks along an axis, for all";
   let description = [{
@@ -211,7 +258,7 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
   }];
 }
 
-def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
+def Dist_ReduceScatterOp : Dist_ReducingOp<"reduce_scatter"> {
   let summary = "Combines the values of all ranks; each keeps one block";
   let description = [{
     Constraints:
@@ -259,13 +306,15 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
 }
 
 def Dist_SliceOp : Dist_Op<"slice", [Pure,
-    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
+    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole", "getRankBegin"]>]> {
   let summary = "The rank's own block of a tensor that all ranks hold";
   let description = [{
-    Needs no communication. Elements beyond the input are zeros.
+    Needs no communication. The dimension is cut over the axes in order, major to
+    minor: over `["dp", "tp"]` a rank has block dp · |tp| + tp. Elements beyond the
+    input are zeros.
 
     Constraints:
-    - (C1) the axis is one of the mesh.
+    - (C1) the axes are axes of the mesh, each named once.
     - (C2) `dim` is a dimension of the input; all others agree.
     - (C3) the result's extent along `dim` is ceil(input / blocks).
 
@@ -275,10 +324,10 @@ def Dist_SliceOp : Dist_Op<"slice", [Pure,
     ```
   }];
   let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh,
-                       StrAttr:$axis, I64Attr:$dim);
+                       StrArrayAttr:$axes, I64Attr:$dim);
   let results = (outs AnyStaticShapeTensor:$result);
   let assemblyFormat = [{
-    $input `on` $mesh `[` $axis `]` `dim` $dim attr-dict
+    $input `on` $mesh `` $axes `dim` $dim attr-dict
     `:` type($input) `->` type($result)
   }];
   let hasVerifier = 1;

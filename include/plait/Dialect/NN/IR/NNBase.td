@@ -110,6 +110,25 @@ def NN_RopeScalingAttr : AttrDef<NNDialect, "RopeScaling"> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
+def NN_BeginAttr : AttrDef<NNDialect, "Begin"> {
+  let mnemonic = "begin";
+  let summary = "Where a rank's block of a dimension begins";
+  let description = [{
+    The sum, over mesh axes, of the rank's index along the axis times a stride.
+    A dimension of blocks of 4 elements that is split over `dp` and then over
+    `tp` of 2 ranks begins at 8 · dp + 4 · tp.
+
+    Constraints:
+    - (C1) there is at least one axis, none is named twice, and strides are
+      positive.
+
+    Example: `#nn.begin<"dp" * 8, "tp" * 4>`.
+  }];
+  let parameters = (ins ArrayRefParameter<"::plait::RankTerm">:$terms);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
 def NN_ReductionEnum : I32EnumAttr<"ReduceKind", "kind of a reduction", [
     I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
   let cppNamespace = "::plait::nn";

@@ -80,6 +80,16 @@ def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
   let hasVerifier = 1;
 }
 
+/// What a lookup of rows tells a kernel.
+defvar NN_RowsDeclaration = [{
+  ::llvm::SmallVector<::plait::RankTerm> getRankBegin() {
+    return getBegin() ? ::llvm::SmallVector<::plait::RankTerm>(
+                            getBegin()->getTerms())
+                      : ::llvm::SmallVector<::plait::RankTerm>();
+  }
+  int64_t getRowLimit() { return getLimit(); }
+}];
+
 def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
     AllElementTypesMatch<["table", "result"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
@@ -88,15 +98,13 @@ def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
   let description = [{
     result[…, :] = table[ids[…], :]; the row of an id that the table does not
     have is zero. On a rank that holds one block of the table's rows,
-    `shard_axis` and `shard_chunk` say which: its first row is the rank's index
-    along the axis times the chunk. `shard_limit`, if not 0, is the number of rows
-    of the whole table: those beyond are padding, and no id names them.
+    `begin` is the first of them. `limit`, if not 0, is the number of rows of the
+    whole table: those beyond are padding, and no id names them.
 
     Constraints:
     - (C1) the table has two dimensions, and the result those of the ids and the
       table's second.
-    - (C2) `shard_axis` and `shard_chunk` are given together, and `shard_limit`
-      only with them.
+    - (C2) `limit` is not negative, and given only with `begin`.
     - (C3) table and result have one element type.
 
     Example:
@@ -105,14 +113,14 @@ def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
     ```
   }];
   let arguments = (ins NN_FloatTensor:$table, NN_IntTensor:$ids,
-                       OptionalAttr<StrAttr>:$shard_axis,
-                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk,
-                       DefaultValuedAttr<I64Attr, "0">:$shard_limit);
+                       OptionalAttr<NN_BeginAttr>:$begin,
+                       DefaultValuedAttr<I64Attr, "0">:$limit);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
     $table `,` $ids attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_RowsDeclaration;
 }
 
 def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
@@ -120,14 +128,12 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
   let summary = "The gradient of an embedding's table";
   let description = [{
     result[r, :] is the sum of gradient[…, :] over all positions whose id is r,
-    in the order of the positions. `shard_axis`, `shard_chunk` and `shard_limit`
-    as in `nn.embedding`.
+    in the order of the positions. `begin` and `limit` as in `nn.embedding`.
 
     Constraints:
     - (C1) the result has two dimensions, and the gradient those of the ids and
       the result's second.
-    - (C2) `shard_axis` and `shard_chunk` are given together, and `shard_limit`
-      only with them.
+    - (C2) `limit` is not negative, and given only with `begin`.
     - (C3) the result has the gradient's element type or is f32.
 
     Example:
@@ -136,14 +142,14 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
     ```
   }];
   let arguments = (ins NN_FloatTensor:$gradient, NN_IntTensor:$ids,
-                       OptionalAttr<StrAttr>:$shard_axis,
-                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk,
-                       DefaultValuedAttr<I64Attr, "0">:$shard_limit);
+                       OptionalAttr<NN_BeginAttr>:$begin,
+                       DefaultValuedAttr<I64Attr, "0">:$limit);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
     $gradient `,` $ids attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_RowsDeclaration;
 }
 
 def NN_AttentionOp : NN_Op<"attention", [

@@ -151,17 +151,14 @@ def NN_IotaOp : NN_Op<"iota", NN_IndexCompute # [
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
   let summary = "0, 1, 2, … along one dimension";
   let description = [{
-    result[…, i, …] = i, for the index i along `along`. On a rank that holds one block, the first number is the rank's index along
-    `shard_axis` times `shard_chunk`.
+    result[…, i, …] = i, for the index i along `along`. On a rank that holds one block, the first number is `begin`.
 
     Constraints:
     - (C1) `along` is a dimension of the result.
-    - (C2) `shard_axis` and `shard_chunk` are given together.
 
     Example: `%i = nn.iota along 1 : tensor<2x8xi32>`.
   }];
-  let arguments = (ins I64Attr:$along, OptionalAttr<StrAttr>:$shard_axis,
-                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk);
+  let arguments = (ins I64Attr:$along, OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs NN_IntTensor:$result);
   let assemblyFormat = "`along` $along attr-dict `:` type($result)";
   let hasVerifier = 1;
@@ -271,13 +268,12 @@ def NN_PickOp : NN_Op<"pick", [
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
   let summary = "Keeps one element of each row, zeros the others";
   let description = [{
-    result[…, j] = input[…, j] where j is ids[…], else 0. `shard_axis` and
-    `shard_chunk` as in `nn.embedding`, for the last dimension.
+    result[…, j] = input[…, j] where j is ids[…], else 0. On a rank that holds
+    one block of the last dimension, `begin` is its first index.
 
     Constraints:
     - (C1) the input has the dimensions of the ids and one more.
-    - (C2) `shard_axis` and `shard_chunk` are given together.
-    - (C3) input and result have one element type.
+    - (C2) input and result have one element type.
 
     Example:
     ```mlir
@@ -285,8 +281,7 @@ def NN_PickOp : NN_Op<"pick", [
     ```
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_IntTensor:$ids,
-                       OptionalAttr<StrAttr>:$shard_axis,
-                       DefaultValuedAttr<I64Attr, "0">:$shard_chunk);
+                       OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
     $input `,` $ids attr-dict `:` type($input) `,` type($ids) `->` type($result)
@@ -334,23 +329,22 @@ def NN_MaskPaddingOp : NN_Op<"mask_padding", [Pure, SameOperandsAndResultType,
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
   let summary = "Overwrites the padding of an unevenly split dimension";
   let description = [{
-    Element j of a rank along `dim` is element j + index · chunk of the whole
-    tensor, with the rank's index along `axis`; those at `limit` and beyond
-    become `amount`.
+    Element j of a rank along `dim` is element j + `begin` of the whole tensor;
+    those at `limit` and beyond become `amount`.
 
     Constraints:
     - (C1) `dim` is a dimension of the input.
 
     Example:
     ```mlir
-    %y = nn.mask_padding %x dim 1 axis "tp" chunk 4 limit 7 by 0.0 : tensor<2x4xf32>
+    %y = nn.mask_padding %x dim 1 begin <"tp" * 4> limit 7 by 0.0 : tensor<2x4xf32>
     ```
   }];
-  let arguments = (ins NN_FloatTensor:$input, I64Attr:$dim, StrAttr:$axis,
-                       I64Attr:$chunk, I64Attr:$limit, F32Attr:$amount);
+  let arguments = (ins NN_FloatTensor:$input, I64Attr:$dim,
+                       NN_BeginAttr:$begin, I64Attr:$limit, F32Attr:$amount);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
-    $input `dim` $dim `axis` $axis `chunk` $chunk `limit` $limit `by` $amount
+    $input `dim` $dim `begin` `` $begin `limit` $limit `by` $amount
     attr-dict `:` type($result)
   }];
   let hasVerifier = 1;

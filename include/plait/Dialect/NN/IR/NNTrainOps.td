@@ -17,14 +17,17 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
     in bf16 reads the slot `compute` in place of `value`: a copy rounded to
     bf16, which the optimizer renews. Two layers that share weights read the
     same parameter. `decay` says that weight decay applies; `sharding` pins how
-    it lies on the mesh.
+    it lies on the mesh. Where the ranks that hold the same divide the optimizer's
+    state (Rajbhandari et al. 2020, ZeRO 2), `state` says how gradient and moments
+    lie, and with a copy in `compute` the value too.
 
     Constraints:
     - (C1) the type is plain: shardings belong in `sharding`.
     - (C2) the box of `file` lies inside its tensor and has as many elements as
       the parameter.
     - (C3) `sharding` has an entry per dimension, names axes of the mesh, and is
-      not partial.
+      not partial; so is `state`, which splits each dimension over the axes of
+      `sharding` and then over others.
 
     Example:
     ```mlir
@@ -35,10 +38,11 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypeAttrOf<NN_Statistics>:$type, NN_InitAttr:$init,
                        UnitAttr:$decay, OptionalAttr<NN_FileAttr>:$file,
-                       OptionalAttr<AnyAttr>:$sharding);
+                       OptionalAttr<AnyAttr>:$sharding,
+                       OptionalAttr<AnyAttr>:$state);
   let assemblyFormat = [{
     $sym_name `:` $type `init` `` $init (`decay` $decay^)? (`file` `` $file^)?
-    (`sharding` $sharding^)? attr-dict
+    (`sharding` $sharding^)? (`state` $state^)? attr-dict
   }];
   let hasVerifier = 1;
 }

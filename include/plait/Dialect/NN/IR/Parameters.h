@@ -34,6 +34,15 @@ inline dist::ShardingAttr getSharding(ParameterOp parameter) {
                    : dist::ShardingAttr();
 }
 
+/// How `slot` of `parameter` lies, as above. Where there is a copy to compute
+/// with, the value is part of the optimizer's state: ask for the gradient's.
+inline dist::ShardingAttr getSharding(ParameterOp parameter, Slot slot) {
+  bool isState = slot != Slot::Value && slot != Slot::Compute;
+  if (parameter && isState && parameter.getStateAttr())
+    return llvm::cast<dist::ShardingAttr>(parameter.getStateAttr());
+  return getSharding(parameter);
+}
+
 } // namespace plait::nn
 
 #endif // PLAIT_DIALECT_NN_IR_PARAMETERS_H

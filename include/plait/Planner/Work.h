@@ -106,6 +106,9 @@ struct Block {
   std::vector<Operation> operations;
   std::vector<ParameterGroup> parameters;
   Saved kept;  // without recomputation
+  /// What is left of it, and of gradients, from a microbatch's input gradients
+  /// to its weight gradients, where a schedule has them apart.
+  Saved keptForWeights;
   Saved input; // with full recomputation: the block's inputs
   /// The most temporary elements alive at once inside of the block, per
   /// sequence, beside what is kept.

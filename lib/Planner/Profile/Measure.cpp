@@ -11,7 +11,9 @@
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Transforms/StageFunctions.h"
+#include "plait/Transforms/WeightGradients.h"
 
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -41,6 +43,7 @@ private:
   planner::Operation makeKernel(plan::ClusterOp cluster) const;
   planner::Operation makeCollective(dist::CollectiveOpInterface op) const;
   std::optional<planner::Operation> makeOperation(Operation *op) const;
+  Saved findKept(const llvm::SetVector<Operation *> &delayed) const;
   Saved findWorkspace(func::FuncOp function) const;
 
   Type activation;
@@ -147,16 +150,19 @@ std::optional<planner::Operation> Measurer::makeOperation(Operation *op) const {
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// What the function's results depend on.
-static llvm::DenseSet<Operation *> findReturned(func::FuncOp function) {
-  llvm::DenseSet<Operation *> found;
-  SmallVector<Operation *> worklist{function.getBody().front().getTerminator()};
-  while (!worklist.empty())
-    for (Value operand : worklist.pop_back_val()->getOperands())
-      if (Operation *source = operand.getDefiningOp();
-          source && found.insert(source).second)
-        worklist.push_back(source);
-  return found;
+/// What `delayed` ops read of others, parameters and constants left out.
+Saved Measurer::findKept(const llvm::SetVector<Operation *> &delayed) const {
+  llvm::SmallDenseSet<Value> seen;
+  Saved kept;
+  for (Operation *op : delayed)
+    for (Value operand : op->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      bool crosses = !source || (!delayed.contains(source) &&
+                                 source->getNumOperands() != 0);
+      if (crosses && seen.insert(operand).second)
+        addTo(kept, operand);
+    }
+  return kept;
 }
 
 /// The most that temporary values of the function take at once.
@@ -196,11 +202,13 @@ planner::Block Measurer::measure(func::FuncOp forward,
   for (Operation &op : forward.getBody().front())
     if (auto operation = makeOperation(&op))
       block.operations.push_back(std::move(*operation));
-  llvm::DenseSet<Operation *> returned = findReturned(backward);
+  SmallVector<Operation *> found = findWeightGradients(backward);
+  llvm::SetVector<Operation *> delayed(found.begin(), found.end());
+  block.keptForWeights = findKept(delayed);
   for (Operation &op : backward.getBody().front())
     if (auto operation = makeOperation(&op)) {
-      operation->pass = returned.contains(&op) ? planner::Pass::BackwardInput
-                                               : planner::Pass::BackwardWeight;
+      operation->pass = delayed.contains(&op) ? planner::Pass::BackwardWeight
+                                              : planner::Pass::BackwardInput;
       block.operations.push_back(std::move(*operation));
     }
   for (BlockArgument argument : forward.getArguments())

@@ -252,6 +252,7 @@ bool Separator::separate(planner::Block &first,
        llvm::zip_equal(first.operations, second.operations))
     split(op, atLarge);
   split(first.kept, second.kept);
+  split(first.keptForWeights, second.keptForWeights);
   split(first.input, second.input);
   split(first.workspace, second.workspace);
   split(first.output, second.output);

@@ -83,12 +83,11 @@ double planner::savedBytes(const StageBlocks &stage, const Context &context) {
 }
 
 double planner::weightBytes(const StageBlocks &stage, const Context &context) {
-  double elements = 0;
+  double bytes = 0;
   for (const StageBlocks::Entry &entry : stage.entries)
-    for (const Operation &op : context.work.blocks[entry.block].operations)
-      if (op.pass == Pass::BackwardWeight && op.scaled == Operation::Scaled::K)
-        elements += entry.count * double(op.m + op.n) * op.k;
-  return toBytes({elements, 0}, context);
+    bytes += entry.count *
+             toBytes(context.work.blocks[entry.block].keptForWeights, context);
+  return bytes;
 }
 
 /// What lives for the length of one block: its temporaries, and what it

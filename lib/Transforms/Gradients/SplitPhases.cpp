@@ -7,19 +7,13 @@
 //
 // A joint function is cut once, into forward and backward, or twice: the
 // backward pass into what the previous stage waits for (input gradients) and
-// what only the end of the step does (weight gradients; Qi et al., "Zero Bubble
-// Pipeline Parallelism", 2024).
-//
-// The second cut delays matrix products and what else costs no more to delay.
-// What a weight gradient reads has to be kept until then, so that a sum over
-// the batch (the gradient of a bias or of a norm), which reads much and takes
-// little time, is not delayed.
+// what only the end of the step does (weight gradients; see WeightGradients.h).
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
+#include "plait/Transforms/WeightGradients.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -168,95 +162,11 @@ static func::FuncOp splitBackward(func::FuncOp joint, int64_t &residuals) {
 // Input and weight gradients
 //===----------------------------------------------------------------------===//
 
-/// Work that others would wait for and that time is worth saving of: matrix
-/// products and attention.
-static bool isWork(Operation *op) {
-  auto costed = dyn_cast<CostedOpInterface>(op);
-  return costed && costed.getWorkShape().kind != WorkShape::Memory;
-}
-
-static bool isProduct(Operation *op) {
-  auto costed = dyn_cast<CostedOpInterface>(op);
-  return costed && costed.getWorkShape().kind == WorkShape::Contraction;
-}
-
-/// Reads of parameters and constants: every function makes them for itself.
-static bool isSource(Operation *op) { return op->getNumOperands() == 0; }
-
-using OpSet = llvm::DenseSet<Operation *>;
-
-/// Whether all that `op` makes is read by `users`, and something is.
-static bool feedsOnly(Operation *op, const OpSet &users) {
-  return !op->use_empty() && llvm::all_of(op->getUsers(), [&](Operation *user) {
-    return users.contains(user);
-  });
-}
-
-namespace {
-
-/// Chooses the ops of one backward function that weight gradients can wait for.
-class Delayer {
-public:
-  explicit Delayer(func::FuncOp backward) : body(backward.getBody().front()) {}
-
-  /// In the order of the function.
-  SmallVector<Operation *> run();
-
-private:
-  void delayProducts();
-  void delayOperands();
-  void copySources();
-
-  Block &body;
-  OpSet delayed;
-};
-
-} // namespace
-
-/// The products that lead to stores of gradients without another product on the
-/// way, and what becomes of them.
-void Delayer::delayProducts() {
-  OpSet ends; // all that leads to stores, and to no more work
-  for (Operation &op : llvm::reverse(body.without_terminator())) {
-    bool leads = isa<nn::AccumulateOp>(op) || feedsOnly(&op, ends);
-    if (leads && isProduct(&op))
-      delayed.insert(&op);
-    else if (leads && !isWork(&op))
-      ends.insert(&op);
-  }
-  for (Operation &op : body.without_terminator())
-    if (llvm::any_of(op.getOperands(), [&](Value operand) {
-          return delayed.contains(operand.getDefiningOp());
-        }))
-      delayed.insert(&op);
-}
-
-/// What delayed ops alone are made of, where that leaves less to keep.
-void Delayer::delayOperands() {
-  llvm::DenseSet<Value> kept;
-  for (Operation *op : delayed)
-    kept.insert(op->operand_begin(), op->operand_end());
-  for (Operation &op : llvm::reverse(body.without_terminator())) {
-    if (delayed.contains(&op) || isWork(&op) || !feedsOnly(&op, delayed))
-      continue;
-    int64_t saved = 0, added = 0;
-    for (Value result : op.getResults())
-      saved += byteSize(result.getType());
-    for (Value operand : op.getOperands()) {
-      Operation *source = operand.getDefiningOp();
-      if (!kept.contains(operand) && !(source && isSource(source)))
-        added += byteSize(operand.getType());
-    }
-    if (added > saved)
-      continue;
-    delayed.insert(&op);
-    kept.insert(op.operand_begin(), op.operand_end());
-  }
-}
-
-void Delayer::copySources() {
+/// Every function makes parameters' values and constants for itself: copies
+/// those that `ops` share with others, and adds the copies.
+static void copySources(Block &body, llvm::DenseSet<Operation *> &delayed) {
   for (Operation &op : llvm::make_early_inc_range(body.without_terminator())) {
-    if (!isSource(&op) || delayed.contains(&op) ||
+    if (op.getNumOperands() != 0 || delayed.contains(&op) ||
         llvm::none_of(op.getUsers(),
                       [&](Operation *user) { return delayed.contains(user); }))
       continue;
@@ -267,19 +177,15 @@ void Delayer::copySources() {
   }
 }
 
-SmallVector<Operation *> Delayer::run() {
-  delayProducts();
-  delayOperands();
-  copySources();
-  SmallVector<Operation *> ordered;
+static void splitGradients(func::FuncOp backward, int64_t &residuals) {
+  Block &body = backward.getBody().front();
+  SmallVector<Operation *> ops = findWeightGradients(backward);
+  llvm::DenseSet<Operation *> delayed(ops.begin(), ops.end());
+  copySources(body, delayed);
+  ops.clear();
   for (Operation &op : body.without_terminator())
     if (delayed.contains(&op))
-      ordered.push_back(&op);
-  return ordered;
-}
-
-static void splitGradients(func::FuncOp backward, int64_t &residuals) {
-  SmallVector<Operation *> ops = Delayer(backward).run();
+      ops.push_back(&op);
   Cutter(backward, ActionKind::BackwardWeight, residuals)
       .run(ops, [](PortAttr) { return false; });
   setAction(backward, ActionKind::BackwardInput);

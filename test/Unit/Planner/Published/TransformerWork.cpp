@@ -410,6 +410,12 @@ Work Builder::run() {
   work.sequenceParallel = sp;
   work.sequence = shape.sequence;
   work.blocks = {embedding(), layer(), head()};
+  // Both factors of every product of a weight gradient.
+  for (Block &each : work.blocks)
+    for (const Operation &op : each.operations)
+      if (op.pass == Pass::BackwardWeight &&
+          op.scaled == Operation::Scaled::K)
+        each.keptForWeights.elements += double(op.m + op.n) * double(op.k);
   work.before = work.after = 1;
   work.order.assign(size_t(shape.layers) + 2, 1);
   work.order.front() = 0;

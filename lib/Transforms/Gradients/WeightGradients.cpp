@@ -1,0 +1,112 @@
+//===- WeightGradients.cpp - What of a backward pass can wait -------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Transforms/WeightGradients.h"
+
+#include "plait/Transforms/Buffers.h"
+
+using namespace mlir;
+using namespace plait;
+
+/// Work that others would wait for and that time is worth saving of: matrix
+/// products and attention.
+static bool isWork(Operation *op) {
+  auto costed = dyn_cast<CostedOpInterface>(op);
+  return costed && costed.getWorkShape().kind != WorkShape::Memory;
+}
+
+static bool isProduct(Operation *op) {
+  auto costed = dyn_cast<CostedOpInterface>(op);
+  return costed && costed.getWorkShape().kind == WorkShape::Contraction;
+}
+
+/// Reads of parameters and constants: every function makes them for itself.
+static bool isSource(Operation *op) { return op->getNumOperands() == 0; }
+
+using OpSet = llvm::DenseSet<Operation *>;
+
+/// Whether all that `op` makes is read by `users`, and something is.
+static bool feedsOnly(Operation *op, const OpSet &users) {
+  return !op->use_empty() && llvm::all_of(op->getUsers(), [&](Operation *user) {
+    return users.contains(user);
+  });
+}
+
+namespace {
+
+/// Chooses the ops of one backward function that weight gradients can wait for.
+class Delayer {
+public:
+  explicit Delayer(func::FuncOp backward) : body(backward.getBody().front()) {}
+
+  /// In the order of the function.
+  SmallVector<Operation *> run();
+
+private:
+  void delayProducts();
+  void delayOperands();
+
+  Block &body;
+  OpSet delayed;
+};
+
+} // namespace
+
+/// The products that lead to stores of gradients without another product on the
+/// way, and what becomes of them.
+void Delayer::delayProducts() {
+  OpSet ends; // all that leads to stores, and to no more work
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    bool leads = isa<nn::AccumulateOp>(op) || feedsOnly(&op, ends);
+    if (leads && isProduct(&op))
+      delayed.insert(&op);
+    else if (leads && !isWork(&op))
+      ends.insert(&op);
+  }
+  for (Operation &op : body.without_terminator())
+    if (llvm::any_of(op.getOperands(), [&](Value operand) {
+          return delayed.contains(operand.getDefiningOp());
+        }))
+      delayed.insert(&op);
+}
+
+/// What delayed ops alone are made of, where that leaves less to keep.
+void Delayer::delayOperands() {
+  llvm::DenseSet<Value> kept;
+  for (Operation *op : delayed)
+    kept.insert(op->operand_begin(), op->operand_end());
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    if (delayed.contains(&op) || isWork(&op) || !feedsOnly(&op, delayed))
+      continue;
+    int64_t saved = 0, added = 0;
+    for (Value result : op.getResults())
+      saved += byteSize(result.getType());
+    for (Value operand : op.getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (!kept.contains(operand) && !(source && isSource(source)))
+        added += byteSize(operand.getType());
+    }
+    if (added > saved)
+      continue;
+    delayed.insert(&op);
+    kept.insert(op.operand_begin(), op.operand_end());
+  }
+}
+
+SmallVector<Operation *> Delayer::run() {
+  delayProducts();
+  delayOperands();
+  SmallVector<Operation *> ordered;
+  for (Operation &op : body.without_terminator())
+    if (delayed.contains(&op))
+      ordered.push_back(&op);
+  return ordered;
+}
+
+SmallVector<Operation *> plait::findWeightGradients(func::FuncOp backward) {
+  return Delayer(backward).run();
+}

@@ -228,10 +228,35 @@ std::vector<int> RankCutter::run() {
   return dealt.layers;
 }
 
+/// An end that has a stage to itself is one more layer, the first or the last
+/// of that stage.
+static std::vector<int> cutWithEnds(std::span<const double> costs,
+                                    std::optional<double> before,
+                                    std::optional<double> after,
+                                    const Problem &problem) {
+  std::vector<double> row(costs.begin(), costs.end());
+  size_t missing = problem.virtualStages() - costs.size();
+  bool both = missing > 1;
+  bool first = both || !after || (before && *before >= *after);
+  if (first)
+    row.insert(row.begin(), *before);
+  if (both || !first)
+    row.push_back(*after);
+  std::vector<int> layers =
+      cutStages(row, first ? 0 : before, both || !first ? 0 : after, problem);
+  layers.front() -= first;
+  layers.back() -= both || !first;
+  return layers;
+}
+
 std::vector<int> schedule::cutStages(std::span<const double> costs,
-                                     double before, double after,
+                                     std::optional<double> before,
+                                     std::optional<double> after,
                                      const Problem &problem) {
+  if (problem.virtualStages() > costs.size())
+    return cutWithEnds(costs, before, after, problem);
+  double first = before.value_or(0), last = after.value_or(0);
   if (problem.chunks > 1)
-    return RankCutter(costs, before, after, problem).run();
-  return Cutter(costs, before, after, int(problem.stages)).run();
+    return RankCutter(costs, first, last, problem).run();
+  return Cutter(costs, first, last, int(problem.stages)).run();
 }

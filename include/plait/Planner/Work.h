@@ -105,7 +105,7 @@ struct Block {
   std::string name; // "embedding", "layer", "head"
   std::vector<Operation> operations;
   std::vector<ParameterGroup> parameters;
-  Saved kept;  // without recomputation
+  Saved kept; // without recomputation
   /// What is left of it, and of gradients, from a microbatch's input gradients
   /// to its weight gradients, where a schedule has them apart.
   Saved keptForWeights;
@@ -135,6 +135,8 @@ struct Work {
   double modelFlopsPerSequence = 0;
   int64_t sequence = 0; // tokens of a sequence
   int64_t layers() const { return int64_t(order.size()) - before - after; }
+  /// Virtual stages: what comes before and after the layers can be one alone.
+  int64_t mostStages() const { return layers() + (before > 0) + (after > 0); }
 };
 
 /// Makes the work for a tensor-parallel degree. Implemented by the compiler's

@@ -10,6 +10,7 @@
 
 #include "plait/Schedule/Schedule.h"
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,16 +19,21 @@ namespace plait::schedule {
 /// The layers of each virtual stage of `problem`, a row of layers cut so that
 /// the slowest rank, which works through all stages that it holds, is as fast
 /// as possible. `costs`, in any unit and none below 0, are of the layers;
-/// `before` and `after` are what the first and the last stage do besides. Every
-/// stage gets a layer; expects no more stages than costs.
+/// `before` and `after` are what the first and the last stage do besides, where
+/// there is something.
+///
+/// Every stage gets a layer. Where there are more stages than layers, the first
+/// or the last or both get none, and do what comes before or after the layers
+/// alone. Expects no more stages than layers and ends.
 ///
 /// With one chunk a rank the cut is the best there is. With more it is where
 /// layers cost the same; where they do not, no rank gets more than the slowest
 /// one would of the best cut by stages. Where an even cut is as good it is
 /// taken, with the short stages in front, because they hold the most
 /// microbatches.
-std::vector<int> cutStages(std::span<const double> costs, double before,
-                           double after, const Problem &problem);
+std::vector<int> cutStages(std::span<const double> costs,
+                           std::optional<double> before,
+                           std::optional<double> after, const Problem &problem);
 
 } // namespace plait::schedule
 

@@ -140,7 +140,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
 // Meshes
 //===----------------------------------------------------------------------===//
 
-std::vector<Mesh> Choices::getMeshes(int tensor, int64_t layers,
+std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
                                      const Training &training,
                                      const Pins &pins) const {
   std::vector<Mesh> meshes;
@@ -148,7 +148,7 @@ std::vector<Mesh> Choices::getMeshes(int tensor, int64_t layers,
     if (ranks % (int64_t(tensor) * cp) != 0 || training.sequence % cp != 0)
       continue;
     int rest = ranks / (tensor * cp);
-    for (int pp = 1; pp <= rest && pp <= layers; ++pp) {
+    for (int pp = 1; pp <= rest && pp <= stages; ++pp) {
       int dp = rest / pp;
       if (rest % pp != 0 || training.globalBatch % dp != 0 ||
           (pins.pipeline && pp != *pins.pipeline) ||
@@ -160,7 +160,7 @@ std::vector<Mesh> Choices::getMeshes(int tensor, int64_t layers,
   return meshes;
 }
 
-std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t layers,
+std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
                                          const Training &training,
                                          const Pins &pins) const {
   std::vector<Mesh> meshes;
@@ -171,7 +171,7 @@ std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t layers,
     for (int dp = int(std::min(rest, training.globalBatch)); dp >= 1; --dp) {
       if (training.globalBatch % dp != 0 || (pins.data && dp != *pins.data))
         continue;
-      for (int pp = 1; pp <= rest / dp && pp <= layers; ++pp)
+      for (int pp = 1; pp <= rest / dp && pp <= stages; ++pp)
         if ((!pins.pipeline || pp == *pins.pipeline) &&
             int64_t(pp) * dp * tensor * cp < ranks)
           meshes.push_back({pp, dp, tensor, cp});
@@ -181,7 +181,7 @@ std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t layers,
 }
 
 std::vector<const ScheduleChoice *>
-Choices::getSchedules(const Mesh &mesh, int64_t layers) const {
+Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
   if (mesh.pipeline == 1) {
     auto isPlain = [](const ScheduleChoice &choice) {
       return choice.chunks == 1 && !choice.splits;
@@ -191,7 +191,7 @@ Choices::getSchedules(const Mesh &mesh, int64_t layers) const {
   }
   std::vector<const ScheduleChoice *> result;
   for (const ScheduleChoice &choice : schedules)
-    if (int64_t(choice.chunks) * mesh.pipeline <= layers)
+    if (int64_t(choice.chunks) * mesh.pipeline <= stages)
       result.push_back(&choice);
   return result;
 }

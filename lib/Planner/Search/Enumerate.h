@@ -50,18 +50,18 @@ public:
   /// node that do not divide `ranks`, or what is pinned.
   std::vector<int> tensorsWithIdle;
 
-  /// All meshes of `ranks` with `tensor`, of at most `layers` stages, that
+  /// All meshes of `ranks` with `tensor`, of at most `stages` stages, that
   /// divide the batch and the sequence.
-  std::vector<Mesh> getMeshes(int tensor, int64_t layers,
+  std::vector<Mesh> getMeshes(int tensor, int64_t stages,
                               const Training &training, const Pins &pins) const;
   /// The same of fewer ranks; those with more replicas first.
-  std::vector<Mesh> getIdleMeshes(int tensor, int64_t layers,
+  std::vector<Mesh> getIdleMeshes(int tensor, int64_t stages,
                                   const Training &training,
                                   const Pins &pins) const;
   /// Of one mesh. One stage needs no schedule: one stands for all.
   /// Members of `schedules`.
   std::vector<const ScheduleChoice *> getSchedules(const Mesh &mesh,
-                                                   int64_t layers) const;
+                                                   int64_t stages) const;
   std::vector<int> getZeroStages(const Mesh &mesh) const;
   std::vector<int64_t> getMicroBatches(const Mesh &mesh,
                                        const Training &training) const;

@@ -80,7 +80,7 @@ void Explorer::addTensor(int tensor, bool sequenceParallel) {
 
 void Explorer::addWork(const Work &work) {
   std::vector<Mesh> found = choices.getMeshes(
-      work.tensorParallel, work.layers(), input.training, input.pins);
+      work.tensorParallel, work.mostStages(), input.training, input.pins);
   meshes += int64_t(found.size());
   for (const Mesh &mesh : found)
     addMesh(work, mesh);
@@ -88,7 +88,7 @@ void Explorer::addWork(const Work &work) {
 
 void Explorer::addMesh(const Work &work, const Mesh &mesh) {
   for (const ScheduleChoice *schedule :
-       choices.getSchedules(mesh, work.layers())) {
+       choices.getSchedules(mesh, work.mostStages())) {
     Node node;
     node.mesh = mesh;
     node.schedule = schedule;
@@ -346,7 +346,7 @@ void Explorer::addIdleMesh(const Work &work, const Mesh &mesh) {
 void Explorer::addSmallestIdle() {
   for (const auto &[key, work] : works) {
     std::map<std::pair<int, int>, int64_t> least; // by cp and pp
-    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->layers(),
+    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->mostStages(),
                                                   input.training, input.pins)) {
       std::vector<int64_t> sizes =
           choices.getMicroBatches(mesh, input.training);
@@ -378,7 +378,7 @@ void Explorer::addIdle() {
   }
   threshold = getThreshold();
   for (const auto &[key, work] : works)
-    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->layers(),
+    for (const Mesh &mesh : choices.getIdleMeshes(key.first, work->mostStages(),
                                                   input.training, input.pins))
       addIdleMesh(*work, mesh);
   explore();

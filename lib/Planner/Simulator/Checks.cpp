@@ -88,7 +88,7 @@ static Status checkLayers(const Context &context) {
   int64_t layers = context.work.layers();
   int64_t stages = int64_t(configuration.pipeline) * configuration.chunks;
   const std::vector<int> &given = configuration.layers;
-  if (given.empty() && layers < stages)
+  if (given.empty() && stages > context.work.mostStages())
     return fail("the pipeline has ", stages, " virtual stages, the model ",
                 layers, " layers");
   if (given.empty())

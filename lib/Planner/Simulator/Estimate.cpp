@@ -46,7 +46,11 @@ void Estimator::cut(schedule::Placement placement) {
   problem.stages = uint32_t(configuration.pipeline);
   problem.chunks = uint32_t(configuration.chunks);
   problem.placement = placement;
-  result.layers = schedule::cutStages(costs, before, after, problem);
+  auto ifAny = [](int blocks, double seconds) {
+    return blocks > 0 ? std::optional(seconds) : std::nullopt;
+  };
+  result.layers = schedule::cutStages(costs, ifAny(work.before, before),
+                                      ifAny(work.after, after), problem);
 }
 
 void Estimator::fillStages() {

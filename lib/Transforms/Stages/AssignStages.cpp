@@ -25,6 +25,14 @@ using namespace plait;
 
 namespace {
 
+/// The layers of a function. What is between two belongs to the one before.
+struct Layers {
+  std::map<int64_t, int64_t> costs; // by layer
+  /// Costs of what belongs to none, where there is something.
+  std::optional<double> before, after;
+  llvm::DenseMap<Operation *, int64_t> layerOf;
+};
+
 struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
   using AssignStagesPassBase::AssignStagesPassBase;
 
@@ -43,9 +51,9 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
 
   LogicalResult place(dist::MeshOp mesh);
   LogicalResult assign(func::FuncOp function, int64_t stages);
-  LogicalResult tooManyStages(func::FuncOp function, int64_t count);
+  LogicalResult tooManyStages(func::FuncOp function, const Layers &layers);
   LogicalResult checkGivenCut(func::FuncOp function, int64_t stages,
-                              int64_t count);
+                              const Layers &found);
 };
 
 } // namespace
@@ -78,17 +86,23 @@ static int64_t costOf(Operation *op) {
 
 /// Whether the option, if it is given, cuts `count` layers into `stages`.
 LogicalResult AssignStagesPass::checkGivenCut(func::FuncOp function,
-                                              int64_t stages, int64_t count) {
+                                              int64_t stages,
+                                              const Layers &found) {
+  int64_t count = found.costs.size();
   if (layers.empty())
     return success();
   if (static_cast<int64_t>(layers.size()) != stages)
     return function.emitError("is cut into ")
            << stages << " stages, but layers are given for " << layers.size();
   int64_t sum = 0;
-  for (int64_t size : layers) {
-    if (size < 1 || size > count)
+  for (auto [stage, size] : llvm::enumerate(layers)) {
+    // What comes before and after the layers may be a stage of its own.
+    bool hasEnd = (stage == 0 && found.before) ||
+                  (static_cast<int64_t>(stage) + 1 == stages && found.after);
+    int64_t least = hasEnd && stages > 1 ? 0 : 1;
+    if (size < least || size > count)
       return function.emitError("gets a stage of ")
-             << size << " layers, expected 1 to " << count;
+             << size << " layers, expected " << least << " to " << count;
     sum += size;
   }
   if (sum != count)
@@ -96,15 +110,6 @@ LogicalResult AssignStagesPass::checkGivenCut(func::FuncOp function,
            << count << " layers, but " << sum << " are given";
   return success();
 }
-
-namespace {
-/// The layers of a function. What is between two belongs to the one before.
-struct Layers {
-  std::map<int64_t, int64_t> costs; // by layer
-  int64_t before = 0, after = 0;    // costs of what belongs to none
-  llvm::DenseMap<Operation *, int64_t> layerOf;
-};
-} // namespace
 
 static FailureOr<Layers> findLayers(func::FuncOp function) {
   Layers layers;
@@ -120,27 +125,37 @@ static FailureOr<Layers> findLayers(func::FuncOp function) {
                << layer.getInt() << " but stands after layer " << current;
       current = layer.getInt();
       layers.costs[current] += costOf(&op);
-    } else {
-      (current < 0 ? layers.before : layers.after) += costOf(&op);
+    } else if (0 <= current && current < last) {
+      layers.costs[current] += costOf(&op);
+    } else if (op.getNumOperands() != 0 &&
+               !op.hasTrait<OpTrait::IsTerminator>()) {
+      // What has no inputs belongs to its users.
+      std::optional<double> &end = current < 0 ? layers.before : layers.after;
+      end = end.value_or(0) + costOf(&op);
     }
     layers.layerOf[&op] =
         op.hasAttr(nn::kLayerAttr) || current < last ? current : last + 1;
   }
-  if (layers.costs.empty())
-    layers.costs[0] = 0;
+  if (layers.costs.empty()) { // all of it is one
+    layers.costs[0] = layers.before.value_or(0);
+    layers.before.reset();
+  }
   return layers;
 }
 
 LogicalResult AssignStagesPass::tooManyStages(func::FuncOp function,
-                                              int64_t count) {
+                                              const Layers &layers) {
   int64_t ranks = getPlacement(getOperation()).getRanks();
+  int64_t count = layers.costs.size();
+  int64_t most = count + layers.before.has_value() + layers.after.has_value();
   if (chunks == 1)
     return function.emitError("pp=")
-           << ranks << " needs as many layers, but the model has " << count
-           << "; the largest possible pp is " << count;
+           << ranks << " is too much for a model of " << count
+           << " layers; the largest possible pp is " << most;
   return function.emitError("pp=")
-         << ranks << " with " << chunks << " chunks a rank needs "
-         << ranks * chunks << " layers, but the model has " << count;
+         << ranks << " with " << chunks << " chunks a rank is "
+         << ranks * chunks << " stages, which is too much for a model of "
+         << count << " layers: it can be cut into " << most;
 }
 
 LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
@@ -148,10 +163,10 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
   if (failed(found))
     return failure();
   int64_t count = found->costs.size();
-  if (stages > count)
-    return tooManyStages(function, count);
+  if (stages > count + found->before.has_value() + found->after.has_value())
+    return tooManyStages(function, *found);
 
-  if (failed(checkGivenCut(function, stages, count)))
+  if (failed(checkGivenCut(function, stages, *found)))
     return failure();
   std::vector<double> costs;
   SmallVector<int64_t> ids;
@@ -162,9 +177,10 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
   std::vector<int> sizes(layers.begin(), layers.end());
   if (sizes.empty())
     sizes = schedule::cutStages(
-        costs, double(found->before), double(found->after),
+        costs, found->before, found->after,
         getPlacement(getOperation()).getProblem(/*microbatches=*/1));
-  SmallVector<int64_t> firsts; // layers, by stage
+  SmallVector<int64_t> firsts;   // layers, by stage
+  ids.push_back(ids.back() + 1); // what comes after the layers
   for (int64_t next = 0; int size : sizes) {
     firsts.push_back(ids[next]);
     next += size;

@@ -172,7 +172,8 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     schedule, chunks = rng.choice(SCHEDULES)
     layers = "n_layer" if "n_layer" in config else "num_hidden_layers"
     stages = axes["pp"] * chunks
-    config[layers] = rng.randint(stages, stages + 3)
+    # Embedding and head may be stages of their own.
+    config[layers] = rng.randint(max(1, stages - 2), stages + 3)
     micro, microbatches = rng.choice((1, 1, 2)), rng.randint(1, 7)
     options = ["--mesh", ",".join(f"{k}={v}" for k, v in axes.items())]
     options += ["--schedule", schedule, "--chunks", str(chunks)]

@@ -21,7 +21,7 @@ module {
 
 // A stage holds whole layers.
 dist.mesh @mesh ["pp"] = [3]
-// expected-error @+1 {{pp=3 needs as many layers, but the model has 2; the largest possible pp is 2}}
+// expected-error @+1 {{pp=3 is too much for a model of 2 layers; the largest possible pp is 2}}
 func.func @loss(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = nn.neg %x {nn.layer = 0 : i64} : tensor<4xf32>
   %1 = nn.neg %0 {nn.layer = 1 : i64} : tensor<4xf32>
@@ -32,7 +32,7 @@ func.func @loss(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // A model that names no layers is one.
 dist.mesh @mesh ["pp"] = [2]
-// expected-error @+1 {{pp=2 needs as many layers, but the model has 1; the largest possible pp is 1}}
+// expected-error @+1 {{pp=2 is too much for a model of 1 layers; the largest possible pp is 1}}
 func.func @loss(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = nn.neg %x : tensor<4xf32>
   return %0 : tensor<4xf32>

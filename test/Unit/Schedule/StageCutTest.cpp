@@ -122,6 +122,17 @@ TEST(StageCut, IsNoWorseForRanksThanTheBestCutByStages) {
     }
 }
 
+TEST(StageCut, GivesEndsStagesOfTheirOwn) {
+  using Layers = std::vector<int>;
+  std::vector<double> costs(4, 1);
+  EXPECT_EQ(cutStages(costs, 1, 1, {6}), (Layers{0, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(cutStages(costs, 1, 2, {5}), (Layers{1, 1, 1, 1, 0}));
+  EXPECT_EQ(cutStages(costs, 2, 1, {5}), (Layers{0, 1, 1, 1, 1}));
+  EXPECT_EQ(cutStages(costs, std::nullopt, 1, {5}), (Layers{1, 1, 1, 1, 0}));
+  EXPECT_EQ(cutStages(costs, 1, std::nullopt, {5}), (Layers{0, 1, 1, 1, 1}));
+  EXPECT_EQ(cutStages(costs, 1, 1, {3, 2}), (Layers{0, 1, 1, 1, 1, 0}));
+}
+
 TEST(StageCut, LeavesShortStagesInFront) {
   using Layers = std::vector<int>;
   std::vector<double> costs(10, 1);

@@ -153,7 +153,7 @@ LogicalResult AssignStagesPass::tooManyStages(func::FuncOp function,
            << ranks << " is too much for a model of " << count
            << " layers; the largest possible pp is " << most;
   return function.emitError("pp=")
-         << ranks << " with " << chunks << " chunks a rank is "
+         << ranks << " with " << chunks.getValue() << " chunks a rank is "
          << ranks * chunks << " stages, which is too much for a model of "
          << count << " layers: it can be cut into " << most;
 }

@@ -96,7 +96,7 @@ def wrap(example: str) -> str:
     if example.startswith("#"):
         body = f'"test.attribute"() {{value = {example}}} : () -> ()'
     elif op == "plan.buffer":
-        action = 'plan.action send stage 0 microbatch 0 peer 1 [@x]'
+        action = 'plan.action send stage 0 microbatch 0 peer 1 tensor 0 [@x]'
         body = f"{PROGRAM} {{\n{example}\n{action}\n{action}\n}}"
     elif op == "plan.action":
         buffer = "plan.buffer @y activations at 0 bytes 64 live [0, 0]"

@@ -96,20 +96,20 @@ LogicalResult Compilation::checkBatch() {
 LogicalResult Compilation::addMesh() {
   OpBuilder builder(module->getBodyRegion());
   builder.setInsertionPointToStart(module->getBody());
+  auto axes = layout.axes();
   auto mesh = dist::MeshOp::create(
       builder, module->getLoc(), builder.getStringAttr("mesh"),
-      builder.getStrArrayAttr({kPipelineAxis, kDataAxis, kTensorAxis}),
+      builder.getStrArrayAttr(llvm::to_vector(llvm::make_first_range(axes))),
       builder.getDenseI64ArrayAttr(
-          {layout.pipeline, layout.data, layout.tensor}));
+          llvm::to_vector(llvm::make_second_range(axes))));
   // The dump of an earlier compilation has one.
   for (auto other :
        llvm::make_early_inc_range(module->getOps<dist::MeshOp>())) {
     if (other == mesh)
       continue;
     if (!isReference && other->getAttrDictionary() != mesh->getAttrDictionary())
-      return other.emitError("is not the mesh that --mesh gives: pp=")
-             << layout.pipeline << ",dp=" << layout.data
-             << ",tp=" << layout.tensor;
+      return other.emitError("is not the mesh that --mesh gives: ")
+             << layout.mesh();
     other.erase();
   }
   return success();
@@ -345,10 +345,8 @@ static bool compilePlan(const CompileOptions &options, const Layout &layout,
   if (!report(plan::writePlan(options.output, **plan)))
     return false;
   tellWritten(options,
-              llvm::formatv("pp={0},dp={1},tp={2}, {3}, micro-batch {4}, {5}, "
-                            "{6} reference",
-                            layout.pipeline, layout.data, layout.tensor,
-                            options.schedule, options.microBatch,
+              llvm::formatv("{0}, {1}, micro-batch {2}, {3}, {4} reference",
+                            layout.mesh(), options.schedule, options.microBatch,
                             settings.precision,
                             (*plan)->reference.empty() ? "without" : "with")
                   .str());

@@ -11,13 +11,42 @@
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Pipelines.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SmallVector.h"
-#include "llvm/ADT/StringRef.h"
 
 using namespace plait;
 
 /// More ranks than any cluster has; products of sizes stay far from overflow.
 static constexpr int64_t kMostRanks = int64_t(1) << 24;
+
+namespace {
+/// An axis that `--mesh` can name.
+struct AxisSize {
+  llvm::StringLiteral name;
+  int64_t Layout::*size;
+  bool onDemand = false;
+};
+} // namespace
+
+/// Outermost first: what communicates most has the nearest neighbours.
+static constexpr AxisSize kAxes[] = {
+    {kPipelineAxis, &Layout::pipeline},
+    {kDataAxis, &Layout::data},
+    {kContextAxis, &Layout::context, /*onDemand=*/true},
+    {kTensorAxis, &Layout::tensor}};
+
+llvm::SmallVector<std::pair<llvm::StringRef, int64_t>> Layout::axes() const {
+  llvm::SmallVector<std::pair<llvm::StringRef, int64_t>> result;
+  for (const AxisSize &axis : kAxes)
+    if (!axis.onDemand || this->*axis.size > 1)
+      result.push_back({axis.name, this->*axis.size});
+  return result;
+}
+
+std::string Layout::mesh() const {
+  std::string text;
+  for (auto [name, size] : axes())
+    text += (text.empty() ? "" : ",") + name.str() + "=" + std::to_string(size);
+  return text;
+}
 
 static Status parseMesh(llvm::StringRef text, Layout &layout) {
   if (text == "1")
@@ -27,13 +56,12 @@ static Status parseMesh(llvm::StringRef text, Layout &layout) {
   llvm::SmallVector<llvm::StringRef> seen;
   for (llvm::StringRef entry : entries) {
     auto [name, size] = entry.split('=');
-    int64_t *axis = name == kPipelineAxis ? &layout.pipeline
-                    : name == kDataAxis   ? &layout.data
-                    : name == kTensorAxis ? &layout.tensor
-                                          : nullptr;
-    if (!axis)
+    const AxisSize *known = llvm::find_if(
+        kAxes, [&](const AxisSize &axis) { return axis.name == name; });
+    if (known == std::end(kAxes))
       return fail("mesh \"", text.str(), "\" names axis \"", name.str(),
-                  "\", expected pp, dp or tp");
+                  "\", expected pp, dp, cp or tp");
+    int64_t *axis = &(layout.*known->size);
     if (llvm::is_contained(seen, name))
       return fail("mesh \"", text.str(), "\" names axis \"", name.str(),
                   "\" twice");

@@ -10,18 +10,28 @@
 
 #include "plait/Driver/Driver.h"
 
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+
 namespace plait {
 
 /// The sizes that follow from the options, all at least 1.
 struct Layout {
-  int64_t pipeline = 1, data = 1, tensor = 1; // ranks along pp, dp, tp
-  int64_t microbatches = 1;                   // of a step
-  int64_t chunks = 1;                         // virtual stages of a rank
+  // Ranks along pp, dp, cp, tp.
+  int64_t pipeline = 1, data = 1, context = 1, tensor = 1;
+  int64_t microbatches = 1; // of a step
+  int64_t chunks = 1;       // virtual stages of a rank
 
-  int64_t ranks() const { return pipeline * data * tensor; }
+  int64_t ranks() const { return pipeline * data * context * tensor; }
+  /// Name and size of the axes of the mesh, outermost first. One that is there
+  /// on demand (cp) is left out where it has one rank.
+  llvm::SmallVector<std::pair<llvm::StringRef, int64_t>> axes() const;
+  /// The same as `--mesh` has it: "pp=1,dp=2,tp=2".
+  std::string mesh() const;
 };
 
-/// Fails on an axis that is not pp, dp or tp, a size that is not positive, a
+/// Fails on an axis that a mesh does not have, a size that is not positive, a
 /// global batch that the microbatches of all data-parallel ranks do not fill,
 /// or a schedule that cannot be compiled.
 Result<Layout> makeLayout(const CompileOptions &options);

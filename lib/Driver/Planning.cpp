@@ -8,6 +8,7 @@
 #include "plait/Driver/Planning.h"
 
 #include "Attention.h"
+#include "Layout.h"
 #include "Memory.h"
 #include "Model.h"
 #include "Settings.h"
@@ -50,6 +51,7 @@ static SearchSpace getExecutableSpace() {
        {Recompute::None, Recompute::Selective, Recompute::Full})
     if (llvm::is_contained(getRecomputeKinds(), planner::print(kind)))
       space.recompute.push_back(kind);
+  space.context = SearchSpace::all().context;
   space.zero.assign(getZeroStages().begin(), getZeroStages().end());
   space.sequenceParallel = {false, true};
   return space;
@@ -160,9 +162,12 @@ static Status checkCompilable(const Configuration &choice) {
 static void apply(const Configuration &choice, Precision precision,
                   CompileOptions &options) {
   options.precision = planner::print(precision);
-  options.mesh =
-      llvm::formatv("{0}={1},{2}={3},{4}={5}", kPipelineAxis, choice.pipeline,
-                    kDataAxis, choice.data, kTensorAxis, choice.tensor);
+  Layout layout;
+  layout.pipeline = choice.pipeline;
+  layout.data = choice.data;
+  layout.context = choice.context;
+  layout.tensor = choice.tensor;
+  options.mesh = layout.mesh();
   options.schedule = choice.schedule;
   options.chunks = unsigned(choice.chunks);
   options.recompute = planner::print(choice.recompute);

@@ -28,7 +28,7 @@ static Status checkLayout(const char *what, const fb::AttentionStep &step,
   return Status::success();
 }
 
-Status plan::checkAttention(const fb::AttentionStep &step) {
+Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
   if (step.kind() > fb::AttentionKind::MAX)
     return fail("unknown attention ", int(step.kind()));
   if (step.dtype() != fb::DType::F32 && step.dtype() != fb::DType::BF16)
@@ -45,6 +45,9 @@ Status plan::checkAttention(const fb::AttentionStep &step) {
   if (step.window() < 0 || step.window() > step.keys())
     return fail("has window ", step.window(), ", allowed are 0 to ",
                 step.keys());
+  if (length(step.first_query()))
+    PLAIT_RETURN_IF_ERROR(checkRange(
+        mesh, step.first_query(), step.keys() - step.queries(), "first_query"));
   PLAIT_RETURN_IF_ERROR(checkLayout("q", step, step.heads(), step.q_strides()));
   PLAIT_RETURN_IF_ERROR(
       checkLayout("k", step, step.kv_heads(), step.k_strides()));
@@ -53,11 +56,11 @@ Status plan::checkAttention(const fb::AttentionStep &step) {
   return checkLayout("o", step, step.heads(), step.out_strides());
 }
 
-Status plan::checkGpuAttention(fb::DType dtype, int64_t length,
+Status plan::checkGpuAttention(fb::DType dtype, int64_t queries,
                                int64_t headSize, int architecture) {
   if (dtype != fb::DType::BF16)
     return fail("its elements are f32, not bf16");
-  if (length == 1)
+  if (queries == 1)
     return fail("its sequences have one position");
   int64_t largest = architecture / 10 == 9 ? 256 : 128;
   if (headSize % 8 || headSize > largest)

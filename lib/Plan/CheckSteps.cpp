@@ -45,7 +45,7 @@ private:
     case fb::StepKind::CollectiveStep:
       return checkCollective(*step.step_as_CollectiveStep());
     case fb::StepKind::AttentionStep:
-      return checkAttention(*step.step_as_AttentionStep());
+      return checkAttention(mesh, *step.step_as_AttentionStep());
     case fb::StepKind::CopyStep:
     case fb::StepKind::FillStep:
       return Status::success();
@@ -105,12 +105,9 @@ private:
       return fail("has sizes of ", sizes, " of ", args, " arguments");
     if (step.outputs() > args)
       return fail("writes ", step.outputs(), " of ", args, " arguments");
-    for (uint32_t i = 0; i < length(step.scalars()); ++i) {
-      int32_t axis = step.scalars()->Get(i)->axis();
-      if (axis < -1 || axis >= int64_t(mesh.axes()))
-        return fail("scalar ", i, " names axis ", axis, ", there are ",
-                    mesh.axes());
-    }
+    for (uint32_t i = 0; i < length(step.scalars()); ++i)
+      PLAIT_RETURN_IF_ERROR(checkAxis(mesh, *step.scalars()->Get(i),
+                                      "scalar " + std::to_string(i)));
     return Status::success();
   }
 

@@ -51,9 +51,7 @@ Status checkBatch(const fb::Plan &plan) {
   if (plan.vocab_size() < 1 || plan.vocab_size() > INT32_MAX)
     return fail("vocab_size is ", plan.vocab_size(), ", allowed are 1 to ",
                 INT32_MAX);
-  int64_t replicas = 1;
-  if (int axis = Mesh::find(plan, "dp"); axis >= 0)
-    replicas = plan.mesh()->Get(axis)->size();
+  int64_t replicas = Mesh::sizeOf(plan, "dp");
   // The runtime counts tokens of a step in 64 bits.
   constexpr int64_t limit = int64_t(1) << 31;
   for (int64_t size : {plan.sequence(), plan.global_batch(), plan.micro_batch(),
@@ -216,14 +214,25 @@ private:
     PLAIT_RETURN_IF_ERROR(
         place("library workspace", program.library_workspace(),
               program.library_workspace_bytes(), libraryAlignment));
-    for (uint32_t i = 0; i < length(program.constants()); ++i) {
-      const fb::Constant &constant = *program.constants()->Get(i);
-      PLAIT_RETURN_IF_ERROR(
-          place("constant", constant.offset(), constant.data()->size()));
-    }
+    for (uint32_t i = 0; i < length(program.constants()); ++i)
+      PLAIT_RETURN_IF_ERROR(checkConstant(*program.constants()->Get(i)));
     for (uint32_t i = 0; i < length(program.inputs()); ++i)
       PLAIT_RETURN_IF_ERROR(checkInput(*program.inputs()->Get(i)));
     return Status::success();
+  }
+
+  Status checkConstant(const fb::Constant &constant) {
+    uint64_t all = constant.data()->size();
+    if (constant.bytes() > all ||
+        !constant.bytes() != !length(constant.begin()))
+      return fail("constant has ", all, " bytes, of which a rank takes ",
+                  constant.bytes(), " from the sum of ",
+                  length(constant.begin()), " numbers on");
+    PLAIT_RETURN_IF_ERROR(checkRange(Mesh(plan), constant.begin(),
+                                     int64_t(all - constant.bytes()),
+                                     "begin of constant"));
+    return place("constant", constant.offset(),
+                 constant.bytes() ? constant.bytes() : all);
   }
 
   Status checkInput(const fb::Input &input) {
@@ -231,10 +240,11 @@ private:
       return fail("input has unknown kind ", int(input.kind()));
     if (input.microbatches() != plan.microbatches() ||
         input.rows() != plan.micro_batch() ||
-        input.columns() != plan.sequence())
+        int64_t(input.columns()) * Mesh::sizeOf(plan, "cp") != plan.sequence())
       return fail("input is ", input.microbatches(), " x ", input.rows(), " x ",
-                  input.columns(), ", the plan feeds ", plan.microbatches(),
-                  " x ", plan.micro_batch(), " x ", plan.sequence());
+                  input.columns(), " on each of ", Mesh::sizeOf(plan, "cp"),
+                  " ranks, the plan feeds ", plan.microbatches(), " x ",
+                  plan.micro_batch(), " x ", plan.sequence());
     auto elements = elementCount(
         {int64_t(input.microbatches()), input.rows(), input.columns()});
     return place("input", input.offset(), elements.value_or(INT64_MAX / 8) * 4);

@@ -7,6 +7,8 @@
 
 #include "plait/Plan/Ranks.h"
 
+#include "plait/Plan/Defaults.h"
+
 #include <algorithm>
 
 using namespace plait;
@@ -45,6 +47,60 @@ int Mesh::find(const fb::Plan &plan, const char *name) {
     if (plan.mesh()->Get(axis)->name()->str() == name)
       return static_cast<int>(axis);
   return -1;
+}
+
+uint32_t Mesh::sizeOf(const fb::Plan &plan, const char *name) {
+  int axis = find(plan, name);
+  return axis < 0 ? 1 : plan.mesh()->Get(axis)->size();
+}
+
+uint32_t Mesh::indexOf(const fb::Plan &plan, uint32_t rank,
+                       const char *name) const {
+  int axis = find(plan, name);
+  return axis < 0 ? 0 : index(rank, axis);
+}
+
+int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
+                      const fb::RankScalar &scalar) {
+  return scalar.bias() +
+         (scalar.axis() < 0 ? 0
+                            : scalar.scale() * mesh.index(rank, scalar.axis()));
+}
+
+int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
+                      const RankScalars *scalars) {
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < length(scalars); ++i)
+    sum += valueOf(mesh, rank, *scalars->Get(i));
+  return sum;
+}
+
+Status plan::checkAxis(const Mesh &mesh, const fb::RankScalar &scalar,
+                       const std::string &what) {
+  if (scalar.axis() >= -1 && scalar.axis() < int64_t(mesh.axes()))
+    return Status::success();
+  return fail(what, " names axis ", scalar.axis(), ", there are ", mesh.axes());
+}
+
+Status plan::checkRange(const Mesh &mesh, const RankScalars *scalars,
+                        int64_t most, const std::string &what) {
+  int64_t largest = 0;
+  for (uint32_t i = 0; i < length(scalars); ++i) {
+    const fb::RankScalar &scalar = *scalars->Get(i);
+    PLAIT_RETURN_IF_ERROR(checkAxis(mesh, scalar, what));
+    int64_t steps = scalar.axis() < 0 ? 0 : mesh.size(scalar.axis()) - 1;
+    int64_t term = 0;
+    if (scalar.bias() < 0 || scalar.scale() < 0 ||
+        __builtin_mul_overflow(scalar.scale(), steps, &term) ||
+        __builtin_add_overflow(scalar.bias(), term, &term) ||
+        __builtin_add_overflow(largest, term, &largest))
+      return fail(what, " adds ", scalar.bias(), " and up to ", steps,
+                  " times ", scalar.scale(), ", allowed are sums of 0 to ",
+                  most);
+  }
+  if (largest > most)
+    return fail(what, " is up to ", largest, ", allowed are 0 to ", most);
+  return Status::success();
 }
 
 int64_t plan::blockCount(const Mesh &mesh, const fb::DimSharding &sharding) {

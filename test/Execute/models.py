@@ -76,6 +76,7 @@ class Run:
 FULL = ("--recompute", "full")
 ZERO = ("--zero", "1")
 GPIPE = ("--schedule", "gpipe")
+FLASH = ("--attention", "flash")
 NOT_TRAINED = ("embed", "fixed", "number")
 RUNS = (
     Run("ties"),
@@ -84,16 +85,27 @@ RUNS = (
     Run("ties", "dp=2", FULL),
     Run("ties", "tp=2", FULL),
     Run("ties", "tp=4", ("--sequence-parallel",)),
+    Run("ties", "cp=2"),
+    Run("ties", "dp=2,cp=3", FULL),
+    Run("positions"),
+    Run("positions", options=FLASH),
+    Run("positions", "cp=2"),
+    Run("positions", "cp=2", FLASH + FULL),
+    Run("positions", "cp=3", FLASH),
+    Run("positions", "cp=3", FULL),
+    Run("positions", "pp=2,dp=2,cp=3,tp=2", FLASH + ZERO),
     Run("stopped"),
     Run("stopped", "pp=2"),
     Run("stopped", "pp=3"),
     Run("stopped", "pp=3", FULL + GPIPE),
     Run("stopped", "pp=3,dp=2", ZERO + FULL),
     Run("stopped", "pp=2,dp=2,tp=2"),
+    Run("stopped", "cp=2"),
     Run("frozen", frozen=NOT_TRAINED),
     Run("frozen", "dp=2", frozen=NOT_TRAINED),
     Run("frozen", "dp=2", ZERO, NOT_TRAINED),
     Run("frozen", "tp=2", frozen=NOT_TRAINED),
+    Run("frozen", "dp=2,cp=2", ZERO, NOT_TRAINED),
     Run("frozen", "pp=2", FULL, NOT_TRAINED),
     Run("frozen", "pp=2,dp=2,tp=2", ZERO, NOT_TRAINED),
 )

@@ -78,7 +78,7 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
 /// The options that the planner decides where they are not given.
 static void addConfigurationOptions(CLI::App &app, CompileOptions &options) {
   app.option_defaults()->group("How to spread it (what is given is pinned)");
-  app.add_option("--mesh", options.mesh, "ranks, e.g. pp=2,dp=2,tp=2")
+  app.add_option("--mesh", options.mesh, "ranks, e.g. pp=2,dp=2,cp=2,tp=2")
       ->capture_default_str();
   app.add_option("--schedule", options.schedule, "gpipe or 1f1b")
       ->capture_default_str();
@@ -173,7 +173,7 @@ static std::string getPins(const CLI::App &app, const CompileOptions &options,
   if (options.mesh != "1")
     pin("--mesh", options.mesh);
   else
-    pin("--mesh", "pp=1,dp=1,tp=1");
+    pin("--mesh", "pp=1,dp=1,cp=1,tp=1");
   pin("--schedule", "schedule=" + options.schedule);
   pin("--recompute", "recompute=" + options.recompute);
   pin("--zero", "zero=" + std::to_string(options.zero));

@@ -1,4 +1,5 @@
-//===- FactorRule.h - How the dimensions of an op move together ---*- C++ -*-===//
+//===- FactorRule.h - How the dimensions of an op move together ---*- C++
+//-*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,8 +16,9 @@
 //
 //   kind       what happens to the results when the factor is split
 //   Parallel   they are split along it
-//   Sum, Max   they do not run along it: each rank holds a partial result,
-//              which has to be added up (or maximised) over the axis
+//   Sum, Max   those that do not run along it are partial on each rank, and
+//              have to be added up (or maximised) over the axis; those that do
+//              are split along it
 //   Whole      it cannot be split
 //
 // Example: splitting f of `bsh,hf->bsf` over "tp" is Megatron's column-parallel
@@ -33,6 +35,7 @@
 #define PLAIT_INTERFACES_FACTORRULE_H
 
 #include "mlir/IR/Value.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include <cstdint>
 #include <string>
@@ -50,6 +53,9 @@ struct Factor {
   /// Only split into equal parts: a remainder is an error the user sees, not
   /// a reason to pad (attention heads, the major part of a reshaped dimension).
   bool mustDivide = false;
+  /// Equal parts are equal work. Along what is uneven, such as the queries of
+  /// causal attention, no cost that counts equal parts may choose a split.
+  bool isBalanced = true;
 };
 
 /// The factors of one op, and for each dimension of each operand and result
@@ -67,6 +73,14 @@ struct FactorRule {
           bool mustDivide = false) {
     factors.push_back({std::move(name), kind, size, mustDivide});
     return factors.size() - 1;
+  }
+
+  /// Whether a result whose dimensions run along `dims` is partial where
+  /// `factor` is split.
+  bool isReducedIn(int factor, const DimFactors &dims) const {
+    FactorKind kind = factors[factor].kind;
+    return (kind == FactorKind::Sum || kind == FactorKind::Max) &&
+           !llvm::is_contained(dims, factor);
   }
 };
 

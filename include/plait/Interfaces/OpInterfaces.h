@@ -28,7 +28,7 @@ struct WorkShape {
     Attention,   // softmax(q kᵀ) v, or its gradients
   } kind = Memory;
   int64_t batch = 1, m = 1, n = 1, k = 1;
-  int64_t heads = 0, keyValueHeads = 0, headSize = 0, sequence = 0;
+  int64_t heads = 0, keyValueHeads = 0, headSize = 0, queries = 0, keys = 0;
 };
 
 /// What the index of a rank along a mesh axis adds to a number: scale · index.

@@ -166,10 +166,16 @@ def FusableOpInterface : OpInterface<"FusableOpInterface"> {
 
 def ConstantDataOpInterface : OpInterface<"ConstantDataOpInterface"> {
   let cppNamespace = "::plait";
-  let description = "An op whose f32 result is known when compiling.";
+  let description = [{
+    An op whose f32 result is known when compiling: the rows, along dimension 0,
+    of a table, of which each rank may have others.
+  }];
   let methods = [
-    InterfaceMethod<"The numbers, row-major.", "::std::vector<float>",
-      "getData", (ins)>,
+    InterfaceMethod<"The first row of the rank.",
+      "::llvm::SmallVector<::plait::RankTerm>", "getRankBegin", (ins), "",
+      "return {};">,
+    InterfaceMethod<"The numbers of the first `rows` rows, row-major.",
+      "::std::vector<float>", "getData", (ins "int64_t":$rows)>,
   ];
 }
 

@@ -16,19 +16,21 @@
 #define PLAIT_PLAN_ATTENTION_H
 
 #include "plait/Plan/Plan_generated.h"
+#include "plait/Plan/Ranks.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
 
 namespace plait::plan {
 
-/// Sizes and strides make sense, and rows do not overlap. Where the tensors
-/// are is not looked at.
-Status checkAttention(const fb::AttentionStep &step);
+/// Sizes and strides make sense, rows do not overlap, and every query of every
+/// rank of `mesh` is one of the keys' positions. Where the tensors are is not
+/// looked at.
+Status checkAttention(const Mesh &mesh, const fb::AttentionStep &step);
 
 /// Whether GPUs of `architecture` (80 for sm_80) compute attention of this kind
 /// in one step, forward and backward; fails with what is in the way.
-Status checkGpuAttention(fb::DType dtype, int64_t length, int64_t headSize,
+Status checkGpuAttention(fb::DType dtype, int64_t queries, int64_t headSize,
                          int architecture);
 
 /// An upper bound of the device memory, in bytes, that a GPU of `architecture`

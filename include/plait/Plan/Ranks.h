@@ -14,8 +14,10 @@
 #define PLAIT_PLAN_RANKS_H
 
 #include "plait/Plan/Plan_generated.h"
+#include "plait/Support/Status.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace plait::plan {
@@ -40,12 +42,32 @@ public:
 
   /// The axis called `name`, or -1.
   static int find(const fb::Plan &plan, const char *name);
+  /// The ranks along the axis called `name`; 1 where there is none.
+  static uint32_t sizeOf(const fb::Plan &plan, const char *name);
+  /// The coordinate of `rank` along that axis; 0 where there is none.
+  uint32_t indexOf(const fb::Plan &plan, uint32_t rank, const char *name) const;
 
 private:
   uint32_t stride(uint32_t axis) const;
 
   std::vector<uint32_t> sizes;
 };
+
+/// `scalar` on `rank`, but for what it says of the first microbatch.
+int64_t valueOf(const Mesh &mesh, uint32_t rank, const fb::RankScalar &scalar);
+
+/// The sum of `scalars`, which may be null: 0.
+using RankScalars = flatbuffers::Vector<const fb::RankScalar *>;
+int64_t valueOf(const Mesh &mesh, uint32_t rank, const RankScalars *scalars);
+
+/// Fails unless the axis of `scalar` is one of the mesh; `what` is its name in
+/// the message.
+Status checkAxis(const Mesh &mesh, const fb::RankScalar &scalar,
+                 const std::string &what);
+
+/// Fails unless the sum of `scalars` is from 0 to `most` on all ranks.
+Status checkRange(const Mesh &mesh, const RankScalars *scalars, int64_t most,
+                  const std::string &what);
 
 /// The part of one tensor dimension that a rank holds: elements
 /// [begin, begin + valid) of the global dimension, stored at the front of

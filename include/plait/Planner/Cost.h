@@ -35,8 +35,10 @@ struct CostOptions {
   bool dropout = false;
   int64_t microBatch = 1; // sequences
   /// Ranks that share a sequence: each has 1/context of its tokens, and of
-  /// attention 1/context of the queries (balanced) against all keys.
+  /// attention 1/context of the queries against all keys. They are spread over
+  /// the sequence (balanced), or the cost is that of the last ones.
   int context = 1;
+  bool balancedContext = true;
   /// Traffic per element that the product of a weight's gradient has at its
   /// result. Where it adds to a sum of 4 bytes over microbatches: reads and
   /// writes them.

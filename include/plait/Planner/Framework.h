@@ -46,10 +46,21 @@ struct Framework {
   /// The matrix product of a weight's gradient adds to the accumulated one
   /// instead of a kernel of its own.
   bool fusedAccumulation = true;
+  /// The ranks of dp and cp are one group: gradients are reduced and state is
+  /// divided over both. Otherwise state is divided over dp, and gradients are
+  /// reduced over cp after that.
+  bool joinsReplicas = false;
+  /// Keys and values of a sequence that ranks share are gathered before
+  /// attention, once more before its backward pass, and their gradients are
+  /// reduced and scattered after it; each rank has consecutive queries, so that
+  /// the last one sees the most keys. Otherwise they pass round a ring beside
+  /// the work, which is even (Liu et al. 2023).
+  bool gathersContext = true;
   /// With ZeRO 3, gradients are reduced after every microbatch.
   bool reduceEveryMicrobatch = true;
 
-  /// What its fused attention reaches of what the hardware file says of today's.
+  /// What its fused attention reaches of what the hardware file says of
+  /// today's.
   double attentionFraction = 1;
   /// How often a layer's elementwise work goes through memory, as a multiple of
   /// once per fused kernel.

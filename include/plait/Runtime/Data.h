@@ -73,10 +73,10 @@ public:
 
   uint64_t samples() const { return sampleCount; }
 
-  /// Writes row `row` of the global batch of step `step` (from 1) to
-  /// target[0, S).
-  void readRow(uint64_t step, int64_t row, fb::InputKind kind,
-               int32_t *target) const;
+  /// Writes row `row` of the global batch of step `step` (from 1), from its
+  /// position `first` on, to `target`, which ends with the row or before.
+  void readRow(uint64_t step, int64_t row, fb::InputKind kind, int64_t first,
+               std::span<int32_t> target) const;
 
 private:
   using Storage = std::variant<MappedFile, std::vector<uint32_t>>;

@@ -75,9 +75,11 @@ public:
   /// Does at load time all that a product of this shape needs; the number is
   /// for gemm().
   virtual Result<uint32_t> prepareGemm(const fb::GemmStep &step) = 0;
-  /// The same for an attention; the number is for attention(). Fails where this
-  /// device cannot compute it, or not in the memory that the plan has for it.
-  virtual Result<uint32_t> prepareAttention(const fb::AttentionStep &step) = 0;
+  /// The same for an attention whose query 0 has the position `firstQuery`
+  /// among the keys; the number is for attention(). Fails where this device
+  /// cannot compute it, or not in the memory that the plan has for it.
+  virtual Result<uint32_t> prepareAttention(const fb::AttentionStep &step,
+                                            int64_t firstQuery) = 0;
 
   // What follows is called during a step and allocates nothing of its own.
 

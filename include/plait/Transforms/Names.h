@@ -17,10 +17,16 @@ inline constexpr llvm::StringLiteral kLossSum = "loss_sum";
 inline constexpr llvm::StringLiteral kTokenCount = "token_count";
 
 /// The mesh axes with a meaning: pipeline stages, data parallelism (splits the
-/// batch), tensor parallelism (whatever is cheapest).
+/// batch), context parallelism (splits the sequence), tensor parallelism
+/// (whatever is cheapest).
 inline constexpr llvm::StringLiteral kPipelineAxis = "pp";
 inline constexpr llvm::StringLiteral kDataAxis = "dp";
+inline constexpr llvm::StringLiteral kContextAxis = "cp";
 inline constexpr llvm::StringLiteral kTensorAxis = "tp";
+/// Those that split the tokens, in the order of the dimensions of tokens and
+/// targets. All of their ranks hold the whole parameters, and add up gradients
+/// at the end of a step.
+inline constexpr llvm::StringLiteral kTokenAxes[] = {kDataAxis, kContextAxis};
 
 } // namespace plait
 

@@ -18,9 +18,10 @@ using RefOf = llvm::function_ref<plan::fb::Ref(mlir::Value)>;
 
 /// The step that computes an attention which lowering has left whole. Query
 /// head h of the plan is head h % r of group h / r in the IR, for groups of r.
-std::unique_ptr<plan::fb::AttentionStepT> convertAttention(nn::AttentionOp op,
-                                                           RefOf refOf);
-std::unique_ptr<plan::fb::AttentionStepT>
+/// Fails with an error where the mesh does not have the axis of the queries.
+mlir::FailureOr<std::unique_ptr<plan::fb::AttentionStepT>>
+convertAttention(nn::AttentionOp op, RefOf refOf);
+mlir::FailureOr<std::unique_ptr<plan::fb::AttentionStepT>>
 convertAttention(nn::AttentionGradOp op, RefOf refOf);
 
 } // namespace plait

@@ -11,6 +11,7 @@
 #include "Products.h"
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Conversion/ElementType.h"
+#include "plait/Conversion/RankScalar.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Buffers.h"
@@ -36,7 +37,6 @@ KernelTable::convert(ClusterOp cluster) {
     kernel->shared_bytes = info->sharedBytes;
     plan.kernels.push_back(std::move(kernel));
   }
-  dist::MeshOp mesh = dist::MeshOp::find(cluster);
   auto step = std::make_unique<fb::KernelStepT>();
   step->kernel = it->second;
   step->extent = info->extent;
@@ -44,12 +44,12 @@ KernelTable::convert(ClusterOp cluster) {
   step->traffic = getKernelTraffic(cluster);
   step->flops = getKernelFlops(cluster);
   for (const codegen::RankScalar &scalar : info->scalars) {
-    int32_t axis = scalar.axis ? mesh.getAxisIndex(scalar.axis.getValue()) : -1;
-    if (scalar.axis && axis < 0) // -1 is what tells that there is none
-      return cluster.emitError("computes with the rank along axis ")
-             << scalar.axis << ", which the mesh does not have";
-    step->scalars.emplace_back(scalar.bias, scalar.scale, axis,
-                               scalar.firstMicrobatch);
+    FailureOr<fb::RankScalar> converted =
+        convertRankScalar(cluster, scalar.axis, scalar.scale, scalar.bias,
+                          scalar.firstMicrobatch);
+    if (failed(converted))
+      return failure();
+    step->scalars.push_back(*converted);
   }
   return step;
 }
@@ -219,9 +219,11 @@ LogicalResult Converter::convert(Operation *op) {
       .Case([&](nn::MatmulOp op) { return convertProduct(op); })
       .Case([&](nn::FusedMatmulOp op) { return convertFused(op); })
       .Case<nn::AttentionOp, nn::AttentionGradOp>([&](auto op) {
-        add(convertAttention(op, [&](Value value) { return refOf(value); }),
-            op);
-        return success();
+        auto step =
+            convertAttention(op, [&](Value value) { return refOf(value); });
+        if (succeeded(step))
+          add(std::move(*step), op);
+        return LogicalResult(step);
       })
       .Case([&](dist::CollectiveOpInterface op) {
         return convertCollective(op), success();

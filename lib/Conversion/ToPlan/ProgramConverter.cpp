@@ -7,6 +7,7 @@
 
 #include "ProgramConverter.h"
 
+#include "plait/Conversion/RankScalar.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
 
@@ -160,7 +161,8 @@ public:
 private:
   void addRegions();
   void addInputs();
-  void addConstants();
+  LogicalResult addConstant(ConstantDataOpInterface op, StringRef name);
+  LogicalResult addConstants();
   LogicalResult checkPlaces(func::FuncOp function);
   LogicalResult addFunctions();
   void addAction(ActionOp action);
@@ -220,7 +222,7 @@ void Converter::addInputs() {
     input->offset = offsets.lookup(name);
     input->microbatches = plan.microbatches;
     input->rows = plan.micro_batch;
-    input->columns = plan.sequence;
+    input->columns = inputStride(name) / (plan.micro_batch * sizeof(int32_t));
     result->inputs.push_back(std::move(input));
   }
 }
@@ -261,25 +263,45 @@ LogicalResult Converter::addFunctions() {
   return success();
 }
 
-void Converter::addConstants() {
+/// The whole table; a rank takes its rows.
+LogicalResult Converter::addConstant(ConstantDataOpInterface op,
+                                     StringRef name) {
+  auto constant = std::make_unique<fb::ConstantT>();
+  constant->offset = offsets.lookup(name);
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  int64_t rows = type.getDimSize(0);
+  if (SmallVector<RankTerm> begin = op.getRankBegin(); !begin.empty()) {
+    constant->bytes = byteSize(type);
+    if (failed(convertRankTerms(op, begin, constant->bytes / rows,
+                                constant->begin)))
+      return failure();
+    for (const RankTerm &term : begin)
+      rows += term.scale * (dist::MeshOp::find(op).getAxisSize(term.axis) - 1);
+  }
+  std::vector<float> data = op.getData(rows);
+  constant->data.resize(data.size() * sizeof(float));
+  std::memcpy(constant->data.data(), data.data(), constant->data.size());
+  result->constants.push_back(std::move(constant));
+  return success();
+}
+
+LogicalResult Converter::addConstants() {
   llvm::StringSet<> done;
-  for (auto &entry : functions)
-    module.lookupSymbol<func::FuncOp>(entry.getKey())
-        .walk([&](ConstantDataOpInterface op) {
-          std::string name = constantName(op);
-          if (!done.insert(name).second)
-            return;
-          std::vector<float> data = op.getData();
-          auto constant = std::make_unique<fb::ConstantT>();
-          constant->offset = offsets.lookup(name);
-          constant->data.resize(data.size() * sizeof(float));
-          std::memcpy(constant->data.data(), data.data(),
-                      constant->data.size());
-          result->constants.push_back(std::move(constant));
-        });
+  for (auto &entry : functions) {
+    WalkResult walk =
+        module.lookupSymbol<func::FuncOp>(entry.getKey())
+            .walk([&](ConstantDataOpInterface op) {
+              std::string name = constantName(op);
+              return WalkResult(success(!done.insert(name).second ||
+                                        succeeded(addConstant(op, name))));
+            });
+    if (walk.wasInterrupted())
+      return failure();
+  }
   llvm::sort(result->constants, [](const auto &a, const auto &b) {
     return a->offset < b->offset;
   });
+  return success();
 }
 
 void Converter::addAction(ActionOp op) {
@@ -321,9 +343,8 @@ Converter::run(ParameterTable &parameters) {
   addInputs();
   if (failed(parameters.addShards(
           *result, ParameterPacks(module, program.getRank()), offsets)) ||
-      failed(addFunctions()))
+      failed(addFunctions()) || failed(addConstants()))
     return failure();
-  addConstants();
   for (auto action : program.getBody().getOps<ActionOp>())
     addAction(action);
   return std::move(result);

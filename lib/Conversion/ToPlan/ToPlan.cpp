@@ -111,9 +111,11 @@ static uint64_t libraryWorkspace(ProgramOp program, bool deterministic,
   uint64_t bytes = productWorkspace(target);
   auto count = [&](auto attention) {
     auto step = convertAttention(attention, [](Value) { return fb::Ref(); });
-    step->deterministic = deterministic;
-    bytes =
-        std::max(bytes, gpuAttentionWorkspace(*step, target.getArchitecture()));
+    if (failed(step))
+      return;
+    (*step)->deterministic = deterministic;
+    bytes = std::max(bytes,
+                     gpuAttentionWorkspace(**step, target.getArchitecture()));
   };
   llvm::SmallDenseSet<Attribute> seen;
   for (auto action : program.getOps<ActionOp>()) {

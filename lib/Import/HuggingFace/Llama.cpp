@@ -155,7 +155,7 @@ Value Llama::rotate(ModelBuilder &model, const std::string &path,
         nn.builder.getF64FloatAttr(scaling->low),
         nn.builder.getF64FloatAttr(scaling->high), scaling->original);
   return nn.unary<nn::RopeOp>(x, nn.builder.getF64FloatAttr(theta), attr,
-                              UnitAttr());
+                              UnitAttr(), nn::BeginAttr());
 }
 
 Value Llama::buildAttention(ModelBuilder &model, const std::string &path,

@@ -65,9 +65,10 @@ Value LayerBuilder::attention(Value query, Value key, Value value) {
   ArrayRef<int64_t> shape = type.getShape();
   int64_t lse[] = {shape[0], shape[2], shape[3], shape[1]};
   double scale = 1.0 / std::sqrt(static_cast<double>(shape[4]));
-  return nn::AttentionOp::create(
-             builder, loc, type, type.clone(ArrayRef<int64_t>(lse)), query, key,
-             value, builder.getF32FloatAttr(scale), IntegerAttr())
+  return nn::AttentionOp::create(builder, loc, type,
+                                 type.clone(ArrayRef<int64_t>(lse)), query, key,
+                                 value, builder.getF32FloatAttr(scale),
+                                 IntegerAttr(), nn::BeginAttr())
       .getOut();
 }
 

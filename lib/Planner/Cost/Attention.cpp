@@ -31,7 +31,7 @@ namespace {
 struct Sizes {
   double batch; // heads of all sequences
   double queries, keys, headSize;
-  bool causal;
+  double seen; // the part of the scores that no mask hides
 };
 
 double interpolate(const std::vector<std::pair<int, double>> &table, double x) {
@@ -58,8 +58,8 @@ Cost fusedCost(const Sizes &sizes, const Device &device,
   double across = forward ? sizes.keys : sizes.queries;
   double tile = forward ? unit.tileQueries : unit.tileKeys;
   double rows = roundUp(along, tile);
-  // Half of the scores, and half of the tiles on the diagonal.
-  double share = sizes.causal ? std::min(1.0, 0.5 + tile / (2 * rows)) : 1;
+  // What is seen, and half of the tiles on the diagonal.
+  double share = std::min(1.0, sizes.seen + tile / (2 * rows));
   double products = forward ? 2 : 5;
   // Processors compute in fp32 whatever is stored.
   double unitFlops =
@@ -95,7 +95,7 @@ Cost unfusedCost(const Sizes &sizes, const Device &device,
   };
   double scores = sizes.batch * sizes.queries * sizes.keys;
   // A masked score is written as zero but not read.
-  double read = sizes.causal ? 0.5 : 1;
+  double read = sizes.seen;
   Cost cost;
   if (forward) {
     cost += multiply(queries, keys, head);
@@ -121,8 +121,9 @@ Cost planner::attentionCost(const Operation &operation, const Device &device,
                             const CostOptions &options) {
   Sizes sizes = {double(operation.heads) * double(options.microBatch),
                  double(operation.queries) / options.context,
-                 double(operation.keys), double(operation.headSize),
-                 operation.causal};
+                 double(operation.keys), double(operation.headSize), 1};
+  if (operation.causal)
+    sizes.seen = options.balancedContext ? 0.5 : 1 - 0.5 / options.context;
   if (sizes.batch <= 0 || sizes.queries <= 0 || sizes.keys <= 0 ||
       sizes.headSize <= 0)
     return {};

@@ -106,7 +106,8 @@ static planner::Operation makeShaped(CostedOpInterface op,
   result.heads = shape.heads;
   result.keyValueHeads = shape.keyValueHeads;
   result.headSize = shape.headSize;
-  result.queries = result.keys = shape.sequence;
+  result.queries = shape.queries;
+  result.keys = shape.keys;
   return result;
 }
 

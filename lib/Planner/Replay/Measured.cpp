@@ -39,8 +39,15 @@ static double getSeconds(const plan::Profile &profile, fb::ActionKind action) {
 /// In the pick's order; an axis that the profile does not have counts 1.
 static Status checkMesh(const plan::Profile &profile, const std::string &path,
                         const Configuration &pick) {
-  const std::vector<std::pair<std::string, int>> expected = {
-      {"pp", pick.pipeline}, {"dp", pick.data}, {"tp", pick.tensor}};
+  std::vector<std::pair<std::string, int>> expected = {{"pp", pick.pipeline},
+                                                       {"dp", pick.data}};
+  // The axis that meshes have on demand.
+  bool measuresContext =
+      std::any_of(profile.mesh.begin(), profile.mesh.end(),
+                  [](const auto &axis) { return axis.first == "cp"; });
+  if (pick.context > 1 || measuresContext)
+    expected.emplace_back("cp", pick.context);
+  expected.emplace_back("tp", pick.tensor);
   std::vector<std::pair<std::string, int>> found = expected;
   for (auto &[axis, size] : found) {
     size = 1;
@@ -48,7 +55,7 @@ static Status checkMesh(const plan::Profile &profile, const std::string &path,
       if (name == axis)
         size = int(measured);
   }
-  if (found == expected && pick.context == 1)
+  if (found == expected)
     return Status::success();
   return fail("profile '", path, "' was taken on ", print(found),
               ", the prediction is for ", print(expected),

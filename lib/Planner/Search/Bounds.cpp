@@ -114,7 +114,9 @@ double Bounds::getSeconds(const Probe &probe,
 
 double Bounds::getBytes(const Probe &probe,
                         const Configuration &configuration) const {
-  double replicas = double(configuration.data) * configuration.context;
+  double replicas =
+      double(configuration.data) *
+      (training.framework.joinsReplicas ? configuration.context : 1);
   auto share = [&](int level) {
     return configuration.zero >= level ? 1 / replicas : 1.0;
   };

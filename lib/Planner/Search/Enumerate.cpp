@@ -105,6 +105,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.mayIdle = *ranks == cluster.devices() && !pins.devices &&
                     !(pins.pipeline && pins.data && pins.tensor) &&
                     !cluster.device.isProcessor;
+  choices.joinsReplicas = training.framework.joinsReplicas;
   choices.context = space.context;
   choices.zero = space.zero;
   choices.recompute = space.recompute;
@@ -212,5 +213,6 @@ std::vector<int64_t> Choices::getMicroBatches(const Mesh &mesh,
 
 std::vector<int> Choices::getZeroStages(const Mesh &mesh) const {
   // With one replica there is nothing to shard over.
-  return mesh.data * mesh.context == 1 ? std::vector{zero.front()} : zero;
+  int replicas = joinsReplicas ? mesh.data * mesh.context : mesh.data;
+  return replicas == 1 ? std::vector{zero.front()} : zero;
 }

@@ -38,6 +38,7 @@ public:
   /// not where ranks share a processor, whose number is what was asked for.
   bool mayIdle = false;
   std::vector<int> context, zero; // ascending
+  bool joinsReplicas = false;     // as the framework says
   std::vector<Recompute> recompute;
   std::vector<bool> sequenceParallel;
   std::vector<ScheduleChoice> schedules;

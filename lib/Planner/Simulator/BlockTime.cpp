@@ -19,6 +19,7 @@ CostOptions Context::costOptions() const {
   options.dropout = training.dropout;
   options.microBatch = configuration.microBatch;
   options.context = configuration.context;
+  options.balancedContext = !framework().gathersContext;
   // Otherwise a kernel of its own adds (getAccumulationCost).
   options.weightGradientBytes = framework().fusedAccumulation
                                     ? 2 * gradientBytes()
@@ -37,13 +38,13 @@ namespace {
 struct PassTime {
   Cost device;           // busy with operations
   double collective = 0; // busy with communication over tp that nothing hides
-  double ring = 0;       // the same over cp
+  double context = 0;    // the same over cp
   double contention = 0; // lost by operations that run beside communication
   Cost attention;        // of `device`: inside of attention
   int kernels = 0;
 
   double busy() const {
-    return device.seconds + collective + ring + contention;
+    return device.seconds + collective + context + contention;
   }
   /// A device that is done before the host has issued the next kernel waits.
   double seconds(double hostSeconds) const {
@@ -67,6 +68,8 @@ private:
   void recompute(StageTime &time) const;
   Cost getCost(const Operation &op) const;
   double collectiveSecondsOf(const Operation &op) const;
+  double contextSeconds(const Operation &op) const;
+  double gatherSeconds(const Operation &op) const;
   double ringSeconds(const Operation &op) const;
   void add(const Operation &op);
   void hide(double &collective, double beside);
@@ -100,13 +103,35 @@ double BlockTimer::collectiveSecondsOf(const Operation &op) const {
                            context.cluster);
 }
 
+/// What ranks of cp wait for before and after an attention.
+double BlockTimer::contextSeconds(const Operation &op) const {
+  if (options.context == 1)
+    return 0;
+  return context.framework().gathersContext ? gatherSeconds(op)
+                                            : ringSeconds(op);
+}
+
+/// Keys and values are gathered for each pass, for the backward pass by what is
+/// computed again if layers are; then their gradients are scattered.
+double BlockTimer::gatherSeconds(const Operation &op) const {
+  double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
+                 options.microBatch * elementBytes(options.precision);
+  auto secondsOf = [&](CollectiveKind kind) {
+    return 2 * collectiveSeconds(kind, bytes, context.contextGroup(),
+                                 context.cluster);
+  };
+  bool forward = op.pass == Pass::Forward;
+  bool repeated =
+      !forward && isLayer && context.configuration.recompute == Recompute::Full;
+  return (repeated ? 0 : secondsOf(CollectiveKind::AllGather)) +
+         (forward ? 0 : secondsOf(CollectiveKind::ReduceScatter));
+}
+
 /// Ring attention: each rank of cp passes its keys and values on while it works
 /// on the ones it has (Liu et al. 2023); the backward pass moves their
 /// gradients too. What is left is what the work of one step does not hide.
 double BlockTimer::ringSeconds(const Operation &op) const {
   int members = options.context;
-  if (members == 1)
-    return 0;
   double bytes = 2.0 * op.keys / members * op.keyValueHeads * op.headSize *
                  options.microBatch * elementBytes(options.precision);
   if (op.pass != Pass::Forward)
@@ -153,7 +178,7 @@ void BlockTimer::add(const Operation &op) {
   pass.device += cost;
   if (op.kind == OperationKind::Attention) {
     pass.attention += cost;
-    pass.ring += ringSeconds(op);
+    pass.context += contextSeconds(op);
     if (!options.flashAttention) // two products and what is between them
       pass.kernels += op.pass == Pass::Forward ? 3 : 6;
   }
@@ -199,8 +224,8 @@ StageTime BlockTimer::run() {
                 weight.launch(framework.backwardHostSeconds);
   time.tensorForward = forward.collective;
   time.tensorBackward = input.collective;
-  time.contextForward = forward.ring;
-  time.contextBackward = input.ring;
+  time.contextForward = forward.context;
+  time.contextBackward = input.context;
   if (isLayer)
     recompute(time);
   return time;

@@ -32,8 +32,12 @@ struct Context {
   double gradientBytes() const {
     return training.fp32Gradients ? 4 : elementBytes(training.precision);
   }
-  /// Ranks over which gradients are summed and ZeRO shards.
+  /// Ranks over which gradients are summed.
   int replicas() const { return configuration.data * configuration.context; }
+  /// Ranks over which ZeRO divides.
+  int divisions() const {
+    return framework().joinsReplicas ? replicas() : configuration.data;
+  }
 
   // Ranks are numbered tp first, then cp, dp and pp: what communicates most
   // has the nearest neighbours.
@@ -42,7 +46,13 @@ struct Context {
   Group contextGroup() const {
     return group(configuration.context, configuration.tensor);
   }
-  Group replicaGroup() const { return group(replicas(), configuration.tensor); }
+  /// Of all replicas, or those of dp alone.
+  Group replicaGroup() const {
+    return framework().joinsReplicas
+               ? group(replicas(), configuration.tensor)
+               : group(configuration.data,
+                       configuration.tensor * configuration.context);
+  }
   /// Neighbouring stages may lie on different nodes.
   bool stagesCrossNodes() const {
     return configuration.ranks() > cluster.devicesPerNode;

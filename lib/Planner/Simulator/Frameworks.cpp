@@ -36,6 +36,8 @@ static constexpr Framework makePython(const char *name) {
   python.name = name;
   python.overlapParameters = true;
   python.separateReduction = false;
+  python.joinsReplicas = true;
+  python.gathersContext = false;
   python.hostSeconds = launchFromPython;
   python.backwardHostSeconds = launchFromPython / 3;
   python.stepSeconds = 0.01;

@@ -90,12 +90,27 @@ double planner::weightBytes(const StageBlocks &stage, const Context &context) {
   return bytes;
 }
 
+/// Keys and values of a whole sequence, and their gradients, where ranks that
+/// share it gather them.
+static double contextBytes(const Block &block, const Context &context) {
+  if (context.configuration.context == 1 || !context.framework().gathersContext)
+    return 0;
+  double most = 0;
+  for (const Operation &op : block.operations)
+    if (op.kind == OperationKind::Attention)
+      most = std::max(most, double(op.keys) * op.keyValueHeads * op.headSize *
+                                (op.pass == Pass::Forward ? 2 : 4));
+  return most * double(context.configuration.microBatch) *
+         elementBytes(context.training.precision);
+}
+
 /// What lives for the length of one block: its temporaries, and what it
 /// recomputes.
 static double temporaryBytes(const StageBlocks::Entry &entry,
                              const Context &context) {
   const Block &block = context.work.blocks[entry.block];
-  double bytes = toBytes(block.workspace, context);
+  double bytes =
+      toBytes(block.workspace, context) + contextBytes(block, context);
   // The gradients of the scores, beside the ones of the softmax.
   if (!context.training.flashAttention)
     bytes = std::max(bytes, scoreBytes(block, context));
@@ -151,15 +166,15 @@ StageMemory planner::getMemory(uint32_t rank,
   double element = elementBytes(context.training.precision);
   double parameters = countParameters(context.work, stages);
   auto shardsOf = [&](int level) {
-    return configuration.zero >= level ? double(context.replicas()) : 1.0;
+    return configuration.zero >= level ? double(context.divisions()) : 1.0;
   };
   StageMemory memory;
   memory.parameters = parameters * element / shardsOf(3);
   memory.gradients = parameters * context.gradientBytes() / shardsOf(2);
-  if (configuration.zero == 1 && context.replicas() > 1 &&
+  if (configuration.zero == 1 && context.divisions() > 1 &&
       context.framework().separateReduction)
     memory.gradients +=
-        parameters * context.gradientBytes() / double(context.replicas());
+        parameters * context.gradientBytes() / double(context.divisions());
   // Two moments, and a 4-byte copy of parameters that are shorter.
   memory.optimizer = parameters * (isSixteenBit ? 12 : 8) / shardsOf(1);
   double temporary = 0, gathered = 0;

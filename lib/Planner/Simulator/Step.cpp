@@ -40,8 +40,16 @@ static double replicaSeconds(CollectiveKind kind, double bytes,
   bool crosses = group.perNode < group.ranks;
   bool strided =
       group.perNode > 1 && group.perNode < context.cluster.devicesPerNode;
-  return crosses && strided ? seconds / context.framework().stridedFraction
-                            : seconds;
+  if (crosses && strided)
+    seconds /= context.framework().stridedFraction;
+  if (context.framework().joinsReplicas || kind == CollectiveKind::AllGather)
+    return seconds;
+  // What is left after dp is reduced over cp.
+  double rest = kind == CollectiveKind::ReduceScatter
+                    ? bytes / context.configuration.data
+                    : bytes;
+  return seconds + collectiveSeconds(CollectiveKind::AllReduce, rest,
+                                     context.contextGroup(), context.cluster);
 }
 
 /// A copy of a tied table lives on the first and on the last stage; their
@@ -115,7 +123,7 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   double bytes = 3 * gradient + 2 * 12 +
                  (training.precision == Precision::FP32 ? 0 : element) +
                  context.framework().optimizerExtraBytes;
-  double shards = context.configuration.zero >= 1 ? context.replicas() : 1;
+  double shards = context.configuration.zero >= 1 ? context.divisions() : 1;
   double norm = collectiveSeconds(
       CollectiveKind::AllReduce, 4,
       context.group(int(context.configuration.ranks()), 1), context.cluster);

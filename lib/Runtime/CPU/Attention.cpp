@@ -43,9 +43,9 @@ struct Block {
 /// where they lie, narrower ones through copies.
 template <typename T> class Worker {
 public:
-  Worker(const fb::AttentionStepT &step, const AttentionOperands &operands,
-         float *room)
-      : step(step), operands(operands), room(room) {}
+  Worker(const fb::AttentionStepT &step, int64_t firstQuery,
+         const AttentionOperands &operands, float *room)
+      : step(step), firstQuery(firstQuery), operands(operands), room(room) {}
 
   void forward(int64_t sequence, int64_t head);
   void backward(int64_t sequence, int64_t group);
@@ -110,6 +110,7 @@ private:
                 float alpha, Rows a, Rows b, float beta, Rows c);
 
   const fb::AttentionStepT &step;
+  int64_t firstQuery;
   const AttentionOperands &operands;
   float *room;
 };
@@ -119,8 +120,9 @@ private:
 /// The keys that a query sees, as a half-open range.
 template <typename T>
 std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t query) const {
-  int64_t end = step.causal ? std::min(step.keys, query + 1) : step.keys;
-  int64_t begin = step.window ? query + 1 - step.window : 0;
+  int64_t next = firstQuery + query + 1;
+  int64_t end = step.causal ? std::min(step.keys, next) : step.keys;
+  int64_t begin = step.window ? next - step.window : 0;
   return {std::clamp<int64_t>(begin, 0, end), end};
 }
 
@@ -253,24 +255,27 @@ static int64_t roomFor(const fb::AttentionStepT &step) {
   return room;
 }
 
-uint32_t AttentionLibrary::prepare(const fb::AttentionStep &step) {
-  step.UnPackTo(&steps.emplace_back());
+uint32_t AttentionLibrary::prepare(const fb::AttentionStep &step,
+                                   int64_t firstQuery) {
+  Prepared &prepared = steps.emplace_back();
+  step.UnPackTo(&prepared.step);
+  prepared.firstQuery = firstQuery;
   rooms.resize(threads);
   results.resize(threads, Status::success());
   for (std::vector<float> &room : rooms)
-    room.resize(std::max<size_t>(room.size(), roomFor(steps.back())));
+    room.resize(std::max<size_t>(room.size(), roomFor(prepared.step)));
   return static_cast<uint32_t>(steps.size() - 1);
 }
 
 /// Heads [begin, end) of all sequences' heads.
 template <typename T>
-static dnnl_status_t compute(const fb::AttentionStepT &step,
+static dnnl_status_t compute(const fb::AttentionStepT &step, int64_t firstQuery,
                              const AttentionOperands &operands, int64_t begin,
                              int64_t end, float *room) {
   bool backward = step.kind == fb::AttentionKind::Backward;
   int64_t heads = backward ? step.kv_heads : step.heads;
   for (int64_t index = begin; index < end; ++index) {
-    Worker<T> worker(step, operands, room);
+    Worker<T> worker(step, firstQuery, operands, room);
     if (backward)
       worker.backward(index / heads, index % heads);
     else
@@ -283,21 +288,23 @@ static dnnl_status_t compute(const fb::AttentionStepT &step,
 
 Status AttentionLibrary::run(uint32_t prepared,
                              const AttentionOperands &operands) {
-  const fb::AttentionStepT &step = steps[prepared];
+  const auto &[step, firstQuery] = steps[prepared];
   bool backward = step.kind == fb::AttentionKind::Backward;
   int64_t items = step.batch * (backward ? step.kv_heads : step.heads);
   int64_t parts = std::min<int64_t>(threads, items);
-  parallelFor(threads, parts, 1, [&](int64_t first, int64_t last) {
-    for (int64_t part = first; part < last; ++part) {
-      auto work =
-          step.dtype == fb::DType::BF16 ? compute<BFloat16> : compute<float>;
-      dnnl_status_t status =
-          work(step, operands, items * part / parts, items * (part + 1) / parts,
-               rooms[part].data());
-      if (status != dnnl_success)
-        results[part] = fail("oneDNN failed with status ", status);
-    }
-  });
+  auto work =
+      step.dtype == fb::DType::BF16 ? compute<BFloat16> : compute<float>;
+  parallelFor(
+      threads, parts, 1,
+      [&, &step = step, from = firstQuery](int64_t first, int64_t last) {
+        for (int64_t part = first; part < last; ++part) {
+          dnnl_status_t status =
+              work(step, from, operands, items * part / parts,
+                   items * (part + 1) / parts, rooms[part].data());
+          if (status != dnnl_success)
+            results[part] = fail("oneDNN failed with status ", status);
+        }
+      });
   for (const Status &result : results)
     PLAIT_RETURN_IF_ERROR(result);
   return Status::success();

@@ -34,14 +34,19 @@ class AttentionLibrary {
 public:
   explicit AttentionLibrary(unsigned threads) : threads(threads) {}
 
-  /// Makes room for the scores of `step`; the number is for run().
-  uint32_t prepare(const fb::AttentionStep &step);
+  /// Makes room for the scores of `step`, whose query 0 has the position
+  /// `firstQuery` among the keys; the number is for run().
+  uint32_t prepare(const fb::AttentionStep &step, int64_t firstQuery);
 
   Status run(uint32_t prepared, const AttentionOperands &operands);
 
 private:
+  struct Prepared {
+    fb::AttentionStepT step;
+    int64_t firstQuery;
+  };
   unsigned threads;
-  std::deque<fb::AttentionStepT> steps;
+  std::deque<Prepared> steps;
   std::vector<std::vector<float>> rooms; // of each thread, for the largest step
   std::vector<Status> results;           // of each thread
 };

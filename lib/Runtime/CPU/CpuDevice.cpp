@@ -51,8 +51,9 @@ public:
   Result<uint32_t> prepareGemm(const fb::GemmStep &step) override {
     return gemms.prepare(step);
   }
-  Result<uint32_t> prepareAttention(const fb::AttentionStep &step) override {
-    return attentions.prepare(step);
+  Result<uint32_t> prepareAttention(const fb::AttentionStep &step,
+                                    int64_t firstQuery) override {
+    return attentions.prepare(step, firstQuery);
   }
 
   Status kernel(const fb::KernelStep &step, std::byte *const *args,

@@ -26,9 +26,11 @@ class CudaAttention {
 public:
   virtual ~CudaAttention() = default;
 
-  /// Does at load time all that `step` needs; the number is for run(). Equal
-  /// steps may share one.
-  virtual Result<uint32_t> prepare(const fb::AttentionStep &step) = 0;
+  /// Does at load time all that `step` needs, whose query 0 has the position
+  /// `firstQuery` among the keys; the number is for run(). Equal steps may
+  /// share one.
+  virtual Result<uint32_t> prepare(const fb::AttentionStep &step,
+                                   int64_t firstQuery) = 0;
   /// Enqueues the step.
   virtual Status run(uint32_t prepared, const AttentionOperands &operands) = 0;
 };

@@ -103,14 +103,15 @@ Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
   return products->prepare(step);
 }
 
-Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step) {
+Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
+                                              int64_t firstQuery) {
   if (!attentions) {
     auto made = createCudaAttention(*queue, libraryWorkspace());
     if (!made.ok())
       return made.status();
     attentions = std::move(*made);
   }
-  return attentions->prepare(step);
+  return attentions->prepare(step, firstQuery);
 }
 
 Status CudaDevice::attention(uint32_t prepared,

@@ -11,6 +11,9 @@
 #include "CudnnGraph.h"
 #endif
 
+#include "plait/Plan/Check.h"
+
+#include <algorithm>
 #include <deque>
 #include <tuple>
 
@@ -22,7 +25,8 @@ CudaAttentionFactory runtime::createCudaAttention = createCudnnAttention;
 #if PLAIT_HAS_CUDNN
 namespace {
 
-/// Whether two steps can share a graph: all but where their tensors are.
+/// Whether two steps can share a graph: all but where their tensors and, once
+/// the keys are cut, their queries are.
 bool sameShape(const fb::AttentionStepT &x, const fb::AttentionStepT &y) {
   auto shapeOf = [](const fb::AttentionStepT &step) {
     return std::tie(step.kind, step.dtype, step.batch, step.heads,
@@ -40,11 +44,19 @@ public:
                  std::span<std::byte> workspace)
       : stream(stream), handle(std::move(handle)), workspace(workspace) {}
 
-  Result<uint32_t> prepare(const fb::AttentionStep &step) override {
+  /// Of the keys cuDNN gets those that some query sees: then the last query
+  /// sees the last key, a mask that it has (bottom right).
+  Result<uint32_t> prepare(const fb::AttentionStep &step,
+                           int64_t firstQuery) override {
     fb::AttentionStepT shape;
     step.UnPackTo(&shape);
+    if (shape.causal)
+      shape.keys = std::min(shape.keys, firstQuery + shape.queries);
+    int64_t unseen = step.keys() - shape.keys;
+    if (unseen && !isDense(shape))
+      return fail("keys that no query sees lie among others");
     for (uint32_t i = 0; i < graphs.size(); ++i)
-      if (sameShape(graphs[i].first, shape))
+      if (sameShape(graphs[i].shape, shape) && graphs[i].unseen == unseen)
         return i;
     auto graph = CudnnGraph::create(shape, handle, workspace.size());
     if (!graph.ok())
@@ -53,21 +65,52 @@ public:
                   shape.batch, " x ", shape.heads, " heads of size ",
                   shape.head_size, " over ", shape.keys,
                   " positions: ", graph.status().message());
-    graphs.emplace_back(std::move(shape), std::move(*graph));
+    graphs.push_back({std::move(shape), unseen, std::move(*graph)});
     return static_cast<uint32_t>(graphs.size() - 1);
   }
 
   Status run(uint32_t prepared, const AttentionOperands &operands) override {
+    const Prepared &attention = graphs[prepared];
+    PLAIT_RETURN_IF_ERROR(clearUnseen(attention, operands));
     return stream.add([&] {
-      return graphs[prepared].second.run(handle, operands, workspace.data());
+      return attention.graph.run(handle, operands, workspace.data());
     });
   }
 
 private:
+  struct Prepared {
+    fb::AttentionStepT shape; // with the keys that queries see
+    int64_t unseen;           // keys behind them
+    CudnnGraph graph;
+  };
+
+  /// Whether the rows of keys and values lie side by side.
+  static bool isDense(const fb::AttentionStepT &step) {
+    int64_t row = step.kv_heads * step.head_size;
+    return step.k_strides[1] == row && step.v_strides[1] == row;
+  }
+
+  /// The gradients of keys that no query sees.
+  Status clearUnseen(const Prepared &attention,
+                     const AttentionOperands &operands) {
+    const fb::AttentionStepT &step = attention.shape;
+    if (!attention.unseen || step.kind == fb::AttentionKind::Forward)
+      return Status::success();
+    uint64_t unit = plan::elementBytes(step.dtype);
+    for (auto [gradient, strides] : {std::pair(operands.dk, &step.k_strides),
+                                     {operands.dv, &step.v_strides}})
+      for (int64_t sequence = 0; sequence < step.batch; ++sequence)
+        PLAIT_RETURN_IF_ERROR(stream.fillZero(
+            gradient +
+                (sequence * (*strides)[0] + step.keys * (*strides)[1]) * unit,
+            attention.unseen * (*strides)[1] * unit));
+    return Status::success();
+  }
+
   CudaStream &stream;
   CudnnHandle handle;
   std::span<std::byte> workspace;
-  std::deque<std::pair<fb::AttentionStepT, CudnnGraph>> graphs;
+  std::deque<Prepared> graphs;
 };
 
 } // namespace

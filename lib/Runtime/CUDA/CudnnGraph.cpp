@@ -131,7 +131,10 @@ private:
 
   template <typename Attributes> void mask(Attributes &attributes) {
     attributes.set_name("attention").set_attn_scale(step.scale);
-    attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT);
+    // The last query sees the last key; see CudnnAttention::prepare().
+    attributes.set_diagonal_alignment(
+        step.queries == step.keys ? fe::DiagonalAlignment_t::TOP_LEFT
+                                  : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
     if (step.causal)
       attributes.set_diagonal_band_right_bound(0);
     if (step.window)

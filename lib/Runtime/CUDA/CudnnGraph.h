@@ -44,7 +44,8 @@ private:
   cudnnContext *handle;
 };
 
-/// One AttentionStep, ready to run.
+/// One AttentionStep, ready to run. Its last query sees its last key, whatever
+/// `first_query` says.
 class CudnnGraph {
 public:
   /// Takes the first engine of cuDNN's heuristics that needs at most

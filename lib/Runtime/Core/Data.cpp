@@ -163,11 +163,11 @@ int64_t Batches::findRow(int64_t row) const {
 }
 
 void Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
-                      int32_t *target) const {
+                      int64_t first, std::span<int32_t> target) const {
   uint64_t sample = ((step - 1) * globalBatch + findRow(row)) % sampleCount;
   if (!permutation.empty())
     sample = permutation[sample];
-  uint64_t begin = sample * sequence + (kind == fb::InputKind::Targets);
-  for (int64_t i = 0; i < sequence; ++i)
+  uint64_t begin = sample * sequence + (kind == fb::InputKind::Targets) + first;
+  for (size_t i = 0; i < target.size(); ++i)
     target[i] = static_cast<int32_t>(token(begin + i));
 }

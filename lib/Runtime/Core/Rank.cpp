@@ -35,9 +35,12 @@ Status Rank::prepare() {
     PLAIT_RETURN_IF_ERROR(prepareFunction(*program.functions()->Get(i)));
   for (uint32_t i = 0; i < length(program.constants()); ++i) {
     const fb::Constant &constant = *program.constants()->Get(i);
-    PLAIT_RETURN_IF_ERROR(device.write(
-        constant.offset(), std::as_bytes(std::span(constant.data()->data(),
-                                                   constant.data()->size()))));
+    auto data = std::as_bytes(
+        std::span(constant.data()->data(), constant.data()->size()));
+    if (constant.bytes())
+      data = data.subspan(plan::valueOf(mesh, rank, constant.begin()),
+                          constant.bytes());
+    PLAIT_RETURN_IF_ERROR(device.write(constant.offset(), data));
   }
   for (uint32_t i = 0; i < length(program.inputs()); ++i) {
     const fb::Input &input = *program.inputs()->Get(i);
@@ -80,7 +83,8 @@ Status Rank::prepareFunction(const fb::Function &function) {
     if (const auto *gemm = step.step_as_GemmStep())
       number = device.prepareGemm(*gemm);
     if (const auto *attention = step.step_as_AttentionStep())
-      number = device.prepareAttention(*attention);
+      number = device.prepareAttention(
+          *attention, plan::valueOf(mesh, rank, attention->first_query()));
     if (const auto *collective = step.step_as_CollectiveStep())
       number = joinGroup(*collective);
     if (!number.ok())
@@ -107,15 +111,16 @@ Result<uint32_t> Rank::joinGroup(const fb::CollectiveStep &step) {
   return static_cast<uint32_t>(groups.size() - 1);
 }
 
-/// Which rows: see Data.h.
+/// Which rows: see Data.h. Of each, the ranks along "cp" have equal parts.
 Status Rank::feed(const fb::Input &input, uint64_t number,
                   const Batches &batches) {
-  int axis = plan::Mesh::find(plan, "dp");
-  int64_t replica = axis < 0 ? 0 : mesh.index(rank, axis);
+  int64_t replica = mesh.indexOf(plan, rank, "dp");
+  int64_t columns = input.columns();
+  int64_t first = mesh.indexOf(plan, rank, "cp") * columns;
   int64_t count = int64_t(input.microbatches()) * input.rows();
   for (int64_t row = 0; row < count; ++row)
-    batches.readRow(number, replica * count + row, input.kind(),
-                    rows.data() + row * input.columns());
+    batches.readRow(number, replica * count + row, input.kind(), first,
+                    std::span(rows).subspan(row * columns, columns));
   return device.write(input.offset(), std::as_bytes(std::span(rows).first(
                                           count * input.columns())));
 }
@@ -262,10 +267,7 @@ Status Rank::runKernel(const fb::Action &action, const fb::KernelStep &step) {
     if (scalar.first_microbatch())
       scalars[i] = action.first();
     else
-      scalars[i] = scalar.bias() +
-                   (scalar.axis() < 0
-                        ? 0
-                        : scalar.scale() * mesh.index(rank, scalar.axis()));
+      scalars[i] = plan::valueOf(mesh, rank, scalar);
   }
   return device.kernel(step, args.data(), scalars.data());
 }

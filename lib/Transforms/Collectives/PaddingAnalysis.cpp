@@ -167,7 +167,7 @@ LogicalResult PaddingAnalysis::visit(ShardableOpInterface op) {
         factor.kind == FactorKind::Sum || factor.kind == FactorKind::Max;
     if (reduced && failed(maskReduced(op, rule, index)))
       return failure();
-    if (reduced)
+    if (findDims(rule.results, index).empty())
       continue;
     SmallVector<NumberRange> results =
         derivePadding(op, index, getRangesAlong(op, rule, index));

@@ -60,12 +60,14 @@ static bool isFree(Operation *op) {
          countSourceBytes(op) < byteSize(op->getResult(0).getType());
 }
 
-/// A parameter that ranks which share its users have gathered, over an axis
-/// that only splits what it is stored in. It is gathered again: to keep it is
-/// to hold what was divided, once for each microbatch in flight.
+/// What ranks that share the tokens out have gathered: a parameter that they
+/// store in parts, or keys and values of a sequence that they split. It is
+/// gathered again: to keep it is to hold what was divided, once for each
+/// microbatch in flight (Llama Team 2024, section 3.3.2). What tp has gathered
+/// is kept: its ranks wait for each other in every layer as it is.
 static bool isGathered(Operation *op) {
   auto reshard = dyn_cast<dist::ReshardOp>(op);
-  if (!reshard || !reshard.getInput().getDefiningOp<nn::ReadOp>())
+  if (!reshard)
     return false;
   auto from = dist::ShardingAttr::of(reshard.getInput());
   auto to = dist::ShardingAttr::of(reshard.getResult());

@@ -191,17 +191,18 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
 }
 
 /// Gradients accumulate as partial sums over the ranks that hold the whole
-/// parameter but worked on a part of the data; they are combined once, at the end
-/// of the step. Where such ranks hold parts of the parameter, the gradient has
-/// been scattered to them. That of a parameter which is
-/// worked on before it meets the batch, as in tanh(w) · x, has been combined on
-/// its way and is whole on all ranks: it accumulates as such.
+/// parameter but worked on a part of the data; they are combined once, at the
+/// end of the step. Where such ranks hold parts of the parameter, the gradient
+/// has been scattered to them. That of a parameter which is worked on before it
+/// meets the batch, as in tanh(w) · x, has been combined on its way and is
+/// whole on all ranks: it accumulates as such.
 LogicalResult Differentiator::visitRead(nn::ReadOp op) {
   Value total = sum(op.getResult());
   if (!total)
     return success();
   ShardingAttr wanted = ShardingAttr::of(op.getResult());
-  if (mesh.getAxisIndex(kDataAxis) >= 0) {
+  auto isInMesh = [&](StringRef axis) { return mesh.getAxisIndex(axis) >= 0; };
+  if (llvm::any_of(kTokenAxes, isInMesh)) {
     SmallVector<StringAttr> kept;
     for (StringAttr axis : ShardingAttr::of(total).getPartial())
       if (wanted.findDim(axis) < 0)

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // 1. Group the dimensions of all values into classes that move together.
-// 2. Split the class of the batch over "dp".
+// 2. Split the class of the batch over "dp", that of the sequence over "cp".
 // 3. Choose on "tp", exactly, what each op splits (ShardingProblem.h).
 // 4. Write the shardings into the types and reshards between them.
 //
@@ -18,6 +18,7 @@
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace plait {
@@ -37,15 +38,17 @@ public:
   Assigner(func::FuncOp function, MeshOp mesh, bool splitSequence)
       : function(function), mesh(mesh), splitSequence(splitSequence),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
-        builder(function.getContext()), data(builder.getStringAttr(kDataAxis)),
+        builder(function.getContext()),
         tensor(builder.getStringAttr(kTensorAxis)) {}
 
   LogicalResult run();
 
 private:
   LogicalResult checkReads();
-  LogicalResult seedBatch();
-  ArrayAttr axesOf(Value value, int64_t dim, bool split);
+  void joinInputs();
+  LogicalResult seedTokens();
+  LogicalResult checkTokens(StringAttr axis, int64_t dim);
+  SmallVector<Attribute> tokenAxes(ArrayRef<int> classesOfDims, unsigned dim);
   ShardingAttr publishedSharding(Value value);
   void storeParameter(nn::ReadOp read);
   void gatherForLayers(Value stored, ShardingAttr found);
@@ -59,9 +62,10 @@ private:
   bool splitSequence;
   FlatSymbolRefAttr meshRef;
   OpBuilder builder;
-  StringAttr data, tensor;
+  StringAttr tensor;
   FactorClasses classes;
-  int batchClass = -1;
+  /// What splits the classes of the tokens' dimensions.
+  llvm::SmallMapVector<int, StringAttr, 2> axisOfClass;
   std::optional<ShardingProblem> problem;
   SymbolTableCollection tables;
 };
@@ -93,34 +97,73 @@ LogicalResult Assigner::checkReads() {
   return failure(walk.wasInterrupted());
 }
 
-LogicalResult Assigner::seedBatch() {
-  int64_t blocks = mesh.getAxisSize(data);
+/// Tokens and targets share batch and sequence even where no op says so.
+void Assigner::joinInputs() {
   Value first;
+  auto rankOf = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getRank();
+  };
+  for (BlockArgument argument : function.getArguments()) {
+    for (int64_t dim = 0, e = std::size(kTokenAxes); first && dim < e; ++dim)
+      if (dim < rankOf(first) && dim < rankOf(argument))
+        classes.join(first, argument, dim);
+    if (rankOf(argument))
+      first = argument;
+  }
+}
+
+/// Ranks along `axis` get equal parts of dimension `dim` of the tokens.
+LogicalResult Assigner::checkTokens(StringAttr axis, int64_t dim) {
+  int64_t blocks = mesh.getAxisSize(axis);
   for (BlockArgument argument : function.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
-    if (type.getRank() == 0)
+    if (dim >= type.getRank() || type.getDimSize(dim) % blocks == 0)
       continue;
-    // Tokens and targets share the batch even where no op says so.
-    if (first)
-      classes.join(first, argument, 0);
-    first = argument;
-    batchClass = classes.find(argument, 0);
-    if (blocks && type.getDimSize(0) % blocks)
-      return function.emitError("dp=")
-             << blocks << " does not divide the batch of " << type.getDimSize(0)
-             << " sequences";
+    int64_t extent = type.getDimSize(dim), below = extent / blocks * blocks;
+    InFlightDiagnostic diag = function.emitError()
+                              << axis.getValue() << "=" << blocks
+                              << " does not divide the ";
+    diag << (dim ? "sequence" : "batch") << " of " << extent
+         << (dim ? " positions" : " sequences") << "; nearest are ";
+    if (below)
+      diag << below << " and ";
+    return diag << below + blocks;
   }
   return success();
 }
 
-/// The axes of a dimension: dp if it is the batch's, tp if `split`.
-ArrayAttr Assigner::axesOf(Value value, int64_t dim, bool split) {
-  SmallVector<Attribute> axes;
-  if (classes.find(value, dim) == batchClass && mesh.getAxisIndex(data) >= 0)
-    axes.push_back(data);
-  if (split)
-    axes.push_back(tensor);
-  return builder.getArrayAttr(axes);
+LogicalResult Assigner::seedTokens() {
+  for (auto [dim, name] : llvm::enumerate(kTokenAxes)) {
+    StringAttr axis = builder.getStringAttr(name);
+    if (mesh.getAxisIndex(axis) < 0)
+      continue;
+    if (failed(checkTokens(axis, dim)))
+      return failure();
+    for (BlockArgument argument : function.getArguments()) {
+      if (static_cast<int64_t>(dim) >=
+          cast<RankedTensorType>(argument.getType()).getRank())
+        continue;
+      auto [it, isNew] =
+          axisOfClass.insert({classes.find(argument, dim), axis});
+      if (it->second != axis && mesh.getAxisSize(axis) > 1)
+        return function.emitError()
+               << axis << " cannot split dimension " << dim
+               << " of the tokens: the model's ops move it together with "
+               << "dimension 0, which " << it->second << " splits";
+    }
+  }
+  return success();
+}
+
+/// What splits dimension `dim` of a tensor, or a factor of an op, of which the
+/// classes are given: an axis splits the first one of its class alone.
+SmallVector<Attribute> Assigner::tokenAxes(ArrayRef<int> classesOfDims,
+                                           unsigned dim) {
+  auto axis = axisOfClass.find(classesOfDims[dim]);
+  if (axis == axisOfClass.end() ||
+      llvm::is_contained(classesOfDims.take_front(dim), axis->first))
+    return {};
+  return {axis->second};
 }
 
 /// What the users of `value` find: never partial.
@@ -128,8 +171,14 @@ ShardingAttr Assigner::publishedSharding(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   int chosen = problem ? problem->getDim(value) : ShardingProblem::kNone;
   SmallVector<ArrayAttr> dims;
-  for (int64_t dim = 0; dim < type.getRank(); ++dim)
-    dims.push_back(axesOf(value, dim, dim == chosen));
+  SmallVector<int> roots;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim) {
+    roots.push_back(classes.find(value, dim));
+    SmallVector<Attribute> axes = tokenAxes(roots, dim);
+    if (dim == chosen)
+      axes.push_back(tensor);
+    dims.push_back(builder.getArrayAttr(axes));
+  }
   return ShardingAttr::get(builder.getContext(), meshRef, dims, {},
                            Reduction::Sum);
 }
@@ -137,13 +186,12 @@ ShardingAttr Assigner::publishedSharding(Value value) {
 FactorAxes Assigner::factorAxes(ShardableOpInterface op) {
   FactorRule rule = op.getFactorRule();
   int chosen = problem ? problem->getFactor(op) : ShardingProblem::kNone;
-  bool hasData = mesh.getAxisIndex(data) >= 0;
   FactorAxes axes;
+  SmallVector<int> roots;
   for (auto [index, factor] : llvm::enumerate(rule.factors)) {
-    SmallVector<Attribute> along;
-    if (hasData && factor.kind != FactorKind::Whole &&
-        classes.findFactor(op, rule, index) == batchClass)
-      along.push_back(data);
+    bool isWhole = factor.kind == FactorKind::Whole;
+    roots.push_back(isWhole ? -1 : classes.findFactor(op, rule, index));
+    SmallVector<Attribute> along = tokenAxes(roots, index);
     if (static_cast<int>(index) == chosen)
       along.push_back(tensor);
     axes.push_back(builder.getArrayAttr(along));
@@ -232,7 +280,8 @@ void Assigner::pinParameters() {
 
 LogicalResult Assigner::run() {
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
-  if (failed(checkReads()) || failed(seedBatch()))
+  joinInputs();
+  if (failed(checkReads()) || failed(seedTokens()))
     return failure();
   int64_t blocks = mesh.getAxisSize(tensor);
   llvm::DenseSet<int> dataClasses;
@@ -243,9 +292,11 @@ LogicalResult Assigner::run() {
       if (dim == 0 || !splitSequence)
         dataClasses.insert(classes.find(argument, dim));
   if (blocks > 1) {
-    problem.emplace(function, tensor, blocks, classes, dataClasses, batchClass,
-                    std::max<int64_t>(1, mesh.getAxisSize(data)),
-                    splitSequence);
+    llvm::SmallDenseMap<int, int64_t> blocksOfClass;
+    for (auto [root, axis] : axisOfClass)
+      blocksOfClass[root] = mesh.getAxisSize(axis);
+    problem.emplace(function, tensor, blocks, classes, dataClasses,
+                    std::move(blocksOfClass), splitSequence);
     if (failed(problem->solve()))
       return failure();
   }

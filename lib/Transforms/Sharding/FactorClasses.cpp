@@ -68,10 +68,6 @@ void FactorClasses::add(ShardableOpInterface op) {
 // Types
 //===----------------------------------------------------------------------===//
 
-static bool isReduced(const Factor &factor) {
-  return factor.kind == FactorKind::Sum || factor.kind == FactorKind::Max;
-}
-
 ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
                                 const FactorAxes &axes,
                                 const FactorRule::DimFactors &dims,
@@ -83,12 +79,12 @@ ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
                                                                 : none);
   llvm::SetVector<StringAttr> partial;
   auto reduction = Reduction::Sum;
-  for (auto [factor, along] : llvm::zip_equal(rule.factors, axes)) {
-    if (!isResult || !isReduced(factor) || !along || along.empty())
+  for (auto [factor, along] : llvm::enumerate(axes)) {
+    if (!isResult || !rule.isReducedIn(factor, dims) || !along || along.empty())
       continue;
     for (auto axis : along.getAsRange<StringAttr>())
       partial.insert(axis);
-    if (factor.kind == FactorKind::Max)
+    if (rule.factors[factor].kind == FactorKind::Max)
       reduction = Reduction::Max;
   }
   return ShardingAttr::get(mesh.getContext(), mesh, split,

@@ -65,7 +65,14 @@ LogicalResult ShardingProblem::checkDivisibility() {
   return failure(walk.wasInterrupted());
 }
 
+/// What the axes that classes are given leave of an extent on a rank.
+int64_t ShardingProblem::extentIn(int root, int64_t extent) const {
+  auto given = blocksOfClass.find(root);
+  return given == blocksOfClass.end() ? extent : extent / given->second;
+}
+
 bool ShardingProblem::canSplit(int root, int64_t extent) const {
+  extent = extentIn(root, extent);
   bool even = evenClasses.contains(root);
   return extent >= blocks && !dataClasses.contains(root) &&
          (!even || extent % blocks == 0);
@@ -122,7 +129,7 @@ void ShardingProblem::addVariables() {
       variable.choices = {kNone};
       FactorRule rule = shardable.getFactorRule();
       for (auto [index, factor] : llvm::enumerate(rule.factors))
-        if (factor.kind != FactorKind::Whole &&
+        if (factor.kind != FactorKind::Whole && factor.isBalanced &&
             canSplit(classes.findFactor(shardable, rule, index), factor.size))
           variable.choices.push_back(index);
       declare(variable);
@@ -156,9 +163,12 @@ ShardingProblem::variableOf(Value value) const {
 double ShardingProblem::bytesOf(Value value) const {
   RankedTensorType type = typeOf(value);
   double bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8.0;
-  for (int64_t dim = 0; dim < type.getRank(); ++dim)
-    if (classes.find(value, dim) == batchClass)
-      return bytes / batchBlocks;
+  llvm::SmallDenseSet<int> split;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim) {
+    auto given = blocksOfClass.find(classes.find(value, dim));
+    if (given != blocksOfClass.end() && split.insert(given->first).second)
+      bytes /= given->second;
+  }
   return bytes;
 }
 
@@ -167,7 +177,9 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
     return 0;
   // Gathering or scattering blocks of unequal length is not worth having.
   auto isUneven = [&](int dim) {
-    return dim >= 0 && typeOf(value).getDimSize(dim) % blocks;
+    return dim >= 0 &&
+           extentIn(classes.find(value, dim), typeOf(value).getDimSize(dim)) %
+               blocks;
   };
   if (isUneven(from) || (from != kNone && isUneven(to)))
     return kImpossible;

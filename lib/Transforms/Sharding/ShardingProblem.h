@@ -39,18 +39,19 @@ public:
   static constexpr int kNone = -1;
 
   /// `axis` has `blocks` >= 2 ranks. `dataClasses` are the classes of the
-  /// function's arguments, which the axis leaves alone; tensors with a
-  /// dimension in `batchClass` have only 1 / `batchBlocks` of their elements
-  /// on a rank. With `savesMemory` collectives cost what they move and nothing
-  /// else: an all-gather and a reduce-scatter as much as the all-reduce they
-  /// replace, so that what ranks no longer hold twice decides.
+  /// function's arguments, which the axis leaves alone; tensors with dimensions
+  /// in a class of `blocksOfClass` have, for each class, only one of that many
+  /// blocks on a rank. With `savesMemory` collectives cost what they move and
+  /// nothing else: an all-gather and a reduce-scatter as much as the all-reduce
+  /// they replace, so that what ranks no longer hold twice decides.
   ShardingProblem(mlir::func::FuncOp function, mlir::StringAttr axis,
                   int64_t blocks, FactorClasses &classes,
-                  const llvm::DenseSet<int> &dataClasses, int batchClass,
-                  int64_t batchBlocks, bool savesMemory)
+                  const llvm::DenseSet<int> &dataClasses,
+                  llvm::SmallDenseMap<int, int64_t> blocksOfClass,
+                  bool savesMemory)
       : function(function), axis(axis), blocks(blocks), classes(classes),
-        dataClasses(dataClasses), batchClass(batchClass),
-        batchBlocks(batchBlocks), savesMemory(savesMemory), layers(function) {}
+        dataClasses(dataClasses), blocksOfClass(std::move(blocksOfClass)),
+        savesMemory(savesMemory), layers(function) {}
 
   /// Fails with an error where a factor that must divide does not.
   mlir::LogicalResult solve();
@@ -86,6 +87,7 @@ private:
   mlir::LogicalResult addReadCosts(nn::ReadOp read);
   /// Whether the axis may split a dimension or a factor of class `root`.
   bool canSplit(int root, int64_t extent) const;
+  int64_t extentIn(int root, int64_t extent) const;
   int nativeState(const FactorRule &rule, unsigned result, int factor) const;
   double conversionCost(mlir::Value value, int from, int to) const;
   double bytesOf(mlir::Value value) const;
@@ -95,8 +97,7 @@ private:
   int64_t blocks;
   FactorClasses &classes;
   const llvm::DenseSet<int> &dataClasses;
-  int batchClass;
-  int64_t batchBlocks;
+  llvm::SmallDenseMap<int, int64_t> blocksOfClass;
   bool savesMemory;
 
   mlir::SymbolTableCollection tables;

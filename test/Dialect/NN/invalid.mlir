@@ -177,6 +177,30 @@ func.func @c2_window(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) {
 
 // -----
 
+func.func @c4_more_keys(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) {
+  // expected-error @+1 {{has 4 queries and 8 keys, expected as many, or begin}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x4x2x3x4xf32>, tensor<2x2x3x4xf32>)
+  return
+}
+
+// -----
+
+func.func @c4_fewer_keys(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x4x2x4xf32>) {
+  // expected-error @+1 {{has 8 queries and 4 keys, expected as many or more}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 {begin = #nn.begin<"cp" * 8>} : (tensor<2x8x2x3x4xf32>, tensor<2x4x2x4xf32>, tensor<2x4x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c4_grad(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x4xf32>) {
+  // expected-error @+1 {{has 4 queries and 8 keys, expected as many, or begin}}
+  %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x4x2x3x4xf32>, tensor<2x2x3x4xf32>, tensor<2x4x2x3x4xf32>) -> (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  return
+}
+
+// -----
+
 func.func @c1_grad_result(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>) {
   // expected-error @+1 {{has value gradient 'tensor<2x8x2x5xf32>', expected the shape [2x8x2x4]}}
   %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x5xf32>)

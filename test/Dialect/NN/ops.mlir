@@ -132,6 +132,19 @@ func.func @attention(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
   return
 }
 
+// A rank with some of the queries and all keys.
+// CHECK-LABEL: func @attention_of_some_queries
+func.func @attention_of_some_queries(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x2x4xf32>,
+                                     %v: tensor<2x8x2x4xf32>) {
+  // CHECK: nn.attention %{{.*}} scale 5.000000e-01 window 3 {begin = #nn.begin<"cp" * 4>} : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>,
+  %o, %lse = nn.attention %q, %k, %v scale 5.0e-01 window 3 {begin = #nn.begin<"cp" * 4>} : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x4x2x3x4xf32>, tensor<2x2x3x4xf32>)
+  // CHECK: nn.attention_grad {{.*}} scale 5.000000e-01 {begin = #nn.begin<"cp" * 4>} :
+  %dq, %dk, %dv = nn.attention_grad %q, %k, %v, %o, %lse, %o scale 5.0e-01 {begin = #nn.begin<"cp" * 4>} : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x4x2x3x4xf32>, tensor<2x2x3x4xf32>, tensor<2x4x2x3x4xf32>) -> (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  // CHECK: nn.rope %{{.*}} theta 1.000000e+04 {begin = #nn.begin<"cp" * 4>} : tensor<2x4x2x3x4xf32>
+  %r = nn.rope %q theta 1.0e+04 {begin = #nn.begin<"cp" * 4>} : tensor<2x4x2x3x4xf32>
+  return
+}
+
 // CHECK-LABEL: func @elementwise
 func.func @elementwise(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>) {
   // CHECK: nn.neg %{{.*}} : tensor<2x4xf32>
@@ -200,6 +213,10 @@ func.func @places(%b: tensor<4xf32>, %x: tensor<2x8x8xf32>, %y: tensor<2x4xf32>,
   %10 = nn.causal_mask %x : tensor<2x8x8xf32>
   // CHECK: nn.causal_mask %{{.*}} window 2 : tensor<2x8x8xf32>
   %11 = nn.causal_mask %x window 2 : tensor<2x8x8xf32>
+  // CHECK: nn.causal_mask %{{.*}} {begin = #nn.begin<"dp" * 16, "cp" * 8>} : tensor<2x8x8xf32>
+  %13 = nn.causal_mask %x {begin = #nn.begin<"dp" * 16, "cp" * 8>} : tensor<2x8x8xf32>
+  // CHECK: nn.rope_table theta 1.000000e+04 {begin = #nn.begin<"cp" * 8>} : tensor<8x4xf32>
+  %14 = nn.rope_table theta 1.0e+04 {begin = #nn.begin<"cp" * 8>} : tensor<8x4xf32>
   // CHECK: nn.mask_padding %{{.*}} dim 1 begin<"tp" * 4> limit 7 by 0.000000e+00 : tensor<2x4xf32>
   %12 = nn.mask_padding %y dim 1 begin <"tp" * 4> limit 7 by 0.0 : tensor<2x4xf32>
   return

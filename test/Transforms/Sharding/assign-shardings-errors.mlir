@@ -27,6 +27,37 @@ func.func @loss(%x: tensor<64x8xi32>, %y: tensor<64x8xi32>) {
 
 // -----
 
+dist.mesh @mesh ["cp"] = [3]
+// expected-error @+1 {{cp=3 does not divide the sequence of 8 positions; nearest are 6 and 9}}
+func.func @loss(%x: tensor<64x8xi32>, %y: tensor<64x8xi32>) {
+  return
+}
+
+// -----
+
+// Fewer positions than ranks.
+dist.mesh @mesh ["cp"] = [16]
+// expected-error @+1 {{cp=16 does not divide the sequence of 8 positions; nearest are 16}}
+func.func @loss(%x: tensor<64x8xi32>, %y: tensor<64x8xi32>) {
+  return
+}
+
+// -----
+
+// The product is of a table with itself the other way round.
+dist.mesh @mesh ["dp", "cp"] = [2, 2]
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+// expected-error @+1 {{"cp" cannot split dimension 1 of the tokens: the model's ops move it together with dimension 0, which "dp" splits}}
+func.func @loss(%x: tensor<4x4xi32>, %y: tensor<4x4xi32>) -> tensor<4x4xf32> {
+  %a = nn.valid %x ignore -100 : tensor<4x4xi32> -> tensor<4x4xf32>
+  %w = nn.read @w value : tensor<4x4xf32>
+  %p = nn.matmul %a, %w "bs,sb->bs" : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %t = nn.matmul %a, %w "bs,bs->bs" : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %p : tensor<4x4xf32>
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // Heads are never padded
 //===----------------------------------------------------------------------===//

@@ -28,7 +28,7 @@ protected:
   std::vector<int32_t> row(const Batches &batches, uint64_t step, int64_t row,
                            fb::InputKind kind = fb::InputKind::Tokens) {
     std::vector<int32_t> tokens(2);
-    batches.readRow(step, row, kind, tokens.data());
+    batches.readRow(step, row, kind, /*first=*/0, tokens);
     return tokens;
   }
   std::string textError() {

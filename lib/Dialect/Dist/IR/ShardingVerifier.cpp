@@ -14,8 +14,8 @@
 //  (S3) dimensions that run along one factor are split over the same axes.
 //  (S4) a whole factor is not split, nor is a dimension without a factor.
 //  (S5) no axis splits two factors.
-//  (S6) a result is partial over exactly the axes that split its reduced
-//       factors, with the reduction of those.
+//  (S6) a result is partial over exactly the axes that split the reduced
+//       factors along which it does not run, with the reduction of those.
 //
 //===----------------------------------------------------------------------===//
 
@@ -131,13 +131,11 @@ LogicalResult Checker::checkPartial(Value result, int index) {
   llvm::SetVector<Attribute> expected(partialOperands.begin(),
                                       partialOperands.end());
   auto reduction = Reduction::Sum;
-  for (auto [factor, axes] : llvm::zip_equal(rule.factors, axesOfFactor)) {
-    bool reduced =
-        factor.kind == FactorKind::Sum || factor.kind == FactorKind::Max;
-    if (!reduced || !axes || axes.empty())
+  for (auto [factor, axes] : llvm::enumerate(axesOfFactor)) {
+    if (!rule.isReducedIn(factor, rule.results[index]) || !axes || axes.empty())
       continue;
     expected.insert(axes.begin(), axes.end());
-    if (factor.kind == FactorKind::Max)
+    if (rule.factors[factor].kind == FactorKind::Max)
       reduction = Reduction::Max;
   }
   llvm::SetVector<Attribute> actual(sharding.getPartial().begin(),

@@ -136,28 +136,35 @@ static LogicalResult verifyWindow(Operation *op,
   return success();
 }
 
-static LogicalResult verifyAttention(Operation *op, Value query, Value key,
-                                     Value value, Value out, Value lse,
-                                     std::optional<int64_t> window) {
-  // (C1)
-  ArrayRef<int64_t> q = shapeOf(query);
-  if (q.size() != 5)
-    return op->emitOpError("has query ")
-           << query.getType() << ", expected five dimensions";
-  int64_t keyShape[] = {q[0], q[1], q[2], q[4]};
-  int64_t lseShape[] = {q[0], q[2], q[3], q[1]};
-  if (failed(verifyShape(op, "key", key, keyShape)) ||
-      failed(verifyShape(op, "value", value, keyShape)) ||
-      failed(verifyShape(op, "output", out, q)) ||
-      failed(verifyShape(op, "lse", lse, lseShape)))
-    return failure();
-  return verifyWindow(op, window);
+/// (C4)
+static LogicalResult verifyQueries(Operation *op, int64_t queries, int64_t keys,
+                                   BeginAttr begin) {
+  if (begin ? queries <= keys : queries == keys)
+    return success();
+  return op->emitOpError("has ")
+         << queries << " queries and " << keys << " keys, expected as many"
+         << (begin ? " or more" : ", or begin");
 }
 
-LogicalResult AttentionOp::verify() {
-  return verifyAttention(*this, getQuery(), getKey(), getValue(), getOut(),
-                         getLse(), getWindow());
+template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
+  // (C1)
+  ArrayRef<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey());
+  if (q.size() != 5)
+    return op.emitOpError("has query ")
+           << op.getQuery().getType() << ", expected five dimensions";
+  int64_t keys = k.size() == 4 ? k[1] : q[1];
+  int64_t keyShape[] = {q[0], keys, q[2], q[4]};
+  int64_t lseShape[] = {q[0], q[2], q[3], q[1]};
+  if (failed(verifyShape(op, "key", op.getKey(), keyShape)) ||
+      failed(verifyShape(op, "value", op.getValue(), keyShape)) ||
+      failed(verifyShape(op, "output", op.getOut(), q)) ||
+      failed(verifyShape(op, "lse", op.getLse(), lseShape)) ||
+      failed(verifyWindow(op, op.getWindow())))
+    return failure();
+  return verifyQueries(op, q[1], keys, op.getBeginAttr());
 }
+
+LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
 
 LogicalResult AttentionGradOp::verify() {
   if (failed(
@@ -169,8 +176,7 @@ LogicalResult AttentionGradOp::verify() {
       failed(verifyShape(*this, "value gradient", getValueGradient(),
                          shapeOf(getValue()))))
     return failure();
-  return verifyAttention(*this, getQuery(), getKey(), getValue(), getOut(),
-                         getLse(), getWindow());
+  return verifyAttention(*this);
 }
 
 //===----------------------------------------------------------------------===//

@@ -47,16 +47,16 @@ Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
 //===----------------------------------------------------------------------===//
 
 /// The masked, scaled scores of all queries and keys: [b, g, r, s, t].
-static Value buildScores(NNBuilder &nn, Value query, Value key, double scale,
-                         IntegerAttr window) {
-  Value product = nn.widen(nn.matmul(query, key, "bsgrd,btgd->bgrst"));
-  return nn.unary<CausalMaskOp>(nn.scale(product, scale), window);
+template <typename OpTy> static Value buildScores(NNBuilder &nn, OpTy op) {
+  Value product =
+      nn.widen(nn.matmul(op.getQuery(), op.getKey(), "bsgrd,btgd->bgrst"));
+  Value scaled = nn.scale(product, op.getScale().convertToDouble());
+  return nn.unary<CausalMaskOp>(scaled, op.getWindowAttr(), op.getBeginAttr());
 }
 
 Values AttentionOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
-  Value scores = buildScores(nn, getQuery(), getKey(),
-                             getScale().convertToDouble(), getWindowAttr());
+  Value scores = buildScores(nn, *this);
   Value top = nn.reduce(scores, {4}, ReduceKind::Max);
   Value weights = nn.exp(nn.sub(scores, nn.broadcastRows(top, scores)));
   Value sum = nn.sumRows(weights);
@@ -74,7 +74,7 @@ Values AttentionOp::decompose(OpBuilder &builder) {
 Values AttentionGradOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   double scale = getScale().convertToDouble();
-  Value scores = buildScores(nn, getQuery(), getKey(), scale, getWindowAttr());
+  Value scores = buildScores(nn, *this);
   Value exact = nn.exp(nn.sub(scores, nn.broadcastRows(getLse(), scores)));
   Value weights = nn.castLike(exact, getGradient());
   Value dv = nn.matmul(weights, getGradient(), "bgrst,bsgrd->btgd");
@@ -145,8 +145,12 @@ std::vector<double> nn::computeRopeFrequencies(double theta,
   return frequencies;
 }
 
-std::vector<float> RopeTableOp::getData() {
-  int64_t positions = getResult().getType().getDimSize(0);
+SmallVector<RankTerm> RopeTableOp::getRankBegin() {
+  return getBegin() ? SmallVector<RankTerm>(getBegin()->getTerms())
+                    : SmallVector<RankTerm>();
+}
+
+std::vector<float> RopeTableOp::getData(int64_t positions) {
   int64_t size = getResult().getType().getDimSize(1);
   std::vector<double> frequencies = computeRopeFrequencies(
       getTheta().convertToDouble(), getScalingAttr(), size);
@@ -168,9 +172,9 @@ Values RopeOp::decompose(OpBuilder &builder) {
       {type.getDimSize(1), type.getDimSize(last)}, builder.getF32Type());
   auto table = [&](bool sine) {
     return nn.broadcast(
-        RopeTableOp::create(builder, getLoc(), tableType, getThetaAttr(),
-                            getScalingAttr(),
-                            sine ? builder.getUnitAttr() : UnitAttr()),
+        RopeTableOp::create(
+            builder, getLoc(), tableType, getThetaAttr(), getScalingAttr(),
+            sine ? builder.getUnitAttr() : UnitAttr(), getBeginAttr()),
         type.getShape(), {1, last});
   };
   Value cosine = table(false), sine = table(true);

@@ -165,7 +165,8 @@ Value ValidOp::emitElement(ElementContext &context, ValueRange operands) {
 
 Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
   int64_t rank = getInput().getType().getRank();
-  Value query = context.getIndex(rank - 2), key = context.getIndex(rank - 1);
+  Value query = globalIndex(context, rank - 2, getBeginAttr());
+  Value key = context.getIndex(rank - 1);
   Value seen = compare(context, arith::CmpIPredicate::sle, key, query);
   if (auto window = getWindow()) {
     Value width =

@@ -38,7 +38,8 @@ Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
       builder, getLoc(), dist::plainType(getQuery().getType()),
       dist::plainType(getKey().getType()),
       dist::plainType(getValue().getType()), getQuery(), getKey(), getValue(),
-      getOut(), getLse(), cotangents[0], getScaleAttr(), getWindowAttr());
+      getOut(), getLse(), cotangents[0], getScaleAttr(), getWindowAttr(),
+      getBeginAttr());
   return llvm::to_vector(ValueRange(grad.getResults()));
 }
 
@@ -106,10 +107,10 @@ Values RMSNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 //===----------------------------------------------------------------------===//
 
 Values RopeOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
-  return {RopeOp::create(builder, getLoc(),
-                         dist::plainType(getInput().getType()), cotangents[0],
-                         getThetaAttr(), getScalingAttr(),
-                         getInverse() ? UnitAttr() : builder.getUnitAttr())};
+  return {RopeOp::create(
+      builder, getLoc(), dist::plainType(getInput().getType()), cotangents[0],
+      getThetaAttr(), getScalingAttr(),
+      getInverse() ? UnitAttr() : builder.getUnitAttr(), getBeginAttr())};
 }
 
 Values GeluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {

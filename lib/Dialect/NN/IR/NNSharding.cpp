@@ -130,16 +130,21 @@ void EmbeddingGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
     localizeRows(*this, begin, limit);
 }
 
-/// The factors of attention, in the order batch, sequence, group, head, size.
-static FactorRule attentionRule(ArrayRef<int64_t> query, bool backward) {
+/// The factors of attention. Backward, every block of queries adds to the
+/// gradients of all keys and values.
+static FactorRule attentionRule(ArrayRef<int64_t> query, int64_t keys,
+                                bool backward) {
   FactorRule rule;
   int b = rule.add("batch", FactorKind::Parallel, query[0]);
-  int s = rule.add("sequence", FactorKind::Whole, query[1]);
+  int s = rule.add("query", backward ? FactorKind::Sum : FactorKind::Parallel,
+                   query[1]);
+  rule.factors[s].isBalanced = false; // later queries see more keys
+  int t = rule.add("key", FactorKind::Whole, keys);
   int g = rule.add("key/value head", FactorKind::Parallel, query[2],
                    /*mustDivide=*/true);
   int r = rule.add("query head of a group", FactorKind::Whole, query[3]);
   int d = rule.add("head size", FactorKind::Whole, query[4]);
-  FactorRule::DimFactors q{b, s, g, r, d}, k{b, s, g, d}, lse{b, g, r, s};
+  FactorRule::DimFactors q{b, s, g, r, d}, k{b, t, g, d}, lse{b, g, r, s};
   if (backward) {
     rule.operands = {q, k, k, q, lse, q};
     rule.results = {q, k, k};
@@ -151,30 +156,53 @@ static FactorRule attentionRule(ArrayRef<int64_t> query, bool backward) {
 }
 
 FactorRule AttentionOp::getFactorRule() {
-  return attentionRule(shapeOf(getQuery()), /*backward=*/false);
+  return attentionRule(shapeOf(getQuery()), shapeOf(getKey())[1],
+                       /*backward=*/false);
 }
 
 FactorRule AttentionGradOp::getFactorRule() {
-  return attentionRule(shapeOf(getQuery()), /*backward=*/true);
+  return attentionRule(shapeOf(getQuery()), shapeOf(getKey())[1],
+                       /*backward=*/true);
+}
+
+/// Tells `op` which positions the rank has if they, dimension 1 of its first
+/// operand, run along `factor`.
+template <typename OpTy>
+static void localizePositions(OpTy op, int factor, ArrayRef<RankTerm> begin) {
+  if (op.getFactorRule().operands[0][1] == factor)
+    op.setBeginAttr(BeginAttr::get(op.getContext(), begin));
+}
+
+void AttentionOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
+                                 int64_t) {
+  localizePositions(*this, factor, begin);
+}
+
+void AttentionGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
+                                     int64_t) {
+  localizePositions(*this, factor, begin);
 }
 
 /// One of the two products of causal attention: half of the keys are masked,
 /// but an unblocked implementation computes them.
-static int64_t scoreFlops(ArrayRef<int64_t> q) {
-  return 2 * q[0] * q[1] * q[1] * q[2] * q[3] * q[4];
+static int64_t scoreFlops(ArrayRef<int64_t> q, ArrayRef<int64_t> k) {
+  return 2 * q[0] * q[1] * k[1] * q[2] * q[3] * q[4];
 }
 
-int64_t AttentionOp::getFlops() { return 2 * scoreFlops(shapeOf(getQuery())); }
+int64_t AttentionOp::getFlops() {
+  return 2 * scoreFlops(shapeOf(getQuery()), shapeOf(getKey()));
+}
 
 int64_t AttentionGradOp::getFlops() {
-  return 5 * scoreFlops(shapeOf(getQuery()));
+  return 5 * scoreFlops(shapeOf(getQuery()), shapeOf(getKey()));
 }
 
-static WorkShape attentionShape(ArrayRef<int64_t> q) {
+static WorkShape attentionShape(ArrayRef<int64_t> q, ArrayRef<int64_t> k) {
   WorkShape shape;
   shape.kind = WorkShape::Attention;
   shape.batch = q[0];
-  shape.sequence = q[1];
+  shape.queries = q[1];
+  shape.keys = k[1];
   shape.keyValueHeads = q[2];
   shape.heads = q[2] * q[3];
   shape.headSize = q[4];
@@ -182,11 +210,11 @@ static WorkShape attentionShape(ArrayRef<int64_t> q) {
 }
 
 WorkShape AttentionOp::getWorkShape() {
-  return attentionShape(shapeOf(getQuery()));
+  return attentionShape(shapeOf(getQuery()), shapeOf(getKey()));
 }
 
 WorkShape AttentionGradOp::getWorkShape() {
-  return attentionShape(shapeOf(getQuery()));
+  return attentionShape(shapeOf(getQuery()), shapeOf(getKey()));
 }
 
 FactorRule LayerNormOp::getFactorRule() {
@@ -213,10 +241,13 @@ FactorRule RopeOp::getFactorRule() {
   FactorRule rule;
   ArrayRef<int64_t> shape = shapeOf(getInput());
   FactorRule::DimFactors dims = addDims(rule, shape, shape.size() - 1);
-  rule.factors[dims[1]].kind = FactorKind::Whole;
   rule.operands = {dims};
   rule.results = {dims};
   return rule;
+}
+
+void RopeOp::localizeFactor(int factor, ArrayRef<RankTerm> begin, int64_t) {
+  localizePositions(*this, factor, begin);
 }
 
 FactorRule GeluOp::getFactorRule() { return elementwiseRule(*this); }

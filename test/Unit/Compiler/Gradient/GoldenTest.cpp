@@ -136,7 +136,7 @@ TEST_F(GoldenTest, Rope) {
   Value x = read("x");
   check(test.nn.unary<nn::RopeOp>(
       x, test.builder.getF64FloatAttr(attribute("theta")),
-      nn::RopeScalingAttr(), UnitAttr()));
+      nn::RopeScalingAttr(), UnitAttr(), nn::BeginAttr()));
 }
 
 TEST_F(GoldenTest, RopeFrequenciesOfLlama3) {
@@ -162,7 +162,7 @@ static Value buildAttention(GradientHarness &test, Value q, Value k, Value v) {
   auto op = nn::AttentionOp::create(
       test.builder, test.nn.loc, q.getType(),
       test.type({shape[0], shape[2], shape[3], shape[1]}), q, k, v,
-      test.builder.getF32FloatAttr(0.5), IntegerAttr());
+      test.builder.getF32FloatAttr(0.5), IntegerAttr(), nn::BeginAttr());
   return op.getOut();
 }
 
@@ -206,5 +206,5 @@ TEST_F(GoldenTest, Embedding) {
   load("embedding");
   Value table = read("table"), ids = readIds("tokens");
   check(nn::EmbeddingOp::create(test.builder, test.nn.loc, test.type({2, 3, 3}),
-                                table, ids, StringAttr()));
+                                table, ids, nn::BeginAttr()));
 }

@@ -121,15 +121,15 @@ static std::vector<Case> getShapeCases() {
                      Value ids = test.ids({2, 3}, {1, 4, 1, 0, -100, 1});
                      Value y = nn::EmbeddingOp::create(
                          test.builder, test.nn.loc, test.type({2, 3, 2}), table,
-                         ids, StringAttr());
+                         ids, nn::BeginAttr());
                      return y;
                    }});
   cases.push_back({"nn.pick", [](GradientHarness &test) {
                      Value x = test.input(random({3, 4}, 1));
                      Value ids = test.ids({3}, {2, -100, 0});
-                     Value y =
-                         nn::PickOp::create(test.builder, test.nn.loc,
-                                            x.getType(), x, ids, StringAttr());
+                     Value y = nn::PickOp::create(test.builder, test.nn.loc,
+                                                  x.getType(), x, ids,
+                                                  nn::BeginAttr());
                      return y;
                    }});
   return cases;
@@ -145,7 +145,8 @@ static Case attention(const std::string &name, int64_t heads) {
                 test.builder, test.nn.loc, q.getType(),
                 test.type({2, 2, heads, 5}), q, k, v,
                 test.builder.getF32FloatAttr(0.5),
-                windowed ? test.builder.getI64IntegerAttr(2) : IntegerAttr());
+                windowed ? test.builder.getI64IntegerAttr(2) : IntegerAttr(),
+                nn::BeginAttr());
             return Value(op.getOut());
           }};
 }
@@ -160,7 +161,7 @@ static Case rope(bool inverse) {
                 b.getF64FloatAttr(4.0), 64);
             return test.nn.unary<nn::RopeOp>(
                 x, b.getF64FloatAttr(100.0), scaling,
-                inverse ? b.getUnitAttr() : UnitAttr());
+                inverse ? b.getUnitAttr() : UnitAttr(), nn::BeginAttr());
           }};
 }
 

@@ -262,7 +262,7 @@ static void evaluateRule(nn::IotaOp op, ArrayRef<Array *>, Array &result) {
 }
 
 static void evaluateRule(nn::RopeTableOp op, ArrayRef<Array *>, Array &result) {
-  std::vector<float> data = op.getData();
+  std::vector<float> data = op.getData(result.shape[0]);
   result.data.assign(data.begin(), data.end());
 }
 

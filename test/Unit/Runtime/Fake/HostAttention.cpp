@@ -29,14 +29,15 @@ public:
   HostAttention(CudaStream &stream, std::span<std::byte> workspace)
       : stream(stream), workspace(workspace) {}
 
-  Result<uint32_t> prepare(const fb::AttentionStep &step) override {
+  Result<uint32_t> prepare(const fb::AttentionStep &step,
+                           int64_t firstQuery) override {
     fb::AttentionStepT unpacked;
     step.UnPackTo(&unpacked);
     uint64_t needed = plan::gpuAttentionWorkspace(unpacked, 90);
     if (needed > workspace.size())
       return fail("attention needs ", needed, " bytes of workspace, the plan ",
                   "has ", workspace.size());
-    return library.prepare(step);
+    return library.prepare(step, firstQuery);
   }
 
   Status run(uint32_t prepared, const AttentionOperands &operands) override {

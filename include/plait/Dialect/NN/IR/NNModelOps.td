@@ -154,7 +154,7 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
 
 def NN_AttentionOp : NN_Op<"attention", [
     Pure, AllElementTypesMatch<["query", "key", "value", "out"]>,
-    DeclareOpInterfaceMethods<ShardableOpInterface>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
@@ -167,11 +167,16 @@ def NN_AttentionOp : NN_Op<"attention", [
     sequence], which the backward pass needs. With `window` w, a query sees the
     last w keys only, itself among them.
 
+    On a rank that holds one block of the queries and all keys, `begin` is the
+    position of its first query; the gradients of key and value are then partial
+    sums.
+
     Constraints:
-    - (C1) query and `out` are [b, s, g, r, d], key and value [b, s, g, d], `lse`
+    - (C1) query and `out` are [b, s, g, r, d], key and value [b, t, g, d], `lse`
       [b, g, r, s].
     - (C2) `window`, if given, is at least 1.
     - (C3) all but `lse` have one element type.
+    - (C4) t is s, or with `begin` at least s.
 
     Example:
     ```mlir
@@ -180,7 +185,8 @@ def NN_AttentionOp : NN_Op<"attention", [
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, F32Attr:$scale,
-                       OptionalAttr<I64Attr>:$window);
+                       OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs NN_FloatTensor:$out, NN_Statistics:$lse);
   let assemblyFormat = [{
     $query `,` $key `,` $value `scale` $scale (`window` $window^)? attr-dict `:`
@@ -192,20 +198,22 @@ def NN_AttentionOp : NN_Op<"attention", [
 def NN_AttentionGradOp : NN_Op<"attention_grad", [
     Pure, AllElementTypesMatch<["query", "key", "value", "out", "gradient",
       "query_gradient", "key_gradient", "value_gradient"]>,
-    DeclareOpInterfaceMethods<ShardableOpInterface>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "The gradients of attention's operands";
   let description = [{
     The scores are computed again from query, key and `lse` (Dao et al. 2022,
     "FlashAttention", Algorithm 4). `out` and `lse` are the results of the
-    `nn.attention`, `gradient` is that of `out`.
+    `nn.attention`, `gradient` is that of `out`. `begin` as in
+    `nn.attention`.
 
     Constraints:
     - (C1) shapes as for `nn.attention`; the results have those of query, key
       and value.
     - (C2) `window`, if given, is at least 1.
     - (C3) all but `lse` have one element type.
+    - (C4) of `nn.attention`.
 
     Example:
     ```mlir
@@ -215,7 +223,8 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, NN_FloatTensor:$out,
                        NN_Statistics:$lse, NN_FloatTensor:$gradient,
-                       F32Attr:$scale, OptionalAttr<I64Attr>:$window);
+                       F32Attr:$scale, OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs NN_FloatTensor:$query_gradient,
                       NN_FloatTensor:$key_gradient,
                       NN_FloatTensor:$value_gradient);
@@ -290,7 +299,7 @@ def NN_RMSNormOp : NN_Op<"rms_norm", NN_Compute # [
 
 def NN_RopeOp : NN_Op<"rope", [
     Pure, SameOperandsAndResultType,
-    DeclareOpInterfaceMethods<ShardableOpInterface>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
@@ -298,7 +307,8 @@ def NN_RopeOp : NN_Op<"rope", [
   let description = [{
     Rotates the pairs (j, j + d/2) of the last dimension by position · frequency_j
     (Su et al. 2021, in Hugging Face's "rotate half" layout). Dimension 1 is the
-    position. `inverse` rotates back, which is the gradient.
+    position. `inverse` rotates back, which is the gradient. On a rank that holds
+    one block of the positions, `begin` is the first.
 
     Constraints:
     - (C1) the input has at least three dimensions, the last of even extent.
@@ -311,7 +321,7 @@ def NN_RopeOp : NN_Op<"rope", [
   }];
   let arguments = (ins NN_FloatTensor:$input, F64Attr:$theta,
                        OptionalAttr<NN_RopeScalingAttr>:$scaling,
-                       UnitAttr:$inverse);
+                       UnitAttr:$inverse, OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
     $input `theta` $theta (`scaling` $scaling^)? (`inverse` $inverse^)?

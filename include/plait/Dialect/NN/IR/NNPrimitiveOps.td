@@ -165,11 +165,11 @@ def NN_IotaOp : NN_Op<"iota", NN_IndexCompute # [
 }
 
 def NN_RopeTableOp : NN_Op<"rope_table", [Pure,
-    DeclareOpInterfaceMethods<ConstantDataOpInterface>]> {
+    DeclareOpInterfaceMethods<ConstantDataOpInterface, ["getRankBegin"]>]> {
   let summary = "Cosines or sines of rotary angles";
   let description = [{
     [positions, size]: cos or sin of position · frequency, the frequencies
-    repeated for both halves of the last dimension.
+    repeated for both halves of the last dimension. `begin` as in `nn.rope`.
 
     Constraints:
     - (C1) the result has two dimensions, the second of even extent.
@@ -179,7 +179,7 @@ def NN_RopeTableOp : NN_Op<"rope_table", [Pure,
   }];
   let arguments = (ins F64Attr:$theta,
                        OptionalAttr<NN_RopeScalingAttr>:$scaling,
-                       UnitAttr:$sine);
+                       UnitAttr:$sine, OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs StaticShapeTensorOf<[F32]>:$result);
   let assemblyFormat = [{
     (`sine` $sine^)? `theta` $theta (`scaling` $scaling^)? attr-dict
@@ -311,7 +311,8 @@ def NN_CausalMaskOp : NN_Op<"causal_mask", [Pure, SameOperandsAndResultType,
   let summary = "Minus infinity where a key is out of a query's sight";
   let description = [{
     The last two dimensions are query and key. Keys after the query are masked,
-    and with `window` w those more than w - 1 before it.
+    and with `window` w those more than w - 1 before it. On a rank that holds one
+    block of the queries, the position of the first is `begin`.
 
     Constraints:
     - (C1) the input has at least two dimensions.
@@ -319,7 +320,8 @@ def NN_CausalMaskOp : NN_Op<"causal_mask", [Pure, SameOperandsAndResultType,
 
     Example: `%y = nn.causal_mask %x : tensor<2x8x8xf32>`.
   }];
-  let arguments = (ins NN_FloatTensor:$input, OptionalAttr<I64Attr>:$window);
+  let arguments = (ins NN_FloatTensor:$input, OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input (`window` $window^)? attr-dict `:` type($result)";
   let hasVerifier = 1;

@@ -71,6 +71,17 @@ const Case cases[] = {
     {"NoHeads", [](A &a) { a.kv_heads = 0; }, "4 heads over 0"},
     {"Overflow", [](A &a) { a.queries = int64_t(1) << 45; }, "has batch 2"},
     {"Window", [](A &a) { a.window = 4; }, "has window 4, allowed are 0 to 3"},
+    {"FirstQuery",
+     [](A &a) { a.first_query = {fb::RankScalar(0, 1, 1, false)}; },
+     "first_query is up to 1, allowed are 0 to 0"},
+    {"FirstQueryAxis",
+     [](A &a) { a.first_query = {fb::RankScalar(0, 0, 2, false)}; },
+     "first_query names axis 2, there are 2"},
+    {"FirstQueryOverflow",
+     [](A &a) {
+       a.first_query = {fb::RankScalar(INT64_MAX, INT64_MAX, 1, false)};
+     },
+     "first_query adds"},
     {"StrideCount", [](A &a) { a.q_strides.pop_back(); }, "q has 2 strides"},
     {"Overlap", [](A &a) { a.k_strides[2] = 1; },
      "k has strides 12, 4 and 1 for heads of size 2"},

@@ -140,8 +140,20 @@ const Case structureCases[] = {
     {"Scalars", [](P &p) { p.programs[0]->scalars = 4096; }, "scalars of 32"},
     {"Constant", [](P &p) { p.programs[0]->constants[0]->offset = 4096; },
      "constant of 48 bytes"},
+    {"ConstantPart", [](P &p) { p.programs[0]->constants[0]->bytes = 49; },
+     "constant has 48 bytes, of which a rank takes 49"},
+    {"ConstantBegin", [](P &p) { p.programs[0]->constants[0]->bytes = 24; },
+     "from the sum of 0 numbers on"},
+    {"ConstantRange",
+     [](P &p) {
+       p.programs[0]->constants[0]->bytes = 24;
+       p.programs[0]->constants[0]->begin = {fb::RankScalar(0, 25, 1, false)};
+     },
+     "begin of constant is up to 25, allowed are 0 to 24"},
     {"Input", [](P &p) { p.programs[0]->inputs[0]->rows = 1; },
      "input is 2 x 1 x 2"},
+    {"InputOfContext", [](P &p) { p.mesh[1]->name = "cp"; },
+     "on each of 2 ranks"},
     {"RegionLife", [](P &p) { p.programs[0]->regions[0]->last_action = 99; },
      "lives over actions 0 to 99"},
     {"Kernel",

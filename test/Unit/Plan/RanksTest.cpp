@@ -41,6 +41,22 @@ TEST(Mesh, NumbersRanksRowMajor) {
   EXPECT_EQ(mesh.withIndex(0, 1, 2), 8u);
 }
 
+TEST(RankScalars, AddUp) {
+  Mesh mesh({1, 2, 3});
+  flatbuffers::FlatBufferBuilder builder;
+  std::vector<fb::RankScalar> terms = {{5, 30, 1, false}, {0, 10, 2, false}};
+  auto made = builder.CreateVectorOfStructs(terms);
+  builder.Finish(made);
+  const auto *scalars =
+      flatbuffers::GetRoot<RankScalars>(builder.GetBufferPointer());
+  for (uint32_t rank = 0; rank < 6; ++rank)
+    EXPECT_EQ(valueOf(mesh, rank, scalars), 5 + 10 * int64_t(rank));
+  EXPECT_EQ(valueOf(mesh, 3, nullptr), 0);
+  EXPECT_TRUE(checkRange(mesh, scalars, 55, "sum").ok());
+  EXPECT_EQ(checkRange(mesh, scalars, 54, "sum").message(),
+            "sum is up to 55, allowed are 0 to 54");
+}
+
 TEST(Blocks, CoverEveryElementOnce) {
   Mesh mesh({1, 2, 3});
   for (std::vector<uint8_t> axes :

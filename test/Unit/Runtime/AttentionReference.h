@@ -28,6 +28,7 @@ struct Shape {
   int64_t batch, heads, kvHeads, queries, keys, size;
   int64_t window = 0;
   bool causal = true;
+  int64_t firstQuery = 0; // the position of query 0 among the keys
 };
 
 /// Tensors are [batch][position][head][size], statistics [batch][head][query].
@@ -53,6 +54,7 @@ public:
     return ((b * rows + row) * heads + head) * shape.size;
   }
   bool sees(int64_t query, int64_t key) const {
+    query += shape.firstQuery;
     return (!shape.causal || key <= query) &&
            (!shape.window || key > query - shape.window);
   }

@@ -45,13 +45,13 @@ struct Memory {
 };
 
 Status compute(AttentionLibrary &library, fb::AttentionStepT step,
-               const AttentionOperands &operands) {
+               int64_t firstQuery, const AttentionOperands &operands) {
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(fb::AttentionStep::Pack(builder, &step));
   const auto &packed =
       *flatbuffers::GetRoot<fb::AttentionStep>(builder.GetBufferPointer());
-  PLAIT_RETURN_IF_ERROR(plan::checkAttention(packed));
-  return library.run(library.prepare(packed), operands);
+  PLAIT_RETURN_IF_ERROR(plan::checkAttention(plan::Mesh({1}), packed));
+  return library.run(library.prepare(packed, firstQuery), operands);
 }
 
 /// Runs both passes of `shape` on `t` in place of the reference. Results begin
@@ -71,7 +71,8 @@ Tensors run(const Shape &shape, const Tensors &t, fb::DType dtype,
                                 o.data(),  stats.data(), gradient.data(),
                                 dq.data(), dk.data(),    dv.data()};
   for (auto kind : {fb::AttentionKind::Forward, fb::AttentionKind::Backward}) {
-    Status status = compute(library, makeStep(shape, dtype, kind), operands);
+    Status status = compute(library, makeStep(shape, dtype, kind),
+                            shape.firstQuery, operands);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   return {q.numbers(),  k.numbers(),     v.numbers(),
@@ -87,7 +88,10 @@ const Shape shapes[] = {{1, 1, 1, 1, 1, 8},
                         {2, 2, 1, 150, 150, 24, /*window=*/20},
                         {1, 2, 2, 9, 33, 16},
                         {1, 2, 2, 70, 33, 16},
-                        {1, 2, 1, 20, 70, 8, 0, /*causal=*/false}};
+                        {1, 2, 1, 20, 70, 8, 0, /*causal=*/false},
+                        // The second and the last rank of three.
+                        {2, 4, 2, 70, 210, 16, 0, true, /*firstQuery=*/70},
+                        {1, 2, 1, 70, 210, 16, 90, true, /*firstQuery=*/140}};
 
 class AttentionTest
     : public ::testing::TestWithParam<std::tuple<Shape, unsigned>> {

@@ -64,6 +64,7 @@ const Gpu gpus[] = {{80, 108, 166912}, {90, 132, 232448}, {100, 148, 232448}};
 struct Shape {
   std::string name;
   int64_t batch, heads, kvHeads, length, size, window = 0;
+  int64_t earlier = 0; // keys before the position of the first query
 };
 
 fb::AttentionStepT makeStep(const Shape &shape, fb::AttentionKind kind) {
@@ -73,14 +74,18 @@ fb::AttentionStepT makeStep(const Shape &shape, fb::AttentionKind kind) {
   step.batch = shape.batch;
   step.heads = shape.heads;
   step.kv_heads = shape.kvHeads;
-  step.queries = step.keys = shape.length;
+  step.queries = shape.length;
+  step.keys = shape.earlier + shape.length;
   step.head_size = shape.size;
-  auto strides = [&](int64_t heads) {
+  // Keys that no query sees, as many as a rank has queries, lie behind the
+  // others.
+  auto strides = [&](int64_t rows, int64_t heads) {
     int64_t row = heads * shape.size;
-    return std::vector<int64_t>{shape.length * row, row, shape.size};
+    return std::vector<int64_t>{rows * row, row, shape.size};
   };
-  step.q_strides = step.out_strides = strides(shape.heads);
-  step.k_strides = step.v_strides = strides(shape.kvHeads);
+  step.q_strides = step.out_strides = strides(step.queries, shape.heads);
+  step.k_strides = step.v_strides =
+      strides(step.keys + (shape.earlier ? shape.length : 0), shape.kvHeads);
   step.scale = 0.125f;
   step.causal = true;
   step.window = shape.window;
@@ -161,7 +166,10 @@ TEST_F(CudnnTest, TakesOddSizes) {
                              {"heads of 12", 1, 8, 8, 512, 12},
                              {"heads of 256", 1, 8, 8, 512, 256},
                              {"heads of 264", 1, 8, 8, 512, 264},
-                             {"window", 1, 8, 8, 512, 64, 100}})
+                             {"window", 1, 8, 8, 512, 64, 100},
+                             {"third of four ranks", 2, 8, 2, 512, 64, 0, 1024},
+                             {"third, odd", 1, 8, 8, 77, 128, 0, 154},
+                             {"third, window", 1, 8, 8, 256, 64, 300, 512}})
     expectAgreement(shape);
 }
 

@@ -99,7 +99,8 @@ protected:
       flatbuffers::FlatBufferBuilder builder;
       builder.Finish(fb::AttentionStep::Pack(builder, &step));
       auto prepared = (*library)->prepare(
-          *flatbuffers::GetRoot<fb::AttentionStep>(builder.GetBufferPointer()));
+          *flatbuffers::GetRoot<fb::AttentionStep>(builder.GetBufferPointer()),
+          shape.firstQuery);
       EXPECT_TRUE(prepared.ok()) << prepared.status().message();
       if (!prepared.ok())
         return t;
@@ -147,6 +148,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GpuAttentionTest,
                          ::testing::Values(Shape{2, 4, 4, 256, 256, 64},
                                            Shape{1, 4, 1, 77, 77, 40},
                                            Shape{1, 4, 2, 300, 300, 128},
-                                           Shape{1, 2, 2, 256, 256, 64, 50}));
+                                           Shape{1, 2, 2, 256, 256, 64, 50},
+                                           Shape{2, 4, 2, 128, 512, 64, 0, true,
+                                                 /*firstQuery=*/256},
+                                           Shape{1, 4, 2, 128, 512, 64, 200,
+                                                 true, /*firstQuery=*/256}));
 
 } // namespace

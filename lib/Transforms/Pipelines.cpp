@@ -98,6 +98,7 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
   case Phase::Partition:
     manager.addPass(createPartitionPass());
     addCleanup(manager);
+    manager.addPass(createMergeResidualsPass());
     return;
   case Phase::Schedule:
     manager.addPass(

@@ -77,7 +77,7 @@ FULL = ("--recompute", "full")
 ZERO = ("--zero", "1")
 GPIPE = ("--schedule", "gpipe")
 FLASH = ("--attention", "flash")
-NOT_TRAINED = ("embed", "fixed", "number")
+NOT_TRAINED = ("embed", "fixed", "number", "unread")
 RUNS = (
     Run("ties"),
     Run("ties", options=FULL),

@@ -162,6 +162,14 @@ def SplitPhasesPass : Pass<"pipe-split-phases", "::mlir::ModuleOp"> {
   let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 
+def MergeResidualsPass : Pass<"pipe-merge-residuals", "::mlir::ModuleOp"> {
+  let summary = "Keep a value once for later functions of its stage";
+  let description = [{
+    Where a function returns one value as several residuals, or as a residual and
+    an output, the functions that take them take one.
+  }];
+}
+
 def BuildOptimizerPass : Pass<"nn-build-optimizer", "::mlir::ModuleOp"> {
   let summary = "Write the end of a step: reduction, clipping, AdamW";
   let description = [{

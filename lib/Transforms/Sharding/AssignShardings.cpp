@@ -270,12 +270,18 @@ void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
     publish(result);
 }
 
-/// Records where the parameters lie, for whoever reads them next.
+/// Records where the parameters lie, for whoever needs them next.
 void Assigner::pinParameters() {
   function.walk([&](nn::ReadOp read) {
     nn::ParameterOp parameter = nn::findParameter(read, tables);
     parameter.setShardingAttr(ShardingAttr::of(read.getResult()));
   });
+  // What nobody reads is saved as it was.
+  for (auto parameter :
+       function->getParentOfType<ModuleOp>().getOps<nn::ParameterOp>())
+    if (!parameter.getShardingAttr())
+      parameter.setShardingAttr(ShardingAttr::getReplicated(
+          meshRef, cast<RankedTensorType>(parameter.getType()).getRank()));
 }
 
 LogicalResult Assigner::run() {

@@ -263,13 +263,6 @@ class Model(Drawing):
         self.graph.loss = self.add("add", [self.graph.loss, share])
 
 
-def reads_first(graph: Graph) -> bool:
-    """Whether the first result of every op is read. Where only a statistic of a
-    norm is, its weights lead nowhere, which plaitc does not see."""
-    read = {x for op in graph.ops for x in op.operands} | {graph.loss}
-    return all(op.results[0] in read for op in graph.ops)
-
-
 def draw_graph(rng: random.Random, layout: Layout) -> Graph:
     """With as many layers as there are stages, at least."""
     while True:
@@ -280,5 +273,5 @@ def draw_graph(rng: random.Random, layout: Layout) -> Graph:
         model.head(x)
         model.graph.prune()
         model.graph.renumber_layers()
-        if len(model.graph.layers) >= layout.stages and reads_first(model.graph):
+        if len(model.graph.layers) >= layout.stages:
             return model.graph

@@ -1,10 +1,11 @@
-// Three parameters are read, but none of them has a gradient: a table, a matrix
-// in the middle of what is trained, and a single number.
+// Four parameters have no gradient: a table, a matrix in the middle of what is
+// trained, a single number, and one that nobody reads.
 module attributes {plait.model = {layers = 2 : i64, model_type = "test", name = "frozen", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5> decay
   nn.parameter @up : tensor<8x8xf32> init<mean = 0.0, std = 0.5> decay
   nn.parameter @fixed : tensor<8x8xf32> init<mean = 0.0, std = 0.5> decay
   nn.parameter @number : tensor<f32> init<mean = 0.5, std = 0.0>
+  nn.parameter @unread : tensor<3x8xf32> init<mean = 0.0, std = 0.5> decay
   nn.parameter @head : tensor<16x8xf32> init<mean = 0.0, std = 0.5> decay
   func.func @loss(%tokens: tensor<4x6xi32>, %targets: tensor<4x6xi32>) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>

@@ -229,7 +229,7 @@ func.func @loss(%x: tensor<64x256xf32>) -> tensor<64x256xf32> {
 dist.mesh @mesh ["pp", "dp", "tp"] = [4, 1, 1]
 // CHECK: nn.parameter @w {{.*}} sharding #dist.sharding<@mesh, [{}, {}]>
 nn.parameter @w : tensor<256x256xf32> init<mean = 0.0, std = 0.02>
-// CHECK: nn.parameter @unread : tensor<4xf32> init<{{[^>]*}}>{{$}}
+// CHECK: nn.parameter @unread : tensor<4xf32> init<{{[^>]*}}> sharding #dist.sharding<@mesh, [{}]>
 nn.parameter @unread : tensor<4xf32> init<mean = 0.0, std = 0.02>
 // CHECK-LABEL: func.func @loss(
 // CHECK-NOT: "tp"

@@ -141,8 +141,9 @@ LogicalResult LossVerifier::verifyResults() {
     used.insert(cast<ReadOp>(read).getSymbolAttr());
   for (auto parameter : loss->getParentRegion()->front().getOps<ParameterOp>())
     if (!used.contains(FlatSymbolRefAttr::get(parameter.getSymNameAttr())))
-      return parameter.emitOpError("does not reach the loss that @")
-             << kLossFunction << " returns; read it there, or remove it";
+      parameter.emitWarning("is not trained: the loss that @")
+          << kLossFunction << " returns does not depend on @"
+          << parameter.getSymName();
   if (used.empty())
     return loss.emitOpError("returns a loss that depends on no parameter");
   return success();

@@ -30,8 +30,9 @@ def NNDialect : Dialect {
     What a module that is compiled says of the loss is verified (`verifyLoss`):
     - (L1) `@loss` is one block of ops without effects on memory, besides reads
       of parameters' values (or of their copies to compute with).
-    - (L2) every parameter reaches the loss, the first result. None reaches the
-      number of targets, the second, which is not a constant of 0 or less.
+    - (L2) a parameter reaches the loss, the first result; one that does not is
+      not trained, and warned of. None reaches the number of targets, the second,
+      which is not a constant of 0 or less.
     - (L3) what ids select from is large enough: a row of a table, or a class,
       for each id of the vocabulary; a row for each number of an `nn.iota`.
   }];

@@ -1,0 +1,93 @@
+//===- MergeResiduals.cpp - Keep a value once -----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Where two values that a function keeps for a later one turn out to be one,
+// after common subexpressions are found, it is kept once.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
+
+#include <map>
+
+namespace plait {
+#define GEN_PASS_DEF_MERGERESIDUALSPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+using pipe::PortAttr;
+using pipe::PortKind;
+
+/// Residuals that are another port of the same stage.
+using Merged = llvm::DenseMap<PortAttr, PortAttr>;
+
+/// Takes the residuals of `function` away that it returns as another port, too.
+static void mergeResults(func::FuncOp function, Merged &merged) {
+  Operation *terminator = function.getBody().front().getTerminator();
+  llvm::DenseMap<Value, PortAttr> known;
+  SmallVector<Value> values;
+  SmallVector<PortAttr> ports;
+  for (auto [value, port] :
+       llvm::zip_equal(terminator->getOperands(), getResultPorts(function))) {
+    // The gradient of an input leaves the rank, and its buffer is reused.
+    bool keeps = port.getKind() != PortKind::InputGradient;
+    auto [it, isNew] =
+        keeps ? known.try_emplace(value, port) : std::pair(known.end(), true);
+    if (!isNew && port.getKind() == PortKind::Residual) {
+      merged[port] = it->second;
+      continue;
+    }
+    values.push_back(value);
+    ports.push_back(port);
+  }
+  terminator->setOperands(values);
+  setPorts(function, getPorts(function), ports);
+}
+
+static void mergeArguments(func::FuncOp function, const Merged &merged) {
+  Block &body = function.getBody().front();
+  SmallVector<PortAttr> ports = getPorts(function);
+  for (unsigned index = ports.size(); index-- > 0;) {
+    PortAttr other = merged.lookup(ports[index]);
+    if (!other)
+      continue;
+    auto *found = llvm::find(ports, other);
+    if (found == ports.end()) {
+      ports[index] = other;
+      continue;
+    }
+    body.getArgument(index).replaceAllUsesWith(
+        body.getArgument(found - ports.begin()));
+    body.eraseArgument(index);
+    ports.erase(ports.begin() + index);
+  }
+  setPorts(function, ports, getResultPorts(function));
+}
+
+namespace {
+struct MergeResidualsPass
+    : plait::impl::MergeResidualsPassBase<MergeResidualsPass> {
+  void runOnOperation() override {
+    std::map<int64_t, SmallVector<func::FuncOp>> stages;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (pipe::FunctionAttr own = getStageFunction(function);
+          own && !own.endsStep())
+        stages[own.getIndex()].push_back(function);
+    for (auto &[stage, functions] : stages) {
+      Merged merged;
+      for (func::FuncOp function : functions)
+        mergeResults(function, merged);
+      if (!merged.empty())
+        for (func::FuncOp function : functions)
+          mergeArguments(function, merged);
+    }
+  }
+};
+} // namespace

@@ -19,9 +19,13 @@
 //    evenly: late in a step a delay on one rank delays all ranks before it.
 //  - The search stops at the bound. On the twelve settings published in the
 //    paper it gets there, mostly at once.
+//
+// In a V the rhythms of V-Half and V-Min guide the engine, within any limit:
+// the first is the faster the more memory there is. Where neither ends within
+// the limit, the engine without a rhythm does.
 
+#include "ControllableMemory.h"
 #include "Execute.h"
-#include "Greedy.h"
 #include "WarmUp.h"
 #include "ZeroBubble.h"
 #include "plait/Schedule/Bound.h"
@@ -39,6 +43,7 @@ public:
   Search(const Problem &problem, const GeneratorOptions &options);
 
   Schedule run();
+  Schedule runV();
 
 private:
   using Leads = std::vector<uint32_t>;
@@ -48,6 +53,8 @@ private:
   bool atBound() const { return bestSpan <= bound * (1 + 1e-9); }
   void tryHandcrafted(uint32_t factor);
   void tryGreedy(const Leads &leads, double span, bool spread, bool inputFirst);
+  void take(Schedule schedule);
+  void take(GreedyResult result);
 
   const Problem &problem;
   const Costs &costs;
@@ -71,10 +78,7 @@ Search::Search(const Problem &problem, const GeneratorOptions &options)
 std::vector<double> Search::getAllowance(double span) const {
   std::vector<double> allowance;
   for (uint32_t rank = 0; rank < problem.stages; ++rank)
-    allowance.push_back(span -
-                        problem.microbatches * (costs.forwardOf(rank) +
-                                                costs.backwardInputOf(rank) +
-                                                costs.backwardWeightOf(rank)));
+    allowance.push_back(span - getWork(problem, costs, rank));
   return allowance;
 }
 
@@ -116,6 +120,11 @@ void Search::tryHandcrafted(uint32_t factor) {
       delay = std::min(delay, (memory.limit - lead) / memory.weightShare);
     schedule.ranks.push_back(delayWeights(problem.microbatches, lead, delay));
   }
+  take(std::move(schedule));
+}
+
+/// Keeps the faster one.
+void Search::take(Schedule schedule) {
   Result<Timeline> timeline = execute(schedule, costs);
   if (!timeline.ok() || timeline->span >= bestSpan)
     return;
@@ -123,21 +132,17 @@ void Search::tryHandcrafted(uint32_t factor) {
   best = std::move(schedule);
 }
 
-void Search::tryGreedy(const Leads &leads, double span, bool spread,
-                       bool inputFirst) {
-  GreedyResult result = runGreedy(
-      problem, costs, memory, {leads, getAllowance(span), spread, inputFirst});
+void Search::take(GreedyResult result) {
   if (result.span >= bestSpan)
     return;
   bestSpan = result.span;
-  best = {problem, ""};
-  for (const std::vector<ActionKind> &kinds : result.ranks) {
-    uint32_t counts[size_t(ActionKind::BackwardWeight) + 1] = {};
-    std::vector<Action> &actions = best.ranks.emplace_back();
-    actions.reserve(kinds.size());
-    for (ActionKind kind : kinds)
-      actions.push_back({kind, 0, counts[size_t(kind)]++});
-  }
+  best = {problem, "", std::move(result.ranks)};
+}
+
+void Search::tryGreedy(const Leads &leads, double span, bool spread,
+                       bool inputFirst) {
+  take(runGreedy(problem, costs, memory,
+                 {leads, getAllowance(span), spread, inputFirst}));
 }
 
 // In the order of how often each was the first to reach the bound on random
@@ -166,7 +171,26 @@ Schedule Search::run() {
   return best;
 }
 
+Schedule Search::runV() {
+  Schedule turned = zeroBubbleV(problem);
+  turned.memory = memory;
+  if (memory.allows(peakActivations(turned)))
+    take(std::move(turned));
+  for (double span : {0.0, bound}) {
+    for (Rhythm rhythm :
+         {getHalfRhythm(problem.stages), getMinRhythm(problem.stages)})
+      for (double window : {rhythm.window, 6.0}) {
+        rhythm.window = window;
+        take(runRhythm(problem, costs, memory, rhythm, getAllowance(span)));
+      }
+    take(runGreedy(problem, costs, memory,
+                   {.allowance = getAllowance(span), .inputFirst = true}));
+  }
+  return std::move(best);
+}
+
 Schedule schedule::zeroBubbleAuto(const Problem &problem,
                                   const GeneratorOptions &options) {
-  return Search(problem, options).run();
+  Search search(problem, options);
+  return problem.chunks == 1 ? search.run() : search.runV();
 }

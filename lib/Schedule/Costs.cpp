@@ -48,16 +48,20 @@ Costs schedule::perChunk(const Costs &costs, uint32_t chunks) {
   return result;
 }
 
+double schedule::getWork(const Problem &problem, const Costs &costs,
+                         uint32_t rank) {
+  double work = 0;
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+    uint32_t stage = problem.stageOf(rank, chunk);
+    work += costs.forwardOf(stage) + costs.backwardInputOf(stage) +
+            costs.backwardWeightOf(stage);
+  }
+  return work * problem.microbatches;
+}
+
 double schedule::getWork(const Problem &problem, const Costs &costs) {
   double most = 0;
-  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
-    double work = 0;
-    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
-      uint32_t stage = problem.stageOf(rank, chunk);
-      work += costs.forwardOf(stage) + costs.backwardInputOf(stage) +
-              costs.backwardWeightOf(stage);
-    }
-    most = std::max(most, work * problem.microbatches);
-  }
+  for (uint32_t rank = 0; rank < problem.stages; ++rank)
+    most = std::max(most, getWork(problem, costs, rank));
   return most;
 }

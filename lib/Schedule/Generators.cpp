@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Generators.h"
+#include "ControllableMemory.h"
 
 #include <algorithm>
 #include <limits>
@@ -49,6 +50,11 @@ static constexpr Generator generators[] = {
     {"interleaved-1f1b", "1f1b with several chunks on each rank", 2, anyChunks,
      Placement::RoundRobin, false, false, fixed<interleavedOneFOneB>,
      boundInterleaved},
+    {"breadth-first", "all microbatches of a chunk before the next chunk", 2,
+     anyChunks, Placement::RoundRobin, false, false, fixed<breadthFirst>,
+     [](const Problem &problem, uint32_t, double) {
+       return double(problem.microbatches);
+     }},
     {"zb-h1", "split backward, memory of 1f1b, a third of its bubble", 1, 1,
      Placement::RoundRobin, true, false, fixed<zeroBubbleH1>,
      [](const Problem &problem, uint32_t rank, double share) {
@@ -65,8 +71,23 @@ static constexpr Generator generators[] = {
      [](const Problem &problem, uint32_t, double) {
        return atMostAll(problem, problem.stages);
      }},
+    {"v-half", "split backward, two chunks in a V, half the memory of zb-v", 2,
+     2, Placement::VShape, true, false, fixed<vHalf>,
+     [](const Problem &problem, uint32_t, double) {
+       return atMostAll(problem, getHalfMemory(problem.stages));
+     }},
+    {"v-min", "split backward, two chunks in a V, a third of zb-v's memory", 2,
+     2, Placement::VShape, true, false, fixed<vMin>,
+     [](const Problem &problem, uint32_t, double) {
+       return atMostAll(problem, getMinMemory(problem.stages));
+     }},
+    {"dualpipe-v", "forwards of one chunk in a V beside backwards of the other",
+     2, 2, Placement::VShape, true, false, fixed<dualPipeV>,
+     [](const Problem &problem, uint32_t, double) {
+       return atMostAll(problem, problem.stages + 0.5);
+     }},
     {"zb-auto", "split backward, the best found for the costs and a limit", 1,
-     1, Placement::RoundRobin, true, true, zeroBubbleAuto,
+     2, Placement::VShape, true, true, zeroBubbleAuto,
      [](const Problem &problem, uint32_t, double) {
        return double(problem.microbatches); // and the limit it was made for
      }},
@@ -113,8 +134,11 @@ Status schedule::checkChunks(const Generator &generator, uint32_t chunks) {
   auto [minimum, maximum] = std::pair(generator.minChunks, generator.maxChunks);
   if (chunks >= minimum && chunks <= maximum)
     return Status::success();
-  const char *bound = minimum == maximum ? "exactly" : "at least";
-  return fail("schedule ", generator.name, " orders ", bound, " ", minimum,
+  std::string bound = minimum == maximum ? "exactly " : "at least ";
+  bound += std::to_string(minimum);
+  if (minimum != maximum && maximum != anyChunks)
+    bound = std::to_string(minimum) + " to " + std::to_string(maximum);
+  return fail("schedule ", generator.name, " orders ", bound,
               " chunk(s) per rank, got ", chunks);
 }
 

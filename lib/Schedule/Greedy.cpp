@@ -9,11 +9,14 @@
 // before that are known, and with them all messages that arrive up to one
 // action and one transfer later: a rank sees how long it would wait.
 //
-// It ends with all work done: the oldest microbatch that is not finished is
-// never held up. Its forward comes before all others; its activation has been
-// given memory before those of all others, and leads that do not grow along the
-// pipeline keep no rank waiting for a forward that the ranks before it hold
-// back until they have an input gradient.
+// With reserved places and without a window it ends with all work done: the
+// oldest microbatch that is not finished is never held up. Its forward on a
+// stage comes before all others there. A forward of chunk c leaves a place for
+// each later chunk of the rank, so that a rank on which a chunk has not begun
+// with that microbatch holds, once its weight gradients have run, nothing of
+// that chunk and has a place for it. Leads that do not grow along the pipeline
+// keep no rank waiting for a forward that the ranks before it hold back until
+// they have an input gradient.
 
 #include "Greedy.h"
 
@@ -59,18 +62,32 @@ private:
   std::vector<double> times;
 };
 
+enum Work : uint8_t { F, I, W };
+constexpr ActionKind kinds[] = {ActionKind::Forward, ActionKind::BackwardInput,
+                                ActionKind::BackwardWeight};
+
+/// A virtual stage.
+struct Stage {
+  double durations[3];             // F, I, W
+  uint32_t counts[3] = {0, 0, 0};  // started
+  std::vector<double> arrivals[2]; // of inputs of F and I, by microbatch
+};
+
 struct Rank {
-  double durations[3]; // F, I, W
-  uint32_t counts[3] = {0, 0, 0};
-  uint32_t lead = 1;
+  uint32_t whole = 0;   // chunks of microbatches between their F and their I
+  uint32_t weights = 0; // and between their I and their W
   double start = never; // of the first action
   double end = 0;       // of the last action
   double idle = 0;      // in between
 };
 
-constexpr ActionKind kinds[] = {ActionKind::Forward, ActionKind::BackwardInput,
-                                ActionKind::BackwardWeight};
-enum Work : uint8_t { F, I, W };
+/// What a rank may do next.
+struct Candidate {
+  double priority = never; // less is earlier
+  uint32_t chunk = 0;
+  Work work = F;
+  double arrival = never;
+};
 
 class Greedy {
 public:
@@ -82,22 +99,28 @@ public:
 private:
   void decide(uint32_t rank, double now);
   void decideIdle(uint32_t rank, double now, double next, bool blocked);
-  void start(uint32_t rank, Work work, double now);
-  void post(uint32_t rank, Work work, uint32_t microbatch, double time);
+  void start(uint32_t rank, uint32_t chunk, Work work, double now);
+  void post(uint32_t stage, Work work, uint32_t microbatch, uint32_t from,
+            double time);
 
-  /// When the next F or I of a rank can start, as far as is known.
-  double getArrival(uint32_t rank, Work work) const {
-    uint32_t next = ranks[rank].counts[work];
-    return next < m ? arrivals[work][size_t(rank) * m + next] : never;
+  /// Whether one more forward of `chunk` leaves a place for each later one.
+  bool hasPlace(const Rank &rank, uint32_t chunk) const {
+    double held = rank.whole + memory.weightShare * rank.weights;
+    double reserved = policy.reserves ? problem.chunks - 1 - chunk : 0;
+    return memory.allows((held + 1 + reserved) / problem.chunks);
   }
+  bool allowsByLead(uint32_t rank, const Stage &stage, Work work) const;
+  double getPriority(uint32_t stage, uint32_t chunk, Work work) const;
+  Candidate getCandidate(uint32_t rank, uint32_t chunk, Work work) const;
 
+  const Problem &problem;
   const MemoryModel &memory;
   const GreedyPolicy &policy;
-  const uint32_t p, m;
+  const uint32_t m;
   const double transfer;
   double tolerance = 0; // times closer than this are equal
+  std::vector<Stage> stages;
   std::vector<Rank> ranks;
-  std::vector<double> arrivals[2]; // of inputs, by rank and microbatch
   Agenda agenda;
   GreedyResult result;
 };
@@ -106,87 +129,141 @@ private:
 
 Greedy::Greedy(const Problem &problem, const Costs &costs,
                const MemoryModel &memory, const GreedyPolicy &policy)
-    : memory(memory), policy(policy), p(problem.stages),
-      m(problem.microbatches), transfer(costs.transfer), ranks(p), agenda(p) {
-  for (std::vector<double> &times : arrivals)
-    times.assign(size_t(p) * m, never);
-  std::fill_n(arrivals[F].begin(), m, 0.0);
-  result.ranks.resize(p);
-  for (uint32_t rank = 0; rank < p; ++rank) {
-    double durations[] = {costs.forwardOf(rank), costs.backwardInputOf(rank),
-                          costs.backwardWeightOf(rank)};
-    std::copy_n(durations, 3, ranks[rank].durations);
-    ranks[rank].lead = policy.leads[rank];
-    result.ranks[rank].reserve(3 * size_t(m));
+    : problem(problem), memory(memory), policy(policy), m(problem.microbatches),
+      transfer(costs.transfer), stages(problem.virtualStages()),
+      ranks(problem.stages), agenda(problem.stages) {
+  result.ranks.resize(problem.stages);
+  for (std::vector<Action> &actions : result.ranks)
+    actions.reserve(3 * size_t(problem.chunks) * m);
+  for (uint32_t index = 0; index < stages.size(); ++index) {
+    Stage &stage = stages[index];
+    double durations[] = {costs.forwardOf(index), costs.backwardInputOf(index),
+                          costs.backwardWeightOf(index)};
+    std::copy_n(durations, 3, stage.durations);
+    stage.arrivals[F].assign(m, index == 0 ? 0 : never);
+    stage.arrivals[I].assign(m, never);
     for (double duration : durations)
       tolerance = std::max(tolerance, 1e-9 * duration);
   }
   agenda.set(0, 0);
 }
 
-void Greedy::post(uint32_t rank, Work work, uint32_t microbatch, double time) {
-  arrivals[work][size_t(rank) * m + microbatch] = time;
+/// The input of `stage` is there at `time`, and a transfer later if it comes
+/// from another rank.
+void Greedy::post(uint32_t stage, Work work, uint32_t microbatch, uint32_t from,
+                  double time) {
+  uint32_t rank = problem.rankOf(stage);
+  time += rank == from ? 0 : transfer;
+  stages[stage].arrivals[work][microbatch] = time;
   // A rank that waits looks again; one that works does so at its end anyway.
   double look = std::max(time, ranks[rank].end);
   if (look < agenda[rank])
     agenda.set(rank, look);
 }
 
-void Greedy::start(uint32_t index, Work work, double now) {
+void Greedy::start(uint32_t index, uint32_t chunk, Work work, double now) {
   Rank &rank = ranks[index];
-  uint32_t microbatch = rank.counts[work]++;
+  uint32_t position = problem.stageOf(index, chunk);
+  Stage &stage = stages[position];
+  uint32_t microbatch = stage.counts[work]++;
   if (rank.start == never)
     rank.start = now;
   else
     rank.idle += now - rank.end;
-  rank.end = now + rank.durations[work];
+  rank.end = now + stage.durations[work];
+  rank.whole += (work == F) - (work == I);
+  rank.weights += (work == I) - (work == W);
   agenda.set(index, rank.end);
-  result.ranks[index].push_back(kinds[work]);
-  if (work == F && index + 1 < p)
-    post(index + 1, F, microbatch, rank.end + transfer);
+  result.ranks[index].push_back({kinds[work], chunk, microbatch});
+  if (work == F && position + 1 < stages.size())
+    post(position + 1, F, microbatch, index, rank.end);
   else if (work == F)
-    post(index, I, microbatch, rank.end);
-  else if (work == I && index > 0)
-    post(index - 1, I, microbatch, rank.end + transfer);
+    post(position, I, microbatch, index, rank.end);
+  else if (work == I && position > 0)
+    post(position - 1, I, microbatch, index, rank.end);
+}
+
+bool Greedy::allowsByLead(uint32_t rank, const Stage &stage, Work work) const {
+  if (policy.leads.empty())
+    return true;
+  uint32_t lead = policy.leads[rank];
+  if (work == F)
+    return stage.counts[F] - stage.counts[I] < lead;
+  return stage.counts[I] > 0 || stage.counts[F] >= std::min(lead, m);
+}
+
+/// Without a pattern: forwards of later chunks and input gradients of earlier
+/// ones go first, because they are closer to where they free memory.
+double Greedy::getPriority(uint32_t stage, uint32_t chunk, Work work) const {
+  if (policy.pattern)
+    return policy.pattern->getStart(work, stage, stages[stage].counts[work]);
+  bool first = (work == I) == policy.inputFirst;
+  double rest = work == I ? chunk : problem.chunks - 1 - chunk;
+  return rest + (first ? 0 : problem.chunks);
+}
+
+/// The next F or I of a chunk, as far as it is known. A forward that lacks
+/// memory is none.
+Candidate Greedy::getCandidate(uint32_t rank, uint32_t chunk, Work work) const {
+  uint32_t position = problem.stageOf(rank, chunk);
+  const Stage &stage = stages[position];
+  uint32_t next = stage.counts[work];
+  if (next == m || !allowsByLead(rank, stage, work))
+    return {};
+  return {getPriority(position, chunk, work), chunk, work,
+          stage.arrivals[work][next]};
 }
 
 /// What to do when neither a forward nor an input gradient can start: `next` is
 /// when one can, as far as is known, `blocked` that a forward lacks memory.
 void Greedy::decideIdle(uint32_t index, double now, double next, bool blocked) {
   Rank &rank = ranks[index];
-  bool pending = rank.counts[I] > rank.counts[W];
-  if (!pending)
+  if (rank.weights == 0)
     return agenda.set(index, next);
+  uint32_t oldest = m, chunk = 0, left = 0;
+  for (uint32_t i = 0; i < problem.chunks; ++i) {
+    const Stage &stage = stages[problem.stageOf(index, i)];
+    left = std::max(left, m - stage.counts[I]);
+    if (stage.counts[W] < std::min(stage.counts[I], oldest))
+      oldest = stage.counts[W], chunk = i;
+  }
   double gap = next - now;
-  double idle = gap;
-  if (policy.spread)
-    idle *= std::max(1u, m - rank.counts[I]);
-  bool fits = gap >= rank.durations[W] - tolerance;
+  double idle = policy.spread ? gap * std::max(1u, left) : gap;
+  double weight = stages[problem.stageOf(index, chunk)].durations[W];
+  bool fits = gap >= weight - tolerance;
   if (blocked || fits || rank.idle + idle > policy.allowance[index] + tolerance)
-    return start(index, W, now);
+    return start(index, chunk, W, now);
   agenda.set(index, next);
 }
 
 void Greedy::decide(uint32_t index, double now) {
-  Rank &rank = ranks[index];
-  uint32_t whole = rank.counts[F] - rank.counts[I];
-  double held = whole + memory.weightShare * (rank.counts[I] - rank.counts[W]);
-  double forward = getArrival(index, F), input = getArrival(index, I);
-  if (rank.counts[I] == 0 && rank.counts[F] < std::min(rank.lead, m))
-    input = never; // not yet
-  if (whole >= rank.lead)
-    forward = never;
-  bool blocked = forward <= now + tolerance && !memory.allows(held + 1);
-  if (!memory.allows(held + 1))
-    forward = never;
-
-  bool canForward = forward <= now + tolerance;
-  bool canInput = input <= now + tolerance;
-  if (canInput && (policy.inputFirst || !canForward))
-    return start(index, I, now);
-  if (canForward)
-    return start(index, F, now);
-  decideIdle(index, now, std::min(forward, input), blocked);
+  Candidate best;
+  double next = never, first = never; // arrival; priority
+  bool blocked = false;
+  auto forEach = [&](auto visit) {
+    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
+      for (Work work : {F, I})
+        if (Candidate other = getCandidate(index, chunk, work);
+            work == I || hasPlace(ranks[index], chunk))
+          visit(other);
+        else
+          blocked |= other.arrival <= now + tolerance;
+  };
+  if (policy.pattern && policy.window != never)
+    forEach([&](const Candidate &other) {
+      first = std::min(first, other.priority);
+    });
+  forEach([&](const Candidate &other) {
+    if (other.priority > first + policy.window)
+      return;
+    if (other.arrival > now + tolerance)
+      next = std::min(next, other.arrival);
+    else if (other.priority < best.priority)
+      best = other;
+  });
+  if (best.priority != never)
+    return start(index, best.chunk, best.work, now);
+  decideIdle(index, now, next, blocked);
 }
 
 GreedyResult Greedy::run() {
@@ -199,6 +276,9 @@ GreedyResult Greedy::run() {
   }
   for (const Rank &rank : ranks)
     result.span = std::max(result.span, rank.end - rank.start);
+  for (const Stage &stage : stages)
+    if (stage.counts[W] < m)
+      result.span = never;
   return std::move(result);
 }
 

@@ -67,3 +67,15 @@ Schedule schedule::interleavedOneFOneB(const Problem &problem) {
   }
   return schedule;
 }
+
+Schedule schedule::breadthFirst(const Problem &problem) {
+  std::vector<Action> actions;
+  actions.reserve(2 * size_t(problem.chunks) * problem.microbatches);
+  for (ActionKind kind : {ActionKind::Forward, ActionKind::Backward})
+    for (uint32_t i = 0; i < problem.chunks; ++i)
+      for (uint32_t m = 0; m < problem.microbatches; ++m)
+        actions.push_back(
+            {kind, kind == ActionKind::Forward ? i : problem.chunks - 1 - i,
+             m});
+  return {problem, "", {problem.stages, actions}};
+}

@@ -82,3 +82,10 @@ double schedule::peakActivations(const Schedule &schedule, uint32_t rank) {
   }
   return peak / schedule.problem.chunks;
 }
+
+double schedule::peakActivations(const Schedule &schedule) {
+  double peak = 0;
+  for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    peak = std::max(peak, peakActivations(schedule, rank));
+  return peak;
+}

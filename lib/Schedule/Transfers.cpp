@@ -8,6 +8,7 @@
 #include "Messages.h"
 #include "plait/Schedule/Generators.h"
 
+#include <algorithm>
 #include <deque>
 
 using namespace plait;
@@ -86,17 +87,30 @@ static Schedule insertAtDepth(const Schedule &schedule, uint32_t depth) {
 Schedule schedule::insertTransfers(const Schedule &schedule) {
   if (!schedule.isComputeOnly())
     return schedule;
-  auto ends = [](const Schedule &schedule) {
-    return simulate(schedule, Costs{}).ok();
+  Result<Timeline> timeline = simulate(schedule, Costs{});
+  if (!timeline.ok())
+    return insertAtDepth(schedule, 1);
+  auto isFree = [&](const Schedule &complete) {
+    Result<Timeline> other = simulate(complete, Costs{});
+    return other.ok() && other->span <= timeline->span * (1 + 1e-9);
   };
+  // Some depth is free: with all waits at the end, nobody waits for a reader.
   Schedule complete = insertAtDepth(schedule, 1);
-  if (ends(complete) || !ends(schedule))
-    return complete;
-  // Some depth works: with all waits at the end, nobody waits for a reader.
-  for (uint32_t depth = 2; depth <= schedule.problem.microbatches; ++depth) {
-    Schedule deeper = insertAtDepth(schedule, depth);
-    if (ends(deeper))
-      return deeper;
+  uint32_t low = 1, high = 1;
+  while (high < schedule.problem.microbatches && !isFree(complete)) {
+    low = high;
+    high = std::min(2 * high, schedule.problem.microbatches);
+    complete = insertAtDepth(schedule, high);
+  }
+  while (low + 1 < high) {
+    uint32_t middle = (low + high) / 2;
+    Schedule shallower = insertAtDepth(schedule, middle);
+    if (isFree(shallower)) {
+      high = middle;
+      complete = std::move(shallower);
+    } else {
+      low = middle;
+    }
   }
   return complete;
 }

@@ -154,3 +154,79 @@ Schedule schedule::zeroBubbleV(const Problem &problem) {
     schedule.ranks.push_back(VList(problem, rank).run());
   return schedule;
 }
+
+//===----------------------------------------------------------------------===//
+// DualPipe, cut in half
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The list of one rank. For rank r, with b the ranks after it, and at least 2p
+/// microbatches:
+///
+///   2b       times  F0
+///   r + 1    times  F0 F1
+///   b        times  I1 W1 F1
+///   the rest of F0  F0 B1 F1 B0      forwards beside backwards
+///   b        times  B1 F1 B0
+///   r + 1    times  B1 B0            in the second half without their W
+///   b        times  W I0             the oldest W there is
+///   the rest        W
+///
+/// B is an I and its W. With fewer microbatches, those that do not exist are
+/// left out: a microbatch waits for no later one.
+class DualPipeList {
+public:
+  DualPipeList(const Problem &problem, uint32_t rank)
+      : microbatches(problem.microbatches),
+        padded(std::max(problem.microbatches, 2 * problem.stages)), rank(rank),
+        behind(problem.stages - 1 - rank) {}
+
+  std::vector<Action> run() {
+    repeat(2 * behind, [&] { forward(0); });
+    repeat(rank + 1, [&] { forward(0), forward(1); });
+    repeat(behind, [&] { backward(1), forward(1); });
+    repeat(padded - 2 * behind - (rank + 1),
+           [&] { forward(0), backward(1), forward(1), backward(0); });
+    repeat(behind, [&] { backward(1), forward(1), backward(0); });
+    for (uint32_t i = 0; i < 2 * (rank + 1); ++i)
+      (i <= rank) ? backward(1 - i % 2) : input(1 - i % 2);
+    repeat(behind, [&] { weight(), input(0); });
+    repeat(rank + 1, [&] { weight(); });
+    return std::move(actions);
+  }
+
+private:
+  template <typename Body> static void repeat(uint32_t times, Body body) {
+    for (uint32_t i = 0; i < times; ++i)
+      body();
+  }
+  void add(const Action &action) {
+    if (action.microbatch < microbatches)
+      actions.push_back(action);
+  }
+  void forward(uint32_t chunk) {
+    add({ActionKind::Forward, chunk, forwards[chunk]++});
+  }
+  void input(uint32_t chunk) {
+    add({ActionKind::BackwardInput, chunk, inputs[chunk]});
+    pending.push_back({ActionKind::BackwardWeight, chunk, inputs[chunk]++});
+  }
+  void weight() { add(pending[weights++]); }
+  void backward(uint32_t chunk) { input(chunk), weight(); }
+
+  uint32_t microbatches, padded, rank, behind;
+  uint32_t forwards[2] = {0, 0}, inputs[2] = {0, 0};
+  std::vector<Action> pending; // W in the order of their I
+  size_t weights = 0;
+  std::vector<Action> actions;
+};
+
+} // namespace
+
+Schedule schedule::dualPipeV(const Problem &problem) {
+  Schedule schedule{problem, ""};
+  for (uint32_t rank = 0; rank < problem.stages; ++rank)
+    schedule.ranks.push_back(DualPipeList(problem, rank).run());
+  return schedule;
+}

@@ -16,7 +16,11 @@
 //   interleaved-1f1b   see below          (p - 1)(F + I + W) / v
 //   zb-h1              p - r + r w        (p - 1)(F + I - W), if positive
 //   zb-h2              2(p - r) - 1 + 2rw (p - 1)(F + I - 2W), if not negative
+//   breadth-first      m                  (p - 1)(F + I + W) / v
 //   zb-v               p                  0 when F = I = W
+//   v-half             p / 2 + 1          see ControllableMemory.cpp
+//   v-min              (p + 1) div 3 + 1  likewise
+//   dualpipe-v         p + 1 / 2          as zb-v
 //   zb-auto            as asked for       the least found
 //
 // with p ranks of v chunks, m microbatches (no more memory than m) and w of an
@@ -97,6 +101,13 @@ Schedule oneFOneB(const Problem &problem);
 /// of the next multiple of p, without the microbatches that do not exist.
 Schedule interleavedOneFOneB(const Problem &problem);
 
+/// All forwards of a chunk before those of the next, then all backwards of the
+/// last chunk before those of the one before it (Lamy-Poirier, "Breadth-First
+/// Pipeline Parallelism", MLSys 2023). Each chunk's parameters are gathered
+/// once a pass where they are sharded over dp; needs memory for all
+/// microbatches.
+Schedule breadthFirst(const Problem &problem);
+
 /// The handcrafted schedules of Qi et al., "Zero Bubble Pipeline Parallelism"
 /// (ICLR 2024). H1 starts like 1F1B and delays weight gradients by r
 /// microbatches; H2 starts about twice as many forwards and delays by 2r.
@@ -109,10 +120,24 @@ Schedule zeroBubbleH2(const Problem &problem);
 /// "Pipeline Parallelism with Controllable Memory", NeurIPS 2024).
 Schedule zeroBubbleV(const Problem &problem);
 
+/// Two chunks in a V as well, with less memory (same paper). V-Half holds p / 2
+/// + 1 microbatches and V-Min (p + 1) div 3 + 1, each counted from its F to its
+/// W; see ControllableMemory.cpp.
+Schedule vHalf(const Problem &problem);
+Schedule vMin(const Problem &problem);
+
+/// DualPipe (DeepSeek-V3 technical report, 2024), cut in half: two chunks in a
+/// V, forwards of one chunk beside backwards of the other on every rank (Sea AI
+/// Lab, "Cut-in-half"; DeepSeek's DualPipeV). A backward is an I and a W right
+/// after it, but for those at the beginning and the end, where W fill gaps.
+/// Holds at most p + 1 / 2 microbatches.
+Schedule dualPipeV(const Problem &problem);
+
 /// The best of H1, H2 and a search, for given costs and within a given memory
-/// limit; see Automatic.cpp. Stops at the lower bound of Bound.h, which the
-/// first pass over the actions mostly meets on even stages; takes up to 18
-/// passes otherwise.
+/// limit; see Automatic.cpp. With two chunks, which are placed in a V, the best
+/// of ZB-V and a search guided by V-Half and V-Min. With one chunk it stops at
+/// the lower bound of Bound.h, which the first pass over the actions mostly
+/// meets on even stages; takes up to 18 passes otherwise.
 Schedule zeroBubbleAuto(const Problem &problem,
                         const GeneratorOptions &options);
 
@@ -131,11 +156,12 @@ Schedule zeroBubbleAuto(const Problem &problem,
 /// stages that are neighbours on one rank exchange nothing.
 ///
 /// Where a rank runs so far ahead of its neighbour that the ranks would
-/// deadlock with one unfinished message, each WAIT_x comes one SEND_x later
-/// (and so on): the least depth that does not deadlock, the same everywhere. Of
-/// the named schedules only zb-auto needs more than 1, and no more than 2 has
-/// been seen. On even stages, named schedules then wait for no reader; on
-/// uneven ones a rank may, for a reader that is about to come.
+/// deadlock, or on even stages lose time, with one unfinished message, each
+/// WAIT_x comes one SEND_x later (and so on): the least depth with which they
+/// do not, the same everywhere. Of the named schedules zb-auto may need 2, and
+/// breadth-first, the last rank of which runs ahead of the first by all but p
+/// microbatches, needs m - p or so; others need 1. On uneven stages a rank may
+/// still wait for a reader that is about to come.
 ///
 /// A schedule that is already complete is returned as it is; of one that is not
 /// sound the result is not either.

@@ -154,6 +154,9 @@ uint32_t peakInFlight(const Schedule &schedule, uint32_t rank);
 /// one of the schedule's.
 double peakActivations(const Schedule &schedule, uint32_t rank);
 
+/// The same of the rank that holds the most.
+double peakActivations(const Schedule &schedule);
+
 //===----------------------------------------------------------------------===//
 // Text form
 //===----------------------------------------------------------------------===//

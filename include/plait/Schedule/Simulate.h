@@ -53,6 +53,9 @@ struct Costs {
 /// of a whole rank and even, divided; a transfer is not cheaper.
 Costs perChunk(const Costs &costs, uint32_t chunks);
 
+/// The compute time of one step on `rank`.
+double getWork(const Problem &problem, const Costs &costs, uint32_t rank);
+
 /// The compute time of one step on the busiest rank: no schedule is faster.
 double getWork(const Problem &problem, const Costs &costs);
 

@@ -212,7 +212,7 @@ static double getHeld(const Configuration &configuration, int rank,
                       double microbatches) {
   const std::string &schedule = configuration.schedule;
   double stages = configuration.pipeline;
-  if (schedule == "gpipe")
+  if (schedule == "gpipe" || schedule == "breadth-first")
     return microbatches;
   if (schedule == "1f1b")
     return std::min(microbatches, stages - rank);

@@ -363,6 +363,11 @@ Result<PipelineModel> PipelineModel::get(const std::string &name,
   model.largeCount = large.microbatches;
   model.problem = model.large->getProblem();
   model.problem.microbatches = problem.microbatches;
+  // Then there is one fullest moment, that before the first backward.
+  auto bound = [&](const Problem &asked) {
+    return (*generator)->memoryBound(asked, 0, 0);
+  };
+  model.grows = !(*generator)->searches && bound(problem) > bound(large);
   return model;
 }
 
@@ -408,9 +413,6 @@ PipelineTime PipelineModel::run(std::span<const StageCost> costs,
 InFlight PipelineModel::inFlight(uint32_t rank, size_t moment,
                                  uint32_t chunk) const {
   InFlight count = large->getMoments(rank)[moment][chunk];
-  // Only GPipe's grows, and only GPipe and 1F1B have one moment for one chunk.
-  bool grows = problem.chunks == 1 && countMoments(rank) == 1 &&
-               small->getMoments(rank).size() == 1;
   if (smallCount == largeCount || !grows)
     return count;
   const InFlight &before = small->getMoments(rank)[0][chunk];

@@ -139,6 +139,8 @@ private:
   /// Equal where all microbatches are simulated.
   std::shared_ptr<const CompiledSchedule> small, large;
   uint32_t smallCount = 0, largeCount = 0;
+  /// What ranks hold grows with the number of microbatches.
+  bool grows = false;
 };
 
 } // namespace plait::planner

@@ -32,7 +32,13 @@ SCHEDULES = (
     ("zb-h1", 1),
     ("zb-h2", 1),
     ("zb-auto", 1),
+    ("zb-auto", 2),
     ("zb-v", 2),
+    ("v-half", 2),
+    ("v-min", 2),
+    ("dualpipe-v", 2),
+    ("breadth-first", 2),
+    ("breadth-first", 3),
 )
 
 @dataclasses.dataclass

@@ -103,11 +103,14 @@ void checkSound(const Generator &generator, const Problem &problem,
   EXPECT_EQ(messageOf(verify(complete)), "ok");
   if (!options.costs.forwards.empty())
     return;
-  // With even stages, waiting for readers costs no time.
+  // With even stages, waiting for readers costs no time; next to none where an
+  // order in a V was searched for with other costs than transfers are placed.
+  bool searched = generator.searches && problem.chunks > 1;
   auto timeline = simulate(*schedule, options.costs);
   auto withTransfers = simulate(complete, options.costs);
   ASSERT_TRUE(timeline.ok() && withTransfers.ok());
-  EXPECT_LE(withTransfers->span, timeline->span * (1 + 1e-12)); // rounding
+  double slack = searched ? 0.005 : 1e-12; // rounding
+  EXPECT_LE(withTransfers->span, timeline->span * (1 + slack));
 }
 
 TEST(Generators, AllAreSoundForAllSmallProblems) {
@@ -202,6 +205,44 @@ TEST(Generators, PeakActivations) {
   }
 }
 
+// Qi et al. (NeurIPS 2024): about p / 2 and p / 3, here counted up to the W;
+// DeepSeek's DualPipeV: 2p + 1 chunks. The peak does not grow with m.
+TEST(Generators, PeakActivationsInAV) {
+  for (uint32_t p = 1; p <= 17; ++p)
+    for (uint32_t m : {3 * p, 7 * p + 1}) {
+      auto peak = [&](const char *kind) {
+        uint32_t chunks = 0;
+        auto schedule = generate(kind, {p, 2, m});
+        EXPECT_TRUE(schedule.ok());
+        for (uint32_t rank = 0; rank < p; ++rank)
+          chunks = std::max(chunks, peakInFlight(*schedule, rank));
+        return chunks / 2.0;
+      };
+      EXPECT_LE(peak("v-half"), p / 2.0 + 1);
+      EXPECT_LE(peak("v-min"), p / 3.0 + 5 / 3.0);
+      EXPECT_LE(peak("dualpipe-v"), p + 0.5);
+    }
+}
+
+TEST(Generators, BreadthFirst) {
+  auto schedule = generate("breadth-first", {2, 2, 3});
+  ASSERT_TRUE(schedule.ok());
+  for (const std::vector<Action> &actions : schedule->ranks)
+    EXPECT_EQ(print(actions), "F0 F1 F2 1F0 1F1 1F2 1B0 1B1 1B2 B0 B1 B2");
+}
+
+// As in DeepSeek's repository, for two ranks and four microbatches, with I and
+// W for its whole backwards.
+TEST(Generators, DualPipeV) {
+  auto schedule = generate("dualpipe-v", {2, 2, 4});
+  ASSERT_TRUE(schedule.ok());
+  EXPECT_EQ(print(*schedule),
+            "F0 F1 F2 1F0 1I0 1W0 1F1 F3 1I1 1W1 1F2 I0 W0 1I2 1W2 1F3 I1 W1 "
+            "1I3 1W3 I2 W2 I3 W3\n"
+            "F0 1F0 F1 1F1 F2 1I0 1W0 1F2 I0 W0 F3 1I1 1W1 1F3 I1 W1 1I2 1W2 "
+            "I2 W2 1I3 I3 1W3 W3\n");
+}
+
 TEST(Generators, PeakActivationsOfPartsOfRanks) {
   auto schedule = parseSchedule({1, 2, 1}, "", "F0 1F0 1I0 I0 1W0 W0");
   ASSERT_TRUE(schedule.ok());
@@ -286,14 +327,18 @@ TEST(Generators, InsertTransfersWithTwoUnfinishedMessages) {
 }
 
 TEST(Generators, Errors) {
-  EXPECT_EQ(messageOf(generate("zigzag", {2, 1, 2}).status()),
-            "unknown schedule 'zigzag', expected one of gpipe, 1f1b, "
-            "interleaved-1f1b, zb-h1, zb-h2, zb-v, zb-auto");
+  EXPECT_EQ(
+      messageOf(generate("zigzag", {2, 1, 2}).status()),
+      "unknown schedule 'zigzag', expected one of gpipe, 1f1b, "
+      "interleaved-1f1b, breadth-first, zb-h1, zb-h2, zb-v, v-half, v-min, "
+      "dualpipe-v, zb-auto");
   EXPECT_EQ(messageOf(generate("1f1b", {2, 2, 2}).status()),
             "schedule 1f1b orders exactly 1 chunk(s) per rank, got 2");
   EXPECT_EQ(messageOf(generate("interleaved-1f1b", {2, 1, 2}).status()),
             "schedule interleaved-1f1b orders at least 2 chunk(s) per rank, "
             "got 1");
+  EXPECT_EQ(messageOf(generate("zb-auto", {2, 3, 2}).status()),
+            "schedule zb-auto orders 1 to 2 chunk(s) per rank, got 3");
   EXPECT_EQ(messageOf(generate("1f1b", {0, 1, 2}).status()),
             "schedule has 0 stages, expected at least 1");
   EXPECT_EQ(messageOf(generate("interleaved-1f1b", {2, 0, 2}).status()),

@@ -162,10 +162,10 @@ def draw_planned(rng: random.Random) -> ConfigTrial:
 
 def draw_axes(rng: random.Random, ranks: int, config: dict) -> dict[str, int]:
     """Powers of two, up to `ranks` in all; tp as the heads allow."""
-    axes = {"pp": 1, "dp": 1, "tp": 1}
+    axes = {"pp": 1, "dp": 1, "cp": 1, "tp": 1}
     heads = config.get("num_key_value_heads", config.get("n_head"))
     while ranks > 1:
-        axis = rng.choice(("pp", "pp", "dp", "tp"))
+        axis = rng.choice(("pp", "pp", "dp", "cp", "tp"))
         if axis != "tp" or heads % (2 * axes["tp"]) == 0:
             axes[axis] *= 2
         ranks //= 2
@@ -185,7 +185,8 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     options += ["--schedule", schedule, "--chunks", str(chunks)]
     options += ["--micro-batch", str(micro)]
     options += ["--global-batch", str(micro * microbatches * axes["dp"])]
-    options += ["--seq", str(rng.choice((8, 13, 16)))]
+    # Ranks of cp hold equal parts of a sequence.
+    options += ["--seq", str(rng.choice((8, 13, 16) if axes["cp"] == 1 else (8, 24)))]
     for name, values in (
         ("--recompute", ("none", "full")),
         ("--zero", ("0", "1")),

@@ -93,7 +93,8 @@ Result<Layout> plait::makeLayout(const CompileOptions &options) {
       return fail(name, " is ", value, ", expected 1 to ", kMostRanks);
   if (!llvm::is_contained(getZeroStages(), options.zero))
     return fail("zero is ", options.zero,
-                ", expected 0 or 1 (the optimizer's state is divided over dp)");
+                ", expected 0 to 3 (ranks of dp divide the optimizer's state, "
+                "gradients, parameters)");
   int64_t filled = options.microBatch * layout.data;
   if (options.globalBatch % filled)
     return fail("global batch ", options.globalBatch,

@@ -134,9 +134,9 @@ Status checkBackend(const fb::Plan &plan) {
 }
 
 Status checkZero(const fb::Plan &plan) {
-  if (plan.zero() <= 1)
+  if (plan.zero() <= 3)
     return Status::success();
-  return fail("zero is ", int(plan.zero()), ", allowed are 0 and 1");
+  return fail("zero is ", int(plan.zero()), ", allowed are 0 to 3");
 }
 
 /// What utilisation and messages are computed from.
@@ -261,21 +261,51 @@ private:
     if (shard.dims()->size() != rank || shard.local_shape()->size() != rank ||
         !elements)
       return fail(name, " does not have ", rank, " proper dimensions");
-    PLAIT_RETURN_IF_ERROR(checkSharding(shard, name));
+    PLAIT_RETURN_IF_ERROR(checkSharding(*shard.dims(), name));
     PLAIT_RETURN_IF_ERROR(checkDivision(shard, *elements, name));
+    PLAIT_RETURN_IF_ERROR(checkState(shard, rank, name));
     bool isMaster = shard.compute_dtype() == fb::DType::BF16;
-    uint64_t state =
-        shard.division() ? shard.division()->elements() : *elements;
+    uint64_t gradient = countElements(Mesh(plan), *parameter.shape(),
+                                      dimsOf(shard, /*isDivided=*/true));
+    uint64_t state = shard.division() ? shard.division()->elements() : gradient;
     PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),
                                 (isMaster ? state : *elements) * 4));
     PLAIT_RETURN_IF_ERROR(checkComputeCopy(shard, *elements, name));
     if (parameter.frozen())
-      return shard.division() ? fail(name, " is frozen and divided")
-                              : Status::success();
-    for (auto [offset, count] : {std::pair(shard.gradient(), *elements),
+      return shard.division() || shard.state_dims()
+                 ? fail(name, " is frozen and divided")
+                 : Status::success();
+    for (auto [offset, count] : {std::pair(shard.gradient(), gradient),
                                  {shard.moment1(), state},
                                  {shard.moment2(), state}})
       PLAIT_RETURN_IF_ERROR(place(name.c_str(), offset, count * 4));
+    return Status::success();
+  }
+
+  /// Blocks of the state lie inside of those of the parameter.
+  Status checkState(const fb::Shard &shard, uint32_t rank,
+                    const std::string &name) {
+    if (!shard.state_dims())
+      return Status::success();
+    std::string state = "state of " + name;
+    if (plan.zero() < 2)
+      return fail(state, " is divided, but the plan's zero is ",
+                  int(plan.zero()));
+    if (shard.division())
+      return fail(state, " is divided twice");
+    if (shard.state_dims()->size() != rank)
+      return fail(state, " has ", shard.state_dims()->size(),
+                  " dimensions, expected ", rank);
+    PLAIT_RETURN_IF_ERROR(checkSharding(*shard.state_dims(), state));
+    for (uint32_t dim = 0; dim < rank; ++dim) {
+      const auto *outer = shard.dims()->Get(dim)->axes();
+      const auto *all = shard.state_dims()->Get(dim)->axes();
+      bool inside = length(outer) <= length(all);
+      for (uint32_t i = 0; inside && i < length(outer); ++i)
+        inside = outer->Get(i) == all->Get(i);
+      if (!inside)
+        return fail(state, " does not split the blocks of dimension ", dim);
+    }
     return Status::success();
   }
 
@@ -284,7 +314,7 @@ private:
     if (!shard.division())
       return Status::success();
     const fb::Division &division = *shard.division();
-    if (plan.zero() != 1)
+    if (plan.zero() < 1)
       return fail(name, " is divided, but the plan's zero is ",
                   int(plan.zero()));
     uint8_t axis = division.axis();
@@ -327,9 +357,9 @@ private:
     return place(copy.c_str(), shard.compute_weight(), elements * 2);
   }
 
-  Status checkSharding(const fb::Shard &shard, const std::string &name) {
+  Status checkSharding(const DimShardings &dims, const std::string &name) {
     std::set<uint8_t> used;
-    for (const fb::DimSharding *dim : *shard.dims())
+    for (const fb::DimSharding *dim : dims)
       for (uint32_t i = 0; i < length(dim->axes()); ++i) {
         uint8_t axis = dim->axes()->Get(i);
         // Axis 0 picks the program; it cannot split what a program holds.

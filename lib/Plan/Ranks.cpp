@@ -123,12 +123,26 @@ Block plan::blockOf(const Mesh &mesh, uint32_t rank,
   return {begin, extent, std::min(extent, global - begin)};
 }
 
+const DimShardings &plan::dimsOf(const fb::Shard &shard, bool isDivided) {
+  return isDivided && shard.state_dims() ? *shard.state_dims() : *shard.dims();
+}
+
+int64_t plan::countElements(const Mesh &mesh,
+                            const flatbuffers::Vector<int64_t> &shape,
+                            const DimShardings &dims) {
+  int64_t elements = 1;
+  for (uint32_t dim = 0; dim < shape.size(); ++dim)
+    elements *= blockOf(mesh, 0, *dims.Get(dim), shape.Get(dim)).extent;
+  return elements;
+}
+
 bool plan::isFirstReplica(const Mesh &mesh, uint32_t rank,
                           const fb::Shard &shard, bool isDivided) {
   // The pipeline axis picks the program, it never replicates a shard.
   for (uint32_t axis = 1; axis < mesh.axes(); ++axis) {
-    bool splits = isDivided && shard.division()->axis() == axis;
-    for (const fb::DimSharding *dim : *shard.dims())
+    bool splits =
+        isDivided && shard.division() && shard.division()->axis() == axis;
+    for (const fb::DimSharding *dim : dimsOf(shard, isDivided))
       if (dim->axes())
         splits |= std::count(dim->axes()->begin(), dim->axes()->end(), axis);
     if (!splits && mesh.index(rank, axis) != 0)
@@ -138,11 +152,8 @@ bool plan::isFirstReplica(const Mesh &mesh, uint32_t rank,
 }
 
 Part plan::partOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
-                  bool isDivided) {
-  int64_t elements = 1;
-  for (int64_t size : *shard.local_shape())
-    elements *= size;
-  if (!isDivided)
+                  int64_t elements, bool isDivided) {
+  if (!isDivided || !shard.division())
     return {0, elements, 0};
   const fb::Division &division = *shard.division();
   // In elements of the pack.

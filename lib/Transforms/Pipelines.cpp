@@ -46,7 +46,7 @@ ArrayRef<StringLiteral> plait::getEpilogueKinds() {
 }
 
 ArrayRef<unsigned> plait::getZeroStages() {
-  static constexpr unsigned stages[] = {0, 1};
+  static constexpr unsigned stages[] = {0, 1, 2, 3};
   return stages;
 }
 
@@ -75,7 +75,8 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
       manager.addPass(createLowerPrecisionPass());
     manager.addPass(createDecomposePass({/*early=*/true, /*keep=*/{}}));
     addCleanup(manager);
-    manager.addPass(createAssignShardingsPass({options.sequenceParallel}));
+    manager.addPass(
+        createAssignShardingsPass({options.sequenceParallel, options.zero}));
     return;
   case Phase::Stage:
     manager.addPass(
@@ -150,7 +151,7 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   Option<std::string> epilogues{*this, "epilogues",
                                 llvm::cl::desc("none, bias or all"),
                                 llvm::cl::init("none")};
-  Option<unsigned> zero{*this, "zero", llvm::cl::desc("ZeRO stage: 0 or 1"),
+  Option<unsigned> zero{*this, "zero", llvm::cl::desc("ZeRO stage: 0 to 3"),
                         llvm::cl::init(0)};
 };
 } // namespace

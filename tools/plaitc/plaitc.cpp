@@ -85,7 +85,8 @@ static void addConfigurationOptions(CLI::App &app, CompileOptions &options) {
   app.add_option("--recompute", options.recompute, "none, or full: by layer")
       ->capture_default_str();
   app.add_option("--zero", options.zero,
-                 "1: data-parallel ranks divide the optimizer's state")
+                 "data-parallel ranks divide 1: the optimizer's state, 2: and "
+                 "gradients, 3: and parameters")
       ->capture_default_str();
   app.add_flag("--sequence-parallel", options.sequenceParallel,
                "let tp split the sequence where that is cheaper");

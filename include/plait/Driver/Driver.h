@@ -38,7 +38,7 @@ struct CompileOptions {
   std::string mesh = "1";
   std::string schedule = "1f1b";  // see plait/Schedule/Generators.h
   std::string recompute = "none"; // or full: by layer
-  unsigned zero = 0;              // 1: dp divides the optimizer's state
+  unsigned zero = 0;              // dp divides 1: state, 2: gradients, 3: all
   bool sequenceParallel = false;  // let tp split the sequence as well
   int64_t globalBatch = 1;        // sequences of a step
   int64_t microBatch = 1;         // sequences of a microbatch, per dp rank

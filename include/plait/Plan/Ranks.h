@@ -86,6 +86,18 @@ int64_t blockCount(const Mesh &mesh, const fb::DimSharding &sharding);
 Block blockOf(const Mesh &mesh, uint32_t rank, const fb::DimSharding &sharding,
               int64_t global);
 
+/// The shardings of a tensor's dimensions.
+using DimShardings = flatbuffers::Vector<flatbuffers::Offset<fb::DimSharding>>;
+
+/// How a tensor of `shard` lies: its values, or, with `isDivided`, what the
+/// ranks that hold the same values divide.
+const DimShardings &dimsOf(const fb::Shard &shard, bool isDivided);
+
+/// The elements of a rank's block of a tensor of this shape, padding included.
+int64_t countElements(const Mesh &mesh,
+                      const flatbuffers::Vector<int64_t> &shape,
+                      const DimShardings &dims);
+
 /// True for exactly one of the ranks of a program that hold the same block of
 /// `shard`: the one with coordinate 0 on every axis that does not split it.
 /// Of what the shard's ranks divide, each rank with coordinate 0 on the others
@@ -93,17 +105,17 @@ Block blockOf(const Mesh &mesh, uint32_t rank, const fb::DimSharding &sharding,
 bool isFirstReplica(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
                     bool isDivided = false);
 
-/// What a rank holds of a shard's tensor: `count` of the local elements,
-/// row-major, from `begin` on. They lie from element `offset` on of where the
-/// plan places the tensor.
+/// What a rank holds of a shard's tensor: `count` of the elements of its block
+/// (see dimsOf), row-major, from `begin` on. They lie from element `offset` on
+/// of where the plan places the tensor.
 struct Part {
   int64_t begin, count, offset;
 };
 
-/// The part of `rank` of a tensor that the shard's ranks divide; of one that
-/// they do not, all of it.
+/// The part of `rank` of a block of `elements` that the shard's ranks divide by
+/// ranges (Shard.division); of one that they do not, all of it.
 Part partOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
-            bool isDivided);
+            int64_t elements, bool isDivided);
 
 } // namespace plait::plan
 

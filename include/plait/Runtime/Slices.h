@@ -33,16 +33,18 @@ struct Run {
 
 using RunVisitor = std::function<void(const Run &)>;
 
-/// The runs between the block of `rank` and the parameter as a row-major
-/// tensor of shape parameter.shape. Local indices increase.
+/// The runs between the block of `rank`, of a tensor that is split as `dims`
+/// say, and the parameter as a row-major tensor of shape parameter.shape. Local
+/// indices increase.
 void forEachParameterRun(const plan::Mesh &mesh, uint32_t rank,
-                         const fb::Parameter &parameter, const fb::Shard &shard,
+                         const fb::Parameter &parameter,
+                         const plan::DimShardings &dims,
                          const RunVisitor &visit);
 
 /// The same between the block and the whole tensor of the safetensors file.
 void forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
-                    const fb::Parameter &parameter, const fb::Shard &shard,
-                    const RunVisitor &visit);
+                    const fb::Parameter &parameter,
+                    const plan::DimShardings &dims, const RunVisitor &visit);
 
 /// What a run has in common with a part of the block; `local` is then relative
 /// to the part, and `count` 0 where that is nothing.

@@ -8,6 +8,7 @@
 #include "ProgramConverter.h"
 
 #include "plait/Conversion/RankScalar.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
 
@@ -76,12 +77,17 @@ ParameterTable::makeShard(nn::ParameterOp parameter) {
   RankedTensorType local =
       mesh.getLocalType(dist::withSharding(parameter.getType(), sharding));
   shard->local_shape = local.getShape().vec();
-  for (ArrayAttr axes : sharding.getDims()) {
-    auto dim = std::make_unique<fb::DimShardingT>();
-    for (auto axis : axes.getAsRange<StringAttr>())
-      dim->axes.push_back(mesh.getAxisIndex(axis.getValue()));
-    shard->dims.push_back(std::move(dim));
-  }
+  auto convert = [&](dist::ShardingAttr from, auto &dims) {
+    for (ArrayAttr axes : from.getDims()) {
+      auto dim = std::make_unique<fb::DimShardingT>();
+      for (auto axis : axes.getAsRange<StringAttr>())
+        dim->axes.push_back(mesh.getAxisIndex(axis.getValue()));
+      dims.push_back(std::move(dim));
+    }
+  };
+  convert(sharding, shard->dims);
+  if (parameter.getStateAttr())
+    convert(nn::getSharding(parameter, nn::Slot::Gradient), shard->state_dims);
   return shard;
 }
 

@@ -17,6 +17,7 @@
 #include "plait/Plan/Attention.h"
 #include "plait/Plan/Buckets.h"
 #include "plait/Plan/Overlap.h"
+#include "plait/Transforms/Names.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -56,11 +57,32 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module,
 
 /// Whether some shard of some program is such.
 static bool hasShard(const fb::PlanT &plan,
-                     bool (*isSuch)(const fb::ShardT &shard)) {
+                     llvm::function_ref<bool(const fb::ShardT &)> isSuch) {
   return llvm::any_of(plan.programs, [&](const auto &program) {
     return llvm::any_of(program->shards,
                         [&](const auto &shard) { return isSuch(*shard); });
   });
+}
+
+/// What ranks of dp divide.
+static uint8_t findZero(const fb::PlanT &plan) {
+  auto isDivided = [&](const fb::DimShardingT &dim) {
+    return llvm::any_of(dim.axes, [&](uint8_t axis) {
+      const fb::MeshAxisT &along = *plan.mesh[axis];
+      return along.name == kDataAxis && along.size > 1;
+    });
+  };
+  if (hasShard(plan, [&](const fb::ShardT &shard) {
+        return llvm::any_of(shard.dims,
+                            [&](const auto &dim) { return isDivided(*dim); });
+      }))
+    return 3;
+  if (hasShard(plan, [](const fb::ShardT &shard) {
+        return !shard.state_dims.empty();
+      }))
+    return 2;
+  return hasShard(
+      plan, [](const fb::ShardT &shard) { return shard.division != nullptr; });
 }
 
 /// Says of the plan as a whole what its shards say: whether there are copies to
@@ -70,8 +92,7 @@ static void addShardSummary(fb::PlanT &plan) {
     return shard.compute_dtype == fb::DType::BF16;
   });
   plan.precision = hasCopies ? "bf16" : "fp32";
-  plan.zero = hasShard(
-      plan, [](const fb::ShardT &shard) { return shard.division != nullptr; });
+  plan.zero = findZero(plan);
 }
 
 static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {

@@ -58,12 +58,12 @@ int64_t fileIndex(const fb::Parameter &parameter, int64_t index) {
 
 /// The rows of a rank's block: runs along the last dimension.
 void forEachRow(const plan::Mesh &mesh, uint32_t rank, const Shape &shape,
-                const fb::Shard &shard, const RunVisitor &visit) {
+                const plan::DimShardings &shardings, const RunVisitor &visit) {
   uint32_t dims = shape.size();
   std::vector<plan::Block> blocks;
   for (uint32_t dim = 0; dim < dims; ++dim)
     blocks.push_back(
-        plan::blockOf(mesh, rank, *shard.dims()->Get(dim), shape.Get(dim)));
+        plan::blockOf(mesh, rank, *shardings.Get(dim), shape.Get(dim)));
   for (const plan::Block &block : blocks)
     if (block.valid == 0)
       return;
@@ -89,20 +89,21 @@ void forEachRow(const plan::Mesh &mesh, uint32_t rank, const Shape &shape,
 
 void runtime::forEachParameterRun(const plan::Mesh &mesh, uint32_t rank,
                                   const fb::Parameter &parameter,
-                                  const fb::Shard &shard,
+                                  const plan::DimShardings &dims,
                                   const RunVisitor &visit) {
   RunMerger merger(visit);
-  forEachRow(mesh, rank, *parameter.shape(), shard,
+  forEachRow(mesh, rank, *parameter.shape(), dims,
              [&](const Run &run) { merger.add(run); });
 }
 
 void runtime::forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
                              const fb::Parameter &parameter,
-                             const fb::Shard &shard, const RunVisitor &visit) {
+                             const plan::DimShardings &shardings,
+                             const RunVisitor &visit) {
   RunMerger merger(visit);
   uint32_t dims = parameter.box_shape()->size();
   int64_t width = dims ? parameter.box_shape()->Get(dims - 1) : 1;
-  forEachParameterRun(mesh, rank, parameter, shard, [&](Run run) {
+  forEachParameterRun(mesh, rank, parameter, shardings, [&](Run run) {
     // A run of the view may cover several rows of the box.
     while (run.count) {
       int64_t count = std::min(run.count, width - run.global % width);

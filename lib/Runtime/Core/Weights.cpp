@@ -47,8 +47,8 @@ Status forEachShard(Executor &executor, const ShardJob &job) {
   });
 }
 
-/// A tensor of a shard: where it lies in the arena, and whether ranks divide
-/// it.
+/// A tensor of a shard: where it lies in the arena, and whether the ranks that
+/// hold the same values divide it.
 struct Tensor {
   uint64_t offset;
   bool isDivided;
@@ -58,53 +58,72 @@ struct Tensor {
 /// optimizer's state.
 Tensor weightOf(const fb::Shard &shard) {
   bool isMaster = shard.compute_dtype() == fb::DType::BF16;
-  return {shard.weight(), shard.division() && isMaster};
+  bool divides = shard.division() || shard.state_dims();
+  return {shard.weight(), divides && isMaster};
 }
 
 /// The gradient after a step.
 Tensor gradientOf(const fb::Shard &shard) {
   if (const fb::Division *division = shard.division())
     return {division->reduced(), true};
-  return {shard.gradient(), false};
+  return {shard.gradient(), shard.state_dims() != nullptr};
 }
 
 /// What a rank holds of a tensor, and where.
 struct Piece {
   Piece(const plan::Mesh &mesh, uint32_t rank, const fb::Shard &shard,
-        const Tensor &tensor)
-      : part(plan::partOf(mesh, rank, shard, tensor.isDivided)),
+        const fb::Parameter &parameter, const Tensor &tensor)
+      : dims(plan::dimsOf(shard, tensor.isDivided)),
+        part(plan::partOf(mesh, rank, shard,
+                          plan::countElements(mesh, *parameter.shape(), dims),
+                          tensor.isDivided)),
         offset(tensor.offset + part.offset * sizeof(float)) {}
 
+  const plan::DimShardings &dims;
   plan::Part part;
   uint64_t offset; // in the arena
 };
 
-/// Sets the weights of `shard` to `block`, and the copy that the program
-/// computes with.
-Status storeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
-                  std::span<const float> block) {
-  Device &device = executor.device(rank);
-  Tensor weight = weightOf(shard);
-  if (Piece own(executor.mesh(), rank, shard, weight); own.part.count)
-    PLAIT_RETURN_IF_ERROR(device.write(
-        own.offset,
-        std::as_bytes(block.subspan(own.part.begin, own.part.count))));
+/// Sets the copy of `shard` that the program computes with, if there is one.
+Status storeCopy(Executor &executor, uint32_t rank, const fb::Shard &shard,
+                 std::span<const float> block) {
   if (shard.compute_dtype() != fb::DType::BF16)
     return Status::success();
   std::vector<BFloat16> rounded(block.begin(), block.end());
-  return device.write(shard.compute_weight(),
-                      std::as_bytes(std::span(rounded)));
+  return executor.device(rank).write(shard.compute_weight(),
+                                     std::as_bytes(std::span(rounded)));
+}
+
+/// Sets the weights of `shard`, which the rank has all of, to `block`.
+Status storeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
+                  std::span<const float> block) {
+  PLAIT_RETURN_IF_ERROR(
+      executor.device(rank).write(shard.weight(), std::as_bytes(block)));
+  return storeCopy(executor, rank, shard, block);
 }
 
 /// Fills the weights of `shard` with what `read(file index, target)` gives.
 template <typename Read>
 Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
                   const fb::Parameter &parameter, Read read) {
-  std::vector<float> block(elementCount(*shard.local_shape()));
-  forEachFileRun(executor.mesh(), rank, parameter, shard, [&](const Run &run) {
-    read(run.global, std::span(block).subspan(run.local, run.count));
-  });
-  return storeShard(executor, rank, shard, block);
+  const plan::Mesh &mesh = executor.mesh();
+  auto readBlock = [&](const plan::DimShardings &dims) {
+    std::vector<float> block(
+        plan::countElements(mesh, *parameter.shape(), dims));
+    forEachFileRun(mesh, rank, parameter, dims, [&](const Run &run) {
+      read(run.global, std::span(block).subspan(run.local, run.count));
+    });
+    return block;
+  };
+  Piece own(mesh, rank, shard, parameter, weightOf(shard));
+  std::vector<float> block = readBlock(own.dims);
+  if (own.part.count)
+    PLAIT_RETURN_IF_ERROR(executor.device(rank).write(
+        own.offset, std::as_bytes(std::span(block).subspan(own.part.begin,
+                                                           own.part.count))));
+  if (&own.dims != shard.dims())
+    block = readBlock(*shard.dims());
+  return storeCopy(executor, rank, shard, block);
 }
 
 Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
@@ -129,7 +148,7 @@ public:
   using Place = std::function<std::optional<Tensor>(const fb::Shard &)>;
   using Use = std::function<Status(
       uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
-      const plan::Part &part, const std::vector<float> &elements)>;
+      const Piece &piece, const std::vector<float> &elements)>;
 
   /// `use` gets each element once, whatever the number of its copies; only in
   /// the process of rank 0, but there from several threads.
@@ -141,16 +160,15 @@ public:
     PLAIT_RETURN_IF_ERROR(
         forEachShard(executor, [this](uint32_t rank, const fb::Shard &shard,
                                       const fb::Parameter &parameter) {
-          auto piece = wanted(rank, shard);
+          auto piece = wanted(rank, shard, parameter);
           if (!piece)
             return Status::success();
           auto block = readPiece(executor, rank, *piece);
           if (!block.ok())
             return block.status();
-          return executor.leads()
-                     ? use(rank, shard, parameter, piece->part, *block)
-                     : executor.processes()->sendToFirst(
-                           std::as_bytes(std::span(*block)));
+          return executor.leads() ? use(rank, shard, parameter, *piece, *block)
+                                  : executor.processes()->sendToFirst(
+                                        std::as_bytes(std::span(*block)));
         }));
     if (executor.processes() && executor.leads())
       for (uint32_t rank = 1; rank < executor.mesh().ranks(); ++rank)
@@ -164,26 +182,27 @@ private:
     const auto *shards = executor.program(rank).shards();
     for (uint32_t i = 0; i < plan::length(shards); ++i) {
       const fb::Shard &shard = *shards->Get(i);
-      auto piece = wanted(rank, shard);
+      const fb::Parameter &parameter =
+          *executor.plan().parameters()->Get(shard.parameter());
+      auto piece = wanted(rank, shard, parameter);
       if (!piece)
         continue;
       std::vector<float> block(piece->part.count);
       PLAIT_RETURN_IF_ERROR(executor.processes()->receiveFrom(
           rank, std::as_writable_bytes(std::span(block))));
-      PLAIT_RETURN_IF_ERROR(use(
-          rank, shard, *executor.plan().parameters()->Get(shard.parameter()),
-          piece->part, block));
+      PLAIT_RETURN_IF_ERROR(use(rank, shard, parameter, *piece, block));
     }
     return Status::success();
   }
 
   /// Of all copies of an element, one is.
-  std::optional<Piece> wanted(uint32_t rank, const fb::Shard &shard) const {
+  std::optional<Piece> wanted(uint32_t rank, const fb::Shard &shard,
+                              const fb::Parameter &parameter) const {
     std::optional<Tensor> tensor = place(shard);
     if (!shard.owner() || !tensor ||
         !plan::isFirstReplica(executor.mesh(), rank, shard, tensor->isDivided))
       return std::nullopt;
-    Piece piece(executor.mesh(), rank, shard, *tensor);
+    Piece piece(executor.mesh(), rank, shard, parameter, *tensor);
     return piece.part.count ? std::optional(piece) : std::nullopt;
   }
 
@@ -247,12 +266,12 @@ Status writeWeights(Executor &executor, const std::string &directory,
   Collector collector(
       executor, place,
       [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
-          const plan::Part &part, const std::vector<float> &block) {
+          const Piece &piece, const std::vector<float> &block) {
         Status status = Status::success();
         size_t tensor = layout->byName.at(parameter.file_name()->str());
-        forEachFileRun(executor.mesh(), rank, parameter, shard,
+        forEachFileRun(executor.mesh(), rank, parameter, piece.dims,
                        [&](const Run &whole) {
-                         Run run = clip(whole, part);
+                         Run run = clip(whole, piece.part);
                          if (run.count && status.ok())
                            status = writer->write(
                                tensor, run.global,
@@ -338,8 +357,8 @@ runtime::disturbWeights(Executor &executor, uint64_t seed) {
   std::vector<std::vector<float>> weights;
   PLAIT_RETURN_IF_ERROR(
       forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
-                                 const fb::Parameter &) {
-        Piece piece(executor.mesh(), rank, shard, weightOf(shard));
+                                 const fb::Parameter &parameter) {
+        Piece piece(executor.mesh(), rank, shard, parameter, weightOf(shard));
         auto block = readPiece(executor, rank, piece);
         if (!block.ok())
           return block.status();
@@ -377,10 +396,10 @@ Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
   };
   // The blocks are disjoint, so the ranks write side by side.
   auto use = [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &,
-                 const plan::Part &part, const std::vector<float> &block) {
-    forEachParameterRun(executor.mesh(), rank, found, shard,
+                 const Piece &piece, const std::vector<float> &block) {
+    forEachParameterRun(executor.mesh(), rank, found, piece.dims,
                         [&](const Run &whole) {
-                          Run run = clip(whole, part);
+                          Run run = clip(whole, piece.part);
                           std::copy_n(block.begin() + run.local, run.count,
                                       result.begin() + run.global);
                         });

@@ -13,6 +13,7 @@
 
 #include "../Sharding/FactorClasses.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -77,8 +78,8 @@ private:
   void endFunction();
   void flush();
   ShardingAttr whole() { return ShardingAttr::getReplicated(meshRef, 0); }
-  Value read(ParameterOp parameter, nn::Slot slot);
-  void write(Value value, ParameterOp parameter, nn::Slot slot);
+  Value read(const Held &entry, nn::Slot slot);
+  void write(Value value, const Held &entry, nn::Slot slot);
   Value step(StringRef name);
   Value total(StringRef name);
   Value sumOverRanks(Value value, ArrayRef<int64_t> members = {});
@@ -127,15 +128,27 @@ void StepEnd::flush() {
   recorder.ops.clear();
 }
 
-Value StepEnd::read(ParameterOp parameter, nn::Slot slot) {
-  auto sharding = cast<ShardingAttr>(parameter.getShardingAttr());
-  auto type = dist::withSharding(parameter.getType(), sharding);
-  return nn::ReadOp::create(builder, parameter.getLoc(), type,
-                            parameter.getSymName(), slot);
+/// Where `slot` lies: the value of which there is a copy is the optimizer's
+/// own.
+static ShardingAttr getSharding(const Held &entry, nn::Slot slot) {
+  bool isMaster = slot == nn::Slot::Value && entry.hasComputeCopy;
+  return nn::getSharding(entry.parameter, isMaster ? nn::Slot::Gradient : slot);
 }
 
-void StepEnd::write(Value value, ParameterOp parameter, nn::Slot slot) {
-  nn::WriteOp::create(builder, parameter.getLoc(), value,
+/// What the rank updates of `slot`.
+Value StepEnd::read(const Held &entry, nn::Slot slot) {
+  ParameterOp parameter = entry.parameter;
+  auto type = dist::withSharding(parameter.getType(), getSharding(entry, slot));
+  Value value = nn::ReadOp::create(builder, parameter.getLoc(), type,
+                                   parameter.getSymName(), slot);
+  return reshard(builder, value, getSharding(entry, nn::Slot::Gradient));
+}
+
+/// Stores what the rank has updated, for all that hold it.
+void StepEnd::write(Value value, const Held &entry, nn::Slot slot) {
+  ParameterOp parameter = entry.parameter;
+  nn::WriteOp::create(builder, parameter.getLoc(),
+                      reshard(builder, value, getSharding(entry, slot)),
                       parameter.getSymName(), slot);
 }
 
@@ -184,7 +197,7 @@ Value StepEnd::squaredNorm() {
   for (const Held &entry : held) {
     if (entry.gradients.begin()->first != rank)
       continue;
-    Value gradient = read(entry.parameter, nn::Slot::Gradient);
+    Value gradient = read(entry, nn::Slot::Gradient);
     Value sum = nn.sumAll(nn.mul(gradient, gradient));
     flush();
     Value &group = groups[ShardingAttr::of(sum)];
@@ -246,18 +259,18 @@ void StepEnd::update(const Held &entry, Value gradientScale) {
   auto spread = [&](Value scalar) {
     return nn.broadcast(scalar, type.getShape(), {});
   };
-  Value sum = read(parameter, nn::Slot::Gradient);
+  Value sum = read(entry, nn::Slot::Gradient);
   Value g = nn.mul(sum, spread(gradientScale));
-  Value oldM = nn.mul(read(parameter, nn::Slot::Moment1), spread(adam.beta1));
+  Value oldM = nn.mul(read(entry, nn::Slot::Moment1), spread(adam.beta1));
   Value newM = nn.mul(g, spread(adam.rest1));
   Value m = nn.add(oldM, newM);
-  Value oldV = nn.mul(read(parameter, nn::Slot::Moment2), spread(adam.beta2));
+  Value oldV = nn.mul(read(entry, nn::Slot::Moment2), spread(adam.beta2));
   Value square = nn.mul(g, g);
   Value newV = nn.mul(square, spread(adam.rest2));
   Value v = nn.add(oldV, newV);
   Value root = nn.mul(nn.unary<nn::SqrtOp>(v), spread(adam.inverseRoot2));
   Value denominator = nn.add(root, spread(adam.epsilon));
-  Value w = read(parameter, nn::Slot::Value);
+  Value w = read(entry, nn::Slot::Value);
   if (parameter.getDecay())
     w = nn.mul(w, spread(adam.keep));
   Value direction = nn.div(m, denominator);
@@ -267,11 +280,11 @@ void StepEnd::update(const Held &entry, Value gradientScale) {
   if (entry.hasComputeCopy)
     copy = nn.cast(w, builder.getBF16Type());
   flush();
-  write(w, parameter, nn::Slot::Value);
+  write(w, entry, nn::Slot::Value);
   if (copy)
-    write(copy, parameter, nn::Slot::Compute);
-  write(m, parameter, nn::Slot::Moment1);
-  write(v, parameter, nn::Slot::Moment2);
+    write(copy, entry, nn::Slot::Compute);
+  write(m, entry, nn::Slot::Moment1);
+  write(v, entry, nn::Slot::Moment2);
 }
 
 //===----------------------------------------------------------------------===//
@@ -283,16 +296,15 @@ void StepEnd::buildReduce(ModuleOp module) {
   for (const Held &entry : held) {
     if (!entry.isHeldBy(rank))
       continue;
-    ParameterOp parameter = entry.parameter;
-    Value gradient = read(parameter, nn::Slot::Gradient);
+    Value gradient = read(entry, nn::Slot::Gradient);
     gradient.setType(
         dist::withSharding(gradient.getType(), entry.gradients.at(rank)));
-    gradient = reshard(builder, gradient,
-                       cast<ShardingAttr>(parameter.getShardingAttr()));
+    gradient =
+        reshard(builder, gradient, getSharding(entry, nn::Slot::Gradient));
     SmallVector<int64_t> members(llvm::make_first_range(entry.gradients));
     if (members.size() > 1)
       gradient = sumOverRanks(gradient, members);
-    write(gradient, parameter, nn::Slot::Gradient);
+    write(gradient, entry, nn::Slot::Gradient);
   }
   endFunction();
 }

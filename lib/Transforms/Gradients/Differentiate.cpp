@@ -24,6 +24,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Sharding/FactorClasses.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -93,6 +94,7 @@ private:
   SmallVector<PortAttr> ports; // of the arguments, those to come included
   dist::MeshOp mesh;
   FlatSymbolRefAttr meshRef;
+  SymbolTableCollection tables;
   Recorder recorder;
   OpBuilder builder;
   llvm::DenseSet<Value> active; // depends on a parameter or an input
@@ -200,7 +202,11 @@ LogicalResult Differentiator::visitRead(nn::ReadOp op) {
   Value total = sum(op.getResult());
   if (!total)
     return success();
+  // As the optimizer's state, where that is divided further than the value.
   ShardingAttr wanted = ShardingAttr::of(op.getResult());
+  nn::ParameterOp parameter = nn::findParameter(op, tables);
+  if (parameter && parameter.getStateAttr())
+    wanted = nn::getSharding(parameter, nn::Slot::Gradient);
   auto isInMesh = [&](StringRef axis) { return mesh.getAxisIndex(axis) >= 0; };
   if (llvm::any_of(kTokenAxes, isInMesh)) {
     SmallVector<StringAttr> kept;
@@ -439,6 +445,18 @@ static void accumulateZeros(const JointFunctions &joints) {
   }
 }
 
+/// What is not trained has no state that could be divided.
+static void dropUnusedState(ModuleOp module) {
+  llvm::DenseSet<Attribute> trained;
+  module.walk([&](nn::AccumulateOp add) {
+    if (add.getSlot() == nn::Slot::Gradient)
+      trained.insert(add.getSymbolAttr().getAttr());
+  });
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    if (!trained.contains(parameter.getSymNameAttr()))
+      parameter.removeStateAttr();
+}
+
 /// A loss that trains nothing is a mistake in the model.
 static LogicalResult checkTrains(const JointFunctions &joints) {
   nn::AccumulateOp loss;
@@ -496,6 +514,7 @@ struct DifferentiatePass
     for (auto [stage, function] : functions)
       dropUnusedGradients(function, nextOf(stage));
     accumulateZeros(functions);
+    dropUnusedState(getOperation());
     if (failed(checkTrains(functions)))
       return signalPassFailure();
   }

@@ -418,9 +418,9 @@ struct PackParametersPass
   }
 
   void runOnOperation() override {
-    if (zero > 1) {
+    if (zero > 3) {
       getOperation().emitError("cannot be packed with zero ")
-          << zero.getValue() << ", expected 0 or 1";
+          << zero.getValue() << ", expected 0 to 3";
       return signalPassFailure();
     }
     findReadValues();

@@ -17,6 +17,7 @@
 #include "DelayProducts.h"
 #include "PackMemory.h"
 #include "PlaceValues.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
 #include "plait/Transforms/Buffers.h"
@@ -259,6 +260,16 @@ findUnreadParameters(ModuleOp module) {
   return unread;
 }
 
+/// What a rank has of the value that `read` reads a copy of.
+static RankedTensorType getMasterType(nn::ReadOp read) {
+  SymbolTableCollection tables;
+  nn::ParameterOp parameter = nn::findParameter(read, tables);
+  if (!parameter || !parameter.getStateAttr())
+    return read.getType().clone(Float32Type::get(read.getContext()));
+  return dist::MeshOp::find(read).getLocalType(dist::withSharding(
+      parameter.getType(), nn::getSharding(parameter, nn::Slot::Gradient)));
+}
+
 /// What stands in the arena for the whole step.
 void ProgramBuilder::addStanding() {
   int64_t last = actions.size() - 1;
@@ -283,8 +294,7 @@ void ProgramBuilder::addStanding() {
         access(read.getSymbol(), read.getSlot(), read.getType());
         // What is saved is the value, also where nothing updates it.
         if (read.getSlot() == nn::Slot::Compute)
-          access(read.getSymbol(), nn::Slot::Value,
-                 read.getType().clone(builder.getF32Type()));
+          access(read.getSymbol(), nn::Slot::Value, getMasterType(read));
       } else if (auto write = dyn_cast<nn::WriteOp>(op))
         access(write.getSymbol(), write.getSlot(), write.getInput().getType());
       else if (auto add = dyn_cast<nn::AccumulateOp>(op))

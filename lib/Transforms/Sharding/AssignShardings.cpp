@@ -35,9 +35,10 @@ namespace {
 /// Steps 1 to 4 for one function.
 class Assigner {
 public:
-  Assigner(func::FuncOp function, MeshOp mesh, bool splitSequence)
+  Assigner(func::FuncOp function, MeshOp mesh, bool splitSequence,
+           unsigned zero)
       : function(function), mesh(mesh), splitSequence(splitSequence),
-        meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
+        zero(zero), meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(function.getContext()),
         tensor(builder.getStringAttr(kTensorAxis)) {}
 
@@ -50,6 +51,7 @@ private:
   LogicalResult checkTokens(StringAttr axis, int64_t dim);
   SmallVector<Attribute> tokenAxes(ArrayRef<int> classesOfDims, unsigned dim);
   ShardingAttr publishedSharding(Value value);
+  ShardingAttr divide(Type type, ShardingAttr sharding);
   void storeParameter(nn::ReadOp read);
   void gatherForLayers(Value stored, ShardingAttr found);
   FactorAxes factorAxes(ShardableOpInterface op);
@@ -60,6 +62,7 @@ private:
   func::FuncOp function;
   MeshOp mesh;
   bool splitSequence;
+  unsigned zero; // what ranks of dp divide: 2 gradients, 3 parameters, too
   FlatSymbolRefAttr meshRef;
   OpBuilder builder;
   StringAttr tensor;
@@ -218,6 +221,24 @@ void Assigner::publish(Value result) {
     moved.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
 }
 
+/// `sharding` with the first dimension that then has equal blocks split over dp
+/// as well, inside of what splits it already; unchanged where there is none.
+ShardingAttr Assigner::divide(Type type, ShardingAttr sharding) {
+  StringAttr data = builder.getStringAttr(kDataAxis);
+  int64_t ranks = mesh.getAxisSize(data);
+  if (ranks <= 1 || sharding.findDim(data) >= 0)
+    return sharding;
+  for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
+    if (cast<RankedTensorType>(type).getDimSize(dim) %
+        (mesh.getBlocks(axes) * ranks))
+      continue;
+    SmallVector<Attribute> divided(axes.getValue());
+    divided.push_back(data);
+    return sharding.withDim(dim, builder.getArrayAttr(divided));
+  }
+  return sharding;
+}
+
 /// A parameter lies as its sharding says, which may be over more axes than its
 /// users want it: then it is gathered for them.
 void Assigner::storeParameter(nn::ReadOp read) {
@@ -227,6 +248,11 @@ void Assigner::storeParameter(nn::ReadOp read) {
   ShardingAttr stored = nn::getSharding(parameter);
   if (!stored)
     stored = found;
+  ShardingAttr divided = divide(parameter.getType(), stored);
+  if (zero >= 3)
+    stored = divided;
+  else if (zero == 2 && divided != stored)
+    parameter.setStateAttr(divided);
   value.setType(withSharding(value.getType(), stored));
   if (stored != found)
     gatherForLayers(value, found);
@@ -339,7 +365,7 @@ struct AssignShardingsPass
       getOperation().emitError("has no mesh or no function @loss to shard");
       return signalPassFailure();
     }
-    if (failed(Assigner(function, mesh, sequenceParallel).run()))
+    if (failed(Assigner(function, mesh, sequenceParallel, zero).run()))
       signalPassFailure();
   }
 };

@@ -60,6 +60,16 @@ fb::DivisionT &divide(fb::PlanT &plan) {
   return *shard.division;
 }
 
+/// The same, in blocks of its blocks.
+std::vector<std::unique_ptr<fb::DimShardingT>> &divideBlocks(fb::PlanT &plan) {
+  plan.zero = 2;
+  fb::ShardT &shard = *plan.programs[1]->shards[0];
+  for (auto &dim : shard.dims)
+    shard.state_dims.push_back(std::make_unique<fb::DimShardingT>(*dim));
+  shard.state_dims[1]->axes = {1};
+  return shard.state_dims;
+}
+
 /// Says which machines the plan is for.
 fb::ClusterT &describe(fb::PlanT &plan) {
   plan.cluster = std::make_unique<fb::ClusterT>();
@@ -275,7 +285,7 @@ const Case structureCases[] = {
        stepOf<fb::CollectiveStepT>(*p.programs[0], 0, 1).dtype = fb::DType::I32;
      },
      "reduces I32, only f32 and bf16 are supported"},
-    {"ZeroStage", [](P &p) { p.zero = 2; }, "zero is 2, allowed are 0 and 1"},
+    {"ZeroStage", [](P &p) { p.zero = 4; }, "zero is 4, allowed are 0 to 3"},
     {"DivisionOfZero0", [](P &p) { divide(p).axis = 1, p.zero = 0; },
      "shard of 'sum' is divided, but the plan's zero is 0"},
     {"DivisionAxis", [](P &p) { divide(p).axis = 2; },
@@ -296,6 +306,23 @@ const Case structureCases[] = {
     {"DivisionMoments",
      [](P &p) { divide(p), p.programs[1]->shards[0]->moment1 = 4096 - 64; },
      "shard of 'sum' of 128 bytes at 4032 ends beyond"},
+    {"StateOfZero1", [](P &p) { divideBlocks(p), p.zero = 1; },
+     "state of shard of 'sum' is divided, but the plan's zero is 1"},
+    {"StateTwice", [](P &p) { divide(p), divideBlocks(p); },
+     "state of shard of 'sum' is divided twice"},
+    {"StateRank", [](P &p) { divideBlocks(p).pop_back(); },
+     "state of shard of 'sum' has 1 dimensions, expected 2"},
+    {"StateAxis", [](P &p) { divideBlocks(p)[1]->axes = {2}; },
+     "state of shard of 'sum' is split over axis 2, allowed are 1 to 1"},
+    {"StateAcrossBlocks",
+     [](P &p) {
+       divideBlocks(p);
+       p.programs[1]->shards[0]->dims[0]->axes = {1};
+     },
+     "state of shard of 'sum' does not split the blocks of dimension 0"},
+    {"StateFrozen",
+     [](P &p) { divideBlocks(p), p.parameters[1]->frozen = true; },
+     "shard of 'sum' is frozen and divided"},
     {"ModelFlops", [](P &p) { p.model_flops = -1; },
      "model_flops is -1, expected a number of at least 0"},
     {"ClusterEmpty", [](P &p) { describe(p).nodes = 0; },

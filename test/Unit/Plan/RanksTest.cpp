@@ -112,7 +112,7 @@ TEST(Parts, CoverEveryElementOnce) {
       for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
         if (!isFirstReplica(mesh, rank, *shard, true))
           continue;
-        Part part = partOf(mesh, rank, *shard, true);
+        Part part = partOf(mesh, rank, *shard, count, true);
         for (int64_t i = 0; i < part.count; ++i) {
           // Where the rank has it is where it is in the pack.
           EXPECT_EQ(mesh.index(rank, 1) * 4 + part.offset + i,
@@ -129,11 +129,42 @@ TEST(Parts, AreAllOfWhatIsNotDivided) {
   Mesh mesh({1, 3, 2});
   DividedShard shard(5, 3, 4);
   for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    Part part = partOf(mesh, rank, *shard, false);
+    Part part = partOf(mesh, rank, *shard, 5, false);
     EXPECT_EQ(part.begin, 0);
     EXPECT_EQ(part.count, 5);
     EXPECT_EQ(part.offset, 0);
     EXPECT_EQ(isFirstReplica(mesh, rank, *shard), rank == 0);
+  }
+}
+
+/// A tensor of 8 x 6: its values are split over axis 2, the state inside of
+/// those blocks over axis 1.
+TEST(Parts, AreBlocksOfTheState) {
+  Mesh mesh({1, 2, 2});
+  fb::ShardT source;
+  for (auto *dims : {&source.dims, &source.state_dims})
+    for (int dim = 0; dim < 2; ++dim)
+      dims->push_back(std::make_unique<fb::DimShardingT>());
+  source.dims[0]->axes = {2};
+  source.state_dims[0]->axes = {2, 1};
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::CreateShard(builder, &source));
+  const auto &shard =
+      *flatbuffers::GetRoot<fb::Shard>(builder.GetBufferPointer());
+  const int64_t sizes[] = {8, 6};
+  flatbuffers::FlatBufferBuilder shapes;
+  shapes.Finish(shapes.CreateVector(sizes, 2));
+  const auto &shape = *flatbuffers::GetRoot<flatbuffers::Vector<int64_t>>(
+      shapes.GetBufferPointer());
+  EXPECT_EQ(countElements(mesh, shape, dimsOf(shard, false)), 24);
+  EXPECT_EQ(countElements(mesh, shape, dimsOf(shard, true)), 12);
+  const int64_t begins[] = {0, 4, 2, 6}; // of (0, 0), (0, 1), (1, 0), (1, 1)
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(blockOf(mesh, rank, *dimsOf(shard, true).Get(0), 8).begin,
+              begins[rank]);
+    EXPECT_EQ(partOf(mesh, rank, shard, 12, true).count, 12);
+    EXPECT_TRUE(isFirstReplica(mesh, rank, shard, true));
+    EXPECT_EQ(isFirstReplica(mesh, rank, shard), rank < 2);
   }
 }
 

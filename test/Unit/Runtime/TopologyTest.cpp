@@ -70,6 +70,14 @@ TEST_F(TopologyTest, KnowsWhatMustBePacked) {
             (std::vector<uint64_t>{3 * 6 * 2 * 4, 3 * 6 * 2 * 4, 0, 0}));
   step.outer = 1;
   EXPECT_EQ(topology().packedBytes, std::vector<uint64_t>(4, 0));
+  // An exchange packs both of its tensors.
+  step.kind = fb::CollectiveKind::AllToAll;
+  EXPECT_EQ(topology().packedBytes, std::vector<uint64_t>(4, 0));
+  step.middle = 3;
+  step.outer = 3;
+  EXPECT_EQ(topology().packedBytes,
+            (std::vector<uint64_t>{2 * 3 * 3 * 6 * 2 * 4,
+                                   2 * 3 * 3 * 6 * 2 * 4, 0, 0}));
 }
 
 #if PLAIT_HAS_CUDA

@@ -75,6 +75,7 @@ run execute "${counts[@]}" \
   build/venv/bin/python test/Execute/run.py --large "$large"
 run models "${counts[@]}" build/venv/bin/python test/Execute/models.py
 run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
+run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
 # Debian's PyTorch is the system interpreter's.
 run random "${counts[@]}" /usr/bin/python3 test/Execute/random_models.py
 run combinations "${counts[@]}" \

@@ -74,7 +74,7 @@ class Run:
 
 
 FULL = ("--recompute", "full")
-ZERO = ("--zero", "1")
+ZERO, GRADIENTS, ALL = (("--zero", stage) for stage in "123")
 GPIPE = ("--schedule", "gpipe")
 FLASH = ("--attention", "flash")
 NOT_TRAINED = ("embed", "fixed", "number", "unread")
@@ -108,6 +108,12 @@ RUNS = (
     Run("frozen", "dp=2,cp=2", ZERO, NOT_TRAINED),
     Run("frozen", "pp=2", FULL, NOT_TRAINED),
     Run("frozen", "pp=2,dp=2,tp=2", ZERO, NOT_TRAINED),
+    Run("ties", "dp=2", GRADIENTS),
+    Run("ties", "dp=2,tp=2", ALL + FULL),
+    Run("stopped", "pp=3,dp=2", GRADIENTS + FULL),
+    Run("stopped", "pp=2,dp=2,tp=2", ALL),
+    Run("frozen", "dp=2", GRADIENTS, NOT_TRAINED),
+    Run("frozen", "pp=2,dp=2,tp=2", ALL + FULL, NOT_TRAINED),
 )
 
 

@@ -156,9 +156,12 @@ def fused():
 
 
 def divided():
-    """The same with the optimizer's state divided over dp."""
+    """The same with the optimizer's state, gradients, parameters divided over
+    dp."""
     for layout in layouts(({"dp": 2}, {"dp": 4}, dict(WHOLE.mesh))):
         yield dataclasses.replace(layout, zero=1)
+    for zero in (2, 3):
+        yield dataclasses.replace(WHOLE, zero=zero)
     yield dataclasses.replace(WHOLE, zero=1, sequence_parallel=True)
     yield dataclasses.replace(ONE_RANK, zero=1)
     for layout in mixed(({"dp": 4}, dict(WHOLE.mesh))):
@@ -324,7 +327,7 @@ def check_plan(case: Case, layout: Layout, shown: str, ran: str) -> None:
     )
     divides = layout.zero and layout.axes["dp"] > 1
     require(
-        (", zero 1\n" in shown) == bool(divides),
+        (f", zero {layout.zero}\n" in shown) == bool(divides),
         f"zero {layout.zero}, but the plan says:\n{shown}",
     )
     found = re.findall(r"(\d+) microbatches in flight", shown)

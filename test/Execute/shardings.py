@@ -13,7 +13,6 @@ What a plan's ranks hold of parameters, gradients and optimizer state is what
 Rajbhandari et al. 2020, figure 1, says."""
 
 import dataclasses
-import math
 import pathlib
 import random
 import re
@@ -36,6 +35,8 @@ BATCH, SEQUENCE, STEPS = 8, 64, 3
 TOLERANCE = {"loss": 1e-6, "grad_norm": 1e-3}
 # What rounding partial sums to eight bits in another order does.
 BF16_TOLERANCE = {"loss": 2**-9, "grad_norm": 2**-3}
+# Bytes of a row in two packs.
+PACKS = 2 * 4096 * 4
 BF16 = ("--precision", "bf16")
 FULL = ("--recompute", "full")
 
@@ -146,7 +147,7 @@ class Suite:
     def check_bytes(self, run: Run) -> str:
         """Parameters, gradients and optimizer state of the first rank, by the
         sizes of its shards: with a bf16 copy 2, 4 and 12 bytes an element, else
-        4, 4 and 8. Alignment is within a hundredth."""
+        4, 4 and 8. Two packs, whose last rows need not be full, may differ."""
         shown = self.tools.run("plait-plan", "show", self.folder / "out.plan")
         replicas = run.size("dp")
         require(f", zero {run.zero}\n" in shown.stdout, shown.stdout)
@@ -176,9 +177,8 @@ class Suite:
             "optimizer": state / replicas,
         }
         for category, bytes in expected.items():
-            off = held(category) / bytes - 1
             require(
-                abs(off) < 0.01,
+                abs(held(category) - bytes) <= max(0.01 * bytes, PACKS),
                 f"{category}: {held(category)} bytes, expected {bytes:.0f}",
             )
         return f"{sum(map(held, expected))} of {parameters + gradients + state} bytes"

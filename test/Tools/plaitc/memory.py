@@ -26,6 +26,8 @@ LARGE = {"extends": "cpu", "name": "large", "device": {"memoryBytes": 4e12}}
 QUICK = [
     ("gpt2", "cpu:4", 16, 256, ""),
     ("gpt2", "h100:1x8", 512, 1024, ""),
+    ("gpt2", "cpu:4", 16, 256, "zero=2,dp=4"),
+    ("gpt2", "cpu:4", 16, 256, "zero=3,dp=4"),
     ("llama-3-8b", "h100:8x8", 512, 8192, "recompute=full"),
     ("llama-3-8b", "h100:8x8", 512, 8192, "pp=4,schedule=zb-v,chunks=2"),
 ]

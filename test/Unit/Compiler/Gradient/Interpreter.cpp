@@ -202,7 +202,7 @@ static void evaluateRule(nn::ReduceOp op, ArrayRef<Array *> operands,
 
 /// The rows of a table's block that are not padding, if it is the first block.
 template <typename OpTy> static int64_t countRows(OpTy op, const Array &table) {
-  int64_t limit = op.getShardLimit();
+  int64_t limit = op.getLimit();
   return limit ? std::min(limit, table.shape[0]) : table.shape[0];
 }
 

@@ -296,13 +296,13 @@ void PaddingTest::check(int factor, unsigned seed) {
 }
 
 TEST_P(PaddingTest, IsWhatIsDerived) {
-  auto axis = StringAttr::get(&context, "tp");
   for (auto [index, factor] : llvm::enumerate(rule.factors)) {
+    RankTerm begin{StringAttr::get(&context, "tp"), factor.size};
     if (factor.kind == FactorKind::Whole || factor.mustDivide)
       continue;
     Operation *original = op;
     op = OpBuilder(op).clone(*op);
-    cast<ShardableOpInterface>(op).localizeFactor(index, axis, factor.size,
+    cast<ShardableOpInterface>(op).localizeFactor(index, begin,
                                                   factor.size - 1);
     for (unsigned seed = 0; seed < 40; ++seed) {
       SCOPED_TRACE("factor " + factor.name + ", draw " + std::to_string(seed));

@@ -189,7 +189,7 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     options += ["--seq", str(rng.choice((8, 13, 16) if axes["cp"] == 1 else (8, 24)))]
     for name, values in (
         ("--recompute", ("none", "full")),
-        ("--zero", ("0", "1")),
+        ("--zero", ("0", "1", "2", "3")),
         ("--precision", ("fp32", "fp32", "fp32", "bf16")),
         ("--attention", ("flash", "unfused")),
         ("--epilogues", ("none", "bias", "all")),

@@ -56,6 +56,12 @@ struct Framework {
   /// the last one sees the most keys. Otherwise they pass round a ring beside
   /// the work, which is even (Liu et al. 2023).
   bool gathersContext = true;
+  /// With ZeRO 2, what microbatches add up to is a rank's part of the
+  /// gradients, so that they are reduced after each. Otherwise after the last.
+  bool addsUpParts = true;
+  /// With ZeRO 2 and 3, what ranks divide is reduced and gathered beside the
+  /// work of other layers.
+  bool overlapsParts = false;
   /// With ZeRO 3, gradients are reduced after every microbatch.
   bool reduceEveryMicrobatch = true;
 

@@ -38,6 +38,8 @@ static constexpr Framework makePython(const char *name) {
   python.separateReduction = false;
   python.joinsReplicas = true;
   python.gathersContext = false;
+  python.addsUpParts = false;
+  python.overlapsParts = true;
   python.hostSeconds = launchFromPython;
   python.backwardHostSeconds = launchFromPython / 3;
   python.stepSeconds = 0.01;

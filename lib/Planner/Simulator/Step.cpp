@@ -78,7 +78,7 @@ static double getShardedSeconds(const StepLoad &load, const Context &context) {
   bool everyTime = framework.reduceEveryMicrobatch;
   double reductions = everyTime ? double(load.microbatches) : 1;
   double m = double(load.microbatches);
-  if (!framework.overlapGradients)
+  if (!framework.overlapGradients || !framework.overlapsParts)
     return 2 * m * gather + reductions * reduce;
   Overlap forward = overlap(gather, load.forward, context);
   Overlap backward =
@@ -100,9 +100,11 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
                                            : CollectiveKind::AllReduce,
                                  gradientBytes, context);
   Overlap backward{reduce, 0};
-  if (framework.overlapGradients)
+  if (framework.overlapGradients && (zero < 2 || framework.overlapsParts))
     backward = overlap(reduce, load.backward, context);
-  seconds += backward.exposed + backward.slowdown;
+  double times =
+      zero == 2 && framework.addsUpParts ? double(load.microbatches) : 1;
+  seconds += times * (backward.exposed + backward.slowdown);
   if (zero == 0)
     return seconds;
   double bytes = load.parameters * elementBytes(context.training.precision);

@@ -85,8 +85,9 @@ uint64_t plan::gpuAttentionWorkspace(const fb::AttentionStepT &step,
   if (step.deterministic && architecture < 100)
     row = 4 + roundUp(step.keys) * 2;
   uint64_t bytes = heads * roundUp(step.queries) * row;
-  // Where query heads share a key head, dK and dV of each, in bf16.
+  // Where query heads share a key head, dK and dV of each, in bf16; f32 where
+  // there are more keys than queries, for which the engines for sm_100 ask.
   if (step.heads != step.kv_heads)
-    bytes += 2 * heads * step.keys * size * 2;
+    bytes += 2 * heads * step.keys * size * (step.keys > step.queries ? 4 : 2);
   return bytes + small;
 }

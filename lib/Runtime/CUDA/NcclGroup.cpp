@@ -137,9 +137,10 @@ private:
   Status copy(const std::byte *input, std::byte *output,
               const CollectiveShape &shape) {
     return stream.copy(output, input,
-                       input == output ? 0
-                                       : shape.outer * shape.chunk *
-                                             plan::elementBytes(shape.type));
+                       input == output
+                           ? 0
+                           : shape.outer * shape.middle * shape.chunk *
+                                 plan::elementBytes(shape.type));
   }
 
   template <typename Enqueue> Status call(const char *what, Enqueue enqueue) {

@@ -17,7 +17,7 @@ using namespace plait;
 using namespace plait::test;
 
 using Inputs = PtxInputs;
-using Result = std::optional<uint64_t>;
+using Computed = std::optional<uint64_t>;
 
 static float asFloat(uint64_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits));
@@ -39,8 +39,8 @@ static int64_t asInteger(uint64_t bits, PtxType type) {
 // Floats
 //===----------------------------------------------------------------------===//
 
-static Result computeFloat(const PtxInstruction &instruction,
-                           const Inputs &in) {
+static Computed computeFloat(const PtxInstruction &instruction,
+                             const Inputs &in) {
   PtxOp op = instruction.op;
   float a = asFloat(in.bits[0]), b = in.count > 1 ? asFloat(in.bits[1]) : 0;
   if (op == PtxOp::Add)
@@ -81,8 +81,8 @@ static Result computeFloat(const PtxInstruction &instruction,
 //===----------------------------------------------------------------------===//
 
 /// Products of two numbers, whole or one half.
-static Result computeProduct(const PtxInstruction &instruction,
-                             const Inputs &in) {
+static Computed computeProduct(const PtxInstruction &instruction,
+                               const Inputs &in) {
   PtxType type = instruction.type;
   __int128 product =
       isSigned(type)
@@ -111,16 +111,16 @@ static uint64_t shift(const PtxInstruction &instruction, const Inputs &in) {
 }
 
 /// Some of the bits of an unsigned number: from one on, so many.
-static Result extractField(const PtxInstruction &instruction,
-                           const Inputs &in) {
+static Computed extractField(const PtxInstruction &instruction,
+                             const Inputs &in) {
   if (isSigned(instruction.type) || in.bits[1] > 63 || in.bits[2] > 63)
     return std::nullopt;
   uint64_t number = asInteger(in.bits[0], instruction.type);
   return number >> in.bits[1] & ((uint64_t(1) << in.bits[2]) - 1);
 }
 
-static Result computeInteger(const PtxInstruction &instruction,
-                             const Inputs &in) {
+static Computed computeInteger(const PtxInstruction &instruction,
+                               const Inputs &in) {
   PtxOp op = instruction.op;
   PtxType type = instruction.type;
   int64_t a = asInteger(in.bits[0], type);
@@ -167,7 +167,7 @@ static Result computeInteger(const PtxInstruction &instruction,
 //===----------------------------------------------------------------------===//
 
 template <typename T>
-static Result compareAs(const std::string &how, T a, T b) {
+static Computed compareAs(const std::string &how, T a, T b) {
   if (how == "eq" || how == "equ")
     return a == b;
   if (how == "ne" || how == "neu")
@@ -183,7 +183,7 @@ static Result compareAs(const std::string &how, T a, T b) {
   return std::nullopt;
 }
 
-static Result compare(const PtxInstruction &instruction, const Inputs &in) {
+static Computed compare(const PtxInstruction &instruction, const Inputs &in) {
   const std::string &how = instruction.variant;
   if (instruction.type == PtxType::F32) {
     float a = asFloat(in.bits[0]), b = asFloat(in.bits[1]);
@@ -207,7 +207,8 @@ static uint64_t roundHalf(float value) {
 }
 
 /// cvt.<rounding>.<to>.<from>
-static Result convert(const PtxInstruction &instruction, const Inputs &inputs) {
+static Computed convert(const PtxInstruction &instruction,
+                        const Inputs &inputs) {
   uint64_t in = inputs.bits[0];
   PtxType from = instruction.type, to = instruction.from;
   const std::string &rounding = instruction.variant;
@@ -265,7 +266,7 @@ static uint64_t join(PtxType type, const Inputs &in) {
   return (in.bits[0] & mask) | in.bits[1] << half;
 }
 
-Result test::computePtx(const PtxInstruction &instruction, const Inputs &in) {
+Computed test::computePtx(const PtxInstruction &instruction, const Inputs &in) {
   PtxOp op = instruction.op;
   if (in.count == 0)
     return std::nullopt;

@@ -82,9 +82,8 @@ Result<Layout> plait::makeLayout(const CompileOptions &options) {
       schedule::findGenerator(options.schedule);
   if (!generator.ok())
     return generator.status();
-  layout.chunks = options.chunks ? options.chunks : (*generator)->minChunks;
   PLAIT_RETURN_IF_ERROR(
-      schedule::checkChunks(**generator, uint32_t(layout.chunks)));
+      schedule::chooseChunks(**generator, options.chunks).status());
   PLAIT_RETURN_IF_ERROR(parseMesh(options.mesh, layout));
   for (auto [name, value] : {std::pair("global-batch", options.globalBatch),
                              {"micro-batch", options.microBatch},

@@ -21,7 +21,6 @@ struct Layout {
   // Ranks along pp, dp, cp, tp.
   int64_t pipeline = 1, data = 1, context = 1, tensor = 1;
   int64_t microbatches = 1; // of a step
-  int64_t chunks = 1;       // virtual stages of a rank
 
   int64_t ranks() const { return pipeline * data * context * tensor; }
   /// Name and size of the axes of the mesh, outermost first. One that is there

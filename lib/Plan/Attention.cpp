@@ -85,8 +85,9 @@ uint64_t plan::gpuAttentionWorkspace(const fb::AttentionStepT &step,
   if (step.deterministic && architecture < 100)
     row = 4 + roundUp(step.keys) * 2;
   uint64_t bytes = heads * roundUp(step.queries) * row;
-  // Where query heads share a key head, dK and dV of each, in bf16; f32 where
-  // there are more keys than queries, for which the engines for sm_100 ask.
+  // Where query heads share a key head, dK and dV of each, in bf16. With more
+  // keys than queries the engines for sm_100 refuse that; twice as much, as if
+  // in f32, was enough for all that were asked.
   if (step.heads != step.kv_heads)
     bytes += 2 * heads * step.keys * size * (step.keys > step.queries ? 4 : 2);
   return bytes + small;

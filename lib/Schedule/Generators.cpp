@@ -130,7 +130,7 @@ Result<const Generator *> schedule::findGenerator(std::string_view name) {
 // Generation
 //===----------------------------------------------------------------------===//
 
-Status schedule::checkChunks(const Generator &generator, uint32_t chunks) {
+static Status checkChunks(const Generator &generator, uint32_t chunks) {
   auto [minimum, maximum] = std::pair(generator.minChunks, generator.maxChunks);
   if (chunks >= minimum && chunks <= maximum)
     return Status::success();
@@ -140,6 +140,13 @@ Status schedule::checkChunks(const Generator &generator, uint32_t chunks) {
     bound = std::to_string(minimum) + " to " + std::to_string(maximum);
   return fail("schedule ", generator.name, " orders ", bound,
               " chunk(s) per rank, got ", chunks);
+}
+
+Result<uint32_t> schedule::chooseChunks(const Generator &generator,
+                                        uint32_t asked) {
+  uint32_t chunks = asked ? asked : generator.minChunks;
+  PLAIT_RETURN_IF_ERROR(checkChunks(generator, chunks));
+  return chunks;
 }
 
 static Status checkLimit(const Schedule &schedule) {

@@ -148,11 +148,15 @@ private:
 
 } // namespace
 
-Schedule schedule::zeroBubbleV(const Problem &problem) {
+template <typename List> static Schedule writeLists(const Problem &problem) {
   Schedule schedule{problem, ""};
   for (uint32_t rank = 0; rank < problem.stages; ++rank)
-    schedule.ranks.push_back(VList(problem, rank).run());
+    schedule.ranks.push_back(List(problem, rank).run());
   return schedule;
+}
+
+Schedule schedule::zeroBubbleV(const Problem &problem) {
+  return writeLists<VList>(problem);
 }
 
 //===----------------------------------------------------------------------===//
@@ -225,8 +229,5 @@ private:
 } // namespace
 
 Schedule schedule::dualPipeV(const Problem &problem) {
-  Schedule schedule{problem, ""};
-  for (uint32_t rank = 0; rank < problem.stages; ++rank)
-    schedule.ranks.push_back(DualPipeList(problem, rank).run());
-  return schedule;
+  return writeLists<DualPipeList>(problem);
 }

@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import random
 import struct
 import subprocess
 import sys
@@ -136,3 +137,10 @@ def write_safetensors(path: pathlib.Path, header: dict, data: bytes) -> None:
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_tokens(path: pathlib.Path, seed: int, count: int, bound: int) -> None:
+    """`count` numbers below `bound`, uint16."""
+    draw = random.Random(seed)
+    tokens = [draw.randrange(bound) for _ in range(count)]
+    path.write_bytes(struct.pack(f"<{count}H", *tokens))

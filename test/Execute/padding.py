@@ -13,12 +13,17 @@ A model is compiled with parameters pinned to splits that the planner would not
 choose at such sizes, with sequence parallelism, or both."""
 
 import pathlib
-import random
-import struct
 import sys
 import tempfile
 
-from harness import Failure, Reporter, Tools, arguments, require
+from harness import (
+    Failure,
+    Reporter,
+    Tools,
+    arguments,
+    require,
+    write_tokens,
+)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
 import compare  # noqa: E402
@@ -63,19 +68,13 @@ VARIANTS = {
 }
 
 
-def write_tokens(path: pathlib.Path) -> None:
-    """Every id, some more often than others."""
-    draw = random.Random(7)
-    count = (BATCH * 2 + 1) * (SEQUENCE + 1) * STEPS
-    tokens = [draw.randrange(VOCABULARY) for _ in range(count)]
-    path.write_bytes(struct.pack(f"<{count}H", *tokens))
-
-
 class Suite:
     def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
         self.tools, self.report, self.folder = tools, report, folder
         self.tokens = folder / "tokens.bin"
-        write_tokens(self.tokens)
+        # Every id, some more often than others.
+        count = (BATCH * 2 + 1) * (SEQUENCE + 1) * STEPS
+        write_tokens(self.tokens, 7, count, VOCABULARY)
         self.alone: dict[tuple[str, str], list[dict]] = {}
 
     def train(self, model: str, mesh: str, dp: int, *options) -> list[dict]:

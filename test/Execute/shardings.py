@@ -14,13 +14,19 @@ Rajbhandari et al. 2020, figure 1, says."""
 
 import dataclasses
 import pathlib
-import random
 import re
-import struct
 import sys
 import tempfile
 
-from harness import GOLDEN, ROOT, Reporter, Tools, arguments, require
+from harness import (
+    GOLDEN,
+    ROOT,
+    Reporter,
+    Tools,
+    arguments,
+    require,
+    write_tokens,
+)
 
 sys.path.insert(0, str(GOLDEN))
 import compare  # noqa: E402
@@ -92,18 +98,11 @@ RUNS = (
 )
 
 
-def write_tokens(path: pathlib.Path) -> None:
-    draw = random.Random(5)
-    count = STEPS * BATCH * SEQUENCE + 1
-    tokens = [draw.randrange(256) for _ in range(count)]
-    path.write_bytes(struct.pack(f"<{count}H", *tokens))
-
-
 class Suite:
     def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
         self.tools, self.report, self.folder = tools, report, folder
         self.tokens = folder / "tokens.bin"
-        write_tokens(self.tokens)
+        write_tokens(self.tokens, 5, STEPS * BATCH * SEQUENCE + 1, 256)
         self.alone = {}
 
     def compile(self, run: Run, *more) -> None:

@@ -77,8 +77,9 @@ Result<const Generator *> findGenerator(std::string_view name);
 Result<Schedule> generate(std::string_view name, const Problem &problem,
                           const GeneratorOptions &options = {});
 
-/// Fails unless `generator` can order so many chunks per rank.
-Status checkChunks(const Generator &generator, uint32_t chunks);
+/// The chunks per rank that are asked for, or, of 0, as few as `generator`
+/// orders. Fails where it cannot order so many.
+Result<uint32_t> chooseChunks(const Generator &generator, uint32_t asked);
 
 //===----------------------------------------------------------------------===//
 // Generators

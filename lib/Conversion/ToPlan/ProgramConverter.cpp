@@ -9,6 +9,7 @@
 
 #include "plait/Conversion/RankScalar.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Schedule/ActionKinds.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
 
@@ -187,16 +188,8 @@ private:
 } // namespace
 
 #define PLAIT_SAME_ACTION(NAME)                                                \
-  static_assert(int(pipe::ActionKind::NAME) == int(fb::ActionKind::NAME))
-PLAIT_SAME_ACTION(Forward);
-PLAIT_SAME_ACTION(Backward);
-PLAIT_SAME_ACTION(BackwardInput);
-PLAIT_SAME_ACTION(BackwardWeight);
-PLAIT_SAME_ACTION(Send);
-PLAIT_SAME_ACTION(Recv);
-PLAIT_SAME_ACTION(WaitSend);
-PLAIT_SAME_ACTION(Reduce);
-PLAIT_SAME_ACTION(Optimizer);
+  static_assert(int(pipe::ActionKind::NAME) == int(fb::ActionKind::NAME));
+PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION)
 #undef PLAIT_SAME_ACTION
 
 void Converter::addRegions() {

@@ -49,6 +49,7 @@ private:
   /// The axis that `dim` has to give up first; null: none.
   StringAttr getLast(int64_t dim);
   int64_t findSplit(StringAttr axis);
+  int64_t countBlocks(ArrayRef<StringAttr> axes);
   int64_t getChunk(int64_t dim, ArrayRef<StringAttr> axes);
   int64_t sizeOf(StringAttr axis) { return mesh.getAxisSize(axis.getValue()); }
   bool isNested(int64_t dim, ArrayRef<StringAttr> outer,
@@ -103,12 +104,17 @@ int64_t Mover::findSplit(StringAttr axis) {
   return -1;
 }
 
-/// The elements of a block of `dim` that is split over `axes`.
-int64_t Mover::getChunk(int64_t dim, ArrayRef<StringAttr> axes) {
+/// What a dimension is cut into by `axes`.
+int64_t Mover::countBlocks(ArrayRef<StringAttr> axes) {
   int64_t blocks = 1;
   for (StringAttr axis : axes)
     blocks *= sizeOf(axis);
-  return llvm::divideCeil(whole.getDimSize(dim), blocks);
+  return blocks;
+}
+
+/// The elements of a block of `dim` that is split over `axes`.
+int64_t Mover::getChunk(int64_t dim, ArrayRef<StringAttr> axes) {
+  return llvm::divideCeil(whole.getDimSize(dim), countBlocks(axes));
 }
 
 /// Whether the blocks over `outer` consist of whole blocks over `outer` and
@@ -117,23 +123,17 @@ bool Mover::isNested(int64_t dim, ArrayRef<StringAttr> outer,
                      ArrayRef<StringAttr> inner) {
   Axes all(outer);
   all.append(inner.begin(), inner.end());
-  int64_t parts = 1;
-  for (StringAttr axis : inner)
-    parts *= sizeOf(axis);
-  return getChunk(dim, outer) == parts * getChunk(dim, all);
+  return getChunk(dim, outer) == countBlocks(inner) * getChunk(dim, all);
 }
 
 LogicalResult Mover::checkNested(int64_t dim, ArrayRef<StringAttr> outer,
                                  ArrayRef<StringAttr> inner) {
   if (isNested(dim, outer, inner))
     return success();
-  int64_t parts = 1;
-  for (StringAttr axis : inner)
-    parts *= sizeOf(axis);
   InFlightDiagnostic diag = emitError(loc)
                             << "cannot move " << getChunk(dim, outer)
                             << " elements of dimension " << dim << " in "
-                            << parts << " equal blocks";
+                            << countBlocks(inner) << " equal blocks";
   if (!outer.empty())
     diag << ": a part of " << whole << " over "
          << builder.getArrayAttr(SmallVector<Attribute>(outer));

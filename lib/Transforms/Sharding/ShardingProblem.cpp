@@ -192,13 +192,11 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
     return latency + (to == kNone ? 2 * share : half);
   if (from == kNone) // everybody has it: cut out a block
     return kMemoryTraffic * bytesOf(value);
-  if (to == kNone)
-    return latency + half;
-  // An exchange sends a share of what a gather does, in messages that much
-  // smaller. Priced by bytes alone it made layers gather their weights and
-  // exchange heads, at 2.8 times Megatron's communication by the planner's
-  // measured curves (Llama-3 70B on tp=4); priced as a gather it stands where
-  // shardings are given that need it.
+  // A gather, or an exchange between dimensions. An exchange sends a share of
+  // what a gather does, in messages that much smaller. Priced by bytes alone it
+  // made layers gather their weights and exchange heads, at 2.8 times
+  // Megatron's communication by the planner's measured curves (Llama-3 70B on
+  // tp=4); priced as a gather it stands where shardings are given that need it.
   return latency + half;
 }
 

@@ -64,15 +64,13 @@ LogicalResult AssignStagesPass::place(dist::MeshOp mesh) {
       schedule::findGenerator(schedule.getValue());
   if (!generator.ok())
     return getOperation().emitError(generator.status().message());
-  if (chunks == 0)
-    chunks = (*generator)->minChunks;
-  if (Status status = schedule::checkChunks(**generator, chunks); !status.ok())
-    return getOperation().emitError(status.message());
+  Result<uint32_t> chosen = schedule::chooseChunks(**generator, chunks);
+  if (!chosen.ok())
+    return getOperation().emitError(chosen.status().message());
   auto arrangement = static_cast<pipe::Arrangement>((*generator)->placement);
   auto placement = pipe::PlacementAttr::getChecked(
       [&] { return getOperation().emitError(); }, &getContext(), arrangement,
-      std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis)),
-      int64_t(chunks.getValue()));
+      std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis)), int64_t(*chosen));
   if (!placement)
     return failure();
   getOperation()->setAttr(pipe::kPlacementAttr, placement);
@@ -145,17 +143,19 @@ static FailureOr<Layers> findLayers(func::FuncOp function) {
 
 LogicalResult AssignStagesPass::tooManyStages(func::FuncOp function,
                                               const Layers &layers) {
-  int64_t ranks = getPlacement(getOperation()).getRanks();
+  pipe::PlacementAttr placement = getPlacement(getOperation());
+  int64_t ranks = placement.getRanks();
   int64_t count = layers.costs.size();
   int64_t most = count + layers.before.has_value() + layers.after.has_value();
-  if (chunks == 1)
+  if (placement.getChunks() == 1)
     return function.emitError("pp=")
            << ranks << " is too much for a model of " << count
            << " layers; the largest possible pp is " << most;
   return function.emitError("pp=")
-         << ranks << " with " << chunks.getValue() << " chunks a rank is "
-         << ranks * chunks << " stages, which is too much for a model of "
-         << count << " layers: it can be cut into " << most;
+         << ranks << " with " << placement.getChunks() << " chunks a rank is "
+         << placement.getStages()
+         << " stages, which is too much for a model of " << count
+         << " layers: it can be cut into " << most;
 }
 
 LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {

@@ -10,6 +10,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "plait/Schedule/ActionKinds.h"
 #include "plait/Schedule/Verify.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -38,16 +39,8 @@ void PipeDialect::initialize() {
 }
 
 #define PLAIT_SAME_ACTION(NAME)                                                \
-  static_assert(int(ActionKind::NAME) == int(schedule::ActionKind::NAME))
-PLAIT_SAME_ACTION(Forward);
-PLAIT_SAME_ACTION(Backward);
-PLAIT_SAME_ACTION(BackwardInput);
-PLAIT_SAME_ACTION(BackwardWeight);
-PLAIT_SAME_ACTION(Send);
-PLAIT_SAME_ACTION(Recv);
-PLAIT_SAME_ACTION(WaitSend);
-PLAIT_SAME_ACTION(Reduce);
-PLAIT_SAME_ACTION(Optimizer);
+  static_assert(int(ActionKind::NAME) == int(schedule::ActionKind::NAME));
+PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION)
 #undef PLAIT_SAME_ACTION
 static_assert(int(Arrangement::Looped) == int(schedule::Placement::RoundRobin));
 static_assert(int(Arrangement::V) == int(schedule::Placement::VShape));
@@ -127,13 +120,6 @@ schedule::Problem PlacementAttr::getProblem(int64_t microbatches) const {
 
 int64_t PlacementAttr::getRank(int64_t stage) const {
   return getProblem(1).rankOf(stage);
-}
-
-SmallVector<int64_t> PlacementAttr::getStagesOf(int64_t rank) const {
-  SmallVector<int64_t> stages;
-  for (int64_t chunk = 0; chunk < getChunks(); ++chunk)
-    stages.push_back(getProblem(1).stageOf(rank, chunk));
-  return stages;
 }
 
 //===----------------------------------------------------------------------===//

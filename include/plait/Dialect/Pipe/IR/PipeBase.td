@@ -169,8 +169,6 @@ def Pipe_PlacementAttr : Pipe_Attr<"Placement", "placement"> {
     int64_t getStages() const { return getRanks() * getChunks(); }
     /// The rank that holds a virtual stage.
     int64_t getRank(int64_t stage) const;
-    /// The virtual stages of a rank, ascending.
-    ::llvm::SmallVector<int64_t> getStagesOf(int64_t rank) const;
     /// The same for the schedule library, with `microbatches` to order.
     schedule::Problem getProblem(int64_t microbatches) const;
   }];

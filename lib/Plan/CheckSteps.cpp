@@ -138,7 +138,8 @@ private:
       return fail("has dtype ", int(step.dtype()), " and c_dtype ",
                   int(step.c_dtype()),
                   ", allowed are f32 or bf16, and C in f32 or the same");
-    constexpr uint32_t maxBatchDims = 4;
+    // oneDNN knows tensors of 12 dimensions, and two are the matrix.
+    constexpr uint32_t maxBatchDims = 10;
     if (length(step.batch()) > maxBatchDims)
       return fail("has ", length(step.batch()), " batch dimensions, allowed ",
                   maxBatchDims);

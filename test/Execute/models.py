@@ -114,6 +114,9 @@ RUNS = (
     Run("stopped", "pp=2,dp=2,tp=2", ALL),
     Run("frozen", "dp=2", GRADIENTS, NOT_TRAINED),
     Run("frozen", "pp=2,dp=2,tp=2", ALL + FULL, NOT_TRAINED),
+    Run("shapes"),
+    Run("shapes", "dp=2,tp=2", FULL),
+    Run("shapes", "tp=3", ("--sequence-parallel",)),
 )
 
 

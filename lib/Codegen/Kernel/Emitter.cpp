@@ -214,7 +214,8 @@ Value Emitter::rankScalar(RankScalar scalar) {
   if (known != scalarValues.end())
     return known->second;
   OpBuilder::InsertionGuard guard(builder);
-  moveTo(KernelScope);
+  // Its first user may stand in a branch that the others do not pass.
+  builder.setInsertionPointToStart(function.pointers.front().getParentBlock());
   return scalarValues[index] = function.getScalar(builder, index);
 }
 

@@ -274,6 +274,13 @@ const Case structureCases[] = {
        gemm.batch = gemm.a_batch = gemm.b_batch = gemm.c_batch = {1};
      },
      "has epilogue Gelu and 1 batch dimensions, allowed are none"},
+    {"BatchDims",
+     [](P &p) {
+       auto &gemm = addEpilogue(p, fb::Epilogue::None);
+       gemm.batch = gemm.a_batch = gemm.b_batch = gemm.c_batch =
+           std::vector<int64_t>(11, 1);
+     },
+     "has 11 batch dimensions, allowed 10"},
     {"EpilogueAccumulate",
      [](P &p) {
        addEpilogue(p, fb::Epilogue::Gelu).accumulate =

@@ -400,6 +400,30 @@ TEST(RowsTest, BlocksOverTwoAxes) {
   }
 }
 
+/// Both sums ask whether the microbatch is the first one.
+TEST(RowsTest, TwoTotalsAddToWhatIsThere) {
+  Kernel kernel({{"tensor<2x3xf32>", "tensor<2xf32>"},
+                 {"tensor<f32>", "tensor<f32>"},
+                 R"(
+    %b = nn.broadcast %1 dims [0] : tensor<2xf32> -> tensor<2x3xf32>
+    %p = nn.mul %0, %b : tensor<2x3xf32>
+    %s = nn.reduce sum %p dims [0, 1] : tensor<2x3xf32> -> tensor<f32>
+    %t = nn.reduce sum %0 dims [0, 1] : tensor<2x3xf32> -> tensor<f32>
+    plan.yield %s, %t : tensor<f32>, tensor<f32>)",
+                 "2, 2"});
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  Buffer x(6), f(2), s(1), t(1);
+  for (int64_t index = 0; index < 6; ++index)
+    x[index] = index;
+  f[0] = 1, f[1] = 2, s[0] = t[0] = 100;
+  kernel({&x, &f, &s, &t}, {1});
+  EXPECT_EQ(s[0], 27.0f);
+  EXPECT_EQ(t[0], 15.0f);
+  kernel({&x, &f, &s, &t}, {0});
+  EXPECT_EQ(s[0], 54.0f);
+  EXPECT_EQ(t[0], 30.0f);
+}
+
 TEST(RowsTest, ErrorsNameTheOp) {
   Kernel mixed({{"tensor<4x8xf32>"},
                 {"tensor<4xf32>", "tensor<8xf32>"},

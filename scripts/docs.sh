@@ -17,6 +17,7 @@ generate nn dialect-doc Dialect/NN/IR/NNOps.td -dialect=nn
 generate dist dialect-doc Dialect/Dist/IR/DistOps.td -dialect=dist
 generate pipe dialect-doc Dialect/Pipe/IR/PipeOps.td -dialect=pipe
 generate plan dialect-doc Dialect/Plan/IR/PlanOps.td -dialect=plan
+generate plait dialect-doc Dialect/Plait/IR/PlaitAttrs.td -dialect=plait
 generate Passes pass-doc Transforms/Passes.td
 generate Interfaces op-interface-docs Interfaces/OpInterfaces.td
 echo "reference: $out"

@@ -19,9 +19,9 @@ int main(int argc, char **argv) {
   options.model = argv[1];
   options.mesh = argv[2];
   options.output = argv[3];
-  options.globalBatch = 16;
-  options.microBatch = 4; // what the shapes of model.mlir say
-  options.sequence = 32;
+  options.pins.globalBatch = 16;
+  options.pins.microBatch = 4; // what the shapes of model.mlir say
+  options.pins.sequence = 32;
   options.addDialects = [](mlir::DialectRegistry &registry) {
     registry.insert<my::MyDialect>();
   };

@@ -17,14 +17,15 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 
 namespace plait {
 
 /// plait's dialects and those of MLIR that its modules are written in.
 inline void registerAllDialects(mlir::DialectRegistry &registry) {
-  registry.insert<nn::NNDialect, dist::DistDialect, pipe::PipeDialect,
-                  plan::PlanDialect, mlir::func::FuncDialect,
+  registry.insert<PlaitDialect, nn::NNDialect, dist::DistDialect,
+                  pipe::PipeDialect, plan::PlanDialect, mlir::func::FuncDialect,
                   mlir::arith::ArithDialect>();
 }
 

@@ -7,25 +7,25 @@
 
 #include "plait/Driver/Driver.h"
 
-#include "Attention.h"
 #include "Layout.h"
 #include "Memory.h"
 #include "Model.h"
 #include "Reference.h"
 #include "Settings.h"
-#include "plait/Analysis/ModelFlops.h"
 #include "plait/Conversion/ToPlan.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
-#include "plait/Transforms/Names.h"
+#include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Pipelines.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
@@ -38,98 +38,196 @@ using namespace plait;
 
 namespace {
 
-/// One module on its way through the phases.
+/// One module on its way through the phases. All that decides about the plan is
+/// in the module once it has been imported.
 class Compilation {
 public:
-  /// A mesh that the model brings along must be the one of `layout`, unless
-  /// this compiles a reference.
-  Compilation(const CompileOptions &options, const Layout &layout,
-              const Settings &settings, bool isReference = false)
-      : options(options), layout(layout), settings(settings),
-        isReference(isReference), context(options) {}
+  Compilation(const CompileOptions &options, ModelContext &context)
+      : options(options), context(context) {}
 
+  /// Reads the model, or the IR that an earlier compilation has left, and
+  /// writes what it is compiled for into it. Failures have been reported.
   LogicalResult import();
-  /// Runs the phases up to `last`. What nobody will run need not be verified.
+  /// Imports the model of `other` once more, whose reference this compiles:
+  /// what the module brings along is for another plan.
+  LogicalResult importReference(const Compilation &other);
+  /// Runs the phases that are left up to `last`. What nobody will run need not
+  /// be verified.
   LogicalResult runTo(Phase last, bool verifies = true);
-  uint64_t getArenaBytes(plan::ProgramOp program) const {
-    return plait::getArenaBytes(program, options.deterministic,
-                                settings.target);
-  }
   /// Fails where a rank needs more than a device of the cluster has.
   Status checkMemory();
   FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
-  ModuleOp getModule() { return *module; }
-  MLIRContext *getContext() { return context.get(); }
+  ModuleOp getModule() const { return *module; }
+  TrainingConfiguration getConfiguration() const {
+    return plait::getConfiguration(*module);
+  }
+  const Layout &getLayout() const { return layout; }
   std::string getText();
 
 private:
+  LogicalResult read();
+  Status chooseMesh();
+  Status chooseTarget();
+  Status chooseConfiguration();
+  Status choose();
+  LogicalResult write();
   LogicalResult checkBatch();
-  LogicalResult addMesh();
-  LogicalResult dump(const PhaseInfo &info);
-  void show(const PhaseInfo &info) const;
+  LogicalResult dump(Phase phase);
+  void show(Phase phase) const;
 
   const CompileOptions &options;
-  const Layout &layout;
-  const Settings &settings;
-  bool isReference;
-  ModelContext context;
+  ModelContext &context;
+  bool isReference = false;
   OwningOpRef<ModuleOp> module;
-  double modelFlops = 0; // of a step
+  // What is chosen, before there is a module to say it.
+  Layout layout;
+  TargetAttr target;
+  ClusterAttr cluster;
+  TrainingConfiguration configuration;
 };
 
 } // namespace
 
-/// The types of a model in IR fix its batch, over all data-parallel ranks.
-LogicalResult Compilation::checkBatch() {
-  auto loss = module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
-  auto shape = cast<RankedTensorType>(loss.getArgumentTypes()[0]).getShape();
-  int64_t batch = options.microBatch * layout.data;
-  if (shape[0] == batch && shape[1] == options.sequence)
-    return success();
-  return loss.emitError("is for ")
-         << shape[0] << " sequences of " << shape[1]
-         << " tokens, but --micro-batch " << options.microBatch << " times dp "
-         << layout.data << " is " << batch << ", and --seq is "
-         << options.sequence;
-}
+//===----------------------------------------------------------------------===//
+// Import
+//===----------------------------------------------------------------------===//
 
-LogicalResult Compilation::addMesh() {
-  OpBuilder builder(module->getBodyRegion());
-  builder.setInsertionPointToStart(module->getBody());
-  auto axes = layout.axes();
-  auto mesh = dist::MeshOp::create(
-      builder, module->getLoc(), builder.getStringAttr("mesh"),
-      builder.getStrArrayAttr(llvm::to_vector(llvm::make_first_range(axes))),
-      builder.getDenseI64ArrayAttr(
-          llvm::to_vector(llvm::make_second_range(axes))));
-  // The dump of an earlier compilation has one.
-  for (auto other :
-       llvm::make_early_inc_range(module->getOps<dist::MeshOp>())) {
-    if (other == mesh)
-      continue;
-    if (!isReference && other->getAttrDictionary() != mesh->getAttrDictionary())
-      return other.emitError("is not the mesh that --mesh gives: ")
-             << layout.mesh();
-    other.erase();
-  }
+/// Only IR is there before it is chosen what to compile it for.
+LogicalResult Compilation::read() {
+  if (!isText(options))
+    return success();
+  auto read = importMLIR(*context.get(), options.model);
+  if (failed(read))
+    return failure();
+  module = std::move(*read);
   return success();
 }
 
-LogicalResult Compilation::import() {
-  FailureOr<OwningOpRef<ModuleOp>> imported =
-      importModel(context, options, options.microBatch * layout.data);
-  if (failed(imported))
-    return failure();
-  module = std::move(*imported);
-  if (isText(options) && failed(checkBatch()))
-    return failure();
-  modelFlops =
-      countModelFlops(module->lookupSymbol<func::FuncOp>(nn::kLossFunction)) *
-      double(layout.microbatches);
-  return addMesh();
+Status Compilation::chooseMesh() {
+  Result<Layout> asked = parseMesh(options.mesh);
+  if (!asked.ok())
+    return asked.status();
+  layout = *asked;
+  dist::MeshOp mesh = module ? dist::MeshOp::find(*module) : nullptr;
+  if (!mesh)
+    return Status::success();
+  Result<Layout> known = plait::getLayout(mesh);
+  if (!known.ok())
+    return known.status();
+  if (!options.mesh.empty() && !(*asked == *known))
+    return fail("--mesh is ", asked->mesh(), ", but the module was compiled ",
+                "for ", known->mesh());
+  layout = *known;
+  return Status::success();
 }
 
+Status Compilation::chooseTarget() {
+  if (target)
+    return Status::success(); // that of the plan whose reference this is
+  target = module ? getTarget(*module) : TargetAttr();
+  if (target)
+    return checkGivenTarget(options, target, getCluster(*module));
+  Result<Settings> settings = makeSettings(options);
+  if (!settings.ok())
+    return settings.status();
+  target = describeTarget(context.get(), *settings);
+  return Status::success();
+}
+
+Status Compilation::chooseConfiguration() {
+  TrainingConfiguration base;
+  base.epilogues = getUsualEpilogues(target);
+  ConfigurationAttr known =
+      module ? getConfigurationAttr(*module) : ConfigurationAttr();
+  Result<TrainingConfiguration> chosen =
+      apply(options.pins, known ? known.getValue() : base, bool(known));
+  if (!chosen.ok())
+    return chosen.status();
+  configuration = std::move(*chosen);
+  if (!known && !options.pins.chunks)
+    configuration.chunks = int(*schedule::chooseChunks(
+        **schedule::findGenerator(configuration.schedule), /*asked=*/0));
+  PLAIT_RETURN_IF_ERROR(checkExecutable(configuration));
+  return countMicrobatches(configuration, layout.data).status();
+}
+
+Status Compilation::choose() {
+  PLAIT_RETURN_IF_ERROR(chooseMesh());
+  PLAIT_RETURN_IF_ERROR(chooseTarget());
+  PLAIT_RETURN_IF_ERROR(chooseConfiguration());
+  if (cluster)
+    return Status::success();
+  cluster = module ? getCluster(*module) : ClusterAttr();
+  if (cluster || options.cluster.empty())
+    return Status::success();
+  Result<Settings> settings = makeSettings(options);
+  if (!settings.ok())
+    return settings.status();
+  cluster = describeCluster(context.get(), *settings, options.cluster,
+                            configuration.precision);
+  return Status::success();
+}
+
+/// The types of a model in IR fix its batch, over all data-parallel ranks.
+LogicalResult Compilation::checkBatch() {
+  auto loss = module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  if (!loss || getPhase(*module) != Phase::Import)
+    return success();
+  auto shape = cast<RankedTensorType>(loss.getArgumentTypes()[0]).getShape();
+  int64_t batch = configuration.microBatch * layout.data;
+  if (shape[0] == batch && shape[1] == configuration.sequence)
+    return success();
+  return loss.emitError("is for ")
+         << shape[0] << " sequences of " << shape[1]
+         << " tokens, but --micro-batch " << configuration.microBatch
+         << " times dp " << layout.data << " is " << batch << ", and --seq is "
+         << configuration.sequence;
+}
+
+/// Has the module say what was chosen.
+LogicalResult Compilation::write() {
+  if (!module) {
+    auto imported =
+        importConfig(context, options, configuration.microBatch * layout.data,
+                     configuration.sequence);
+    if (failed(imported))
+      return failure();
+    module = std::move(*imported);
+  }
+  if (failed(checkBatch()))
+    return failure();
+  if (!dist::MeshOp::find(*module))
+    addMesh(*module, layout);
+  setConfiguration(*module, configuration);
+  setTarget(*module, target);
+  setCluster(*module, cluster);
+  return pinShardings(*module, options);
+}
+
+LogicalResult Compilation::import() {
+  return success(succeeded(read()) && report(choose()) && succeeded(write()));
+}
+
+LogicalResult Compilation::importReference(const Compilation &other) {
+  isReference = true;
+  if (failed(read()))
+    return failure();
+  if (module) {
+    for (auto mesh : llvm::make_early_inc_range(module->getOps<dist::MeshOp>()))
+      mesh.erase();
+    removeConfiguration(*module);
+  }
+  target = other.target;
+  cluster = other.cluster;
+  return success(report(choose()) && succeeded(write()));
+}
+
+//===----------------------------------------------------------------------===//
+// Phases
+//===----------------------------------------------------------------------===//
+
 std::string Compilation::getText() {
+  keepOrigins(*module);
   std::string text;
   llvm::raw_string_ostream out(text);
   module->print(out, OpPrintingFlags().enableDebugInfo(false));
@@ -137,7 +235,7 @@ std::string Compilation::getText() {
   return text;
 }
 
-LogicalResult Compilation::dump(const PhaseInfo &info) {
+LogicalResult Compilation::dump(Phase phase) {
   if (options.dumpPhasesTo.empty())
     return success();
   if (std::error_code error =
@@ -145,77 +243,56 @@ LogicalResult Compilation::dump(const PhaseInfo &info) {
     return module->emitError("cannot create ")
            << options.dumpPhasesTo << ": " << error.message();
   SmallString<128> path(options.dumpPhasesTo);
-  int number = static_cast<int>(info.phase);
-  llvm::sys::path::append(path,
-                          std::to_string(number) + "-" + info.name + ".mlir");
+  llvm::sys::path::append(path, std::to_string(int(phase)) + "-" +
+                                    stringifyPhase(phase) + ".mlir");
   if (Status status = writeTextFile(path.str().str(), getText()); !status.ok())
     return module->emitError(status.message());
   return success();
 }
 
-void Compilation::show(const PhaseInfo &info) const {
+void Compilation::show(Phase phase) const {
   if (options.progress)
-    showProgress((isReference ? "reference [" : "[") +
-                 llvm::Twine(static_cast<int>(info.phase) + 1) + "/" +
-                 llvm::Twine(getPhases().size()) + "] " + info.name);
+    showProgress(
+        (isReference ? "reference [" : "[") + llvm::Twine(int(phase) + 1) +
+        "/" + llvm::Twine(getPhases().size()) + "] " + stringifyPhase(phase));
 }
 
 LogicalResult Compilation::runTo(Phase last, bool verifies) {
-  PipelineOptions pipeline{
-      options.schedule,  static_cast<unsigned>(layout.microbatches),
-      options.recompute, options.sequenceParallel,
-      options.chunks,    options.layers};
-  pipeline.precision = settings.precision;
-  pipeline.epilogues = settings.epilogues;
-  pipeline.zero = options.zero;
-  for (const PhaseInfo &info : getPhases()) {
-    if (info.phase > last)
-      break;
-    show(info);
-    if (info.phase == Phase::Lower) {
-      auto whole = findWholeAttention(*module, options, settings.target);
-      if (failed(whole))
-        return failure();
-      pipeline.keep = std::move(*whole);
-    }
-    PassManager manager(getContext());
+  for (Phase phase : getPhases()) {
+    // What a model is has to be checked, whoever has imported it.
+    Phase reached = getPhase(*module);
+    bool isLeft =
+        phase > reached || (phase == Phase::Import && reached == Phase::Import);
+    if (!isLeft || phase > last)
+      continue;
+    show(phase);
+    PassManager manager(context.get());
     manager.enableVerifier(verifies);
-    buildPhase(manager, info.phase, pipeline);
-    if (manager.size() && failed(manager.run(*module)))
+    buildPhase(manager, phase);
+    if (failed(manager.run(*module)))
       return failure();
-    if (info.phase != Phase::Plan && failed(dump(info)))
+    if (phase != Phase::Plan && failed(dump(phase)))
       return failure();
   }
   return success();
 }
 
 Status Compilation::checkMemory() {
-  if (!settings.cluster)
+  if (!cluster)
     return Status::success();
-  const planner::Device &device = settings.cluster->device;
+  uint64_t usable = cluster.getMemory() - cluster.getReserved();
   for (auto program : module->getOps<plan::ProgramOp>())
-    if (double(getArenaBytes(program)) > device.usableBytes())
+    if (getArenaBytes(program) > usable)
       return fail("stage ", program.getRank(), " needs ",
                   getArenaBytes(program), " bytes, a device of ",
-                  options.cluster, " has ", int64_t(device.usableBytes()), ": ",
-                  int64_t(device.memoryBytes), " less ",
-                  int64_t(device.reservedBytes), " for context and libraries");
+                  cluster.getName().str(), " has ", usable, ": ",
+                  cluster.getMemory(), " less ", cluster.getReserved(),
+                  " for context and libraries");
   return Status::success();
 }
 
 FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
-  show(getPhases().back());
-  PlanIdentity identity{options.recompute,
-                        options.sequence,
-                        options.globalBatch,
-                        options.microBatch,
-                        options.deterministic,
-                        getDeviceReserve(settings),
-                        modelFlops,
-                        nullptr};
-  if (settings.cluster)
-    identity.cluster = describeCluster(settings, options.cluster);
-  return convertToPlan(*module, std::move(identity), settings.target);
+  return convertToPlan(*module);
 }
 
 //===----------------------------------------------------------------------===//
@@ -225,25 +302,22 @@ FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
 /// The plan of the unpartitioned model; fails with the reason why there is
 /// none. Nothing is built of a model that is too large.
 static Result<std::unique_ptr<plan::fb::PlanT>>
-compileReference(const CompileOptions &given, const Layout &partitioned,
-                 Settings settings) {
-  settings.epilogues = "none";
-  CompileOptions options = getReferenceOptions(given, partitioned);
-  Result<Layout> layout = makeLayout(options);
-  if (!layout.ok())
-    return layout.status();
-  Compilation compilation(options, *layout, settings, /*isReference=*/true);
+compileReference(const CompileOptions &given, ModelContext &context,
+                 const Compilation &partitioned) {
+  CompileOptions options = getReferenceOptions(
+      given, partitioned.getConfiguration(), partitioned.getLayout());
+  Compilation compilation(options, context);
   std::string problem;
-  ScopedDiagnosticHandler keep(compilation.getContext(), [&](Diagnostic &diag) {
+  ScopedDiagnosticHandler keep(context.get(), [&](Diagnostic &diag) {
     if (problem.empty() && diag.getSeverity() == DiagnosticSeverity::Error)
       problem = diag.str();
     return success();
   });
-  if (failed(compilation.import()))
+  if (failed(compilation.importReference(partitioned)))
     return fail(problem);
-  PLAIT_RETURN_IF_ERROR(checkReferenceSize(
-      countParameterBytes(compilation.getModule(), settings.precision)));
-  if (failed(compilation.runTo(Phase::Lower)))
+  PLAIT_RETURN_IF_ERROR(checkReferenceSize(countParameterBytes(
+      compilation.getModule(), compilation.getConfiguration().precision)));
+  if (failed(compilation.runTo(Phase::Plan)))
     return fail(problem);
   for (auto program : compilation.getModule().getOps<plan::ProgramOp>())
     PLAIT_RETURN_IF_ERROR(checkReferenceSize(program.getBytes()));
@@ -272,13 +346,8 @@ FailureOr<std::vector<planner::StageMemory>>
 plait::placeMemory(CompileOptions options) {
   options.progress = false;
   options.dumpPhasesTo.clear();
-  Result<Layout> layout = makeLayout(options);
-  if (!report(layout.status()))
-    return failure();
-  Result<Settings> settings = makeSettings(options);
-  if (!report(settings.status()))
-    return failure();
-  Compilation compilation(options, *layout, *settings);
+  ModelContext context(options);
+  Compilation compilation(options, context);
   if (failed(compilation.import()) ||
       failed(compilation.runTo(Phase::Lower, /*verifies=*/false)))
     return failure();
@@ -289,8 +358,7 @@ plait::placeMemory(CompileOptions options) {
     memory.gradients = findPeak(program, plan::Category::Gradients);
     memory.optimizer = findPeak(program, plan::Category::Optimizer);
     // Gradients may begin to live after activations have begun to die.
-    double left =
-        double(compilation.getArenaBytes(program)) - memory.resident();
+    double left = double(getArenaBytes(program)) - memory.resident();
     double activations = findPeak(program, plan::Category::Activations);
     memory.activations = std::min(activations, left);
     memory.workspace = left - memory.activations;
@@ -307,19 +375,25 @@ static void tellWritten(const CompileOptions &options,
 
 /// The phase called `name`; failure lists those there are.
 static Result<Phase> findPhase(StringRef name) {
-  std::string names;
-  for (const PhaseInfo &info : getPhases()) {
-    if (name == info.name)
-      return info.phase;
-    names += (names.empty() ? "" : ", ") + info.name.str();
-  }
-  return fail("no phase is called \"", name.str(), "\", there are ", names);
+  if (std::optional<Phase> phase = symbolizePhase(name))
+    return *phase;
+  std::vector<std::string> names;
+  for (Phase phase : getPhases())
+    names.push_back(stringifyPhase(phase).str());
+  return fail("no phase is called \"", name.str(), "\", there are ",
+              llvm::join(names, ", "));
 }
 
-/// Embeds the reference, or says why there is none.
-static void addReference(const CompileOptions &options, const Layout &layout,
-                         const Settings &settings, plan::fb::PlanT &plan) {
-  auto reference = compileReference(options, layout, settings);
+/// Embeds the reference, or says why there is none. `imported` is the phase
+/// that the module was read after.
+static void addReference(const CompileOptions &options, ModelContext &context,
+                         const Compilation &compilation, Phase imported,
+                         plan::fb::PlanT &plan) {
+  auto reference =
+      imported == Phase::Import
+          ? compileReference(options, context, compilation)
+          : fail("it is compiled from IR after phase ",
+                 stringifyPhase(imported).str(), ", not from the model");
   if (reference.ok())
     plan.reference = plan::packPlan(**reference);
   else
@@ -327,41 +401,48 @@ static void addReference(const CompileOptions &options, const Layout &layout,
                  reference.status().message());
 }
 
-static bool compilePlan(const CompileOptions &options, const Layout &layout,
-                        const Settings &settings, Compilation &compilation) {
+static bool compilePlan(const CompileOptions &options, ModelContext &context,
+                        Compilation &compilation) {
+  Phase imported = getPhase(compilation.getModule());
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
   if (succeeded(compilation.runTo(Phase::Plan)) &&
       report(compilation.checkMemory()))
     plan = compilation.convert();
   if (succeeded(plan) && options.reference)
-    addReference(options, layout, settings, **plan);
+    addReference(options, context, compilation, imported, **plan);
   clearProgress();
-  if (failed(plan))
+  if (failed(plan) || !report(plan::writePlan(options.output, **plan)))
     return false;
-  Result<std::string> config = readConfig(options);
-  if (!report(config.status()))
-    return false;
-  (*plan)->config = std::move(*config);
-  if (!report(plan::writePlan(options.output, **plan)))
-    return false;
+  const Layout &layout = compilation.getLayout();
+  TrainingConfiguration configuration = compilation.getConfiguration();
   tellWritten(options,
               llvm::formatv("{0}, {1}, micro-batch {2}, {3}, {4} reference",
-                            layout.mesh(), options.schedule, options.microBatch,
-                            settings.precision,
+                            layout.mesh(), (*plan)->schedule,
+                            configuration.microBatch,
+                            print(configuration.precision),
                             (*plan)->reference.empty() ? "without" : "with")
                   .str());
   return true;
 }
 
+/// Runs the phases up to `last` and writes the IR.
+static bool compileIR(const CompileOptions &options, Compilation &compilation,
+                      Phase last) {
+  if (Phase reached = getPhase(compilation.getModule()); reached > last)
+    return report(fail("--compile-to is ", stringifyPhase(last).str(), ", but ",
+                       options.model, " is IR after phase ",
+                       stringifyPhase(reached).str()));
+  if (failed(compilation.runTo(last)))
+    return false;
+  clearProgress();
+  if (!report(writeTextFile(options.output.empty() ? "-" : options.output,
+                            compilation.getText())))
+    return false;
+  tellWritten(options, "IR after phase " + llvm::Twine(options.compileTo));
+  return true;
+}
+
 bool plait::compile(const CompileOptions &options) {
-  Result<Layout> layout = makeLayout(options);
-  if (!layout.ok())
-    return report(layout.status());
-  Result<Settings> settings = makeSettings(options);
-  if (!settings.ok())
-    return report(settings.status());
-  if (Status status = checkAttentionOption(options); !status.ok())
-    return report(status);
   Phase last = Phase::Plan;
   if (!options.compileTo.empty()) {
     Result<Phase> found = findPhase(options.compileTo);
@@ -371,17 +452,10 @@ bool plait::compile(const CompileOptions &options) {
   }
   if (last == Phase::Plan && options.output.empty())
     return report(fail("no output file; give one with -o"));
-  Compilation compilation(options, *layout, *settings);
+  ModelContext context(options);
+  Compilation compilation(options, context);
   if (failed(compilation.import()))
     return false;
-  if (last == Phase::Plan)
-    return compilePlan(options, *layout, *settings, compilation);
-  if (failed(compilation.runTo(last)))
-    return false;
-  clearProgress();
-  if (!report(writeTextFile(options.output.empty() ? "-" : options.output,
-                            compilation.getText())))
-    return false;
-  tellWritten(options, "IR after phase " + llvm::Twine(options.compileTo));
-  return true;
+  return last == Phase::Plan ? compilePlan(options, context, compilation)
+                             : compileIR(options, compilation, last);
 }

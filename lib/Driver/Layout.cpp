@@ -1,4 +1,4 @@
-//===- Layout.cpp - Mesh and batch of a compilation ---*- C++ -*-===//
+//===- Layout.cpp - The mesh of a compilation ---*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,11 +7,12 @@
 
 #include "Layout.h"
 
-#include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Names.h"
-#include "plait/Transforms/Pipelines.h"
+
+#include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLExtras.h"
 
+using namespace mlir;
 using namespace plait;
 
 /// More ranks than any cluster has; products of sizes stay far from overflow.
@@ -48,9 +49,10 @@ std::string Layout::mesh() const {
   return text;
 }
 
-static Status parseMesh(llvm::StringRef text, Layout &layout) {
-  if (text == "1")
-    return Status::success();
+Result<Layout> plait::parseMesh(llvm::StringRef text) {
+  Layout layout;
+  if (text.empty() || text == "1")
+    return layout;
   llvm::SmallVector<llvm::StringRef> entries;
   text.split(entries, ',');
   llvm::SmallVector<llvm::StringRef> seen;
@@ -73,32 +75,23 @@ static Status parseMesh(llvm::StringRef text, Layout &layout) {
       return fail("mesh \"", text.str(), "\" has more than ", kMostRanks,
                   " ranks");
   }
-  return Status::success();
+  return layout;
 }
 
-Result<Layout> plait::makeLayout(const CompileOptions &options) {
-  Layout layout;
-  Result<const schedule::Generator *> generator =
-      schedule::findGenerator(options.schedule);
-  if (!generator.ok())
-    return generator.status();
-  PLAIT_RETURN_IF_ERROR(
-      schedule::chooseChunks(**generator, options.chunks).status());
-  PLAIT_RETURN_IF_ERROR(parseMesh(options.mesh, layout));
-  for (auto [name, value] : {std::pair("global-batch", options.globalBatch),
-                             {"micro-batch", options.microBatch},
-                             {"seq", options.sequence}})
-    if (value < 1 || value > kMostRanks)
-      return fail(name, " is ", value, ", expected 1 to ", kMostRanks);
-  if (!llvm::is_contained(getZeroStages(), options.zero))
-    return fail("zero is ", options.zero,
-                ", expected 0 to 3 (ranks of dp divide the optimizer's state, "
-                "gradients, parameters)");
-  int64_t filled = options.microBatch * layout.data;
-  if (options.globalBatch % filled)
-    return fail("global batch ", options.globalBatch,
-                " is not divisible by micro batch ", options.microBatch,
-                " times dp ", layout.data, " = ", filled);
-  layout.microbatches = options.globalBatch / filled;
-  return layout;
+Result<Layout> plait::getLayout(dist::MeshOp mesh) {
+  std::string text;
+  for (auto [name, size] : llvm::zip_equal(
+           mesh.getAxes().getAsRange<StringAttr>(), mesh.getSizes()))
+    text += (text.empty() ? "" : ",") + name.str() + "=" + std::to_string(size);
+  return parseMesh(text);
+}
+
+void plait::addMesh(ModuleOp module, const Layout &layout) {
+  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+  auto axes = layout.axes();
+  dist::MeshOp::create(
+      builder, module.getLoc(), builder.getStringAttr("mesh"),
+      builder.getStrArrayAttr(llvm::to_vector(llvm::make_first_range(axes))),
+      builder.getDenseI64ArrayAttr(
+          llvm::to_vector(llvm::make_second_range(axes))));
 }

@@ -8,6 +8,7 @@
 #include "Model.h"
 
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/InitAll.h"
 #include "plait/Plan/Files.h"
@@ -62,7 +63,7 @@ bool plait::report(const Status &status) {
 //===----------------------------------------------------------------------===//
 
 /// One line for each error, with the place in the model where it is known.
-static LogicalResult print(Diagnostic &diagnostic) {
+static LogicalResult printDiagnostic(Diagnostic &diagnostic) {
   if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
     return success();
   const char *kind =
@@ -95,7 +96,7 @@ static DialectRegistry makeRegistry(const CompileOptions &options) {
 }
 
 ModelContext::ModelContext(const CompileOptions &options)
-    : context(makeRegistry(options)), handler(&context, print) {
+    : context(makeRegistry(options)), handler(&context, printDiagnostic) {
   context.loadAllAvailableDialects();
   // Passes are short: threads cost more than they save.
   context.disableMultithreading();
@@ -109,9 +110,8 @@ bool plait::isText(const CompileOptions &options) {
   return StringRef(options.model).ends_with(".mlir");
 }
 
-Result<std::string> plait::readConfig(const CompileOptions &options) {
-  if (isText(options))
-    return std::string();
+/// The text of the model's config.json.
+static Result<std::string> readConfig(const CompileOptions &options) {
   std::string path = getConfigPath(options.model);
   Result<MappedFile> file = MappedFile::open(path, "config");
   if (!file.ok())
@@ -120,8 +120,12 @@ Result<std::string> plait::readConfig(const CompileOptions &options) {
 }
 
 /// Matches parameters by name.
-static LogicalResult pinShardings(ModuleOp module,
+LogicalResult plait::pinShardings(ModuleOp module,
                                   const CompileOptions &options) {
+  if (!options.shardings.empty() && getPhase(module) != Phase::Import)
+    return module.emitError("is IR after phase ")
+           << stringifyPhase(getPhase(module))
+           << ", in which shardings are not pinned any more";
   for (const auto &[pattern, axes] : options.shardings) {
     llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
     if (!glob)
@@ -146,13 +150,15 @@ static LogicalResult pinShardings(ModuleOp module,
 }
 
 FailureOr<OwningOpRef<ModuleOp>>
-plait::importModel(ModelContext &context, const CompileOptions &options,
-                   int64_t batch) {
-  FailureOr<OwningOpRef<ModuleOp>> module =
-      isText(options) ? importMLIR(*context.get(), options.model)
-                      : importHuggingFace(*context.get(), options.model,
-                                          {batch, options.sequence});
-  if (failed(module) || failed(pinShardings(**module, options)))
+plait::importConfig(ModelContext &context, const CompileOptions &options,
+                    int64_t batch, int64_t sequence) {
+  auto module =
+      importHuggingFace(*context.get(), options.model, {batch, sequence});
+  if (failed(module))
     return failure();
+  Result<std::string> config = readConfig(options);
+  if (!report(config.status()))
+    return failure();
+  setConfigJson(**module, *config);
   return module;
 }

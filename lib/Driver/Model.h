@@ -33,15 +33,16 @@ private:
 /// Whether the model is a .mlir file.
 bool isText(const CompileOptions &options);
 
-/// The text of the model's config.json; empty for a .mlir file.
-Result<std::string> readConfig(const CompileOptions &options);
-
-/// Imports the model for `batch` sequences, over all data-parallel ranks, with
-/// the shardings that the options pin. A .mlir file is for the batch that its
-/// types say. Failures have been reported.
+/// Imports a model that is no .mlir file for `batch` sequences, over all
+/// data-parallel ranks, of `sequence` tokens. Failures have been reported.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
-importModel(ModelContext &context, const CompileOptions &options,
-            int64_t batch);
+importConfig(ModelContext &context, const CompileOptions &options,
+             int64_t batch, int64_t sequence);
+
+/// Gives the parameters of a model the shardings that the options pin. Failures
+/// have been reported.
+mlir::LogicalResult pinShardings(mlir::ModuleOp module,
+                                 const CompileOptions &options);
 
 /// Where text for people goes.
 llvm::raw_ostream &getText(const CompileOptions &options);

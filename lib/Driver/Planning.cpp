@@ -7,7 +7,6 @@
 
 #include "plait/Driver/Planning.h"
 
-#include "Attention.h"
 #include "Layout.h"
 #include "Memory.h"
 #include "Model.h"
@@ -16,9 +15,6 @@
 #include "plait/Plan/Files.h"
 #include "plait/Planner/Profile.h"
 #include "plait/Planner/Report.h"
-#include "plait/Schedule/Generators.h"
-#include "plait/Transforms/Names.h"
-#include "plait/Transforms/Pipelines.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -31,28 +27,21 @@
 using namespace mlir;
 using namespace plait;
 using planner::Configuration;
-using planner::Precision;
-using planner::Recompute;
 using planner::SearchSpace;
 
 //===----------------------------------------------------------------------===//
 // What is given
 //===----------------------------------------------------------------------===//
 
-/// What the passes can compile: the list grows with them.
+/// What the passes can compile.
 static SearchSpace getExecutableSpace() {
   SearchSpace space;
-  space.schedules.clear();
-  for (const schedule::Generator &generator : schedule::getGenerators())
-    space.schedules.push_back(generator.name);
+  const ConfigurationSpace &executable = getExecutable();
+  space.schedules = executable.schedule;
   space.chunks = SearchSpace::all().chunks;
-  space.recompute.clear();
-  for (Recompute kind :
-       {Recompute::None, Recompute::Selective, Recompute::Full})
-    if (llvm::is_contained(getRecomputeKinds(), planner::print(kind)))
-      space.recompute.push_back(kind);
+  space.recompute = executable.recompute;
   space.context = SearchSpace::all().context;
-  space.zero.assign(getZeroStages().begin(), getZeroStages().end());
+  space.zero = executable.zero;
   space.sequenceParallel = {false, true};
   return space;
 }
@@ -70,23 +59,16 @@ static Result<SearchSpace> findSpace(const std::string &name) {
 static Result<Precision> findPrecision(const CompileOptions &options,
                                        const PlanningOptions &planning,
                                        const planner::Device &device) {
-  constexpr Precision all[] = {Precision::FP32, Precision::BF16,
-                               Precision::FP16};
-  for (Precision precision : all) {
-    if (options.precision != planner::print(precision))
-      continue;
-    if (planning.compiles && precision == Precision::FP16)
-      return fail("--precision is fp16, but plans train in ",
-                  llvm::join(getPrecisions(), " or "),
-                  "; fp16 is for --predict");
-    if (device.peak(precision) > 0)
-      return precision;
-    return fail("--precision is ", options.precision, ", which ", device.name,
+  if (std::optional<Precision> given = options.pins.precision) {
+    TrainingConfiguration asked;
+    asked.precision = *given;
+    if (planning.compiles)
+      PLAIT_RETURN_IF_ERROR(checkExecutable(asked));
+    if (device.peak(*given) > 0)
+      return *given;
+    return fail("--precision is ", print(*given), ", which ", device.name,
                 " has no matrix products in");
   }
-  if (!options.precision.empty())
-    return fail("--precision is \"", options.precision,
-                "\", expected fp32, bf16 or fp16");
   if (device.isProcessor)
     return Precision::FP32;
   if (device.peak(Precision::BF16) > 0)
@@ -100,27 +82,25 @@ static Result<Precision> findPrecision(const CompileOptions &options,
 static Result<bool> findAttention(const CompileOptions &options,
                                   Precision precision,
                                   const planner::Device &device) {
-  PLAIT_RETURN_IF_ERROR(checkAttentionOption(options));
+  AttentionKind kind = options.pins.attention.value_or(AttentionKind::Auto);
   bool hasFused =
       !device.attention.forward.empty() && precision != Precision::FP32;
-  if (options.attention.empty())
+  if (kind == AttentionKind::Auto)
     return hasFused && !device.isProcessor;
-  if (options.attention == "flash" && !hasFused && !device.isProcessor)
+  if (kind == AttentionKind::Flash && !hasFused && !device.isProcessor)
     return fail("--attention is flash, which ", device.name,
-                " does not have in ", planner::print(precision));
-  return options.attention == "flash";
+                " does not have in ", print(precision));
+  return kind == AttentionKind::Flash;
 }
 
 static Result<planner::Training> makeTraining(const CompileOptions &options,
                                               const PlanningOptions &planning,
                                               const planner::Device &device) {
   planner::Training training;
-  training.globalBatch = options.globalBatch;
-  training.sequence = options.sequence;
-  for (auto [name, value] : {std::pair("global-batch", options.globalBatch),
-                             {"seq", options.sequence}})
-    if (value < 1)
-      return fail(name, " is ", value, ", expected at least 1");
+  Result<TrainingConfiguration> given =
+      apply(options.pins, TrainingConfiguration(), /*isGiven=*/false);
+  training.globalBatch = given->globalBatch;
+  training.sequence = given->sequence;
   Result<Precision> precision = findPrecision(options, planning, device);
   if (!precision.ok())
     return precision.status();
@@ -143,38 +123,23 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
 
 /// Fails where the choice is of a kind that is only modelled.
 static Status checkCompilable(const Configuration &choice) {
-  SearchSpace space = getExecutableSpace();
-  const std::pair<bool, std::string> parts[] = {
-      {llvm::is_contained(space.context, choice.context),
-       "context parallelism"},
-      {llvm::is_contained(space.zero, choice.zero),
-       "ZeRO " + std::to_string(choice.zero)},
-      {llvm::is_contained(space.recompute, choice.recompute),
-       planner::print(choice.recompute) + " recomputation"}};
-  for (const auto &[compiles, name] : parts)
-    if (!compiles)
-      return fail("the choice (", planner::print(choice), ") has ", name,
-                  ", which cannot be compiled yet; leave out --search-space "
-                  "all");
-  return Status::success();
+  Status status = checkExecutable(choice);
+  if (status.ok())
+    return status;
+  return fail("the choice (", planner::print(choice), "): ", status.message(),
+              "; leave out --search-space all");
 }
 
-static void apply(const Configuration &choice, Precision precision,
-                  CompileOptions &options) {
-  options.precision = planner::print(precision);
-  Layout layout;
-  layout.pipeline = choice.pipeline;
-  layout.data = choice.data;
-  layout.context = choice.context;
-  layout.tensor = choice.tensor;
-  options.mesh = layout.mesh();
-  options.schedule = choice.schedule;
-  options.chunks = unsigned(choice.chunks);
-  options.recompute = planner::print(choice.recompute);
-  options.zero = unsigned(choice.zero);
-  options.sequenceParallel = choice.sequenceParallel;
-  options.microBatch = choice.microBatch;
-  options.layers.assign(choice.layers.begin(), choice.layers.end());
+/// Pins what was chosen.
+static void pin(const Configuration &choice, Precision precision,
+                CompileOptions &options) {
+  options.mesh =
+      Layout{choice.pipeline, choice.data, choice.context, choice.tensor}
+          .mesh();
+  visitStrategy(
+      [](const Field &, auto &pin, const auto &value) { pin = value; },
+      options.pins, choice);
+  options.pins.precision = precision;
 }
 
 namespace {
@@ -200,6 +165,7 @@ public:
 
 private:
   Status prepare();
+  FailureOr<OwningOpRef<ModuleOp>> importModel(int64_t batch);
   bool canPlace(const Configuration &choice) const;
   Status place(planner::SearchResult &result) const;
   Status tell(const planner::SearchResult &result);
@@ -324,7 +290,7 @@ Status Planning::place(planner::SearchResult &result) const {
   if (options.progress)
     showProgress("placing the memory of the choice");
   CompileOptions chosen = options;
-  apply(result.configuration, training.precision, chosen);
+  pin(result.configuration, training.precision, chosen);
   auto placed = placeMemory(std::move(chosen));
   if (failed(placed))
     return fail("the choice (", planner::print(result.configuration),
@@ -364,17 +330,23 @@ Result<planner::SearchResult> Planning::search() {
   }
 }
 
+FailureOr<OwningOpRef<ModuleOp>> Planning::importModel(int64_t batch) {
+  auto module = importConfig(context, options, batch, training.sequence);
+  if (failed(module) || failed(pinShardings(**module, options)))
+    return failure();
+  return module;
+}
+
 bool Planning::start() {
   if (!report(prepare()))
     return false;
   if (options.progress)
     showProgress("planning");
-  // fp16 has bf16's widths.
-  bool isHalf = training.precision != Precision::FP32;
+  Precision width =
+      training.precision == Precision::FP32 ? Precision::FP32 : Precision::BF16;
   profile = ModelProfile::create(
-      *context.get(),
-      [this](int64_t batch) { return importModel(context, options, batch); },
-      isHalf ? "bf16" : "fp32");
+      *context.get(), [this](int64_t batch) { return importModel(batch); },
+      width);
   return profile != nullptr;
 }
 
@@ -440,6 +412,6 @@ bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
     return true;
   if (Status status = checkCompilable(*choice); !status.ok())
     return report(status);
-  apply(*choice, session.getPrecision(), options);
+  pin(*choice, session.getPrecision(), options);
   return true;
 }

@@ -18,30 +18,33 @@ using namespace plait;
 /// What a machine that checks plans can be expected to have.
 static constexpr uint64_t kLargestReference = uint64_t(8) << 30;
 
-CompileOptions plait::getReferenceOptions(CompileOptions options,
-                                          const Layout &partitioned) {
+CompileOptions
+plait::getReferenceOptions(CompileOptions options,
+                           const TrainingConfiguration &configuration,
+                           const Layout &layout) {
+  TrainingConfiguration reference = configuration;
+  static_cast<Strategy &>(reference) = Strategy();
+  reference.microBatch = configuration.microBatch;
   // The types of a model in IR are for all data-parallel ranks together.
   if (isText(options))
-    options.microBatch *= partitioned.data;
+    reference.microBatch *= layout.data;
+  reference.attention = AttentionKind::Unfused;
+  reference.epilogues = EpilogueKind::None;
+  visitConfiguration(
+      [](const Field &, auto &pin, const auto &value) { pin = value; },
+      options.pins, reference);
   options.mesh = "1";
-  options.schedule = "1f1b";
-  options.chunks = 1;
-  options.recompute = "none";
-  options.zero = 0;
-  options.attention = "unfused";
-  options.sequenceParallel = false;
-  options.layers.clear();
   options.dumpPhasesTo.clear();
   options.shardings.clear();
   return options;
 }
 
-uint64_t plait::countParameterBytes(ModuleOp model, StringRef precision) {
+uint64_t plait::countParameterBytes(ModuleOp model, Precision precision) {
   uint64_t elements = 0;
   for (auto parameter : model.getOps<nn::ParameterOp>())
     elements += cast<RankedTensorType>(parameter.getType()).getNumElements();
   // The value, its gradient and two moments in fp32; a copy to compute with.
-  uint64_t bytes = 4 * sizeof(float) + (precision == "bf16" ? 2 : 0);
+  uint64_t bytes = 4 * sizeof(float) + (precision == Precision::BF16 ? 2 : 0);
   return elements * bytes;
 }
 

@@ -14,15 +14,17 @@
 
 namespace plait {
 
-/// The options of the reference of a plan with these options: one rank,
-/// attention in its parts, and the microbatches of the plan, so that
-/// both compute on the same rows together. One microbatch is in flight.
+/// The options of the reference of a plan that is compiled with these options,
+/// as `configuration` on `layout`: one rank, attention in its parts, and the
+/// microbatches of the plan, so that both compute on the same rows together.
+/// One microbatch is in flight.
 CompileOptions getReferenceOptions(CompileOptions options,
-                                   const Layout &partitioned);
+                                   const TrainingConfiguration &configuration,
+                                   const Layout &layout);
 
 /// What one rank holds of the parameters of a model, at least, in `precision`:
 /// known before anything is compiled.
-uint64_t countParameterBytes(mlir::ModuleOp model, llvm::StringRef precision);
+uint64_t countParameterBytes(mlir::ModuleOp model, Precision precision);
 
 /// Fails where a reference that needs `bytes` on its one rank is left out: it
 /// could not be run where plans are checked.

@@ -1,4 +1,4 @@
-//===- Settings.cpp - What a compilation is for ---------------------------===//
+//===- Settings.cpp - What a plan is for ----------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,10 +7,11 @@
 
 #include "Settings.h"
 
-#include "plait/Transforms/Pipelines.h"
+#include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
+using namespace mlir;
 using namespace plait;
 using planner::Cluster;
 
@@ -45,7 +46,7 @@ static Result<std::string> findBackend(const CompileOptions &options,
 static Result<codegen::Target> makeProcessor(const CompileOptions &options) {
   if (!options.target.empty())
     return fail("--target ", options.target, " is for --backend cuda, not cpu");
-  if (options.targetCPU == "host")
+  if (options.targetCPU.empty() || options.targetCPU == "host")
     return codegen::Target(codegen::TargetCPU::getHost());
   return codegen::Target(codegen::TargetCPU{options.targetCPU, ""});
 }
@@ -85,7 +86,7 @@ makeTarget(const CompileOptions &options,
     return backend.status();
   if (*backend == kCpu)
     return makeProcessor(options);
-  if (options.targetCPU != "host")
+  if (!options.targetCPU.empty())
     return fail("--target-cpu ", options.targetCPU,
                 " is for --backend cpu, not cuda");
   Result<std::string> name = findArchitecture(options, cluster);
@@ -93,35 +94,6 @@ makeTarget(const CompileOptions &options,
     return name.status();
   return codegen::Target(name->empty() ? codegen::TargetGPU()
                                        : *codegen::TargetGPU::get(*name));
-}
-
-//===----------------------------------------------------------------------===//
-// What is computed
-//===----------------------------------------------------------------------===//
-
-/// What the model computes in; fails where no plan does.
-static Result<std::string> findPrecision(const CompileOptions &options) {
-  if (options.precision.empty())
-    return std::string("fp32");
-  if (llvm::is_contained(getPrecisions(), options.precision))
-    return options.precision;
-  return fail("precision is \"", options.precision, "\", plans train in ",
-              llvm::join(getPrecisions(), " or "));
-}
-
-/// What products do to their results; fails where nothing is called so.
-static Result<std::string> findEpilogues(const CompileOptions &options,
-                                         const codegen::Target &target) {
-  const auto *gpu = std::get_if<codegen::TargetGPU>(&target);
-  // On processors kernels that work on whole rows are the faster ones; before
-  // sm_90 cuBLASLt was seen to take GELU after the product, slower than a
-  // kernel (karpathy/llm.c, pull request 338, and its default).
-  if (options.epilogues.empty())
-    return std::string(!gpu ? "none" : gpu->cubin == "sm_80" ? "bias" : "all");
-  if (llvm::is_contained(getEpilogueKinds(), options.epilogues))
-    return options.epilogues;
-  return fail("epilogues are \"", options.epilogues, "\", expected ",
-              llvm::join(getEpilogueKinds(), ", "));
 }
 
 Result<Settings> plait::makeSettings(const CompileOptions &options) {
@@ -136,45 +108,74 @@ Result<Settings> plait::makeSettings(const CompileOptions &options) {
   if (!target.ok())
     return target.status();
   settings.target = std::move(*target);
-  Result<std::string> precision = findPrecision(options);
-  if (!precision.ok())
-    return precision.status();
-  settings.precision = std::move(*precision);
-  Result<std::string> epilogues = findEpilogues(options, settings.target);
-  if (!epilogues.ok())
-    return epilogues.status();
-  settings.epilogues = std::move(*epilogues);
   return settings;
 }
 
 //===----------------------------------------------------------------------===//
-// What the plan says of it
+// What the module says of it
 //===----------------------------------------------------------------------===//
 
-uint64_t plait::getDeviceReserve(const Settings &settings) {
-  const auto *gpu = std::get_if<codegen::TargetGPU>(&settings.target);
-  if (!gpu)
-    return 0;
+Status plait::checkGivenTarget(const CompileOptions &options, TargetAttr target,
+                               ClusterAttr cluster) {
+  auto check = [](const char *option, const std::string &given,
+                  StringRef known) {
+    if (given.empty() || given == known)
+      return Status::success();
+    return fail(option, " is ", given, ", but the module was compiled for ",
+                known.empty() ? "none" : known.str());
+  };
+  PLAIT_RETURN_IF_ERROR(
+      check("--backend", options.backend, target.isGPU() ? kCuda : kCpu));
+  std::string processor = options.targetCPU == "host" && !target.isGPU()
+                              ? codegen::TargetCPU::getHost().name
+                              : options.targetCPU;
+  PLAIT_RETURN_IF_ERROR(check("--target-cpu", processor, target.getName()));
+  PLAIT_RETURN_IF_ERROR(check("--target", options.target, target.getName()));
+  return check("--cluster", options.cluster,
+               cluster ? cluster.getName() : StringRef());
+}
+
+EpilogueKind plait::getUsualEpilogues(TargetAttr target) {
+  // On processors kernels that work on whole rows are the faster ones; before
+  // sm_90 cuBLASLt was seen to take GELU after the product, slower than a
+  // kernel (karpathy/llm.c, pull request 338, and its default).
+  if (!target.isGPU())
+    return EpilogueKind::None;
+  return target.getCubin() == "sm_80" ? EpilogueKind::Bias : EpilogueKind::All;
+}
+
+/// Bytes that a GPU needs beside the arena: without a cluster, what the
+/// target's usual device does.
+static uint64_t getDeviceReserve(const Settings &settings,
+                                 const codegen::TargetGPU &gpu) {
   if (settings.cluster)
     return uint64_t(settings.cluster->device.reservedBytes);
-  const char *usual = gpu->cubin == "sm_80"    ? "a100-80g:1"
-                      : gpu->cubin == "sm_100" ? "b200:1"
-                                               : "h100:1";
+  const char *usual = gpu.cubin == "sm_80"    ? "a100-80g:1"
+                      : gpu.cubin == "sm_100" ? "b200:1"
+                                              : "h100:1";
   return uint64_t(planner::parseCluster(usual)->device.reservedBytes);
 }
 
-std::unique_ptr<plan::fb::ClusterT>
-plait::describeCluster(const Settings &settings, const std::string &name) {
+TargetAttr plait::describeTarget(MLIRContext *context,
+                                 const Settings &settings) {
+  if (const auto *cpu = std::get_if<codegen::TargetCPU>(&settings.target))
+    return TargetAttr::get(context, TargetKind::CPU, cpu->name, cpu->features,
+                           "", 0);
+  const auto &gpu = std::get<codegen::TargetGPU>(settings.target);
+  return TargetAttr::get(context, TargetKind::CUDA, gpu.ptx, "", gpu.cubin,
+                         getDeviceReserve(settings, gpu));
+}
+
+ClusterAttr plait::describeCluster(MLIRContext *context,
+                                   const Settings &settings,
+                                   const std::string &name,
+                                   Precision precision) {
+  if (!settings.cluster)
+    return {};
   const planner::Device &device = settings.cluster->device;
-  auto described = std::make_unique<plan::fb::ClusterT>();
-  described->name = name;
-  described->device = device.name;
-  described->nodes = settings.cluster->nodes;
-  described->devices_per_node = settings.cluster->devicesPerNode;
-  described->memory_bytes = uint64_t(device.memoryBytes);
-  described->reserved_bytes = uint64_t(device.reservedBytes);
-  described->peak_flops =
-      device.peak(settings.precision == "bf16" ? planner::Precision::BF16
-                                               : planner::Precision::FP32);
-  return described;
+  return ClusterAttr::get(
+      context, name, device.name, settings.cluster->nodes,
+      settings.cluster->devicesPerNode, uint64_t(device.memoryBytes),
+      uint64_t(device.reservedBytes),
+      Builder(context).getF64FloatAttr(device.peak(precision)));
 }

@@ -1,4 +1,4 @@
-//===- Settings.h - What a compilation is for -------------------*- C++ -*-===//
+//===- Settings.h - What a plan is for --------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,16 +9,15 @@
 #define PLAIT_LIB_DRIVER_SETTINGS_H
 
 #include "plait/Codegen/Kernel.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Driver/Driver.h"
-#include "plait/Plan/Plan_generated.h"
 #include "plait/Planner/Cluster.h"
 
 namespace plait {
 
-/// What options mean that a plan and its reference have in common.
+/// What executes the plan, as the options say.
 struct Settings {
   codegen::Target target;
-  std::string precision, epilogues;
   std::optional<planner::Cluster> cluster; // none: not known
 };
 
@@ -30,12 +29,21 @@ Result<Settings> makeSettings(const CompileOptions &options);
 Status checkBackend(const CompileOptions &options,
                     const planner::Cluster &cluster);
 
-/// Bytes that a GPU needs beside the arena; 0 for processors.
-uint64_t getDeviceReserve(const Settings &settings);
+/// Fails where options contradict what a module is compiled for already.
+Status checkGivenTarget(const CompileOptions &options, TargetAttr target,
+                        ClusterAttr cluster);
 
-/// As the plan tells of settings.cluster; `name` is what was given.
-std::unique_ptr<plan::fb::ClusterT> describeCluster(const Settings &settings,
-                                                    const std::string &name);
+/// What products do to their results where nothing is said.
+EpilogueKind getUsualEpilogues(TargetAttr target);
+
+/// The target, with the bytes that a GPU needs beside the arena.
+TargetAttr describeTarget(mlir::MLIRContext *context, const Settings &settings);
+
+/// settings.cluster for a training in `precision`; `name` is what was given.
+/// Null where the cluster is not known.
+ClusterAttr describeCluster(mlir::MLIRContext *context,
+                            const Settings &settings, const std::string &name,
+                            Precision precision);
 
 } // namespace plait
 

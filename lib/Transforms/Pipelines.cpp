@@ -15,39 +15,36 @@
 using namespace mlir;
 using namespace plait;
 
-static constexpr PhaseInfo kPhases[] = {
-    {Phase::Import, "import", "the model: global tensors, forward and loss"},
-    {Phase::Shard, "shard", "every value has a sharding"},
-    {Phase::Stage, "stage", "one forward function per pipeline stage"},
-    {Phase::Differentiate, "differentiate", "forward and backward, joint"},
-    {Phase::Checkpoint, "checkpoint",
-     "forward, backward, reduce and optimizer functions"},
-    {Phase::Partition, "partition", "one rank's tensors, with collectives"},
-    {Phase::Schedule, "schedule", "the order of every rank's work, verified"},
-    {Phase::Lower, "lower", "kernels, addresses, programs"},
-    {Phase::Plan, "plan", "the checked plan file"},
-};
-
-ArrayRef<PhaseInfo> plait::getPhases() { return kPhases; }
-
-ArrayRef<StringLiteral> plait::getRecomputeKinds() {
-  static constexpr StringLiteral kinds[] = {"none", "full"};
-  return kinds;
+llvm::ArrayRef<Phase> plait::getPhases() {
+  static constexpr Phase phases[] = {
+      Phase::Import,        Phase::Shard,      Phase::Stage,
+      Phase::Differentiate, Phase::Checkpoint, Phase::Partition,
+      Phase::Schedule,      Phase::Lower,      Phase::Plan};
+  return phases;
 }
 
-ArrayRef<StringLiteral> plait::getPrecisions() {
-  static constexpr StringLiteral precisions[] = {"fp32", "bf16"};
-  return precisions;
-}
-
-ArrayRef<StringLiteral> plait::getEpilogueKinds() {
-  static constexpr StringLiteral kinds[] = {"none", "bias", "all"};
-  return kinds;
-}
-
-ArrayRef<unsigned> plait::getZeroStages() {
-  static constexpr unsigned stages[] = {0, 1, 2, 3};
-  return stages;
+StringRef plait::describePhase(Phase phase) {
+  switch (phase) {
+  case Phase::Import:
+    return "the model: global tensors, forward and loss";
+  case Phase::Shard:
+    return "every value has a sharding";
+  case Phase::Stage:
+    return "one forward function per pipeline stage";
+  case Phase::Differentiate:
+    return "forward and backward, joint";
+  case Phase::Checkpoint:
+    return "forward, backward, reduce and optimizer functions";
+  case Phase::Partition:
+    return "one rank's tensors, with collectives";
+  case Phase::Schedule:
+    return "the order of every rank's work, verified";
+  case Phase::Lower:
+    return "kernels, addresses, programs";
+  case Phase::Plan:
+    return "the checked plan file";
+  }
+  llvm_unreachable("no other phase");
 }
 
 /// Removes what nobody uses and what is computed twice.
@@ -56,32 +53,22 @@ static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
-/// An unknown schedule is refused where stages are assigned.
-static bool splitsBackward(const std::string &schedule) {
-  auto generator = schedule::findGenerator(schedule);
-  return generator.ok() && (*generator)->splitsBackward;
-}
-
-void plait::buildPhase(OpPassManager &manager, Phase phase,
-                       const PipelineOptions &options) {
+static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
   switch (phase) {
+  case Phase::Import:
   case Phase::Plan:
     return;
-  case Phase::Import:
-    manager.addPass(createVerifyModelPass());
-    return;
   case Phase::Shard:
-    if (options.precision == "bf16")
-      manager.addPass(createLowerPrecisionPass());
-    manager.addPass(createDecomposePass({/*early=*/true, /*keep=*/{}}));
+    manager.addPass(createCountModelFlopsPass());
+    manager.addPass(createLowerPrecisionPass());
+    manager.addPass(createDecomposePass({/*early=*/true}));
     addCleanup(manager);
-    manager.addPass(
-        createAssignShardingsPass({options.sequenceParallel, options.zero}));
+    manager.addPass(createAssignShardingsPass());
     return;
   case Phase::Stage:
-    manager.addPass(
-        createAssignStagesPass({SmallVector<int64_t>(ArrayRef(options.layers)),
-                                options.schedule, options.chunks}));
+    // A cost model assigns stages itself.
+    if (!kernelsOnly)
+      manager.addPass(createAssignStagesPass());
     manager.addPass(createOutlineStagesPass());
     return;
   case Phase::Differentiate:
@@ -90,9 +77,9 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
   case Phase::Checkpoint:
     // No cleanup before the phases are split: it would merge what is computed
     // again with what it repeats.
-    manager.addPass(createCheckpointPass({options.recompute}));
-    manager.addPass(createSplitPhasesPass({splitsBackward(options.schedule)}));
-    if (!options.kernelsOnly)
+    manager.addPass(createCheckpointPass());
+    manager.addPass(createSplitPhasesPass());
+    if (!kernelsOnly)
       manager.addPass(createBuildOptimizerPass());
     addCleanup(manager);
     return;
@@ -102,22 +89,33 @@ void plait::buildPhase(OpPassManager &manager, Phase phase,
     manager.addPass(createMergeResidualsPass());
     return;
   case Phase::Schedule:
-    manager.addPass(
-        createSchedulePass({options.schedule, options.microbatches}));
+    manager.addPass(createSchedulePass());
     return;
   case Phase::Lower:
-    manager.addPass(createFuseEpiloguesPass({options.epilogues}));
-    manager.addPass(createDecomposePass(
-        {/*early=*/false, SmallVector<std::string>(ArrayRef(options.keep))}));
+    manager.addPass(createFuseEpiloguesPass());
+    manager.addPass(createDecomposePass());
     addCleanup(manager);
-    // Where parameters lie is of no interest without places.
-    if (!options.kernelsOnly)
-      manager.addPass(createPackParametersPass({options.zero, /*bucket=*/0}));
+    // Where parameters lie is of no interest without addresses.
+    if (!kernelsOnly)
+      manager.addPass(createPackParametersPass());
     manager.addPass(createFormClustersPass());
-    if (!options.kernelsOnly)
+    if (!kernelsOnly)
       manager.addPass(createPlaceBuffersPass());
     return;
   }
+}
+
+void plait::buildPhase(OpPassManager &manager, Phase phase, bool keepsOrigins) {
+  std::string name = stringifyPhase(phase).str();
+  manager.addPass(createBeginPhasePass({name}));
+  addPasses(manager, phase, /*kernelsOnly=*/false);
+  // A plan is no IR.
+  if (phase != Phase::Plan)
+    manager.addPass(createEndPhasePass({name, keepsOrigins}));
+}
+
+void plait::buildKernels(OpPassManager &manager, Phase phase) {
+  addPasses(manager, phase, /*kernelsOnly=*/true);
 }
 
 #define GEN_PASS_REGISTRATION
@@ -125,54 +123,14 @@ namespace plait {
 #include "plait/Transforms/Passes.h.inc"
 } // namespace plait
 
-namespace {
-/// The options of a phase as a textual pipeline: `plait-schedule{kind=gpipe}`.
-struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
-  Option<std::string> schedule{*this, "schedule",
-                               llvm::cl::desc("a schedule's name"),
-                               llvm::cl::init("1f1b")};
-  Option<unsigned> chunks{
-      *this, "chunks",
-      llvm::cl::desc("virtual stages of a rank; 0: as few as it orders"),
-      llvm::cl::init(0)};
-  Option<unsigned> microbatches{*this, "microbatches",
-                                llvm::cl::desc("microbatches of a step"),
-                                llvm::cl::init(1)};
-  Option<std::string> recompute{*this, "recompute",
-                                llvm::cl::desc("none or full"),
-                                llvm::cl::init("none")};
-  Option<bool> sequenceParallel{
-      *this, "sequence-parallel",
-      llvm::cl::desc("let tp split the sequence as well"),
-      llvm::cl::init(false)};
-  Option<std::string> precision{*this, "precision",
-                                llvm::cl::desc("fp32 or bf16"),
-                                llvm::cl::init("fp32")};
-  Option<std::string> epilogues{*this, "epilogues",
-                                llvm::cl::desc("none, bias or all"),
-                                llvm::cl::init("none")};
-  Option<unsigned> zero{*this, "zero", llvm::cl::desc("ZeRO stage: 0 to 3"),
-                        llvm::cl::init(0)};
-};
-} // namespace
-
 void plait::registerAllPasses() {
   registerPlaitPasses();
   registerTransformsPasses();
-  for (const PhaseInfo &info : kPhases) {
-    if (info.phase == Phase::Plan)
-      continue;
-    PassPipelineRegistration<PhaseOptions>(
-        ("plait-" + info.name).str(), info.help,
-        [phase = info.phase](OpPassManager &manager,
-                             const PhaseOptions &given) {
-          PipelineOptions options{given.schedule, given.microbatches,
-                                  given.recompute, given.sequenceParallel};
-          options.precision = given.precision;
-          options.epilogues = given.epilogues;
-          options.zero = given.zero;
-          options.chunks = given.chunks;
-          buildPhase(manager, phase, options);
-        });
-  }
+  for (Phase phase : getPhases())
+    if (phase != Phase::Plan)
+      PassPipelineRegistration<>(
+          ("plait-" + stringifyPhase(phase)).str(), describePhase(phase),
+          [phase](OpPassManager &manager) {
+            buildPhase(manager, phase, /*keepsOrigins=*/true);
+          });
 }

@@ -12,6 +12,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import textwrap
 
 from harness import ROOT, Reporter, Tools, require
 
@@ -61,7 +62,7 @@ def find_examples(description: str) -> list[str]:
         return []
     fenced = re.findall(r"```mlir\n(.*?)```", rest, re.DOTALL)
     inline = re.findall(r"(?<!`)`([^`]+)`(?!`)", rest)
-    return [x.strip("\n") for x in fenced or inline]
+    return [textwrap.dedent(x).strip("\n") for x in fenced or inline]
 
 
 def split_types(text: str) -> list[str]:
@@ -150,7 +151,8 @@ def check_examples(record: dict, tools: Tools, word: str) -> str:
 def check_dialect(report: Reporter, tools: Tools, path: pathlib.Path) -> None:
     records = read_records(path)
     ops = instances(records, "Op")
-    require(bool(ops), f"{path} has no ops")
+    attributes = instances(records, "AttrDef")
+    require(bool(ops + attributes), f"{path} has no ops and no attributes")
     texts = [x["description"] for x in ops if x.get("description")]
     fenced = "\n".join("\n".join(find_examples(text)) for text in texts)
     for record in ops:
@@ -161,7 +163,7 @@ def check_dialect(report: Reporter, tools: Tools, path: pathlib.Path) -> None:
             lambda r=record, w=word: check_op(r, tools, fenced, w),
         )
     enumerations = records["!instanceof"].get("EnumAttr", [])
-    for record in instances(records, "AttrDef"):
+    for record in attributes:
         if record["!name"] in enumerations:
             continue  # described by the enumeration
         dialect = records[record["dialect"]["def"]]["name"]

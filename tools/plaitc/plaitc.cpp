@@ -28,15 +28,74 @@ static void addSharding(CompileOptions &options, const std::string &text) {
       {text.substr(0, equals), text.substr(equals + 1)});
 }
 
+//===----------------------------------------------------------------------===//
+// The fields of a configuration
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Makes the option of a field, which pins it.
+struct FieldOption {
+  CLI::App &app;
+
+  /// The values that there are to choose from; none where any number does.
+  template <typename T>
+  static std::vector<std::string> getChoices(const std::vector<T> &executable) {
+    std::vector<std::string> choices;
+    for (const T &value : executable)
+      choices.push_back(plait::print(value));
+    if constexpr (std::is_enum_v<T>)
+      if (executable.empty())
+        for (std::string_view word : plait::getWords(T()))
+          choices.emplace_back(word);
+    return choices;
+  }
+
+  template <typename T>
+  void operator()(const plait::Field &field, std::optional<T> &pin,
+                  const std::vector<T> &executable, const T &usual) {
+    std::string help = field.help;
+    if (std::vector<std::string> choices = getChoices(executable);
+        !choices.empty())
+      help = plait::joinChoices(choices) + ": " + help;
+    auto set = [&pin, name = field.name](const std::string &text) {
+      if (plait::Status status = plait::parse(name, text, pin); !status.ok())
+        throw CLI::ValidationError(status.message());
+    };
+    std::string option = "--" + std::string(field.name);
+    CLI::Option *added = nullptr;
+    if constexpr (std::is_same_v<T, bool>)
+      added = app.add_flag_callback(option, [&pin] { pin = true; }, help);
+    else
+      added = app.add_option_function<std::string>(option, set, help)
+                  ->type_name(std::is_integral_v<T> ? "INT" : "TEXT");
+    // What follows from something else is told by the help.
+    std::string text = plait::print(usual);
+    if (!std::is_enum_v<T> && !std::is_same_v<T, bool> && !text.empty())
+      added->default_str(text);
+    if (field.isStrategy)
+      added->group(strategyGroup);
+  }
+
+  static constexpr char strategyGroup[] =
+      "How to spread it (what is given is pinned)";
+};
+
+} // namespace
+
 static void addCompileOptions(CLI::App &app, CompileOptions &options) {
-  app.add_option("model", options.model,
-                 "folder with config.json, that file, or a .mlir file")
+  app.add_option(
+         "model", options.model,
+         "folder with config.json, that file, or a .mlir file: a model\n"
+         "or what --compile-to or --dump-phases-to has written")
       ->required();
   app.add_option("-o,--output", options.output, "the plan file");
-  app.add_option("--global-batch", options.globalBatch, "sequences of a step")
-      ->capture_default_str();
-  app.add_option("--seq", options.sequence, "tokens of a sequence")
-      ->capture_default_str();
+  app.add_option("--mesh", options.mesh,
+                 "ranks, e.g. pp=2,dp=2,cp=2,tp=2; if not given, one")
+      ->group(FieldOption::strategyGroup);
+  const plait::TrainingConfiguration defaults;
+  plait::visitConfiguration(FieldOption{app}, options.pins,
+                            plait::getExecutable(), defaults);
   app.add_option("--shard")
       ->each(
           [&options](const std::string &text) { addSharding(options, text); })
@@ -44,18 +103,6 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       ->type_name("TEXT")
       ->description(
           "pin a sharding: PARAMETER=[{},{\"tp\"}], * matches; may repeat");
-  app.add_option("--precision", options.precision,
-                 "of the arithmetic: fp32 or bf16 (fp16: --predict alone);\n"
-                 "if not given, bf16 with a --cluster of GPUs, else fp32");
-  app.add_option("--attention", options.attention,
-                 "flash: one step, scores never in memory; or unfused; if not\n"
-                 "given, flash on GPUs in bf16");
-  app.add_option(
-      "--epilogues", options.epilogues,
-      "in one step with products: none, bias, or all (bias, GELU and\n"
-      "its gradient); if not given, all on GPUs (bias for sm_80),\nelse none");
-  app.add_flag("--deterministic", options.deterministic,
-               "the same bits in every run on GPUs too, for memory and time");
   app.add_option("--backend", options.backend,
                  "what runs it: cpu or cuda; if not given, what --cluster has");
   app.add_option(
@@ -63,8 +110,7 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       "GPU architecture: sm_80, sm_90 or sm_100; if not given, that\n"
       "of --cluster, else any");
   app.add_option("--target-cpu", options.targetCPU,
-                 "processor of the ranks, e.g. x86-64-v3")
-      ->capture_default_str();
+                 "processor of the ranks, e.g. x86-64-v3; if not given, host");
   app.add_option("--compile-to", options.compileTo,
                  "stop after a phase (import, shard, stage, differentiate,\n"
                  "checkpoint, partition, schedule, lower) and write its IR");
@@ -73,31 +119,6 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
   app.add_flag_callback(
       "--no-reference", [&options] { options.reference = false; },
       "leave out what plait-run --check compares with");
-}
-
-/// The options that the planner decides where they are not given.
-static void addConfigurationOptions(CLI::App &app, CompileOptions &options) {
-  app.option_defaults()->group("How to spread it (what is given is pinned)");
-  app.add_option("--mesh", options.mesh, "ranks, e.g. pp=2,dp=2,cp=2,tp=2")
-      ->capture_default_str();
-  app.add_option("--schedule", options.schedule, "gpipe or 1f1b")
-      ->capture_default_str();
-  app.add_option("--recompute", options.recompute, "none, or full: by layer")
-      ->capture_default_str();
-  app.add_option("--zero", options.zero,
-                 "data-parallel ranks divide 1: the optimizer's state, 2: and "
-                 "gradients, 3: and parameters")
-      ->capture_default_str();
-  app.add_flag("--sequence-parallel", options.sequenceParallel,
-               "let tp split the sequence where that is cheaper");
-  app.add_option("--micro-batch", options.microBatch,
-                 "sequences of a microbatch on one data-parallel rank")
-      ->capture_default_str();
-  app.add_option("--chunks", options.chunks,
-                 "virtual stages of a rank; 0: as few as --schedule orders");
-  app.add_option("--layers", options.layers,
-                 "of each virtual stage, e.g. 11,11,10")
-      ->delimiter(',');
 }
 
 static constexpr char planningGroup[] = "Let the planner decide the rest";
@@ -164,24 +185,22 @@ static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
 
 /// What was given of the options that the planner could decide, in the words of
 /// planner::parsePins.
-static std::string getPins(const CLI::App &app, const CompileOptions &options,
+static std::string getPins(const CompileOptions &options,
                            const std::string &further) {
   std::string pins;
-  auto pin = [&](const char *option, const std::string &text) {
-    if (app.count(option))
-      pins += (pins.empty() ? "" : ",") + text;
+  auto add = [&](const std::string &text) {
+    pins += (pins.empty() || text.empty() ? "" : ",") + text;
   };
-  if (options.mesh != "1")
-    pin("--mesh", options.mesh);
-  else
-    pin("--mesh", "pp=1,dp=1,cp=1,tp=1");
-  pin("--schedule", "schedule=" + options.schedule);
-  pin("--recompute", "recompute=" + options.recompute);
-  pin("--zero", "zero=" + std::to_string(options.zero));
-  pin("--micro-batch", "micro-batch=" + std::to_string(options.microBatch));
-  pin("--sequence-parallel",
-      std::string("sp=") + (options.sequenceParallel ? "on" : "off"));
-  pin("--pin", further);
+  add(options.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : options.mesh);
+  plait::visitStrategy(
+      [&]<typename T>(const plait::Field &field, const std::optional<T> &pin) {
+        // A list has commas of its own, and no word among the pins.
+        if constexpr (!std::is_same_v<T, std::vector<int>>)
+          if (pin)
+            add(field.name + ("=" + plait::print(*pin)));
+      },
+      options.pins);
+  add(further);
   return pins;
 }
 
@@ -216,7 +235,7 @@ static bool plan(const CLI::App &app, CompileOptions &options,
                               given.front()->get_name() + " needs --cluster");
     return given.empty();
   }
-  if (std::string text = getPins(app, options, pinned); !text.empty()) {
+  if (std::string text = getPins(options, pinned); !text.empty()) {
     auto pins = plait::planner::parsePins(text);
     if (!pins.ok()) {
       plait::tool::printError(app, pins.status().message());
@@ -224,7 +243,7 @@ static bool plan(const CLI::App &app, CompileOptions &options,
     }
     planning.pins = *pins;
   }
-  planning.pins.layers.assign(options.layers.begin(), options.layers.end());
+  planning.pins.layers = options.pins.layers.value_or(std::vector<int>());
   bool tells = planning.explain || !planning.json.empty() ||
                !planning.whyNot.empty() || !planning.report.empty() ||
                !planning.trace.empty() || planning.trainTokens > 0 ||
@@ -245,7 +264,6 @@ int main(int argc, char **argv) {
   CLI::App app("Compiles a transformer into an executable training plan.",
                "plaitc");
   addCompileOptions(app, options);
-  addConfigurationOptions(app, options);
   addPlanningOptions(app, options, planning, pinned);
   addProjectionOptions(app, planning, compared);
   if (std::optional<int> code = plait::tool::parse(app, argc, argv))

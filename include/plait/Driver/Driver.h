@@ -12,6 +12,7 @@
 #ifndef PLAIT_DRIVER_DRIVER_H
 #define PLAIT_DRIVER_DRIVER_H
 
+#include "plait/Configuration/Configuration.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
@@ -32,39 +33,26 @@ namespace plait {
 
 /// What the user asks for.
 struct CompileOptions {
-  /// A folder with config.json, that file, or a .mlir file.
+  /// A folder with config.json, that file, or a .mlir file: a model, or what a
+  /// compilation has left after any of its phases.
   std::string model;
-  /// Axis sizes as "pp=2,dp=2,tp=2"; axes that are not named have size 1.
-  std::string mesh = "1";
-  std::string schedule = "1f1b";  // see plait/Schedule/Generators.h
-  std::string recompute = "none"; // or full: by layer
-  unsigned zero = 0;              // dp divides 1: state, 2: gradients, 3: all
-  bool sequenceParallel = false;  // let tp split the sequence as well
-  int64_t globalBatch = 1;        // sequences of a step
-  int64_t microBatch = 1;         // sequences of a microbatch, per dp rank
-  int64_t sequence = 128;         // tokens of a sequence
-  /// What the model computes in: fp32, or bf16 with fp32 master copies of the
-  /// parameters. Empty: fp32.
-  std::string precision;
-  /// flash: attention is one step that never writes its scores; unfused: matrix
-  /// products and kernels. Empty: flash on GPUs in bf16, else unfused.
-  std::string attention;
-  /// What products do to their results: none, bias, or all (bias, GELU and its
-  /// gradient). Empty: all on GPUs, but bias for sm_80, else none.
-  std::string epilogues;
-  /// On GPUs, the same bits in every run: costs memory and time.
-  bool deterministic = false;
-  unsigned chunks = 0; // virtual stages of a rank; 0: as few as it orders
-  std::vector<int64_t> layers; // of each virtual stage; empty: cut by cost
+  /// Axis sizes as "pp=2,dp=2,tp=2"; axes that are not named have size 1. "1",
+  /// or empty, is one rank, and empty is the mesh of a module that has one.
+  std::string mesh;
+  /// What is given of the configuration. The rest is that of the module, or
+  /// else its default, which for epilogues follows from the target: all on GPUs
+  /// but bias for sm_80, and none on processors. What the module and this both
+  /// say has to agree.
+  ConfigurationPins pins;
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
   std::vector<std::pair<std::string, std::string>> shardings;
   /// What executes the plan: "cpu" or "cuda". Empty: what the cluster's devices
   /// are; "cpu" without one.
   std::string backend;
-  /// The processor that kernels are for: a name LLVM knows, or "host". CPU
-  /// only.
-  std::string targetCPU = "host";
+  /// The processor that kernels are for: a name LLVM knows, or "host", which is
+  /// what empty means. CPU only.
+  std::string targetCPU;
   /// The GPU architecture that kernels are for, "sm_90". CUDA only; empty: that
   /// of the cluster's devices; without one any, and the usual one without a
   /// delay when the plan is loaded.

@@ -95,6 +95,13 @@ def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
   let methods = [
     InterfaceMethod<"Whether the op is taken apart before sharding.",
       "bool", "decomposesEarly", (ins), "", "return false;">,
+    InterfaceMethod<[{
+      Whether a library computes the op in one step, so that it may stay whole:
+      nothing if none does, else success, or what is in the way on GPUs of
+      `architecture` (80 for sm_80; 0: on processors).
+    }],
+      "::std::optional<::plait::Status>", "checkLibraryStep",
+      (ins "int":$architecture), "", "return ::std::nullopt;">,
     InterfaceMethod<"Builds the replacement for every result.",
       "::llvm::SmallVector<::mlir::Value>", "decompose",
       (ins "::mlir::OpBuilder &":$builder)>,

@@ -8,6 +8,7 @@
 #ifndef PLAIT_PLANNER_CONFIGURATION_H
 #define PLAIT_PLANNER_CONFIGURATION_H
 
+#include "plait/Configuration/Configuration.h"
 #include "plait/Planner/Framework.h"
 
 #include <cstdint>
@@ -16,13 +17,7 @@
 
 namespace plait::planner {
 
-/// Of activations and matrix products. 16-bit training keeps fp32 master
-/// weights and moments.
-enum class Precision : uint8_t { FP32, BF16, FP16 };
-
-/// What the backward pass computes again: nothing, the inside of attention
-/// (Korthikanti et al. 2022), or whole layers.
-enum class Recompute : uint8_t { None, Selective, Full };
+using plait::print;
 
 /// What is given: it says what is trained, not how.
 struct Training {
@@ -38,22 +33,11 @@ struct Training {
   Framework framework;
 };
 
-/// What is chosen.
-struct Configuration {
+/// What is chosen: a mesh and a strategy on it.
+struct Configuration : Strategy {
   int pipeline = 1, data = 1, tensor = 1, context = 1;
-  int chunks = 1; // virtual stages of a rank
-  std::string schedule = "1f1b"; // a name of schedule::getGenerators()
-  int64_t microBatch = 1;        // sequences, per data-parallel rank
-  Recompute recompute = Recompute::None;
-  int zero = 0; // ZeRO stage: 1 optimizer, 2 gradients, 3 parameters
-  bool sequenceParallel = false;
-  /// Layers of each virtual stage, in order of the forward pass; empty: cut by
-  /// cost.
-  std::vector<int> layers;
 
-  int64_t ranks() const {
-    return int64_t(pipeline) * data * tensor * context;
-  }
+  int64_t ranks() const { return int64_t(pipeline) * data * tensor * context; }
   int64_t microbatches(const Training &training) const {
     return training.globalBatch / (microBatch * data);
   }

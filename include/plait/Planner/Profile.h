@@ -18,6 +18,7 @@
 #ifndef PLAIT_PLANNER_PROFILE_H
 #define PLAIT_PLANNER_PROFILE_H
 
+#include "plait/Configuration/Configuration.h"
 #include "plait/Planner/Work.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -40,11 +41,12 @@ using ModelSource =
 /// `context` must have all dialects of plait loaded.
 class ModelProfile : public planner::WorkSource {
 public:
-  /// Imports the model, which computes in `precision`, one of getPrecisions().
+  /// Imports the model, which computes in `precision`: fp32, or bf16 for
+  /// either format of 16 bits.
   /// Null when that fails; a diagnostic has said why.
-  static std::unique_ptr<ModelProfile> create(mlir::MLIRContext &context,
-                                              ModelSource source,
-                                              std::string precision = "fp32");
+  static std::unique_ptr<ModelProfile>
+  create(mlir::MLIRContext &context, ModelSource source,
+         Precision precision = Precision::FP32);
   ~ModelProfile() override;
 
   const planner::Work *get(int tensorParallel, bool sequenceParallel,
@@ -57,7 +59,7 @@ private:
     std::string reason;
   };
   ModelProfile(mlir::MLIRContext &context, ModelSource source,
-               std::string precision);
+               Precision precision);
   Model *getModel(int64_t batch);
   mlir::FailureOr<std::vector<planner::Block>>
   measureAt(int64_t batch, int tensorParallel, bool sequenceParallel);
@@ -66,7 +68,7 @@ private:
 
   mlir::MLIRContext &context;
   ModelSource source;
-  std::string precision;
+  Precision precision;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
   std::map<std::pair<int, bool>, Entry> known;
 };

@@ -77,8 +77,6 @@ Result<Pins> parsePins(const std::string &text);
 /// The inverse; empty when nothing is pinned.
 std::string print(const Pins &pins);
 
-std::string print(Recompute recompute);
-std::string print(Precision precision);
 /// "pp 8, dp 8, tp 8, 1f1b, micro-batch 1, recompute full": what is not at its
 /// default.
 std::string print(const Configuration &configuration);

@@ -11,41 +11,102 @@
 include "mlir/Pass/PassBase.td"
 
 //===----------------------------------------------------------------------===//
-// import: [nn]
+// What a module is compiled for. A pass that needs to know asks the module: no
+// option repeats a field of its configuration.
 //===----------------------------------------------------------------------===//
 
-def VerifyModelPass : Pass<"nn-verify-model", "::mlir::ModuleOp"> {
-  let summary = "Refuse a loss function that is none";
+def ConfigurePass : Pass<"plait-configure", "::mlir::ModuleOp"> {
+  let summary = "Set fields of the module's configuration";
   let description = [{
-    Verifies of `@loss` what the passes after it rely on, and what would
-    otherwise train something else than is meant: (L1) to (L3) of the `nn`
-    dialect, for the vocabulary that the attribute `plait.model` of the module
-    names.
+    Has one option for each field of `#plait.configuration`, under the name that
+    plaitc's option has: `--plait-configure="schedule=gpipe layers=2,1"`. Fields
+    that are not given stay as they are. Fails where a value is none of its
+    field.
   }];
+  let dependentDialects = ["::plait::PlaitDialect"];
+}
+
+def BeginPhasePass : Pass<"plait-begin-phase", "::mlir::ModuleOp"> {
+  let summary = "Check what a phase relies on";
+  let description = [{
+    Fails unless the phase before `phase` is the last that is complete
+    (`plait.phase`), and unless the module is what `plait-verify-phase` expects
+    of that. Reads `plait.origin` into the locations of ops.
+  }];
+  let options = [Option<"phase", "phase", "std::string", "\"shard\"",
+                        "the phase that begins">];
+}
+
+def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
+  let summary = "Check that a module is what its phase leaves";
+  let description = [{
+    Changes nothing. Verifies of the phase that `plait.phase` names what the next
+    one relies on and no operation's verifier sees, in particular of IR that was
+    written by hand:
+
+    - (P1) after `import`: (L1) to (L3) of the `nn` dialect hold, for the
+      vocabulary that `plait.model` names: `@loss` trains what is meant; and
+      every value of the configuration can be executed.
+    - (P2) after `shard`: there is a mesh, and every tensor in `@loss` has a
+      sharding.
+    - (P3) after `stage` up to `lower`: each virtual stage of the placement has
+      the functions that its phase makes: forward; joint; forward and backward
+      (or backward_input and backward_weight), and each rank reduce and
+      optimizer. The placement is for the mesh.
+    - (P4) after `partition`: no tensor has a sharding.
+    - (P5) after `schedule`: there is one `pipe.schedule`, for the module's
+      placement and as many microbatches as the configuration says.
+    - (P6) after `lower`: each rank of the pipeline has a `plan.program`.
+  }];
+}
+
+def EndPhasePass : Pass<"plait-end-phase", "::mlir::ModuleOp"> {
+  let summary = "Say that a phase is complete";
+  let description = [{
+    Sets `plait.phase`. With `keep-origins`, also `plait.origin` of ops with a
+    name in their location, for IR that is to be written.
+  }];
+  let options = [Option<"phase", "phase", "std::string", "\"shard\"",
+                        "the phase that is complete">,
+                 Option<"keepOrigins", "keep-origins", "bool", "true",
+                        "write names of locations as attributes">];
+  let dependentDialects = ["::plait::PlaitDialect"];
 }
 
 //===----------------------------------------------------------------------===//
 // shard: [nn] -> [nn+dist]
 //===----------------------------------------------------------------------===//
 
+def CountModelFlopsPass : Pass<"nn-count-model-flops", "::mlir::ModuleOp"> {
+  let summary = "Say what the model needs for a microbatch";
+  let description = [{
+    Sets `plait.model_flops` of the module to the FLOPs of the matrix products
+    and attentions of `@loss`, forward and backward: what counts towards
+    utilisation, whatever is computed again later.
+  }];
+  let dependentDialects = ["::plait::PlaitDialect"];
+}
+
 def DecomposePass : Pass<"nn-decompose", "::mlir::ModuleOp"> {
   let summary = "Replace named ops by what they are made of";
   let description = [{
     With `early`, takes apart the ops that must be before sharding (softmax
     cross-entropy); without, all that can be: layer normalisation, attention,
-    rotary embeddings, activations. Everything else is left alone, and so are
-    the ops named by `keep`.
+    rotary embeddings, activations. Everything else is left alone.
+
+    Whether attention stays whole, as one step of a library, is the `attention`
+    of the configuration: with `flash` it does, and fails at an op that the
+    module's target does not compute so; with `auto` it does on GPUs that compute
+    all of the module's so.
   }];
   let options = [Option<"early", "early", "bool", "false",
-                        "only what must be taken apart before sharding">,
-                 ListOption<"keep", "keep", "std::string",
-                            "ops that are left alone, as \"nn.attention\"">];
+                        "only what must be taken apart before sharding">];
 }
 
 def LowerPrecisionPass : Pass<"nn-lower-precision", "::mlir::ModuleOp"> {
   let summary = "Compute the loss function in bf16";
   let description = [{
-    Reads of parameters become reads of their compute copies, and the first
+    Does nothing unless the module's configuration says bf16. Reads of parameters become reads of their compute copies, and the first
     result of every op that computes becomes bf16. Other results are statistics
     for the backward pass (means, logarithms of sums) and stay f32, as do loss
     and count: `nn.softmax_cross_entropy` takes bf16 logits. A function that
@@ -62,22 +123,17 @@ def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
     that moves with it. On the axis `tp` an exact solver picks for each op the
     factor that is split, so that communication, memory and repeated work
     together are least; layers that are alike get the same answer. A parameter
-    with a `sharding` keeps it. With `sequence-parallel`, `tp` may also split
-    the other dimensions of the function's arguments: the sequence. Afterwards
-    all types of the function carry shardings, and `dist.reshard` stands where
+    with a `sharding` keeps it. With `sequence_parallel` in the configuration,
+    `tp` may also split the other dimensions of the function's arguments: the
+    sequence. Afterwards all types of the function carry shardings, and `dist.reshard` stands where
     two ops want different ones.
 
     A parameter may have a sharding over other axes than `tp`, too: it is gathered
-    for each layer that reads it. With `zero` 3 the pass splits parameters over
+    for each layer that reads it. With `zero = 3` in the configuration the pass splits parameters over
     `dp` in this way, each along the first dimension that then has equal blocks;
     with 2 parameters are whole and their `state` is split so. One that has no
     such dimension stays as it is.
   }];
-  let options = [Option<"sequenceParallel", "sequence-parallel", "bool",
-                        "false", "let tp split the sequence as well">,
-                 Option<"zero", "zero", "unsigned", "0",
-                        "ZeRO stage: 3 splits parameters over dp as well, 2 "
-                        "their gradients and optimizer state">];
   let dependentDialects = ["::plait::dist::DistDialect"];
 }
 
@@ -93,16 +149,9 @@ def AssignStagesPass : Pass<"pipe-assign-stages", "::mlir::ModuleOp"> {
     `pipe.stage`. Cuts lie between layers (`nn.layer`), ops before
     the first layer belong to the first stage and those after the last to the
     last, and the most expensive rank is as cheap as it can be (as the planner
-    cuts, by FLOPs in place of seconds), unless `layers` says how many each stage
-    has. Reads of parameters belong to no stage.
+    cuts, by FLOPs in place of seconds), unless `layers` of the configuration
+    says how many each stage has. Reads of parameters belong to no stage.
   }];
-  let options = [
-    ListOption<"layers", "layers", "int64_t",
-               "layers of each virtual stage, from the first">,
-    Option<"schedule", "schedule", "std::string", "\"1f1b\"",
-           "a schedule's name">,
-    Option<"chunks", "chunks", "unsigned", "0",
-           "virtual stages of a rank; 0: as few as the schedule orders">];
   let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 
@@ -136,14 +185,12 @@ def DifferentiatePass : Pass<"nn-differentiate", "::mlir::ModuleOp"> {
 def CheckpointPass : Pass<"nn-checkpoint", "::mlir::ModuleOp"> {
   let summary = "Choose which values the backward pass computes again";
   let description = [{
-    With `none`, the backward pass uses the forward pass's values. With `full`,
-    those that a layer computes are computed again from the layer's inputs just
+    By `recompute` of the configuration. With `none`, the backward pass uses the
+    forward pass's values. With `full`, those that a layer computes are computed again from the layer's inputs just
     before the layer's backward pass. Values that cost nothing (reads of
     parameters, constants) are always computed again, comparisons never: another
     rounding would decide them otherwise.
   }];
-  let options = [Option<"recompute", "recompute", "std::string", "\"none\"",
-                        "none or full">];
 }
 
 def SplitPhasesPass : Pass<"pipe-split-phases", "::mlir::ModuleOp"> {
@@ -153,12 +200,10 @@ def SplitPhasesPass : Pass<"pipe-split-phases", "::mlir::ModuleOp"> {
     needs of the forward pass is returned by the one and taken by the other as
     the same port (`#pipe.port<residual 0>`).
 
-    With `weights`, `@backward_i` becomes `@backward_input_i`, what the previous
+    With a schedule that orders them separately, `@backward_i` becomes `@backward_input_i`, what the previous
     stage waits for, and `@backward_weight_i`: the matrix products of weight
     gradients, and what leads to and from them alone and makes less to keep.
   }];
-  let options = [Option<"splitWeights", "weights", "bool", "false",
-                        "delay weight gradients">];
   let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 
@@ -204,13 +249,10 @@ def PartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
 def SchedulePass : Pass<"pipe-schedule", "::mlir::ModuleOp"> {
   let summary = "Order the work of every rank";
   let description = [{
-    Adds a verified `pipe.schedule` for the module's placement of stages.
+    Adds a verified `pipe.schedule` for the module's placement of stages: the
+    `schedule` of the configuration, for the microbatches that fill its global
+    batch.
   }];
-  let options = [
-    Option<"kind", "kind", "std::string", "\"1f1b\"", "a schedule's name">,
-    Option<"microbatches", "microbatches", "unsigned", "1",
-           "microbatches of a step">,
-  ];
   let dependentDialects = ["::plait::pipe::PipeDialect"];
 }
 
@@ -219,14 +261,13 @@ def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::ModuleOp"> {
   let description = [{
     An `nn.matmul` that is one product of two matrices, and the `nn.add` of a
     bias to its result, become an `nn.fused_matmul`; so do an `nn.gelu` of
-    either, and a product and the `nn.gelu_grad` of its result. With `bias`,
-    biases alone; with `none`, nothing. A sum that others read as well is left
+    either, and a product and the `nn.gelu_grad` of its result. That is with
+    `epilogues = all` in the configuration; with `bias`, biases alone; with
+    `none`, nothing. A sum that others read as well is left
     alone, unless it is what GELU is taken of; so are GELU in its exact form, and
     GELU of rows that are no multiple of 8 elements long, since cuBLASLt computes
     neither.
   }];
-  let options = [Option<"kinds", "kinds", "std::string", "\"all\"",
-                        "none, bias or all">];
   let dependentDialects = ["::plait::nn::NNDialect"];
 }
 
@@ -243,7 +284,7 @@ def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
     all-reduces is left alone. An update that depends on where an element is in
     its parameter (it masks padding) stays as it is.
 
-    With `zero` packs are divided over dp: the all-reduce over dp becomes a
+    With `zero = 1` in the configuration packs are divided over dp: the all-reduce over dp becomes a
     reduce-scatter, after which a rank counts and updates its own rows of the
     pack and gathers those of the others. Such packs have at least `bucket`
     elements but not many more, and the last layers' come first, so that they
@@ -251,8 +292,6 @@ def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
     cannot be divided is packed as without.
   }];
   let options = [
-    Option<"zero", "zero", "unsigned", "0",
-           "1: divide the optimizer's state over dp">,
     Option<"bucket", "bucket", "int64_t", "0",
            "least elements of a divided pack; 0: what rings over dp want">];
   let dependentDialects = ["::plait::dist::DistDialect",

@@ -14,18 +14,32 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Attention.h"
 #include "plait/Plan/Buckets.h"
 #include "plait/Plan/Overlap.h"
 #include "plait/Transforms/Names.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
-static void addIdentity(fb::PlanT &plan, ModuleOp module,
-                        PlanIdentity &identity) {
+static std::unique_ptr<fb::ClusterT> convertCluster(ClusterAttr cluster) {
+  auto converted = std::make_unique<fb::ClusterT>();
+  converted->name = cluster.getName().str();
+  converted->device = cluster.getDevice().str();
+  converted->nodes = cluster.getNodes();
+  converted->devices_per_node = cluster.getDevicesPerNode();
+  converted->memory_bytes = cluster.getMemory();
+  converted->reserved_bytes = cluster.getReserved();
+  converted->peak_flops = cluster.getPeakFlops().getValueAsDouble();
+  return converted;
+}
+
+/// What the plan says of itself beside what it executes.
+static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   if (auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr)) {
     auto text = [&](StringRef key) {
       auto value = model.getAs<StringAttr>(key);
@@ -36,15 +50,18 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module,
     if (auto vocab = model.getAs<IntegerAttr>("vocab"))
       plan.vocab_size = vocab.getInt();
   }
-  plan.recompute = identity.recompute;
-  plan.sequence = identity.sequence;
-  plan.global_batch = identity.globalBatch;
-  plan.micro_batch = identity.microBatch;
-  plan.model_flops = identity.modelFlops;
-  plan.cluster = std::move(identity.cluster);
+  plan.config = getConfigJson(module).str();
+  TrainingConfiguration configuration = getConfiguration(module);
+  plan.recompute = print(configuration.recompute);
+  plan.sequence = configuration.sequence;
+  plan.global_batch = configuration.globalBatch;
+  plan.micro_batch = configuration.microBatch;
+  if (ClusterAttr cluster = getCluster(module))
+    plan.cluster = convertCluster(cluster);
   auto schedule = *module.getOps<pipe::ScheduleOp>().begin();
   plan.schedule = schedule.getKind().str();
   plan.microbatches = schedule.getMicrobatches();
+  plan.model_flops = double(getModelFlops(module)) * double(plan.microbatches);
   dist::MeshOp mesh = dist::MeshOp::find(module);
   for (auto [name, size] : llvm::zip_equal(
            mesh.getAxes().getAsRange<StringAttr>(), mesh.getSizes())) {
@@ -122,13 +139,13 @@ static void prepareAttention(fb::ProgramT &program, bool deterministic) {
 
 /// What the library for products may use on GPUs: what cuBLAS itself takes by
 /// default, which later architectures profit from.
-static uint64_t productWorkspace(const codegen::TargetGPU &target) {
-  return uint64_t(target.cubin == "sm_80" ? 8 : 32) << 20;
+static uint64_t productWorkspace(TargetAttr target) {
+  return uint64_t(target.getCubin() == "sm_80" ? 8 : 32) << 20;
 }
 
 /// What products and the largest attention of a program may use.
 static uint64_t libraryWorkspace(ProgramOp program, bool deterministic,
-                                 const codegen::TargetGPU &target) {
+                                 TargetAttr target) {
   uint64_t bytes = productWorkspace(target);
   auto count = [&](auto attention) {
     auto step = convertAttention(attention, [](Value) { return fb::Ref(); });
@@ -158,12 +175,14 @@ static uint64_t alignLibraryWorkspace(uint64_t bytes) {
   return llvm::alignTo(bytes, 256);
 }
 
-uint64_t plait::getArenaBytes(ProgramOp program, bool deterministic,
-                              const codegen::Target &target) {
-  const auto *gpu = std::get_if<codegen::TargetGPU>(&target);
-  return gpu ? alignLibraryWorkspace(program.getBytes()) +
-                   libraryWorkspace(program, deterministic, *gpu)
-             : program.getBytes();
+uint64_t plait::getArenaBytes(ProgramOp program) {
+  auto module = program->getParentOfType<ModuleOp>();
+  TargetAttr target = getTarget(module);
+  if (!target || !target.isGPU())
+    return program.getBytes();
+  return alignLibraryWorkspace(program.getBytes()) +
+         libraryWorkspace(program, getConfiguration(module).deterministic,
+                          target);
 }
 
 /// Appends memory for libraries to the arena of a program.
@@ -182,12 +201,47 @@ static void addLibraryWorkspace(fb::ProgramT &program, uint64_t bytes) {
   program.regions.push_back(std::move(region));
 }
 
-FailureOr<std::unique_ptr<fb::PlanT>>
-plait::convertToPlan(ModuleOp module, PlanIdentity identity,
-                     const codegen::Target &target) {
+/// What code is generated for; fails where there is none for the module's
+/// target.
+static FailureOr<codegen::Target> findCodeTarget(ModuleOp module) {
+  TargetAttr target = getTarget(module);
+  if (!target)
+    return codegen::Target(codegen::TargetCPU::getHost());
+  if (!target.isGPU())
+    return codegen::Target(
+        codegen::TargetCPU{target.getName().str(), target.getFeatures().str()});
+  ArrayRef<StringRef> names = codegen::TargetGPU::getNames();
+  for (StringRef name : {target.getName(), target.getCubin()})
+    if (!llvm::is_contained(names, name))
+      return module.emitError("is for ")
+             << name << ", but there is code for " << llvm::join(names, ", ");
+  return codegen::Target(
+      codegen::TargetGPU{target.getName().str(), target.getCubin().str()});
+}
+
+/// Orders and cuts steps so that communication is hidden, and reserves what
+/// libraries need.
+static void finishForGPUs(fb::PlanT &plan, ModuleOp module) {
+  TargetAttr target = getTarget(module);
+  bool deterministic = getConfiguration(module).deterministic;
+  overlapCollectives(plan);
+  bucketReductions(plan);
+  plan.backend = "cuda";
+  plan.device_reserve = target.getReserved();
+  for (auto [program, op] :
+       llvm::zip_equal(plan.programs, module.getOps<ProgramOp>())) {
+    prepareAttention(*program, deterministic);
+    addLibraryWorkspace(*program, libraryWorkspace(op, deterministic, target));
+  }
+}
+
+FailureOr<std::unique_ptr<fb::PlanT>> plait::convertToPlan(ModuleOp module) {
+  FailureOr<codegen::Target> target = findCodeTarget(module);
+  if (failed(target))
+    return failure();
   auto plan = std::make_unique<fb::PlanT>();
-  addIdentity(*plan, module, identity);
-  auto library = codegen::KernelLibrary::create(module.getContext(), target);
+  addIdentity(*plan, module);
+  auto library = codegen::KernelLibrary::create(module.getContext(), *target);
   KernelTable kernels(*library, *plan);
   ParameterTable parameters(module, *plan);
   for (auto program : module.getOps<ProgramOp>()) {
@@ -200,17 +254,7 @@ plait::convertToPlan(ModuleOp module, PlanIdentity identity,
   addShardSummary(*plan);
   if (failed(addCode(*plan, *library)))
     return failure();
-  if (auto *gpu = std::get_if<codegen::TargetGPU>(&target)) {
-    overlapCollectives(*plan);
-    bucketReductions(*plan);
-    plan->backend = "cuda";
-    plan->device_reserve = identity.deviceReserve;
-    for (auto [program, op] :
-         llvm::zip_equal(plan->programs, module.getOps<ProgramOp>())) {
-      prepareAttention(*program, identity.deterministic);
-      addLibraryWorkspace(*program,
-                          libraryWorkspace(op, identity.deterministic, *gpu));
-    }
-  }
+  if (std::holds_alternative<codegen::TargetGPU>(*target))
+    finishForGPUs(*plan, module);
   return plan;
 }

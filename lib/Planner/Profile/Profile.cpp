@@ -44,9 +44,8 @@ struct ModelProfile::Model {
 };
 
 ModelProfile::ModelProfile(MLIRContext &context, ModelSource source,
-                           std::string precision)
-    : context(context), source(std::move(source)),
-      precision(std::move(precision)) {}
+                           Precision precision)
+    : context(context), source(std::move(source)), precision(precision) {}
 ModelProfile::~ModelProfile() = default;
 
 static double countElements(Type type) {
@@ -55,9 +54,9 @@ static double countElements(Type type) {
 
 std::unique_ptr<ModelProfile> ModelProfile::create(MLIRContext &context,
                                                    ModelSource source,
-                                                   std::string precision) {
+                                                   Precision precision) {
   std::unique_ptr<ModelProfile> profile(
-      new ModelProfile(context, std::move(source), std::move(precision)));
+      new ModelProfile(context, std::move(source), precision));
   return profile->getModel(kBatches[0].first) ? std::move(profile) : nullptr;
 }
 
@@ -106,29 +105,27 @@ static void assignStages(func::FuncOp loss) {
 
 /// Runs the compiler's phases up to kernels.
 static LogicalResult lower(ModuleOp module, int64_t blocks, int tensorParallel,
-                           bool sequenceParallel,
-                           const std::string &precision) {
+                           bool sequenceParallel, Precision precision) {
   MLIRContext *context = module.getContext();
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   dist::MeshOp::create(
       builder, module.getLoc(), builder.getStringAttr("mesh"),
       builder.getStrArrayAttr({kPipelineAxis, kDataAxis, kTensorAxis}),
       builder.getDenseI64ArrayAttr({blocks, 1, tensorParallel}));
-  PipelineOptions options;
-  options.sequenceParallel = sequenceParallel;
-  options.precision = precision;
-  options.keep = {"nn.attention", "nn.attention_grad"};
-  options.kernelsOnly = true;
+  TrainingConfiguration configuration;
+  configuration.sequenceParallel = sequenceParallel;
+  configuration.precision = precision;
+  // Its cost has two forms, of which the estimate picks one.
+  configuration.attention = AttentionKind::Flash;
+  setConfiguration(module, configuration);
   PassManager first(context), second(context);
   // A compilation verifies what it does; here nobody runs the result.
   for (PassManager *manager : {&first, &second})
     manager->enableVerifier(false);
-  buildPhase(first, Phase::Shard, options);
-  second.addPass(createOutlineStagesPass());
-  buildPhase(second, Phase::Differentiate, options);
-  buildPhase(second, Phase::Checkpoint, options);
-  buildPhase(second, Phase::Partition, options);
-  buildPhase(second, Phase::Lower, options);
+  buildKernels(first, Phase::Shard);
+  for (Phase phase : {Phase::Stage, Phase::Differentiate, Phase::Checkpoint,
+                      Phase::Partition, Phase::Lower})
+    buildKernels(second, phase);
   if (failed(first.run(module)))
     return failure();
   assignStages(module.lookupSymbol<func::FuncOp>(nn::kLossFunction));
@@ -161,11 +158,11 @@ static std::vector<ParameterGroup> findParameters(ModuleOp module,
 }
 
 static std::vector<planner::Block> measure(ModuleOp module, int64_t blocks,
-                                           const std::string &precision) {
+                                           Precision precision) {
   std::vector<planner::Block> measured;
   Builder builder(module.getContext());
-  Type activation = precision == "bf16" ? Type(builder.getBF16Type())
-                                        : Type(builder.getF32Type());
+  Type activation = precision == Precision::BF16 ? Type(builder.getBF16Type())
+                                                 : Type(builder.getF32Type());
   for (int64_t index = 0; index < blocks; ++index) {
     auto find = [&](pipe::ActionKind action) {
       return module.lookupSymbol<func::FuncOp>(getFunctionName(action, index));
@@ -307,7 +304,7 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
     auto second = measureAt(large, tensorParallel, sequenceParallel);
     if (failed(second))
       return entry;
-    Separator separator(small, large, precision == "bf16" ? 2 : 1);
+    Separator separator(small, large, precision == Precision::BF16 ? 2 : 1);
     bool alike = true;
     for (auto [block, atLarge] : llvm::zip_equal(*first, *second))
       alike = alike && separator.separate(block, atLarge);

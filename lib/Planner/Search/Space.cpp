@@ -34,30 +34,6 @@ SearchSpace SearchSpace::all() {
 // Words
 //===----------------------------------------------------------------------===//
 
-std::string planner::print(Recompute recompute) {
-  switch (recompute) {
-  case Recompute::None:
-    return "none";
-  case Recompute::Selective:
-    return "selective";
-  case Recompute::Full:
-    return "full";
-  }
-  return "";
-}
-
-std::string planner::print(Precision precision) {
-  switch (precision) {
-  case Precision::FP32:
-    return "fp32";
-  case Precision::BF16:
-    return "bf16";
-  case Precision::FP16:
-    return "fp16";
-  }
-  return "";
-}
-
 std::string planner::print(const Configuration &configuration) {
   std::ostringstream out;
   out << "pp " << configuration.pipeline << ", dp " << configuration.data
@@ -107,14 +83,6 @@ static std::string_view trim(std::string_view text) {
   return text;
 }
 
-static Result<Recompute> parseRecompute(const std::string &text) {
-  for (Recompute kind :
-       {Recompute::None, Recompute::Selective, Recompute::Full})
-    if (text == print(kind))
-      return kind;
-  return fail("recompute is '", text, "', expected none, selective or full");
-}
-
 Status PinReader::addNumber(const std::string &name, std::string_view text) {
   int64_t least = name == "zero" ? 0 : 1;
   int64_t most = name == "zero" ? 3 : std::numeric_limits<int>::max();
@@ -139,19 +107,10 @@ Status PinReader::addNumber(const std::string &name, std::string_view text) {
 }
 
 Status PinReader::addWord(const std::string &name, const std::string &text) {
-  if (name == "recompute") {
-    Result<Recompute> recompute = parseRecompute(text);
-    if (!recompute.ok())
-      return recompute.status();
-    pins.recompute = *recompute;
-    return Status::success();
-  }
-  if (name == "sp") {
-    if (text != "on" && text != "off")
-      return fail("sp is '", text, "', expected on or off");
-    pins.sequenceParallel = text == "on";
-    return Status::success();
-  }
+  if (name == "recompute")
+    return parse(name, text, pins.recompute);
+  if (name == "sp" || name == "sequence-parallel")
+    return parse(name, text, pins.sequenceParallel);
   Result<const schedule::Generator *> generator = schedule::findGenerator(text);
   if (!generator.ok())
     return generator.status();
@@ -171,7 +130,7 @@ Status PinReader::add(std::string_view entry) {
        {"pp", "dp", "tp", "cp", "chunks", "zero", "micro-batch"})
     if (name == number)
       return addNumber(name, value);
-  for (const char *word : {"schedule", "recompute", "sp"})
+  for (const char *word : {"schedule", "recompute", "sp", "sequence-parallel"})
     if (name == word)
       return addWord(name, value);
   return fail("unknown pin '", name,

@@ -38,19 +38,29 @@ struct DecomposePass : plait::impl::DecomposePassBase<DecomposePass> {
   using DecomposePassBase::DecomposePassBase;
 
   void runOnOperation() override {
+    FailureOr<bool> keeps = early ? false : keepsLibrarySteps();
+    if (failed(keeps))
+      return signalPassFailure();
     // Decompositions may contain named ops themselves: repeat on what is new.
     SmallVector<DecomposableOpInterface> worklist;
     do {
       worklist.clear();
       getOperation().walk([&](DecomposableOpInterface op) {
-        bool kept = llvm::is_contained(keep, op->getName().getStringRef());
-        if (!kept && (!early || op.decomposesEarly()))
+        bool isKept = *keeps && op.checkLibraryStep(getArchitecture());
+        if (!isKept && (!early || op.decomposesEarly()))
           worklist.push_back(op);
       });
       for (DecomposableOpInterface op : worklist)
         replace(op);
     } while (!worklist.empty());
   }
+
+  int getArchitecture() {
+    TargetAttr target = getTarget(getOperation());
+    return target ? target.getArchitecture() : 0;
+  }
+
+  FailureOr<bool> keepsLibrarySteps();
 
   void replace(DecomposableOpInterface op) {
     InheritAttributes listener(op);
@@ -61,3 +71,26 @@ struct DecomposePass : plait::impl::DecomposePassBase<DecomposePass> {
 };
 
 } // namespace
+
+/// All that libraries compute in one step stays whole, or nothing does.
+FailureOr<bool> DecomposePass::keepsLibrarySteps() {
+  AttentionKind kind = getConfiguration(getOperation()).attention;
+  // Processors have memory to spare rather than time.
+  bool wanted = kind == AttentionKind::Flash ||
+                (kind == AttentionKind::Auto && getArchitecture() > 0);
+  if (!wanted)
+    return false;
+  WalkResult result = getOperation().walk([&](DecomposableOpInterface op) {
+    std::optional<Status> status = op.checkLibraryStep(getArchitecture());
+    if (!status || status->ok())
+      return WalkResult::advance();
+    if (kind == AttentionKind::Flash)
+      op.emitError("is not computed by flash attention: ") << status->message();
+    return WalkResult::interrupt();
+  });
+  if (!result.wasInterrupted())
+    return true;
+  if (kind == AttentionKind::Flash)
+    return failure();
+  return false;
+}

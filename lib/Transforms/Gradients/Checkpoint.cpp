@@ -8,13 +8,11 @@
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
-#include "plait/Transforms/Pipelines.h"
 #include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/StringExtras.h"
 
 #include <map>
 
@@ -156,18 +154,17 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
   using CheckpointPassBase::CheckpointPassBase;
 
   void runOnOperation() override {
-    if (!llvm::is_contained(getRecomputeKinds(), recompute)) {
-      getOperation().emitError("recompute is \"")
-          << recompute << "\", expected "
-          << llvm::join(getRecomputeKinds(), " or ");
+    TrainingConfiguration configuration = getConfiguration(getOperation());
+    if (Status status = checkExecutable(configuration); !status.ok()) {
+      getOperation().emitError(status.message());
       return signalPassFailure();
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (doesAction(function, pipe::ActionKind::Joint))
-        runOn(function);
+        runOn(function, configuration.recompute);
   }
 
-  void runOn(func::FuncOp function) {
+  void runOn(func::FuncOp function, Recompute recompute) {
     Recomputer recomputer(function);
     std::map<int64_t, SmallVector<Operation *>> layers;
     SmallVector<Operation *> backward;
@@ -178,7 +175,7 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
       if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
         layers[layer.getInt()].push_back(&op);
     }
-    if (recompute == "full")
+    if (recompute == Recompute::Full)
       for (auto &[layer, users] : layers)
         recomputer.recompute(users, [&, layer = layer](Operation *op) {
           auto own = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr);

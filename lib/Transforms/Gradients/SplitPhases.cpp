@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
 #include "plait/Transforms/WeightGradients.h"
@@ -196,6 +197,9 @@ struct SplitPhasesPass : plait::impl::SplitPhasesPassBase<SplitPhasesPass> {
   using SplitPhasesPassBase::SplitPhasesPassBase;
 
   void runOnOperation() override {
+    auto generator =
+        schedule::findGenerator(getConfiguration(getOperation()).schedule);
+    bool splitWeights = generator.ok() && (*generator)->splitsBackward;
     for (auto function :
          llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (!doesAction(function, ActionKind::Joint))

@@ -22,10 +22,8 @@
 
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Passes.h"
-#include "plait/Transforms/Pipelines.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/StringExtras.h"
 
 namespace plait {
 #define GEN_PASS_DEF_FUSEEPILOGUESPASS
@@ -153,17 +151,12 @@ struct FuseEpiloguesPass
   using FuseEpiloguesPassBase::FuseEpiloguesPassBase;
 
   void runOnOperation() override {
-    if (!llvm::is_contained(getEpilogueKinds(), StringRef(kinds))) {
-      getOperation().emitError("epilogues are \"")
-          << StringRef(kinds) << "\", expected "
-          << llvm::join(getEpilogueKinds(), ", ");
-      return signalPassFailure();
-    }
-    if (kinds == "none")
+    EpilogueKind kind = getConfiguration(getOperation()).epilogues;
+    if (kind == EpilogueKind::None)
       return;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       rewriteAll(function, fuseBias);
-      if (kinds == "bias")
+      if (kind == EpilogueKind::Bias)
         continue;
       rewriteAll(function, fuseGelu);
       rewriteAll(function, fuseGeluGradient);

@@ -368,7 +368,7 @@ struct PackParametersPass
   /// How packs can be divided, if at all.
   Division findDivision() {
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
-    if (zero == 0 || !mesh)
+    if (getConfiguration(getOperation()).zero == 0 || !mesh)
       return {};
     return {FlatSymbolRefAttr::get(mesh.getSymNameAttr()),
             StringAttr::get(&getContext(), kDataAxis),
@@ -418,9 +418,9 @@ struct PackParametersPass
   }
 
   void runOnOperation() override {
-    if (zero > 3) {
-      getOperation().emitError("cannot be packed with zero ")
-          << zero.getValue() << ", expected 0 to 3";
+    if (Status status = checkExecutable(getConfiguration(getOperation()));
+        !status.ok()) {
+      getOperation().emitError(status.message());
       return signalPassFailure();
     }
     findReadValues();

@@ -46,6 +46,13 @@ namespace {
 struct LowerPrecisionPass
     : plait::impl::LowerPrecisionPassBase<LowerPrecisionPass> {
   void runOnOperation() override {
+    TrainingConfiguration configuration = getConfiguration(getOperation());
+    if (Status status = checkExecutable(configuration); !status.ok()) {
+      getOperation().emitError(status.message());
+      return signalPassFailure();
+    }
+    if (configuration.precision == Precision::FP32)
+      return;
     auto loss = getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
     if (!loss) {
       getOperation().emitError("has no function @loss to compute in bf16");

@@ -23,12 +23,20 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
   using SchedulePassBase::SchedulePassBase;
 
   Result<schedule::Schedule> makeSchedule(pipe::PlacementAttr placement) {
-    schedule::Problem problem = placement.getProblem(microbatches);
-    Result<schedule::Schedule> order = schedule::generate(kind, problem);
+    TrainingConfiguration configuration = getConfiguration(getOperation());
+    dist::MeshOp mesh = dist::MeshOp::find(getOperation());
+    Result<int64_t> microbatches = countMicrobatches(
+        configuration,
+        std::max<int64_t>(1, mesh ? mesh.getAxisSize(kDataAxis) : 1));
+    if (!microbatches.ok())
+      return microbatches.status();
+    schedule::Problem problem = placement.getProblem(*microbatches);
+    Result<schedule::Schedule> order =
+        schedule::generate(configuration.schedule, problem);
     if (!order.ok())
       return order;
     if (problem.chunks > 1 && order->problem.placement != problem.placement)
-      return fail("schedule ", kind.getValue(),
+      return fail("schedule ", configuration.schedule,
                   " wants its virtual stages in another arrangement than ",
                   pipe::kPlacementAttr.str(), " gives: ",
                   pipe::stringifyArrangement(placement.getArrangement()).str());
@@ -49,9 +57,9 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
     SmallVector<StringRef> texts(lines.begin(), lines.end());
     OpBuilder builder(getOperation().getBodyRegion());
     builder.setInsertionPointToEnd(getOperation().getBody());
-    pipe::ScheduleOp::create(builder, getOperation().getLoc(), "schedule", kind,
-                             placement, order->problem.microbatches,
-                             builder.getStrArrayAttr(texts));
+    pipe::ScheduleOp::create(
+        builder, getOperation().getLoc(), "schedule", order->kind, placement,
+        order->problem.microbatches, builder.getStrArrayAttr(texts));
   }
 };
 } // namespace

@@ -365,7 +365,10 @@ struct AssignShardingsPass
       getOperation().emitError("has no mesh or no function @loss to shard");
       return signalPassFailure();
     }
-    if (failed(Assigner(function, mesh, sequenceParallel, zero).run()))
+    TrainingConfiguration configuration = getConfiguration(getOperation());
+    if (failed(Assigner(function, mesh, configuration.sequenceParallel,
+                        configuration.zero)
+                   .run()))
       signalPassFailure();
   }
 };

@@ -44,6 +44,7 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
       getOperation().emitError("has no mesh or no function @loss to cut");
       return signalPassFailure();
     }
+    configuration = getConfiguration(getOperation());
     if (failed(place(mesh)) ||
         failed(assign(function, getPlacement(getOperation()).getStages())))
       signalPassFailure();
@@ -54,6 +55,8 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
   LogicalResult tooManyStages(func::FuncOp function, const Layers &layers);
   LogicalResult checkGivenCut(func::FuncOp function, int64_t stages,
                               const Layers &found);
+
+  TrainingConfiguration configuration;
 };
 
 } // namespace
@@ -61,16 +64,17 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
 /// Says in the module where virtual stages lie, as the schedule wants it.
 LogicalResult AssignStagesPass::place(dist::MeshOp mesh) {
   Result<const schedule::Generator *> generator =
-      schedule::findGenerator(schedule.getValue());
+      schedule::findGenerator(configuration.schedule);
   if (!generator.ok())
     return getOperation().emitError(generator.status().message());
-  Result<uint32_t> chosen = schedule::chooseChunks(**generator, chunks);
-  if (!chosen.ok())
-    return getOperation().emitError(chosen.status().message());
+  Result<uint32_t> chunks =
+      schedule::chooseChunks(**generator, configuration.chunks);
+  if (!chunks.ok())
+    return getOperation().emitError(chunks.status().message());
   auto arrangement = static_cast<pipe::Arrangement>((*generator)->placement);
   auto placement = pipe::PlacementAttr::getChecked(
       [&] { return getOperation().emitError(); }, &getContext(), arrangement,
-      std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis)), int64_t(*chosen));
+      std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis)), int64_t(*chunks));
   if (!placement)
     return failure();
   getOperation()->setAttr(pipe::kPlacementAttr, placement);
@@ -82,11 +86,13 @@ static int64_t costOf(Operation *op) {
   return costed ? costed.getFlops() : 0;
 }
 
-/// Whether the option, if it is given, cuts `count` layers into `stages`.
+/// Whether `layers` of the configuration, if it says so, cut the model into
+/// `stages`.
 LogicalResult AssignStagesPass::checkGivenCut(func::FuncOp function,
                                               int64_t stages,
                                               const Layers &found) {
   int64_t count = found.costs.size();
+  const std::vector<int> &layers = configuration.layers;
   if (layers.empty())
     return success();
   if (static_cast<int64_t>(layers.size()) != stages)
@@ -174,7 +180,7 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
     ids.push_back(layer);
     costs.push_back(double(cost));
   }
-  std::vector<int> sizes(layers.begin(), layers.end());
+  std::vector<int> sizes = configuration.layers;
   if (sizes.empty())
     sizes = schedule::cutStages(
         costs, found->before, found->after,

@@ -1,5 +1,5 @@
-// RUN: plait-opt %s --nn-checkpoint=recompute=half -verify-diagnostics
+// RUN: plait-opt %s --plait-configure=recompute=selective --nn-checkpoint -verify-diagnostics
 
-// expected-error @+1 {{recompute is "half", expected none or full}}
+// expected-error @+1 {{recompute is selective, which cannot be compiled, expected none or full}}
 module {
 }

@@ -1,6 +1,6 @@
 // RUN: plait-opt %s --nn-checkpoint | FileCheck %s --check-prefixes=CHECK,NONE
-// RUN: plait-opt %s --nn-checkpoint=recompute=none | FileCheck %s --check-prefixes=CHECK,NONE
-// RUN: plait-opt %s --nn-checkpoint=recompute=full | FileCheck %s --check-prefixes=CHECK,FULL
+// RUN: plait-opt %s --plait-configure=recompute=none --nn-checkpoint | FileCheck %s --check-prefixes=CHECK,NONE
+// RUN: plait-opt %s --plait-configure=recompute=full --nn-checkpoint | FileCheck %s --check-prefixes=CHECK,FULL
 
 nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
 

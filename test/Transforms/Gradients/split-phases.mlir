@@ -1,5 +1,5 @@
 // RUN: plait-opt %s --pipe-split-phases | FileCheck %s
-// RUN: plait-opt %s --pipe-split-phases=weights | FileCheck %s --check-prefix=SPLIT
+// RUN: plait-opt %s --plait-configure=schedule=zb-h1 --pipe-split-phases | FileCheck %s --check-prefix=SPLIT
 
 nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
 

@@ -1,4 +1,4 @@
-// RUN: plait-opt %s --pipe-schedule=microbatches=1 --plan-place-buffers | FileCheck %s
+// RUN: plait-opt %s --pipe-schedule --plan-place-buffers | FileCheck %s
 
 dist.mesh @mesh ["tp"] = [2]
 nn.parameter @w : tensor<8x8xf32> init<mean = 0.0, std = 0.02>

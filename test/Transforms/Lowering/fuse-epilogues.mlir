@@ -1,6 +1,6 @@
-// RUN: plait-opt %s --nn-fuse-epilogues | FileCheck %s
-// RUN: plait-opt %s --nn-fuse-epilogues=kinds=bias | FileCheck %s --check-prefix=BIAS
-// RUN: plait-opt %s --nn-fuse-epilogues=kinds=none | FileCheck %s --check-prefix=NONE
+// RUN: plait-opt %s --plait-configure=epilogues=all --nn-fuse-epilogues | FileCheck %s
+// RUN: plait-opt %s --plait-configure=epilogues=bias --nn-fuse-epilogues | FileCheck %s --check-prefix=BIAS
+// RUN: plait-opt %s --nn-fuse-epilogues | FileCheck %s --check-prefix=NONE
 
 // NONE-NOT: nn.fused_matmul
 

@@ -1,9 +1,9 @@
-// RUN: plait-opt %s --nn-pack-parameters=zero=1 -split-input-file | FileCheck %s
-// RUN: plait-opt %s --nn-pack-parameters=zero=0 -split-input-file | FileCheck %s --check-prefix=WHOLE
-// RUN: plait-opt %s --nn-pack-parameters="zero=1 bucket=64" -split-input-file | FileCheck %s --check-prefix=BUCKETS
-// RUN: plait-opt %s --pipe-schedule --nn-pack-parameters=zero=1 --plan-form-clusters --plan-place-buffers -split-input-file | FileCheck %s --check-prefix=PLACE
-// RUN: not plait-opt %s --nn-pack-parameters=zero=4 -split-input-file 2>&1 | FileCheck %s --check-prefix=STAGE
-// STAGE: error: cannot be packed with zero 4, expected 0 to 3
+// RUN: plait-opt %s --plait-configure=zero=1 --nn-pack-parameters -split-input-file | FileCheck %s
+// RUN: plait-opt %s --nn-pack-parameters -split-input-file | FileCheck %s --check-prefix=WHOLE
+// RUN: plait-opt %s --plait-configure=zero=1 --nn-pack-parameters=bucket=64 -split-input-file | FileCheck %s --check-prefix=BUCKETS
+// RUN: plait-opt %s --plait-configure="zero=1 global-batch=4" --pipe-schedule --nn-pack-parameters --plan-form-clusters --plan-place-buffers -split-input-file | FileCheck %s --check-prefix=PLACE
+// RUN: not plait-opt %s --plait-configure=zero=4 --nn-pack-parameters -split-input-file 2>&1 | FileCheck %s --check-prefix=STAGE
+// STAGE: error: zero is "4", expected 0 to 3
 
 // 50, 40 and 80 elements, each from a multiple of 32 on: four ranks have 64 each.
 // CHECK: nn.pack @pack0.0 rank 0 [@a, @b, @d] at [0, 64, 128] divided on @mesh["dp"] : tensor<4x64xf32>

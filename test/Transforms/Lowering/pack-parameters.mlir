@@ -1,5 +1,5 @@
 // RUN: plait-opt %s --nn-pack-parameters -split-input-file | FileCheck %s
-// RUN: plait-opt %s --pipe-schedule --nn-pack-parameters --plan-form-clusters --plan-place-buffers -split-input-file | FileCheck %s --check-prefix=PLACE
+// RUN: plait-opt %s --plait-configure=global-batch=2 --pipe-schedule --nn-pack-parameters --plan-form-clusters --plan-place-buffers -split-input-file | FileCheck %s --check-prefix=PLACE
 
 // @a, @b and @d are reduced, counted and updated alike, and @d lies behind @c in
 // the module. Each begins at a multiple of 32 elements, and the pack has a power

@@ -1,4 +1,4 @@
-// RUN: plait-opt %s --pipe-schedule=microbatches=2 --plan-place-buffers -split-input-file | FileCheck %s
+// RUN: plait-opt %s --plait-configure=global-batch=2 --pipe-schedule --plan-place-buffers -split-input-file | FileCheck %s
 
 // One stage. A tensor of 16 x 16 has 1024 bytes.
 dist.mesh @mesh ["tp"] = [2]

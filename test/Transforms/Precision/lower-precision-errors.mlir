@@ -1,4 +1,4 @@
-// RUN: plait-opt %s --nn-lower-precision -split-input-file -verify-diagnostics
+// RUN: plait-opt %s --plait-configure=precision=bf16 --nn-lower-precision -split-input-file -verify-diagnostics
 
 // expected-error @below {{has no function @loss to compute in bf16}}
 module {

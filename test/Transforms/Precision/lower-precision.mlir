@@ -1,4 +1,4 @@
-// RUN: plait-opt %s --nn-lower-precision -split-input-file | FileCheck %s
+// RUN: plait-opt %s --plait-configure=precision=bf16 --nn-lower-precision -split-input-file | FileCheck %s
 
 // The parameter stays f32; what is computed with is its compute copy. Statistics
 // stay f32, and so does the loss.

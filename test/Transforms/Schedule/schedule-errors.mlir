@@ -1,8 +1,6 @@
-// RUN: not plait-opt %s --pipe-schedule=kind=gripe 2>&1 | FileCheck %s --check-prefix=KIND
-// RUN: not plait-opt %s --pipe-schedule=microbatches=0 2>&1 | FileCheck %s --check-prefix=NONE
-// RUN: not plait-opt %s --pipe-schedule=microbatches=-1 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// RUN: not plait-opt %s --plait-configure=global-batch=3 --pipe-schedule 2>&1 | FileCheck %s --check-prefix=BATCH
+// RUN: not plait-opt %s --plait-configure="schedule=zb-v global-batch=2" --pipe-schedule 2>&1 | FileCheck %s --check-prefix=CHUNKS
 
-dist.mesh @mesh ["pp"] = [2]
-// KIND: error: unknown schedule 'gripe', expected one of {{.*}}gpipe
-// NONE: error: {{.*}}microbatches
-// NEGATIVE: for the --microbatches option: '-1' value invalid
+// BATCH: error: global batch 3 is not divisible by micro batch 1 times dp 2 = 2
+// CHUNKS: error: schedule zb-v orders exactly 2 chunk(s) per rank, got 1
+dist.mesh @mesh ["pp", "dp"] = [2, 2]

@@ -1,9 +1,9 @@
-// RUN: plait-opt %s --pipe-schedule=microbatches=3 -split-input-file | FileCheck %s
-// RUN: plait-opt %s "--pipe-schedule=kind=gpipe microbatches=3" -split-input-file | \
+// RUN: plait-opt %s --plait-configure=global-batch=6 --pipe-schedule -split-input-file | FileCheck %s
+// RUN: plait-opt %s "--plait-configure=schedule=gpipe global-batch=6" --pipe-schedule -split-input-file | \
 // RUN:   FileCheck %s --check-prefix=GPIPE
 
-// One schedule for as many stages as the mesh has ranks on pp; other axes do not
-// matter. That it is sound is verified by the op (test/Dialect/Pipe) and its
+// One schedule for as many stages as the mesh has ranks on pp; dp
+// divides the batch, and other axes do not matter. That it is sound is verified by the op (test/Dialect/Pipe) and its
 // order by test/Unit/Schedule.
 
 dist.mesh @mesh ["pp", "dp", "tp"] = [2, 2, 2]
@@ -19,6 +19,6 @@ dist.mesh @mesh ["pp", "dp", "tp"] = [2, 2, 2]
 // -----
 
 // A mesh without pp is one stage, which sends nothing.
-dist.mesh @mesh ["tp"] = [2]
+dist.mesh @mesh ["dp", "tp"] = [2, 2]
 // CHECK: pipe.schedule @schedule "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 3 ["F0 B0 F1 B1 F2 B2 REDUCE OPTIMIZER"]
 // GPIPE: pipe.schedule @schedule "gpipe" on <looped, ranks = 1, chunks = 1> microbatches 3 ["F0 F1 F2 B

@@ -1,6 +1,6 @@
-// RUN: plait-opt %s --dist-assign-shardings=zero=3 -split-input-file | FileCheck %s --check-prefixes=CHECK,THREE
-// RUN: plait-opt %s --dist-assign-shardings=zero=2 -split-input-file | FileCheck %s --check-prefixes=CHECK,TWO
-// RUN: plait-opt %s --dist-assign-shardings=zero=1 -split-input-file | FileCheck %s --check-prefixes=CHECK,ONE
+// RUN: plait-opt %s --plait-configure=zero=3 --dist-assign-shardings -split-input-file | FileCheck %s --check-prefixes=CHECK,THREE
+// RUN: plait-opt %s --plait-configure=zero=2 --dist-assign-shardings -split-input-file | FileCheck %s --check-prefixes=CHECK,TWO
+// RUN: plait-opt %s --plait-configure=zero=1 --dist-assign-shardings -split-input-file | FileCheck %s --check-prefixes=CHECK,ONE
 
 // Parameters are divided over dp, inside of what tp has already split, along the
 // first dimension that has equal blocks then. One that has none stays.

@@ -1,6 +1,6 @@
 // RUN: plait-opt %s --pipe-assign-stages | FileCheck %s --check-prefixes=CHECK,BOTH
-// RUN: plait-opt %s --pipe-assign-stages=layers=0,1,1,0 | FileCheck %s --check-prefixes=CHECK,BOTH
-// RUN: not plait-opt %s --pipe-assign-stages=layers=1,0,1,0 2>&1 | FileCheck %s --check-prefix=MIDDLE
+// RUN: plait-opt %s --plait-configure=layers=0,1,1,0 --pipe-assign-stages | FileCheck %s --check-prefixes=CHECK,BOTH
+// RUN: not plait-opt %s --plait-configure=layers=1,0,1,0 --pipe-assign-stages 2>&1 | FileCheck %s --check-prefix=MIDDLE
 
 // More stages than layers: what comes before the layers is a stage of its own, and
 // so is what comes after them. In the middle a stage has a layer.

@@ -1,8 +1,8 @@
-// RUN: plait-opt %s --pipe-assign-stages=layers=1,2 | FileCheck %s
-// RUN: not plait-opt %s --pipe-assign-stages=layers=1,1,1 2>&1 | FileCheck %s --check-prefix=COUNT
-// RUN: not plait-opt %s --pipe-assign-stages=layers=1,1 2>&1 | FileCheck %s --check-prefix=SUM
-// RUN: not plait-opt %s --pipe-assign-stages=layers=0,3 2>&1 | FileCheck %s --check-prefix=ZERO
-// RUN: not plait-opt %s --pipe-assign-stages=layers=4,-1 2>&1 | FileCheck %s --check-prefix=MANY
+// RUN: plait-opt %s --plait-configure=layers=1,2 --pipe-assign-stages | FileCheck %s
+// RUN: not plait-opt %s --plait-configure=layers=1,1,1 --pipe-assign-stages 2>&1 | FileCheck %s --check-prefix=COUNT
+// RUN: not plait-opt %s --plait-configure=layers=1,1 --pipe-assign-stages 2>&1 | FileCheck %s --check-prefix=SUM
+// RUN: not plait-opt %s --plait-configure=layers=0,3 --pipe-assign-stages 2>&1 | FileCheck %s --check-prefix=ZERO
+// RUN: not plait-opt %s --plait-configure=layers=4,1 --pipe-assign-stages 2>&1 | FileCheck %s --check-prefix=MANY
 
 // By cost the first stage would have two of the three.
 dist.mesh @mesh ["pp"] = [2]

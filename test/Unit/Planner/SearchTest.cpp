@@ -313,9 +313,10 @@ TEST(Search, ReadsPins) {
   EXPECT_EQ(message("tp=4x"), "tp is '4x', expected 1 to 2147483647");
   EXPECT_EQ(message("zero=4"), "zero is '4', expected 0 to 3");
   EXPECT_EQ(message("tp=4,tp=2"), "tp is given twice");
-  EXPECT_EQ(message("sp=maybe"), "sp is 'maybe', expected on or off");
+  EXPECT_EQ(message("sp=maybe"),
+            "sp is \"maybe\", expected true, false, on or off");
   EXPECT_EQ(message("recompute=some"),
-            "recompute is 'some', expected none, selective or full");
+            "recompute is \"some\", expected none, selective or full");
   EXPECT_EQ(message("depth=4").rfind("unknown pin 'depth', expected one of", 0),
             0u);
   EXPECT_NE(message("schedule=2f2b").find("unknown schedule '2f2b'"),

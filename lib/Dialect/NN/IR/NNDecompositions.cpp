@@ -7,6 +7,8 @@
 
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 
+#include "plait/Plan/Attention.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -52,6 +54,25 @@ template <typename OpTy> static Value buildScores(NNBuilder &nn, OpTy op) {
       nn.widen(nn.matmul(op.getQuery(), op.getKey(), "bsgrd,btgd->bgrst"));
   Value scaled = nn.scale(product, op.getScale().convertToDouble());
   return nn.unary<CausalMaskOp>(scaled, op.getWindowAttr(), op.getBeginAttr());
+}
+
+/// Processors take any attention in one step.
+static Status checkAttentionStep(TypedValue<RankedTensorType> query,
+                                 int architecture) {
+  if (architecture == 0)
+    return Status::success();
+  auto dtype = query.getType().getElementType().isBF16() ? plan::fb::DType::BF16
+                                                         : plan::fb::DType::F32;
+  auto shape = query.getType().getShape();
+  return plan::checkGpuAttention(dtype, shape[1], shape.back(), architecture);
+}
+
+std::optional<Status> AttentionOp::checkLibraryStep(int architecture) {
+  return checkAttentionStep(getQuery(), architecture);
+}
+
+std::optional<Status> AttentionGradOp::checkLibraryStep(int architecture) {
+  return checkAttentionStep(getQuery(), architecture);
 }
 
 Values AttentionOp::decompose(OpBuilder &builder) {

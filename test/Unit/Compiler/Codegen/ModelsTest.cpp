@@ -32,7 +32,7 @@ namespace {
 struct Model {
   const char *name, *folder, *mesh;
   bool sequenceParallel;
-  const char *precision = "fp32";
+  Precision precision = Precision::FP32;
   unsigned zero = 0;
 };
 
@@ -55,11 +55,12 @@ INSTANTIATE_TEST_SUITE_P(
         Model{"Llama", PLAIT_GOLDEN "/llama-small-test", "1", false},
         Model{"LlamaMesh", PLAIT_GOLDEN "/llama-small-test", "pp=2,dp=2,tp=2",
               true},
-        Model{"Gpt2Half", PLAIT_MODELS "/gpt2-nano", "1", false, "bf16"},
+        Model{"Gpt2Half", PLAIT_MODELS "/gpt2-nano", "1", false,
+              Precision::BF16},
         Model{"LlamaHalfMesh", PLAIT_GOLDEN "/llama-small-test",
-              "pp=2,dp=2,tp=2", true, "bf16"},
-        Model{"Gpt2Divided", PLAIT_MODELS "/gpt2-nano", "dp=4", false, "fp32",
-              1}),
+              "pp=2,dp=2,tp=2", true, Precision::BF16},
+        Model{"Gpt2Divided", PLAIT_MODELS "/gpt2-nano", "dp=4", false,
+              Precision::FP32, 1}),
     [](const auto &info) { return std::string(info.param.name); });
 
 static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
@@ -70,11 +71,11 @@ static mlir::OwningOpRef<mlir::ModuleOp> lower(const Model &model,
   CompileOptions options;
   options.model = model.folder;
   options.mesh = model.mesh;
-  options.sequenceParallel = model.sequenceParallel;
-  options.precision = model.precision;
-  options.zero = model.zero;
-  options.globalBatch = 4;
-  options.sequence = 24;
+  options.pins.sequenceParallel = model.sequenceParallel;
+  options.pins.precision = model.precision;
+  options.pins.zero = model.zero;
+  options.pins.globalBatch = 4;
+  options.pins.sequence = 24;
   options.compileTo = "lower";
   options.output = path;
   EXPECT_TRUE(compile(options));

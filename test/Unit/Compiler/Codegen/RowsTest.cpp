@@ -393,8 +393,7 @@ TEST(RowsTest, BlocksOverTwoAxes) {
       for (int column = 0; column < 3; ++column) {
         int64_t own = named[row] - 10 - 5 * dp;
         bool found = own >= 0 && own < 5 && named[row] < 18;
-        EXPECT_EQ(y[row * 3 + column],
-                  found ? table[own * 3 + column] : 0.0f)
+        EXPECT_EQ(y[row * 3 + column], found ? table[own * 3 + column] : 0.0f)
             << named[row] << " of dp " << dp;
       }
   }

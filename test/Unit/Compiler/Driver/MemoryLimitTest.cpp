@@ -25,9 +25,9 @@ protected:
     std::filesystem::create_directory(folder);
     options.model = PLAIT_MODELS "/mlp.mlir";
     options.mesh = "pp=2";
-    options.globalBatch = 8;
-    options.microBatch = 4;
-    options.sequence = 32;
+    options.pins.globalBatch = 8;
+    options.pins.microBatch = 4;
+    options.pins.sequence = 32;
     options.output = folder / "mlp.plan";
   }
   ~MemoryLimit() override { std::filesystem::remove_all(folder); }

@@ -42,7 +42,7 @@ protected:
   }
 
   void open(const std::string &model, int64_t sequence,
-            const std::string &precision = "fp32") {
+            Precision precision = Precision::FP32) {
     profile = ModelProfile::create(
         context,
         [&, model, sequence](int64_t n) {
@@ -139,7 +139,7 @@ TEST_F(ProfileTest, CountsWhatOneRankComputes) {
 /// and the deviation of both norms, a number for each row of attention, and
 /// gradients of parameters.
 TEST_F(ProfileTest, MeasuresWhatBf16Stores) {
-  open("gpt2", 1024, "bf16");
+  open("gpt2", 1024, Precision::BF16);
   const Work &work = get(1, false);
   compare(work, buildTransformerWork(gpt2, 1, false));
   const planner::Block &layer = work.blocks[work.order[work.before]];

@@ -157,7 +157,8 @@ def NN_AttentionOp : NN_Op<"attention", [
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
-    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+    DeclareOpInterfaceMethods<DecomposableOpInterface,
+                              ["checkLibraryStep"]>]> {
   let summary = "Causal attention with grouped query heads";
   let description = [{
     Queries are [batch, sequence, group, head, size]: `head` query heads share
@@ -200,7 +201,8 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
       "query_gradient", "key_gradient", "value_gradient"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
-    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+    DeclareOpInterfaceMethods<DecomposableOpInterface,
+                              ["checkLibraryStep"]>]> {
   let summary = "The gradients of attention's operands";
   let description = [{
     The scores are computed again from query, key and `lse` (Dao et al. 2022,

@@ -1,4 +1,4 @@
-// RUN: plait-opt %s --nn-verify-model | FileCheck %s
+// RUN: plait-opt %s --plait-verify-phase | FileCheck %s
 // RUN: plait-opt %s --plait-import | FileCheck %s
 
 // A loss function as it should be. A table may have more rows than there are ids,

@@ -1,4 +1,4 @@
-// RUN: plait-opt %s --nn-verify-model -split-input-file -verify-diagnostics
+// RUN: plait-opt %s --plait-verify-phase -split-input-file -verify-diagnostics
 
 // expected-error @+1 {{has no function @loss of a loss and a number of targets}}
 module {

@@ -1,0 +1,234 @@
+//===- Configuration.h - How a training is to be run ------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The one list of what can be chosen of a training, beside its mesh. Everything
+// that speaks of these choices is a view of the list: the attribute
+// `#plait.configuration` of a module, the options of plaitc, the pins and the
+// search space of the planner, and the table of what can be executed. A field
+// that is added here is an option, a pin and a part of the attribute at once;
+// what is left to do is the pass that reads it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_CONFIGURATION_CONFIGURATION_H
+#define PLAIT_CONFIGURATION_CONFIGURATION_H
+
+#include "plait/Support/Status.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plait {
+
+/// What the backward pass computes again: nothing, the inside of attention
+/// (Korthikanti et al. 2022), or whole layers.
+enum class Recompute : uint8_t { None, Selective, Full };
+
+/// Of activations and matrix products. 16-bit training keeps fp32 master
+/// weights and moments.
+enum class Precision : uint8_t { FP32, BF16, FP16 };
+
+/// Flash is one step that never writes its scores; unfused are matrix products
+/// and kernels. Auto is flash on GPUs that compute every attention of the model
+/// so, else unfused.
+enum class AttentionKind : uint8_t { Auto, Flash, Unfused };
+
+/// What matrix products do to their results: nothing, add a bias, or take GELU
+/// and its gradient too.
+enum class EpilogueKind : uint8_t { None, Bias, All };
+
+/// What the planner chooses beside the mesh: X(type, member, name, default,
+/// help). The name is that of an option and of a pin; in IR it has underscores.
+#define PLAIT_STRATEGY_FIELDS(X)                                               \
+  X(std::string, schedule, "schedule", "1f1b", "the order of a step")          \
+  X(int, chunks, "chunks", 1,                                                  \
+    "virtual stages of a rank; if not given, as few as --schedule orders")     \
+  X(std::vector<int>, layers, "layers", {},                                    \
+    "of each virtual stage, e.g. 11,11,10; if not given, cut by cost")         \
+  X(int64_t, microBatch, "micro-batch", 1,                                     \
+    "sequences of a microbatch on one data-parallel rank")                     \
+  X(Recompute, recompute, "recompute", Recompute::None,                        \
+    "what the backward pass computes again; full: by layer")                   \
+  X(int, zero, "zero", 0,                                                      \
+    "data-parallel ranks divide 1: the optimizer's state, 2: gradients\n"      \
+    "as well, 3: parameters as well")                                          \
+  X(bool, sequenceParallel, "sequence-parallel", false,                        \
+    "let tp split the sequence where that is cheaper")
+
+/// What is given, or follows from what the training runs on.
+#define PLAIT_TRAINING_FIELDS(X)                                               \
+  X(int64_t, globalBatch, "global-batch", 1, "sequences of a step")            \
+  X(int64_t, sequence, "seq", 128, "tokens of a sequence")                     \
+  X(Precision, precision, "precision", Precision::FP32,                        \
+    "of the arithmetic; if not given, bf16 with a --cluster of GPUs,\n"        \
+    "else fp32; fp16 is for --predict alone")                                  \
+  X(AttentionKind, attention, "attention", AttentionKind::Auto,                \
+    "flash: one step, scores never in memory; auto: flash on GPUs\n"           \
+    "in bf16")                                                                 \
+  X(EpilogueKind, epilogues, "epilogues", EpilogueKind::None,                  \
+    "in one step with products; all: bias, GELU and its gradient; if\n"        \
+    "not given, all on GPUs (bias for sm_80), else none")                      \
+  X(bool, deterministic, "deterministic", false,                               \
+    "the same bits in every run on GPUs too, for memory and time")
+
+#define PLAIT_MEMBER(type, member, name, value, help) type member = value;
+#define PLAIT_PIN(type, member, name, value, help) std::optional<type> member;
+#define PLAIT_LIST(type, member, name, value, help) std::vector<type> member;
+
+/// How the work of a step is spread and ordered, beside the mesh. Sizes are in
+/// sequences and in layers; `layers` has one entry for each virtual stage, in
+/// the order of the forward pass, or none.
+struct Strategy {
+  PLAIT_STRATEGY_FIELDS(PLAIT_MEMBER)
+  bool operator==(const Strategy &) const = default;
+};
+
+/// All of it. Sizes are in sequences (of a step, over all ranks) and tokens.
+struct TrainingConfiguration : Strategy {
+  PLAIT_TRAINING_FIELDS(PLAIT_MEMBER)
+  bool operator==(const TrainingConfiguration &) const = default;
+};
+
+/// What somebody has decided of it.
+struct StrategyPins {
+  PLAIT_STRATEGY_FIELDS(PLAIT_PIN)
+};
+struct ConfigurationPins : StrategyPins {
+  PLAIT_TRAINING_FIELDS(PLAIT_PIN)
+};
+
+/// The values that each field may have; none: any that parses.
+struct StrategySpace {
+  PLAIT_STRATEGY_FIELDS(PLAIT_LIST)
+};
+struct ConfigurationSpace : StrategySpace {
+  PLAIT_TRAINING_FIELDS(PLAIT_LIST)
+};
+
+#undef PLAIT_MEMBER
+#undef PLAIT_PIN
+#undef PLAIT_LIST
+
+/// Name and help of a field. The strings are literals and live for ever.
+struct Field {
+  const char *name, *help;
+  bool isStrategy;
+
+  /// As IR spells the name.
+  std::string getKeyword() const;
+};
+
+/// Calls `visit(field, member…)` for each field of a strategy, with that member
+/// of each of `views`, which are any of the structures above.
+template <typename Visit, typename... Views>
+void visitStrategy(Visit &&visit, Views &...views) {
+#define PLAIT_VISIT(type, member, name, value, help)                           \
+  visit(Field{name, help, true}, views.member...);
+  PLAIT_STRATEGY_FIELDS(PLAIT_VISIT)
+#undef PLAIT_VISIT
+}
+
+/// Likewise for all fields of a configuration.
+template <typename Visit, typename... Views>
+void visitConfiguration(Visit &&visit, Views &...views) {
+  visitStrategy(visit, views...);
+#define PLAIT_VISIT(type, member, name, value, help)                           \
+  visit(Field{name, help, false}, views.member...);
+  PLAIT_TRAINING_FIELDS(PLAIT_VISIT)
+#undef PLAIT_VISIT
+}
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+std::string print(Recompute value);
+std::string print(Precision value);
+std::string print(AttentionKind value);
+std::string print(EpilogueKind value);
+std::string print(bool value); // true or false
+std::string print(int64_t value);
+inline std::string print(int value) { return print(int64_t(value)); }
+inline std::string print(const std::string &value) { return value; }
+std::string print(const std::vector<int> &value); // "11,11,10"
+
+/// Reads the value of the field called `name`. Fails with a message that names
+/// the field, the text and what is expected: on a word there is none of, on a
+/// number outside of the field's bounds (at most 16,777,216: products of sizes
+/// stay far from overflow), and on a schedule that no generator makes. A bool
+/// is true, false, on or off.
+Status parse(std::string_view name, std::string_view text, Recompute &value);
+Status parse(std::string_view name, std::string_view text, Precision &value);
+Status parse(std::string_view name, std::string_view text,
+             AttentionKind &value);
+Status parse(std::string_view name, std::string_view text, EpilogueKind &value);
+Status parse(std::string_view name, std::string_view text, bool &value);
+Status parse(std::string_view name, std::string_view text, int64_t &value);
+Status parse(std::string_view name, std::string_view text, int &value);
+Status parse(std::string_view name, std::string_view text, std::string &value);
+Status parse(std::string_view name, std::string_view text,
+             std::vector<int> &value);
+template <typename T>
+Status parse(std::string_view name, std::string_view text,
+             std::optional<T> &value) {
+  return parse(name, text, value.emplace());
+}
+
+/// The words of each kind, in the order of the enum.
+std::span<const std::string_view> getWords(Recompute);
+std::span<const std::string_view> getWords(Precision);
+std::span<const std::string_view> getWords(AttentionKind);
+std::span<const std::string_view> getWords(EpilogueKind);
+
+/// Reads one field of any of the views; fails as parse() does, and where no
+/// field is called `name`, with a list of those there are.
+Status setField(TrainingConfiguration &fields, std::string_view name,
+                std::string_view text);
+
+/// The fields that are not at their default, "seq=32;layers=2,2", in the order
+/// of the list, and the inverse.
+std::string print(const TrainingConfiguration &configuration);
+Result<TrainingConfiguration> parseConfiguration(std::string_view text);
+
+/// "a, b or c".
+std::string joinChoices(const std::vector<std::string> &choices);
+
+//===----------------------------------------------------------------------===//
+// Pins
+//===----------------------------------------------------------------------===//
+
+/// `base` with what is pinned. Where `base` is `given` (by IR that is compiled
+/// further) a pin has to agree with it: fails naming the field and both values.
+Result<TrainingConfiguration> apply(const ConfigurationPins &pins,
+                                    TrainingConfiguration base, bool isGiven);
+
+/// The microbatches of a step on one of `replicas` data-parallel ranks, at
+/// least
+/// 1. Fails where they do not fill the global batch.
+Result<int64_t> countMicrobatches(const TrainingConfiguration &configuration,
+                                  int64_t replicas);
+
+//===----------------------------------------------------------------------===//
+// Abilities
+//===----------------------------------------------------------------------===//
+
+/// What the compiler can turn into a plan and the runtime executes: the one
+/// table of it. Compiler, planner and help ask it.
+const ConfigurationSpace &getExecutable();
+
+/// Success when all values are executable; else a failure that names the field,
+/// its value and the values there are.
+Status checkExecutable(const TrainingConfiguration &configuration);
+Status checkExecutable(const Strategy &strategy);
+
+} // namespace plait
+
+#endif // PLAIT_CONFIGURATION_CONFIGURATION_H

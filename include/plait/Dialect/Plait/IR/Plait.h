@@ -1,0 +1,69 @@
+//===- Plait.h - The plait dialect ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What a module is compiled for, as attributes; the contracts are in
+// PlaitAttrs.td.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_PLAIT_IR_PLAIT_H
+#define PLAIT_DIALECT_PLAIT_IR_PLAIT_H
+
+#include "mlir/IR/Attributes.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "plait/Configuration/Configuration.h"
+
+#include "plait/Dialect/Plait/IR/PlaitDialect.h.inc"
+#include "plait/Dialect/Plait/IR/PlaitEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "plait/Dialect/Plait/IR/PlaitAttrs.h.inc"
+
+namespace plait {
+
+/// The module's; the defaults where it has none.
+TrainingConfiguration getConfiguration(mlir::ModuleOp module);
+/// Null where the module has none.
+ConfigurationAttr getConfigurationAttr(mlir::ModuleOp module);
+void setConfiguration(mlir::ModuleOp module,
+                      const TrainingConfiguration &configuration);
+/// Leaves the model without what it was to be compiled for.
+void removeConfiguration(mlir::ModuleOp module);
+
+/// The last phase that is complete.
+Phase getPhase(mlir::ModuleOp module);
+void setPhase(mlir::ModuleOp module, Phase phase);
+
+/// Null where the module has none, and `set` removes it then.
+TargetAttr getTarget(mlir::ModuleOp module);
+void setTarget(mlir::ModuleOp module, TargetAttr target);
+ClusterAttr getCluster(mlir::ModuleOp module);
+void setCluster(mlir::ModuleOp module, ClusterAttr cluster);
+
+/// What the model needs for a microbatch of all data-parallel ranks; 0 where
+/// that is not known.
+int64_t getModelFlops(mlir::ModuleOp module);
+void setModelFlops(mlir::ModuleOp module, int64_t flops);
+
+/// The config.json that the model came from; empty where there is none.
+llvm::StringRef getConfigJson(mlir::ModuleOp module);
+void setConfigJson(mlir::ModuleOp module, llvm::StringRef text);
+
+/// Writes the name in the location of each op below `module` as the attribute
+/// `plait.origin`, for IR that is written without locations.
+void keepOrigins(mlir::ModuleOp module);
+
+/// The inverse, where the attribute is. Block arguments lose their locations
+/// either way, so that a module that was written and read is the one that was
+/// not.
+void restoreOrigins(mlir::ModuleOp module);
+
+} // namespace plait
+
+#endif // PLAIT_DIALECT_PLAIT_IR_PLAIT_H

@@ -1,0 +1,168 @@
+//===- PlaitAttrs.td - What a module is compiled for ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_PLAIT_IR_PLAITATTRS_TD
+#define PLAIT_DIALECT_PLAIT_IR_PLAITATTRS_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+
+def PlaitDialect : Dialect {
+  let name = "plait";
+  let summary = "What a module is compiled for";
+  let description = [{
+    Everything that passes need to know beside the operations is an attribute of
+    the module, so that the dump of any phase compiles on to the same plan:
+
+    - `plait.configuration`, a `#plait.configuration`: what was chosen. A module
+      without it has every field at its default.
+    - `plait.phase`, a `#plait.phase`: the last phase that is complete. A module
+      without it is a model: `import` is.
+    - `plait.target`, a `#plait.target`: what executes the plan. A module without
+      it is for processors.
+    - `plait.cluster`, a `#plait.cluster`: the machines, where they are known.
+    - `plait.model`, a dictionary: the name, type, vocabulary and number of layers
+      of the model.
+    - `plait.model_flops`, an i64 of 0 or more: what the model needs for a
+      microbatch of all data-parallel ranks, forward and backward.
+    - `plait.config_json`, a string: the file that the model came from, as it was.
+
+    On any op, `plait.origin` (a string) is the part of the model that it comes
+    from. It stands for the name in the op's location, which IR is written
+    without; a phase reads it into the location when it begins.
+  }];
+  let cppNamespace = "::plait";
+  let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+}
+
+class Plait_Attr<string name, string word> : AttrDef<PlaitDialect, name> {
+  let mnemonic = word;
+}
+
+def Plait_PhaseEnum : I32EnumAttr<"Phase", "a phase of a compilation, in order", [
+    I32EnumAttrCase<"Import", 0, "import">,
+    I32EnumAttrCase<"Shard", 1, "shard">,
+    I32EnumAttrCase<"Stage", 2, "stage">,
+    I32EnumAttrCase<"Differentiate", 3, "differentiate">,
+    I32EnumAttrCase<"Checkpoint", 4, "checkpoint">,
+    I32EnumAttrCase<"Partition", 5, "partition">,
+    I32EnumAttrCase<"Schedule", 6, "schedule">,
+    I32EnumAttrCase<"Lower", 7, "lower">,
+    I32EnumAttrCase<"Plan", 8, "plan">]> {
+  let cppNamespace = "::plait";
+  let genSpecializedAttr = 0;
+}
+def Plait_PhaseAttr : EnumAttr<PlaitDialect, Plait_PhaseEnum, "phase"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Plait_ConfigurationAttr : Plait_Attr<"Configuration", "configuration"> {
+  let summary = "How a training is to be run, beside its mesh";
+  let description = [{
+    The fields of plait/Configuration/Configuration.h, each written at most once,
+    in any order; those at their default need not be written.
+
+    Constraints:
+    - (C1) a field is one of the list.
+    - (C2) a field is given once.
+    - (C3) its value is of the field's type: a number, a list of numbers in
+      brackets, a string, true or false, or one of the field's words.
+    - (C4) numbers are 1 to 16,777,216, those of `layers` 0 to that, and `zero` is
+      0 to 3.
+    - (C5) `schedule` is the name of a generator.
+
+    Whether a value can be executed is not a constraint: see getExecutable().
+
+    Example:
+    ```mlir
+    #plait.configuration<schedule = "gpipe", layers = [2, 1], recompute = full>
+    ```
+  }];
+  // The text that plait::print makes of the fields: equal configurations are
+  // the same attribute.
+  let parameters = (ins StringRefParameter<"the fields">:$fields);
+  let builders = [
+    AttrBuilder<(ins "const ::plait::TrainingConfiguration &":$configuration), [{
+      return $_get($_ctxt, ::plait::print(configuration));
+    }]>,
+  ];
+  let extraClassDeclaration = [{
+    ::plait::TrainingConfiguration getValue() const;
+  }];
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Plait_TargetKindEnum : I32EnumAttr<"TargetKind", "what executes a plan", [
+    I32EnumAttrCase<"CPU", 0, "cpu">,
+    I32EnumAttrCase<"CUDA", 1, "cuda">]> {
+  let cppNamespace = "::plait";
+  let genSpecializedAttr = 0;
+}
+
+def Plait_TargetAttr : Plait_Attr<"Target", "target"> {
+  let summary = "What code is generated for";
+  let description = [{
+    Of a processor, its name and features as LLVM writes them. Of GPUs, the least
+    architecture (whose PTX later ones compile too), the one to assemble for, and
+    the bytes of a device's memory that context and libraries take.
+
+    Constraints:
+    - (C1) a processor has no `cubin` and no `reserved` bytes, and GPUs have no
+      `features`.
+    - (C2) architectures of GPUs are "sm_" and a number; `name` is not empty.
+
+    Example: `#plait.target<cpu, name = "x86-64-v4">`,
+    `#plait.target<cuda, name = "sm_80", cubin = "sm_90", reserved = 1000000>`.
+  }];
+  let parameters = (ins
+    EnumParameter<Plait_TargetKindEnum>:$kind,
+    StringRefParameter<"processor, or least architecture">:$name,
+    StringRefParameter<"of a processor", "\"\"">:$features,
+    StringRefParameter<"architecture to assemble for", "\"\"">:$cubin,
+    DefaultValuedParameter<"uint64_t", "0">:$reserved);
+  let assemblyFormat = [{
+    `<` $kind `,` struct($name, $features, $cubin, $reserved) `>`
+  }];
+  let extraClassDeclaration = [{
+    bool isGPU() const { return getKind() == TargetKind::CUDA; }
+    /// The least architecture of a GPU as a number, 80 for sm_80; 0 for
+    /// processors.
+    int getArchitecture() const;
+  }];
+  let genVerifyDecl = 1;
+}
+
+def Plait_ClusterAttr : Plait_Attr<"Cluster", "cluster"> {
+  let summary = "The machines that a plan is for";
+  let description = [{
+    Bytes are those of one device: what it has, and what of it context and
+    libraries take. `peak_flops` is what it computes in a second at most, in the
+    precision that is trained in.
+
+    Constraints:
+    - (C1) nodes, devices of a node, memory and peak are positive.
+    - (C2) less is reserved than there is memory.
+
+    Example:
+    ```mlir
+    #plait.cluster<name = "h100:2x8", device = "H100 SXM", nodes = 2, devices_per_node = 8, memory = 85899345920, reserved = 3000000000, peak_flops = 9.89e+14 : f64>
+    ```
+  }];
+  let parameters = (ins
+    StringRefParameter<"as it was asked for">:$name,
+    StringRefParameter<"model">:$device,
+    "int64_t":$nodes, "int64_t":$devices_per_node,
+    "uint64_t":$memory, "uint64_t":$reserved,
+    "::mlir::FloatAttr":$peak_flops);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+#endif // PLAIT_DIALECT_PLAIT_IR_PLAITATTRS_TD

@@ -1,0 +1,300 @@
+//===- Configuration.cpp - How a training is to be run --------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Configuration/Configuration.h"
+
+#include "plait/Schedule/Generators.h"
+
+#include <algorithm>
+#include <charconv>
+
+using namespace plait;
+
+std::string Field::getKeyword() const {
+  std::string keyword = name;
+  std::replace(keyword.begin(), keyword.end(), '-', '_');
+  return keyword;
+}
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+std::span<const std::string_view> plait::getWords(Recompute) {
+  static constexpr std::string_view words[] = {"none", "selective", "full"};
+  return words;
+}
+
+std::span<const std::string_view> plait::getWords(Precision) {
+  static constexpr std::string_view words[] = {"fp32", "bf16", "fp16"};
+  return words;
+}
+
+std::span<const std::string_view> plait::getWords(AttentionKind) {
+  static constexpr std::string_view words[] = {"auto", "flash", "unfused"};
+  return words;
+}
+
+std::span<const std::string_view> plait::getWords(EpilogueKind) {
+  static constexpr std::string_view words[] = {"none", "bias", "all"};
+  return words;
+}
+
+template <typename Kind> static std::string printWord(Kind value) {
+  return std::string(getWords(value)[size_t(value)]);
+}
+
+std::string plait::print(Recompute value) { return printWord(value); }
+std::string plait::print(Precision value) { return printWord(value); }
+std::string plait::print(AttentionKind value) { return printWord(value); }
+std::string plait::print(EpilogueKind value) { return printWord(value); }
+std::string plait::print(bool value) { return value ? "true" : "false"; }
+std::string plait::print(int64_t value) { return std::to_string(value); }
+
+std::string plait::print(const std::vector<int> &value) {
+  std::string text;
+  for (int entry : value)
+    text += (text.empty() ? "" : ",") + std::to_string(entry);
+  return text;
+}
+
+std::string plait::joinChoices(const std::vector<std::string> &choices) {
+  std::string text;
+  for (size_t index = 0; index < choices.size(); ++index)
+    text += (index == 0                    ? ""
+             : index + 1 == choices.size() ? " or "
+                                           : ", ") +
+            choices[index];
+  return text;
+}
+
+static Status failParsing(std::string_view name, std::string_view text,
+                          const std::string &expected) {
+  return fail(name, " is \"", text, "\", expected ", expected);
+}
+
+template <typename Kind>
+static Status parseWord(std::string_view name, std::string_view text,
+                        Kind &value) {
+  std::span<const std::string_view> words = getWords(value);
+  auto found = std::find(words.begin(), words.end(), text);
+  if (found == words.end())
+    return failParsing(name, text, joinChoices({words.begin(), words.end()}));
+  value = Kind(found - words.begin());
+  return Status::success();
+}
+
+Status plait::parse(std::string_view name, std::string_view text,
+                    Recompute &value) {
+  return parseWord(name, text, value);
+}
+Status plait::parse(std::string_view name, std::string_view text,
+                    Precision &value) {
+  return parseWord(name, text, value);
+}
+Status plait::parse(std::string_view name, std::string_view text,
+                    AttentionKind &value) {
+  return parseWord(name, text, value);
+}
+Status plait::parse(std::string_view name, std::string_view text,
+                    EpilogueKind &value) {
+  return parseWord(name, text, value);
+}
+
+Status plait::parse(std::string_view name, std::string_view text, bool &value) {
+  value = text == "true" || text == "on";
+  if (value || text == "false" || text == "off")
+    return Status::success();
+  return failParsing(name, text, "true, false, on or off");
+}
+
+Status plait::parse(std::string_view name, std::string_view text,
+                    int64_t &value) {
+  constexpr int64_t most = int64_t(1) << 24;
+  bool isZero = name == "zero";
+  // The first and the last stage may be embedding and head alone.
+  int64_t first = isZero || name == "layers" ? 0 : 1, last = isZero ? 3 : most;
+  const char *textEnd = text.data() + text.size();
+  auto [end, error] = std::from_chars(text.data(), textEnd, value);
+  if (error == std::errc() && end == textEnd && value >= first && value <= last)
+    return Status::success();
+  return failParsing(name, text,
+                     std::to_string(first) + " to " + std::to_string(last));
+}
+
+Status plait::parse(std::string_view name, std::string_view text, int &value) {
+  int64_t wide = 0;
+  PLAIT_RETURN_IF_ERROR(parse(name, text, wide));
+  value = int(wide);
+  return Status::success();
+}
+
+Status plait::parse(std::string_view name, std::string_view text,
+                    std::string &value) {
+  value = text;
+  return schedule::findGenerator(text).status();
+}
+
+Status plait::parse(std::string_view name, std::string_view text,
+                    std::vector<int> &value) {
+  value.clear();
+  while (!text.empty()) {
+    size_t comma = text.find(',');
+    PLAIT_RETURN_IF_ERROR(
+        parse(name, text.substr(0, comma), value.emplace_back()));
+    if (comma == std::string_view::npos)
+      break;
+    text.remove_prefix(comma + 1);
+    if (text.empty())
+      return failParsing(name, text, "a number after the last comma");
+  }
+  return Status::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Configurations as text
+//===----------------------------------------------------------------------===//
+
+Status plait::setField(TrainingConfiguration &fields, std::string_view name,
+                       std::string_view text) {
+  std::optional<Status> status;
+  std::vector<std::string> names;
+  visitConfiguration(
+      [&](const Field &field, auto &value) {
+        names.push_back(field.name);
+        if (name == field.name)
+          status = parse(name, text, value);
+      },
+      fields);
+  if (status)
+    return *status;
+  return fail("there is no field \"", name, "\", expected ",
+              joinChoices(names));
+}
+
+std::string plait::print(const TrainingConfiguration &configuration) {
+  const TrainingConfiguration defaults;
+  std::string text;
+  visitConfiguration(
+      [&](const Field &field, const auto &value, const auto &usual) {
+        if (value != usual)
+          text += (text.empty() ? "" : ";") + std::string(field.name) + "=" +
+                  print(value);
+      },
+      configuration, defaults);
+  return text;
+}
+
+Result<TrainingConfiguration> plait::parseConfiguration(std::string_view text) {
+  TrainingConfiguration configuration;
+  while (!text.empty()) {
+    std::string_view entry = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(text.size(), entry.size() + 1));
+    size_t equals = entry.find('=');
+    if (equals == std::string_view::npos)
+      return fail("\"", entry, "\" is no field, expected name=value");
+    PLAIT_RETURN_IF_ERROR(setField(configuration, entry.substr(0, equals),
+                                   entry.substr(equals + 1)));
+  }
+  return configuration;
+}
+
+//===----------------------------------------------------------------------===//
+// Pins
+//===----------------------------------------------------------------------===//
+
+Result<TrainingConfiguration> plait::apply(const ConfigurationPins &pins,
+                                           TrainingConfiguration base,
+                                           bool isGiven) {
+  Status status = Status::success();
+  visitConfiguration(
+      [&](const Field &field, const auto &pin, auto &value) {
+        if (isGiven && pin && *pin != value && status.ok())
+          status = fail("--", field.name, " is ", print(*pin),
+                        ", but the module was compiled with ",
+                        print(value).empty() ? "none" : print(value));
+        if (pin)
+          value = *pin;
+      },
+      pins, base);
+  if (!status.ok())
+    return status;
+  return base;
+}
+
+Result<int64_t>
+plait::countMicrobatches(const TrainingConfiguration &configuration,
+                         int64_t replicas) {
+  int64_t filled = configuration.microBatch * replicas;
+  if (configuration.globalBatch % filled)
+    return fail("global batch ", configuration.globalBatch,
+                " is not divisible by micro batch ", configuration.microBatch,
+                " times dp ", replicas, " = ", filled);
+  return configuration.globalBatch / filled;
+}
+
+//===----------------------------------------------------------------------===//
+// Abilities
+//===----------------------------------------------------------------------===//
+
+static ConfigurationSpace makeExecutable() {
+  ConfigurationSpace space;
+  for (const schedule::Generator &generator : schedule::getGenerators())
+    space.schedule.push_back(generator.name);
+  space.recompute = {Recompute::None, Recompute::Full};
+  space.zero = {0, 1, 2, 3};
+  space.precision = {Precision::FP32, Precision::BF16};
+  return space;
+}
+
+const ConfigurationSpace &plait::getExecutable() {
+  static const ConfigurationSpace space = makeExecutable();
+  return space;
+}
+
+namespace {
+/// Finds the first field whose value is none of those that can be executed.
+struct ExecutableCheck {
+  Status status = Status::success();
+
+  template <typename T>
+  void operator()(const Field &field, const T &value,
+                  const std::vector<T> &known) {
+    if (!status.ok() || known.empty() ||
+        std::find(known.begin(), known.end(), value) != known.end())
+      return;
+    std::vector<std::string> choices;
+    for (const T &choice : known)
+      choices.push_back(print(choice));
+    status =
+        fail(field.name, " is ", print(value),
+             ", which cannot be compiled, expected ", joinChoices(choices));
+  }
+};
+} // namespace
+
+/// How many chunks a schedule can order is a fact of the schedule.
+static Status checkChunks(const Strategy &strategy) {
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(strategy.schedule);
+  if (!generator.ok())
+    return generator.status();
+  return schedule::chooseChunks(**generator, uint32_t(strategy.chunks))
+      .status();
+}
+
+Status plait::checkExecutable(const Strategy &strategy) {
+  ExecutableCheck check;
+  visitStrategy(check, strategy, getExecutable());
+  return check.status.ok() ? checkChunks(strategy) : check.status;
+}
+
+Status plait::checkExecutable(const TrainingConfiguration &configuration) {
+  ExecutableCheck check;
+  visitConfiguration(check, configuration, getExecutable());
+  return check.status.ok() ? checkChunks(configuration) : check.status;
+}

@@ -1,0 +1,350 @@
+//===- Plait.cpp - The plait dialect ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Plait/IR/Plait.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/Location.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace plait;
+
+#include "plait/Dialect/Plait/IR/PlaitDialect.cpp.inc"
+#include "plait/Dialect/Plait/IR/PlaitEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "plait/Dialect/Plait/IR/PlaitAttrs.cpp.inc"
+
+static constexpr StringLiteral kConfigurationAttr = "plait.configuration";
+static constexpr StringLiteral kPhaseAttr = "plait.phase";
+static constexpr StringLiteral kTargetAttr = "plait.target";
+static constexpr StringLiteral kClusterAttr = "plait.cluster";
+static constexpr StringLiteral kModelAttr = "plait.model";
+static constexpr StringLiteral kModelFlopsAttr = "plait.model_flops";
+static constexpr StringLiteral kConfigJsonAttr = "plait.config_json";
+static constexpr StringLiteral kOriginAttr = "plait.origin";
+
+void PlaitDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "plait/Dialect/Plait/IR/PlaitAttrs.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// Configurations
+//===----------------------------------------------------------------------===//
+
+TrainingConfiguration ConfigurationAttr::getValue() const {
+  return *parseConfiguration(std::string_view(getFields()));
+}
+
+LogicalResult
+ConfigurationAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                          StringRef fields) {
+  Result<TrainingConfiguration> parsed =
+      parseConfiguration(std::string_view(fields));
+  if (!parsed.ok())
+    return emitError() << parsed.status().message();
+  return success();
+}
+
+/// A number, word, string, or list of numbers, as parse() of
+/// Configuration.h reads it.
+static ParseResult parseFieldText(AsmParser &parser, std::string &text) {
+  // Before numbers: those may be `true` and `false` in MLIR.
+  if (StringRef word; succeeded(parser.parseOptionalKeyword(&word))) {
+    text = word.str();
+    return success();
+  }
+  if (succeeded(parser.parseOptionalString(&text)))
+    return success();
+  APInt number;
+  OptionalParseResult result = parser.parseOptionalInteger(number);
+  if (result.has_value()) {
+    text = llvm::toString(number, 10, /*Signed=*/true);
+    return *result;
+  }
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
+    APInt entry;
+    OptionalParseResult parsed = parser.parseOptionalInteger(entry);
+    if (!parsed.has_value() || failed(*parsed))
+      return ParseResult(
+          parser.emitError(parser.getCurrentLocation(), "expected a number"));
+    text +=
+        (text.empty() ? "" : ",") + llvm::toString(entry, 10, /*Signed=*/true);
+    return ParseResult(success());
+  });
+}
+
+Attribute ConfigurationAttr::parse(AsmParser &parser, Type) {
+  TrainingConfiguration configuration;
+  llvm::StringSet<> seen;
+  auto parseField = [&]() -> ParseResult {
+    llvm::SMLoc loc = parser.getCurrentLocation();
+    std::string name, text;
+    if (parser.parseKeywordOrString(&name) || parser.parseEqual() ||
+        parseFieldText(parser, text))
+      return failure();
+    llvm::replace(name, '_', '-');
+    // (C2)
+    if (!seen.insert(name).second)
+      return parser.emitError(loc, "field \"") << name << "\" is given twice";
+    // (C1), (C3) to (C5)
+    if (Status status = setField(configuration, name, text); !status.ok())
+      return parser.emitError(loc, status.message());
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater,
+                                     parseField))
+    return {};
+  return get(parser.getContext(), configuration);
+}
+
+namespace {
+/// Writes values as parseFieldText reads them.
+struct FieldPrinter {
+  AsmPrinter &printer;
+  bool isFirst = true;
+
+  void printValue(const std::string &value) {
+    printer << "\"" << value << "\"";
+  }
+  void printValue(const std::vector<int> &value) {
+    printer << "[";
+    llvm::interleaveComma(value, printer);
+    printer << "]";
+  }
+  template <typename T> void printValue(const T &value) {
+    printer << plait::print(value);
+  }
+
+  template <typename T>
+  void operator()(const Field &field, const T &value, const T &usual) {
+    if (value == usual)
+      return;
+    printer << (isFirst ? "" : ", ") << field.getKeyword() << " = ";
+    isFirst = false;
+    printValue(value);
+  }
+};
+} // namespace
+
+void ConfigurationAttr::print(AsmPrinter &printer) const {
+  const TrainingConfiguration configuration = getValue(), defaults;
+  printer << "<";
+  visitConfiguration(FieldPrinter{printer}, configuration, defaults);
+  printer << ">";
+}
+
+//===----------------------------------------------------------------------===//
+// Targets and clusters
+//===----------------------------------------------------------------------===//
+
+/// The number in "sm_90"; nothing in another text.
+static std::optional<int> parseArchitecture(StringRef name) {
+  int number = 0;
+  if (!name.consume_front("sm_") || name.getAsInteger(10, number) || number < 1)
+    return std::nullopt;
+  return number;
+}
+
+int TargetAttr::getArchitecture() const {
+  return isGPU() ? *parseArchitecture(getName()) : 0;
+}
+
+LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 TargetKind kind, StringRef name,
+                                 StringRef features, StringRef cubin,
+                                 uint64_t reserved) {
+  bool isGPU = kind == TargetKind::CUDA;
+  // (C1)
+  if (!isGPU && (!cubin.empty() || reserved))
+    return emitError() << "a cpu target has cubin \"" << cubin
+                       << "\" and reserved " << reserved
+                       << ", expected neither";
+  if (isGPU && !features.empty())
+    return emitError() << "a cuda target has features \"" << features
+                       << "\", expected none";
+  // (C2)
+  if (name.empty())
+    return emitError() << "a target has no name";
+  for (StringRef architecture : {name, cubin})
+    if (isGPU && !parseArchitecture(architecture))
+      return emitError() << "a cuda target has architecture \"" << architecture
+                         << "\", expected one as sm_90";
+  return success();
+}
+
+LogicalResult ClusterAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  StringRef name, StringRef, int64_t nodes,
+                                  int64_t devicesPerNode, uint64_t memory,
+                                  uint64_t reserved, FloatAttr peakFlops) {
+  // (C1)
+  if (nodes < 1 || devicesPerNode < 1 || memory < 1 || !peakFlops ||
+      !(peakFlops.getValueAsDouble() > 0))
+    return emitError() << "cluster \"" << name << "\" has " << nodes
+                       << " nodes of " << devicesPerNode << " devices with "
+                       << memory << " bytes and peak_flops " << peakFlops
+                       << ", expected positive numbers";
+  // (C2)
+  if (reserved >= memory)
+    return emitError() << "cluster \"" << name << "\" reserves " << reserved
+                       << " of " << memory << " bytes";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes of modules
+//===----------------------------------------------------------------------===//
+
+/// What an attribute of the dialect has to be; empty: it is as it should be.
+static StringRef getExpected(StringRef name, Attribute value) {
+  if (name == kConfigurationAttr)
+    return isa<ConfigurationAttr>(value) ? "" : "a #plait.configuration";
+  if (name == kPhaseAttr)
+    return isa<PhaseAttr>(value) ? "" : "a #plait.phase";
+  if (name == kTargetAttr)
+    return isa<TargetAttr>(value) ? "" : "a #plait.target";
+  if (name == kClusterAttr)
+    return isa<ClusterAttr>(value) ? "" : "a #plait.cluster";
+  if (name == kModelAttr)
+    return isa<DictionaryAttr>(value) ? "" : "a dictionary";
+  if (name == kConfigJsonAttr || name == kOriginAttr)
+    return isa<StringAttr>(value) ? "" : "a string";
+  if (name != kModelFlopsAttr)
+    return "another name: the dialect has no such attribute";
+  auto number = dyn_cast<IntegerAttr>(value);
+  return number && number.getType().isSignlessInteger(64) &&
+                 number.getInt() >= 0
+             ? ""
+             : "an i64 of 0 or more";
+}
+
+LogicalResult PlaitDialect::verifyOperationAttribute(Operation *op,
+                                                     NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  if (StringRef expected = getExpected(name, attribute.getValue());
+      !expected.empty())
+    return op->emitError("has ") << name << " = " << attribute.getValue()
+                                 << ", expected " << expected;
+  if (name != kOriginAttr && !isa<ModuleOp>(op))
+    return op->emitError("has ") << name << ", which is for modules";
+  return success();
+}
+
+ConfigurationAttr plait::getConfigurationAttr(ModuleOp module) {
+  return module->getAttrOfType<ConfigurationAttr>(kConfigurationAttr);
+}
+
+TrainingConfiguration plait::getConfiguration(ModuleOp module) {
+  ConfigurationAttr attribute = getConfigurationAttr(module);
+  return attribute ? attribute.getValue() : TrainingConfiguration();
+}
+
+void plait::setConfiguration(ModuleOp module,
+                             const TrainingConfiguration &configuration) {
+  module->setAttr(kConfigurationAttr,
+                  ConfigurationAttr::get(module.getContext(), configuration));
+}
+
+void plait::removeConfiguration(ModuleOp module) {
+  for (StringRef name : {kConfigurationAttr, kTargetAttr, kClusterAttr})
+    module->removeAttr(name);
+}
+
+Phase plait::getPhase(ModuleOp module) {
+  auto attribute = module->getAttrOfType<PhaseAttr>(kPhaseAttr);
+  return attribute ? attribute.getValue() : Phase::Import;
+}
+
+void plait::setPhase(ModuleOp module, Phase phase) {
+  module->setAttr(kPhaseAttr, PhaseAttr::get(module.getContext(), phase));
+}
+
+TargetAttr plait::getTarget(ModuleOp module) {
+  return module->getAttrOfType<TargetAttr>(kTargetAttr);
+}
+
+ClusterAttr plait::getCluster(ModuleOp module) {
+  return module->getAttrOfType<ClusterAttr>(kClusterAttr);
+}
+
+/// Removes the attribute where `value` is null.
+static void set(ModuleOp module, StringRef name, Attribute value) {
+  if (value)
+    module->setAttr(name, value);
+  else
+    module->removeAttr(name);
+}
+
+void plait::setTarget(ModuleOp module, TargetAttr target) {
+  set(module, kTargetAttr, target);
+}
+
+void plait::setCluster(ModuleOp module, ClusterAttr cluster) {
+  set(module, kClusterAttr, cluster);
+}
+
+int64_t plait::getModelFlops(ModuleOp module) {
+  auto flops = module->getAttrOfType<IntegerAttr>(kModelFlopsAttr);
+  return flops ? flops.getInt() : 0;
+}
+
+void plait::setModelFlops(ModuleOp module, int64_t flops) {
+  set(module, kModelFlopsAttr, Builder(module).getI64IntegerAttr(flops));
+}
+
+StringRef plait::getConfigJson(ModuleOp module) {
+  auto text = module->getAttrOfType<StringAttr>(kConfigJsonAttr);
+  return text ? text.getValue() : StringRef();
+}
+
+void plait::setConfigJson(ModuleOp module, StringRef text) {
+  set(module, kConfigJsonAttr, Builder(module).getStringAttr(text));
+}
+
+//===----------------------------------------------------------------------===//
+// Origins
+//===----------------------------------------------------------------------===//
+
+/// The first name in a location; null where there is none.
+static StringAttr findName(Location location) {
+  StringAttr found;
+  location->walk([&](Location part) {
+    auto named = dyn_cast<NameLoc>(part);
+    if (!named)
+      return WalkResult::advance();
+    found = named.getName();
+    return WalkResult::interrupt();
+  });
+  return found;
+}
+
+void plait::keepOrigins(ModuleOp module) {
+  module.walk([](Operation *op) {
+    if (StringAttr name = findName(op->getLoc()))
+      op->setAttr(kOriginAttr, name);
+  });
+}
+
+void plait::restoreOrigins(ModuleOp module) {
+  Location unknown = UnknownLoc::get(module.getContext());
+  module.walk([&](Operation *op) {
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (BlockArgument argument : block.getArguments())
+          argument.setLoc(unknown);
+    if (auto name = op->getAttrOfType<StringAttr>(kOriginAttr)) {
+      op->removeAttr(kOriginAttr);
+      op->setLoc(NameLoc::get(name, op->getLoc()));
+    }
+  });
+}

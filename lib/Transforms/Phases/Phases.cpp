@@ -1,0 +1,255 @@
+//===- Phases.cpp - Where phases begin and end ----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The order of phases, and what each relies on of the one before. IR is edited
+// by hand between phases: what an edit can break, and no operation's own
+// verifier sees, is refused here, before a pass takes it for granted.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Analysis/ModelFlops.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
+
+#include <cmath>
+
+namespace plait {
+#define GEN_PASS_DEF_BEGINPHASEPASS
+#define GEN_PASS_DEF_COUNTMODELFLOPSPASS
+#define GEN_PASS_DEF_ENDPHASEPASS
+#define GEN_PASS_DEF_VERIFYPHASEPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+using pipe::ActionKind;
+
+//===----------------------------------------------------------------------===//
+// What a phase leaves
+//===----------------------------------------------------------------------===//
+
+/// The first tensor of `function` that has a sharding, or has none; null: there
+/// is no such tensor.
+static Value findTensor(func::FuncOp function, bool hasSharding) {
+  Value found;
+  auto isSuch = [&](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && bool(type.getEncoding()) == hasSharding;
+  };
+  function.walk([&](Operation *op) {
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (BlockArgument argument : block.getArguments())
+          if (!found && isSuch(argument))
+            found = argument;
+    for (Value result : op->getResults())
+      if (!found && isSuch(result))
+        found = result;
+    return found ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found;
+}
+
+/// (P1)
+static LogicalResult verifyModel(ModuleOp module) {
+  if (Status status = checkExecutable(getConfiguration(module)); !status.ok())
+    return module.emitError(status.message());
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  if (!loss || loss.isExternal() || loss.getNumResults() != 2)
+    return module.emitError("has no function @")
+           << nn::kLossFunction << " of a loss and a number of targets";
+  auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr);
+  auto vocab = model ? model.getAs<IntegerAttr>("vocab") : IntegerAttr();
+  return nn::verifyLoss(loss, vocab ? vocab.getInt() : 0);
+}
+
+/// (P2)
+static LogicalResult verifyShardings(ModuleOp module) {
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  if (!loss || loss.isExternal())
+    return module.emitError("has no function @") << nn::kLossFunction;
+  if (Value value = findTensor(loss, /*hasSharding=*/false))
+    return emitError(value.getLoc(), "has type ")
+           << value.getType() << " without a sharding after phase shard";
+  return success();
+}
+
+/// (P3)
+static LogicalResult verifyFunctions(ModuleOp module) {
+  llvm::DenseSet<pipe::FunctionAttr> there;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (pipe::FunctionAttr own = getStageFunction(function))
+      there.insert(own);
+  auto has = [&](ActionKind action, int64_t index) {
+    return there.contains(
+        pipe::FunctionAttr::get(module.getContext(), action, index));
+  };
+  auto verify = [&](ActionKind action, int64_t index) -> LogicalResult {
+    if (has(action, index))
+      return success();
+    return module.emitError("has no function ")
+           << pipe::FunctionAttr::get(module.getContext(), action, index)
+           << " after phase " << stringifyPhase(getPhase(module));
+  };
+  Phase reached = getPhase(module);
+  pipe::PlacementAttr placement = getPlacement(module);
+  for (int64_t stage = 0; stage < placement.getStages(); ++stage) {
+    bool isSplit = has(ActionKind::BackwardInput, stage);
+    if (failed(verify(reached == Phase::Differentiate ? ActionKind::Joint
+                                                      : ActionKind::Forward,
+                      stage)) ||
+        (reached >= Phase::Checkpoint &&
+         failed(
+             verify(isSplit ? ActionKind::BackwardWeight : ActionKind::Backward,
+                    stage))))
+      return failure();
+  }
+  if (reached >= Phase::Checkpoint)
+    for (int64_t rank = 0; rank < placement.getRanks(); ++rank)
+      if (failed(verify(ActionKind::Reduce, rank)) ||
+          failed(verify(ActionKind::Optimizer, rank)))
+        return failure();
+  return success();
+}
+
+/// (P4)
+static LogicalResult verifyLocal(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>())
+    if (Value value = findTensor(function, /*hasSharding=*/true))
+      return emitError(value.getLoc(), "has type ")
+             << value.getType() << " with a sharding after phase partition";
+  return success();
+}
+
+/// (P5)
+static LogicalResult verifySchedule(ModuleOp module, dist::MeshOp mesh) {
+  auto schedules = llvm::to_vector(module.getOps<pipe::ScheduleOp>());
+  if (schedules.size() != 1)
+    return module.emitError("has ")
+           << schedules.size() << " schedules, expected one";
+  pipe::ScheduleOp schedule = schedules.front();
+  Result<int64_t> microbatches =
+      countMicrobatches(getConfiguration(module),
+                        std::max<int64_t>(1, mesh.getAxisSize(kDataAxis)));
+  if (!microbatches.ok())
+    return module.emitError(microbatches.status().message());
+  if (schedule.getPlacement() != getPlacement(module))
+    return schedule.emitOpError("is for ")
+           << schedule.getPlacement() << ", but the module has "
+           << getPlacement(module);
+  if (int64_t(schedule.getMicrobatches()) != *microbatches)
+    return schedule.emitOpError("orders ")
+           << schedule.getMicrobatches()
+           << " microbatches, but mesh and configuration make "
+           << *microbatches;
+  return success();
+}
+
+/// (P6)
+static LogicalResult verifyPrograms(ModuleOp module) {
+  int64_t count = llvm::range_size(module.getOps<plan::ProgramOp>());
+  int64_t ranks = getPlacement(module).getRanks();
+  if (count == ranks)
+    return success();
+  return module.emitError("has ")
+         << count << " programs, expected one for each of " << ranks
+         << " ranks of " << kPipelineAxis;
+}
+
+/// Whether `module` is what the phase that it has reached leaves.
+static LogicalResult verifyPhase(ModuleOp module) {
+  Phase reached = getPhase(module);
+  if (reached == Phase::Import)
+    return verifyModel(module);
+  dist::MeshOp mesh = dist::MeshOp::find(module);
+  if (!mesh)
+    return module.emitError("has no mesh after phase ")
+           << stringifyPhase(reached);
+  if (reached == Phase::Shard)
+    return verifyShardings(module);
+  int64_t ranks = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
+  if (getPlacement(module).getRanks() != ranks)
+    return module.emitError("has ") << getPlacement(module) << ", but " << ranks
+                                    << " ranks on " << kPipelineAxis;
+  if (failed(verifyFunctions(module)) ||
+      (reached >= Phase::Partition && failed(verifyLocal(module))) ||
+      (reached >= Phase::Schedule && failed(verifySchedule(module, mesh))) ||
+      (reached >= Phase::Lower && failed(verifyPrograms(module))))
+    return failure();
+  return success();
+}
+
+namespace {
+struct VerifyPhasePass : plait::impl::VerifyPhasePassBase<VerifyPhasePass> {
+  void runOnOperation() override {
+    if (failed(verifyPhase(getOperation())))
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// The order of phases
+//===----------------------------------------------------------------------===//
+
+/// The phase that the option of a pass names.
+static FailureOr<Phase> findPhase(ModuleOp module, StringRef name) {
+  if (std::optional<Phase> phase = symbolizePhase(name))
+    return *phase;
+  module.emitError("phase is \"") << name << "\", expected a name of a phase";
+  return failure();
+}
+
+namespace {
+struct BeginPhasePass : plait::impl::BeginPhasePassBase<BeginPhasePass> {
+  using BeginPhasePassBase::BeginPhasePassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<Phase> begins = findPhase(module, phase);
+    if (failed(begins))
+      return signalPassFailure();
+    // A model has been imported, whether by us or by hand.
+    Phase expected =
+        *begins == Phase::Import ? Phase::Import : Phase(int(*begins) - 1);
+    if (getPhase(module) != expected) {
+      module.emitError("is IR after phase ")
+          << stringifyPhase(getPhase(module)) << ", but phase " << phase
+          << " expects that after " << stringifyPhase(expected);
+      return signalPassFailure();
+    }
+    if (failed(verifyPhase(module)))
+      return signalPassFailure();
+    restoreOrigins(module);
+  }
+};
+
+struct EndPhasePass : plait::impl::EndPhasePassBase<EndPhasePass> {
+  using EndPhasePassBase::EndPhasePassBase;
+
+  void runOnOperation() override {
+    FailureOr<Phase> ends = findPhase(getOperation(), phase);
+    if (failed(ends))
+      return signalPassFailure();
+    setPhase(getOperation(), *ends);
+    if (keepOrigins)
+      plait::keepOrigins(getOperation());
+  }
+};
+
+struct CountModelFlopsPass
+    : plait::impl::CountModelFlopsPassBase<CountModelFlopsPass> {
+  void runOnOperation() override {
+    if (auto loss =
+            getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction))
+      setModelFlops(getOperation(), std::llround(countModelFlops(loss)));
+  }
+};
+} // namespace

@@ -1,0 +1,56 @@
+// RUN: plait-opt %s -split-input-file | FileCheck %s
+// RUN: plait-opt %s -split-input-file | plait-opt -split-input-file | FileCheck %s
+
+// Fields that are at their default are not written, whatever the order they are
+// read in.
+// CHECK: module attributes {plait.configuration = #plait.configuration<>}
+module attributes {plait.configuration = #plait.configuration<schedule = "1f1b", zero = 0, layers = []>} {
+}
+
+// -----
+
+// CHECK: #plait.configuration<schedule = "zb-v", chunks = 2, layers = [2, 1, 1, 2], micro_batch = 4, recompute = full, zero = 1, sequence_parallel = true, global_batch = 64, seq = 32, precision = bf16, attention = flash, epilogues = all, deterministic = true>
+module attributes {plait.configuration = #plait.configuration<
+    seq = 32, deterministic = true, epilogues = all, attention = flash,
+    precision = bf16, global_batch = 64, sequence_parallel = true, zero = 1,
+    recompute = full, micro_batch = 4, layers = [2, 1, 1, 2], chunks = 2,
+    schedule = "zb-v">} {
+}
+
+// -----
+
+// CHECK: plait.phase = #plait.phase<partition>
+module attributes {plait.phase = #plait.phase<partition>} {
+}
+
+// -----
+
+// CHECK: plait.target = #plait.target<cpu, name = "x86-64-v4">
+module attributes {plait.target = #plait.target<cpu, name = "x86-64-v4">} {
+}
+
+// -----
+
+// CHECK: plait.target = #plait.target<cpu, name = "x86-64-v3", features = "+avx512f">
+module attributes {plait.target = #plait.target<cpu, name = "x86-64-v3", features = "+avx512f">} {
+}
+
+// -----
+
+// CHECK: plait.target = #plait.target<cuda, name = "sm_80", cubin = "sm_90", reserved = 1000>
+module attributes {plait.target = #plait.target<cuda, name = "sm_80", cubin = "sm_90", reserved = 1000>} {
+}
+
+// -----
+
+// CHECK: plait.cluster = #plait.cluster<name = "h100:2x8", device = "H100 SXM", nodes = 2, devices_per_node = 8, memory = 85899345920, reserved = 3000000000, peak_flops = 9.890000e+14 : f64>
+module attributes {plait.cluster = #plait.cluster<name = "h100:2x8", device = "H100 SXM", nodes = 2, devices_per_node = 8, memory = 85899345920, reserved = 3000000000, peak_flops = 9.89e+14 : f64>} {
+}
+
+// -----
+
+// CHECK: module attributes {plait.config_json = "{}", plait.model_flops = 12 : i64}
+module attributes {plait.config_json = "{}", plait.model_flops = 12 : i64} {
+  // CHECK: func.func private @f() attributes {plait.origin = "h.0"}
+  func.func private @f() attributes {plait.origin = "h.0"}
+}

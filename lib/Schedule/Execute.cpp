@@ -46,8 +46,10 @@ public:
   }
 
   Result<Timeline> run();
+  std::optional<Blocked> findBlocked();
 
 private:
+  void runAll();
   size_t indexOf(const Event &event) const {
     size_t row = 2 * event.kind + size_t(event.direction);
     return (row * problem.virtualStages() + event.source) *
@@ -186,17 +188,17 @@ Status Engine::describeDeadlock() const {
     return text + ", action " + std::to_string(cursors[rank]) + " (" +
            print(current(rank)) + ")";
   };
-  for (uint32_t rank = 0; rank < problem.stages; ++rank) {
-    if (!waitingFor[rank])
-      continue;
-    const Event &event = *waitingFor[rank];
-    uint32_t other =
-        event.kind == Event::Posted
-            ? rankOf[event.source]
-            : rankOf[*targetOf(problem, event.source, event.direction)];
-    return fail("deadlock: ", describe(rank), " waits for ", describe(other));
-  }
-  return Status::success();
+  auto waiting = std::find_if(waitingFor.begin(), waitingFor.end(),
+                              [](const auto &event) { return event; });
+  if (waiting == waitingFor.end())
+    return Status::success();
+  const Event &event = **waiting;
+  uint32_t other =
+      event.kind == Event::Posted
+          ? rankOf[event.source]
+          : rankOf[*targetOf(problem, event.source, event.direction)];
+  return fail("deadlock: ", describe(waiting - waitingFor.begin()),
+              " waits for ", describe(other));
 }
 
 void Engine::summarise() {
@@ -218,7 +220,7 @@ void Engine::summarise() {
         (timeline.span - getWork(problem, costs)) / timeline.span;
 }
 
-Result<Timeline> Engine::run() {
+void Engine::runAll() {
   timeline.ranks.resize(problem.stages);
   for (uint32_t rank = problem.stages; rank-- > 0;) {
     timeline.ranks[rank].reserve(schedule.ranks[rank].size());
@@ -229,14 +231,30 @@ Result<Timeline> Engine::run() {
     runnable.pop_back();
     advance(rank);
   }
+}
+
+Result<Timeline> Engine::run() {
+  runAll();
   PLAIT_RETURN_IF_ERROR(describeDeadlock());
   summarise();
   return std::move(timeline);
 }
 
+std::optional<Blocked> Engine::findBlocked() {
+  runAll();
+  for (uint32_t rank = 0; rank < problem.stages; ++rank)
+    if (waitingFor[rank])
+      return Blocked{rank, cursors[rank]};
+  return std::nullopt;
+}
+
 Result<Timeline> schedule::execute(const Schedule &schedule,
                                    const Costs &costs) {
   return Engine(schedule, costs).run();
+}
+
+std::optional<Blocked> schedule::findBlocked(const Schedule &schedule) {
+  return Engine(schedule, Costs()).findBlocked();
 }
 
 Result<Timeline> schedule::simulate(const Schedule &schedule,

@@ -10,11 +10,22 @@
 
 #include "plait/Schedule/Simulate.h"
 
+#include <optional>
+
 namespace plait::schedule {
 
 /// Executes a schedule for which verifyLists() holds. Fails only when it
 /// deadlocks; whether it does, depends on no cost.
 Result<Timeline> execute(const Schedule &schedule, const Costs &costs);
+
+/// An action that a rank waits at for ever.
+struct Blocked {
+  uint32_t rank;
+  size_t action; // index
+};
+
+/// Where execute() would fail, on the lowest rank that it fails on.
+std::optional<Blocked> findBlocked(const Schedule &schedule);
 
 } // namespace plait::schedule
 

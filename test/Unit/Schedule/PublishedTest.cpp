@@ -192,6 +192,7 @@ TEST(Published, ControllableMemoryUneven) {
   EXPECT_LE(getMakespan("zb-auto", row, 8), row.zbV * (1 + 1e-9));
   EXPECT_LT(getMakespan("zb-auto", row, row.halfPeak), 0.97 * row.half);
   EXPECT_LT(getMakespan("zb-auto", row, row.leastPeak), 0.93 * row.least);
+  EXPECT_LT(getMakespan("v-half", row, row.halfPeak), 0.96 * row.half);
   EXPECT_LT(getMakespan("v-min", row, row.leastPeak), row.least);
 }
 

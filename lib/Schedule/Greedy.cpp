@@ -69,13 +69,15 @@ constexpr ActionKind kinds[] = {ActionKind::Forward, ActionKind::BackwardInput,
 /// A virtual stage.
 struct Stage {
   double durations[3];             // F, I, W
+  double size;                     // of what a microbatch holds
   uint32_t counts[3] = {0, 0, 0};  // started
   std::vector<double> arrivals[2]; // of inputs of F and I, by microbatch
 };
 
 struct Rank {
-  uint32_t whole = 0;   // chunks of microbatches between their F and their I
-  uint32_t weights = 0; // and between their I and their W
+  double held = 0;      // of the activations
+  uint32_t weights = 0; // chunks of microbatches between their I and their W
+  size_t next = 0;      // in the order, if there is one
   double start = never; // of the first action
   double end = 0;       // of the last action
   double idle = 0;      // in between
@@ -103,12 +105,8 @@ private:
   void post(uint32_t stage, Work work, uint32_t microbatch, uint32_t from,
             double time);
 
-  /// Whether one more forward of `chunk` leaves a place for each later one.
-  bool hasPlace(const Rank &rank, uint32_t chunk) const {
-    double held = rank.whole + memory.weightShare * rank.weights;
-    double reserved = policy.reserves ? problem.chunks - 1 - chunk : 0;
-    return memory.allows((held + 1 + reserved) / problem.chunks);
-  }
+  bool hasPlace(uint32_t rank, uint32_t chunk) const;
+  bool isNext(uint32_t rank, uint32_t chunk, Work work) const;
   bool allowsByLead(uint32_t rank, const Stage &stage, Work work) const;
   double getPriority(uint32_t stage, uint32_t chunk, Work work) const;
   Candidate getCandidate(uint32_t rank, uint32_t chunk, Work work) const;
@@ -140,6 +138,7 @@ Greedy::Greedy(const Problem &problem, const Costs &costs,
     double durations[] = {costs.forwardOf(index), costs.backwardInputOf(index),
                           costs.backwardWeightOf(index)};
     std::copy_n(durations, 3, stage.durations);
+    stage.size = memory.sizeOf(problem, index);
     stage.arrivals[F].assign(m, index == 0 ? 0 : never);
     stage.arrivals[I].assign(m, never);
     for (double duration : durations)
@@ -171,7 +170,10 @@ void Greedy::start(uint32_t index, uint32_t chunk, Work work, double now) {
   else
     rank.idle += now - rank.end;
   rank.end = now + stage.durations[work];
-  rank.whole += (work == F) - (work == I);
+  rank.held += stage.size * (work == F   ? 1
+                             : work == I ? memory.weightShare - 1
+                                         : -memory.weightShare);
+  rank.next += work != W;
   rank.weights += (work == I) - (work == W);
   agenda.set(index, rank.end);
   result.ranks[index].push_back({kinds[work], chunk, microbatch});
@@ -181,6 +183,26 @@ void Greedy::start(uint32_t index, uint32_t chunk, Work work, double now) {
     post(position, I, microbatch, index, rank.end);
   else if (work == I && position > 0)
     post(position - 1, I, microbatch, index, rank.end);
+}
+
+/// Whether one more forward of `chunk` leaves a place for each later one.
+bool Greedy::hasPlace(uint32_t rank, uint32_t chunk) const {
+  if (memory.limit == 0)
+    return true;
+  double held = ranks[rank].held;
+  uint32_t end = policy.reserves ? problem.chunks : chunk + 1;
+  for (; chunk < end; ++chunk)
+    held += stages[problem.stageOf(rank, chunk)].size;
+  return memory.allows(held);
+}
+
+bool Greedy::isNext(uint32_t rank, uint32_t chunk, Work work) const {
+  if (!policy.order)
+    return true;
+  const std::vector<Action> &order = (*policy.order)[rank];
+  size_t next = ranks[rank].next;
+  return next < order.size() && order[next].chunk == chunk &&
+         order[next].kind == kinds[work];
 }
 
 bool Greedy::allowsByLead(uint32_t rank, const Stage &stage, Work work) const {
@@ -208,7 +230,8 @@ Candidate Greedy::getCandidate(uint32_t rank, uint32_t chunk, Work work) const {
   uint32_t position = problem.stageOf(rank, chunk);
   const Stage &stage = stages[position];
   uint32_t next = stage.counts[work];
-  if (next == m || !allowsByLead(rank, stage, work))
+  if (next == m || !allowsByLead(rank, stage, work) ||
+      !isNext(rank, chunk, work))
     return {};
   return {getPriority(position, chunk, work), chunk, work,
           stage.arrivals[work][next]};
@@ -244,7 +267,7 @@ void Greedy::decide(uint32_t index, double now) {
     for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
       for (Work work : {F, I})
         if (Candidate other = getCandidate(index, chunk, work);
-            work == I || hasPlace(ranks[index], chunk))
+            work == I || hasPlace(index, chunk))
           visit(other);
         else
           blocked |= other.arrival <= now + tolerance;
@@ -274,11 +297,13 @@ GreedyResult Greedy::run() {
       break;
     decide(rank, now);
   }
-  for (const Rank &rank : ranks)
+  for (const Rank &rank : ranks) {
     result.span = std::max(result.span, rank.end - rank.start);
+    result.makespan = std::max(result.makespan, rank.end);
+  }
   for (const Stage &stage : stages)
     if (stage.counts[W] < m)
-      result.span = never;
+      result.span = result.makespan = never;
   return std::move(result);
 }
 

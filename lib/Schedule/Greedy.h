@@ -47,12 +47,17 @@ struct GreedyPolicy {
   double window = std::numeric_limits<double>::infinity();
   /// Forwards leave a place in memory for each later chunk of their rank.
   bool reserves = true;
+  /// If given: by rank, F and I in the order that they have to run in,
+  /// microbatches in order in each kind of each chunk. What is decided is when
+  /// W run.
+  const std::vector<std::vector<Action>> *order = nullptr;
 };
 
 struct GreedyResult {
-  /// Infinite where work is left that nothing can start: without reserved
-  /// places, or where a window holds back for ever what would free memory.
-  double span = 0;
+  /// As in Timeline. Infinite where work is left that nothing can start:
+  /// without reserved places, where a window holds back for ever what would
+  /// free memory, or where an order does not end or does not fit.
+  double span = 0, makespan = 0;
   /// Per rank; microbatches come in order in each kind of each chunk.
   std::vector<std::vector<Action>> ranks;
 };

@@ -35,6 +35,13 @@ Status MemoryModel::check() const {
   constexpr double most = 1e9;
   if (!(weightShare >= 0 && weightShare <= 1))
     return fail("weight share is ", weightShare, ", expected 0 to 1");
+  for (double size : sizes)
+    if (!(size >= 0 && size <= 1e12))
+      return fail("activations of a virtual stage are ", size,
+                  ", expected 0 to 1e+12");
+  if (!sizes.empty())
+    return limit >= 0 ? Status::success()
+                      : fail("memory limit is ", limit, ", expected above 0");
   // Counted in floating point, so that rounding must stay far below one half.
   if (!(limit == 0 || (limit >= 1 && limit <= most)))
     return fail("memory limit is ", limit, ", expected 1 to ", most,
@@ -66,21 +73,38 @@ uint32_t schedule::peakInFlight(const Schedule &schedule, uint32_t rank) {
 double schedule::peakActivations(const Schedule &schedule, uint32_t rank) {
   if (rank >= schedule.ranks.size())
     return 0;
-  // Whole chunks and halves are counted apart, so that no rounding adds up.
-  double share = schedule.memory.weightShare;
-  int64_t whole = 0, halves = 0;
+  const MemoryModel &memory = schedule.memory;
+  // Whole chunks and halves are counted apart, so that no rounding adds up, and
+  // even ones divided at the end.
+  bool isEven = memory.sizes.empty();
+  struct Held {
+    double size;
+    int64_t whole = 0, halves = 0;
+  };
+  std::vector<Held> chunks;
+  for (uint32_t chunk = 0; chunk < schedule.problem.chunks; ++chunk)
+    chunks.push_back(
+        {isEven ? 1 : memory.sizes[schedule.problem.stageOf(rank, chunk)]});
+  auto getHeld = [&] {
+    double sum = 0;
+    for (const Held &held : chunks)
+      sum += held.size * (held.whole + memory.weightShare * held.halves);
+    return sum;
+  };
   double peak = 0;
   for (const Action &action : schedule.ranks[rank]) {
+    if (!action.isCompute())
+      continue;
+    Held &held = chunks[action.chunk];
+    held.whole += (action.kind == ActionKind::Forward) -
+                  (action.kind == ActionKind::Backward ||
+                   action.kind == ActionKind::BackwardInput);
+    held.halves += (action.kind == ActionKind::BackwardInput) -
+                   (action.kind == ActionKind::BackwardWeight);
     if (action.kind == ActionKind::Forward)
-      peak = std::max(peak, ++whole + share * halves);
-    else if (action.kind == ActionKind::Backward)
-      --whole;
-    else if (action.kind == ActionKind::BackwardInput)
-      --whole, ++halves;
-    else if (action.kind == ActionKind::BackwardWeight)
-      --halves;
+      peak = std::max(peak, getHeld());
   }
-  return peak / schedule.problem.chunks;
+  return isEven ? peak / schedule.problem.chunks : peak;
 }
 
 double schedule::peakActivations(const Schedule &schedule) {

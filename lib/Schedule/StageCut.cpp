@@ -260,3 +260,32 @@ std::vector<int> schedule::cutStages(std::span<const double> costs,
     return RankCutter(costs, first, last, problem).run();
   return Cutter(costs, first, last, int(problem.stages)).run();
 }
+
+std::vector<int> schedule::improveCut(
+    std::vector<int> cut, size_t most,
+    const std::function<bool(const std::vector<int> &)> &isBetter) {
+  const size_t stages = cut.size();
+  // Distances 1, n - 1, 2, n - 2, … are -1 and so on as well.
+  std::vector<size_t> distances;
+  for (size_t near = 1; near <= stages / 2; ++near) {
+    distances.push_back(near);
+    if (near != stages - near)
+      distances.push_back(stages - near);
+  }
+  size_t refused = 0, asked = 0;
+  for (size_t i = 0; refused < distances.size() * stages; ++i) {
+    size_t from = i % stages;
+    size_t to = (from + distances[i / stages % distances.size()]) % stages;
+    ++refused;
+    if (cut[from] < 2)
+      continue;
+    if (++asked > most)
+      break;
+    --cut[from], ++cut[to];
+    if (isBetter(cut))
+      refused = 0;
+    else
+      ++cut[from], --cut[to];
+  }
+  return cut;
+}

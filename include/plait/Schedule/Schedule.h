@@ -34,6 +34,7 @@
 
 #include "plait/Support/Status.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -119,12 +120,18 @@ private:
 struct MemoryModel {
   double weightShare = 0.5; // left after an I; 0 to 1
   double limit = 0;         // on every rank; 0: none
+  /// Uneven stages: what each virtual stage holds of a microbatch, in any unit,
+  /// which is then that of the limit. Empty: 1 / chunks.
+  std::vector<double> sizes = {};
 
-  /// Fails unless both are in range.
+  /// Fails unless all are in range.
   Status check() const;
+  double sizeOf(const Problem &problem, uint32_t stage) const {
+    return sizes.empty() ? 1.0 / problem.chunks : sizes[stage];
+  }
   /// Whether a rank may hold so much; lets sums of shares be rounded.
   bool allows(double activations) const {
-    return limit == 0 || activations <= limit + 1e-9;
+    return limit == 0 || activations <= limit + 1e-9 * std::max(1.0, limit);
   }
   bool operator==(const MemoryModel &) const = default;
 };

@@ -10,6 +10,7 @@
 
 #include "plait/Schedule/Schedule.h"
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -34,6 +35,16 @@ namespace plait::schedule {
 std::vector<int> cutStages(std::span<const double> costs,
                            std::optional<double> before,
                            std::optional<double> after, const Problem &problem);
+
+/// Improves a cut by whatever `isBetter` says of one, which is asked at most
+/// `most` times, never of the same move twice in a row of refusals: a layer
+/// goes from a stage with several to another one, and the stages in between
+/// pass one on. Neighbouring stages, which change two ranks, come first. Ends
+/// where no such move is better; returns the last cut for which `isBetter` was
+/// true.
+std::vector<int>
+improveCut(std::vector<int> cut, size_t most,
+           const std::function<bool(const std::vector<int> &)> &isBetter);
 
 } // namespace plait::schedule
 

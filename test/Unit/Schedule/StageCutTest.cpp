@@ -144,4 +144,32 @@ TEST(StageCut, LeavesShortStagesInFront) {
   EXPECT_EQ(cutStages(costs, 0, 2, {2, 2}), (Layers{3, 3, 3, 1}));
 }
 
+// Every move that is possible is asked for, and what is better is kept.
+TEST(StageCut, Improves) {
+  auto getDistance = [](const std::vector<int> &cut) {
+    const int target[] = {4, 1, 2, 1, 3};
+    int sum = 0;
+    for (size_t i = 0; i < cut.size(); ++i)
+      sum += std::abs(cut[i] - target[i]);
+    return sum;
+  };
+  std::vector<int> best = {1, 1, 1, 1, 7};
+  auto isBetter = [&](const std::vector<int> &cut) {
+    if (getDistance(cut) >= getDistance(best))
+      return false;
+    best = cut;
+    return true;
+  };
+  EXPECT_EQ(improveCut(best, 1000, isBetter),
+            (std::vector<int>{4, 1, 2, 1, 3}));
+  int asked = 0;
+  auto refuse = [&](const std::vector<int> &) { return ++asked == 0; };
+  EXPECT_EQ(improveCut({2, 2, 2}, 1000, refuse), (std::vector<int>{2, 2, 2}));
+  EXPECT_EQ(asked, 6);
+  EXPECT_EQ(improveCut({2, 2, 2}, 2, refuse), (std::vector<int>{2, 2, 2}));
+  EXPECT_EQ(asked, 8);
+  EXPECT_EQ(improveCut({5}, 9, refuse), std::vector<int>{5});
+  EXPECT_EQ(asked, 8);
+}
+
 } // namespace

@@ -5,15 +5,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ChartOutput.h"
 #include "Commands.h"
+#include "ScheduleCosts.h"
+#include "ScheduleOutput.h"
 #include "plait/Plan/Files.h"
 #include "plait/Schedule/Bound.h"
+#include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include <iostream>
 #include <memory>
@@ -24,108 +25,123 @@ using namespace plait::schedule;
 
 namespace {
 
+constexpr std::string_view automatic = "auto";
+
 struct Options {
   std::string kind = "1f1b";
+  std::string file;      // in place of a kind; empty: none
+  std::string costsFile; // in place of a problem and of times
   Problem problem;
   std::optional<uint32_t> chunks; // none: as few as the schedule orders
   Costs costs;                    // of a whole rank
   MemoryModel memory;
-  std::string json; // a file; empty: none
+  std::string json, csv; // files; empty: none
   tool::ChartFlags chart;
-};
-
-/// What is printed beside the chart.
-struct Figures {
-  Timeline timeline;
-  std::optional<double> lowerBound; // of the bubble rate
-  std::vector<double> peaks;        // by rank
 };
 
 std::string describeKinds() {
   std::string text;
   for (const Generator &generator : getGenerators())
-    text += (text.empty() ? "" : "; ") + std::string(generator.name) + ": " +
-            generator.help;
-  return text;
+    text += std::string(generator.name) + ": " + generator.help + "; ";
+  return text + std::string(automatic) +
+         ": with --costs, the best cut, placement and order found";
 }
 
-std::string toJson(const Schedule &schedule, const Figures &figures) {
-  nlohmann::ordered_json object = {
-      {"kind", schedule.kind},
-      {"stages", schedule.problem.stages},
-      {"chunks", schedule.problem.chunks},
-      {"microbatches", schedule.problem.microbatches},
-      {"bubble_rate", figures.timeline.bubbleRate},
-      {"span", figures.timeline.span}};
-  if (figures.lowerBound)
-    object["lower_bound"] = *figures.lowerBound;
-  object["peak_activations"] = figures.peaks;
-  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (const std::vector<Action> &actions : schedule.ranks) {
-    std::vector<std::string> words;
-    for (const Action &action : actions)
-      words.push_back(print(action));
-    ranks.push_back(words);
-  }
-  object["actions"] = ranks;
-  return object.dump() + "\n";
-}
-
-void printText(const Schedule &schedule, const Figures &figures,
-               const tool::ChartFlags &flags) {
-  const Timeline &timeline = figures.timeline;
-  std::cout << drawChart(schedule, timeline, tool::getChartOptions(flags));
-  char line[128];
-  std::snprintf(line, sizeof line, "bubble_rate %.4f, span %.6g\n",
-                timeline.bubbleRate, timeline.span);
-  std::cout << line;
-  if (figures.lowerBound) {
-    std::snprintf(line, sizeof line, "lower_bound %.4f\n", *figures.lowerBound);
-    std::cout << line;
-  }
-  std::cout << "peak_activations";
-  for (double peak : figures.peaks)
-    std::cout << " " << peak;
-  std::cout << "\n";
-}
-
-Result<Schedule> makeSchedule(const Options &options, const Costs &costs) {
+Result<Schedule> readSchedule(const std::string &path) {
+  Result<MappedFile> file = MappedFile::open(path, "schedule");
+  if (!file.ok())
+    return file.status();
+  std::span<const uint8_t> bytes = file->bytes();
   Result<Schedule> schedule =
-      generate(options.kind, options.problem, {costs, options.memory});
-  if (schedule.ok())
-    PLAIT_RETURN_IF_ERROR(verify(insertTransfers(*schedule)));
+      parseCsv({reinterpret_cast<const char *>(bytes.data()), bytes.size()});
+  if (!schedule.ok())
+    return fail("schedule '", path, "': ", schedule.status().message());
   return schedule;
 }
 
-Status run(Options options) {
+/// Layers and pipeline from a file; kind or file say in which order.
+Result<tool::Order> makeFromCosts(const Options &options) {
+  Result<JointProblem> problem = tool::readScheduleCosts(options.costsFile);
+  if (!problem.ok())
+    return problem.status();
+  problem->chunks = options.chunks;
+  Result<JointResult> result = fail("");
+  if (options.file.empty()) {
+    result = options.kind == automatic ? searchJointly(*problem)
+                                       : searchCut(*problem, options.kind);
+  } else {
+    Result<Schedule> order = readSchedule(options.file);
+    if (!order.ok())
+      return order.status();
+    result = searchCut(*problem, *order);
+  }
+  if (!result.ok())
+    return result.status();
+  return tool::Order{std::move(result->schedule), std::move(result->costs),
+                     std::move(result->cut), boundMakespan(*problem)};
+}
+
+Result<tool::Order> makeFromFile(const Options &options) {
+  Result<Schedule> schedule = readSchedule(options.file);
+  if (!schedule.ok())
+    return schedule.status();
+  schedule->memory = options.memory;
+  PLAIT_RETURN_IF_ERROR(verify(*schedule));
+  return tool::Order{*schedule,
+                     perChunk(options.costs, schedule->problem.chunks)};
+}
+
+Result<tool::Order> makeFromKind(Options options) {
+  if (options.kind == automatic)
+    return fail("--kind auto needs --costs");
   Result<const Generator *> generator = findGenerator(options.kind);
   if (!generator.ok())
     return generator.status();
   options.problem.chunks = options.chunks.value_or((*generator)->minChunks);
   PLAIT_RETURN_IF_ERROR(options.problem.check());
   PLAIT_RETURN_IF_ERROR(options.costs.check(options.problem));
-  Costs costs = perChunk(options.costs, options.problem.chunks);
-  Result<Schedule> schedule = makeSchedule(options, costs);
+  tool::Order order;
+  order.costs = perChunk(options.costs, options.problem.chunks);
+  Result<Schedule> schedule =
+      generate(options.kind, options.problem, {order.costs, options.memory});
   if (!schedule.ok())
     return schedule.status();
-  Result<Timeline> timeline = simulate(*schedule, costs);
-  if (!timeline.ok())
-    return timeline.status();
-
-  Figures figures{std::move(*timeline), std::nullopt, {}};
-  for (uint32_t rank = 0; rank < options.problem.stages; ++rank)
-    figures.peaks.push_back(peakActivations(*schedule, rank));
+  order.schedule = std::move(*schedule);
   if ((*generator)->searches) {
-    Result<Bound> bound = boundSpan(options.problem, costs, options.memory);
+    Result<Bound> bound =
+        boundSpan(options.problem, order.costs, options.memory);
     if (!bound.ok())
       return bound.status();
-    figures.lowerBound = bound->bubbleRate;
+    order.lowerBound = bound->bubbleRate;
   }
+  return order;
+}
+
+Result<tool::Order> makeOrder(const Options &options) {
+  if (!options.costsFile.empty())
+    return makeFromCosts(options);
+  return options.file.empty() ? makeFromKind(options) : makeFromFile(options);
+}
+
+Status run(const Options &options) {
+  PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
+      {{"--json", options.json}, {"--csv", options.csv}}));
+  Result<tool::Order> order = makeOrder(options);
+  if (!order.ok())
+    return order.status();
+  PLAIT_RETURN_IF_ERROR(verify(insertTransfers(order->schedule)));
+  Result<std::string> json = tool::printJson(*order);
+  Result<std::string> text = tool::printText(*order, options.chart);
+  for (const Result<std::string> *printed : {&json, &text})
+    if (!printed->ok())
+      return printed->status();
   if (!options.json.empty())
+    PLAIT_RETURN_IF_ERROR(writeTextFile(options.json, *json));
+  if (!options.csv.empty())
     PLAIT_RETURN_IF_ERROR(
-        writeTextFile(options.json, toJson(*schedule, figures)));
-  if (!isStandardOutput(options.json))
-    printText(*schedule, figures, options.chart);
+        writeTextFile(options.csv, printCsv(order->schedule)));
+  if (!isStandardOutput(options.json) && !isStandardOutput(options.csv))
+    std::cout << *text;
   return Status::success();
 }
 
@@ -143,29 +159,62 @@ void addTimes(CLI::App &command, Costs &costs) {
     command.add_option(name, value, help)->capture_default_str();
 }
 
+/// Not CLI's own excludes and needs, which the help would list: the files say
+/// what the options say otherwise.
+Status checkOptions(const CLI::App &command) {
+  struct Pair {
+    const char *file;
+    std::vector<const char *> excluded;
+  };
+  for (const auto &[file, excluded] :
+       {Pair{"--file", {"--kind", "--stages", "--microbatches", "--chunks"}},
+        Pair{"--costs",
+             {"--stages", "--microbatches", "--memory-limit", "--tf", "--tb",
+              "--tw", "--tcomm"}}})
+    for (const char *option : excluded)
+      if (command.count(file) && command.count(option))
+        return fail(file, " excludes ", option);
+  if (!command.count("--file") && !command.count("--costs"))
+    for (const char *option : {"--stages", "--microbatches"})
+      if (!command.count(option))
+        return fail(option, " is required");
+  return Status::success();
+}
+
+void addProblem(CLI::App &command, Options &options) {
+  command.add_option("--kind", options.kind, describeKinds())
+      ->capture_default_str();
+  command.add_option("--file", options.file,
+                     "Reads the order: a CSV file as PyTorch writes it");
+  command.add_option("--costs", options.costsFile,
+                     "Reads a pipeline and its layers: a JSON file");
+  command.add_option("--stages", options.problem.stages, "Pipeline ranks");
+  command.add_option("--microbatches", options.problem.microbatches,
+                     "Microbatches of a step");
+  command.add_option("--chunks", options.chunks,
+                     "Virtual stages of a rank (default: as few as the "
+                     "schedule orders; of auto any number)");
+  command.add_option("--memory-limit", options.memory.limit,
+                     "Activations of a microbatch that each rank can hold; "
+                     "an input gradient frees half of one (default: no "
+                     "limit)");
+  addTimes(command, options.costs);
+}
+
 } // namespace
 
 tool::Command tool::addScheduleCommand(CLI::App &app) {
   CLI::App *command =
       app.add_subcommand("schedule", "Draw and simulate a pipeline schedule");
   auto options = std::make_shared<Options>();
-  command->add_option("--kind", options->kind, describeKinds())
-      ->capture_default_str();
-  command->add_option("--stages", options->problem.stages, "Pipeline ranks")
-      ->required();
-  command
-      ->add_option("--microbatches", options->problem.microbatches,
-                   "Microbatches of a step")
-      ->required();
-  command->add_option("--chunks", options->chunks,
-                      "Equal parts of a rank (default: as few as the schedule "
-                      "orders)");
-  command->add_option("--memory-limit", options->memory.limit,
-                      "Activations of a microbatch that each rank can hold; "
-                      "an input gradient frees half of one (default: no "
-                      "limit)");
-  addTimes(*command, options->costs);
+  addProblem(*command, *options);
   command->add_option("--json", options->json, tool::jsonHelp);
+  command->add_option("--csv", options->csv,
+                      "The order as PyTorch reads it, into a file; -: in "
+                      "place of the text");
   addChartFlags(*command, options->chart);
-  return {command, [options] { return run(*options); }};
+  return {command, [options, command] {
+            Status status = checkOptions(*command);
+            return status.ok() ? run(*options) : status;
+          }};
 }

@@ -8,7 +8,7 @@
 #ifndef PLAIT_PLANNER_CLUSTER_HARDWARE_H
 #define PLAIT_PLANNER_CLUSTER_HARDWARE_H
 
-#include "Cluster/Json.h"
+#include "plait/Planner/Json.h"
 #include "plait/Planner/Cluster.h"
 
 #include <map>

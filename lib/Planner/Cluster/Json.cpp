@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Cluster/Json.h"
+#include "plait/Planner/Json.h"
 
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Json.h"

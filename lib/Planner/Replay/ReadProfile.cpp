@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Cluster/Json.h"
+#include "plait/Planner/Json.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Planner/PlanCost.h"
 

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_PLANNER_CLUSTER_JSON_H
-#define PLAIT_PLANNER_CLUSTER_JSON_H
+#ifndef PLAIT_PLANNER_JSON_H
+#define PLAIT_PLANNER_JSON_H
 
 #include "plait/Support/Status.h"
 
@@ -81,4 +81,4 @@ template <typename Names> std::string joinNames(const Names &names) {
 
 } // namespace plait::planner
 
-#endif // PLAIT_PLANNER_CLUSTER_JSON_H
+#endif // PLAIT_PLANNER_JSON_H

@@ -38,56 +38,57 @@ static constexpr uint32_t anyChunks = std::numeric_limits<uint32_t>::max();
 
 static constexpr Generator generators[] = {
     {"gpipe", "all forwards, then all backwards", 1, 1, Placement::RoundRobin,
-     false, false, fixed<gpipe>,
+     false, false, true, 1, fixed<gpipe>,
      [](const Problem &problem, uint32_t, double) {
        return double(problem.microbatches);
      }},
     {"1f1b", "alternate one forward and one backward after a short warm-up", 1,
-     1, Placement::RoundRobin, false, false, fixed<oneFOneB>,
+     1, Placement::RoundRobin, false, false, false, 0, fixed<oneFOneB>,
      [](const Problem &problem, uint32_t rank, double) {
        return atMostAll(problem, problem.stages - rank);
      }},
     {"interleaved-1f1b", "1f1b with several chunks on each rank", 2, anyChunks,
-     Placement::RoundRobin, false, false, fixed<interleavedOneFOneB>,
+     Placement::RoundRobin, false, false, false, 2, fixed<interleavedOneFOneB>,
      boundInterleaved},
     {"breadth-first", "all microbatches of a chunk before the next chunk", 2,
-     anyChunks, Placement::RoundRobin, false, false, fixed<breadthFirst>,
+     anyChunks, Placement::RoundRobin, false, false, true, 3,
+     fixed<breadthFirst>,
      [](const Problem &problem, uint32_t, double) {
        return double(problem.microbatches);
      }},
     {"zb-h1", "split backward, memory of 1f1b, a third of its bubble", 1, 1,
-     Placement::RoundRobin, true, false, fixed<zeroBubbleH1>,
+     Placement::RoundRobin, true, false, false, 4, fixed<zeroBubbleH1>,
      [](const Problem &problem, uint32_t rank, double share) {
        return atMostAll(problem, problem.stages - rank + rank * share);
      }},
     {"zb-h2", "split backward, twice the memory of 1f1b, next to no bubble", 1,
-     1, Placement::RoundRobin, true, false, fixed<zeroBubbleH2>,
+     1, Placement::RoundRobin, true, false, false, 5, fixed<zeroBubbleH2>,
      [](const Problem &problem, uint32_t rank, double share) {
        return atMostAll(problem,
                         2.0 * (problem.stages - rank) - 1 + 2 * rank * share);
      }},
     {"zb-v", "split backward, two chunks in a V, memory of 1f1b", 2, 2,
-     Placement::VShape, true, false, fixed<zeroBubbleV>,
+     Placement::VShape, true, false, false, 6, fixed<zeroBubbleV>,
      [](const Problem &problem, uint32_t, double) {
        return atMostAll(problem, problem.stages);
      }},
     {"v-half", "split backward, two chunks in a V, half the memory of zb-v", 2,
-     2, Placement::VShape, true, false, fixed<vHalf>,
+     2, Placement::VShape, true, false, false, 7, fixed<vHalf>,
      [](const Problem &problem, uint32_t, double) {
        return atMostAll(problem, getHalfMemory(problem.stages));
      }},
     {"v-min", "split backward, two chunks in a V, a third of zb-v's memory", 2,
-     2, Placement::VShape, true, false, fixed<vMin>,
+     2, Placement::VShape, true, false, false, 8, fixed<vMin>,
      [](const Problem &problem, uint32_t, double) {
        return atMostAll(problem, getMinMemory(problem.stages));
      }},
     {"dualpipe-v", "forwards of one chunk in a V beside backwards of the other",
-     2, 2, Placement::VShape, true, false, fixed<dualPipeV>,
+     2, 2, Placement::VShape, true, false, false, 9, fixed<dualPipeV>,
      [](const Problem &problem, uint32_t, double) {
        return atMostAll(problem, problem.stages + 0.5);
      }},
     {"zb-auto", "split backward, the best found for the costs and a limit", 1,
-     2, Placement::VShape, true, true, zeroBubbleAuto,
+     2, Placement::VShape, true, true, false, 10, zeroBubbleAuto,
      [](const Problem &problem, uint32_t, double) {
        return double(problem.microbatches); // and the limit it was made for
      }},

@@ -13,9 +13,10 @@
 // the model; see docs/Planner.md.
 //
 // The same input gives the same result, byte for byte but for wall-clock
-// seconds: work is handed to threads in rounds of fixed size. Equal times are
-// decided by fewer ranks of tp, then of pp, then by the configuration in
-// words.
+// seconds: work is handed to threads in rounds of fixed size. Of schedules on
+// the fastest mesh that are as fast to one percent, the simplest is picked
+// (schedule::Generator::simplicity); the notes say so. Equal times are decided
+// by fewer ranks of tp, then of pp, then by the configuration in words.
 //
 //===----------------------------------------------------------------------===//
 
@@ -117,7 +118,8 @@ struct SearchResult {
   /// them, where one fits.
   int idleDevices = 0;
   std::optional<Alternative> allDevices;
-  /// Why a tensor-parallel degree was not tried, one line each.
+  /// Why a tensor-parallel degree was not tried, one line each, and what a
+  /// simpler schedule was preferred to.
   std::vector<std::string> notes;
   SearchCounts counts;
   /// No configuration of the space is faster under the model.

@@ -54,6 +54,12 @@ struct Generator {
   Placement placement; // of the virtual stages
   bool splitsBackward; // emits I and W in place of B
   bool searches;       // depends on GeneratorOptions
+  bool holdsAll;       // runs all forwards before the first backward
+  /// The place in the order of simplicity, 0 the simplest: whole backwards
+  /// before split ones, one chunk before several, less memory before more, what
+  /// is in wide use before what is not, and what is searched for last. The
+  /// planner prefers the simpler one of two that are as fast.
+  int simplicity;
 
   /// Emits a compute-only schedule with `kind` and `memory` still empty.
   /// Expects everything that the function generate() below checks.

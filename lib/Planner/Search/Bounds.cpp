@@ -31,6 +31,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Search/Bounds.h"
+#include "Simulator/Pipeline.h"
 #include "plait/Planner/Cost.h"
 #include "plait/Schedule/Generators.h"
 
@@ -123,9 +124,10 @@ double Bounds::getBytes(const Probe &probe,
   const StageMemory &memory = probe.memory;
   double resident = memory.parameters * share(3) + memory.gradients * share(2) +
                     memory.optimizer * share(1);
-  double held = configuration.schedule == "gpipe"
-                    ? double(configuration.microbatches(training))
-                    : 1;
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(configuration.schedule);
+  bool holdsAll = generator.ok() && (*generator)->holdsAll;
+  double held = holdsAll ? double(configuration.microbatches(training)) : 1;
   return rounding * (resident + held * memory.activations) /
          configuration.pipeline;
 }
@@ -206,24 +208,37 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
       .first->second;
 }
 
-/// Microbatches that a rank is known to hold whole at its fullest moment: where
-/// the bounds of Generators.h are met.
-static double getHeld(const Configuration &configuration, int rank,
-                      double microbatches) {
-  const std::string &schedule = configuration.schedule;
-  double stages = configuration.pipeline;
-  if (schedule == "gpipe" || schedule == "breadth-first")
-    return microbatches;
-  if (schedule == "1f1b")
-    return std::min(microbatches, stages - rank);
-  if (rank > 0)
-    return 1;
-  // The first rank delays no gradients of weights.
-  if (schedule == "zb-h1" || schedule == "interleaved-1f1b")
-    return std::min(microbatches, stages);
-  if (schedule == "zb-h2")
-    return std::min(microbatches, 2 * stages - 1);
-  return 1;
+/// Microbatches that `rank` holds whole, of all its chunks, at one moment.
+static double getHeld(const PipelineModel &pipeline, uint32_t rank) {
+  double most = 0;
+  for (size_t moment = 0; moment < pipeline.countMoments(rank); ++moment) {
+    double least = pipeline.inFlight(rank, moment, 0).whole;
+    for (uint32_t chunk = 1; chunk < pipeline.getProblem().chunks; ++chunk)
+      least = std::min(least, pipeline.inFlight(rank, moment, chunk).whole);
+    most = std::max(most, least);
+  }
+  return most;
+}
+
+/// By rank, at least: what the schedule of `configuration` holds. One
+/// microbatch where that depends on costs.
+static std::vector<double> getHeld(const Configuration &configuration,
+                                   const Training &training) {
+  std::vector<double> held(size_t(configuration.pipeline), 1);
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(configuration.schedule);
+  if (!generator.ok() || (*generator)->searches)
+    return held;
+  schedule::Problem problem;
+  problem.stages = uint32_t(configuration.pipeline);
+  problem.chunks = uint32_t(configuration.chunks);
+  problem.microbatches = uint32_t(configuration.microbatches(training));
+  // The estimate asks for the same one.
+  Result<PipelineModel> pipeline =
+      PipelineModel::get(configuration.schedule, problem, StageCost());
+  for (uint32_t rank = 0; pipeline.ok() && rank < held.size(); ++rank)
+    held[rank] = std::max(1.0, getHeld(*pipeline, rank));
+  return held;
 }
 
 bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
@@ -245,11 +260,11 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
   double wait = estimate.waitSeconds / estimate.pipelineSeconds;
   if (rounding * (pipeline * (1 + wait) + estimate.overheadSeconds) >= seconds)
     return true;
+  std::vector<double> held = getHeld(configuration, training);
   for (size_t rank = 0; rank < estimate.memory.size(); ++rank) {
     const StageMemory &memory = estimate.memory[rank];
-    double held = getHeld(configuration, int(rank), microbatches);
     bytes = std::max(bytes, rounding * (memory.resident() + memory.workspace +
-                                        held * memory.activations));
+                                        held[rank] * memory.activations));
   }
   return bytes > cluster.device.usableBytes();
 }

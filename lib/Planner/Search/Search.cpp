@@ -9,9 +9,12 @@
 #include "Search/Explore.h"
 #include "Search/Failure.h"
 #include "Search/Parts.h"
+#include "plait/Schedule/Generators.h"
+#include "plait/Schedule/StageCut.h"
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 
 using namespace plait;
 using namespace plait::planner;
@@ -48,6 +51,8 @@ public:
   Result<SearchResult> run();
 
 private:
+  void preferSimple(std::vector<Leaf> &families);
+  void moveLayers();
   Result<Alternative> makeExact(const Configuration &configuration) const;
   Status addRunnersUp(const std::vector<Leaf> &families);
   Status addAllDevices(const std::vector<Leaf> &families);
@@ -85,6 +90,60 @@ Summary::makeExact(const Configuration &configuration) const {
     return estimate.status();
   return makeAlternative(configuration, std::move(*estimate), result.estimate,
                          input.cluster);
+}
+
+/// Of schedules on the mesh of the fastest that are as fast, the simplest comes
+/// first.
+void Summary::preferSimple(std::vector<Leaf> &families) {
+  const Configuration fastest = families.front().configuration;
+  auto getPlace = [](const Configuration &configuration) {
+    Result<const schedule::Generator *> generator =
+        schedule::findGenerator(configuration.schedule);
+    return std::pair(generator.ok() ? (*generator)->simplicity : 0,
+                     configuration.chunks);
+  };
+  auto isMesh = [&](const Configuration &other) {
+    return std::tie(other.pipeline, other.data, other.tensor, other.context) ==
+           std::tie(fastest.pipeline, fastest.data, fastest.tensor,
+                    fastest.context);
+  };
+  double most = families.front().seconds * (1 + Explorer::tie);
+  auto pick = families.begin();
+  for (auto leaf = pick; leaf != families.end() && leaf->seconds <= most;
+       ++leaf)
+    if (isMesh(leaf->configuration) &&
+        getPlace(leaf->configuration) < getPlace(pick->configuration))
+      pick = leaf;
+  if (fastest.pipeline == 1 || pick == families.begin())
+    return;
+  double percent = 100 * (pick->seconds / families.front().seconds - 1);
+  std::string faster = printNumber(percent, 1) + " % faster";
+  result.notes.push_back(
+      "schedule " + pick->configuration.schedule + ": " + fastest.schedule +
+      " is " + (percent < 0.05 ? "as fast" : faster) + ", but not as simple");
+  std::rotate(families.begin(), pick, pick + 1);
+}
+
+/// The cut by cost makes the slowest rank fast. In front of ranks that wait
+/// anyway more layers may cost nothing: what the step takes is asked.
+void Summary::moveLayers() {
+  constexpr size_t most = 300; // estimates: some hundredths of a second
+  Configuration &pick = result.configuration;
+  if (pick.pipeline == 1 || !input.pins.layers.empty())
+    return;
+  Configuration moved = pick;
+  pick.layers = schedule::improveCut(
+      result.estimate.layers, most, [&](const std::vector<int> &layers) {
+        moved.layers = layers;
+        Result<Estimate> estimate = planner::estimate(
+            *result.work, input.cluster, input.training, moved);
+        double best = result.estimate.iterationSeconds * (1 - 1e-9);
+        if (!estimate.ok() || estimate->iterationSeconds >= best ||
+            estimate->peakMemory() > input.cluster.device.usableBytes())
+          return false;
+        result.estimate = std::move(*estimate);
+        return true;
+      });
 }
 
 Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
@@ -184,6 +243,9 @@ void Summary::addVariants() {
 
 Result<SearchResult> Summary::run() {
   std::vector<Leaf> families = explorer.getFamilies();
+  double fastest = families.front().seconds;
+  result.notes = explorer.notes;
+  preferSimple(families);
   result.configuration = families.front().configuration;
   result.work = explorer.getWork(result.configuration);
   Result<Estimate> estimate = planner::estimate(
@@ -191,14 +253,15 @@ Result<SearchResult> Summary::run() {
   if (!estimate.ok())
     return estimate.status();
   result.estimate = std::move(*estimate);
+  moveLayers();
   PLAIT_RETURN_IF_ERROR(addRunnersUp(families));
   PLAIT_RETURN_IF_ERROR(addAllDevices(families));
   addVariants();
   result.configuration.layers = result.estimate.layers;
-  result.notes = explorer.notes;
   result.counts = explorer.counts;
-  // Everything that was left out is slower.
-  result.lowerBoundSeconds = result.estimate.iterationSeconds;
+  // Everything that was left out is slower, with layers cut by cost.
+  result.lowerBoundSeconds =
+      std::min(fastest, result.estimate.iterationSeconds);
   result.idealSeconds = explorer.idealSeconds;
   return std::move(result);
 }

@@ -116,6 +116,15 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
     }
 }
 
+/// What runners-up differ in.
+std::string nameFamily(const Configuration &c) {
+  std::ostringstream family;
+  family << c.pipeline << " " << c.data << " " << c.tensor << " " << c.context
+         << " "
+         << (c.pipeline > 1 ? c.schedule + std::to_string(c.chunks) : "");
+  return family.str();
+}
+
 /// Everything about `setting` that trying everything can tell.
 void checkExact(Setting setting) {
   SearchResult result = setting.run();
@@ -130,19 +139,19 @@ void checkExact(Setting setting) {
         if (e.peakMemory() > usable)
           return;
         best = std::min(best, e.iterationSeconds);
-        std::ostringstream family;
-        family << c.pipeline << " " << c.data << " " << c.tensor << " "
-               << c.context << " "
-               << (c.pipeline > 1 ? c.schedule + std::to_string(c.chunks) : "");
         auto [known, isNew] =
-            families.try_emplace(family.str(), e.iterationSeconds);
+            families.try_emplace(nameFamily(c), e.iterationSeconds);
         known->second = std::min(known->second, e.iterationSeconds);
         if (c.ranks() == setting.cluster.devices())
           full = std::min(full, e.iterationSeconds);
         else
-          idle.insert(family.str());
+          idle.insert(nameFamily(c));
       });
-  EXPECT_DOUBLE_EQ(result.estimate.iterationSeconds, best);
+  // A simpler schedule may be picked that is as fast but for one percent.
+  std::string pick = nameFamily(result.configuration);
+  EXPECT_LE(result.estimate.iterationSeconds, 1.01 * best);
+  // And its layers may have moved since.
+  EXPECT_LE(result.estimate.iterationSeconds, families[pick] * (1 + 1e-12));
   // The search takes selective recomputation of fused attention for none, which
   // it is, but for rounding.
   EXPECT_LE(result.lowerBoundSeconds, best * (1 + 1e-12));
@@ -154,16 +163,16 @@ void checkExact(Setting setting) {
   // The runners-up are the best of their kind, in order.
   std::multiset<double> seconds;
   for (const auto &[name, value] : families)
-    if (!idle.count(name) || value < full)
+    if (name != pick && (!idle.count(name) || value < full))
       seconds.insert(value);
   EXPECT_EQ(result.idleDevices > 0, best < full);
   EXPECT_EQ(result.allDevices.has_value(), best < full && full < 1e300);
   if (result.allDevices)
     EXPECT_DOUBLE_EQ(result.allDevices->estimate.iterationSeconds, full);
-  auto expected = std::next(seconds.begin());
+  auto expected = seconds.begin();
   for (const Alternative &runner : result.runnersUp)
     EXPECT_DOUBLE_EQ(runner.estimate.iterationSeconds, *expected++);
-  EXPECT_EQ(result.runnersUp.size(), std::min<size_t>(10, seconds.size() - 1));
+  EXPECT_EQ(result.runnersUp.size(), std::min<size_t>(10, seconds.size()));
 }
 
 TEST(Search, IsExact) { checkExact(Setting()); }
@@ -352,6 +361,35 @@ TEST(Search, BreaksTies) {
   EXPECT_EQ(setting.run().configuration.schedule, "1f1b");
 }
 
+/// The more microbatches there are, the less a zero bubble is worth: up to one
+/// percent it is not picked.
+TEST(Search, PrefersWhatIsSimple) {
+  Setting setting;
+  setting.space.microBatches = {1};
+  int preferred = 0, picked = 0;
+  for (int64_t batch = 4; batch <= 2048; batch *= 2) {
+    setting.training.globalBatch = batch;
+    auto search = [&](std::vector<std::string> schedules) {
+      setting.space.schedules = std::move(schedules);
+      setting.pins = *parsePins("pp=2,dp=1,tp=4");
+      return setting.run();
+    };
+    SearchResult plain = search({"1f1b"}), split = search({"zb-h2"});
+    SearchResult both = search({"zb-h2", "1f1b"});
+    double gain = plain.lowerBoundSeconds / split.lowerBoundSeconds - 1;
+    bool isPlain = gain <= 0.01;
+    EXPECT_EQ(both.configuration.schedule, isPlain ? "1f1b" : "zb-h2") << batch;
+    EXPECT_LE(both.withinPercent(), 1);
+    bool isTold =
+        !both.notes.empty() && both.notes.back().starts_with("schedule 1f1b: ");
+    EXPECT_EQ(isTold, isPlain && gain > 0) << batch;
+    preferred += isTold;
+    picked += !isPlain;
+  }
+  EXPECT_GT(preferred, 0);
+  EXPECT_GT(picked, 0);
+}
+
 //===----------------------------------------------------------------------===//
 // What Megatron-LM does, by cost
 //===----------------------------------------------------------------------===//
@@ -399,6 +437,36 @@ TEST(Search, GivesTheEndsFewerLayers) {
   std::vector<int> layers = setting.run().configuration.layers;
   ASSERT_EQ(layers.size(), 4u);
   EXPECT_LT(layers[3], layers[1]);
+}
+
+/// The cut by cost gives a stage in the middle what does not divide; in front
+/// fewer wait for it.
+TEST(Search, MovesLayersToWhereNobodyWaits) {
+  Setting setting;
+  setting.shape.layers = 33;
+  setting.training.globalBatch = 16;
+  setting.space.microBatches = {1};
+  setting.pins = *parsePins("pp=8,dp=1,tp=1,schedule=1f1b");
+  SearchResult result = setting.run();
+  Configuration byCost = result.configuration;
+  byCost.layers.clear();
+  auto before =
+      estimate(*result.work, setting.cluster, setting.training, byCost);
+  ASSERT_TRUE(before.ok());
+  EXPECT_LT(result.estimate.iterationSeconds, 0.99 * before->iterationSeconds);
+  EXPECT_LE(result.estimate.peakMemory(), setting.cluster.device.usableBytes());
+  // No further layer is worth moving.
+  std::vector<int> best = result.configuration.layers;
+  for (size_t from = 0; from < best.size(); ++from)
+    for (size_t to = 0; to < best.size(); ++to) {
+      Configuration moved = result.configuration;
+      moved.layers[from] -= 1, moved.layers[to] += 1;
+      auto after =
+          estimate(*result.work, setting.cluster, setting.training, moved);
+      if (after.ok() && moved.layers[from] > 0)
+        EXPECT_GE(after->iterationSeconds,
+                  result.estimate.iterationSeconds * (1 - 1e-9));
+    }
 }
 
 /// Each published run against the planner's own pick on the same cluster, with

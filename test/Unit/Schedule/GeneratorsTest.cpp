@@ -47,6 +47,24 @@ TEST(Generators, GPipe) {
   EXPECT_EQ(print(*schedule), "F0 F1 F2 B0 B1 B2\nF0 F1 F2 B0 B1 B2\n");
 }
 
+// Each has a place of its own in the order of simplicity, and what is said to
+// hold all microbatches does.
+TEST(Generators, Facts) {
+  std::vector<int> places;
+  for (const Generator &generator : getGenerators()) {
+    places.push_back(generator.simplicity);
+    auto schedule = generate(generator.name, {4, generator.minChunks, 24});
+    ASSERT_TRUE(schedule.ok());
+    if (!generator.searches)
+      EXPECT_EQ(peakActivations(*schedule, 3) == 24, generator.holdsAll)
+          << generator.name;
+  }
+  std::sort(places.begin(), places.end());
+  for (size_t i = 0; i < places.size(); ++i)
+    EXPECT_EQ(places[i], int(i));
+  EXPECT_EQ((*findGenerator("1f1b"))->simplicity, 0);
+}
+
 // Stages {1, 5}, {2, 6}, {3, 7} and {4, 8}, numbered from 0, in a ring and in a
 // V.
 TEST(Generators, Placement) {

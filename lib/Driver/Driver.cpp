@@ -19,6 +19,7 @@
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
+#include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Pipelines.h"
 
@@ -68,7 +69,9 @@ private:
   LogicalResult read();
   Status chooseMesh();
   Status chooseTarget();
+  Status readSchedule();
   Status chooseConfiguration();
+  Status checkSchedule();
   Status choose();
   LogicalResult write();
   LogicalResult checkBatch();
@@ -84,6 +87,7 @@ private:
   TargetAttr target;
   ClusterAttr cluster;
   TrainingConfiguration configuration;
+  std::optional<schedule::Schedule> order; // where one is given
 };
 
 } // namespace
@@ -134,6 +138,41 @@ Status Compilation::chooseTarget() {
   return Status::success();
 }
 
+Status Compilation::readSchedule() {
+  if (options.scheduleFile.empty())
+    return Status::success();
+  if (module &&
+      (getPhase(*module) != Phase::Import || pipe::findSchedule(*module)))
+    return fail("--schedule-file is for a model, but the module ",
+                pipe::findSchedule(*module) ? "has a schedule"
+                                            : "has been compiled further");
+  if (options.pins.schedule || options.pins.chunks)
+    return fail("--schedule-file excludes --",
+                options.pins.schedule ? "schedule" : "chunks");
+  Result<schedule::Schedule> read = schedule::readCsv(options.scheduleFile);
+  if (read.ok())
+    order = std::move(*read);
+  return read.status();
+}
+
+/// Whether the order that is given is for as many ranks and microbatches as
+/// there are.
+Status Compilation::checkSchedule() {
+  Result<int64_t> microbatches = countMicrobatches(configuration, layout.data);
+  if (!microbatches.ok() || !order)
+    return microbatches.status();
+  const schedule::Problem &problem = order->problem;
+  std::string where = "schedule '" + options.scheduleFile + "' is for ";
+  if (problem.stages != layout.pipeline)
+    return fail(where, problem.stages, " ranks, but pp is ", layout.pipeline);
+  if (problem.microbatches != *microbatches)
+    return fail(where, problem.microbatches, " microbatches, but a step has ",
+                *microbatches, ": --global-batch ", configuration.globalBatch,
+                " by --micro-batch ", configuration.microBatch, " and dp ",
+                layout.data);
+  return Status::success();
+}
+
 Status Compilation::chooseConfiguration() {
   TrainingConfiguration base;
   base.epilogues = getUsualEpilogues(target);
@@ -148,10 +187,11 @@ Status Compilation::chooseConfiguration() {
     configuration.chunks = int(*schedule::chooseChunks(
         **schedule::findGenerator(configuration.schedule), /*asked=*/0));
   PLAIT_RETURN_IF_ERROR(checkExecutable(configuration));
-  return countMicrobatches(configuration, layout.data).status();
+  return checkSchedule();
 }
 
 Status Compilation::choose() {
+  PLAIT_RETURN_IF_ERROR(readSchedule());
   PLAIT_RETURN_IF_ERROR(chooseMesh());
   PLAIT_RETURN_IF_ERROR(chooseTarget());
   PLAIT_RETURN_IF_ERROR(chooseConfiguration());
@@ -199,6 +239,9 @@ LogicalResult Compilation::write() {
   if (!dist::MeshOp::find(*module))
     addMesh(*module, layout);
   setConfiguration(*module, configuration);
+  if (order)
+    pipe::addSchedule(*module, *order,
+                      llvm::sys::path::stem(options.scheduleFile));
   setTarget(*module, target);
   setCluster(*module, cluster);
   return pinShardings(*module, options);
@@ -216,6 +259,8 @@ LogicalResult Compilation::importReference(const Compilation &other) {
     for (auto mesh : llvm::make_early_inc_range(module->getOps<dist::MeshOp>()))
       mesh.erase();
     removeConfiguration(*module);
+    if (pipe::ScheduleOp given = pipe::findSchedule(*module))
+      given.erase();
   }
   target = other.target;
   cluster = other.cluster;

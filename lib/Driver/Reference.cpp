@@ -35,6 +35,7 @@ plait::getReferenceOptions(CompileOptions options,
       options.pins, reference);
   options.mesh = "1";
   options.dumpPhasesTo.clear();
+  options.scheduleFile.clear();
   options.shardings.clear();
   return options;
 }

@@ -10,7 +10,10 @@
 #include "plait/Schedule/Verify.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
+#include <cstring>
 #include <optional>
 
 using namespace plait;
@@ -368,4 +371,30 @@ Result<Schedule> CsvReader::run() {
 
 Result<Schedule> schedule::parseCsv(std::string_view text) {
   return CsvReader(text).run();
+}
+
+/// Not by a stream, which throws where a folder is read.
+static Result<std::string> readFile(const std::string &path) {
+  std::string text;
+  std::FILE *file = std::fopen(path.c_str(), "rb");
+  char block[4096];
+  for (size_t size = 1; file && size > 0;)
+    text.append(block, size = std::fread(block, 1, sizeof block, file));
+  bool failed = !file || std::ferror(file);
+  int reason = errno;
+  if (file)
+    std::fclose(file);
+  if (failed)
+    return fail("cannot read schedule '", path, "': ", std::strerror(reason));
+  return text;
+}
+
+Result<Schedule> schedule::readCsv(const std::string &path) {
+  Result<std::string> text = readFile(path);
+  if (!text.ok())
+    return text.status();
+  Result<Schedule> schedule = parseCsv(*text);
+  if (!schedule.ok())
+    return fail("schedule '", path, "': ", schedule.status().message());
+  return schedule;
 }

@@ -56,6 +56,36 @@ bool Schedule::isComputeOnly() const {
   });
 }
 
+bool schedule::splitsBackward(const Schedule &schedule) {
+  auto isHalf = [](const Action &action) {
+    return action.kind == ActionKind::BackwardInput;
+  };
+  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(),
+                     [&](const std::vector<Action> &actions) {
+                       return std::any_of(actions.begin(), actions.end(),
+                                          isHalf);
+                     });
+}
+
+Schedule schedule::splitBackwards(Schedule schedule) {
+  if (!splitsBackward(schedule))
+    return schedule;
+  for (std::vector<Action> &actions : schedule.ranks) {
+    std::vector<Action> split;
+    for (Action action : actions) {
+      bool isWhole = action.kind == ActionKind::Backward;
+      if (isWhole)
+        action.kind = ActionKind::BackwardInput;
+      split.push_back(action);
+      if (isWhole)
+        split.push_back(
+            {ActionKind::BackwardWeight, action.chunk, action.microbatch});
+    }
+    actions = std::move(split);
+  }
+  return schedule;
+}
+
 uint32_t schedule::peakInFlight(const Schedule &schedule, uint32_t rank) {
   if (rank >= schedule.ranks.size())
     return 0;

@@ -47,18 +47,6 @@ std::string describeKinds() {
          ": with --costs, the best cut, placement and order found";
 }
 
-Result<Schedule> readSchedule(const std::string &path) {
-  Result<MappedFile> file = MappedFile::open(path, "schedule");
-  if (!file.ok())
-    return file.status();
-  std::span<const uint8_t> bytes = file->bytes();
-  Result<Schedule> schedule =
-      parseCsv({reinterpret_cast<const char *>(bytes.data()), bytes.size()});
-  if (!schedule.ok())
-    return fail("schedule '", path, "': ", schedule.status().message());
-  return schedule;
-}
-
 /// Layers and pipeline from a file; kind or file say in which order.
 Result<tool::Order> makeFromCosts(const Options &options) {
   Result<JointProblem> problem = tool::readScheduleCosts(options.costsFile);
@@ -70,7 +58,7 @@ Result<tool::Order> makeFromCosts(const Options &options) {
     result = options.kind == automatic ? searchJointly(*problem)
                                        : searchCut(*problem, options.kind);
   } else {
-    Result<Schedule> order = readSchedule(options.file);
+    Result<Schedule> order = readCsv(options.file);
     if (!order.ok())
       return order.status();
     result = searchCut(*problem, *order);
@@ -82,7 +70,7 @@ Result<tool::Order> makeFromCosts(const Options &options) {
 }
 
 Result<tool::Order> makeFromFile(const Options &options) {
-  Result<Schedule> schedule = readSchedule(options.file);
+  Result<Schedule> schedule = readCsv(options.file);
   if (!schedule.ok())
     return schedule.status();
   schedule->memory = options.memory;

@@ -96,6 +96,11 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
   const plait::TrainingConfiguration defaults;
   plait::visitConfiguration(FieldOption{app}, options.pins,
                             plait::getExecutable(), defaults);
+  app.add_option(
+         "--schedule-file", options.scheduleFile,
+         "in place of --schedule and --chunks: the order of a step, CSV\n"
+         "as PyTorch and plait-plan schedule --csv write it")
+      ->group(FieldOption::strategyGroup);
   app.add_option("--shard")
       ->each(
           [&options](const std::string &text) { addSharding(options, text); })
@@ -155,6 +160,10 @@ static plait::Status checkProjectionOptions(const CLI::App &app) {
         "--report", "--trace", "--profile"})
     if (app.count("--compare") && app.count(single))
       return plait::fail("--compare excludes ", single);
+  for (const char *planned : {"--cluster", "--compare"})
+    if (app.count("--schedule-file") && app.count(planned))
+      return plait::fail("--schedule-file excludes ", planned,
+                         ": the planner orders a step by itself");
   if (app.count("--price") && !app.count("--train-tokens"))
     return plait::fail("--price needs --train-tokens");
   return plait::Status::success();

@@ -37,6 +37,9 @@ std::string printCsv(const Schedule &schedule);
 /// other for ever.
 Result<Schedule> parseCsv(std::string_view text);
 
+/// The same of the text of a file, which messages name.
+Result<Schedule> readCsv(const std::string &path);
+
 } // namespace plait::schedule
 
 #endif // PLAIT_SCHEDULE_CSV_H

@@ -150,6 +150,13 @@ struct Schedule {
   bool operator==(const Schedule &) const = default;
 };
 
+/// Whether some backward is split.
+bool splitsBackward(const Schedule &schedule);
+
+/// Where some backwards are split, all: each B becomes its I and W, one right
+/// after the other. As sound as `schedule`.
+Schedule splitBackwards(Schedule schedule);
+
 /// The most (chunk, microbatch) pairs of `rank` whose forward has run and whose
 /// backward (for a split one: BackwardWeight, the last user) has not: how many
 /// sets of activations the rank must be able to hold. Linear in the list.

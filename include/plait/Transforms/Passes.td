@@ -252,6 +252,9 @@ def SchedulePass : Pass<"pipe-schedule", "::mlir::ModuleOp"> {
     Adds a verified `pipe.schedule` for the module's placement of stages: the
     `schedule` of the configuration, for the microbatches that fill its global
     batch.
+
+    A `pipe.schedule` that is there already was given, and is completed: transfers
+    are added where it has none, and where some backward passes are split, all are.
   }];
   let dependentDialects = ["::plait::pipe::PipeDialect"];
 }

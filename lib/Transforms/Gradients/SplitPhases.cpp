@@ -196,10 +196,19 @@ namespace {
 struct SplitPhasesPass : plait::impl::SplitPhasesPassBase<SplitPhasesPass> {
   using SplitPhasesPassBase::SplitPhasesPassBase;
 
-  void runOnOperation() override {
+  /// Whether the schedule that is given, or will be generated, does.
+  bool splitsBackward() {
+    if (pipe::ScheduleOp given = pipe::findSchedule(getOperation())) {
+      Result<schedule::Schedule> order = pipe::parseSchedule(given);
+      return order.ok() && schedule::splitsBackward(*order);
+    }
     auto generator =
         schedule::findGenerator(getConfiguration(getOperation()).schedule);
-    bool splitWeights = generator.ok() && (*generator)->splitsBackward;
+    return generator.ok() && (*generator)->splitsBackward;
+  }
+
+  void runOnOperation() override {
+    bool splitWeights = splitsBackward();
     for (auto function :
          llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (!doesAction(function, ActionKind::Joint))

@@ -22,6 +22,14 @@ namespace {
 struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
   using SchedulePassBase::SchedulePassBase;
 
+  /// With all that its ranks do, in the terms of the functions that there are.
+  Result<schedule::Schedule> complete(pipe::ScheduleOp given) {
+    Result<schedule::Schedule> order = pipe::parseSchedule(given);
+    if (!order.ok())
+      return order;
+    return schedule::insertTransfers(schedule::splitBackwards(*order));
+  }
+
   Result<schedule::Schedule> makeSchedule(pipe::PlacementAttr placement) {
     TrainingConfiguration configuration = getConfiguration(getOperation());
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
@@ -45,21 +53,16 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
   }
 
   void runOnOperation() override {
-    pipe::PlacementAttr placement = getPlacement(getOperation());
-    Result<schedule::Schedule> order = makeSchedule(placement);
+    pipe::ScheduleOp given = pipe::findSchedule(getOperation());
+    Result<schedule::Schedule> order =
+        given ? complete(given) : makeSchedule(getPlacement(getOperation()));
     if (!order.ok()) {
       getOperation().emitError(order.status().message());
       return signalPassFailure();
     }
-    std::vector<std::string> lines;
-    for (const std::vector<schedule::Action> &rank : order->ranks)
-      lines.push_back(schedule::print(rank));
-    SmallVector<StringRef> texts(lines.begin(), lines.end());
-    OpBuilder builder(getOperation().getBodyRegion());
-    builder.setInsertionPointToEnd(getOperation().getBody());
-    pipe::ScheduleOp::create(
-        builder, getOperation().getLoc(), "schedule", order->kind, placement,
-        order->problem.microbatches, builder.getStrArrayAttr(texts));
+    if (given)
+      given.erase();
+    pipe::addSchedule(getOperation(), *order, order->kind);
   }
 };
 } // namespace

@@ -63,6 +63,15 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
 
 /// Says in the module where virtual stages lie, as the schedule wants it.
 LogicalResult AssignStagesPass::place(dist::MeshOp mesh) {
+  if (pipe::ScheduleOp given = pipe::findSchedule(getOperation())) {
+    getOperation()->setAttr(pipe::kPlacementAttr, given.getPlacement());
+    int64_t ranks = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
+    if (given.getPlacement().getRanks() == ranks)
+      return success();
+    return given.emitOpError("is for ")
+           << given.getPlacement() << ", but the mesh has " << ranks
+           << " ranks on " << kPipelineAxis;
+  }
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(configuration.schedule);
   if (!generator.ok())

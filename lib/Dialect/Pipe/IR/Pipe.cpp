@@ -259,6 +259,28 @@ Result<schedule::Schedule> pipe::parseSchedule(ScheduleOp op) {
   return schedule::parseSchedule(problem, op.getKind().str(), text);
 }
 
+ScheduleOp pipe::findSchedule(ModuleOp module) {
+  auto schedules = module.getOps<ScheduleOp>();
+  return schedules.empty() ? ScheduleOp() : *schedules.begin();
+}
+
+ScheduleOp pipe::addSchedule(ModuleOp module,
+                             const schedule::Schedule &schedule,
+                             StringRef kind) {
+  const schedule::Problem &problem = schedule.problem;
+  std::vector<std::string> lines;
+  for (const std::vector<schedule::Action> &rank : schedule.ranks)
+    lines.push_back(schedule::print(rank));
+  SmallVector<StringRef> texts(lines.begin(), lines.end());
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  return ScheduleOp::create(
+      builder, module.getLoc(), "schedule", kind,
+      PlacementAttr::get(module.getContext(),
+                         static_cast<Arrangement>(problem.placement),
+                         problem.stages, problem.chunks),
+      problem.microbatches, builder.getStrArrayAttr(texts));
+}
+
 LogicalResult ScheduleOp::verify() {
   // (C1)
   Result<schedule::Schedule> parsed = parseSchedule(*this);

@@ -14,6 +14,7 @@
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
@@ -37,6 +38,15 @@ inline constexpr llvm::StringLiteral kPortAttr = "pipe.port";
 
 /// The schedule of `op` as data, or the reason why it does not parse.
 Result<schedule::Schedule> parseSchedule(ScheduleOp op);
+
+/// The first schedule of `module`; null: none. One that is there before the
+/// schedule phase was given, and decides in place of the configuration.
+ScheduleOp findSchedule(mlir::ModuleOp module);
+
+/// Adds `schedule` to `module`, called `kind` for reports.
+ScheduleOp addSchedule(mlir::ModuleOp module,
+                       const schedule::Schedule &schedule,
+                       llvm::StringRef kind);
 
 } // namespace plait::pipe
 

@@ -27,7 +27,9 @@ def Pipe_ScheduleOp : Pipe_Op<"schedule", [Symbol]> {
       deadlock.
 
     `kind` is a name for reports; a schedule written by hand may be called
-    anything.
+    anything. One that is in the module before phase `stage` says where virtual
+    stages lie, whether backward passes are split, and the order; `schedule` and
+    `chunks` of the configuration then say nothing.
 
     Example:
     ```mlir

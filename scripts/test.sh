@@ -75,6 +75,8 @@ run execute "${counts[@]}" \
   build/venv/bin/python test/Execute/run.py --large "$large"
 run models "${counts[@]}" build/venv/bin/python test/Execute/models.py
 run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
+run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
+run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
 run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
 # Debian's PyTorch is the system interpreter's.
 run random "${counts[@]}" /usr/bin/python3 test/Execute/random_models.py

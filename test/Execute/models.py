@@ -94,6 +94,10 @@ RUNS = (
     Run("positions", "cp=3", FLASH),
     Run("positions", "cp=3", FULL),
     Run("positions", "pp=2,dp=2,cp=3,tp=2", FLASH + ZERO),
+    # Two key/value heads: every rank has one query head of each.
+    Run("positions", "tp=4"),
+    Run("positions", "tp=4", FLASH + FULL + ("--sequence-parallel",)),
+    Run("positions", "dp=2,tp=4", ALL),
     Run("stopped"),
     Run("stopped", "pp=2"),
     Run("stopped", "pp=3"),

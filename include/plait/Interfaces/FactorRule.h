@@ -50,8 +50,8 @@ struct Factor {
   FactorKind kind;
   /// The number of elements along it.
   int64_t size;
-  /// Only split into equal parts: a remainder is an error the user sees, not
-  /// a reason to pad (attention heads, the major part of a reshaped dimension).
+  /// Only split into equal parts, never padded (attention heads). Where none of
+  /// an op's factors of this kind divides, that is an error the user sees.
   bool mustDivide = false;
   /// Equal parts are equal work. Along what is uneven, such as the queries of
   /// causal attention, no cost that counts equal parts may choose a split.

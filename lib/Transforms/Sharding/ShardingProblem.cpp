@@ -39,28 +39,46 @@ static RankedTensorType typeOf(Value value) {
 // What may be split
 //===----------------------------------------------------------------------===//
 
+/// "tp=8 does not divide the 4 key/value heads or 2 query heads of each of
+/// nn.attention; possible are 1, 2, 4".
+static void reportIndivisible(ShardableOpInterface op, StringRef axis,
+                              int64_t blocks, ArrayRef<Factor> factors) {
+  InFlightDiagnostic diag = op.emitError()
+                            << axis << "=" << blocks << " does not divide the ";
+  SmallVector<int64_t> divisors;
+  llvm::interleave(
+      factors,
+      [&](const Factor &factor) {
+        diag << factor.size << " " << factor.name;
+        for (int64_t d = 1; d <= factor.size; ++d)
+          if (factor.size % d == 0)
+            divisors.push_back(d);
+      },
+      [&] { diag << " or "; });
+  diag << " of " << op->getName() << "; possible are ";
+  llvm::sort(divisors);
+  divisors.erase(llvm::unique(divisors), divisors.end());
+  llvm::interleaveComma(divisors, diag);
+}
+
 LogicalResult ShardingProblem::checkDivisibility() {
   WalkResult walk = function.walk([&](ShardableOpInterface op) {
     FactorRule rule = op.getFactorRule();
+    SmallVector<Factor> even;
     for (auto [index, factor] : llvm::enumerate(rule.factors)) {
       if (!factor.mustDivide)
         continue;
       evenClasses.insert(classes.findFactor(op, rule, index));
-      if (factor.size % blocks == 0)
-        continue;
-      InFlightDiagnostic diag = op.emitError()
-                                << axis.getValue() << "=" << blocks
-                                << " does not divide the " << factor.size << " "
-                                << factor.name << "s of " << op->getName()
-                                << "; possible are ";
-      SmallVector<int64_t> divisors;
-      for (int64_t d = 1; d <= factor.size; ++d)
-        if (factor.size % d == 0)
-          divisors.push_back(d);
-      llvm::interleaveComma(divisors, diag);
-      return WalkResult::interrupt();
+      // Along one there is nothing to divide.
+      if (even.empty() || factor.size > 1)
+        even.push_back(factor);
     }
-    return WalkResult::advance();
+    bool possible = llvm::any_of(
+        even, [&](const Factor &factor) { return factor.size % blocks == 0; });
+    if (even.empty() || possible)
+      return WalkResult::advance();
+    reportIndivisible(op, axis.getValue(), blocks, even);
+    return WalkResult::interrupt();
   });
   return failure(walk.wasInterrupted());
 }

@@ -115,7 +115,7 @@ def draw_config(rng: random.Random) -> dict:
         "hidden_size": hidden,
         "intermediate_size": rng.choice((24, 33, 40)),
         "num_attention_heads": heads,
-        "num_key_value_heads": rng.choice((heads, 2)),
+        "num_key_value_heads": rng.choice((heads, 2, 1)),
         "num_hidden_layers": layers,
         "max_position_embeddings": 64,
         "vocab_size": vocabulary,
@@ -163,10 +163,12 @@ def draw_planned(rng: random.Random) -> ConfigTrial:
 def draw_axes(rng: random.Random, ranks: int, config: dict) -> dict[str, int]:
     """Powers of two, up to `ranks` in all; tp as the heads allow."""
     axes = {"pp": 1, "dp": 1, "cp": 1, "tp": 1}
-    heads = config.get("num_key_value_heads", config.get("n_head"))
+    heads = config.get("n_head", config.get("num_attention_heads"))
+    shared = config.get("num_key_value_heads", heads)
     while ranks > 1:
         axis = rng.choice(("pp", "pp", "dp", "cp", "tp"))
-        if axis != "tp" or heads % (2 * axes["tp"]) == 0:
+        parts = 2 * axes["tp"]
+        if axis != "tp" or 0 in (shared % parts, heads // shared % parts):
             axes[axis] *= 2
         ranks //= 2
     return axes

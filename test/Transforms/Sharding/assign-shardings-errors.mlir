@@ -71,10 +71,11 @@ func.func @loss(%q: tensor<2x8x6x1x4xf32>, %k: tensor<2x8x6x4xf32>) {
 
 // -----
 
-// Eight query heads, but two key and value heads: those count.
+// Eight query heads, four for each key and value head: eight ranks would share
+// them by twos.
 dist.mesh @mesh ["dp", "tp"] = [2, 8]
 func.func @loss(%q: tensor<2x8x2x4x4xf32>, %k: tensor<2x8x2x4xf32>) {
-  // expected-error @+1 {{tp=8 does not divide the 2 key/value heads of nn.attention; possible are 1, 2}}
+  // expected-error @+1 {{tp=8 does not divide the 2 key/value heads or 4 query heads of each of nn.attention; possible are 1, 2, 4}}
   %o:2 = nn.attention %q, %k, %k scale 0.5 : (tensor<2x8x2x4x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x4x4xf32>, tensor<2x2x4x8xf32>)
   return
 }

@@ -140,9 +140,13 @@ static FactorRule attentionRule(ArrayRef<int64_t> query, int64_t keys,
                    query[1]);
   rule.factors[s].isBalanced = false; // later queries see more keys
   int t = rule.add("key", FactorKind::Whole, keys);
-  int g = rule.add("key/value head", FactorKind::Parallel, query[2],
+  int g = rule.add("key/value heads", FactorKind::Parallel, query[2],
                    /*mustDivide=*/true);
-  int r = rule.add("query head of a group", FactorKind::Whole, query[3]);
+  // Where there are too few groups, every rank has some heads of each of them,
+  // and keys and values whole.
+  int r = rule.add("query heads of each",
+                   backward ? FactorKind::Sum : FactorKind::Parallel, query[3],
+                   /*mustDivide=*/true);
   int d = rule.add("head size", FactorKind::Whole, query[4]);
   FactorRule::DimFactors q{b, s, g, r, d}, k{b, t, g, d}, lse{b, g, r, s};
   if (backward) {

@@ -354,6 +354,10 @@ std::optional<Configuration> Planning::run() {
   if (!start())
     return std::nullopt;
   Result<planner::SearchResult> result = search();
+  if (!result.ok() && planning.notFound) {
+    *planning.notFound = result.status().message();
+    return std::nullopt;
+  }
   if (!report(result.status()) || !report(tell(*result)))
     return std::nullopt;
   return result->configuration;
@@ -407,7 +411,7 @@ bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
   Planning session(options, planning);
   std::optional<Configuration> choice = session.run();
   if (!choice)
-    return false;
+    return planning.notFound && !planning.notFound->empty();
   if (!planning.compiles)
     return true;
   if (Status status = checkCompilable(*choice); !status.ok())

@@ -182,6 +182,7 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("pin-unknown", ["sixteen"], **cpu, pin="sixteen=1")
     refuse("pin-range", ["zero", "9", "0 to 3"], **cpu, pin="zero=9")
     refuse("pin-twice", ["pp"], **cpu, pin="pp=2")
+    refuse("pin-sharding", ["c_fc.weight"], **cpu, shard="*.c_fc.weight=[{}]")
     refuse("pin-layers", ["3", "2"], **cpu, mesh="pp=2", layers="1,2,1")
     refuse("space", ["some", "executable"], **cpu, search_space="some")
     refuse("precision", ["int8", "bf16"], **cpu, precision="int8")

@@ -213,6 +213,38 @@ static std::string getPins(const CompileOptions &options,
   return pins;
 }
 
+/// Where the mesh is all that is said of how to train a config.json and of what
+/// on, the planner decides the rest for as many ranks of this machine. Without
+/// an answer the defaults stay, and `notFound` tells why.
+static bool planForThisMachine(CompileOptions &options,
+                               PlanningOptions &planning,
+                               std::string &notFound) {
+  bool decided = !options.target.empty() || options.backend == "cuda";
+  plait::visitStrategy([&](const plait::Field &,
+                           const auto &pin) { decided |= pin.has_value(); },
+                       options.pins);
+  bool isText = options.model.ends_with(".mlir");
+  if (decided || isText || options.mesh.empty() || options.mesh == "1")
+    return true;
+  // What is wrong with a mesh is told by the compilation.
+  auto pins = plait::planner::parsePins(options.mesh);
+  if (!pins.ok())
+    return true;
+  int64_t ranks = 1;
+  for (std::optional<int> size :
+       {pins->pipeline, pins->data, pins->context, pins->tensor})
+    ranks *= size.value_or(1);
+  CompileOptions chosen = options;
+  chosen.cluster = "host:" + std::to_string(ranks);
+  planning.pins = *pins;
+  planning.notFound = &notFound;
+  if (!plait::choose(chosen, planning))
+    return false;
+  if (notFound.empty())
+    options = chosen;
+  return true;
+}
+
 /// Leaves standard output to what is written there: text goes elsewhere then.
 static plait::Status divideOutputs(CompileOptions &options,
                                    PlanningOptions &planning) {
@@ -234,15 +266,17 @@ static plait::Status divideOutputs(CompileOptions &options,
 /// to do.
 static bool plan(const CLI::App &app, CompileOptions &options,
                  PlanningOptions &planning, const std::string &pinned,
-                 const std::vector<std::string> &compared) {
+                 const std::vector<std::string> &compared,
+                 std::string &notFound) {
   if (options.cluster.empty() && compared.empty()) {
     auto given = app.get_options([](const CLI::Option *option) {
       return option->get_group() == planningGroup && option->count();
     });
-    if (!given.empty())
-      plait::tool::printError(app,
-                              given.front()->get_name() + " needs --cluster");
-    return given.empty();
+    if (given.empty())
+      return planForThisMachine(options, planning, notFound);
+    plait::tool::printError(app,
+                            given.front()->get_name() + " needs --cluster");
+    return false;
   }
   if (std::string text = getPins(options, pinned); !text.empty()) {
     auto pins = plait::planner::parsePins(text);
@@ -267,7 +301,7 @@ static bool plan(const CLI::App &app, CompileOptions &options,
 int main(int argc, char **argv) {
   CompileOptions options;
   PlanningOptions planning;
-  std::string pinned;
+  std::string pinned, notFound;
   std::vector<std::string> compared;
   options.progress = isatty(STDERR_FILENO);
   CLI::App app("Compiles a transformer into an executable training plan.",
@@ -284,7 +318,13 @@ int main(int argc, char **argv) {
       plait::tool::printError(app, status.message());
       return 1;
     }
-  if (!plan(app, options, planning, pinned, compared))
+  if (!plan(app, options, planning, pinned, compared, notFound))
     return 1;
-  return !planning.compiles || plait::compile(options) ? 0 : 1;
+  if (planning.compiles && !plait::compile(options))
+    return 1;
+  if (!notFound.empty())
+    llvm::errs() << "plaitc: warning: this is the default strategy, since the "
+                    "planner has none for this machine: "
+                 << notFound << "\n";
+  return 0;
 }

@@ -32,6 +32,9 @@ struct PlanningOptions {
   double trainTokens = 0;          // tell what they take; 0: nothing
   /// Of a device-hour; of several clusters one for all, or one each.
   std::vector<double> prices;
+  /// Where to say why no configuration was found. That is no failure then, and
+  /// the options stay as they are. Null: it is one.
+  std::string *notFound = nullptr;
 };
 
 /// Searches for the best configuration of the model, global batch, sequence and

@@ -17,6 +17,7 @@
 #include "plait/Transforms/StageFunctions.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -119,6 +120,9 @@ static LogicalResult lower(ModuleOp module, int64_t blocks, int tensorParallel,
   configuration.attention = AttentionKind::Flash;
   setConfiguration(module, configuration);
   PassManager first(context), second(context);
+  // What is given may be wrong, shardings above all.
+  if (failed(verify(module)))
+    return failure();
   // A compilation verifies what it does; here nobody runs the result.
   for (PassManager *manager : {&first, &second})
     manager->enableVerifier(false);

@@ -13,6 +13,7 @@
 #include "plait/Plan/Uses.h"
 
 #include <algorithm>
+#include <set>
 
 using namespace plait;
 using namespace plait::plan;
@@ -100,12 +101,14 @@ private:
     }
   }
 
-  /// From the last operation before the action backwards.
+  /// From the last operation before the action backwards. A function that ran
+  /// later as well wrote the same gradients then.
   void findWrites(std::vector<Bucket> &buckets) const {
     size_t missing = buckets.size();
+    std::set<int32_t> seen;
     for (uint32_t i = action; i-- > 0 && missing > 0;) {
       const fb::Action &call = *program.actions()->Get(i);
-      if (call.function() < 0)
+      if (call.function() < 0 || !seen.insert(call.function()).second)
         continue;
       const auto &function = *program.functions()->Get(call.function());
       for (uint32_t j = length(function.steps()); j-- > 0 && missing > 0;)

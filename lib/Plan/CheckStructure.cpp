@@ -222,7 +222,10 @@ private:
   }
 
   Status checkConstant(const fb::Constant &constant) {
-    uint64_t all = constant.data()->size();
+    if (constant.data() >= length(plan.data()))
+      return fail("constant is table ", constant.data(), " of ",
+                  length(plan.data()));
+    uint64_t all = plan.data()->Get(constant.data())->bytes()->size();
     if (constant.bytes() > all ||
         !constant.bytes() != !length(constant.begin()))
       return fail("constant has ", all, " bytes, of which a rank takes ",

@@ -32,7 +32,7 @@
 
 namespace plait::plan {
 
-constexpr uint32_t containerVersion = 1;
+constexpr uint32_t containerVersion = 2;
 constexpr size_t containerHeaderBytes = 64;
 
 /// Checks `plan` (checkPlan) and writes it to `path`, aside first and renamed

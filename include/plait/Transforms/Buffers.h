@@ -27,10 +27,12 @@ inline constexpr llvm::StringLiteral kTargetsBuffer = "targets";
 inline constexpr llvm::StringLiteral kScalarsBuffer = "scalars";
 inline constexpr llvm::StringLiteral kMetricsBuffer = "metrics";
 
-/// On a function: the bytes of its slots (arguments, results, workspace), in
-/// that order; and on a product how it treats its buffer's old content, a
-/// plan::Accumulate.
+/// On a function: the bytes of its slots, the last of which is its workspace,
+/// and what each is for; on an argument its place in one of them; and on a
+/// product how it treats its buffer's old content, a plan::Accumulate.
 inline constexpr llvm::StringLiteral kSlotBytesAttr = "plan.slot_bytes";
+inline constexpr llvm::StringLiteral kSlotNamesAttr = "plan.slot_names";
+inline constexpr llvm::StringLiteral kPlaceAttr = "plan.place";
 inline constexpr llvm::StringLiteral kAccumulateAttr = "plan.accumulate";
 
 /// The buffer of a parameter's value, gradient or moment, or of an accumulator.
@@ -43,8 +45,6 @@ inline std::string bufferName(llvm::StringRef symbol, nn::Slot slot) {
 class ParameterPacks {
 public:
   ParameterPacks(mlir::ModuleOp module, int64_t rank);
-  /// Of the rank that has the function; where it is no stage's, there are none.
-  explicit ParameterPacks(mlir::func::FuncOp function);
 
   struct Place {
     std::string buffer;

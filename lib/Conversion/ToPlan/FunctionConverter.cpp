@@ -89,11 +89,19 @@ private:
 
 } // namespace
 
-fb::Ref Converter::refOf(Value value) {
-  if (auto argument = dyn_cast<BlockArgument>(value))
-    return fb::Ref(0, argument.getArgNumber());
+/// Where passes have placed a value.
+static PlaceAttr getPlace(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    return function.getArgAttrOfType<PlaceAttr>(argument.getArgNumber(),
+                                                kPlaceAttr);
+  }
   auto places = value.getDefiningOp()->getAttrOfType<ArrayAttr>(kPlacesAttr);
-  auto place = cast<PlaceAttr>(places[cast<OpResult>(value).getResultNumber()]);
+  return cast<PlaceAttr>(places[cast<OpResult>(value).getResultNumber()]);
+}
+
+fb::Ref Converter::refOf(Value value) {
+  PlaceAttr place = getPlace(value);
   StringRef buffer = place.getBuffer().getValue();
   int slot = 0;
   if (buffer.consume_front("slot ") && !buffer.getAsInteger(10, slot))
@@ -241,11 +249,9 @@ LogicalResult Converter::convert(Operation *op) {
 }
 
 void Converter::addSlots() {
-  for (pipe::PortAttr port : getPorts(function))
-    result->slots.push_back(port.getText());
-  for (pipe::PortAttr port : getResultPorts(function))
-    result->slots.push_back(port.getText());
-  result->slots.push_back("workspace");
+  for (auto name : function->getAttrOfType<ArrayAttr>(kSlotNamesAttr)
+                       .getAsRange<StringAttr>())
+    result->slots.push_back(name.getValue().str());
   auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
   for (int64_t size : bytes.asArrayRef())
     result->slot_bytes.push_back(size);

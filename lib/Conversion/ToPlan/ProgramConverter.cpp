@@ -159,15 +159,16 @@ namespace {
 /// Converts one program.
 class Converter {
 public:
-  Converter(ProgramOp program, KernelTable &kernels, fb::PlanT &plan)
+  Converter(ProgramOp program, SharedTables &shared, fb::PlanT &plan)
       : program(program), module(program->getParentOfType<ModuleOp>()),
-        kernels(kernels), plan(plan) {}
+        shared(shared), plan(plan) {}
 
-  FailureOr<std::unique_ptr<fb::ProgramT>> run(ParameterTable &parameters);
+  FailureOr<std::unique_ptr<fb::ProgramT>> run();
 
 private:
   void addRegions();
   void addInputs();
+  uint32_t addData(ConstantDataOpInterface op, StringRef name, int64_t rows);
   LogicalResult addConstant(ConstantDataOpInterface op, StringRef name);
   LogicalResult addConstants();
   LogicalResult checkPlaces(func::FuncOp function);
@@ -177,7 +178,7 @@ private:
 
   ProgramOp program;
   ModuleOp module;
-  KernelTable &kernels;
+  SharedTables &shared;
   fb::PlanT &plan;
   llvm::StringMap<uint64_t> offsets, bytes;
   llvm::StringMap<int32_t> functions;
@@ -253,13 +254,27 @@ LogicalResult Converter::addFunctions() {
     if (failed(checkPlaces(callee)))
       return failure();
     FailureOr<std::unique_ptr<fb::FunctionT>> converted =
-        convertFunction(callee, offsets, kernels, plan);
+        convertFunction(callee, offsets, shared.kernels, plan);
     if (failed(converted))
       return failure();
     functions[*action.getCallee()] = result->functions.size();
     result->functions.push_back(std::move(*converted));
   }
   return success();
+}
+
+/// The numbers of all constants of that name; the first one has them computed.
+uint32_t Converter::addData(ConstantDataOpInterface op, StringRef name,
+                            int64_t rows) {
+  auto [it, isNew] = shared.data.try_emplace(name, plan.data.size());
+  if (isNew) {
+    std::vector<float> numbers = op.getData(rows);
+    auto data = std::make_unique<fb::DataT>();
+    data->bytes.resize(numbers.size() * sizeof(float));
+    std::memcpy(data->bytes.data(), numbers.data(), data->bytes.size());
+    plan.data.push_back(std::move(data));
+  }
+  return it->second;
 }
 
 /// The whole table; a rank takes its rows.
@@ -277,9 +292,7 @@ LogicalResult Converter::addConstant(ConstantDataOpInterface op,
     for (const RankTerm &term : begin)
       rows += term.scale * (dist::MeshOp::find(op).getAxisSize(term.axis) - 1);
   }
-  std::vector<float> data = op.getData(rows);
-  constant->data.resize(data.size() * sizeof(float));
-  std::memcpy(constant->data.data(), data.data(), constant->data.size());
+  constant->data = addData(op, name, rows);
   result->constants.push_back(std::move(constant));
   return success();
 }
@@ -332,15 +345,14 @@ void Converter::addAction(ActionOp op) {
   result->actions.push_back(std::move(action));
 }
 
-FailureOr<std::unique_ptr<fb::ProgramT>>
-Converter::run(ParameterTable &parameters) {
+FailureOr<std::unique_ptr<fb::ProgramT>> Converter::run() {
   result->arena_bytes = program.getBytes();
   result->peak_in_flight = program.getInFlight();
   addRegions();
   result->scalars = offsets.lookup(kScalarsBuffer);
   result->metrics = offsets.lookup(kMetricsBuffer);
   addInputs();
-  if (failed(parameters.addShards(
+  if (failed(shared.parameters.addShards(
           *result, ParameterPacks(module, program.getRank()), offsets)) ||
       failed(addFunctions()) || failed(addConstants()))
     return failure();
@@ -350,7 +362,7 @@ Converter::run(ParameterTable &parameters) {
 }
 
 FailureOr<std::unique_ptr<fb::ProgramT>>
-plait::convertProgram(ProgramOp program, ParameterTable &parameters,
-                      KernelTable &kernels, fb::PlanT &plan) {
-  return Converter(program, kernels, plan).run(parameters);
+plait::convertProgram(ProgramOp program, SharedTables &shared,
+                      fb::PlanT &plan) {
+  return Converter(program, shared, plan).run();
 }

@@ -39,9 +39,17 @@ private:
   llvm::SmallVector<bool> owned;
 };
 
+/// What the programs of a plan share.
+struct SharedTables {
+  ParameterTable parameters;
+  KernelTable kernels;
+  /// In Plan.data, by the name of the constant.
+  llvm::StringMap<uint32_t> data;
+};
+
 mlir::FailureOr<std::unique_ptr<plan::fb::ProgramT>>
-convertProgram(plan::ProgramOp program, ParameterTable &parameters,
-               KernelTable &kernels, plan::fb::PlanT &plan);
+convertProgram(plan::ProgramOp program, SharedTables &shared,
+               plan::fb::PlanT &plan);
 
 } // namespace plait
 

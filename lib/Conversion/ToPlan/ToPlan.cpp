@@ -242,11 +242,11 @@ FailureOr<std::unique_ptr<fb::PlanT>> plait::convertToPlan(ModuleOp module) {
   auto plan = std::make_unique<fb::PlanT>();
   addIdentity(*plan, module);
   auto library = codegen::KernelLibrary::create(module.getContext(), *target);
-  KernelTable kernels(*library, *plan);
-  ParameterTable parameters(module, *plan);
+  SharedTables shared{
+      ParameterTable(module, *plan), KernelTable(*library, *plan), {}};
   for (auto program : module.getOps<ProgramOp>()) {
     FailureOr<std::unique_ptr<fb::ProgramT>> converted =
-        convertProgram(program, parameters, kernels, *plan);
+        convertProgram(program, shared, *plan);
     if (failed(converted))
       return failure();
     plan->programs.push_back(std::move(*converted));

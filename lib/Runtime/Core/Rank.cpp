@@ -35,8 +35,8 @@ Status Rank::prepare() {
     PLAIT_RETURN_IF_ERROR(prepareFunction(*program.functions()->Get(i)));
   for (uint32_t i = 0; i < length(program.constants()); ++i) {
     const fb::Constant &constant = *program.constants()->Get(i);
-    auto data = std::as_bytes(
-        std::span(constant.data()->data(), constant.data()->size()));
+    const auto &table = *plan.data()->Get(constant.data())->bytes();
+    auto data = std::as_bytes(std::span(table.data(), table.size()));
     if (constant.bytes())
       data = data.subspan(plan::valueOf(mesh, rank, constant.begin()),
                           constant.bytes());

@@ -14,7 +14,6 @@
 
 #include "DelayProducts.h"
 
-#include "PlaceValues.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
@@ -39,8 +38,9 @@ namespace {
 /// Moves the products of one function.
 class Delayer {
 public:
-  explicit Delayer(func::FuncOp function)
-      : body(function.getBody().front()), lifetimes(findWorkspace(function)) {}
+  Delayer(func::FuncOp function, const Surroundings &surroundings)
+      : body(function.getBody().front()),
+        lifetimes(findWorkspace(function, surroundings)) {}
 
   void run();
 
@@ -132,4 +132,12 @@ void Delayer::run() {
   }
 }
 
-void plait::delayProducts(func::FuncOp function) { Delayer(function).run(); }
+void plait::delayProducts(func::FuncOp function,
+                          const Surroundings &surroundings) {
+  auto has = [&](auto isSuch) {
+    return llvm::any_of(function.getBody().front(),
+                        [&](Operation &op) { return isSuch(&op); });
+  };
+  if (has(isGradient) && has(llvm::IsaPred<dist::CollectiveOpInterface>))
+    Delayer(function, surroundings).run();
+}

@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_TRANSFORMS_LOWERING_DELAYPRODUCTS_H
 #define PLAIT_LIB_TRANSFORMS_LOWERING_DELAYPRODUCTS_H
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "PlaceValues.h"
 
 namespace plait {
 
@@ -17,7 +17,8 @@ namespace plait {
 /// GPU has something to compute beside it. What they read then lives longer;
 /// one stays where that would raise the most that the workspace of `function`
 /// holds at once. For lowered functions without places.
-void delayProducts(mlir::func::FuncOp function);
+void delayProducts(mlir::func::FuncOp function,
+                   const Surroundings &surroundings);
 
 } // namespace plait
 

@@ -23,6 +23,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Fusion.h"
+#include "IdenticalFunctions.h"
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Transforms/Passes.h"
 
@@ -488,8 +489,8 @@ void Former::run() {
 namespace {
 struct FormClustersPass : plait::impl::FormClustersPassBase<FormClustersPass> {
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      Former(function).run();
+    transformOnce(getOperation(),
+                  [](func::FuncOp function) { Former(function).run(); });
   }
 };
 } // namespace

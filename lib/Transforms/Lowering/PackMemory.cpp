@@ -14,6 +14,10 @@
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 using namespace plait;
@@ -104,17 +108,31 @@ private:
     }
   }
 
-  /// Calls `body` once for each whole node and each node above one.
+  /// Calls `body` once for each whole node and each node above one. On each
+  /// level, what is above whole nodes farther down is the one in front of
+  /// `left`, where whole nodes were found at the left end, and `right`, where
+  /// they were at the right end.
   void forNodesAround(const Lifetime &life,
-                      llvm::function_ref<void(int64_t)> body) {
-    around.clear();
-    forWholeNodes(life, [&](int64_t node) {
-      for (; node > 0; node /= 2)
-        around.push_back(node);
-    });
-    llvm::sort(around);
-    around.erase(llvm::unique(around), around.end());
-    llvm::for_each(around, body);
+                      llvm::function_ref<void(int64_t)> body) const {
+    int64_t left = life.first + leaves, right = life.last + 1 + leaves;
+    bool aboveLeft = false, aboveRight = false;
+    for (int64_t level = leaves; level > 0; level /= 2) {
+      if (aboveLeft)
+        body(left - 1);
+      if (aboveRight && !(aboveLeft && right == left - 1))
+        body(right);
+      if (left < right && left % 2) {
+        body(left++);
+        aboveLeft = true;
+      }
+      if (left < right && right % 2) {
+        body(--right);
+        aboveRight = true;
+      }
+      // Rounded inwards, also where nothing is left between them.
+      left = (left + 1) / 2;
+      right /= 2;
+    }
   }
 
   struct Node {
@@ -123,23 +141,123 @@ private:
   int64_t leaves;
   std::vector<Node> nodes;
   std::vector<const Ranges *> asked;
-  llvm::SmallVector<int64_t> around;
 };
 
 } // namespace
 
-llvm::SmallVector<int64_t> plait::packMemory(llvm::ArrayRef<Lifetime> buffers,
-                                             int64_t &total) {
+//===----------------------------------------------------------------------===//
+// Orders
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// What buffers are sorted by, the least first.
+using Rank = std::array<int64_t, 3>;
+
+/// How much is live at each step.
+class LiveBytes {
+public:
+  LiveBytes(llvm::ArrayRef<Lifetime> buffers, int64_t steps) : most(1) {
+    std::vector<int64_t> &live = most.front();
+    live.assign(steps + 1, 0);
+    for (const Lifetime &buffer : buffers) {
+      int64_t bytes = llvm::alignTo(buffer.bytes, plan::kAlignment);
+      live[buffer.first] += bytes;
+      live[buffer.last + 1] -= bytes;
+    }
+    std::partial_sum(live.begin(), live.end(), live.begin());
+    live.pop_back();
+    auto peak = std::max_element(live.begin(), live.end());
+    auto last = std::max_element(live.rbegin(), live.rend());
+    if (peak == live.end())
+      return;
+    bytes = *peak;
+    first = peak - live.begin();
+    middle = (first + (live.rend() - last - 1)) / 2;
+  }
+
+  int64_t getPeak() const { return bytes; }
+  /// The first step at which the most is live.
+  int64_t getFirst() const { return first; }
+  /// Half way between that and the last one.
+  int64_t getMiddle() const { return middle; }
+
+  /// The most that is live during a life. `most[k]` has it for the 2^k steps
+  /// from each on.
+  int64_t getMost(const Lifetime &life) {
+    size_t level = llvm::Log2_64(life.last - life.first + 1);
+    while (most.size() <= level) {
+      const std::vector<int64_t> &half = most.back();
+      size_t width = size_t(1) << (most.size() - 1);
+      std::vector<int64_t> whole(half.size() - width);
+      for (size_t step = 0; step < whole.size(); ++step)
+        whole[step] = std::max(half[step], half[step + width]);
+      most.push_back(std::move(whole));
+    }
+    int64_t width = int64_t(1) << level;
+    return std::max(most[level][life.first],
+                    most[level][life.last + 1 - width]);
+  }
+
+private:
+  std::vector<std::vector<int64_t>> most;
+  int64_t bytes = 0, first = 0, middle = 0;
+};
+
+/// The orders that are tried. In all but the first, what lives throughout is
+/// at the bottom.
+class Orders {
+public:
+  Orders(llvm::ArrayRef<Lifetime> buffers, int64_t steps)
+      : live(buffers, steps), steps(steps) {}
+
+  static constexpr int kCount = 4;
+  int64_t getPeak() const { return live.getPeak(); }
+
+  Rank rank(int order, const Lifetime &life) {
+    switch (order) {
+    case 0: // the largest first
+      return {-life.bytes, 0, 0};
+    case 1: // outwards from the peak, what reaches least far first
+      return {getClass(life), getDistance(life, live.getFirst()),
+              getReach(life, live.getFirst())};
+    case 2: // where the most is live first
+      return {getClass(life) > 0, -live.getMost(life), -life.bytes};
+    default: // outwards, what reaches farthest first
+      return {getClass(life), getDistance(life, live.getMiddle()),
+              -getReach(life, live.getMiddle())};
+    }
+  }
+
+private:
+  /// What lives for one step fits between what lives longer.
+  int64_t getClass(const Lifetime &life) const {
+    return life.first == 0 && life.last == steps - 1 ? 0
+           : life.first == life.last                 ? 2
+                                                     : 1;
+  }
+  static int64_t getDistance(const Lifetime &life, int64_t step) {
+    return std::max<int64_t>({0, life.first - step, step - life.last});
+  }
+  static int64_t getReach(const Lifetime &life, int64_t step) {
+    return std::max(life.last - step, step - life.first);
+  }
+
+  LiveBytes live;
+  int64_t steps;
+};
+
+} // namespace
+
+/// Places `buffers` in the order of `ranks`; returns the end of the last one.
+static int64_t place(llvm::ArrayRef<Lifetime> buffers,
+                     llvm::ArrayRef<Rank> ranks, int64_t steps,
+                     llvm::MutableArrayRef<int64_t> offsets) {
   auto order = llvm::to_vector(llvm::seq<int64_t>(0, buffers.size()));
-  llvm::stable_sort(order, [&](int64_t a, int64_t b) {
-    return buffers[a].bytes > buffers[b].bytes;
-  });
-  int64_t steps = 0;
-  for (const Lifetime &buffer : buffers)
-    steps = std::max(steps, buffer.last + 1);
-  llvm::SmallVector<int64_t> offsets(buffers.size(), 0);
+  llvm::stable_sort(order,
+                    [&](int64_t a, int64_t b) { return ranks[a] < ranks[b]; });
   TakenBytes taken(steps);
-  total = 0;
+  int64_t total = 0;
   for (int64_t index : order) {
     const Lifetime &buffer = buffers[index];
     if (buffer.bytes == 0)
@@ -149,5 +267,27 @@ llvm::SmallVector<int64_t> plait::packMemory(llvm::ArrayRef<Lifetime> buffers,
     total = std::max(total, end);
     taken.add(buffer, offset, end);
   }
-  return offsets;
+  return total;
+}
+
+llvm::SmallVector<int64_t> plait::packMemory(llvm::ArrayRef<Lifetime> buffers,
+                                             int64_t &total) {
+  int64_t steps = 0;
+  for (const Lifetime &buffer : buffers)
+    steps = std::max(steps, buffer.last + 1);
+  Orders orders(buffers, steps);
+  llvm::SmallVector<int64_t> best(buffers.size(), 0), offsets = best;
+  total = std::numeric_limits<int64_t>::max();
+  for (int order = 0; order < Orders::kCount && total > orders.getPeak();
+       ++order) {
+    auto ranks = llvm::map_to_vector(buffers, [&](const Lifetime &life) {
+      return orders.rank(order, life);
+    });
+    int64_t bytes = place(buffers, ranks, steps, offsets);
+    if (bytes < total) {
+      total = bytes;
+      best = offsets;
+    }
+  }
+  return best;
 }

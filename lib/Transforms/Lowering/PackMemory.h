@@ -21,11 +21,14 @@ struct Lifetime {
 };
 
 /// Offsets, multiples of plan::kAlignment, so that buffers which are live at
-/// the same time do not overlap; `total` becomes the end of the last one. The
-/// largest buffer is placed first, each at the lowest place that is free
-/// (greedy by size; Pisarchyk and Lee 2020). Deterministic; takes room for each
-/// step, and per buffer time for the logarithm of the steps and for the gaps
-/// that it does not fit. Steps count from 0.
+/// the same time do not overlap; `total` becomes the end of the last one.
+/// Buffers are placed one after the other, each at the lowest offset that is
+/// free. The order decides how many gaps are left: of a few, of which the
+/// largest first is the first (greedy by size; Pisarchyk and Lee 2020), the one
+/// that takes the least memory. Others are only tried where that is more than
+/// what is live at once. Deterministic; takes room for each step, and per
+/// buffer time for the logarithm of the steps and for the gaps that it does not
+/// fit. Steps count from 0.
 llvm::SmallVector<int64_t> packMemory(llvm::ArrayRef<Lifetime> buffers,
                                       int64_t &total);
 

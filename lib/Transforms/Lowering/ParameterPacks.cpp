@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/Buffers.h"
-#include "plait/Transforms/StageFunctions.h"
 
 using namespace mlir;
 using namespace plait;
@@ -22,10 +21,6 @@ ParameterPacks::ParameterPacks(ModuleOp module, int64_t rank) {
       members[member.getValue()] = {pack, offset};
   }
 }
-
-ParameterPacks::ParameterPacks(func::FuncOp function)
-    : ParameterPacks(function->getParentOfType<ModuleOp>(),
-                     getRank(function).value_or(-1)) {}
 
 nn::PackOp ParameterPacks::find(StringRef symbol) const {
   return members.lookup(symbol).pack;

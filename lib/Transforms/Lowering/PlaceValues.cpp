@@ -8,7 +8,6 @@
 #include "PlaceValues.h"
 
 #include "plait/Plan/Plan_generated.h"
-#include "plait/Transforms/Buffers.h"
 
 using namespace mlir;
 using namespace plait;
@@ -49,7 +48,7 @@ namespace {
 /// Places the values of one function.
 class Placer {
 public:
-  explicit Placer(func::FuncOp function);
+  Placer(func::FuncOp function, const Surroundings &surroundings);
 
   void run(const llvm::StringSet<> &begun);
   /// Of what lies in the workspace, by alias root.
@@ -64,20 +63,23 @@ private:
     auto [buffer, offset] = packs.locate(symbol, slot);
     return place(buffer, offset);
   }
-  unsigned workspaceSlot() {
-    return function.getNumArguments() + function.getNumResults();
+  plan::PlaceAttr place(SlotPlace at) {
+    return place(slotName(at.slot), at.offset);
   }
+  unsigned workspaceSlot() const { return slots.slots.size(); }
   plan::PlaceAttr fixedPlace(Value value);
   plan::PlaceAttr sourcePlace(Operation *op);
   void setAccumulate(Operation *producer, OpResult result, bool first);
   void setAccumulates(const llvm::StringSet<> &begun);
   Value aliasRoot(Value value);
   int64_t packWorkspace();
+  void describeSlots(int64_t workspace);
 
   func::FuncOp function;
   Block &body;
   Builder builder;
-  ParameterPacks packs;
+  const ParameterPacks &packs;
+  const FunctionSlots &slots;
   llvm::MapVector<Value, plan::PlaceAttr> places;
   llvm::DenseMap<Operation *, int64_t> position;
 };
@@ -98,14 +100,13 @@ plan::PlaceAttr Placer::sourcePlace(Operation *op) {
 /// Where a value must lie because of who makes or takes it; null: anywhere.
 plan::PlaceAttr Placer::fixedPlace(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
-    return place(slotName(argument.getArgNumber()));
+    return place(slots.arguments[argument.getArgNumber()]);
   if (plan::PlaceAttr source = sourcePlace(value.getDefiningOp()))
     return source;
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     if (isa<func::ReturnOp>(user))
-      return place(
-          slotName(function.getNumArguments() + use.getOperandNumber()));
+      return place(slots.results[use.getOperandNumber()]);
     if (auto write = dyn_cast<nn::WriteOp>(user))
       return place(write.getSymbol(), write.getSlot());
     if (auto accumulate = dyn_cast<nn::AccumulateOp>(user))
@@ -191,9 +192,10 @@ int64_t Placer::packWorkspace() {
   return total;
 }
 
-Placer::Placer(func::FuncOp function)
+Placer::Placer(func::FuncOp function, const Surroundings &surroundings)
     : function(function), body(function.getBody().front()),
-      builder(function.getContext()), packs(function) {
+      builder(function.getContext()), packs(surroundings.packs),
+      slots(surroundings.slots) {
   for (auto [index, op] : llvm::enumerate(body)) {
     position[&op] = index;
     for (Value result : op.getResults())
@@ -212,19 +214,32 @@ void Placer::run(const llvm::StringSet<> &begun) {
     if (!attributes.empty())
       op.setAttr(plan::kPlacesAttr, builder.getArrayAttr(attributes));
   }
+  describeSlots(workspace);
+}
+
+/// Tells the file, and people who read it, what the slots are.
+void Placer::describeSlots(int64_t workspace) {
   SmallVector<int64_t> bytes;
-  for (Type type : function.getArgumentTypes())
-    bytes.push_back(byteSize(type));
-  for (Type type : function.getResultTypes())
-    bytes.push_back(byteSize(type));
+  SmallVector<Attribute> names;
+  for (const Slot &slot : slots.slots) {
+    bytes.push_back(slot.bytes);
+    names.push_back(builder.getStringAttr(slot.getText()));
+  }
   bytes.push_back(workspace);
+  names.push_back(builder.getStringAttr("workspace"));
   function->setAttr(kSlotBytesAttr, builder.getDenseI64ArrayAttr(bytes));
+  function->setAttr(kSlotNamesAttr, builder.getArrayAttr(names));
+  for (BlockArgument argument : body.getArguments())
+    function.setArgAttr(argument.getArgNumber(), kPlaceAttr,
+                        fixedPlace(argument));
 }
 
-llvm::MapVector<Value, Lifetime> plait::findWorkspace(func::FuncOp function) {
-  return Placer(function).findLifetimes();
+llvm::MapVector<Value, Lifetime>
+plait::findWorkspace(func::FuncOp function, const Surroundings &surroundings) {
+  return Placer(function, surroundings).findLifetimes();
 }
 
-void plait::placeValues(func::FuncOp function, const llvm::StringSet<> &begun) {
-  Placer(function).run(begun);
+void plait::placeValues(func::FuncOp function, const Surroundings &surroundings,
+                        const llvm::StringSet<> &begun) {
+  Placer(function, surroundings).run(begun);
 }

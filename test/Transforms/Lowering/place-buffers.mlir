@@ -4,8 +4,8 @@
 dist.mesh @mesh ["tp"] = [2]
 nn.parameter @w : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
 
-// What the function takes and returns lies in slots, in this order; the last slot
-// is its workspace. In there %a and %b live together, and so do %b and %c, but
+// What the function takes and returns lies in slots, in this order, residuals side
+// by side; the last slot is its workspace. In there %a and %b live together, and so do %b and %c, but
 // %a is dead when %c is made: %c takes its place, and two tensors' bytes are
 // enough for all. An all-reduce whose input nobody reads later works in place. A
 // value that is returned is computed where the caller wants it.
@@ -87,18 +87,18 @@ func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0
 // not. So 1024 bytes each for parameter, gradient and residual, 2112 for the
 // largest workspace and 64 each for tokens, scalars and metrics are enough.
 // CHECK: plan.program @rank0 rank 0 bytes 5376 in_flight 1 {
-// CHECK-DAG: plan.buffer @"residual 0 of stage 0, microbatch 0" activations at [[RES:[0-9]+]] bytes 1024 live [0, 1]
-// CHECK-DAG: plan.buffer @"residual 0 of stage 0, microbatch 1" activations at [[RES]] bytes 1024 live [2, 3]
+// CHECK-DAG: plan.buffer @"residuals 0 of stage 0, microbatch 0" activations at [[RES:[0-9]+]] bytes 1024 live [0, 1]
+// CHECK-DAG: plan.buffer @"residuals 0 of stage 0, microbatch 1" activations at [[RES]] bytes 1024 live [2, 3]
 // CHECK-DAG: plan.buffer @"workspace of action 0" workspace at [[WORK:[0-9]+]] bytes 2048 live [0, 0]
 // CHECK-DAG: plan.buffer @"workspace of action 1" workspace at [[WORK]] bytes 2112 live [1, 1]
 // CHECK-DAG: plan.buffer @"workspace of action 3" workspace at [[WORK]] bytes 2112 live [3, 3]
 // CHECK-DAG: plan.buffer @"w value" parameters at {{[0-9]+}} bytes 1024 live [0, 5]
 // CHECK-DAG: plan.buffer @"w gradient" gradients at {{[0-9]+}} bytes 1024 live [0, 5]
 // CHECK-DAG: plan.buffer @tokens inputs at {{[0-9]+}} bytes 64 live [0, 5]
-// CHECK: plan.action forward stage 0 microbatch 0 call @forward_0 [@tokens, @"residual 0 of stage 0, microbatch 0", @"workspace of action 0"]
-// CHECK-NEXT: plan.action backward stage 0 microbatch 0 call @backward_0 [@"residual 0 of stage 0, microbatch 0", @"workspace of action 1"]
-// CHECK-NEXT: plan.action forward stage 0 microbatch 1 call @forward_0 [@tokens, @"residual 0 of stage 0, microbatch 1", @"workspace of action 2"]
-// CHECK-NEXT: plan.action backward stage 0 microbatch 1 call @backward_0 [@"residual 0 of stage 0, microbatch 1", @"workspace of action 3"]
+// CHECK: plan.action forward stage 0 microbatch 0 call @forward_0 [@tokens, @"residuals 0 of stage 0, microbatch 0", @"workspace of action 0"]
+// CHECK-NEXT: plan.action backward stage 0 microbatch 0 call @backward_0 [@"residuals 0 of stage 0, microbatch 0", @"workspace of action 1"]
+// CHECK-NEXT: plan.action forward stage 0 microbatch 1 call @forward_0 [@tokens, @"residuals 0 of stage 0, microbatch 1", @"workspace of action 2"]
+// CHECK-NEXT: plan.action backward stage 0 microbatch 1 call @backward_0 [@"residuals 0 of stage 0, microbatch 1", @"workspace of action 3"]
 // CHECK-NEXT: plan.action reduce call @reduce_0
 // CHECK-NEXT: plan.action optimizer call @optimizer_0
 
@@ -189,7 +189,7 @@ func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0
   nn.write %0#1 to @half compute : tensor<16x16xbf16>
   return
 }
-// CHECK: plan.buffer @"residual 0 of stage 0, microbatch 0" activations at {{[0-9]+}} bytes 512
+// CHECK: plan.buffer @"residuals 0 of stage 0, microbatch 0" activations at {{[0-9]+}} bytes 512
 // CHECK: plan.buffer @"half compute" parameters at {{[0-9]+}} bytes 512 live [0, 5]
 // CHECK: plan.buffer @"half value" parameters at {{[0-9]+}} bytes 1024 live [0, 5]
 // CHECK: plan.buffer @"half gradient" gradients at {{[0-9]+}} bytes 1024 live [0, 5]

@@ -48,9 +48,9 @@ module attributes {pipe.placement = #pipe.placement<v, ranks = 1, chunks = 2>} {
 // CHECK: plan.program @rank0 rank 0
 // CHECK-DAG: plan.buffer @"activation 0 after stage 0, microbatch 0" transfers at {{[0-9]+}} bytes 1024 live [0, 2]
 // CHECK-DAG: plan.buffer @"gradient 0 after stage 0, microbatch 0" transfers at {{[0-9]+}} bytes 1024 live [2, 5]
-// CHECK-DAG: plan.buffer @"residual 0 of stage 1, microbatch 0" activations at {{[0-9]+}} bytes 1024 live [1, 4]
+// CHECK-DAG: plan.buffer @"residuals 0 of stage 1, microbatch 0" activations at {{[0-9]+}} bytes 1024 live [1, 4]
 // CHECK: plan.action forward stage 0 microbatch 0 call @forward_0 [@"activation 0 after stage 0, microbatch 0", @"workspace of action 0"]
-// CHECK-NEXT: plan.action forward stage 1 microbatch 0 call @forward_1 [@"activation 0 after stage 0, microbatch 0", @"residual 0 of stage 1, microbatch 0",
+// CHECK-NEXT: plan.action forward stage 1 microbatch 0 call @forward_1 [@"activation 0 after stage 0, microbatch 0", @"residuals 0 of stage 1, microbatch 0",
 // CHECK-NEXT: plan.action backward_input stage 1 microbatch 0 call @backward_input_1 [@"activation 0 after stage 0, microbatch 0", @"gradient 0 after stage 0, microbatch 0",
 // CHECK-NEXT: plan.action backward_input stage 0 microbatch 0 call @backward_input_0 [@"gradient 0 after stage 0, microbatch 0",
 // CHECK-NEXT: plan.action backward_weight stage 1 microbatch 0 call @backward_weight_1

@@ -150,6 +150,8 @@ const Case structureCases[] = {
     {"Scalars", [](P &p) { p.programs[0]->scalars = 4096; }, "scalars of 32"},
     {"Constant", [](P &p) { p.programs[0]->constants[0]->offset = 4096; },
      "constant of 48 bytes"},
+    {"ConstantData", [](P &p) { p.programs[1]->constants[0]->data = 3; },
+     "constant is table 3 of 3"},
     {"ConstantPart", [](P &p) { p.programs[0]->constants[0]->bytes = 49; },
      "constant has 48 bytes, of which a rank takes 49"},
     {"ConstantBegin", [](P &p) { p.programs[0]->constants[0]->bytes = 24; },

@@ -40,12 +40,14 @@ template <typename T> T &addStep(fb::FunctionT &function, T value) {
   return *static_cast<T *>(step.step.value);
 }
 
-void addConstant(fb::ProgramT &program, uint64_t offset,
+void addConstant(fb::PlanT &plan, fb::ProgramT &program, uint64_t offset,
                  const std::vector<float> &values) {
   fb::ConstantT &constant = append(program.constants);
   constant.offset = offset;
-  constant.data.resize(values.size() * 4);
-  std::memcpy(constant.data.data(), values.data(), constant.data.size());
+  constant.data = plan.data.size();
+  fb::DataT &data = append(plan.data);
+  data.bytes.resize(values.size() * 4);
+  std::memcpy(data.bytes.data(), values.data(), data.bytes.size());
 }
 
 void addShard(fb::ProgramT &program, uint32_t parameter,
@@ -118,11 +120,11 @@ void addRegion(fb::ProgramT &program, const char *name, uint64_t offset,
   region.last_action = program.actions.size() - 1;
 }
 
-void fillFirstStage(fb::ProgramT &program) {
+void fillFirstStage(fb::PlanT &plan, fb::ProgramT &program) {
   setProgram(program);
   addShard(program, 0, {4, 6}, true);
-  addConstant(program, matrix, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
-  addConstant(program, constants, {2, 1, 8});
+  addConstant(plan, program, matrix, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  addConstant(plan, program, constants, {2, 1, 8});
   append(program.inputs) = {};
   fb::InputT &input = *program.inputs.back();
   input.offset = tokens;
@@ -171,10 +173,10 @@ void fillFirstStage(fb::ProgramT &program) {
   addRegion(program, "result", result, 256);
 }
 
-void fillSecondStage(fb::ProgramT &program) {
+void fillSecondStage(fb::PlanT &plan, fb::ProgramT &program) {
   setProgram(program);
   addShard(program, 1, {3, 6}, false);
-  addConstant(program, constants, {0, 3, 4});
+  addConstant(plan, program, constants, {0, 3, 4});
   fb::FunctionT &forward = append(program.functions);
   forward.name = "accumulate";
   forward.slots = {"in"};
@@ -244,8 +246,8 @@ fb::PlanT test::makePlan() {
   append(plan.kernels).symbol = "plait_test_scale";
   append(plan.kernels).symbol = "plait_test_add";
   plan.locations = {"test.mlir:1:1"};
-  fillFirstStage(append(plan.programs));
-  fillSecondStage(append(plan.programs));
+  fillFirstStage(plan, append(plan.programs));
+  fillSecondStage(plan, append(plan.programs));
   return plan;
 }
 

@@ -46,8 +46,10 @@ fb::PlanT makeSingleRankPlan(const std::vector<float> &gradient, float loss,
   auto store = [&](uint64_t offset, const std::vector<float> &values) {
     fb::ConstantT &constant = append(program.constants);
     constant.offset = offset;
-    constant.data.resize(values.size() * sizeof(float));
-    std::memcpy(constant.data.data(), values.data(), constant.data.size());
+    constant.data = plan.data.size();
+    fb::DataT &data = append(plan.data);
+    data.bytes.resize(values.size() * sizeof(float));
+    std::memcpy(data.bytes.data(), values.data(), data.bytes.size());
   };
   store(program.metrics, metrics);
   store(program.shards[0]->gradient, gradient);

@@ -1,0 +1,353 @@
+//===- BuildProgram.cpp - The program of one rank ---------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A rank's program is its list of the schedule, with a function for every
+// action and a buffer for everything that lives longer than one. What a stage
+// gives is named after the stage boundary that it crosses, so that it is one
+// buffer for all who touch it: the function that makes it, the transfer, the
+// function that reads it, and the neighbouring stage where the same rank has
+// that too, which then needs no transfer.
+//
+//===----------------------------------------------------------------------===//
+
+#include "BuildProgram.h"
+
+#include "PackMemory.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+using namespace mlir;
+using namespace plait;
+using pipe::ActionKind;
+using pipe::PortAttr;
+using pipe::PortKind;
+using plan::Category;
+using schedule::Action;
+using schedule::Direction;
+
+pipe::FunctionAttr Calls::getCallee(MLIRContext *context, int64_t rank,
+                                    const Action &action) const {
+  bool endsStep = action.kind == schedule::ActionKind::Reduce ||
+                  action.kind == schedule::ActionKind::Optimizer;
+  return pipe::FunctionAttr::get(context, static_cast<ActionKind>(action.kind),
+                                 endsStep ? rank : getStage(rank, action));
+}
+
+namespace {
+
+/// What one action of the schedule becomes.
+struct PlannedAction {
+  ActionKind kind = ActionKind::Forward;
+  std::optional<int64_t> stage, microbatch;
+  FlatSymbolRefAttr callee; // null: a transfer
+  std::optional<int64_t> peer, tensor;
+  bool backward = false;
+  ArrayAttr buffers; // their names
+};
+
+/// Builds the program of one rank.
+class ProgramBuilder {
+public:
+  ProgramBuilder(ModuleOp module, int64_t rank, const Calls &calls,
+                 const ParameterPacks &packs)
+      : module(module), rank(rank), calls(calls), schedule(calls.schedule),
+        packs(packs), builder(module) {}
+
+  void build();
+
+private:
+  struct Buffer {
+    FlatSymbolRefAttr name;
+    Category category;
+    Lifetime life;
+  };
+  enum Content : int { kActivation, kGradient, kResiduals };
+  /// What a buffer holds: of what, the number of the tensor or set, the stage,
+  /// the microbatch. Names are only made of those that are new.
+  using Key = std::tuple<int, int64_t, int64_t, int64_t>;
+
+  Attribute use(unsigned index);
+  Attribute add(const Twine &name, Category category, int64_t bytes,
+                int64_t first, int64_t last);
+  Attribute use(PortAttr port, int64_t stage, int64_t microbatch,
+                int64_t bytes);
+  Attribute use(const Slot &slot, int64_t stage, int64_t microbatch);
+  void findFunctions();
+  void addCall(const Action &action);
+  void addTransfer(const Action &action);
+  void stand(StringRef name, Category category, int64_t bytes);
+  RankedTensorType getMasterType(nn::ReadOp read);
+  void addAccessed(Operation *op);
+  void addStanding();
+  void emit();
+
+  ModuleOp module;
+  int64_t rank;
+  const Calls &calls;
+  const schedule::Schedule &schedule;
+  const ParameterPacks &packs;
+  OpBuilder builder;
+  SymbolTableCollection tables;
+  std::vector<Buffer> buffers;
+  llvm::DenseMap<Key, unsigned> ofMicrobatch; // in `buffers`
+  llvm::StringSet<> standing;
+  llvm::SetVector<func::FuncOp> functions;
+  /// Bytes of what crosses borders, by virtual stage and port. In order.
+  std::map<int64_t, llvm::MapVector<PortAttr, int64_t>> bytesOf;
+  std::vector<PlannedAction> actions;
+};
+
+} // namespace
+
+/// Extends the life of a buffer to the next action.
+Attribute ProgramBuilder::use(unsigned index) {
+  Buffer &buffer = buffers[index];
+  buffer.life.last = actions.size();
+  return buffer.name;
+}
+
+Attribute ProgramBuilder::add(const Twine &name, Category category,
+                              int64_t bytes, int64_t first, int64_t last) {
+  auto symbol = FlatSymbolRefAttr::get(builder.getStringAttr(name));
+  buffers.push_back({symbol, category, {bytes, first, last}});
+  return symbol;
+}
+
+/// What the next action has of a port that is no residual's.
+Attribute ProgramBuilder::use(PortAttr port, int64_t stage, int64_t microbatch,
+                              int64_t bytes) {
+  if (port.isModelInput())
+    return FlatSymbolRefAttr::get(builder.getStringAttr(
+        port.getKind() == PortKind::Tokens ? kTokensBuffer : kTargetsBuffer));
+  // The boundary that a stage's inputs cross is the one behind the stage
+  // before.
+  PortKind kind = port.getKind();
+  if (kind == PortKind::Input || kind == PortKind::InputGradient)
+    --stage;
+  bool isActivation = kind == PortKind::Input || kind == PortKind::Output;
+  Key key(isActivation ? kActivation : kGradient, port.getIndex(), stage,
+          microbatch);
+  auto [it, isNew] = ofMicrobatch.insert({key, buffers.size()});
+  if (!isNew)
+    return use(it->second);
+  return add(Twine(isActivation ? "activation " : "gradient ") +
+                 Twine(port.getIndex()) + " after stage " + Twine(stage) +
+                 ", microbatch " + Twine(microbatch),
+             Category::Transfers, bytes, actions.size(), actions.size());
+}
+
+/// What the next action binds to a slot.
+Attribute ProgramBuilder::use(const Slot &slot, int64_t stage,
+                              int64_t microbatch) {
+  if (!slot.residuals)
+    return use(slot.port, stage, microbatch, slot.bytes);
+  Key key(kResiduals, *slot.residuals, stage, microbatch);
+  auto [it, isNew] = ofMicrobatch.insert({key, buffers.size()});
+  if (!isNew)
+    return use(it->second);
+  return add("residuals " + Twine(*slot.residuals) + " of stage " +
+                 Twine(stage) + ", microbatch " + Twine(microbatch),
+             Category::Activations, slot.bytes, actions.size(), actions.size());
+}
+
+void ProgramBuilder::findFunctions() {
+  for (const Action &action : schedule.ranks[rank]) {
+    if (action.isTransfer())
+      continue;
+    pipe::FunctionAttr callee =
+        calls.getCallee(module.getContext(), rank, action);
+    func::FuncOp function = calls.functions.lookup(callee);
+    if (!functions.insert(function))
+      continue;
+    auto &bytes = bytesOf[callee.getIndex()];
+    for (const Slot &slot : calls.slots.at(function).slots)
+      if (slot.port)
+        bytes[slot.port] = slot.bytes;
+  }
+}
+
+void ProgramBuilder::addCall(const Action &action) {
+  pipe::FunctionAttr own = calls.getCallee(module.getContext(), rank, action);
+  func::FuncOp callee = calls.functions.lookup(own);
+  PlannedAction planned;
+  planned.kind = own.getAction();
+  if (!own.endsStep()) {
+    planned.stage = own.getIndex();
+    planned.microbatch = action.microbatch;
+  }
+  planned.callee = FlatSymbolRefAttr::get(callee.getSymNameAttr());
+  SmallVector<Attribute> bound;
+  for (const Slot &slot : calls.slots.at(callee).slots)
+    bound.push_back(use(slot, own.getIndex(), action.microbatch));
+  // Every call has its own workspace, so that it fits between what is live.
+  auto bytes = callee->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
+  int64_t at = actions.size();
+  bound.push_back(add("workspace of action " + Twine(at), Category::Workspace,
+                      bytes.asArrayRef().back(), at, at));
+  planned.buffers = builder.getArrayAttr(bound);
+  actions.push_back(planned);
+}
+
+/// One action for each tensor that crosses the boundary.
+void ProgramBuilder::addTransfer(const Action &action) {
+  bool receives = action.kind == schedule::ActionKind::Recv;
+  bool backward = action.direction == Direction::Backward;
+  PortKind kind =
+      backward ? (receives ? PortKind::OutputGradient : PortKind::InputGradient)
+               : (receives ? PortKind::Input : PortKind::Output);
+  int64_t stage = calls.getStage(rank, action);
+  int64_t sender = receives ? (backward ? stage + 1 : stage - 1) : stage;
+  SmallVector<std::pair<PortAttr, int64_t>> crossing;
+  for (auto [port, bytes] : bytesOf[stage])
+    if (port.getKind() == kind)
+      crossing.push_back({port, bytes});
+  // Both ends have the same order.
+  llvm::sort(crossing, [](const auto &a, const auto &b) {
+    return a.first.getIndex() < b.first.getIndex();
+  });
+  for (auto [port, bytes] : crossing) {
+    Attribute buffer = use(port, stage, action.microbatch, bytes);
+    actions.push_back({static_cast<ActionKind>(action.kind),
+                       sender,
+                       action.microbatch,
+                       {},
+                       action.peer,
+                       port.getIndex(),
+                       backward,
+                       builder.getArrayAttr(buffer)});
+  }
+}
+
+/// The parameters, with the bytes of a rank's part, that no function reads:
+/// what was made of them turned out to be of no use. They are saved as they
+/// were, by the first rank.
+static SmallVector<std::pair<StringRef, int64_t>>
+findUnreadParameters(ModuleOp module) {
+  llvm::StringSet<> read;
+  module.walk([&](nn::ReadOp op) { read.insert(op.getSymbol()); });
+  SmallVector<std::pair<StringRef, int64_t>> unread;
+  dist::MeshOp mesh = dist::MeshOp::find(module);
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    auto sharding =
+        dyn_cast_or_null<dist::ShardingAttr>(parameter.getShardingAttr());
+    if (!sharding || read.contains(parameter.getSymName()))
+      continue;
+    unread.push_back({parameter.getSymName(),
+                      byteSize(mesh.getLocalType(
+                          dist::withSharding(parameter.getType(), sharding)))});
+  }
+  return unread;
+}
+
+/// What a rank has of the value that `read` reads a copy of.
+RankedTensorType ProgramBuilder::getMasterType(nn::ReadOp read) {
+  nn::ParameterOp parameter = nn::findParameter(read, tables);
+  if (!parameter || !parameter.getStateAttr())
+    return read.getType().clone(Float32Type::get(read.getContext()));
+  return dist::MeshOp::find(read).getLocalType(dist::withSharding(
+      parameter.getType(), nn::getSharding(parameter, nn::Slot::Gradient)));
+}
+
+/// A buffer of that name that stands in the arena for the whole step.
+void ProgramBuilder::stand(StringRef name, Category category, int64_t bytes) {
+  if (standing.insert(name).second)
+    add(name, category, bytes, 0, actions.size() - 1);
+}
+
+/// What `op` reads or writes of what stands in the arena.
+void ProgramBuilder::addAccessed(Operation *op) {
+  auto access = [&](StringRef symbol, nn::Slot slot, Type accessed) {
+    auto type = cast<RankedTensorType>(accessed);
+    bool parameter = slot == nn::Slot::Value || slot == nn::Slot::Compute;
+    bool gradient = slot == nn::Slot::Gradient || slot == nn::Slot::Reduced;
+    Category category = parameter  ? Category::Parameters
+                        : gradient ? Category::Gradients
+                                   : Category::Optimizer;
+    if (nn::PackOp pack = packs.find(symbol))
+      type = pack.getSlotType(slot);
+    stand(packs.locate(symbol, slot).buffer, category, byteSize(type));
+  };
+  if (auto read = dyn_cast<nn::ReadOp>(op)) {
+    access(read.getSymbol(), read.getSlot(), read.getType());
+    // What is saved is the value, also where nothing updates it.
+    if (read.getSlot() == nn::Slot::Compute)
+      access(read.getSymbol(), nn::Slot::Value, getMasterType(read));
+  } else if (auto write = dyn_cast<nn::WriteOp>(op))
+    access(write.getSymbol(), write.getSlot(), write.getInput().getType());
+  else if (auto add = dyn_cast<nn::AccumulateOp>(op))
+    access(add.getSymbol(), add.getSlot(), add.getInput().getType());
+  else if (isa<ConstantDataOpInterface>(op))
+    stand(constantName(op), Category::Constants,
+          byteSize(op->getResult(0).getType()));
+}
+
+void ProgramBuilder::addStanding() {
+  for (func::FuncOp function : functions)
+    function.walk([&](Operation *op) { addAccessed(op); });
+  if (rank == 0)
+    for (auto &[name, bytes] : findUnreadParameters(module))
+      stand(packs.locate(name, nn::Slot::Value).buffer, Category::Parameters,
+            bytes);
+  stand(kScalarsBuffer, Category::Inputs, 64);
+  stand(kMetricsBuffer, Category::Inputs, 64);
+  // Tokens and targets of all microbatches are written before the step starts.
+  for (auto &[stage, ports] : bytesOf)
+    for (auto [port, bytes] : ports)
+      if (port.isModelInput())
+        stand(port.getKind() == PortKind::Tokens ? kTokensBuffer
+                                                 : kTargetsBuffer,
+              Category::Inputs, schedule.problem.microbatches * bytes);
+}
+
+void ProgramBuilder::emit() {
+  SmallVector<Lifetime> lives;
+  for (const Buffer &buffer : buffers)
+    lives.push_back(buffer.life);
+  int64_t total = 0;
+  SmallVector<int64_t> offsets = packMemory(lives, total);
+  builder.setInsertionPointToEnd(module.getBody());
+  auto program = plan::ProgramOp::create(
+      builder, module.getLoc(), ("rank" + Twine(rank)).str(), rank, total,
+      schedule::peakInFlight(schedule, rank));
+  builder.createBlock(&program.getBody());
+  for (auto [buffer, offset] : llvm::zip_equal(buffers, offsets))
+    plan::BufferOp::create(builder, module.getLoc(), buffer.name.getAttr(),
+                           buffer.category, offset, buffer.life.bytes,
+                           buffer.life.first, buffer.life.last);
+  auto optional = [&](std::optional<int64_t> value) {
+    return value ? builder.getI64IntegerAttr(*value) : IntegerAttr();
+  };
+  for (const PlannedAction &action : actions)
+    plan::ActionOp::create(
+        builder, module.getLoc(), action.kind, optional(action.stage),
+        optional(action.microbatch), action.callee, optional(action.peer),
+        action.backward, optional(action.tensor), action.buffers);
+}
+
+void ProgramBuilder::build() {
+  // The sizes of what crosses actions are known before the first transfer.
+  findFunctions();
+  for (const Action &action : schedule.ranks[rank]) {
+    if (action.isTransfer())
+      addTransfer(action);
+    else
+      addCall(action);
+  }
+  addStanding();
+  emit();
+}
+
+void plait::buildProgram(ModuleOp module, int64_t rank, const Calls &calls,
+                         const ParameterPacks &packs) {
+  ProgramBuilder(module, rank, calls, packs).build();
+}

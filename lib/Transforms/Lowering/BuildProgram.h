@@ -1,0 +1,40 @@
+//===- BuildProgram.h - The program of one rank -----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_TRANSFORMS_LOWERING_BUILDPROGRAM_H
+#define PLAIT_LIB_TRANSFORMS_LOWERING_BUILDPROGRAM_H
+
+#include "Slots.h"
+#include "plait/Schedule/Schedule.h"
+#include "plait/Transforms/Buffers.h"
+
+namespace plait {
+
+/// A schedule with transfers, and the functions that its actions call.
+struct Calls {
+  schedule::Schedule schedule;
+  /// By what they do (`pipe.function`).
+  llvm::DenseMap<mlir::Attribute, mlir::func::FuncOp> functions;
+  /// Of all functions of the module.
+  llvm::DenseMap<mlir::Operation *, FunctionSlots> slots;
+
+  int64_t getStage(int64_t rank, const schedule::Action &action) const {
+    return schedule.problem.stageOf(rank, action.chunk);
+  }
+  /// What the function that `action`, no transfer, of `rank` calls has to do.
+  pipe::FunctionAttr getCallee(mlir::MLIRContext *context, int64_t rank,
+                               const schedule::Action &action) const;
+};
+
+/// Appends the program of `rank` to `module`, whose functions have their
+/// places.
+void buildProgram(mlir::ModuleOp module, int64_t rank, const Calls &calls,
+                  const ParameterPacks &packs);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_TRANSFORMS_LOWERING_BUILDPROGRAM_H

@@ -1,0 +1,143 @@
+//===- IdenticalFunctions.cpp - What is transformed once --------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A body is described as a list of words in which names are numbered as they
+// come; what attributes and types are is told by their addresses, since both
+// are unique in a context. Bodies with one description are identical.
+//
+//===----------------------------------------------------------------------===//
+
+#include "IdenticalFunctions.h"
+
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "mlir/IR/AttrTypeSubElements.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <map>
+#include <vector>
+
+using namespace mlir;
+using namespace plait;
+
+static constexpr llvm::StringLiteral kSymbol = "symbol";
+
+namespace {
+
+/// A body as it was before it was transformed.
+struct Description {
+  std::vector<uintptr_t> words;
+  /// What the numbers in `words` stand for.
+  llvm::SetVector<Attribute> symbols, layers;
+  /// Of the ops in order.
+  SmallVector<Location> locations;
+
+  explicit Description(func::FuncOp function);
+
+private:
+  void add(const void *unique) {
+    words.push_back(reinterpret_cast<uintptr_t>(unique));
+  }
+  void add(llvm::SetVector<Attribute> &names, Attribute name) {
+    names.insert(name);
+    words.push_back(llvm::find(names, name) - names.begin());
+  }
+  void add(Operation *op, llvm::DenseMap<Value, uintptr_t> &numbers);
+};
+
+} // namespace
+
+void Description::add(Operation *op,
+                      llvm::DenseMap<Value, uintptr_t> &numbers) {
+  locations.push_back(op->getLoc());
+  add(op->getName().getAsOpaquePointer());
+  words.push_back(op->getNumOperands());
+  for (Value operand : op->getOperands())
+    words.push_back(numbers.lookup(operand));
+  words.push_back(op->getNumResults());
+  for (Value result : op->getResults()) {
+    numbers[result] = numbers.size();
+    add(result.getType().getAsOpaquePointer());
+  }
+  for (NamedAttribute attribute : op->getAttrs()) {
+    add(attribute.getName().getAsOpaquePointer());
+    if (attribute.getName() == kSymbol)
+      add(symbols, attribute.getValue());
+    else if (attribute.getName() == nn::kLayerAttr)
+      add(layers, attribute.getValue());
+    else
+      add(attribute.getValue().getAsOpaquePointer());
+  }
+  // An op with a body is identical to none.
+  if (op->getNumRegions())
+    add(op);
+}
+
+Description::Description(func::FuncOp function) {
+  llvm::DenseMap<Value, uintptr_t> numbers;
+  Block &body = function.getBody().front();
+  for (BlockArgument argument : body.getArguments()) {
+    numbers[argument] = numbers.size();
+    add(argument.getType().getAsOpaquePointer());
+  }
+  for (Operation &op : body)
+    add(&op, numbers);
+}
+
+/// Gives `target` the body of `source`, which was `before` and is transformed,
+/// with the names of `own`, what it was itself.
+static void copyBody(func::FuncOp source, const Description &before,
+                     func::FuncOp target, const Description &own) {
+  target.eraseBody();
+  IRMapping mapping;
+  source.getBody().cloneInto(&target.getBody(), mapping);
+  llvm::DenseMap<Attribute, Attribute> symbols, layers, locations;
+  for (auto [from, to] : llvm::zip_equal(before.symbols, own.symbols))
+    symbols[from] = to;
+  for (auto [from, to] : llvm::zip_equal(before.layers, own.layers))
+    layers[from] = to;
+  for (auto [from, to] : llvm::zip_equal(before.locations, own.locations))
+    locations.try_emplace(from, to);
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([&](LocationAttr location) {
+    Attribute found = locations.lookup(location);
+    return found ? std::optional(std::pair(found, WalkResult::skip()))
+                 : std::nullopt;
+  });
+  target.getBody().walk([&](Operation *op) {
+    if (Attribute symbol = op->getAttr(kSymbol))
+      op->setAttr(kSymbol, symbols.lookup(symbol));
+    if (Attribute layer = op->getAttr(nn::kLayerAttr))
+      op->setAttr(nn::kLayerAttr, layers.lookup(layer));
+    op->setLoc(cast<LocationAttr>(replacer.replace(Attribute(op->getLoc()))));
+  });
+}
+
+int64_t plait::transformOnce(ModuleOp module,
+                             llvm::function_ref<void(func::FuncOp)> transform) {
+  // All are described before the first one changes. In the module's order.
+  SmallVector<std::pair<func::FuncOp, Description>> functions;
+  for (auto function : module.getOps<func::FuncOp>())
+    functions.emplace_back(function, Description(function));
+  std::map<ArrayRef<uintptr_t>, size_t,
+           bool (*)(ArrayRef<uintptr_t>, ArrayRef<uintptr_t>)>
+      first([](ArrayRef<uintptr_t> left, ArrayRef<uintptr_t> right) {
+        return std::lexicographical_compare(left.begin(), left.end(),
+                                            right.begin(), right.end());
+      });
+  for (size_t i = 0; i < functions.size(); ++i) {
+    auto &[function, own] = functions[i];
+    auto [it, isNew] = first.try_emplace(own.words, i);
+    if (isNew)
+      transform(function);
+    else
+      copyBody(functions[it->second].first, functions[it->second].second,
+               function, own);
+  }
+  return first.size();
+}

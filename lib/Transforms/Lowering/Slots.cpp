@@ -1,0 +1,108 @@
+//===- Slots.cpp - What actions bind to functions ---------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Slots.h"
+
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Transforms/Buffers.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace plait;
+using pipe::PortAttr;
+using pipe::PortKind;
+
+std::string Slot::getText() const {
+  if (residuals)
+    return "residuals " + std::to_string(*residuals);
+  return port ? port.getText() : std::string();
+}
+
+namespace {
+/// Which functions make a residual and read it for the last time.
+struct Held {
+  pipe::ActionKind first, last;
+  int64_t bytes;
+};
+} // namespace
+
+/// In the order of the ports of `functions`.
+static llvm::MapVector<PortAttr, Held>
+findResiduals(ArrayRef<func::FuncOp> functions) {
+  llvm::MapVector<PortAttr, Held> residuals;
+  for (func::FuncOp function : functions) {
+    pipe::ActionKind action = getStageFunction(function).getAction();
+    auto visit = [&](PortAttr port, Type type) {
+      if (!port || port.getKind() != PortKind::Residual)
+        return;
+      int64_t bytes = llvm::alignTo(byteSize(type), plan::kAlignment);
+      Held &held =
+          residuals.insert({port, {action, action, bytes}}).first->second;
+      // Of one microbatch, actions run in the order of the enumeration.
+      held.first = std::min(held.first, action);
+      held.last = std::max(held.last, action);
+    };
+    for (auto [port, type] :
+         llvm::zip_equal(getResultPorts(function), function.getResultTypes()))
+      visit(port, type);
+    for (auto [port, type] :
+         llvm::zip_equal(getPorts(function), function.getArgumentTypes()))
+      visit(port, type);
+  }
+  return residuals;
+}
+
+StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
+                               int64_t inFlight) {
+  auto residuals = findResiduals(functions);
+  int64_t limit = 0;
+  for (auto &[port, held] : residuals)
+    limit += held.bytes;
+  limit = limit / 400 * inFlight;
+  // The set that is being filled, by who holds it.
+  std::map<std::pair<pipe::ActionKind, pipe::ActionKind>, unsigned> filling;
+  for (auto &[port, held] : residuals) {
+    auto [it, isNew] =
+        filling.insert({{held.first, held.last}, unsigned(bytes.size())});
+    unsigned &set = it->second;
+    if (!isNew && bytes[set] + held.bytes > limit) {
+      set = bytes.size();
+      isNew = true;
+    }
+    if (isNew)
+      bytes.push_back(0);
+    places[port] = {set, bytes[set]};
+    bytes[set] += held.bytes;
+  }
+}
+
+FunctionSlots::FunctionSlots(func::FuncOp function,
+                             const StageResiduals &residuals) {
+  std::map<unsigned, unsigned> sets; // their slots
+  auto assign = [&](PortAttr port, Type type) -> SlotPlace {
+    unsigned next = slots.size();
+    if (!port || port.getKind() != PortKind::Residual) {
+      slots.push_back({port, std::nullopt, byteSize(type)});
+      return {next, 0};
+    }
+    StageResiduals::Place place = residuals.locate(port);
+    auto [it, isNew] = sets.insert({place.set, next});
+    if (isNew)
+      slots.push_back({{}, place.set, residuals.getBytes(place.set)});
+    return {it->second, place.offset};
+  };
+  for (auto [port, type] :
+       llvm::zip_equal(getPorts(function), function.getArgumentTypes()))
+    arguments.push_back(assign(port, type));
+  for (auto [port, type] :
+       llvm::zip_equal(getResultPorts(function), function.getResultTypes()))
+    results.push_back(assign(port, type));
+}

@@ -25,6 +25,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -33,6 +34,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <map>
+#include <optional>
 
 using namespace mlir;
 using namespace plait;
@@ -49,6 +51,9 @@ public:
   /// Reads the model, or the IR that an earlier compilation has left, and
   /// writes what it is compiled for into it. Failures have been reported.
   LogicalResult import();
+  /// Continues with what has been lowered, and takes it. Failures have been
+  /// reported.
+  LogicalResult adopt(LoweredModel &lowered);
   /// Imports the model of `other` once more, whose reference this compiles:
   /// what the module brings along is for another plan.
   LogicalResult importReference(const Compilation &other);
@@ -59,6 +64,9 @@ public:
   Status checkMemory();
   FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
   ModuleOp getModule() const { return *module; }
+  OwningOpRef<ModuleOp> takeModule() { return std::move(module); }
+  /// The phase after which the module was read.
+  Phase getImported() const { return imported; }
   TrainingConfiguration getConfiguration() const {
     return plait::getConfiguration(*module);
   }
@@ -81,6 +89,7 @@ private:
   const CompileOptions &options;
   ModelContext &context;
   bool isReference = false;
+  Phase imported = Phase::Import;
   OwningOpRef<ModuleOp> module;
   // What is chosen, before there is a module to say it.
   Layout layout;
@@ -248,7 +257,21 @@ LogicalResult Compilation::write() {
 }
 
 LogicalResult Compilation::import() {
-  return success(succeeded(read()) && report(choose()) && succeeded(write()));
+  if (failed(read()) || !report(choose()) || failed(write()))
+    return failure();
+  imported = getPhase(*module);
+  return success();
+}
+
+LogicalResult Compilation::adopt(LoweredModel &lowered) {
+  module = std::move(lowered.module);
+  Result<Layout> known = plait::getLayout(dist::MeshOp::find(*module));
+  if (!report(known.status()))
+    return failure();
+  layout = *known;
+  target = getTarget(*module);
+  cluster = getCluster(*module);
+  return verify(*module);
 }
 
 LogicalResult Compilation::importReference(const Compilation &other) {
@@ -312,9 +335,10 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
       continue;
     show(phase);
     PassManager manager(context.get());
-    manager.enableVerifier(verifies);
+    // Once a phase: after each of its passes it would take as long as they do.
+    manager.enableVerifier(false);
     buildPhase(manager, phase);
-    if (failed(manager.run(*module)))
+    if (failed(manager.run(*module)) || (verifies && failed(verify(*module))))
       return failure();
     if (phase != Phase::Plan && failed(dump(phase)))
       return failure();
@@ -387,28 +411,31 @@ static int64_t findPeak(plan::ProgramOp program, plan::Category category) {
   return peak;
 }
 
-FailureOr<std::vector<planner::StageMemory>>
-plait::placeMemory(CompileOptions options) {
+static planner::StageMemory findMemory(plan::ProgramOp program) {
+  planner::StageMemory memory;
+  memory.parameters = findPeak(program, plan::Category::Parameters);
+  memory.gradients = findPeak(program, plan::Category::Gradients);
+  memory.optimizer = findPeak(program, plan::Category::Optimizer);
+  // Gradients may begin to live after activations have begun to die.
+  double left = double(getArenaBytes(program)) - memory.resident();
+  double activations = findPeak(program, plan::Category::Activations);
+  memory.activations = std::min(activations, left);
+  memory.workspace = left - memory.activations;
+  return memory;
+}
+
+std::shared_ptr<LoweredModel> plait::lowerModel(CompileOptions options) {
   options.progress = false;
   options.dumpPhasesTo.clear();
-  ModelContext context(options);
-  Compilation compilation(options, context);
+  auto lowered = std::make_shared<LoweredModel>(options);
+  Compilation compilation(options, lowered->context);
   if (failed(compilation.import()) ||
       failed(compilation.runTo(Phase::Lower, /*verifies=*/false)))
-    return failure();
-  std::vector<planner::StageMemory> stages;
-  for (auto program : compilation.getModule().getOps<plan::ProgramOp>()) {
-    planner::StageMemory &memory = stages.emplace_back();
-    memory.parameters = findPeak(program, plan::Category::Parameters);
-    memory.gradients = findPeak(program, plan::Category::Gradients);
-    memory.optimizer = findPeak(program, plan::Category::Optimizer);
-    // Gradients may begin to live after activations have begun to die.
-    double left = double(getArenaBytes(program)) - memory.resident();
-    double activations = findPeak(program, plan::Category::Activations);
-    memory.activations = std::min(activations, left);
-    memory.workspace = left - memory.activations;
-  }
-  return stages;
+    return nullptr;
+  lowered->module = compilation.takeModule();
+  for (auto program : lowered->module->getOps<plan::ProgramOp>())
+    lowered->memory.push_back(findMemory(program));
+  return lowered;
 }
 
 /// Says what was written, unless that was to standard output.
@@ -429,11 +456,11 @@ static Result<Phase> findPhase(StringRef name) {
               llvm::join(names, ", "));
 }
 
-/// Embeds the reference, or says why there is none. `imported` is the phase
-/// that the module was read after.
+/// Embeds the reference, or says why there is none.
 static void addReference(const CompileOptions &options, ModelContext &context,
-                         const Compilation &compilation, Phase imported,
+                         const Compilation &compilation,
                          plan::fb::PlanT &plan) {
+  Phase imported = compilation.getImported();
   auto reference =
       imported == Phase::Import
           ? compileReference(options, context, compilation)
@@ -448,13 +475,12 @@ static void addReference(const CompileOptions &options, ModelContext &context,
 
 static bool compilePlan(const CompileOptions &options, ModelContext &context,
                         Compilation &compilation) {
-  Phase imported = getPhase(compilation.getModule());
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
   if (succeeded(compilation.runTo(Phase::Plan)) &&
       report(compilation.checkMemory()))
     plan = compilation.convert();
   if (succeeded(plan) && options.reference)
-    addReference(options, context, compilation, imported, **plan);
+    addReference(options, context, compilation, **plan);
   clearProgress();
   if (failed(plan) || !report(plan::writePlan(options.output, **plan)))
     return false;
@@ -497,9 +523,14 @@ bool plait::compile(const CompileOptions &options) {
   }
   if (last == Phase::Plan && options.output.empty())
     return report(fail("no output file; give one with -o"));
-  ModelContext context(options);
+  // Earlier phases are dumped by running them.
+  std::shared_ptr<LoweredModel> lowered;
+  if (last >= Phase::Lower && options.dumpPhasesTo.empty())
+    lowered = options.lowered;
+  std::optional<ModelContext> own;
+  ModelContext &context = lowered ? lowered->context : own.emplace(options);
   Compilation compilation(options, context);
-  if (failed(compilation.import()))
+  if (failed(lowered ? compilation.adopt(*lowered) : compilation.import()))
     return false;
   return last == Phase::Plan ? compilePlan(options, context, compilation)
                              : compileIR(options, compilation, last);

@@ -8,19 +8,29 @@
 #ifndef PLAIT_LIB_DRIVER_MEMORY_H
 #define PLAIT_LIB_DRIVER_MEMORY_H
 
-#include "plait/Driver/Driver.h"
+#include "Model.h"
 #include "plait/Planner/Estimate.h"
 
-#include "mlir/Support/LLVM.h"
+#include <memory>
+#include <vector>
 
 namespace plait {
 
-/// Runs the phases up to placed buffers and says what each stage's ranks hold:
-/// peak() is the arena that the plan will have, to the byte. What is neither a
-/// parameter, gradient, moment nor activation counts as workspace. Failures
-/// have been reported.
-mlir::FailureOr<std::vector<planner::StageMemory>>
-placeMemory(CompileOptions options);
+/// A model after phase lower.
+struct LoweredModel {
+  explicit LoweredModel(const CompileOptions &options) : context(options) {}
+
+  ModelContext context;
+  /// Not verified yet.
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  /// What each stage's ranks hold: peak() is the arena that the plan will have,
+  /// to the byte. What is neither a parameter, gradient, moment nor activation
+  /// counts as workspace.
+  std::vector<planner::StageMemory> memory;
+};
+
+/// Runs the phases up to placed buffers; null: failures have been reported.
+std::shared_ptr<LoweredModel> lowerModel(CompileOptions options);
 
 } // namespace plait
 

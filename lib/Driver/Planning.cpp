@@ -156,6 +156,8 @@ public:
   Result<planner::SearchResult> search();
   /// All of it. Failures have been printed.
   std::optional<Configuration> run();
+  /// Of the choice of run(), the memory of which was placed; null: it was not.
+  std::shared_ptr<LoweredModel> takeLowered() { return std::move(lowered); }
   /// Of the model that was profiled.
   Precision getPrecision() const { return training.precision; }
   /// What there is to tell of `result`, which must stay where it is. `index` is
@@ -167,7 +169,7 @@ private:
   Status prepare();
   FailureOr<OwningOpRef<ModuleOp>> importModel(int64_t batch);
   bool canPlace(const Configuration &choice) const;
-  Status place(planner::SearchResult &result) const;
+  Status place(planner::SearchResult &result);
   Status tell(const planner::SearchResult &result);
   Result<std::string> answerWhyNot(const planner::SearchResult &result);
 
@@ -178,6 +180,7 @@ private:
   planner::Training training;
   SearchSpace space;
   std::unique_ptr<ModelProfile> profile;
+  std::shared_ptr<LoweredModel> lowered; // the last choice, if it is for use
 };
 
 } // namespace
@@ -286,18 +289,20 @@ bool Planning::canPlace(const Configuration &choice) const {
 }
 
 /// Replaces the estimated memory by the compiler's placement.
-Status Planning::place(planner::SearchResult &result) const {
+Status Planning::place(planner::SearchResult &result) {
   if (options.progress)
     showProgress("placing the memory of the choice");
   CompileOptions chosen = options;
   pin(result.configuration, training.precision, chosen);
-  auto placed = placeMemory(std::move(chosen));
-  if (failed(placed))
+  auto placed = lowerModel(std::move(chosen));
+  if (!placed)
     return fail("the choice (", planner::print(result.configuration),
                 ") does not compile");
-  for (planner::StageMemory &memory : *placed)
+  for (planner::StageMemory &memory : placed->memory)
     memory.reserved = cluster.device.reservedBytes;
-  result.estimate.memory = std::move(*placed);
+  result.estimate.memory = placed->memory;
+  if (planning.compiles)
+    lowered = std::move(placed);
   return Status::success();
 }
 
@@ -417,5 +422,6 @@ bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
   if (Status status = checkCompilable(*choice); !status.ok())
     return report(status);
   pin(*choice, session.getPrecision(), options);
+  options.lowered = session.takeLowered();
   return true;
 }

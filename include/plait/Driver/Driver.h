@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,8 @@ class DialectRegistry;
 } // namespace mlir
 
 namespace plait {
+
+struct LoweredModel;
 
 /// What the user asks for.
 struct CompileOptions {
@@ -78,6 +81,8 @@ struct CompileOptions {
   bool progress = false;
   /// Adds dialects that a .mlir file may use beside plait's own.
   std::function<void(mlir::DialectRegistry &)> addDialects;
+  /// What choosing these options has compiled already; null: nothing.
+  std::shared_ptr<LoweredModel> lowered;
 };
 
 /// Compiles and writes the output, completely or not at all, and says in one

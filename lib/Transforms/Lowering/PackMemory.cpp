@@ -249,9 +249,10 @@ private:
 
 } // namespace
 
-/// Places `buffers` in the order of `ranks`; returns the end of the last one.
+/// Places `buffers` in the order of `ranks`; returns the end of the last one,
+/// or as soon as it is no better than `limit`, that.
 static int64_t place(llvm::ArrayRef<Lifetime> buffers,
-                     llvm::ArrayRef<Rank> ranks, int64_t steps,
+                     llvm::ArrayRef<Rank> ranks, int64_t steps, int64_t limit,
                      llvm::MutableArrayRef<int64_t> offsets) {
   auto order = llvm::to_vector(llvm::seq<int64_t>(0, buffers.size()));
   llvm::stable_sort(order,
@@ -265,6 +266,8 @@ static int64_t place(llvm::ArrayRef<Lifetime> buffers,
     int64_t offset = offsets[index] = taken.findPlace(buffer);
     int64_t end = llvm::alignTo(offset + buffer.bytes, plan::kAlignment);
     total = std::max(total, end);
+    if (total >= limit)
+      return limit;
     taken.add(buffer, offset, end);
   }
   return total;
@@ -283,7 +286,7 @@ llvm::SmallVector<int64_t> plait::packMemory(llvm::ArrayRef<Lifetime> buffers,
     auto ranks = llvm::map_to_vector(buffers, [&](const Lifetime &life) {
       return orders.rank(order, life);
     });
-    int64_t bytes = place(buffers, ranks, steps, offsets);
+    int64_t bytes = place(buffers, ranks, steps, total, offsets);
     if (bytes < total) {
       total = bytes;
       best = offsets;

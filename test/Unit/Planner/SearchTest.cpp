@@ -372,6 +372,7 @@ TEST(Search, PrefersWhatIsSimple) {
     auto search = [&](std::vector<std::string> schedules) {
       setting.space.schedules = std::move(schedules);
       setting.pins = *parsePins("pp=2,dp=1,tp=4");
+      setting.pins.layers = {5, 5}; // they do not move afterwards
       return setting.run();
     };
     SearchResult plain = search({"1f1b"}), split = search({"zb-h2"});

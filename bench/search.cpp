@@ -57,7 +57,7 @@ static TransformerShape makeLlama(int64_t layers, int64_t hidden, int64_t heads,
 }
 
 /// What the compiler can execute when this was written.
-static SearchSpace getExecutable() {
+static SearchSpace getExecutableSpace() {
   SearchSpace space;
   space.schedules = {"gpipe", "1f1b"};
   space.recompute = {Recompute::None, Recompute::Full};
@@ -117,7 +117,7 @@ int main() {
        "a100-80g:384x8", 3072}};
   printHead("model");
   for (const Case &one : cases)
-    for (const SearchSpace &space : {getExecutable(), SearchSpace::all()})
+    for (const SearchSpace &space : {getExecutableSpace(), SearchSpace::all()})
       run(one, space);
   printHead("70B, 1,024 H100");
   for (int64_t layers : {20, 40, 80, 160, 320}) {

@@ -367,7 +367,7 @@ TEST(Search, PrefersWhatIsSimple) {
   Setting setting;
   setting.space.microBatches = {1};
   int preferred = 0, picked = 0;
-  for (int64_t batch = 4; batch <= 2048; batch *= 2) {
+  for (int64_t batch = 4; batch <= 2048; batch += batch / 8 + 1) {
     setting.training.globalBatch = batch;
     auto search = [&](std::vector<std::string> schedules) {
       setting.space.schedules = std::move(schedules);

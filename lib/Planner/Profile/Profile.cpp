@@ -297,8 +297,11 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
   Entry entry;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (entry.reason.empty() &&
-        diagnostic.getSeverity() == DiagnosticSeverity::Error)
-      entry.reason = diagnostic.str();
+        diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+      if (auto place = dyn_cast<NameLoc>(diagnostic.getLocation()))
+        entry.reason = place.getName().str() + ": ";
+      entry.reason += diagnostic.str();
+    }
     return success();
   });
   for (auto [small, large] : kBatches) {

@@ -223,8 +223,9 @@ TEST_F(ProfileTest, SaysWhyADegreeIsImpossible) {
   open("gpt2", 64);
   std::string reason;
   EXPECT_EQ(profile->get(8, false, reason), nullptr);
-  EXPECT_EQ(reason, "tp=8 does not divide the 12 key/value heads of "
-                    "nn.attention; possible are 1, 2, 3, 4, 6, 12");
+  EXPECT_EQ(reason, "transformer.h.0.attn: tp=8 does not divide the 12 "
+                    "key/value heads of nn.attention; possible are 1, 2, 3, 4, "
+                    "6, 12");
 }
 
 TEST_F(ProfileTest, FailsWithTheModel) {

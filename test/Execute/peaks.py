@@ -29,7 +29,7 @@ NANO = ROOT / "examples" / "models" / "gpt2-nano" / "config.json"
 BUFFER = re.compile(
     r'plan\.buffer @"(.+?)"\s+(\w+) at (\d+) bytes (\d+) live \[(\d+), (\d+)\]'
 )
-RESIDUAL = re.compile(r"residual \d+ of stage (\d+), microbatch (\d+)$")
+RESIDUAL = re.compile(r"residuals \d+ of stage (\d+), microbatch (\d+)$")
 PROGRAM = re.compile(r"plan\.program @rank(\d+) rank \d+ bytes (\d+)")
 
 

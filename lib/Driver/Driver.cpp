@@ -19,6 +19,7 @@
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
+#include "plait/Proof/Prove.h"
 #include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Pipelines.h"
@@ -83,6 +84,8 @@ private:
   Status choose();
   LogicalResult write();
   LogicalResult checkBatch();
+  LogicalResult keepModel();
+  LogicalResult prove();
   LogicalResult dump(Phase phase);
   void show(Phase phase) const;
 
@@ -91,6 +94,7 @@ private:
   bool isReference = false;
   Phase imported = Phase::Import;
   OwningOpRef<ModuleOp> module;
+  OwningOpRef<ModuleOp> model; // as imported, where the plan is to be proven
   // What is chosen, before there is a module to say it.
   Layout layout;
   TargetAttr target;
@@ -256,8 +260,20 @@ LogicalResult Compilation::write() {
   return pinShardings(*module, options);
 }
 
+LogicalResult Compilation::keepModel() {
+  if (!options.prove)
+    return success();
+  if (getPhase(*module) != Phase::Import)
+    return module->emitError("--prove needs the model, but this is IR after "
+                             "phase ")
+           << stringifyPhase(getPhase(*module));
+  model = module->clone();
+  return success();
+}
+
 LogicalResult Compilation::import() {
-  if (failed(read()) || !report(choose()) || failed(write()))
+  if (failed(read()) || !report(choose()) || failed(write()) ||
+      failed(keepModel()))
     return failure();
   imported = getPhase(*module);
   return success();
@@ -325,6 +341,13 @@ void Compilation::show(Phase phase) const {
         "/" + llvm::Twine(getPhases().size()) + "] " + stringifyPhase(phase));
 }
 
+/// Holds the lowered step against that of the model on one rank.
+LogicalResult Compilation::prove() {
+  auto claim = proof::makeClaim(std::move(model));
+  return success(claim && proof::proveMeaning(*claim, *module) ==
+                              proof::Verdict::Proven);
+}
+
 LogicalResult Compilation::runTo(Phase last, bool verifies) {
   for (Phase phase : getPhases()) {
     // What a model is has to be checked, whoever has imported it.
@@ -341,6 +364,8 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
     if (failed(manager.run(*module)) || (verifies && failed(verify(*module))))
       return failure();
     if (phase != Phase::Plan && failed(dump(phase)))
+      return failure();
+    if (phase == Phase::Lower && model && failed(prove()))
       return failure();
   }
   return success();

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/InitAll.h"
+#include "plait/Proof/Passes.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -33,6 +34,7 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   plait::registerAllDialects(registry);
   plait::registerAllPasses();
+  plait::proof::registerPlaitProofPasses();
   return mlir::asMainReturnCode(mlir::MlirOptMain(
       argc, argv, "plait: compiles the training of a transformer\n", registry));
 }

@@ -121,6 +121,8 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
                  "checkpoint, partition, schedule, lower) and write its IR");
   app.add_option("--dump-phases-to", options.dumpPhasesTo,
                  "write the IR after every phase into a folder");
+  app.add_flag("--prove", options.prove,
+               "prove that the plan computes what the model asks for");
   app.add_flag_callback(
       "--no-reference", [&options] { options.reference = false; },
       "leave out what plait-run --check compares with");

@@ -72,6 +72,8 @@ struct CompileOptions {
   std::string dumpPhasesTo;
   /// The plan, or the IR with `compileTo`; "-" is standard output.
   std::string output;
+  /// Prove that the plan computes what the model asks for.
+  bool prove = false;
   /// Embed the unpartitioned model, so that `plait-run --check` can compare.
   bool reference = true;
   /// Where what is told to people goes; null: standard output. It must be

@@ -1,0 +1,58 @@
+//===- Claim.cpp - The step that a plan is held against ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The phases up to `partition`, for one rank: nothing is split, and
+// partitioning only takes the (empty) shardings off the types.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Proof/Prove.h"
+#include "plait/Transforms/Pipelines.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+using namespace plait;
+
+/// Forgets how the model is to be spread: one rank computes a microbatch of all
+/// of them.
+static void unpartition(ModuleOp module) {
+  for (auto mesh : module.getOps<dist::MeshOp>())
+    mesh.setSizes(SmallVector<int64_t>(mesh.getSizes().size(), 1));
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    parameter.removeShardingAttr();
+    parameter.removeStateAttr();
+  }
+  TrainingConfiguration configuration = getConfiguration(module);
+  static_cast<Strategy &>(configuration) = Strategy();
+  configuration.epilogues = EpilogueKind::None;
+  if (auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction))
+    configuration.microBatch =
+        cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(0);
+  setConfiguration(module, configuration);
+}
+
+OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {
+  unpartition(*claim);
+  // What there is to warn of is told where the plan is made.
+  ScopedDiagnosticHandler quiet(claim->getContext(), [](Diagnostic &diag) {
+    return success(diag.getSeverity() != DiagnosticSeverity::Error);
+  });
+  PassManager manager(claim->getContext());
+  manager.enableVerifier(false);
+  for (Phase phase : {Phase::Shard, Phase::Stage, Phase::Differentiate,
+                      Phase::Checkpoint, Phase::Partition})
+    buildPhase(manager, phase);
+  if (failed(manager.run(*claim)))
+    return {};
+  return claim;
+}

@@ -1,0 +1,208 @@
+//===- Compare.cpp - Whether two steps end alike ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Terms are in normal form, so equal ones are one. Where two differ, the
+// message is about the first op that computes something which the claim does
+// not compute from the same things: all that it takes is right, and it is not.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Compare.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+using nn::Slot;
+
+namespace {
+/// Two terms that differ, of which one is part of the plan's value and the
+/// other one of the claim's.
+struct Difference {
+  const Term *found, *expected;
+};
+
+class Comparison {
+public:
+  Comparison(Step &claim, Step &plan, Rules &rules, ModuleOp module)
+      : claim(claim.getRanks()[0]), plan(plan), rules(rules), module(module) {}
+  LogicalResult run();
+
+private:
+  LogicalResult compareRank(int64_t rank, RankState &state);
+  LogicalResult compareSlot(int64_t rank, RankState &state,
+                            nn::ParameterOp parameter, Slot slot,
+                            const RankState::Stored &expected);
+  LogicalResult compareTerms(const std::string &what, Operation *fallback,
+                             const Term *found, const Term *expected);
+  Operation *locate(const RankState::Stored &stored) {
+    return stored.writer ? stored.writer : module.getOperation();
+  }
+
+  RankState &claim;
+  Step &plan;
+  Rules &rules;
+  ModuleOp module;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What differs
+//===----------------------------------------------------------------------===//
+
+/// The term created first of those that `term` is made of and the claim does
+/// not have.
+static const Term *findStranger(const Term *term) {
+  const Term *first = nullptr;
+  llvm::DenseSet<const Term *> seen;
+  SmallVector<const Term *> left{term};
+  while (!left.empty()) {
+    const Term *next = left.pop_back_val();
+    if (next->inClaim || !seen.insert(next).second)
+      continue;
+    if (next->origin && (!first || next->id < first->id))
+      first = next;
+    for (const Argument &argument : next->arguments)
+      left.push_back(argument.term);
+  }
+  return first;
+}
+
+/// The arguments of `a` that `b` does not have.
+static SmallVector<Argument> subtract(const Term *a, const Term *b) {
+  SmallVector<Argument> left;
+  for (const Argument &argument : a->arguments)
+    if (llvm::none_of(b->arguments, [&](const Argument &other) {
+          return other.term == argument.term &&
+                 other.factor == argument.factor &&
+                 other.letters == argument.letters;
+        }))
+      left.push_back(argument);
+  return left;
+}
+
+/// Follows the only argument that differs, as deep as there is one.
+static Difference narrow(Difference difference) {
+  while (true) {
+    const Term *a = difference.found, *b = difference.expected;
+    if (a->kind != b->kind || a->name != b->name || a->attrs != b->attrs)
+      return difference;
+    auto onlyA = subtract(a, b), onlyB = subtract(b, a);
+    if (onlyA.size() != 1 || onlyB.size() != 1 ||
+        onlyA[0].factor != onlyB[0].factor ||
+        onlyA[0].letters != onlyB[0].letters)
+      return difference;
+    difference = {onlyA[0].term, onlyB[0].term};
+  }
+}
+
+LogicalResult Comparison::compareTerms(const std::string &what,
+                                       Operation *fallback, const Term *found,
+                                       const Term *expected) {
+  if (found == expected)
+    return success();
+  const Term *stranger = findStranger(found);
+  Difference difference = narrow({found, expected});
+  Operation *op = stranger ? stranger->origin : fallback;
+  InFlightDiagnostic diag = rules.report.wrong(op);
+  if (stranger)
+    diag << "here is " << print(stranger)
+         << ", which the unpartitioned step does not compute";
+  else
+    diag << what << " is " << print(found);
+  diag.attachNote(fallback->getLoc())
+      << what << " has " << print(difference.found, 4) << " where "
+      << print(difference.expected, 4) << " is asked for";
+  return diag;
+}
+
+//===----------------------------------------------------------------------===//
+// What is compared
+//===----------------------------------------------------------------------===//
+
+LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
+                                      nn::ParameterOp parameter, Slot slot,
+                                      const RankState::Stored &expected) {
+  std::string what = ("the new " + nn::stringifySlot(slot) + " of @" +
+                      parameter.getSymName() + " on stage " + Twine(rank))
+                         .str();
+  auto known = state.getWritten().find({parameter.getSymName(), slot});
+  if (known == state.getWritten().end())
+    return rules.report.wrong(parameter)
+           << what << " is not written: it should be "
+           << print(expected.content.form.term);
+  const RankState::Stored &own = known->second;
+  if (failed(compareTerms(what, locate(own), own.content.form.term,
+                          expected.content.form.term)))
+    return failure();
+  Content declared = state.getInitial(parameter, slot);
+  bool isSame = !own.content.form.isPartial() &&
+                own.content.type.getShape() == declared.type.getShape();
+  for (auto [dim, want] : llvm::zip(own.content.form.dims, declared.form.dims))
+    isSame &= dim.uniform || dim.begin == want.begin;
+  if (isSame)
+    return success();
+  return rules.report.wrong(locate(own))
+         << what << " lies otherwise than declared: it is "
+         << printLayout(own.content.form) << ", declared is "
+         << printLayout(declared.form);
+}
+
+/// Slots that outlive a step.
+static bool isKept(Slot slot) {
+  return slot != Slot::Gradient && slot != Slot::Reduced;
+}
+
+LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
+  for (auto &[key, expected] : claim.getWritten()) {
+    nn::ParameterOp parameter = plan.getSymbols().findParameter(key.first);
+    if (!isKept(key.second) || !parameter ||
+        !state.getTouched().contains(key.first))
+      continue;
+    if (failed(compareSlot(rank, state, parameter, key.second, expected)))
+      return failure();
+  }
+  for (auto &[key, own] : state.getWritten())
+    if (isKept(key.second) && plan.getSymbols().findParameter(key.first) &&
+        !claim.getWritten().count(key))
+      return rules.report.wrong(locate(own))
+             << "@" << key.first << " is changed, and should stay as it is";
+  for (auto &[name, expected] : claim.metrics) {
+    auto known = state.metrics.find(name);
+    if (known == state.metrics.end())
+      return rules.report.wrong(module)
+             << "stage " << rank << " does not report " << name;
+    const Form &form = known->second.content.form;
+    if (form.isPartial())
+      return rules.report.wrong(locate(known->second))
+             << name << " is " << printLayout(form);
+    if (failed(compareTerms(name, locate(known->second), form.term,
+                            expected.content.form.term)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult Comparison::run() {
+  for (auto &[key, expected] : claim.getWritten()) {
+    if (!isKept(key.second) || !plan.getSymbols().findParameter(key.first))
+      continue;
+    if (llvm::none_of(plan.getRanks(), [&, name = key.first](RankState &state) {
+          return state.getTouched().contains(name);
+        }))
+      return rules.report.wrong(plan.getSymbols().findParameter(key.first))
+             << "no stage has @" << key.first;
+  }
+  for (auto [rank, state] : llvm::enumerate(plan.getRanks()))
+    if (failed(compareRank(rank, state)))
+      return failure();
+  return success();
+}
+
+LogicalResult plait::proof::compareSteps(Step &claim, Step &plan, Rules &rules,
+                                         ModuleOp module) {
+  return Comparison(claim, plan, rules, module).run();
+}

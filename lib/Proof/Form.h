@@ -1,0 +1,122 @@
+//===- Form.h - What a rank holds of a tensor ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A form says what the tensors that the ranks of a mesh hold under one name
+// have to do with one global tensor. Ranks that differ only along axes of the
+// mesh have one form:
+//   - a dimension is a slice: it begins at the sum of index · stride over some
+//     axes, and what lies beyond the global tensor is padding;
+//   - over some axes the values of the ranks still have to be added up (or
+//     maximised) to give the global one;
+//   - along all other axes the ranks hold the same.
+//
+// The axis of pipeline stages is none of them: its ranks have programs of their
+// own.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PROOF_FORM_H
+#define PLAIT_LIB_PROOF_FORM_H
+
+#include "Term.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Interfaces/NumberRange.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+#include <memory>
+
+namespace plait::proof {
+
+/// The axes of a mesh with more than one rank, without that of the pipeline.
+class Mesh {
+public:
+  /// Null: one rank.
+  explicit Mesh(dist::MeshOp op);
+
+  /// 1 for an axis that the mesh does not have.
+  int64_t getSize(llvm::StringRef axis) const;
+  /// The number of blocks that the axes of `begin` make.
+  int64_t countBlocks(llvm::ArrayRef<RankTerm> begin) const;
+  /// Without the axes that have one rank.
+  llvm::SmallVector<RankTerm, 2> simplify(llvm::ArrayRef<RankTerm> begin) const;
+  /// The blocks of `chunk` elements of a dimension split over `axes`, major to
+  /// minor.
+  llvm::SmallVector<RankTerm, 2> split(llvm::ArrayRef<mlir::StringAttr> axes,
+                                       int64_t chunk) const;
+
+private:
+  llvm::SmallVector<std::pair<llvm::StringRef, int64_t>> axes;
+};
+
+/// One dimension of a rank's tensor.
+struct Dimension {
+  /// All elements along it are the same; the term does not have it.
+  bool uniform = true;
+  /// Where the rank's slice begins; no axis: it has the whole.
+  llvm::SmallVector<RankTerm, 2> begin;
+  /// What lies beyond the end of the global tensor, where the blocks are
+  /// larger.
+  NumberRange padding = NumberRange::exactly(0);
+};
+
+struct Form {
+  const Term *term = nullptr;
+  llvm::SmallVector<Dimension, 4> dims; // of the rank's tensor
+  llvm::SmallVector<mlir::StringAttr, 2> partial;
+  dist::Reduction reduction = dist::Reduction::Sum; // of the partial axes
+
+  bool isPartial() const { return !partial.empty(); }
+  bool isPartialOver(llvm::StringRef axis) const;
+  /// The dimension that `axis` splits, or -1.
+  int64_t findDim(llvm::StringRef axis) const;
+  /// The dimension of the term that `dim` is; it must not be uniform.
+  int64_t getTermDim(int64_t dim) const;
+  int64_t getExtent(int64_t dim) const { return term->shape[getTermDim(dim)]; }
+  /// The term with the rank's dimensions as letters.
+  Argument asArgument() const;
+};
+
+struct Pack;
+
+/// What is known of an SSA value: the type of one rank's tensor, and its form
+/// or, of a pack, those of its members.
+struct Content {
+  mlir::RankedTensorType type;
+  Form form;
+  std::shared_ptr<const Pack> pack; // null: one tensor
+};
+
+/// A tensor of tensors that lie side by side.
+struct Pack {
+  struct Member {
+    int64_t offset;              // elements from the beginning
+    llvm::StringRef name;        // of the parameter
+    mlir::RankedTensorType type; // of the rank's tensor
+    Form form;
+  };
+  std::vector<Member> members;
+  int64_t elements = 0; // of all rows
+  /// The axes that divide its rows; elements of the members lie where they do.
+  llvm::SmallVector<RankTerm, 2> rows;
+  /// Added up along its columns.
+  bool reducedColumns = false;
+  /// What lies between members.
+  NumberRange gap = NumberRange::exactly(0);
+};
+
+/// Whether `dim` of a rank's `extent` elements reaches beyond the global
+/// tensor.
+bool isPadded(const Form &form, int64_t dim, int64_t extent, const Mesh &mesh);
+
+/// "the slice at 64 · tp of dimension 1, a partial sum over dp".
+std::string printLayout(const Form &form);
+/// With the term.
+std::string print(const Content &content);
+
+} // namespace plait::proof
+
+#endif // PLAIT_LIB_PROOF_FORM_H

@@ -1,0 +1,53 @@
+//===- ProofPass.cpp - The proof as a pass ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Proof/Passes.h"
+#include "plait/Proof/Prove.h"
+
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+
+namespace plait::proof {
+#define GEN_PASS_DEF_PROVEMEANINGPASS
+#include "plait/Proof/Passes.h.inc"
+} // namespace plait::proof
+
+using namespace mlir;
+using namespace plait;
+
+namespace {
+struct ProveMeaningPass : proof::impl::ProveMeaningPassBase<ProveMeaningPass> {
+  using ProveMeaningPassBase::ProveMeaningPassBase;
+
+  /// What the front of the pipeline, which makes the claim, creates.
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<nn::NNDialect, dist::DistDialect, pipe::PipeDialect,
+                    PlaitDialect, plan::PlanDialect, func::FuncDialect>();
+  }
+
+  void runOnOperation() override {
+    auto model = parseSourceFile<ModuleOp>(claim, &getContext());
+    if (!model) {
+      getOperation().emitError("needs a claim, the imported model; there is "
+                               "none in \"")
+          << claim << "\"";
+      return signalPassFailure();
+    }
+    auto step = proof::makeClaim(std::move(model));
+    if (!step ||
+        proof::proveMeaning(*step, getOperation()) != proof::Verdict::Proven)
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace

@@ -1,0 +1,155 @@
+//===- Rules.cpp - Which op has which rule ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rules.h"
+
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+Rules::Rule Rules::findRule(Operation *op) {
+  static const llvm::StringMap<Rule> rules = {
+      {"nn.add", &Rules::evaluateAdd},
+      {"nn.sub", &Rules::evaluateSub},
+      {"nn.neg", &Rules::evaluateNeg},
+      {"nn.scale", &Rules::evaluateScale},
+      {"nn.shift", &Rules::evaluateShift},
+      {"nn.mul", &Rules::evaluateMul},
+      {"nn.div", &Rules::evaluateDiv},
+      {"nn.fill", &Rules::evaluateFill},
+      {"nn.stop_gradient", &Rules::evaluateStop},
+      {"nn.cast", &Rules::evaluateCast},
+      {"nn.exp", &Rules::evaluateElementwise},
+      {"nn.log", &Rules::evaluateElementwise},
+      {"nn.tanh", &Rules::evaluateElementwise},
+      {"nn.erf", &Rules::evaluateElementwise},
+      {"nn.sqrt", &Rules::evaluateElementwise},
+      {"nn.rsqrt", &Rules::evaluateElementwise},
+      {"nn.sigmoid", &Rules::evaluateElementwise},
+      {"nn.is_zero", &Rules::evaluateElementwise},
+      {"nn.min", &Rules::evaluateElementwise},
+      {"nn.equal", &Rules::evaluateElementwise},
+      {"nn.valid", &Rules::evaluateElementwise},
+      {"nn.step_scalar", &Rules::evaluateScalar},
+      {"nn.broadcast", &Rules::evaluateBroadcast},
+      {"nn.reduce", &Rules::evaluateReduce},
+      {"nn.rotate_half", &Rules::evaluateRotateHalf},
+      {"nn.matmul", &Rules::evaluateMatmul},
+      {"nn.embedding", &Rules::evaluateEmbedding},
+      {"nn.embedding_grad", &Rules::evaluateEmbeddingGrad},
+      {"nn.pick", &Rules::evaluatePick},
+      {"nn.causal_mask", &Rules::evaluateCausalMask},
+      {"nn.mask_padding", &Rules::evaluateMaskPadding},
+      {"nn.iota", &Rules::evaluateIota},
+      {"nn.rope_table", &Rules::evaluateRopeTable},
+      {"dist.all_reduce", &Rules::evaluateAllReduce},
+      {"dist.all_gather", &Rules::evaluateAllGather},
+      {"dist.reduce_scatter", &Rules::evaluateReduceScatter},
+      {"dist.all_to_all", &Rules::evaluateAllToAll},
+      {"dist.slice", &Rules::evaluateSlice},
+  };
+  return rules.lookup(op->getName().getStringRef());
+}
+
+FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
+  if (auto fused = dyn_cast<nn::FusedMatmulOp>(op))
+    return evaluateFused(fused, operands);
+  Rule rule = findRule(op);
+  if (!rule && isa<DecomposableOpInterface>(op))
+    return decompose(op, operands);
+  if (!rule || op->getNumResults() != 1) {
+    report.unproven(op) << "op \"" << op->getName().getStringRef()
+                        << "\" has no rule";
+    return failure();
+  }
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  bool isPacked = llvm::any_of(
+      operands, [](const Content &operand) { return operand.pack != nullptr; });
+  bool splitsPacks = op->hasTrait<OpTrait::Elementwise>();
+  if (isPacked && !splitsPacks &&
+      !isa<nn::ReduceOp, dist::AllReduceOp, dist::ReduceScatterOp,
+           dist::AllGatherOp, dist::SliceOp>(op)) {
+    report.unproven(op) << "op \"" << op->getName().getStringRef()
+                        << "\" has no rule for packs";
+    return failure();
+  }
+  Result result = isPacked && splitsPacks
+                      ? evaluatePacked(op, operands, rule, type)
+                      : (this->*rule)(op, operands, type);
+  if (failed(result))
+    return failure();
+  if (!result->pack && failed(checkAxes(op, result->form)))
+    return failure();
+  return Contents{std::move(*result)};
+}
+
+//===----------------------------------------------------------------------===//
+// What all rules ask
+//===----------------------------------------------------------------------===//
+
+LogicalResult Rules::checkAxes(Operation *op, const Form &form) {
+  llvm::SmallDenseSet<StringAttr, 4> seen;
+  auto check = [&](StringAttr axis) -> LogicalResult {
+    if (seen.insert(axis).second)
+      return success();
+    return wrong(op) << "the result depends on a rank's index along \""
+                     << axis.getValue() << "\" twice (" << printLayout(form)
+                     << "): each rank has one block of the diagonal";
+  };
+  for (const Dimension &dim : form.dims)
+    for (const RankTerm &term : dim.begin)
+      if (failed(check(term.axis)))
+        return failure();
+  for (StringAttr axis : form.partial)
+    if (failed(check(axis)))
+      return failure();
+  return success();
+}
+
+LogicalResult Rules::requireWhole(Operation *op, const Content &operand) {
+  if (!operand.form.isPartial())
+    return success();
+  return wrong(op) << "takes " << print(operand)
+                   << ", which has to be combined before";
+}
+
+LogicalResult Rules::addPartial(Operation *op, Form &form, const Dimension &dim,
+                                dist::Reduction kind) {
+  if (dim.begin.empty())
+    return success();
+  if (form.isPartial() && form.reduction != kind)
+    return wrong(op) << "the result would be both a partial sum and a partial "
+                        "maximum: "
+                     << printLayout(form);
+  form.reduction = kind;
+  for (const RankTerm &term : dim.begin)
+    form.partial.push_back(term.axis);
+  return success();
+}
+
+Content Rules::makeLeaf(StringRef name, RankedTensorType global,
+                        ArrayRef<SmallVector<StringAttr>> axes) {
+  Content content;
+  SmallVector<int64_t> shape(global.getShape());
+  content.form.term = terms.leaf(name, shape);
+  for (auto [extent, own] : llvm::zip_equal(shape, axes)) {
+    int64_t blocks = 1;
+    for (StringAttr axis : own)
+      blocks *= mesh.getSize(axis);
+    int64_t whole = extent;
+    extent = llvm::divideCeil(extent, blocks);
+    Dimension &dim = content.form.dims.emplace_back();
+    dim.uniform = false;
+    dim.begin = mesh.split(own, extent);
+    if (extent * blocks != whole && findExtent(dim.begin, extent) != whole)
+      knownExtents.push_back({dim.begin, extent, whole});
+  }
+  content.type = RankedTensorType::get(shape, global.getElementType());
+  return content;
+}

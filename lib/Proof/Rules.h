@@ -1,0 +1,163 @@
+//===- Rules.h - What ops make of forms ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One rule for each op, in a table by name. A rule follows from what the op is
+// defined to compute and from what a form means; it asks no other description
+// of the op, so that a mistake there is no mistake here. An op that has none
+// but decomposes is what it decomposes into.
+//
+// The general reasons:
+//   - an op that treats elements alike gives, of slices that begin at the same
+//     place, the slice of its result;
+//   - a sum over a dimension that is a slice is a partial sum over its axes, if
+//     the slices are all there is and padding adds nothing;
+//   - a linear op gives, of partial sums, partial sums of its result; any other
+//     op must not see one;
+//   - an axis occurs once in a form: of two slices along it a rank has the
+//     diagonal only.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PROOF_RULES_H
+#define PLAIT_LIB_PROOF_RULES_H
+
+#include "Form.h"
+#include "Report.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+namespace plait::proof {
+
+struct Contraction;
+using Contents = llvm::SmallVector<Content, 2>;
+
+class Rules {
+public:
+  Rules(Terms &terms, const Mesh &mesh, Report &report)
+      : terms(terms), mesh(mesh), report(report) {}
+
+  /// What the results of `op` are; an error on the op if that makes no sense.
+  llvm::FailureOr<Contents> evaluate(mlir::Operation *op,
+                                     llvm::ArrayRef<Content> operands);
+
+  /// What a rank holds of a leaf that is split over `axes` of each dimension,
+  /// in blocks of equal size.
+  Content makeLeaf(llvm::StringRef name, mlir::RankedTensorType global,
+                   llvm::ArrayRef<llvm::SmallVector<mlir::StringAttr>> axes);
+  /// The sum of what lies alike; zeros count nothing.
+  llvm::FailureOr<Content> add(mlir::Operation *op, const Content &a,
+                               const Content &b);
+
+  Terms &terms;
+  const Mesh &mesh;
+  Report &report;
+
+private:
+  using Operands = llvm::ArrayRef<Content>;
+  using Result = llvm::FailureOr<Content>;
+  using Rule = Result (Rules::*)(mlir::Operation *, Operands,
+                                 mlir::RankedTensorType);
+  static Rule findRule(mlir::Operation *op);
+
+  // RulesElementwise.cpp
+  Result sum(mlir::Operation *op, Operands operands,
+             llvm::ArrayRef<double> factors, mlir::RankedTensorType type);
+  Result evaluateAdd(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateSub(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateNeg(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateScale(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateShift(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateMul(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateDiv(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateFill(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateStop(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateCast(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateElementwise(mlir::Operation *, Operands,
+                             mlir::RankedTensorType);
+  Result evaluateScalar(mlir::Operation *, Operands, mlir::RankedTensorType);
+  llvm::FailureOr<Form> unify(mlir::Operation *op, Operands operands);
+  Result finish(mlir::Operation *op, Operands operands, Form form,
+                Expression expression, mlir::RankedTensorType type);
+  void derivePadding(mlir::Operation *op, Operands operands, Form &form,
+                     mlir::RankedTensorType type);
+  /// An op on packs is one on each of their members.
+  Result evaluatePacked(mlir::Operation *op, Operands operands, Rule rule,
+                        mlir::RankedTensorType type);
+
+  // RulesShape.cpp
+  Result evaluateBroadcast(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateReduce(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result reducePack(mlir::Operation *op, const Content &input,
+                    mlir::RankedTensorType type);
+  Result evaluateRotateHalf(mlir::Operation *, Operands,
+                            mlir::RankedTensorType);
+
+  // RulesContraction.cpp
+  Result evaluateMatmul(mlir::Operation *, Operands, mlir::RankedTensorType);
+  llvm::LogicalResult collect(mlir::Operation *op, Operands operands,
+                              Contraction &contraction);
+  llvm::FailureOr<double> contract(mlir::Operation *op, Operands operands,
+                                   Contraction &contraction, Form &form);
+  llvm::FailureOr<Contents> evaluateFused(nn::FusedMatmulOp op,
+                                          Operands operands);
+  llvm::FailureOr<Contents> decompose(mlir::Operation *op, Operands operands);
+
+  // RulesIndex.cpp
+  Result evaluateEmbedding(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateEmbeddingGrad(mlir::Operation *, Operands,
+                               mlir::RankedTensorType);
+  Result evaluatePick(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateCausalMask(mlir::Operation *, Operands,
+                            mlir::RankedTensorType);
+  Result evaluateMaskPadding(mlir::Operation *, Operands,
+                             mlir::RankedTensorType);
+  Result evaluateIota(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateRopeTable(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result generate(mlir::Operation *op, mlir::Attribute attrs, int64_t dim,
+                  std::optional<nn::BeginAttr> begin,
+                  mlir::RankedTensorType type);
+  llvm::LogicalResult checkBegin(mlir::Operation *op, const Form &form,
+                                 int64_t dim,
+                                 std::optional<nn::BeginAttr> begin);
+  /// The extent of the global dimension that ranks have `extent` elements of.
+  int64_t findExtent(llvm::ArrayRef<RankTerm> begin, int64_t extent);
+
+  // RulesCollective.cpp
+  Result evaluateAllReduce(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateAllGather(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateReduceScatter(mlir::Operation *, Operands,
+                               mlir::RankedTensorType);
+  Result evaluateAllToAll(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateSlice(mlir::Operation *, Operands, mlir::RankedTensorType);
+  Result evaluateOnPack(mlir::Operation *op, const Content &input,
+                        mlir::RankedTensorType type);
+  llvm::LogicalResult combine(mlir::Operation *op, Form &form,
+                              mlir::StringAttr axis, dist::Reduction kind);
+  llvm::LogicalResult gather(mlir::Operation *op, Form &form, int64_t dim,
+                             mlir::StringAttr axis, int64_t extent);
+
+  // All of them
+  mlir::InFlightDiagnostic wrong(mlir::Operation *op) {
+    return report.wrong(op);
+  }
+  /// A rank has the diagonal only of what one axis splits twice.
+  llvm::LogicalResult checkAxes(mlir::Operation *op, const Form &form);
+  llvm::LogicalResult requireWhole(mlir::Operation *op, const Content &operand);
+  /// Adds the axes of a reduced dimension to those that `form` is partial over.
+  llvm::LogicalResult addPartial(mlir::Operation *op, Form &form,
+                                 const Dimension &dim, dist::Reduction kind);
+
+  struct KnownExtent {
+    llvm::SmallVector<RankTerm, 2> begin;
+    int64_t local, global;
+  };
+  /// Of dimensions of parameters and inputs that end in padding.
+  std::vector<KnownExtent> knownExtents;
+};
+
+} // namespace plait::proof
+
+#endif // PLAIT_LIB_PROOF_RULES_H

@@ -1,0 +1,224 @@
+//===- RulesCollective.cpp - Rules of collectives ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Collectives leave the global tensor as it is and change how it lies. One over
+// an axis with one rank does nothing; those over the axis of the pipeline are
+// no matter of one program (see StepEnd.cpp).
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rules.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+/// Takes `axis` from those that `form` is partial over.
+LogicalResult Rules::combine(Operation *op, Form &form, StringAttr axis,
+                             dist::Reduction kind) {
+  if (form.term->isZero())
+    return success();
+  if (form.isPartialOver(axis)) {
+    if (form.reduction != kind)
+      return wrong(op) << "combines by " << dist::stringifyReduction(kind)
+                       << " what is " << printLayout(form);
+    llvm::erase(form.partial, axis);
+    if (!form.isPartial())
+      form.reduction = dist::Reduction::Sum;
+    if (kind == dist::Reduction::Sum)
+      for (Dimension &dim : form.dims)
+        dim.padding = dim.padding.sum();
+    return success();
+  }
+  if (form.findDim(axis) >= 0)
+    return wrong(op) << "combines different slices: the ranks along \""
+                     << axis.getValue() << "\" have "
+                     << print(Content{{}, form, nullptr});
+  return wrong(op) << "combines what all " << mesh.getSize(axis)
+                   << " ranks along \"" << axis.getValue()
+                   << "\" have already: " << print(Content{{}, form, nullptr});
+}
+
+Rules::Result Rules::evaluateAllReduce(Operation *op, Operands operands,
+                                       RankedTensorType type) {
+  auto reduce = cast<dist::AllReduceOp>(op);
+  Content result = operands[0];
+  result.type = type;
+  if (mesh.getSize(reduce.getAxis()) == 1)
+    return result;
+  if (auto members = reduce.getMembers();
+      members && int64_t(members->size()) != mesh.getSize(reduce.getAxis())) {
+    wrong(op) << "combines the values of " << members->size() << " of "
+              << mesh.getSize(reduce.getAxis()) << " ranks along \""
+              << reduce.getAxis() << "\"";
+    return failure();
+  }
+  if (result.pack)
+    return evaluateOnPack(op, result, type);
+  if (failed(combine(op, result.form, reduce.getAxisAttr(),
+                     reduce.getReduction())))
+    return failure();
+  return result;
+}
+
+/// Takes `axis`, along which blocks of `extent` elements lie, from those that
+/// split `dim`.
+LogicalResult Rules::gather(Operation *op, Form &form, int64_t dim,
+                            StringAttr axis, int64_t extent) {
+  Dimension &own = form.dims[dim];
+  if (own.uniform && form.findDim(axis) < 0 && !form.isPartialOver(axis))
+    return success();
+  if (!own.begin.empty() && own.begin.back() == RankTerm{axis, extent}) {
+    own.begin.pop_back();
+    return success();
+  }
+  return wrong(op) << "gathers blocks of " << extent
+                   << " elements along dimension " << dim << " over \""
+                   << axis.getValue() << "\", but has "
+                   << print(Content{{}, form, nullptr});
+}
+
+Rules::Result Rules::evaluateAllGather(Operation *op, Operands operands,
+                                       RankedTensorType type) {
+  auto all = cast<dist::AllGatherOp>(op);
+  Content result = operands[0];
+  if (mesh.getSize(all.getAxis()) > 1) {
+    if (result.pack)
+      return evaluateOnPack(op, result, type);
+    int64_t extent = result.type.getDimSize(all.getDim());
+    if (failed(
+            gather(op, result.form, all.getDim(), all.getAxisAttr(), extent)))
+      return failure();
+  }
+  result.type = type;
+  return result;
+}
+
+Rules::Result Rules::evaluateReduceScatter(Operation *op, Operands operands,
+                                           RankedTensorType type) {
+  auto scatter = cast<dist::ReduceScatterOp>(op);
+  Content result = operands[0];
+  if (mesh.getSize(scatter.getAxis()) > 1) {
+    if (result.pack)
+      return evaluateOnPack(op, result, type);
+    if (failed(combine(op, result.form, scatter.getAxisAttr(),
+                       scatter.getReduction())))
+      return failure();
+    Dimension &dim = result.form.dims[scatter.getDim()];
+    if (!dim.uniform)
+      dim.begin.push_back(
+          {scatter.getAxisAttr(), type.getDimSize(scatter.getDim())});
+  }
+  result.type = type;
+  return result;
+}
+
+Rules::Result Rules::evaluateAllToAll(Operation *op, Operands operands,
+                                      RankedTensorType type) {
+  auto exchange = cast<dist::AllToAllOp>(op);
+  Content result = operands[0];
+  if (mesh.getSize(exchange.getAxis()) > 1) {
+    int64_t split = exchange.getSplit(), concat = exchange.getConcat();
+    if (failed(gather(op, result.form, concat, exchange.getAxisAttr(),
+                      result.type.getDimSize(concat))))
+      return failure();
+    Dimension &dim = result.form.dims[split];
+    if (!dim.uniform)
+      dim.begin.push_back({exchange.getAxisAttr(), type.getDimSize(split)});
+  }
+  result.type = type;
+  return result;
+}
+
+Rules::Result Rules::evaluateSlice(Operation *op, Operands operands,
+                                   RankedTensorType type) {
+  auto slice = cast<dist::SliceOp>(op);
+  Content result = operands[0];
+  if (result.pack)
+    return evaluateOnPack(op, result, type);
+  int64_t dim = slice.getDim(), extent = type.getDimSize(dim);
+  SmallVector<StringAttr> axes(slice.getAxes().getAsRange<StringAttr>());
+  auto begin = mesh.split(axes, extent);
+  Dimension &own = result.form.dims[dim];
+  int64_t given = result.type.getDimSize(dim);
+  result.type = type;
+  if (own.uniform && extent * mesh.countBlocks(begin) == given)
+    return result;
+  if (own.uniform) {
+    report.unproven(op) << "slicing equal numbers into uneven blocks has no "
+                           "rule";
+    return failure();
+  }
+  // A slice of a slice that is padded, or is padded itself, may have padding
+  // in its middle.
+  bool isUneven = extent * mesh.countBlocks(begin) != given;
+  if (isUneven && !own.begin.empty()) {
+    report.unproven(op) << "uneven slices of slices have no rule";
+    return failure();
+  }
+  if (isUneven && !isPadded(operands[0].form, dim, given, mesh))
+    own.padding = NumberRange::exactly(0);
+  else if (isUneven)
+    own.padding = own.padding.join(NumberRange::exactly(0));
+  llvm::append_range(own.begin, begin);
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Packs
+//===----------------------------------------------------------------------===//
+
+/// Combines each member; the rows of all of them are divided alike.
+Rules::Result Rules::evaluateOnPack(Operation *op, const Content &input,
+                                    RankedTensorType type) {
+  auto pack = std::make_shared<Pack>(*input.pack);
+  StringAttr axis;
+  auto divide = [&](int64_t dim) -> LogicalResult {
+    if (dim == 0 && pack->rows.empty() && !pack->reducedColumns) {
+      pack->rows.push_back({axis, type.getDimSize(0)});
+      return success();
+    }
+    return wrong(op) << "divides " << print(input) << " along dimension "
+                     << dim;
+  };
+  auto combineAll = [&](dist::Reduction kind) -> LogicalResult {
+    for (Pack::Member &member : pack->members)
+      if (failed(combine(op, member.form, axis, kind)))
+        return failure();
+    if (!pack->gap.is(0))
+      pack->gap = NumberRange::any();
+    return success();
+  };
+  if (auto reduce = dyn_cast<dist::AllReduceOp>(op)) {
+    axis = reduce.getAxisAttr();
+    if (failed(combineAll(reduce.getReduction())))
+      return failure();
+  } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
+    axis = scatter.getAxisAttr();
+    if (failed(combineAll(scatter.getReduction())) ||
+        failed(divide(scatter.getDim())))
+      return failure();
+  } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
+    if (slice.getAxes().size() != 1) {
+      report.unproven(op) << "a slice of a pack over several axes has no rule";
+      return failure();
+    }
+    axis = cast<StringAttr>(slice.getAxes()[0]);
+    if (mesh.getSize(axis) > 1 && failed(divide(slice.getDim())))
+      return failure();
+  } else {
+    auto all = cast<dist::AllGatherOp>(op);
+    RankTerm rows{all.getAxisAttr(), input.type.getDimSize(0)};
+    if (all.getDim() != 0 || pack->rows.size() != 1 || pack->rows[0] != rows) {
+      wrong(op) << "gathers dimension " << all.getDim() << " of "
+                << print(input);
+      return failure();
+    }
+    pack->rows.clear();
+  }
+  return Content{type, {}, std::move(pack)};
+}

@@ -1,0 +1,242 @@
+//===- RulesContraction.cpp - Rules of products and named ops ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rules.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "plait/Interfaces/Padding.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+namespace plait::proof {
+/// What the operands of a contraction have along each of its letters.
+struct Contraction {
+  struct Letter {
+    int number = 0;
+    bool isReduced = false;
+    bool isPadded = false;
+    int64_t extent = 0; // of a rank
+    int64_t global = 0;
+    Dimension dim; // uniform: neither operand has it
+  };
+
+  explicit Contraction(ContractionOpInterface op)
+      : letters{op.getLhsLetters(), op.getRhsLetters()},
+        result(op.getResultLetters()) {
+    for (auto [index, letter] : llvm::enumerate(result))
+      table[letter].number = index;
+  }
+  Letter &add(char letter) {
+    auto [it, isNew] = table.insert({letter, Letter()});
+    if (isNew) {
+      it->second.number = table.size() - 1;
+      it->second.isReduced = true;
+    }
+    return it->second;
+  }
+  /// What one operand has beyond the end of a padded dimension; of one that
+  /// does not have the dimension, what any element may be.
+  NumberRange getPadding(const Content &operand, int side, char letter) const {
+    size_t index = letters[side].find(letter);
+    if (index == StringRef::npos || operand.form.dims[index].uniform)
+      return getUnpadded(operand.type);
+    return operand.form.dims[index].padding;
+  }
+
+  StringRef letters[2], result;
+  llvm::MapVector<char, Letter> table; // those of the result first, in order
+};
+} // namespace plait::proof
+
+LogicalResult Rules::collect(Operation *op, Operands operands,
+                             Contraction &contraction) {
+  for (int side = 0; side < 2; ++side)
+    for (auto [index, letter] : llvm::enumerate(contraction.letters[side])) {
+      Contraction::Letter &own = contraction.add(letter);
+      const Content &operand = operands[side];
+      const Dimension &dim = operand.form.dims[index];
+      own.extent = operand.type.getDimSize(index);
+      if (dim.uniform)
+        continue;
+      int64_t global = operand.form.getExtent(index);
+      if (own.dim.uniform) {
+        own.dim = dim;
+        own.global = global;
+        own.isPadded = isPadded(operand.form, index, own.extent, mesh);
+      } else if (own.dim.begin != dim.begin || own.global != global) {
+        return wrong(op) << "multiplies " << print(operands[0]) << " with "
+                         << print(operands[1]) << ", which differ in '"
+                         << letter << "'";
+      }
+    }
+  return success();
+}
+
+/// Sums over the letters that the result does not have. Returns how often equal
+/// products are added up.
+FailureOr<double> Rules::contract(Operation *op, Operands operands,
+                                  Contraction &contraction, Form &form) {
+  double repeated = 1;
+  form.dims.resize(contraction.result.size());
+  for (auto &[letter, own] : contraction.table) {
+    if (own.isReduced && own.dim.uniform)
+      repeated *= own.extent;
+    if (own.isPadded)
+      own.dim.padding = (contraction.getPadding(operands[0], 0, letter) *
+                         contraction.getPadding(operands[1], 1, letter))
+                            .sum();
+    if (!own.isReduced) {
+      form.dims[own.number] = own.dim;
+      continue;
+    }
+    if (own.isPadded && !own.dim.padding.is(0)) {
+      wrong(op) << "sums over the padding of '" << letter << "' in "
+                << print(operands[0]) << " and " << print(operands[1]);
+      return failure();
+    }
+    if (failed(addPartial(op, form, own.dim, dist::Reduction::Sum)))
+      return failure();
+  }
+  return repeated;
+}
+
+Rules::Result Rules::evaluateMatmul(Operation *op, Operands operands,
+                                    RankedTensorType type) {
+  Contraction contraction(cast<ContractionOpInterface>(op));
+  if (failed(collect(op, operands, contraction)))
+    return failure();
+  // Linear in one operand while the other one is the same on all ranks.
+  bool second = operands[1].form.isPartial();
+  Form form;
+  form.partial = operands[second].form.partial;
+  form.reduction = operands[second].form.reduction;
+  if ((second && failed(requireWhole(op, operands[0]))) ||
+      (form.reduction != dist::Reduction::Sum &&
+       failed(requireWhole(op, operands[second]))))
+    return failure();
+  FailureOr<double> repeated = contract(op, operands, contraction, form);
+  if (failed(repeated))
+    return failure();
+  SmallVector<Argument> arguments;
+  for (int side = 0; side < 2; ++side) {
+    Argument &argument =
+        arguments.emplace_back(operands[side].form.asArgument());
+    for (int &index : argument.letters)
+      index = contraction.table[contraction.letters[side][index]].number;
+  }
+  Letters present;
+  for (auto [index, dim] : llvm::enumerate(form.dims))
+    if (!dim.uniform)
+      present.push_back(index);
+  Expression product = terms.applyLinear(
+      "nn.matmul", TypeAttr::get(type.getElementType()), arguments, present);
+  Argument all{product.term, countLetters(product.term->shape.size()),
+               *repeated};
+  form.term = terms.sum(all).term;
+  if (form.term->isZero()) {
+    form.dims.assign(form.dims.size(), Dimension());
+    form.partial.clear();
+  }
+  return Content{type, std::move(form), nullptr};
+}
+
+//===----------------------------------------------------------------------===//
+// Named ops
+//===----------------------------------------------------------------------===//
+
+/// Ops that are built to be interpreted, and then forgotten.
+namespace {
+class Scratch {
+public:
+  explicit Scratch(Operation *op) : builder(op->getContext()) {
+    builder.setInsertionPointToEnd(&block);
+  }
+  Value add(const Content &content, Location loc) {
+    Value value = block.addArgument(content.type, loc);
+    contents[value] = content;
+    return value;
+  }
+
+  Block block;
+  OpBuilder builder;
+  llvm::DenseMap<Value, Content> contents;
+};
+} // namespace
+
+/// Interprets all ops of `scratch` but `skipped`.
+static LogicalResult interpret(Scratch &scratch, Operation *skipped,
+                               Rules &rules) {
+  for (Operation &op : scratch.block) {
+    if (&op == skipped)
+      continue;
+    Contents operands;
+    for (Value operand : op.getOperands())
+      operands.push_back(scratch.contents.lookup(operand));
+    FailureOr<Contents> results = rules.evaluate(&op, operands);
+    if (failed(results))
+      return failure();
+    for (auto [value, content] : llvm::zip_equal(op.getResults(), *results))
+      scratch.contents[value] = content;
+  }
+  return success();
+}
+
+FailureOr<Contents> Rules::decompose(Operation *op, Operands operands) {
+  Scratch scratch(op);
+  IRMapping mapping;
+  for (auto [value, content] : llvm::zip_equal(op->getOperands(), operands))
+    mapping.map(value, scratch.add(content, op->getLoc()));
+  Operation *copy = scratch.builder.clone(*op, mapping);
+  scratch.builder.setInsertionPoint(copy);
+  SmallVector<Value> values =
+      cast<DecomposableOpInterface>(copy).decompose(scratch.builder);
+  if (failed(interpret(scratch, copy, *this)))
+    return failure();
+  return llvm::map_to_vector<2>(values, [&](Value value) {
+    return value ? scratch.contents.lookup(value) : Content();
+  });
+}
+
+FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
+                                         Operands operands) {
+  auto type = cast<RankedTensorType>(op.getResult().getType());
+  Result product = evaluateMatmul(op, operands.take_front(2), type);
+  if (failed(product))
+    return failure();
+  // The parts of the definition, in its order.
+  Scratch scratch(op);
+  Location loc = op.getLoc();
+  OpBuilder &builder = scratch.builder;
+  Value value = scratch.add(*product, loc);
+  size_t next = 2;
+  if (op.getBias()) {
+    const Content &bias = operands[next++];
+    SmallVector<int64_t> dims;
+    for (int64_t i = type.getRank() - bias.type.getRank(); i < type.getRank();
+         ++i)
+      dims.push_back(i);
+    Value repeated = nn::BroadcastOp::create(builder, loc, type,
+                                             scratch.add(bias, loc), dims);
+    value = nn::AddOp::create(builder, loc, type, value, repeated);
+  }
+  Value preactivation = value;
+  if (op.getGelu())
+    value = nn::GeluOp::create(builder, loc, type, value, /*approximate=*/true);
+  if (op.getGeluInput())
+    value = nn::GeluGradOp::create(builder, loc, type, value,
+                                   scratch.add(operands[next], loc),
+                                   /*approximate=*/true);
+  if (failed(interpret(scratch, nullptr, *this)))
+    return failure();
+  Contents results{scratch.contents.lookup(value)};
+  if (op.getPreactivation())
+    results.push_back(scratch.contents.lookup(preactivation));
+  return results;
+}

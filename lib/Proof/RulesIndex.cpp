@@ -1,0 +1,306 @@
+//===- RulesIndex.cpp - Rules of ops that compute with indices ---*- C++
+//-*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// On a rank that has a slice, such an op has to begin counting where the slice
+// begins.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rules.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+static ArrayRef<RankTerm> getTerms(std::optional<nn::BeginAttr> begin) {
+  return begin ? begin->getTerms() : ArrayRef<RankTerm>();
+}
+
+LogicalResult Rules::checkBegin(Operation *op, const Form &form, int64_t dim,
+                                std::optional<nn::BeginAttr> begin) {
+  auto own = mesh.simplify(getTerms(begin));
+  if (own == form.dims[dim].begin)
+    return success();
+  Form counted;
+  counted.dims.resize(dim + 1);
+  counted.dims[dim].begin = own;
+  return wrong(op) << "takes for dimension " << dim << " "
+                   << printLayout(counted) << ", but has " << printLayout(form);
+}
+
+int64_t Rules::findExtent(ArrayRef<RankTerm> begin, int64_t extent) {
+  for (const KnownExtent &known : knownExtents)
+    if (ArrayRef(known.begin) == begin && known.local == extent)
+      return known.global;
+  return extent * mesh.countBlocks(begin);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows of tables
+//===----------------------------------------------------------------------===//
+
+Rules::Result Rules::evaluateEmbedding(Operation *op, Operands operands,
+                                       RankedTensorType type) {
+  auto embedding = cast<nn::EmbeddingOp>(op);
+  const Content &table = operands[0], &ids = operands[1];
+  if (failed(requireWhole(op, table)) || failed(requireWhole(op, ids)) ||
+      failed(checkBegin(op, table.form, 0, embedding.getBegin())))
+    return failure();
+  if (table.form.dims[0].uniform) {
+    report.unproven(op) << "a table of equal rows has no rule";
+    return failure();
+  }
+  if (embedding.getLimit() &&
+      int64_t(embedding.getLimit()) != table.form.getExtent(0)) {
+    wrong(op) << "takes " << embedding.getLimit() << " rows for a table of "
+              << table.form.getExtent(0);
+    return failure();
+  }
+  Form form = ids.form;
+  form.dims.push_back(table.form.dims[1]);
+  // Of an id in another rank's block it gives zeros.
+  if (failed(addPartial(op, form, table.form.dims[0], dist::Reduction::Sum)))
+    return failure();
+  int column = type.getRank() - 1;
+  Argument rows = table.form.asArgument();
+  for (int &letter : rows.letters)
+    letter = letter == 0 ? column + 1 : column;
+  Letters present;
+  for (auto [index, dim] : llvm::enumerate(form.dims)) {
+    if (!dim.uniform)
+      present.push_back(index);
+    // Whatever id lies there, it gets a row of the table or zeros.
+    if (int(index) < column)
+      dim.padding = NumberRange::finite();
+  }
+  form.term =
+      terms.apply("nn.embedding", {}, {rows, ids.form.asArgument()}, present)
+          .term;
+  return Content{type, std::move(form), nullptr};
+}
+
+Rules::Result Rules::evaluateEmbeddingGrad(Operation *op, Operands operands,
+                                           RankedTensorType type) {
+  auto scatter = cast<nn::EmbeddingGradOp>(op);
+  const Content &gradient = operands[0], &ids = operands[1];
+  if (failed(requireWhole(op, ids)))
+    return failure();
+  Content extended = ids;
+  extended.form.dims.emplace_back();
+  FailureOr<Form> positions = unify(op, {gradient, extended});
+  if (failed(positions))
+    return failure();
+  Form form;
+  form.partial = gradient.form.partial;
+  form.reduction = gradient.form.reduction;
+  if (form.reduction != dist::Reduction::Sum &&
+      failed(requireWhole(op, gradient)))
+    return failure();
+  form.dims.resize(2);
+  form.dims[0].uniform = false;
+  form.dims[0].begin = mesh.simplify(getTerms(scatter.getBegin()));
+  form.dims[1] = positions->dims.back();
+  form.dims[1].padding = form.dims[1].padding.sum();
+  double repeated = 1;
+  for (auto [index, dim] :
+       llvm::enumerate(ArrayRef(positions->dims).drop_back())) {
+    if (dim.uniform)
+      repeated *= gradient.type.getDimSize(index);
+    bool isPadding =
+        !gradient.form.dims[index].uniform &&
+        isPadded(gradient.form, index, gradient.type.getDimSize(index), mesh);
+    if (isPadding && !dim.padding.is(0)) {
+      wrong(op) << "adds up the padding of dimension " << index << " of "
+                << print(gradient);
+      return failure();
+    }
+    if (failed(addPartial(op, form, dim, dist::Reduction::Sum)))
+      return failure();
+  }
+  int64_t rows = scatter.getLimit()
+                     ? int64_t(scatter.getLimit())
+                     : findExtent(form.dims[0].begin, type.getDimSize(0));
+  Letters present{0};
+  SmallVector<int64_t> extents{rows};
+  if (!form.dims[1].uniform) {
+    present.push_back(1);
+    extents.push_back(gradient.form.getExtent(gradient.type.getRank() - 1));
+  }
+  auto rename = [&](const Form &own) {
+    Argument argument = own.asArgument();
+    for (int &letter : argument.letters)
+      letter = letter == gradient.type.getRank() - 1 ? 1 : letter + 2;
+    return argument;
+  };
+  Expression sum = terms.applyLinear("nn.embedding_grad", {},
+                                     {rename(gradient.form), rename(ids.form)},
+                                     present, extents);
+  form.term = terms
+                  .sum(Argument{sum.term, countLetters(sum.term->shape.size()),
+                                repeated})
+                  .term;
+  if (form.term->isZero()) {
+    form.dims.assign(2, Dimension());
+    form.partial.clear();
+  }
+  return Content{type, std::move(form), nullptr};
+}
+
+//===----------------------------------------------------------------------===//
+// Elements that are told apart by their index
+//===----------------------------------------------------------------------===//
+
+/// Picking is multiplying by the one-hot code of the ids.
+Rules::Result Rules::evaluatePick(Operation *op, Operands operands,
+                                  RankedTensorType type) {
+  auto pick = cast<nn::PickOp>(op);
+  const Content &input = operands[0], &ids = operands[1];
+  int64_t last = type.getRank() - 1;
+  if (failed(requireWhole(op, ids)))
+    return failure();
+  Content code{type, ids.form, nullptr};
+  Dimension &dim = code.form.dims.emplace_back();
+  dim.uniform = false;
+  dim.begin = mesh.simplify(getTerms(pick.getBegin()));
+  int64_t extent = findExtent(dim.begin, type.getDimSize(last));
+  if (!input.form.dims[last].uniform) {
+    if (failed(checkBegin(op, input.form, last, pick.getBegin())))
+      return failure();
+    extent = input.form.getExtent(last);
+  }
+  Argument argument = ids.form.asArgument();
+  Letters present = argument.letters;
+  SmallVector<int64_t, 4> extents = ids.form.term->shape;
+  present.push_back(last);
+  extents.push_back(extent);
+  code.form.term = terms.apply("one hot", {}, argument, present, extents).term;
+  FailureOr<Form> form = unify(op, {input, code});
+  if (failed(form))
+    return failure();
+  form->partial = input.form.partial;
+  form->reduction = input.form.reduction;
+  if (form->reduction != dist::Reduction::Sum &&
+      failed(requireWhole(op, input)))
+    return failure();
+  Expression picked =
+      terms.product({input.form.asArgument(), code.form.asArgument()});
+  Result result = finish(op, {}, *form, picked, type);
+  for (auto [index, own] : llvm::enumerate(result->form.dims)) {
+    bool isZero =
+        int64_t(index) == last || (!input.form.dims[index].uniform &&
+                                   input.form.dims[index].padding.is(0));
+    own.padding = isZero ? NumberRange::exactly(0) : NumberRange::any();
+  }
+  return result;
+}
+
+Rules::Result Rules::evaluateCausalMask(Operation *op, Operands operands,
+                                        RankedTensorType type) {
+  auto mask = cast<nn::CausalMaskOp>(op);
+  const Content &input = operands[0];
+  int64_t key = type.getRank() - 1, query = key - 1;
+  if (failed(requireWhole(op, input)))
+    return failure();
+  if (input.form.dims[key].uniform || input.form.dims[query].uniform) {
+    report.unproven(op) << "masking equal numbers has no rule";
+    return failure();
+  }
+  if (failed(checkBegin(op, input.form, query, mask.getBegin())) ||
+      failed(checkBegin(op, input.form, key, std::nullopt)))
+    return failure();
+  Argument argument = input.form.asArgument();
+  Letters letters = argument.letters;
+  Result result = finish(
+      op, {}, input.form,
+      terms.apply("nn.causal_mask", mask.getWindowAttr(), argument, letters),
+      type);
+  for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
+    own.padding = given.padding.join(NumberRange::exactly(-INFINITY));
+  return result;
+}
+
+/// The global tensor stays the same; what lies beyond it is known.
+Rules::Result Rules::evaluateMaskPadding(Operation *op, Operands operands,
+                                         RankedTensorType type) {
+  auto mask = cast<nn::MaskPaddingOp>(op);
+  Content result = operands[0];
+  Form &form = result.form;
+  int64_t dim = mask.getDim();
+  NumberRange amount = NumberRange::exactly(mask.getAmount().convertToDouble());
+  if (form.term->isZero() && amount.is(0))
+    return result;
+  if (form.dims[dim].uniform) {
+    report.unproven(op) << "masking the padding of equal numbers has no rule";
+    return failure();
+  }
+  if (form.isPartial() && !amount.is(0)) {
+    wrong(op) << "overwrites padding of a partial sum by "
+              << mask.getAmountAttr();
+    return failure();
+  }
+  if (failed(checkBegin(op, form, dim, mask.getBegin())))
+    return failure();
+  if (int64_t(mask.getLimit()) != form.getExtent(dim)) {
+    wrong(op) << "overwrites what lies from " << mask.getLimit()
+              << " on along dimension " << dim << ", which has "
+              << form.getExtent(dim) << " elements";
+    return failure();
+  }
+  for (auto [index, own] : llvm::enumerate(form.dims))
+    own.padding = int64_t(index) == dim ? amount : own.padding.join(amount);
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Tables of numbers
+//===----------------------------------------------------------------------===//
+
+Rules::Result Rules::generate(Operation *op, Attribute attrs, int64_t dim,
+                              std::optional<nn::BeginAttr> begin,
+                              RankedTensorType type) {
+  Form form;
+  form.dims.resize(type.getRank());
+  form.dims[dim].uniform = false;
+  form.dims[dim].begin = mesh.simplify(getTerms(begin));
+  form.dims[dim].padding = NumberRange::any();
+  Letters letters{int(dim)};
+  SmallVector<int64_t> extents{
+      findExtent(form.dims[dim].begin, type.getDimSize(dim))};
+  form.term =
+      terms.apply(op->getName().getStringRef(), attrs, {}, letters, extents)
+          .term;
+  return Content{type, std::move(form), nullptr};
+}
+
+Rules::Result Rules::evaluateIota(Operation *op, Operands,
+                                  RankedTensorType type) {
+  auto iota = cast<nn::IotaOp>(op);
+  return generate(op, {}, iota.getAlong(), iota.getBegin(), type);
+}
+
+Rules::Result Rules::evaluateRopeTable(Operation *op, Operands,
+                                       RankedTensorType type) {
+  auto table = cast<nn::RopeTableOp>(op);
+  Builder builder(op->getContext());
+  SmallVector<Attribute> attrs{table.getThetaAttr(),
+                               builder.getBoolAttr(table.getSine())};
+  if (table.getScaling())
+    attrs.push_back(*table.getScaling());
+  Result result =
+      generate(op, builder.getArrayAttr(attrs), 0, table.getBegin(), type);
+  // Each column has a frequency of its own; positions go on in the padding.
+  Form &form = result->form;
+  form.dims[0].padding = NumberRange::finite();
+  form.dims[1].uniform = false;
+  SmallVector<int64_t> extents{form.term->shape[0], type.getDimSize(1)};
+  form.term =
+      terms.apply(form.term->name, form.term->attrs, {}, {0, 1}, extents).term;
+  return result;
+}

@@ -1,0 +1,169 @@
+//===- RulesShape.cpp - Rules of ops that change shapes ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rules.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+Rules::Result Rules::evaluateBroadcast(Operation *op, Operands operands,
+                                       RankedTensorType type) {
+  const Content &input = operands[0];
+  Form form = input.form;
+  form.dims.assign(type.getRank(), Dimension());
+  for (auto [index, dim] : llvm::enumerate(cast<nn::BroadcastOp>(op).getDims()))
+    form.dims[dim] = input.form.dims[index];
+  return Content{type, std::move(form), nullptr};
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+/// Whether padding changes nothing where it is reduced.
+static bool isNeutral(const NumberRange &padding, nn::ReduceKind kind) {
+  return kind == nn::ReduceKind::Sum
+             ? padding.is(0)
+             : padding.high == -INFINITY && padding.special != NumberRange::NaN;
+}
+
+Rules::Result Rules::evaluateReduce(Operation *op, Operands operands,
+                                    RankedTensorType type) {
+  auto reduce = cast<nn::ReduceOp>(op);
+  const Content &input = operands[0];
+  if (input.pack)
+    return reducePack(op, input, type);
+  bool isSum = reduce.getKind() == nn::ReduceKind::Sum;
+  auto kind = isSum ? dist::Reduction::Sum : dist::Reduction::Max;
+  if (input.form.isPartial() && input.form.reduction != kind &&
+      failed(requireWhole(op, input)))
+    return failure();
+  Form form = input.form;
+  form.dims.clear();
+  double repeated = 1;
+  bool reducesTerm = false;
+  Letters present;
+  for (auto [index, dim] : llvm::enumerate(input.form.dims)) {
+    if (!llvm::is_contained(reduce.getDims(), int64_t(index))) {
+      form.dims.push_back(dim);
+      if (isSum)
+        form.dims.back().padding = dim.padding.sum();
+      if (!dim.uniform)
+        present.push_back(index);
+      continue;
+    }
+    if (dim.uniform) {
+      repeated *= input.type.getDimSize(index);
+      continue;
+    }
+    reducesTerm = true;
+    if (isPadded(input.form, index, input.type.getDimSize(index), mesh) &&
+        !isNeutral(dim.padding, reduce.getKind())) {
+      wrong(op) << "reduces the padding of dimension " << index << " of "
+                << print(input);
+      return failure();
+    }
+    if (failed(addPartial(op, form, dim, kind)))
+      return failure();
+  }
+  Argument argument = input.form.asArgument();
+  if (reducesTerm) {
+    Expression reduced = isSum ? terms.reduceSum(argument, present)
+                               : terms.reduceMaximum(argument, present);
+    argument = {reduced.term, reduced.letters};
+  }
+  argument.factor = isSum ? repeated : 1;
+  form.term = terms.sum(argument).term;
+  if (form.term->isZero()) {
+    form.dims.assign(form.dims.size(), Dimension());
+    form.partial.clear();
+  }
+  return Content{type, std::move(form), nullptr};
+}
+
+/// The sum over a pack is that of its members. It goes over columns first;
+/// in between there is nothing to tell apart.
+Rules::Result Rules::reducePack(Operation *op, const Content &input,
+                                RankedTensorType type) {
+  auto reduce = cast<nn::ReduceOp>(op);
+  const Pack &pack = *input.pack;
+  bool columns = llvm::is_contained(reduce.getDims(), 1);
+  bool rows = llvm::is_contained(reduce.getDims(), 0);
+  if (reduce.getKind() != nn::ReduceKind::Sum ||
+      (!columns && !pack.reducedColumns)) {
+    report.unproven(op) << "only sums over the columns of a pack, then over "
+                           "its rows, have a rule";
+    return failure();
+  }
+  if (columns && !rows) {
+    auto reduced = std::make_shared<Pack>(pack);
+    reduced->reducedColumns = true;
+    return Content{type, {}, std::move(reduced)};
+  }
+  if (!pack.gap.is(0)) {
+    wrong(op) << "adds up what lies between the members of " << print(input);
+    return failure();
+  }
+  Content total{type, {}, nullptr};
+  total.form.term = terms.sum({}).term;
+  for (const Pack::Member &member : pack.members) {
+    for (int64_t dim = 0; dim < member.type.getRank(); ++dim)
+      if (isPadded(member.form, dim, member.type.getDimSize(dim), mesh) &&
+          !member.form.dims[dim].padding.is(0)) {
+        wrong(op) << "adds up the padding of " << member.name;
+        return failure();
+      }
+    Content part{type, member.form, nullptr};
+    part.form.dims.clear();
+    double repeated = 1;
+    for (auto [index, dim] : llvm::enumerate(member.form.dims)) {
+      if (dim.uniform)
+        repeated *= member.type.getDimSize(index);
+      else if (failed(addPartial(op, part.form, dim, dist::Reduction::Sum)))
+        return failure();
+    }
+    for (const RankTerm &term : pack.rows)
+      part.form.partial.push_back(term.axis);
+    if (failed(checkAxes(op, part.form)))
+      return failure();
+    Expression sum = member.form.term->shape.empty()
+                         ? Expression{member.form.term, {}}
+                         : terms.reduceSum(member.form.asArgument(), {});
+    part.form.term = terms.sum(Argument{sum.term, {}, repeated}).term;
+    Result added = add(op, total, part);
+    if (failed(added))
+      return failure();
+    total = std::move(*added);
+  }
+  return total;
+}
+
+Rules::Result Rules::evaluateRotateHalf(Operation *op, Operands operands,
+                                        RankedTensorType type) {
+  const Content &input = operands[0];
+  int64_t last = type.getRank() - 1;
+  if (input.form.dims[last].uniform) {
+    report.unproven(op) << "rotating equal numbers has no rule";
+    return failure();
+  }
+  if (!input.form.dims[last].begin.empty()) {
+    wrong(op) << "rotates " << print(input) << ", of which it needs dimension "
+              << last << " whole";
+    return failure();
+  }
+  Argument argument = input.form.asArgument();
+  Result result = finish(
+      op, {}, input.form,
+      terms.applyLinear("nn.rotate_half", {}, argument, argument.letters),
+      type);
+  for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
+    own.padding = given.padding.join(-given.padding);
+  return result;
+}

@@ -1,0 +1,100 @@
+//===- State.h - What a rank of the pipeline holds ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The slots of parameters and accumulators on one rank of the pipeline in the
+// course of a step. Packs have none of their own: a pack's tensor is those of
+// its members side by side.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PROOF_STATE_H
+#define PLAIT_LIB_PROOF_STATE_H
+
+#include "Rules.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+#include <map>
+
+namespace plait::proof {
+
+/// The symbols of a module.
+class Symbols {
+public:
+  explicit Symbols(mlir::ModuleOp module);
+
+  nn::ParameterOp findParameter(llvm::StringRef name) const {
+    return parameters.lookup(name);
+  }
+  nn::PackOp findPack(llvm::StringRef name) const { return packs.lookup(name); }
+  auto getParameters() const {
+    return llvm::make_range(order.begin(), order.end());
+  }
+
+  /// How `slot` lies, as the module declares it: the axes of each dimension.
+  llvm::SmallVector<llvm::SmallVector<mlir::StringAttr>>
+  getAxes(nn::ParameterOp parameter, nn::Slot slot) const;
+
+private:
+  llvm::StringMap<nn::ParameterOp> parameters;
+  llvm::StringMap<nn::PackOp> packs;
+  llvm::StringSet<> computed; // with a copy to compute with
+  llvm::SmallVector<nn::ParameterOp> order;
+};
+
+/// Something that is added up over the microbatches of a step.
+struct Contribution {
+  nn::AccumulateOp op;
+  Content content; // of one microbatch
+};
+
+class RankState {
+public:
+  RankState(Rules &rules, const Symbols &symbols)
+      : rules(rules), symbols(symbols) {}
+
+  using Key = std::pair<llvm::StringRef, nn::Slot>;
+  struct Stored {
+    Content content;
+    /// Of a slot of a divided pack.
+    llvm::SmallVector<RankTerm, 2> rows;
+    mlir::Operation *writer = nullptr;
+  };
+
+  llvm::FailureOr<Content> read(nn::ReadOp op);
+  llvm::LogicalResult write(nn::WriteOp op, const Content &content);
+  /// All microbatches' sum of a contribution.
+  llvm::LogicalResult accumulate(const Contribution &contribution);
+
+  /// What was written, by name and slot.
+  const std::map<Key, Stored> &getWritten() const { return stored; }
+  /// Parameters that were read or written, in the order of the first access.
+  const llvm::SetVector<llvm::StringRef> &getTouched() const { return touched; }
+  std::map<std::string, Stored> metrics;
+
+  /// What a slot holds when a step begins.
+  Content getInitial(nn::ParameterOp parameter, nn::Slot slot);
+
+private:
+  llvm::FailureOr<Stored> find(mlir::Operation *op, llvm::StringRef name,
+                               nn::Slot slot);
+  llvm::FailureOr<Content> readPack(nn::ReadOp op, nn::PackOp pack);
+  llvm::LogicalResult writePack(nn::WriteOp op, nn::PackOp pack,
+                                const Content &content);
+  llvm::SmallVector<RankTerm, 2> getRows(nn::PackOp pack, nn::Slot slot);
+
+  Rules &rules;
+  const Symbols &symbols;
+  std::map<Key, Stored> stored;
+  llvm::SetVector<llvm::StringRef> touched;
+};
+
+} // namespace plait::proof
+
+#endif // PLAIT_LIB_PROOF_STATE_H

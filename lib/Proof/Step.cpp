@@ -1,0 +1,196 @@
+//===- Step.cpp - The interpretation of a step ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Step.h"
+
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Transforms/Names.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+using pipe::ActionKind;
+using pipe::PortKind;
+
+//===----------------------------------------------------------------------===//
+// One function
+//===----------------------------------------------------------------------===//
+
+/// The body of a cluster is isolated: its values have no other meaning.
+LogicalResult Interpreter::runCluster(Operation *op) {
+  auto cluster = cast<plan::ClusterOp>(op);
+  Block &body = cluster.getBody().front();
+  for (auto [argument, operand] :
+       llvm::zip_equal(body.getArguments(), cluster.getInputs()))
+    bind(argument, get(operand));
+  for (Operation &inner : body.without_terminator())
+    if (failed(run(&inner)))
+      return failure();
+  for (auto [result, value] : llvm::zip_equal(
+           cluster.getOutputs(), body.getTerminator()->getOperands()))
+    bind(result, get(value));
+  return success();
+}
+
+LogicalResult Interpreter::run(Operation *op) {
+  rules.terms.setOrigin(op);
+  if (isa<plan::ClusterOp>(op))
+    return runCluster(op);
+  if (auto read = dyn_cast<nn::ReadOp>(op)) {
+    FailureOr<Content> content = state.read(read);
+    if (failed(content))
+      return failure();
+    bind(read, std::move(*content));
+    return success();
+  }
+  if (auto write = dyn_cast<nn::WriteOp>(op))
+    return state.write(write, get(write.getInput()));
+  if (auto accumulate = dyn_cast<nn::AccumulateOp>(op)) {
+    contributions.push_back({accumulate, get(accumulate.getInput())});
+    return success();
+  }
+  if (auto metric = dyn_cast<nn::MetricOp>(op)) {
+    state.metrics[metric.getName().str()] = {get(metric.getInput()), {}, op};
+    return success();
+  }
+  Contents operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(get(operand));
+  if (isa<func::ReturnOp>(op)) {
+    returned = std::move(operands);
+    return success();
+  }
+  FailureOr<Contents> results = rules.evaluate(op, operands);
+  if (failed(results))
+    return failure();
+  for (auto [value, content] : llvm::zip_equal(op->getResults(), *results))
+    bind(value, std::move(content));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// All stages
+//===----------------------------------------------------------------------===//
+
+Step::Step(ModuleOp module, Rules &rules, RankedTensorType inputs)
+    : module(module), rules(rules), symbols(module), inputs(inputs),
+      placement(
+          module->getAttrOfType<pipe::PlacementAttr>(pipe::kPlacementAttr)) {}
+
+LogicalResult Step::findFunctions() {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
+    if (!own)
+      continue;
+    if (!functions.try_emplace(own, function).second)
+      return rules.report.wrong(function)
+             << "another function does " << own << " as well";
+    if (own.getAction() == ActionKind::Forward)
+      stages = std::max(stages, own.getIndex() + 1);
+  }
+  if (stages == 0) {
+    rules.report.unproven(module)
+        << "it has no functions of stages, which phase checkpoint makes";
+    return failure();
+  }
+  int64_t count = placement ? placement.getRanks() : stages;
+  for (int64_t rank = 0; rank < count; ++rank)
+    ranks.emplace_back(rules, symbols);
+  return success();
+}
+
+/// The port of an argument or a result.
+static pipe::PortAttr getPort(DictionaryAttr attrs) {
+  return attrs ? attrs.getAs<pipe::PortAttr>(pipe::kPortAttr)
+               : pipe::PortAttr();
+}
+
+FailureOr<Content> Step::findArgument(func::FuncOp function, unsigned index,
+                                      int64_t stage) {
+  pipe::PortAttr port = getPort(function.getArgAttrDict(index));
+  PortKind kind = port.getKind();
+  if (port.isModelInput()) {
+    SmallVector<SmallVector<StringAttr>> axes;
+    for (StringRef axis : kTokenAxes)
+      axes.push_back({StringAttr::get(module.getContext(), axis)});
+    return rules.makeLeaf(kind == PortKind::Tokens ? "tokens" : "targets",
+                          inputs, axes);
+  }
+  int64_t source = stage;
+  if (kind == PortKind::Input) {
+    kind = PortKind::Output;
+    --source;
+  } else if (kind == PortKind::OutputGradient) {
+    kind = PortKind::InputGradient;
+    ++source;
+  }
+  auto known = ports[kind].find({source, port.getIndex()});
+  if (known != ports[kind].end())
+    return known->second;
+  rules.report.wrong(function)
+      << port.getText() << " of stage " << stage << " is made by no function";
+  return failure();
+}
+
+LogicalResult Step::call(func::FuncOp function) {
+  auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
+  int64_t stage = own.getIndex();
+  RankState &state = ranks[placement ? placement.getRank(stage) : stage];
+  Interpreter interpreter(rules, state);
+  for (BlockArgument argument : function.getArguments()) {
+    FailureOr<Content> content =
+        findArgument(function, argument.getArgNumber(), stage);
+    if (failed(content))
+      return failure();
+    if (content->type != argument.getType())
+      return rules.report.wrong(function)
+             << "argument " << argument.getArgNumber() << " is "
+             << argument.getType() << ", but a rank has " << content->type
+             << " of it: " << print(*content);
+    interpreter.bind(argument, std::move(*content));
+  }
+  for (Operation &op : function.getBody().front()) {
+    if (isa<nn::WriteOp, nn::MetricOp>(op)) {
+      rules.report.unproven(&op) << "the step is not at its end";
+      return failure();
+    }
+    if (failed(interpreter.run(&op)))
+      return failure();
+  }
+  for (auto [index, content] : llvm::enumerate(interpreter.returned)) {
+    pipe::PortAttr port = getPort(function.getResultAttrDict(index));
+    content.type = cast<RankedTensorType>(function.getResultTypes()[index]);
+    ports[port.getKind()][{stage, port.getIndex()}] = content;
+  }
+  for (const Contribution &contribution : interpreter.contributions)
+    if (failed(state.accumulate(contribution)))
+      return failure();
+  return success();
+}
+
+LogicalResult Step::interpretStages() {
+  auto callIfThere = [&](ActionKind action, int64_t stage) -> LogicalResult {
+    auto function = functions.lookup(
+        pipe::FunctionAttr::get(module.getContext(), action, stage));
+    return function ? call(function) : success();
+  };
+  for (int64_t stage = 0; stage < stages; ++stage)
+    if (failed(callIfThere(ActionKind::Forward, stage)))
+      return failure();
+  for (int64_t stage = stages; stage-- > 0;)
+    for (ActionKind action : {ActionKind::Backward, ActionKind::BackwardInput,
+                              ActionKind::BackwardWeight})
+      if (failed(callIfThere(action, stage)))
+        return failure();
+  return success();
+}
+
+LogicalResult Step::interpret() {
+  if (failed(findFunctions()) || failed(interpretStages()))
+    return failure();
+  return interpretEnd();
+}

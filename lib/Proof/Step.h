@@ -1,0 +1,86 @@
+//===- Step.h - The interpretation of a step ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A step is interpreted once for all microbatches: what a function of a stage
+// gives is an expression over "the tokens" and "the targets", of whichever
+// microbatch; that each call gets what belongs to its microbatch is shown apart
+// (Program.h). The end of the step works on sums over microbatches and is
+// interpreted on all ranks of the pipeline at once.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_PROOF_STEP_H
+#define PLAIT_LIB_PROOF_STEP_H
+
+#include "State.h"
+#include "plait/Dialect/Pipe/IR/Pipe.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace plait::proof {
+
+/// Interprets the ops of one function.
+class Interpreter {
+public:
+  Interpreter(Rules &rules, RankState &state) : rules(rules), state(state) {}
+
+  void bind(mlir::Value value, Content content) {
+    contents[value] = std::move(content);
+  }
+  const Content &get(mlir::Value value) const {
+    return contents.find(value)->second;
+  }
+  llvm::LogicalResult run(mlir::Operation *op);
+
+  std::vector<Contribution> contributions;
+  Contents returned;
+
+private:
+  llvm::LogicalResult runCluster(mlir::Operation *op);
+
+  Rules &rules;
+  RankState &state;
+  llvm::DenseMap<mlir::Value, Content> contents;
+};
+
+class Step {
+public:
+  /// `inputs` is the type of tokens and of targets over all ranks.
+  Step(mlir::ModuleOp module, Rules &rules, mlir::RankedTensorType inputs);
+
+  llvm::LogicalResult interpret();
+  llvm::MutableArrayRef<RankState> getRanks() { return ranks; }
+  const Symbols &getSymbols() const { return symbols; }
+
+private:
+  using Ports = std::map<std::pair<int64_t, int64_t>, Content>; // stage, index
+  llvm::LogicalResult findFunctions();
+  llvm::LogicalResult interpretStages();
+  llvm::LogicalResult call(mlir::func::FuncOp function);
+  llvm::FailureOr<Content> findArgument(mlir::func::FuncOp function,
+                                        unsigned index, int64_t stage);
+  // StepEnd.cpp
+  llvm::LogicalResult interpretEnd();
+
+  mlir::ModuleOp module;
+  Rules &rules;
+  Symbols symbols;
+  mlir::RankedTensorType inputs;
+  int64_t stages = 0;
+  pipe::PlacementAttr placement; // null: in line
+  llvm::DenseMap<mlir::Attribute, mlir::func::FuncOp> functions;
+  std::vector<RankState> ranks;
+  /// What stages pass on, by kind.
+  std::map<pipe::PortKind, Ports> ports;
+};
+
+/// Whether `op` communicates along the pipeline of a mesh that has one.
+bool crossesPipeline(mlir::Operation *op);
+
+} // namespace plait::proof
+
+#endif // PLAIT_LIB_PROOF_STEP_H

@@ -1,0 +1,330 @@
+//===- Term.cpp - The normal form of expressions ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The rules, each of which holds for real numbers (so that a proof is one up to
+// rounding):
+//   S1  (a + b) + c = a + b + c                 addition is associative
+//   S2  a + b = b + a                           and commutative
+//   S3  x·a + y·a = (x + y)·a,  0·a = 0         distributivity
+//   S4  1·a = a                                 unit
+//   P1  (a · b) · c = a · b · c,  a · b = b · a multiplication likewise
+//   P2  (x·a) · (y·b) = x·y · (a · b)           numbers come out
+//   P3  a · 1 = a,  a · 0 = 0
+//   L1  f(x·a, y·b) = x·y · f(a, b)             f is linear in each argument
+//   R1  Σᵢ Σⱼ a = Σᵢⱼ a, and likewise for maxima
+//   C1  what was widened only is narrow again without rounding
+//   M1  Σ(x·a + y·b) = x · Σa + y · Σb          sums over microbatches are
+//   linear
+//
+// In all of them an argument may be repeated along some dimensions: repetition
+// commutes with everything that is elementwise in those dimensions.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Term.h"
+
+#include "llvm/ADT/Hashing.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <bit>
+#include <map>
+
+using namespace plait::proof;
+using llvm::ArrayRef;
+using llvm::SmallVector;
+using llvm::StringRef;
+
+Letters plait::proof::countLetters(size_t rank) {
+  return llvm::to_vector_of<int, 4>(llvm::seq<size_t>(0, rank));
+}
+
+static bool isIdentity(const Letters &letters) {
+  return llvm::equal(letters, llvm::seq<int>(0, letters.size()));
+}
+
+static bool isEqual(const Argument &a, const Argument &b) {
+  return a.term == b.term && a.factor == b.factor && a.letters == b.letters;
+}
+
+static bool isBefore(const Argument &a, const Argument &b) {
+  return a.term != b.term ? a.term->id < b.term->id : a.letters < b.letters;
+}
+
+/// `inner` with the letters that `outer` gives to its dimensions.
+static Letters rename(const Letters &inner, const Letters &outer) {
+  return llvm::to_vector_of<int, 4>(
+      llvm::map_range(inner, [&](int letter) { return outer[letter]; }));
+}
+
+//===----------------------------------------------------------------------===//
+// Interning
+//===----------------------------------------------------------------------===//
+
+static llvm::hash_code computeHash(const Term &term) {
+  llvm::hash_code hash = llvm::hash_combine(
+      int(term.kind), term.name.data(), term.attrs,
+      llvm::hash_combine_range(term.shape.begin(), term.shape.end()));
+  for (const Argument &argument : term.arguments)
+    hash = llvm::hash_combine(hash, argument.term,
+                              std::bit_cast<uint64_t>(argument.factor),
+                              llvm::hash_combine_range(argument.letters.begin(),
+                                                       argument.letters.end()));
+  return hash;
+}
+
+const Term *Terms::intern(Term term) {
+  // Names are compared by address.
+  if (!term.name.empty()) {
+    auto [it, isNew] = names.try_emplace(term.name, 0);
+    if (isNew) {
+      StringRef kept = text.emplace_back(term.name.str());
+      names.erase(it);
+      it = names.try_emplace(kept, 0).first;
+    }
+    term.name = it->first;
+  }
+  auto &known = byHash[computeHash(term)];
+  for (const Term *other : known)
+    if (other->kind == term.kind && other->name.data() == term.name.data() &&
+        other->attrs == term.attrs && other->shape == term.shape &&
+        llvm::equal(other->arguments, term.arguments, isEqual))
+      return other;
+  term.id = terms.size();
+  term.inClaim = isClaim;
+  term.origin = origin;
+  known.push_back(&terms.emplace_back(std::move(term)));
+  return known.back();
+}
+
+const Term *Terms::leaf(StringRef name, ArrayRef<int64_t> shape) {
+  Term term{Term::Leaf, name};
+  term.shape.assign(shape.begin(), shape.end());
+  return intern(std::move(term));
+}
+
+const Term *Terms::one() { return leaf("1", {}); }
+
+//===----------------------------------------------------------------------===//
+// Sums and products
+//===----------------------------------------------------------------------===//
+
+/// The term of all letters that its arguments have, in ascending order.
+Expression Terms::finish(Term::Kind kind, SmallVector<Argument, 2> arguments) {
+  std::map<int, int64_t> extents;
+  for (const Argument &argument : arguments)
+    for (auto [letter, extent] :
+         llvm::zip_equal(argument.letters, argument.term->shape))
+      extents[letter] = extent;
+  Expression result;
+  Term term{kind};
+  llvm::DenseMap<int, int> position;
+  for (auto [letter, extent] : extents) {
+    position[letter] = result.letters.size();
+    result.letters.push_back(letter);
+    term.shape.push_back(extent);
+  }
+  for (Argument &argument : arguments)
+    for (int &letter : argument.letters)
+      letter = position.lookup(letter);
+  // S4, P1
+  if (arguments.size() == 1 && arguments[0].factor == 1 &&
+      isIdentity(arguments[0].letters))
+    return {arguments[0].term, result.letters};
+  llvm::sort(arguments, isBefore);
+  term.arguments = std::move(arguments);
+  result.term = intern(std::move(term));
+  return result;
+}
+
+Expression Terms::sum(ArrayRef<Argument> given) {
+  std::map<std::pair<unsigned, Letters>, Argument> merged;
+  auto add = [&](const Term *term, Letters letters, double factor) {
+    auto [it, isNew] = merged.try_emplace({term->id, letters},
+                                          Argument{term, letters, factor});
+    if (!isNew)
+      it->second.factor += factor; // S2, S3
+  };
+  for (const Argument &argument : given) {
+    if (argument.term->kind != Term::Sum) {
+      add(argument.term, argument.letters, argument.factor);
+      continue;
+    }
+    for (const Argument &inner : argument.term->arguments) // S1
+      add(inner.term, rename(inner.letters, argument.letters),
+          argument.factor * inner.factor);
+  }
+  SmallVector<Argument, 2> arguments;
+  for (auto &[key, argument] : merged)
+    if (argument.factor != 0)
+      arguments.push_back(argument);
+  return finish(Term::Sum, std::move(arguments));
+}
+
+/// Moves the factor of a term that is a multiple of another one into `factor`.
+static Argument takeFactor(const Argument &argument, double &factor) {
+  const Term *term = argument.term;
+  factor *= argument.factor;
+  if (term->kind != Term::Sum || term->arguments.size() != 1)
+    return {term, argument.letters};
+  const Argument &inner = term->arguments[0];
+  factor *= inner.factor;
+  return {inner.term, rename(inner.letters, argument.letters)};
+}
+
+Expression Terms::product(ArrayRef<Argument> given, double factor) {
+  SmallVector<Argument, 2> arguments;
+  for (const Argument &argument : given) {
+    if (argument.term->isZero()) // P3
+      return sum({});
+    Argument plain = takeFactor(argument, factor); // P2
+    if (plain.term == one())
+      continue; // P3
+    if (plain.term->kind == Term::Product)
+      for (const Argument &inner : plain.term->arguments) // P1
+        arguments.push_back({inner.term, rename(inner.letters, plain.letters)});
+    else
+      arguments.push_back(plain);
+  }
+  if (arguments.empty())
+    return sum(Argument{one(), {}, factor});
+  if (arguments.size() == 1)
+    return sum(Argument{arguments[0].term, arguments[0].letters, factor});
+  Expression product = finish(Term::Product, std::move(arguments));
+  return sum(Argument{product.term, product.letters, factor});
+}
+
+//===----------------------------------------------------------------------===//
+// Everything else
+//===----------------------------------------------------------------------===//
+
+Expression Terms::apply(StringRef name, mlir::Attribute attrs,
+                        ArrayRef<Argument> arguments, ArrayRef<int> result,
+                        ArrayRef<int64_t> given) {
+  Term term{Term::Apply, name, attrs};
+  llvm::DenseMap<int, int> number;
+  llvm::DenseMap<int, int64_t> extents;
+  for (int letter : result)
+    number[letter] = number.size();
+  for (const Argument &argument : arguments)
+    for (auto [letter, extent] :
+         llvm::zip_equal(argument.letters, argument.term->shape)) {
+      number.try_emplace(letter, number.size());
+      extents[letter] = extent;
+    }
+  for (auto [index, letter] : llvm::enumerate(result))
+    term.shape.push_back(given.empty() ? extents.lookup(letter) : given[index]);
+  for (const Argument &argument : arguments) {
+    Argument &own = term.arguments.emplace_back(argument);
+    for (int &letter : own.letters)
+      letter = number.lookup(letter);
+  }
+  return {intern(std::move(term)), Letters(result)};
+}
+
+Expression Terms::applyLinear(StringRef name, mlir::Attribute attrs,
+                              ArrayRef<Argument> given, ArrayRef<int> result,
+                              ArrayRef<int64_t> extents) {
+  double factor = 1;
+  SmallVector<Argument, 2> arguments;
+  for (const Argument &argument : given) {
+    if (argument.term->isZero())
+      return sum({});
+    arguments.push_back(takeFactor(argument, factor)); // L1
+  }
+  Expression applied = apply(name, attrs, arguments, result, extents);
+  return sum(Argument{applied.term, applied.letters, factor});
+}
+
+/// `argument`, or what it is a reduction of by the same `name`. R1
+static Argument unwrap(const Argument &argument, StringRef name) {
+  const Term *term = argument.term;
+  if (term->kind != Term::Apply || term->name != name)
+    return argument;
+  const Argument &inner = term->arguments[0];
+  int rank = term->shape.size(), fresh = rank;
+  for (int letter : argument.letters)
+    fresh = std::max(fresh, letter + 1);
+  Argument result{inner.term, {}};
+  for (int letter : inner.letters)
+    result.letters.push_back(letter < rank ? argument.letters[letter]
+                                           : fresh + letter);
+  return result;
+}
+
+Expression Terms::reduceSum(const Argument &argument, ArrayRef<int> result) {
+  double factor = 1;
+  Argument plain = takeFactor(argument, factor); // L1
+  if (plain.term->isZero())
+    return sum({});
+  Expression reduced = apply("sum", {}, unwrap(plain, "sum"), result);
+  return sum(Argument{reduced.term, reduced.letters, factor});
+}
+
+Expression Terms::reduceMaximum(const Argument &argument,
+                                ArrayRef<int> result) {
+  return apply("maximum", {}, unwrap(argument, "maximum"), result);
+}
+
+Expression Terms::cast(const Argument &argument, mlir::TypeAttr type) {
+  double factor = 1;
+  Argument plain = takeFactor(argument, factor); // L1
+  if (plain.term->isZero())
+    return sum({});
+  const Term *term = plain.term;
+  bool isWidened = term->kind == Term::Apply && term->name == "nn.cast" &&
+                   llvm::cast<mlir::TypeAttr>(term->attrs).getValue().isF32();
+  if (isWidened && !type.getValue().isF32()) { // C1
+    const Argument &inner = term->arguments[0];
+    return sum(
+        Argument{inner.term, rename(inner.letters, plain.letters), factor});
+  }
+  Expression result = apply("nn.cast", type, plain, plain.letters);
+  return sum(Argument{result.term, result.letters, factor});
+}
+
+const Term *Terms::overMicrobatches(const Term *term) {
+  SmallVector<Argument> parts;
+  SmallVector<Argument, 2> given(term->arguments);
+  if (term->kind != Term::Sum)
+    given = {Argument{term, countLetters(term->shape.size())}};
+  for (const Argument &part : given) { // M1
+    Letters all = countLetters(part.term->shape.size());
+    Expression total =
+        apply("sum over microbatches", {}, Argument{part.term, all}, all);
+    parts.push_back({total.term, part.letters, part.factor});
+  }
+  return sum(parts).term;
+}
+
+//===----------------------------------------------------------------------===//
+// Printing
+//===----------------------------------------------------------------------===//
+
+std::string plait::proof::print(const Term *term, int depth) {
+  static constexpr size_t kMost = 4; // arguments
+  if (term->kind == Term::Leaf)
+    return term->name.str();
+  if (term->isZero())
+    return "0";
+  if (depth == 0)
+    return "…";
+  bool infix = term->kind != Term::Apply;
+  std::string out;
+  for (auto [index, argument] : llvm::enumerate(term->arguments)) {
+    if (index)
+      out += !infix ? ", " : term->kind == Term::Sum ? " + " : " · ";
+    if (index == kMost) {
+      out += llvm::formatv("{0} more", term->arguments.size() - kMost);
+      break;
+    }
+    if (argument.factor != 1)
+      out += llvm::formatv("{0:g} · ", argument.factor);
+    out += print(argument.term, depth - 1);
+  }
+  return (infix ? "" : term->name.str()) + "(" + out + ")";
+}

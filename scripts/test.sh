@@ -78,6 +78,7 @@ run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
 run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
 run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
 run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
+run defects "${counts[@]}" build/venv/bin/python test/Execute/defects.py
 # Debian's PyTorch is the system interpreter's.
 run random "${counts[@]}" /usr/bin/python3 test/Execute/random_models.py
 run combinations "${counts[@]}" \

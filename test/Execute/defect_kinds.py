@@ -1,0 +1,373 @@
+#===- defect_kinds.py - Defects in the IR of a plan -------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""The kinds of defects, each a generator of changed modules.
+
+A kind takes the lines of a module after phase `lower` and yields, for each place
+where it applies, what it did and the changed lines. Kinds work on text: they
+share no code with what they test, and make what a wrong pass would make."""
+
+import re
+from collections.abc import Callable, Iterator
+
+Lines = list[str]
+Change = tuple[int, Lines]  # the first changed line, the new text
+Kind = Callable[[Lines], Iterator[Change]]
+KINDS: dict[str, tuple[str, Kind]] = {}  # by name: what it is, the generator
+
+
+def kind(name: str, what: str) -> Callable[[Kind], Kind]:
+    def register(function: Kind) -> Kind:
+        KINDS[name] = (what, function)
+        return function
+
+    return register
+
+
+def replaced(lines: Lines, at: int, *new: str) -> Change:
+    return at, lines[:at] + list(new) + lines[at + 1 :]
+
+
+def each(lines: Lines, pattern: str) -> Iterator[tuple[int, re.Match]]:
+    expression = re.compile(pattern)
+    for at, line in enumerate(lines):
+        if match := expression.search(line):
+            yield at, match
+
+
+def textual(name: str, what: str, pattern: str, replacement: str) -> None:
+    """A kind that replaces what `pattern` matches on one line."""
+
+    @kind(name, what)
+    def generate(lines: Lines) -> Iterator[Change]:
+        expression = re.compile(pattern)
+        for at, match in each(lines, pattern):
+            new = expression.sub(replacement, lines[at], count=1)
+            if new != lines[at]:
+                yield replaced(lines, at, new)
+
+
+# Collectives
+
+COLLECTIVE = r"^( *)(%[\w#]+) = dist\.(\w+) (%[\w#]+) on @mesh"
+
+
+@kind("drop-all-reduce", "a partial sum is used as if it were whole")
+def drop_all_reduce(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, COLLECTIVE):
+        if match[3] != "all_reduce":
+            continue
+        type_ = lines[at].rsplit(" -> ", 1)[1]
+        attrs = re.search(r"\{.*\}", lines[at])
+        yield replaced(
+            lines,
+            at,
+            f"{match[1]}{match[2]} = nn.scale {match[4]} by 1.0 "
+            f"{attrs[0] if attrs else ''} : {type_}",
+        )
+
+
+@kind("double-all-reduce", "a sum over ranks is summed a second time")
+def double_all_reduce(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, COLLECTIVE):
+        if match[3] != "all_reduce":
+            continue
+        again = lines[at].replace(f"{match[2]} = ", "%again = ", 1)
+        second = lines[at].replace(f" {match[4]} on", " %again on", 1)
+        yield replaced(lines, at, again, second)
+
+
+@kind("scatter-without-sum", "a rank takes its block of its own partial sum")
+def scatter_without_sum(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, COLLECTIVE):
+        if match[3] == "reduce_scatter":
+            new = lines[at].replace("dist.reduce_scatter", "dist.slice")
+            yield replaced(lines, at, re.sub(r'(@mesh\["\w+"\]) +\w+ dim', r"\1 dim", new))
+
+
+for one, other in (("tp", "dp"), ("dp", "tp"), ("cp", "dp"), ("pp", "dp")):
+    textual(
+        f"group-{one}-{other}",
+        f"a collective over {one} is one over {other}",
+        rf'on @mesh\["{one}"\]',
+        f'on @mesh["{other}"]',
+    )
+textual("sum-to-max", "a sum over ranks is a maximum", r"(dist\.\w+ .*\]) +sum", r"\1 max")
+textual("max-to-sum", "a maximum over ranks is a sum", r"(dist\.\w+ .*\]) +max", r"\1 sum")
+textual(
+    "members",
+    "a sum over the pipeline leaves out its last member",
+    r"members \[(\d+(?:, \d+)*), \d+\]",
+    r"members [\1]",
+)
+
+
+@kind("wrong-collective-dim", "a collective splits another dimension")
+def wrong_dim(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, r"dist\.(?:all_gather|reduce_scatter|slice) .* dim (\d)"):
+        for dim in {0, 1, 2} - {int(match[1])}:
+            yield replaced(lines, at, lines[at].replace(f"dim {match[1]}", f"dim {dim}", 1))
+
+
+# Arithmetic
+
+textual("add-to-sub", "an addition is a subtraction", r"nn\.add ", "nn.sub ")
+textual("mul-to-add", "a product is a sum", r"nn\.mul ", "nn.add ")
+textual("div-to-mul", "a quotient is a product", r"nn\.div ", "nn.mul ")
+textual("exp-to-tanh", "another function is applied", r"nn\.exp ", "nn.tanh ")
+textual("sqrt-to-rsqrt", "the root is inverted", r"nn\.sqrt ", "nn.rsqrt ")
+textual("drop-neg", "a sign is lost", r"nn\.neg ", "nn.stop_gradient ")
+textual("wrong-scale", "a number is twice too large", r"nn\.scale (\S+) by \S+", r"nn.scale \1 by 3.0e+00")
+textual("wrong-shift", "another number is added", r"nn\.shift (\S+) by \S+", r"nn.shift \1 by 3.0e+00")
+textual("wrong-fill", "a constant is another", r"nn\.fill \S+ :", "nn.fill 3.0 :")
+textual("reduce-max", "rows are maximised instead of summed", r"nn\.reduce  sum", "nn.reduce  max")
+textual("reduce-sum", "rows are summed instead of maximised", r"nn\.reduce  max", "nn.reduce  sum")
+textual("swap-sub", "operands of a difference are swapped", r"nn\.sub (\S+), (\S+)", r"nn.sub \2, \1")
+textual("swap-div", "operands of a quotient are swapped", r"nn\.div (\S+), (\S+)", r"nn.div \2, \1")
+textual("swap-matmul", "operands of a product are swapped", r"nn\.matmul (\S+), (\S+) ", r"nn.matmul \2, \1 ")
+textual("drop-mask", "attention sees the future", r"nn\.causal_mask (%\w+)", r"nn.stop_gradient \1")
+textual("window", "attention sees a window only", r"nn\.causal_mask (%\w+)", r"nn.causal_mask \1 window 2")
+textual("drop-rotation", "positions are not rotated", r"nn\.rotate_half (%\w+)", r"nn.stop_gradient \1")
+textual("cosine-to-sine", "the cosine of a position is its sine", r"nn\.rope_table theta", "nn.rope_table sine theta")
+textual("ignore", "another target is ignored", r"ignore -100", "ignore -1")
+textual("drop-gelu", "an activation is left out of a product", r"(nn\.fused_matmul .*) gelu \{", r"\1 {")
+
+
+@kind("transposed-spec", "a product contracts other dimensions")
+def transposed_spec(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, r'nn\.matmul \S+ \S+ "(\w+),(\w+)->(\w+)"'):
+        for old in match.groups():
+            for i in range(len(old) - 1):
+                new = old[:i] + old[i + 1] + old[i] + old[i + 2 :]
+                text = match[0].replace(f'"{old},', f'"{new},').replace(f">{old}\"", f'>{new}"')
+                text = text.replace(f",{old}->", f",{new}->")
+                if text != match[0]:
+                    yield replaced(lines, at, lines[at].replace(match[0], text, 1))
+
+
+@kind("other-operand", "an op takes another value of the same type")
+def other_operand(lines: Lines) -> Iterator[Change]:
+    define = re.compile(r"^ *(%\w+) = (?:nn|dist)\.(?!step_scalar).*?: (?:.*-> )?(tensor<\S+>)$")
+    known: dict[str, list[str]] = {}
+    depth: list[dict[str, list[str]]] = []
+    for at, line in enumerate(lines):
+        if line.lstrip().startswith(("func.func", "^bb0")):
+            depth.append(known)
+            known = {}
+        use = re.search(r"nn\.(?:add|mul|sub|exp|matmul|neg|accumulate) (%\w+)(.*): (?:\()?(tensor<[^,>]*>)", line)
+        if use:
+            for value in known.get(use[3], [])[-3:]:
+                if value != use[1]:
+                    yield replaced(lines, at, line.replace(use[1], value, 1))
+                    break
+        if match := define.match(line):
+            known.setdefault(match[2], []).append(match[1])
+        if line.strip() == "}" and depth:
+            known = depth.pop()
+
+
+# Indices
+
+textual("begin-stride", "a rank counts from a wrong place", r'begin = #nn\.begin<"(\w+)" \* (\d+)', r'begin = #nn.begin<"\1" * 1\2')
+textual("drop-begin", "all ranks count from 0", r"begin = #nn\.begin<[^>]*>, ", "")
+textual("begin-axis", "a rank counts along another axis", r'(begin = #nn\.begin<)"tp"', r'\1"dp"')
+textual("iota-dim", "positions are counted along the batch", r"nn\.iota along 1", "nn.iota along 0")
+textual("limit", "a bound of a table is one row off", r"limit = (\d+)", r"limit = 1\1")
+textual("mask-limit", "padding begins one element too late", r"limit (\d+) by", r"limit 1\1 by")
+textual("drop-mask-padding", "padding is not cleared", r"nn\.mask_padding (%\w+) .* by \S+", r"nn.stop_gradient \1")
+
+# Parameters, gradients, state
+
+
+@kind("read-other", "a layer reads another parameter of the same shape")
+def read_other(lines: Lines) -> Iterator[Change]:
+    reads: dict[str, list[str]] = {}
+    for at, match in each(lines, r"nn\.read @(\S+)  (\w+) .*: (tensor<\S+>)$"):
+        seen = reads.setdefault(match[3] + match[2], [])
+        for other in seen:
+            # Packs of other ranks have the same members: nothing is changed.
+            if match[1].startswith("pack"):
+                break
+            if other != match[1] and not re.search(rf'#plan.place<"{other} ', lines[at]):
+                yield replaced(lines, at, lines[at].replace(f"@{match[1]} ", f"@{other} ", 1))
+                break
+        if match[1] not in seen:
+            seen.append(match[1])
+
+
+@kind("accumulate-other", "a gradient is added to that of another parameter")
+def accumulate_other(lines: Lines) -> Iterator[Change]:
+    seen: dict[str, str] = {}
+    for at, match in each(lines, r"nn\.accumulate %\S+ to @(\S+) +\w+ .*: (tensor<\S+>)$"):
+        other = seen.setdefault(match[2], match[1])
+        if other != match[1]:
+            yield replaced(lines, at, lines[at].replace(f"@{match[1]} ", f"@{other} ", 1))
+
+
+@kind("drop-accumulate", "a gradient is not added")
+def drop_accumulate(lines: Lines) -> Iterator[Change]:
+    for at, _ in each(lines, r"^ *nn\.accumulate "):
+        yield replaced(lines, at)
+
+
+@kind("double-accumulate", "a gradient is added twice")
+def double_accumulate(lines: Lines) -> Iterator[Change]:
+    for at, _ in each(lines, r"^ *nn\.accumulate "):
+        yield replaced(lines, at, lines[at], lines[at])
+
+
+@kind("drop-write", "a parameter or its state is not updated")
+def drop_write(lines: Lines) -> Iterator[Change]:
+    for at, _ in each(lines, r"^ *nn\.write "):
+        yield replaced(lines, at)
+
+
+@kind("swap-writes", "two parameters or their states are exchanged")
+def swap_writes(lines: Lines) -> Iterator[Change]:
+    last: dict[str, int] = {}
+    for at, match in each(lines, r"^ *nn\.write (%\S+) to .*: (tensor<\S+>)$"):
+        if match[2] in last:
+            before = last[match[2]]
+            other = re.search(r"nn\.write (%\S+) ", lines[before])[1]
+            if other != match[1]:
+                yield replaced(lines, at, lines[at].replace(match[1], other, 1))
+        last[match[2]] = at
+
+
+textual("moment-slot", "one moment is read for the other", r"(nn\.read @\S+ +)moment1", r"\1moment2")
+textual("value-slot", "a moment is read for the value", r"(nn\.read @\S+ +)value( .*(?:4096|state))", r"\1moment1\2")
+textual("gradient-slot", "the unreduced gradient is read", r"(nn\.read @\S+ +)reduced", r"\1gradient")
+textual("beta", "one decay rate is taken for the other", r'nn\.step_scalar "Beta1"', 'nn.step_scalar "Beta2"')
+textual("weight-decay", "the learning rate decays weights", r'nn\.step_scalar "WeightDecay"', 'nn.step_scalar "LearningRate"')
+textual("bias-correction", "one bias correction is the other", r'"BiasCorrection1"', '"BiasCorrection2"')
+textual("metric", "another number is reported as the loss", r'nn\.metric (%\S+) "GradNorm"', r'nn.metric \1 "Loss"')
+textual("sharding-axis", "a parameter is declared to lie otherwise", r'sharding #dist\.sharding<@mesh, \[\{"tp"\}, \{\}\]>', 'sharding #dist.sharding<@mesh, [{}, {"tp"}]>')
+textual("undivided", "a divided parameter is declared whole", r'sharding #dist\.sharding<@mesh, \[\{"tp"\}\]>', "sharding #dist.sharding<@mesh, [{}]>")
+
+
+# Functions and ports
+
+
+@kind("swap-results", "two results of a function are exchanged")
+def swap_results(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, r"^ *(return|plan\.yield) (%.*) : (tensor.*)$"):
+        values, types = match[2].split(", "), re.findall(r"tensor<[^>]*>", match[3])
+        for i in range(len(values)):
+            for j in range(i + 1, len(values)):
+                if types[i] == types[j] and values[i] != values[j]:
+                    new = list(values)
+                    new[i], new[j] = values[j], values[i]
+                    yield replaced(lines, at, lines[at].replace(match[2], ", ".join(new), 1))
+                    break
+
+
+@kind("swap-ports", "two arguments of a function are taken for one another")
+def swap_ports(lines: Lines) -> Iterator[Change]:
+    argument = re.compile(r"(%arg\d+): (tensor<[^>]*>) \{pipe\.port = (#pipe\.port<[^>]*>)")
+    for at, _ in each(lines, r"^ *func\.func "):
+        found = list(argument.finditer(lines[at]))
+        for one, other in zip(found, found[1:]):
+            if one[2] != other[2]:
+                continue
+            line = lines[at]
+            new = (
+                line[: one.start(3)] + other[3] + line[one.end(3) : other.start(3)]
+                + one[3] + line[other.end(3) :]
+            )
+            yield replaced(lines, at, new)
+
+
+@kind("wrong-slot", "an argument is looked for where another one lies")
+def wrong_slot(lines: Lines) -> Iterator[Change]:
+    place = re.compile(r'residual \d+>, plan\.place = (#plan\.place<"slot \d+", \d+>)')
+    for at, _ in each(lines, r"^ *func\.func "):
+        found = place.findall(lines[at])
+        for one, other in zip(found, found[1:]):
+            yield replaced(lines, at, lines[at].replace(one, other, 1))
+
+
+@kind("tokens-for-targets", "the loss is taken of the tokens")
+def tokens_for_targets(lines: Lines) -> Iterator[Change]:
+    for at, _ in each(lines, r"pipe\.port<targets>"):
+        if "pipe.port<tokens>" not in lines[at]:
+            yield replaced(lines, at, lines[at].replace("pipe.port<targets>", "pipe.port<tokens>"))
+
+
+# Programs
+
+
+def actions(lines: Lines, pattern: str = "") -> Iterator[tuple[int, re.Match]]:
+    yield from each(lines, r"^ *plan\.action +" + pattern)
+
+
+@kind("drop-action", "an action is left out")
+def drop_action(lines: Lines) -> Iterator[Change]:
+    for at, _ in actions(lines, r"(?!wait_send)"):
+        yield replaced(lines, at)
+
+
+@kind("double-action", "an action is done twice")
+def double_action(lines: Lines) -> Iterator[Change]:
+    for at, _ in actions(lines, r"(?!wait_send|send|recv)"):
+        yield replaced(lines, at, lines[at], lines[at])
+
+
+@kind("wrong-microbatch", "a call is one for another microbatch")
+def wrong_microbatch(lines: Lines) -> Iterator[Change]:
+    for at, match in actions(lines, r"\w+ stage \d+ microbatch (\d+) call"):
+        other = int(match[1]) - 1 if int(match[1]) else 1
+        yield replaced(lines, at, re.sub(r"microbatch \d+ call", f"microbatch {other} call", lines[at]))
+
+
+@kind("stale-buffer", "a call is given what belongs to another microbatch")
+def stale_buffer(lines: Lines) -> Iterator[Change]:
+    for at, match in actions(lines, r"(?:backward\w*|forward) stage \d+ microbatch (\d+) call"):
+        for buffer in re.findall(r'@"[^"]*"', lines[at])[:8]:
+            if f"microbatch {match[1]}" not in buffer:
+                continue
+            other = 0 if match[1] != "0" else 1
+            new = buffer.replace(f"microbatch {match[1]}", f"microbatch {other}")
+            yield replaced(lines, at, lines[at].replace(buffer, new, 1))
+
+
+@kind("swap-buffers", "a call is given two buffers in the wrong order")
+def swap_buffers(lines: Lines) -> Iterator[Change]:
+    for at, _ in actions(lines, r"(?:backward\w*|forward) "):
+        found = re.findall(r'@"(?:residual|activation|gradient)[^"]*"', lines[at])
+        for one, other in zip(found, found[1:]):
+            new = lines[at].replace(one, "@!", 1).replace(other, one, 1).replace("@!", other, 1)
+            yield replaced(lines, at, new)
+
+
+@kind("swap-messages", "two messages are sent in the wrong order")
+def swap_messages(lines: Lines) -> Iterator[Change]:
+    sends = [at for at, _ in actions(lines, r"send ")]
+    for one, other in zip(sends, sends[1:]):
+        first = re.search(r"\[.*\]", lines[one])[0]
+        second = re.search(r"\[.*\]", lines[other])[0]
+        new = list(lines)
+        new[one] = lines[one].replace(first, second)
+        new[other] = lines[other].replace(second, first)
+        yield one, new
+
+
+@kind("early-end", "gradients are reduced before the last microbatch")
+def early_end(lines: Lines) -> Iterator[Change]:
+    for at, _ in actions(lines, r"reduce "):
+        for before in range(at - 1, 0, -1):
+            if re.search(r"plan\.action +backward", lines[before]):
+                new = list(lines)
+                new.insert(before, new.pop(at))
+                yield before, new
+                break
+            if "plan.action" not in lines[before]:
+                break
+
+
+textual("overwrite", "a gradient replaces those of the microbatches before", r"plan\.accumulate = [12] : i32", "plan.accumulate = 0 : i32")
+textual("stale-gradient", "the gradients of the last step are not cleared", r"plan\.accumulate = 2 : i32", "plan.accumulate = 1 : i32")
+textual("overwrite-kernel", "a kernel's gradient replaces those before", r"( accumulate \[(?:\d, )*)[12]", r"\g<1>0")
+textual("stale-kernel", "a kernel adds to the gradients of the last step", r"( accumulate \[(?:\d, )*)2", r"\g<1>1")

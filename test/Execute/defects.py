@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+#===- defects.py - Whether seeded defects are refused -----*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Compiles small plans, proves them, and seeds each kind of defect
+(defect_kinds.py) into the IR after phase `lower`. A case is one kind: every one of
+its modules must be refused, by the proof (as wrong, not as unproven) or before by
+the verifiers of the ops. `--table` prints what refused how many as Markdown."""
+
+import collections
+import concurrent.futures
+import pathlib
+import random
+import sys
+import tempfile
+
+import defect_kinds
+from harness import GOLDEN, ROOT, Failure, Reporter, Tools, arguments
+
+MODELS = ROOT / "examples" / "models"
+MLP = [MODELS / "mlp.mlir", "--global-batch=16", "--micro-batch=2", "--seq=32"]
+GPT2 = [MODELS / "gpt2-nano", "--seq=32", "--global-batch=8"]
+LLAMA = [GOLDEN / "llama-small-test", "--seq=32", "--global-batch=8"]
+PLANS = {
+    "mlp": [*MLP, "--mesh=pp=2,dp=2,tp=2"],
+    "mlp-zero": [*MLP, "--mesh=pp=2,dp=2", "--zero=1"],
+    "gpt2": [*GPT2, "--mesh=pp=2,dp=2,tp=2", "--zero=2", "--schedule=zb-h1",
+             "--sequence-parallel"],
+    "gpt2-bf16": [*GPT2, "--mesh=dp=2,tp=2", "--precision=bf16", "--zero=1",
+                  "--epilogues=all", "--attention=flash"],
+    "uneven": [GOLDEN / "gpt2-small-test", "--seq=32", "--global-batch=4",
+               "--mesh=pp=2,tp=2"],
+    "llama": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--micro-batch=2"],
+}
+PROOF = "computes something else than the model asks for"
+UNPROVEN = "cannot be proven"
+
+Counts = collections.Counter
+
+
+class Plan:
+    """A plan's IR before the first and after the last phase."""
+
+    def __init__(self, tools: Tools, name: str, options: list, folder: pathlib.Path):
+        self.tools, self.name, self.folder = tools, name, folder / name
+        tools.run("plaitc", *options, "--no-reference", "--dump-phases-to",
+                  self.folder, "-o", folder / f"{name}.plan")
+        self.lines = (self.folder / "7-lower.mlir").read_text().splitlines()
+        self.proof = f"--plait-prove-meaning=claim={self.folder / '0-import.mlir'}"
+
+    def judge(self, lines: list[str], number: str) -> tuple[str, str]:
+        """What refuses the module, and how it says so."""
+        path = self.folder / f"{number}.mlir"
+        path.write_text("\n".join(lines) + "\n")
+        outcome = self.tools.call("plait-opt", self.proof, path, "-o", "/dev/null")
+        path.unlink()
+        message = outcome.stderr.strip().split("\n")[0]
+        if outcome.code == 0:
+            return "survived", message
+        if outcome.code != 1:
+            return "crashed", outcome.stderr.strip()
+        if PROOF in outcome.stderr:
+            return "proof", message
+        return ("unproven" if UNPROVEN in outcome.stderr else "verifier"), message
+
+
+def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
+              table: dict[str, Counts], pool) -> str:
+    _, generate = defect_kinds.KINDS[name]
+    counts, bad, example = table[name], [], ""
+    for plan in plans:
+        changes = list(generate(plan.lines))
+        chosen = chance.sample(changes, min(most, len(changes)))
+        judged = pool.map(
+            lambda item: plan.judge(item[1][1], f"{name}-{item[0]}"),
+            enumerate(chosen))
+        for (at, lines), (verdict, message) in zip(chosen, judged):
+            counts[verdict] += 1
+            if verdict in ("survived", "crashed", "unproven"):
+                bad.append(f"{verdict}: {plan.name}, line {at + 1}: "
+                           f"{plan.lines[at].strip()[:200]}\n"
+                           f"  -> {lines[at].strip()[:200]}\n  {message[:300]}")
+            elif verdict == "proof" and not example:
+                example = message.split(PROOF + ": ")[-1]
+    if not counts and len(plans) == len(PLANS):
+        raise Failure("there is no place for it in any plan")
+    if bad:
+        raise Failure("\n".join([f"{len(bad)} of {sum(counts.values())}"] + bad[:6]))
+    return ", ".join(f"{n} {v}" for v, n in counts.items() if n) + f": {example[:160]}"
+
+
+def print_table(table: dict[str, Counts]) -> None:
+    print("| defect | seeded | proof | verifiers | not refused |")
+    print("|---|---|---|---|---|")
+    for name, counts in table.items():
+        total = sum(counts.values())
+        rest = total - counts["proof"] - counts["verifier"]
+        print(f"| {defect_kinds.KINDS[name][0]} | {total} | {counts['proof']} | "
+              f"{counts['verifier']} | {rest} |")
+
+
+def main() -> int:
+    parser = arguments(__doc__.split("\n")[0])
+    parser.add_argument("--most", type=int, default=3, help="of a kind in a plan")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plans", default="", help="part of their name")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    tools = Tools(options.bin, options.timeout)
+    reporter = Reporter("defects", options.filter)
+    table = {name: Counts() for name in defect_kinds.KINDS}
+    with tempfile.TemporaryDirectory() as folder, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        plans = []
+
+        def prove(name: str, given: list) -> str:
+            plan = Plan(tools, name, given, pathlib.Path(folder))
+            verdict, message = plan.judge(plan.lines, "plan")
+            if verdict != "survived":
+                raise Failure(f"{verdict}: {message}")
+            plans.append(plan)
+            return "proven"
+
+        for name, given in PLANS.items():
+            if options.plans in name:
+                reporter.case(name, lambda: prove(name, given))
+        for name in defect_kinds.KINDS:
+            chance = random.Random(f"{options.seed} {name}")
+            reporter.case(name, lambda: seed_kind(plans, name, options.most,
+                                                  chance, table, pool))
+    if options.table:
+        print_table(table)
+    return reporter.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -51,7 +51,7 @@ class ConfigTrial:
         (folder / "config.json").write_text(text)
 
     def arguments(self, folder) -> list[str]:
-        plan = ["-o", f"{folder}/out.plan"]
+        plan = ["--prove", "-o", f"{folder}/out.plan"]
         return [f"{folder}/config.json", *self.options, *plan]
 
     def commands(self) -> str:

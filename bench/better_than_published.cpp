@@ -45,10 +45,10 @@ static SearchSpace getSpace(const PublishedRun &run, const Options &options) {
   if (options.all)
     return space;
   space.name = "published";
-  space.schedules = {"gpipe", "1f1b", "interleaved-1f1b"};
+  space.schedule = {"gpipe", "1f1b", "interleaved-1f1b"};
   const Configuration &theirs = run.configuration;
   if (theirs.schedule.starts_with("zb-"))
-    space.schedules.insert(space.schedules.end(),
+    space.schedule.insert(space.schedule.end(),
                            {"zb-h1", "zb-h2", "zb-v", "zb-auto"});
   if (theirs.context == 1)
     space.context = {1};

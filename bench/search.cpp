@@ -59,7 +59,7 @@ static TransformerShape makeLlama(int64_t layers, int64_t hidden, int64_t heads,
 /// What the compiler can execute when this was written.
 static SearchSpace getExecutableSpace() {
   SearchSpace space;
-  space.schedules = {"gpipe", "1f1b"};
+  space.schedule = {"gpipe", "1f1b"};
   space.recompute = {Recompute::None, Recompute::Full};
   space.sequenceParallel = {false, true};
   return space;

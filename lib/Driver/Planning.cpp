@@ -33,16 +33,16 @@ using planner::SearchSpace;
 // What is given
 //===----------------------------------------------------------------------===//
 
-/// What the passes can compile.
+/// Of what the planner knows, what the passes can compile.
 static SearchSpace getExecutableSpace() {
-  SearchSpace space;
-  const ConfigurationSpace &executable = getExecutable();
-  space.schedules = executable.schedule;
-  space.chunks = SearchSpace::all().chunks;
-  space.recompute = executable.recompute;
-  space.context = SearchSpace::all().context;
-  space.zero = executable.zero;
-  space.sequenceParallel = {false, true};
+  SearchSpace space = SearchSpace::all();
+  space.name = SearchSpace().name;
+  visitStrategy(
+      [](const Field &, auto &values, const auto &executable) {
+        if (!executable.empty())
+          values = executable;
+      },
+      space, getExecutable());
   return space;
 }
 

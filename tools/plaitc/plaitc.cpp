@@ -194,24 +194,30 @@ static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
                  "what plait-run has measured, to compare with");
 }
 
-/// What was given of the options that the planner could decide, in the words of
-/// planner::parsePins.
-static std::string getPins(const CompileOptions &options,
-                           const std::string &further) {
-  std::string pins;
-  auto add = [&](const std::string &text) {
-    pins += (pins.empty() || text.empty() ? "" : ",") + text;
-  };
-  add(options.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : options.mesh);
+/// What was given of the options that the planner could decide, and what
+/// `further` pins.
+static plait::Result<plait::planner::Pins>
+getPins(const CompileOptions &options, const std::string &further) {
+  std::string text = options.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : options.mesh;
+  text += (text.empty() || further.empty() ? "" : ",") + further;
+  plait::planner::Pins pins;
+  if (!text.empty()) {
+    auto parsed = plait::planner::parsePins(text);
+    if (!parsed.ok())
+      return parsed.status();
+    pins = std::move(*parsed);
+  }
+  plait::Status status = plait::Status::success();
   plait::visitStrategy(
-      [&]<typename T>(const plait::Field &field, const std::optional<T> &pin) {
-        // A list has commas of its own, and no word among the pins.
-        if constexpr (!std::is_same_v<T, std::vector<int>>)
-          if (pin)
-            add(field.name + ("=" + plait::print(*pin)));
+      [&](const plait::Field &field, const auto &given, auto &pin) {
+        if (given && pin && status.ok())
+          status = plait::fail(field.name, " is given twice");
+        if (given)
+          pin = given;
       },
-      options.pins);
-  add(further);
+      options.pins, pins);
+  if (!status.ok())
+    return status;
   return pins;
 }
 
@@ -280,15 +286,12 @@ static bool plan(const CLI::App &app, CompileOptions &options,
                             given.front()->get_name() + " needs --cluster");
     return false;
   }
-  if (std::string text = getPins(options, pinned); !text.empty()) {
-    auto pins = plait::planner::parsePins(text);
-    if (!pins.ok()) {
-      plait::tool::printError(app, pins.status().message());
-      return false;
-    }
-    planning.pins = *pins;
+  plait::Result<plait::planner::Pins> pins = getPins(options, pinned);
+  if (!pins.ok()) {
+    plait::tool::printError(app, pins.status().message());
+    return false;
   }
-  planning.pins.layers = options.pins.layers.value_or(std::vector<int>());
+  planning.pins = std::move(*pins);
   bool tells = planning.explain || !planning.json.empty() ||
                !planning.whyNot.empty() || !planning.report.empty() ||
                !planning.trace.empty() || planning.trainTokens > 0 ||

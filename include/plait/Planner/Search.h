@@ -35,45 +35,35 @@
 
 namespace plait::planner {
 
-/// What may be chosen. Every list but the last has at least one entry; order
-/// and duplicates do not matter. The defaults are the plainest configuration.
-/// Layers are cut by cost, and evenly where that is possible.
-struct SearchSpace {
+/// What may be chosen. Every list but `microBatch`, `layers` and those of the
+/// mesh has at least one entry; order and duplicates do not matter. Of `layers`
+/// nothing is read: stages are cut by cost, and evenly where that is possible.
+/// Those of `microBatch` that divide a replica's share of the batch are tried;
+/// empty: all that do, up to 128.
+struct SearchSpace : StrategySpace {
   /// For messages: what --search-space calls it.
   std::string name = "executable";
-  std::vector<std::string> schedules = {"1f1b"};
-  std::vector<Recompute> recompute = {Recompute::None};
-  std::vector<int> zero = {0};
-  std::vector<bool> sequenceParallel = {false};
-  std::vector<int> chunks = {1};
   std::vector<int> context = {1};
-  /// Those that divide a replica's share of the batch are tried. Empty: all
-  /// that do, up to 128.
-  std::vector<int64_t> microBatches;
 
+  /// The plainest strategy alone.
+  SearchSpace();
   /// Everything that the model knows, executable or not: all schedules, chunks
   /// up to 8, ZeRO 0 to 3, all kinds of recomputation, context up to 64.
   static SearchSpace all();
 };
 
 /// What is decided beforehand. Mesh sizes and microbatches may be any; the
-/// others have to be in the space.
-struct Pins {
-  std::optional<int> pipeline, data, tensor, context, chunks, zero;
-  std::optional<int64_t> microBatch;
-  std::optional<std::string> schedule;
-  std::optional<Recompute> recompute;
-  std::optional<bool> sequenceParallel;
+/// others have to be in the space. `layers` needs `pipeline`.
+struct Pins : StrategyPins {
+  std::optional<int> pipeline, data, tensor, context;
   /// Ranks to use. Without it all devices of the cluster, or the product of the
   /// mesh where pipeline, data and tensor are given.
   std::optional<int> devices;
-  /// As Configuration::layers; needs `pipeline`.
-  std::vector<int> layers;
 };
 
-/// Reads "tp=4,pp=2": pp, dp, tp, cp, chunks, zero, micro-batch, schedule,
-/// recompute (none, selective, full), sp (on, off). Fails on an unknown name, a
-/// value out of range and on a name that occurs twice.
+/// Reads "tp=4,pp=2": pp, dp, tp, cp and the fields of a strategy but `layers`;
+/// sp is short for sequence-parallel. Fails on an unknown name, a value out of
+/// range and on a name that occurs twice.
 Result<Pins> parsePins(const std::string &text);
 /// The inverse; empty when nothing is pinned.
 std::string print(const Pins &pins);

@@ -110,7 +110,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.zero = space.zero;
   choices.recompute = space.recompute;
   choices.sequenceParallel = space.sequenceParallel;
-  std::vector<std::string> names = space.schedules;
+  std::vector<std::string> names = space.schedule;
   std::vector<int> chunks = space.chunks;
   PLAIT_RETURN_IF_ERROR(
       restrict(choices.context, pins.context, "context", space));
@@ -131,7 +131,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
     return schedules.status();
   choices.schedules = std::move(*schedules);
   choices.microBatches =
-      pins.microBatch ? std::vector{*pins.microBatch} : space.microBatches;
+      pins.microBatch ? std::vector{*pins.microBatch} : space.microBatch;
   std::sort(choices.microBatches.begin(), choices.microBatches.end());
   choices.setTensors(pins, cluster);
   return choices;

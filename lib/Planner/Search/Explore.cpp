@@ -48,7 +48,7 @@ Configuration Explorer::toConfiguration(const Node &node) const {
   configuration.microBatch = node.microBatch;
   configuration.recompute = node.recompute;
   configuration.sequenceParallel = node.work->sequenceParallel;
-  configuration.layers = input.pins.layers;
+  configuration.layers = input.pins.layers.value_or(std::vector<int>());
   int stages = node.mesh.pipeline * node.schedule->chunks;
   if (node.even)
     configuration.layers.assign(size_t(stages),
@@ -96,7 +96,7 @@ void Explorer::addMesh(const Work &work, const Mesh &mesh) {
     node.family = familyIds.try_emplace({mesh, schedule}, int(familyIds.size()))
                       .first->second;
     addMembers(node);
-    node.even = mesh.pipeline > 1 && input.pins.layers.empty() &&
+    node.even = mesh.pipeline > 1 && !input.pins.layers &&
                 work.layers() % (mesh.pipeline * schedule->chunks) == 0;
     if (node.even)
       addMembers(node);

@@ -94,7 +94,7 @@ void Remedies::tryOptions() {
     return large;
   };
   auto schedule = [](SearchSpace &space, Pins &pins) {
-    return makePossible(space.schedules, pins.schedule, std::string("1f1b"));
+    return makePossible(space.schedule, pins.schedule, std::string("1f1b"));
   };
   auto recompute = [](SearchSpace &space, Pins &pins) {
     return makePossible(space.recompute, pins.recompute, Recompute::Full);
@@ -102,7 +102,7 @@ void Remedies::tryOptions() {
   auto mesh = [](SearchSpace &, Pins &pins) {
     bool isPinned = pins.pipeline || pins.data || pins.tensor || pins.context;
     pins.pipeline = pins.data = pins.tensor = pins.context = std::nullopt;
-    pins.layers.clear();
+    pins.layers.reset();
     return isPinned;
   };
   auto tryZero = [&](int stage) {

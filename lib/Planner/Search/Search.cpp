@@ -129,7 +129,7 @@ void Summary::preferSimple(std::vector<Leaf> &families) {
 void Summary::moveLayers() {
   constexpr size_t most = 300; // estimates: some hundredths of a second
   Configuration &pick = result.configuration;
-  if (pick.pipeline == 1 || !input.pins.layers.empty())
+  if (pick.pipeline == 1 || input.pins.layers)
     return;
   Configuration moved = pick;
   pick.layers = schedule::improveCut(
@@ -179,7 +179,7 @@ void Summary::addVariant(const std::string &change,
   const Work *work = explorer.getWork(configuration);
   if (!work)
     return;
-  configuration.layers = input.pins.layers;
+  configuration.layers = input.pins.layers.value_or(std::vector<int>());
   Result<Estimate> estimate =
       planner::estimate(*work, input.cluster, input.training, configuration);
   if (!estimate.ok())
@@ -295,18 +295,18 @@ Result<SearchResult> planner::search(WorkSource &source, const Cluster &cluster,
 
 template <typename T>
 static void admit(std::vector<T> &choices, const std::optional<T> &pin) {
-  if (pin && std::find(choices.begin(), choices.end(), *pin) == choices.end())
+  bool isAny = choices.empty();
+  if (pin && !isAny &&
+      std::find(choices.begin(), choices.end(), *pin) == choices.end())
     choices.push_back(*pin);
 }
 
 /// `space`, with what is pinned in it.
 static SearchSpace admit(const SearchSpace &space, const Pins &pins) {
   SearchSpace wider = space;
-  admit(wider.schedules, pins.schedule);
-  admit(wider.recompute, pins.recompute);
-  admit(wider.zero, pins.zero);
-  admit(wider.sequenceParallel, pins.sequenceParallel);
-  admit(wider.chunks, pins.chunks);
+  visitStrategy([](const Field &, auto &choices,
+                   const auto &pin) { admit(choices, pin); },
+                wider, pins);
   admit(wider.context, pins.context);
   return wider;
 }

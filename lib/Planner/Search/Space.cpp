@@ -9,19 +9,25 @@
 
 #include "plait/Schedule/Generators.h"
 
-#include <charconv>
-#include <limits>
-#include <set>
+#include <sstream>
 
 using namespace plait;
 using namespace plait::planner;
 
+SearchSpace::SearchSpace() {
+  const Strategy plainest;
+  visitStrategy([](const Field &, auto &values,
+                   const auto &value) { values.assign(1, value); },
+                *this, plainest);
+  microBatch.clear();
+}
+
 SearchSpace SearchSpace::all() {
   SearchSpace space;
   space.name = "all";
-  space.schedules.clear();
+  space.schedule.clear();
   for (const schedule::Generator &generator : schedule::getGenerators())
-    space.schedules.push_back(generator.name);
+    space.schedule.push_back(generator.name);
   space.recompute = {Recompute::None, Recompute::Selective, Recompute::Full};
   space.zero = {0, 1, 2, 3};
   space.sequenceParallel = {false, true};
@@ -58,23 +64,6 @@ std::string planner::print(const Configuration &configuration) {
 // Pins
 //===----------------------------------------------------------------------===//
 
-namespace {
-
-/// Reads "name=value" entries into pins.
-class PinReader {
-public:
-  Status add(std::string_view entry);
-  Pins pins;
-
-private:
-  Status addNumber(const std::string &name, std::string_view text);
-  Status addWord(const std::string &name, const std::string &text);
-
-  std::set<std::string> seen;
-};
-
-} // namespace
-
 static std::string_view trim(std::string_view text) {
   while (text.starts_with(' '))
     text.remove_prefix(1);
@@ -83,91 +72,77 @@ static std::string_view trim(std::string_view text) {
   return text;
 }
 
-Status PinReader::addNumber(const std::string &name, std::string_view text) {
-  int64_t least = name == "zero" ? 0 : 1;
-  int64_t most = name == "zero" ? 3 : std::numeric_limits<int>::max();
-  int64_t value = 0;
-  auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() ||
-      value < least || value > most)
-    return fail(name, " is '", text, "', expected ", least, " to ", most);
-  if (name == "micro-batch") {
-    pins.microBatch = value;
-    return Status::success();
-  }
-  std::optional<int> &target = name == "pp"       ? pins.pipeline
-                               : name == "dp"     ? pins.data
-                               : name == "tp"     ? pins.tensor
-                               : name == "cp"     ? pins.context
-                               : name == "chunks" ? pins.chunks
-                                                  : pins.zero;
-  target = int(value);
-  return Status::success();
+/// Calls `visit(name, pin)` for the size of each axis of the mesh and for each
+/// field of a strategy that can be written between commas.
+template <typename Visit, typename AnyPins>
+static void visitPins(Visit &&visit, AnyPins &pins) {
+  visit("pp", pins.pipeline);
+  visit("dp", pins.data);
+  visit("tp", pins.tensor);
+  visit("cp", pins.context);
+  visitStrategy(
+      [&]<typename Pin>(const Field &field, Pin &pin) {
+        if constexpr (!std::is_same_v<std::remove_const_t<Pin>,
+                                      std::optional<std::vector<int>>>)
+          visit(field.name, pin);
+      },
+      pins);
 }
 
-Status PinReader::addWord(const std::string &name, const std::string &text) {
-  if (name == "recompute")
-    return parse(name, text, pins.recompute);
-  if (name == "sp" || name == "sequence-parallel")
-    return parse(name, text, pins.sequenceParallel);
-  Result<const schedule::Generator *> generator = schedule::findGenerator(text);
-  if (!generator.ok())
-    return generator.status();
-  pins.schedule = text;
-  return Status::success();
+/// The words that pins have of their own: short ones.
+static std::string_view getFieldName(std::string_view name) {
+  return name == "sp" ? "sequence-parallel" : name;
 }
 
-Status PinReader::add(std::string_view entry) {
+/// Reads a "name=value" entry.
+static Status addPin(std::string_view entry, Pins &pins) {
   size_t equals = entry.find('=');
   if (equals == std::string_view::npos)
     return fail("'", entry, "' is no pin, expected name=value");
-  std::string name(trim(entry.substr(0, equals)));
-  std::string value(trim(entry.substr(equals + 1)));
-  if (!seen.insert(name).second)
-    return fail(name, " is given twice");
-  for (const char *number :
-       {"pp", "dp", "tp", "cp", "chunks", "zero", "micro-batch"})
-    if (name == number)
-      return addNumber(name, value);
-  for (const char *word : {"schedule", "recompute", "sp", "sequence-parallel"})
-    if (name == word)
-      return addWord(name, value);
-  return fail("unknown pin '", name,
-              "', expected one of pp, dp, tp, cp, chunks, zero, micro-batch, "
-              "schedule, recompute, sp");
+  std::string_view given = trim(entry.substr(0, equals));
+  std::string_view value = trim(entry.substr(equals + 1));
+  std::optional<Status> status;
+  std::vector<std::string> names;
+  visitPins(
+      [&](std::string_view name, auto &pin) {
+        names.emplace_back(name);
+        if (name != getFieldName(given))
+          return;
+        status = pin ? fail(given, " is given twice") : parse(name, value, pin);
+      },
+      pins);
+  if (status)
+    return *status;
+  return fail("unknown pin '", given, "', expected one of ",
+              joinChoices(names));
 }
 
 Result<Pins> planner::parsePins(const std::string &text) {
-  PinReader reader;
+  Pins pins;
   std::string_view rest = text;
   while (true) {
     size_t comma = rest.find(',');
-    PLAIT_RETURN_IF_ERROR(reader.add(trim(rest.substr(0, comma))));
+    PLAIT_RETURN_IF_ERROR(addPin(trim(rest.substr(0, comma)), pins));
     if (comma == std::string_view::npos)
-      return std::move(reader.pins);
+      return pins;
     rest.remove_prefix(comma + 1);
   }
 }
 
+static std::string printPin(bool value) { return value ? "on" : "off"; }
+template <typename T> static std::string printPin(const T &value) {
+  return print(value);
+}
+
 std::string planner::print(const Pins &pins) {
-  std::ostringstream out;
-  auto add = [&](const char *name, const auto &value) {
-    out << (out.tellp() > 0 ? "," : "") << name << "=" << value;
-  };
-  const std::pair<const char *, const std::optional<int> &> numbers[] = {
-      {"pp", pins.pipeline}, {"dp", pins.data},       {"tp", pins.tensor},
-      {"cp", pins.context},  {"chunks", pins.chunks}, {"zero", pins.zero}};
-  for (const auto &[name, value] : numbers)
-    if (value)
-      add(name, *value);
-  if (pins.microBatch)
-    add("micro-batch", *pins.microBatch);
-  if (pins.schedule)
-    add("schedule", *pins.schedule);
-  if (pins.recompute)
-    add("recompute", print(*pins.recompute));
-  if (pins.sequenceParallel)
-    add("sp", *pins.sequenceParallel ? "on" : "off");
-  return out.str();
+  std::string text;
+  visitPins(
+      [&](std::string_view name, const auto &pin) {
+        if (pin)
+          text += (text.empty() ? "" : ",") +
+                  std::string(name == "sequence-parallel" ? "sp" : name) + "=" +
+                  printPin(*pin);
+      },
+      pins);
+  return text;
 }

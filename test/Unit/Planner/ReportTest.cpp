@@ -34,7 +34,7 @@ protected:
     shape.sequence = training.sequence = 2048;
     training.globalBatch = 32;
     SearchSpace space;
-    space.schedules = {"gpipe", "1f1b"};
+    space.schedule = {"gpipe", "1f1b"};
     space.recompute = {Recompute::None, Recompute::Full};
     space.sequenceParallel = {false, true};
     source = std::make_unique<TransformerSource>(shape);
@@ -251,7 +251,7 @@ TEST_F(Report, TimelineEndsWhereTheStepDoes) {
   pins.pipeline = 4;
   pins.data = 1;
   SearchSpace space;
-  space.schedules = {"1f1b"};
+  space.schedule = {"1f1b"};
   auto found = search(*source, cluster, training, space, pins);
   ASSERT_TRUE(found.ok()) << found.status().message();
   result = std::move(*found);

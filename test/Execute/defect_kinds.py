@@ -177,7 +177,6 @@ textual("begin-axis", "a rank counts along another axis", r'(begin = #nn\.begin<
 textual("iota-dim", "positions are counted along the batch", r"nn\.iota along 1", "nn.iota along 0")
 textual("limit", "a bound of a table is one row off", r"limit = (\d+)", r"limit = 1\1")
 textual("mask-limit", "padding begins one element too late", r"limit (\d+) by", r"limit 1\1 by")
-textual("drop-mask-padding", "padding is not cleared", r"nn\.mask_padding (%\w+) .* by \S+", r"nn.stop_gradient \1")
 
 # Parameters, gradients, state
 

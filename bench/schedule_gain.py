@@ -26,20 +26,8 @@ import statistics
 import subprocess
 import tempfile
 
-CONFIG = {
-    "model_type": "gpt2",
-    "vocab_size": 256,
-    "n_positions": 128,
-    "n_embd": 256,
-    "n_layer": 8,
-    "n_head": 8,
-    "attn_pdrop": 0.0,
-    "embd_pdrop": 0.0,
-    "resid_pdrop": 0.0,
-    "layer_norm_epsilon": 1e-5,
-    "activation_function": "gelu_new",
-    "tie_word_embeddings": True,
-}
+from cpu_ground_truth import CONFIG
+
 ROWS = ("measured", "replayed", "own cores")
 
 

@@ -9,9 +9,11 @@
 #include "plait/Driver/Planning.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Signals.h"
+#include "plait/Planner/Cluster.h"
 
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
 #include <unistd.h>
 
 using plait::CompileOptions;
@@ -227,7 +229,8 @@ getPins(const CompileOptions &options, const std::string &further) {
 static bool planForThisMachine(CompileOptions &options,
                                PlanningOptions &planning,
                                std::string &notFound) {
-  bool decided = !options.target.empty() || options.backend == "cuda";
+  bool decided = !options.target.empty() || options.backend == "cuda" ||
+                 !options.scheduleFile.empty();
   plait::visitStrategy([&](const plait::Field &,
                            const auto &pin) { decided |= pin.has_value(); },
                        options.pins);
@@ -238,12 +241,15 @@ static bool planForThisMachine(CompileOptions &options,
   auto pins = plait::planner::parsePins(options.mesh);
   if (!pins.ok())
     return true;
+  constexpr int64_t tooMany = int64_t(1) << 32;
   int64_t ranks = 1;
   for (std::optional<int> size :
        {pins->pipeline, pins->data, pins->context, pins->tensor})
-    ranks *= size.value_or(1);
+    ranks = std::min(ranks * size.value_or(1), tooMany);
   CompileOptions chosen = options;
   chosen.cluster = "host:" + std::to_string(ranks);
+  if (!plait::planner::parseCluster(chosen.cluster).ok())
+    return true;
   planning.pins = *pins;
   planning.notFound = &notFound;
   if (!plait::choose(chosen, planning))

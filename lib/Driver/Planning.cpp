@@ -276,8 +276,7 @@ Status Planning::tell(const planner::SearchResult &result) {
     PLAIT_RETURN_IF_ERROR(writeTextFile(planning.json, planner::toJson(input)));
   getText(options) << text;
   if (result.idleDevices > 0)
-    llvm::errs() << "plaitc: warning: " << planner::describeIdle(result)
-                 << "\n";
+    printWarning(planner::describeIdle(result));
   return Status::success();
 }
 

@@ -7,6 +7,7 @@
 
 #include "Program.h"
 
+#include "Step.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
@@ -127,15 +128,8 @@ LogicalResult Programs::use(Rank &rank, plan::ActionOp action, StringRef name) {
 
 /// What `port` of a function of `stage` is called.
 static Thing getThing(pipe::PortAttr port, int64_t stage, int64_t microbatch) {
-  PortKind kind = port.getKind();
-  if (kind == PortKind::Input) {
-    kind = PortKind::Output;
-    --stage;
-  } else if (kind == PortKind::OutputGradient) {
-    kind = PortKind::InputGradient;
-    ++stage;
-  }
-  return {kind, port.getIndex(), stage, microbatch};
+  auto [kind, source] = findMaker(port.getKind(), stage);
+  return {kind, port.getIndex(), source, microbatch};
 }
 
 /// Where passes have placed what a function takes or gives.

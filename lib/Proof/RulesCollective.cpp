@@ -98,6 +98,12 @@ Rules::Result Rules::evaluateAllGather(Operation *op, Operands operands,
   return result;
 }
 
+/// Each rank along `axis` keeps `extent` elements along `dim`.
+static void divide(Form &form, int64_t dim, StringAttr axis, int64_t extent) {
+  if (Dimension &own = form.dims[dim]; !own.uniform)
+    own.begin.push_back({axis, extent});
+}
+
 Rules::Result Rules::evaluateReduceScatter(Operation *op, Operands operands,
                                            RankedTensorType type) {
   auto scatter = cast<dist::ReduceScatterOp>(op);
@@ -108,10 +114,8 @@ Rules::Result Rules::evaluateReduceScatter(Operation *op, Operands operands,
     if (failed(combine(op, result.form, scatter.getAxisAttr(),
                        scatter.getReduction())))
       return failure();
-    Dimension &dim = result.form.dims[scatter.getDim()];
-    if (!dim.uniform)
-      dim.begin.push_back(
-          {scatter.getAxisAttr(), type.getDimSize(scatter.getDim())});
+    divide(result.form, scatter.getDim(), scatter.getAxisAttr(),
+           type.getDimSize(scatter.getDim()));
   }
   result.type = type;
   return result;
@@ -126,9 +130,7 @@ Rules::Result Rules::evaluateAllToAll(Operation *op, Operands operands,
     if (failed(gather(op, result.form, concat, exchange.getAxisAttr(),
                       result.type.getDimSize(concat))))
       return failure();
-    Dimension &dim = result.form.dims[split];
-    if (!dim.uniform)
-      dim.begin.push_back({exchange.getAxisAttr(), type.getDimSize(split)});
+    divide(result.form, split, exchange.getAxisAttr(), type.getDimSize(split));
   }
   result.type = type;
   return result;

@@ -109,6 +109,14 @@ static pipe::PortAttr getPort(DictionaryAttr attrs) {
                : pipe::PortAttr();
 }
 
+std::pair<PortKind, int64_t> proof::findMaker(PortKind kind, int64_t stage) {
+  if (kind == PortKind::Input)
+    return {PortKind::Output, stage - 1};
+  if (kind == PortKind::OutputGradient)
+    return {PortKind::InputGradient, stage + 1};
+  return {kind, stage};
+}
+
 FailureOr<Content> Step::findArgument(func::FuncOp function, unsigned index,
                                       int64_t stage) {
   pipe::PortAttr port = getPort(function.getArgAttrDict(index));
@@ -120,16 +128,9 @@ FailureOr<Content> Step::findArgument(func::FuncOp function, unsigned index,
     return rules.makeLeaf(kind == PortKind::Tokens ? "tokens" : "targets",
                           inputs, axes);
   }
-  int64_t source = stage;
-  if (kind == PortKind::Input) {
-    kind = PortKind::Output;
-    --source;
-  } else if (kind == PortKind::OutputGradient) {
-    kind = PortKind::InputGradient;
-    ++source;
-  }
-  auto known = ports[kind].find({source, port.getIndex()});
-  if (known != ports[kind].end())
+  auto [made, source] = findMaker(kind, stage);
+  auto known = ports[made].find({source, port.getIndex()});
+  if (known != ports[made].end())
     return known->second;
   rules.report.wrong(function)
       << port.getText() << " of stage " << stage << " is made by no function";

@@ -78,6 +78,11 @@ private:
   std::map<pipe::PortKind, Ports> ports;
 };
 
+/// Which port of which stage makes what a port of `kind` of `stage` takes: what
+/// comes in is what a neighbour puts out, all else is the stage's own.
+std::pair<pipe::PortKind, int64_t> findMaker(pipe::PortKind kind,
+                                             int64_t stage);
+
 /// Whether `op` communicates along the pipeline of a mesh that has one.
 bool crossesPipeline(mlir::Operation *op);
 

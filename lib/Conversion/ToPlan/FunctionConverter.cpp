@@ -14,6 +14,7 @@
 #include "plait/Conversion/RankScalar.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/StageFunctions.h"
 
@@ -114,13 +115,8 @@ fb::Ref Converter::refOf(Value value) {
 uint32_t Converter::locate(Operation *op) {
   std::string text;
   llvm::raw_string_ostream out(text);
-  op->getLoc()->walk([&](Location loc) {
-    if (auto name = dyn_cast<NameLoc>(loc)) {
-      out << name.getName().getValue() << ' ';
-      return WalkResult::interrupt();
-    }
-    return WalkResult::advance();
-  });
+  if (StringAttr origin = findOrigin(op->getLoc()))
+    out << origin.getValue() << ' ';
   out << "(" << op->getName() << ") in " << function.getSymName();
   if (plan.locations.empty() || plan.locations.back() != text)
     plan.locations.push_back(text);

@@ -9,6 +9,7 @@
 
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Transforms/StageFunctions.h"
 #include "plait/Transforms/WeightGradients.h"
@@ -62,16 +63,11 @@ void Measurer::addTo(Saved &saved, Value value) const {
   (four ? saved.fourByte : saved.elements) += countElements(value.getType());
 }
 
-/// The innermost name of a location: where in the model an op comes from.
+/// What an op is, and where in the model it comes from.
 static std::string nameOf(Operation *op) {
   std::string name = op->getName().getStringRef().str();
-  op->getLoc()->walk([&](Location location) {
-    auto named = dyn_cast<NameLoc>(location);
-    if (!named)
-      return WalkResult::advance();
-    name += " " + named.getName().str();
-    return WalkResult::interrupt();
-  });
+  if (StringAttr origin = findOrigin(op->getLoc()))
+    name += " " + origin.str();
   return name;
 }
 

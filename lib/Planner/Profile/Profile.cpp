@@ -11,6 +11,7 @@
 #include "Measure.h"
 #include "plait/Analysis/ModelFlops.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Pipelines.h"
@@ -298,8 +299,8 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (entry.reason.empty() &&
         diagnostic.getSeverity() == DiagnosticSeverity::Error) {
-      if (auto place = dyn_cast<NameLoc>(diagnostic.getLocation()))
-        entry.reason = place.getName().str() + ": ";
+      if (StringAttr origin = findOrigin(diagnostic.getLocation()))
+        entry.reason = origin.str() + ": ";
       entry.reason += diagnostic.str();
     }
     return success();

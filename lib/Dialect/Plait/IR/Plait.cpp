@@ -315,8 +315,7 @@ void plait::setConfigJson(ModuleOp module, StringRef text) {
 // Origins
 //===----------------------------------------------------------------------===//
 
-/// The first name in a location; null where there is none.
-static StringAttr findName(Location location) {
+StringAttr plait::findOrigin(Location location) {
   StringAttr found;
   location->walk([&](Location part) {
     auto named = dyn_cast<NameLoc>(part);
@@ -330,7 +329,7 @@ static StringAttr findName(Location location) {
 
 void plait::keepOrigins(ModuleOp module) {
   module.walk([](Operation *op) {
-    if (StringAttr name = findName(op->getLoc()))
+    if (StringAttr name = findOrigin(op->getLoc()))
       op->setAttr(kOriginAttr, name);
   });
 }

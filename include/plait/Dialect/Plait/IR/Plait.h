@@ -55,6 +55,10 @@ void setModelFlops(mlir::ModuleOp module, int64_t flops);
 llvm::StringRef getConfigJson(mlir::ModuleOp module);
 void setConfigJson(mlir::ModuleOp module, llvm::StringRef text);
 
+/// The first name in a location: where in the model an op comes from. Null
+/// where there is none.
+mlir::StringAttr findOrigin(mlir::Location location);
+
 /// Writes the name in the location of each op below `module` as the attribute
 /// `plait.origin`, for IR that is written without locations.
 void keepOrigins(mlir::ModuleOp module);

@@ -80,6 +80,7 @@ run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
 run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
 run defects "${counts[@]}" build/venv/bin/python test/Execute/defects.py
 # Debian's PyTorch is the system interpreter's.
+run dropout "${counts[@]}" /usr/bin/python3 test/Execute/dropout.py
 run random "${counts[@]}" /usr/bin/python3 test/Execute/random_models.py
 run combinations "${counts[@]}" \
   /usr/bin/python3 test/Execute/random_models.py --configs --draws 100

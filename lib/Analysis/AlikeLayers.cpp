@@ -31,7 +31,9 @@ static void describe(Operation *op, SymbolTableCollection &tables,
   };
   append(op->getName());
   for (NamedAttribute attribute : op->getAttrs())
+    // Which of the model's dropouts an op is changes no cost.
     if (attribute.getName() != nn::kLayerAttr &&
+        attribute.getName() != nn::kSiteAttr &&
         !isa<FlatSymbolRefAttr>(attribute.getValue())) {
       append(attribute.getName());
       append(attribute.getValue());

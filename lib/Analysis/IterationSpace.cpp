@@ -24,6 +24,11 @@ int64_t plait::getDimAttr(Operation *op) {
   return dim ? dim.getInt() : 0;
 }
 
+int64_t plait::getCallValue(Operation *op) {
+  StringRef name = cast<FusableOpInterface>(op).getCallAttrName();
+  return cast<IntegerAttr>(op->getInherentAttr(name).value()).getInt();
+}
+
 static bool isReduction(FusionRole role) {
   return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
 }
@@ -145,6 +150,9 @@ LogicalResult SpaceBuilder::joinOperands(Operation *op) {
     root(result + rank - 1).isolated = true;
   if (role == FusionRole::Slice)
     root(result + getDimAttr(op)).isolated = true;
+  if (cast<FusableOpInterface>(op).computesIndices())
+    for (unsigned dim = 0; dim < rank; ++dim)
+      root(result + dim).isolated = true;
   return success();
 }
 

@@ -9,6 +9,8 @@
 #include "CPU/CPULibrary.h"
 #include "NVPTX/NVPTXLibrary.h"
 
+#include "plait/Analysis/IterationSpace.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -36,6 +38,19 @@ std::unique_ptr<KernelLibrary> KernelLibrary::create(MLIRContext *context,
   return std::make_unique<CPULibrary>(context, std::get<TargetCPU>(target));
 }
 
+/// Properties but what a call gives.
+static void printStructure(Operation *op, llvm::raw_ostream &out) {
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  StringRef call = fusable ? fusable.getCallAttrName() : StringRef();
+  auto properties =
+      dyn_cast_or_null<DictionaryAttr>(op->getPropertiesAsAttribute());
+  if (!properties)
+    return;
+  for (NamedAttribute attribute : properties)
+    if (attribute.getName() != call)
+      out << attribute.getName() << '=' << attribute.getValue() << ' ';
+}
+
 /// Equal for clusters that compute the same, whatever their operands are
 /// called: the body, its values numbered.
 static std::string describe(plan::ClusterOp cluster) {
@@ -50,7 +65,8 @@ static std::string describe(plan::ClusterOp cluster) {
   Block &body = cluster.getBody().front();
   llvm::for_each(body.getArguments(), define);
   for (Operation &op : body) {
-    out << op.getName() << ' ' << op.getPropertiesAsAttribute();
+    out << op.getName() << ' ';
+    printStructure(&op, out);
     for (Value operand : op.getOperands())
       out << ' ' << numbers.lookup(operand);
     llvm::for_each(op.getResults(), define);
@@ -61,10 +77,19 @@ static std::string describe(plan::ClusterOp cluster) {
   return text;
 }
 
+/// The same kernel for `cluster`, whose ops have numbers of their own.
+static KernelInfo callFor(plan::ClusterOp cluster, KernelInfo info) {
+  auto ops = cluster.getBody().front().without_terminator();
+  for (RankScalar &scalar : info.scalars)
+    if (scalar.op >= 0)
+      scalar.bias = getCallValue(&*std::next(ops.begin(), scalar.op));
+  return info;
+}
+
 FailureOr<KernelInfo> KernelLibrary::add(plan::ClusterOp cluster) {
   auto [entry, inserted] = kernels.try_emplace(describe(cluster));
   if (!inserted)
-    return entry->second;
+    return callFor(cluster, entry->second);
   KernelInfo info;
   info.symbol = "kernel_" + std::to_string(kernels.size() - 1);
   if (failed(emit(cluster, info))) {

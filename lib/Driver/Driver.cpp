@@ -88,6 +88,7 @@ private:
   LogicalResult prove();
   LogicalResult dump(Phase phase);
   void show(Phase phase) const;
+  void tellOfDropout() const;
 
   const CompileOptions &options;
   ModelContext &context;
@@ -117,7 +118,7 @@ LogicalResult Compilation::read() {
   if (failed(read))
     return failure();
   module = std::move(*read);
-  return success();
+  return options.dropout ? success() : removeDropout(*module);
 }
 
 Status Compilation::chooseMesh() {
@@ -348,6 +349,19 @@ LogicalResult Compilation::prove() {
                               proof::Verdict::Proven);
 }
 
+/// The planner tells for itself.
+void Compilation::tellOfDropout() const {
+  TargetAttr where = getTarget(*module);
+  bool drops = false;
+  getModule().walk(
+      [&](nn::AttentionOp op) { drops |= bool(op.getDropoutKeys()); });
+  if (drops && options.cluster.empty() && where &&
+      where.getArchitecture() > 0 &&
+      getConfiguration().attention == AttentionKind::Auto &&
+      getConfiguration().precision == Precision::BF16)
+    noteUnfusedAttention();
+}
+
 LogicalResult Compilation::runTo(Phase last, bool verifies) {
   for (Phase phase : getPhases()) {
     // What a model is has to be checked, whoever has imported it.
@@ -357,6 +371,8 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
     if (!isLeft || phase > last)
       continue;
     show(phase);
+    if (phase == Phase::Lower && verifies)
+      tellOfDropout();
     PassManager manager(context.get());
     // Once a phase: after each of its passes it would take as long as they do.
     manager.enableVerifier(false);

@@ -14,6 +14,7 @@
 #include "plait/Plan/Files.h"
 
 #include "mlir/AsmParser/AsmParser.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -42,6 +43,11 @@ static llvm::raw_ostream &startMessage(StringRef kind) {
 
 void plait::printError(const llvm::Twine &message) {
   startMessage("error") << message << "\n";
+}
+
+void plait::noteUnfusedAttention() {
+  startMessage("note") << "attention is unfused, because it has dropout; "
+                          "--dropout off allows flash\n";
 }
 
 void plait::printWarning(const llvm::Twine &message) {
@@ -149,12 +155,37 @@ LogicalResult plait::pinShardings(ModuleOp module,
   return success();
 }
 
+LogicalResult plait::removeDropout(ModuleOp module) {
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  if (!loss || getPhase(module) != Phase::Import)
+    return module.emitError("is IR after phase ")
+           << stringifyPhase(getPhase(module))
+           << ", from which dropout is not removed any more";
+  auto clear = [](auto attention) {
+    attention.getDropoutKeysMutable().clear();
+    attention.removeProbabilityAttr();
+    attention.removeSiteAttr();
+  };
+  loss.walk([&](Operation *op) {
+    if (auto attention = dyn_cast<nn::AttentionOp>(op))
+      clear(attention);
+    if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
+      dropout.replaceAllUsesWith(dropout.getInput());
+      dropout.erase();
+    }
+  });
+  constexpr unsigned keys = 2;
+  if (loss.getNumArguments() > keys && loss.getArgument(keys).use_empty())
+    return loss.eraseArgument(keys);
+  return success();
+}
+
 FailureOr<OwningOpRef<ModuleOp>>
 plait::importConfig(ModelContext &context, const CompileOptions &options,
                     int64_t batch, int64_t sequence) {
   auto module =
       importHuggingFace(*context.get(), options.model, {batch, sequence});
-  if (failed(module))
+  if (failed(module) || (!options.dropout && failed(removeDropout(**module))))
     return failure();
   Result<std::string> config = readConfig(options);
   if (!report(config.status()))

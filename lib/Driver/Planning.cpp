@@ -168,6 +168,7 @@ public:
 private:
   Status prepare();
   FailureOr<OwningOpRef<ModuleOp>> importModel(int64_t batch);
+  Status setDropout();
   bool canPlace(const Configuration &choice) const;
   Status place(planner::SearchResult &result);
   Status tell(const planner::SearchResult &result);
@@ -341,6 +342,22 @@ FailureOr<OwningOpRef<ModuleOp>> Planning::importModel(int64_t batch) {
   return module;
 }
 
+/// What the model's dropout of attention means for the training.
+Status Planning::setDropout() {
+  training.dropout = profile->dropsScores();
+  bool fused = training.dropout && training.flashAttention &&
+               !cluster.device.isProcessor && planning.framework == "plait";
+  if (!fused)
+    return Status::success();
+  if (options.pins.attention == AttentionKind::Flash)
+    return fail("--attention is flash, but the model's attention has dropout, "
+                "which plait computes on GPUs with --attention unfused; "
+                "--dropout off leaves it out");
+  training.flashAttention = false;
+  noteUnfusedAttention();
+  return Status::success();
+}
+
 bool Planning::start() {
   if (!report(prepare()))
     return false;
@@ -351,7 +368,7 @@ bool Planning::start() {
   profile = ModelProfile::create(
       *context.get(), [this](int64_t batch) { return importModel(batch); },
       width);
-  return profile != nullptr;
+  return profile && report(setDropout());
 }
 
 std::optional<Configuration> Planning::run() {

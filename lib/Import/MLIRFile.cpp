@@ -15,13 +15,18 @@
 using namespace mlir;
 using namespace plait;
 
-/// Whether `type` is from two tensor<b x s x i32> to two tensor<f32>.
+/// Whether `type` is from two tensor<b x s x i32>, and perhaps a tensor<b x
+/// i32>, to two tensor<f32>.
 static bool isLoss(FunctionType type) {
-  if (type.getNumInputs() != 2 || type.getNumResults() != 2 ||
-      type.getInput(0) != type.getInput(1) ||
+  if (type.getNumInputs() < 2 || type.getNumInputs() > 3 ||
+      type.getNumResults() != 2 || type.getInput(0) != type.getInput(1) ||
       type.getResult(0) != type.getResult(1))
     return false;
   auto ids = dyn_cast<RankedTensorType>(type.getInput(0));
+  if (ids && type.getNumInputs() == 3 &&
+      type.getInput(2) != RankedTensorType::get(ids.getShape().take_front(),
+                                                ids.getElementType()))
+    return false;
   auto scalar = dyn_cast<RankedTensorType>(type.getResult(0));
   return ids && scalar && ids.getRank() == 2 && ids.hasStaticShape() &&
          ids.getElementType().isInteger(32) && !ids.getEncoding() &&
@@ -38,7 +43,7 @@ static LogicalResult checkLoss(ModuleOp module) {
     return loss.emitError("function @")
            << nn::kLossFunction << " is " << loss.getFunctionType()
            << ", expected (tensor<BxSxi32>, tensor<BxSxi32>) -> (tensor<f32>, "
-              "tensor<f32>)";
+              "tensor<f32>), with dropout a third argument, tensor<Bxi32>";
   return success();
 }
 

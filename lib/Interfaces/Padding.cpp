@@ -41,9 +41,8 @@ public:
   Value getConstant(Attribute scalar) override {
     return arith::ConstantOp::create(builder, loc, cast<TypedAttr>(scalar));
   }
-  Value getRankValue(ArrayRef<RankTerm>) override {
-    return block.addArgument(builder.getI32Type(), loc);
-  }
+  Value getRankValue(ArrayRef<RankTerm>) override { return getIndex(0); }
+  Value getCallValue() override { return getIndex(0); }
 
 private:
   Block &block;

@@ -28,6 +28,16 @@ static Status checkLayout(const char *what, const fb::AttentionStep &step,
   return Status::success();
 }
 
+static Status checkDropout(const Mesh &mesh, const fb::AttentionStep &step,
+                           const fb::AttentionDropout &dropout) {
+  if (!(dropout.probability() >= 0 && dropout.probability() < 1))
+    return fail("has dropout of probability ", dropout.probability(),
+                ", allowed are 0 to below 1");
+  // What ranks hold together, in 32 bits like all indices.
+  return checkRange(mesh, dropout.first_group(), INT32_MAX - step.kv_heads(),
+                    "first_group");
+}
+
 Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
   if (step.kind() > fb::AttentionKind::MAX)
     return fail("unknown attention ", int(step.kind()));
@@ -45,6 +55,8 @@ Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
   if (step.window() < 0 || step.window() > step.keys())
     return fail("has window ", step.window(), ", allowed are 0 to ",
                 step.keys());
+  if (const fb::AttentionDropout *dropout = step.dropout())
+    PLAIT_RETURN_IF_ERROR(checkDropout(mesh, step, *dropout));
   if (length(step.first_query()))
     PLAIT_RETURN_IF_ERROR(checkRange(
         mesh, step.first_query(), step.keys() - step.queries(), "first_query"));

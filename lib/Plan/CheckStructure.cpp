@@ -241,13 +241,17 @@ private:
   Status checkInput(const fb::Input &input) {
     if (input.kind() > fb::InputKind::MAX)
       return fail("input has unknown kind ", int(input.kind()));
+    // Ranks along cp share the positions of a sequence, not its key.
+    bool isKeys = input.kind() == fb::InputKind::Keys;
+    int64_t sharing = isKeys ? 1 : Mesh::sizeOf(plan, "cp");
+    int64_t columns = isKeys ? 1 : plan.sequence();
     if (input.microbatches() != plan.microbatches() ||
         input.rows() != plan.micro_batch() ||
-        int64_t(input.columns()) * Mesh::sizeOf(plan, "cp") != plan.sequence())
+        int64_t(input.columns()) * sharing != columns)
       return fail("input is ", input.microbatches(), " x ", input.rows(), " x ",
-                  input.columns(), " on each of ", Mesh::sizeOf(plan, "cp"),
+                  input.columns(), " on each of ", sharing,
                   " ranks, the plan feeds ", plan.microbatches(), " x ",
-                  plan.micro_batch(), " x ", plan.sequence());
+                  plan.micro_batch(), " x ", columns);
     auto elements = elementCount(
         {int64_t(input.microbatches()), input.rows(), input.columns()});
     return place("input", input.offset(), elements.value_or(INT64_MAX / 8) * 4);

@@ -118,6 +118,9 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
                            {"v", step.v(), value, unit},
                            {"o", step.out(), output, unit, forward},
                            {"stats", step.stats(), stats, wide, forward}};
+  if (const fb::AttentionDropout *dropout = step.dropout())
+    uses.push_back({"dropout's keys", dropout->keys(),
+                    elementCount({step.batch()}), sizeof(int32_t)});
   if (forward)
     return uses;
   uses.push_back({"d_out", step.d_out(), output, unit});

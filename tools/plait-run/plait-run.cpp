@@ -85,7 +85,7 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
                      : "Value " + text + " not in range 0 to 2^64 - 1";
       },
       "in [0 - 2^64)");
-  app.add_option("--seed", train.seed, "Of weights and permutation")
+  app.add_option("--seed", train.seed, "Of weights, permutation, dropout")
       ->check(natural);
   CLI::Option *training[] = {
       app.add_option("--steps", train.steps, "Steps to train")

@@ -110,6 +110,14 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       ->type_name("TEXT")
       ->description(
           "pin a sharding: PARAMETER=[{},{\"tp\"}], * matches; may repeat");
+  app.add_option_function<std::string>(
+         "--dropout",
+         [&options](const std::string &text) {
+           options.dropout = text == "config";
+         },
+         "config: what the model says; or off")
+      ->check(CLI::IsMember({"config", "off"}))
+      ->default_str("config");
   app.add_option("--backend", options.backend,
                  "what runs it: cpu or cuda; if not given, what --cluster has");
   app.add_option(

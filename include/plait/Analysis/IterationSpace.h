@@ -79,6 +79,10 @@ FusionRole getRole(mlir::Operation *op);
 llvm::ArrayRef<int64_t> getDimsAttr(mlir::Operation *op);
 int64_t getDimAttr(mlir::Operation *op);
 
+/// The value of the attribute that FusableOpInterface::getCallAttrName names;
+/// the op has one.
+int64_t getCallValue(mlir::Operation *op);
+
 } // namespace plait
 
 #endif // PLAIT_ANALYSIS_ITERATIONSPACE_H

@@ -50,6 +50,9 @@ struct RankScalar {
   int64_t scale = 0;
   int64_t bias = 0;
   bool firstMicrobatch = false; ///< 1 in the first microbatch, else 0.
+  /// Not -1: `bias` is what the op of this number in its cluster is given with
+  /// the call (FusableOpInterface::getCallAttrName).
+  int64_t op = -1;
 
   bool operator==(const RankScalar &) const = default;
 };
@@ -113,7 +116,8 @@ public:
   KernelLibrary &operator=(const KernelLibrary &) = delete;
 
   /// Emits the kernel of `cluster`, or finds it: clusters of one structure
-  /// share a kernel, wherever they stand. On failure an error at the op that
+  /// share a kernel, wherever they stand; scalars that belong to an op have its
+  /// values. On failure an error at the op that
   /// no kernel computes has been emitted.
   llvm::FailureOr<KernelInfo> add(plan::ClusterOp cluster);
 

@@ -50,6 +50,8 @@ struct CompileOptions {
   /// A file with the order of a step as plait/Schedule/Csv.h has it, in place of
   /// `schedule` and `chunks`; for models, not for later phases. Empty: none.
   std::string scheduleFile;
+  /// Whether the model's dropout stays in.
+  bool dropout = true;
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
   std::vector<std::pair<std::string, std::string>> shardings;

@@ -12,7 +12,8 @@
 //    that the function needs neither (GPT-2's c_attn is three parameters);
 //  - `func.func @loss(%tokens, %targets) -> (loss, count)`, both arguments
 //    tensor<batch x sequence x i32>: the loss summed over the targets that are
-//    not -100, and their number;
+//    not -100, and their number. A third argument, where there is dropout, is
+//    tensor<batch x i32>, a random number of each sequence;
 //  - `nn.layer = i` on every op of repeated block i, nothing on the others;
 //  - the module attribute `plait.model`, a dictionary with `model_type`,
 //  `name`,
@@ -20,8 +21,7 @@
 //
 // A field of a config that would change the arithmetic and is not supported is
 // an error that names it, and so is a field that is not known at all: silently
-// training another model is the one thing an importer must not do. Dropout is
-// the exception, because the published GPT-2 configs have it: a warning.
+// training another model is the one thing an importer must not do.
 //
 // Errors and warnings are diagnostics of the context, one line each, that name
 // the file and the field. Nothing is kept between calls.

@@ -83,6 +83,9 @@ public:
   virtual mlir::Value getConstant(mlir::Attribute scalar) = 0;
   /// The sum of `terms` on the rank, as i32, in the shape of the current lanes.
   virtual mlir::Value getRankValue(llvm::ArrayRef<RankTerm> terms) = 0;
+  /// The value of the op's attribute that FusableOpInterface::getCallAttrName
+  /// names, as i32, in the shape of the current lanes.
+  virtual mlir::Value getCallValue() = 0;
 
 protected:
   ElementContext(mlir::OpBuilder &builder, mlir::Location loc)

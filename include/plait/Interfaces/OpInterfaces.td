@@ -168,6 +168,17 @@ def FusableOpInterface : OpInterface<"FusableOpInterface"> {
       0 where there is none.
     }],
       "int64_t", "getRowLimit", (ins), "", "return 0;">,
+    InterfaceMethod<[{
+      The name of an integer attribute of the op whose value a kernel is given
+      when it runs, so that ops which differ in nothing else share a kernel;
+      empty: there is none.
+    }],
+      "::llvm::StringRef", "getCallAttrName", (ins), "", "return {};">,
+    InterfaceMethod<[{
+      Whether the op computes much with the index along each dimension: a loop
+      that ran over two of them at once would do that for every element.
+    }],
+      "bool", "computesIndices", (ins), "", "return false;">,
   ];
 }
 

@@ -52,6 +52,9 @@ public:
   const planner::Work *get(int tensorParallel, bool sequenceParallel,
                            std::string &reason) override;
 
+  /// Whether the model's attention drops elements of its softmax.
+  bool dropsScores();
+
 private:
   struct Model; // folded: one layer of each kind
   struct Entry {

@@ -14,6 +14,11 @@
 // rank d has rows [d G / dp, (d + 1) G / dp); microbatch i of it is the i-th
 // run of micro_batch rows. So the batch of a step does not depend on the mesh.
 //
+// The key of that row, from which dropout draws, is the first word of
+// Philox4x32-10 (see Random.h) of the counter (low half of r, high half of r,
+// low half of n, high half of n) under the key (low half of the seed, high half
+// of the seed).
+//
 // The permutation of N samples: start with the identity and, for i from N - 1
 // down to 1, swap entries i and j = (w0 + 2^32 w1) mod (i + 1), where w0 … w3
 // is Philox4x32-10 (see Random.h) of the counter (low half of i, high half of
@@ -66,6 +71,9 @@ public:
 
   void shuffle(uint64_t seed);
 
+  /// Rows get the keys of `seed`; before, those of 0.
+  void drawKeys(uint64_t seed) { keySeed = seed; }
+
   /// From now on rows are asked for by a plan without data parallelism whose
   /// microbatches are those of `replicas` replicas, `rows` rows each, side by
   /// side: it gets the rows that those replicas have at the same time.
@@ -74,7 +82,8 @@ public:
   uint64_t samples() const { return sampleCount; }
 
   /// Writes row `row` of the global batch of step `step` (from 1), from its
-  /// position `first` on, to `target`, which ends with the row or before.
+  /// position `first` on, to `target`, which ends with the row or before. Its
+  /// key, which has no position, goes to all of `target`.
   void readRow(uint64_t step, int64_t row, fb::InputKind kind, int64_t first,
                std::span<int32_t> target) const;
 
@@ -98,6 +107,7 @@ private:
   int64_t sequence;
   int64_t globalBatch;
   uint64_t sampleCount = 0;
+  uint64_t keySeed = 0;
   std::vector<uint64_t> permutation; // empty: the identity
   int64_t replicas = 1, replicaRows = 1;
 };

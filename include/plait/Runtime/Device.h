@@ -52,6 +52,13 @@ struct AttentionOperands {
   std::byte *o, *stats;      // written forward, read backward
   const std::byte *gradient; // of o
   std::byte *dq, *dk, *dv;
+  const std::byte *dropoutKeys;
+};
+
+/// Where a rank's block of an AttentionStep begins in the whole: what its query
+/// 0 is among the keys, and its key head 0 among all, which dropout asks for.
+struct AttentionBegin {
+  int64_t query = 0, group = 0;
 };
 
 /// Used by the thread of its rank only.
@@ -75,11 +82,10 @@ public:
   /// Does at load time all that a product of this shape needs; the number is
   /// for gemm().
   virtual Result<uint32_t> prepareGemm(const fb::GemmStep &step) = 0;
-  /// The same for an attention whose query 0 has the position `firstQuery`
-  /// among the keys; the number is for attention(). Fails where this device
-  /// cannot compute it, or not in the memory that the plan has for it.
+  /// The same for an attention; the number is for attention(). Fails where this
+  /// device cannot compute it, or not in the memory that the plan has for it.
   virtual Result<uint32_t> prepareAttention(const fb::AttentionStep &step,
-                                            int64_t firstQuery) = 0;
+                                            AttentionBegin begin) = 0;
 
   // What follows is called during a step and allocates nothing of its own.
 

@@ -24,6 +24,7 @@ namespace plait {
 /// The rows of all microbatches of a batch.
 inline constexpr llvm::StringLiteral kTokensBuffer = "tokens";
 inline constexpr llvm::StringLiteral kTargetsBuffer = "targets";
+inline constexpr llvm::StringLiteral kKeysBuffer = "keys";
 inline constexpr llvm::StringLiteral kScalarsBuffer = "scalars";
 inline constexpr llvm::StringLiteral kMetricsBuffer = "metrics";
 

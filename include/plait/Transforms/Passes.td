@@ -44,7 +44,7 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
     one relies on and no operation's verifier sees, in particular of IR that was
     written by hand:
 
-    - (P1) after `import`: (L1) to (L3) of the `nn` dialect hold, for the
+    - (P1) after `import`: (L1) to (L4) of the `nn` dialect hold, for the
       vocabulary that `plait.model` names: `@loss` trains what is meant; and
       every value of the configuration can be executed.
     - (P2) after `shard`: there is a mesh, and every tensor in `@loss` has a

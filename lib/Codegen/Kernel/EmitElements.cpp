@@ -24,10 +24,10 @@ namespace {
 /// The emitter, as an op sees it that emits `lanes` elements.
 class LaneContext : public ElementContext {
 public:
-  LaneContext(Emitter &emitter, ArrayRef<int64_t> dims, int64_t lanes,
-              Location loc)
-      : ElementContext(emitter.builder, loc), emitter(emitter), dims(dims),
-        lanes(lanes) {}
+  LaneContext(Emitter &emitter, Operation *op, ArrayRef<int64_t> dims,
+              int64_t lanes)
+      : ElementContext(emitter.builder, op->getLoc()), emitter(emitter), op(op),
+        dims(dims), lanes(lanes) {}
 
   int64_t getLanes() const override { return lanes; }
   Value getIndex(int64_t dim) override {
@@ -39,14 +39,19 @@ public:
     return emitter.splat(value, lanes);
   }
   Value getRankValue(ArrayRef<RankTerm> terms) override {
-    Value wide = emitter.sumTerms(terms);
+    return narrow(emitter.sumTerms(terms));
+  }
+  Value getCallValue() override { return narrow(emitter.callValue(op)); }
+
+private:
+  Value narrow(Value wide) {
     Value value =
         arith::TruncIOp::create(builder, loc, builder.getI32Type(), wide);
     return emitter.splat(value, lanes);
   }
 
-private:
   Emitter &emitter;
+  Operation *op;
   ArrayRef<int64_t> dims;
   int64_t lanes;
 };
@@ -58,8 +63,8 @@ private:
 static Value emitElement(Emitter &emitter, Operation *op,
                          ArrayRef<int64_t> dims, ValueRange operands,
                          bool &costly) {
-  LaneContext context(emitter, dims, emitter.hasInner(dims) ? emitter.lanes : 1,
-                      op->getLoc());
+  LaneContext context(emitter, op, dims,
+                      emitter.hasInner(dims) ? emitter.lanes : 1);
   SmallVector<Value> elements;
   for (Value operand : operands)
     elements.push_back(emitter.splat(operand, context.getLanes()));

@@ -224,10 +224,16 @@ Value Emitter::sumTerms(ArrayRef<RankTerm> terms) {
   moveTo(KernelScope);
   Value sum;
   for (const RankTerm &term : terms) {
-    Value scalar = rankScalar({term.axis, term.scale, 0, false});
+    Value scalar = rankScalar({term.axis, term.scale});
     sum = sum ? add(sum, scalar) : scalar;
   }
   return sum ? sum : constant(0);
+}
+
+Value Emitter::callValue(Operation *op) {
+  auto ops = cluster.getBody().front().without_terminator();
+  int64_t number = std::distance(ops.begin(), op->getIterator());
+  return rankScalar({StringAttr(), 0, getCallValue(op), false, number});
 }
 
 Value Emitter::isFirstMicrobatch() {

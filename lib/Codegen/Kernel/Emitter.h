@@ -132,6 +132,8 @@ public:
   /// Sets the indices of `set`, outermost first, from one running number.
   void setIndices(llvm::ArrayRef<int64_t> set, mlir::Value running);
   mlir::Value rankScalar(RankScalar scalar);
+  /// What the call gives `op` (FusableOpInterface::getCallAttrName), as i64.
+  mlir::Value callValue(mlir::Operation *op);
   /// The sum of `terms` on the rank, as i64.
   mlir::Value sumTerms(llvm::ArrayRef<RankTerm> terms);
   /// True (i1) in the first microbatch.

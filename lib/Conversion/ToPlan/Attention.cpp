@@ -53,6 +53,16 @@ FailureOr<std::unique_ptr<fb::AttentionStepT>> makeStep(OpTy op, RefOf refOf) {
   step->v = point(op.getValue());
   step->out = point(op.getOut());
   step->stats = point(op.getLse());
+  if (Value keys = op.getDropoutKeys()) {
+    step->dropout = std::make_unique<fb::AttentionDropoutT>();
+    step->dropout->keys = point(keys);
+    step->dropout->probability = op.getProbability()->convertToDouble();
+    step->dropout->site = *op.getSite();
+    if (nn::BeginAttr begin = op.getGroupBeginAttr())
+      if (failed(convertRankTerms(op, begin.getTerms(), 1,
+                                  step->dropout->first_group)))
+        return failure();
+  }
   return step;
 }
 

@@ -212,9 +212,13 @@ uint64_t Converter::inputStride(StringRef name) const {
   return bytes.lookup(name) / plan.microbatches;
 }
 
+constexpr std::pair<StringLiteral, fb::InputKind> kInputs[] = {
+    {kTokensBuffer, fb::InputKind::Tokens},
+    {kTargetsBuffer, fb::InputKind::Targets},
+    {kKeysBuffer, fb::InputKind::Keys}};
+
 void Converter::addInputs() {
-  for (auto [name, kind] : {std::pair(kTokensBuffer, fb::InputKind::Tokens),
-                            {kTargetsBuffer, fb::InputKind::Targets}}) {
+  for (auto [name, kind] : kInputs) {
     if (!offsets.contains(name))
       continue;
     auto input = std::make_unique<fb::InputT>();
@@ -323,7 +327,7 @@ void Converter::addAction(ActionOp op) {
   action->microbatch = op.getMicrobatch().value_or(0);
   auto address = [&](FlatSymbolRefAttr buffer) {
     StringRef name = buffer.getValue();
-    bool input = name == kTokensBuffer || name == kTargetsBuffer;
+    bool input = llvm::is_contained(llvm::make_first_range(kInputs), name);
     return offsets.lookup(name) +
            (input ? action->microbatch * inputStride(name) : 0);
   };

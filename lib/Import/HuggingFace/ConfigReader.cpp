@@ -157,12 +157,12 @@ void ConfigReader::requireAbsent(StringRef field) {
     failOn(field, *value, "null: nothing else is supported");
 }
 
-void ConfigReader::readDropout(StringRef field) {
-  double probability = getNonNegative(field, 0.0);
-  if (probability >= 1.0)
-    return failOn(field, *object.get(field), "a probability below 1");
-  if (probability > 0.0)
-    dropouts.push_back(prefix + field.str());
+double ConfigReader::getDropout(StringRef field, double fallback) {
+  double probability = getNonNegative(field, fallback);
+  if (probability < 1.0)
+    return probability;
+  failOn(field, *object.get(field), "a probability below 1");
+  return fallback;
 }
 
 void ConfigReader::ignore(ArrayRef<StringRef> fields) {

@@ -58,9 +58,8 @@ public:
   void requireFlag(llvm::StringRef field, bool supported);
   /// Fails unless the field is absent.
   void requireAbsent(llvm::StringRef field);
-  /// Fails if the dropout is not a probability; adds its name to getDropouts()
-  /// if it is not 0.
-  void readDropout(llvm::StringRef field);
+  /// A probability below 1.
+  double getDropout(llvm::StringRef field, double fallback);
 
   /// Fields that do not change the arithmetic; a trailing `*` is any suffix.
   void ignore(llvm::ArrayRef<llvm::StringRef> fields);
@@ -72,8 +71,6 @@ public:
   /// Fails on the first field that was neither read nor ignored, and returns
   /// the message of the first failure; empty if there was none.
   std::string finish();
-
-  llvm::ArrayRef<std::string> getDropouts() const { return dropouts; }
 
 private:
   ConfigReader(const llvm::json::Object &object, llvm::StringRef prefix);
@@ -89,7 +86,6 @@ private:
   std::string prefix; // of names in messages: "rope_scaling."
   llvm::StringSet<> known;
   std::string message;
-  std::vector<std::string> dropouts;
 };
 
 } // namespace plait::hf

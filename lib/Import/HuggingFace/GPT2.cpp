@@ -24,6 +24,7 @@ namespace {
 struct GPT2 {
   int64_t vocab, positions, hidden, layers, heads, inner;
   double epsilon, std;
+  double attentionDropout, embeddingDropout, residualDropout;
   bool tanh, tied;
 
   explicit GPT2(ConfigReader &config);
@@ -65,8 +66,11 @@ GPT2::GPT2(ConfigReader &config) {
   config.requireFlag("scale_attn_weights", true);
   config.requireFlag("scale_attn_by_inverse_layer_idx", false);
   config.requireFlag("reorder_and_upcast_attn", false);
-  for (StringRef field : {"attn_pdrop", "embd_pdrop", "resid_pdrop"})
-    config.readDropout(field);
+  // What a saved config leaves out is Hugging Face's default, which is not 0.
+  constexpr double usual = 0.1;
+  attentionDropout = config.getDropout("attn_pdrop", usual);
+  embeddingDropout = config.getDropout("embd_pdrop", usual);
+  residualDropout = config.getDropout("resid_pdrop", usual);
   config.ignore({"n_ctx", "n_special", "predict_special_tokens", "summary_*"});
 }
 
@@ -110,10 +114,12 @@ Value GPT2::buildAttention(ModelBuilder &model, const std::string &path,
   Value query = projectHeads(model, path + ".c_attn", x, 'q');
   Value key = projectHeads(model, path + ".c_attn", x, 'k');
   Value value = projectHeads(model, path + ".c_attn", x, 'v');
-  Value y = model.at(path).attention(query, key, value);
-  return project(model, path + ".c_proj", y, "bsgrd,grdh->bsh",
-                 {heads, 1, hidden / heads, hidden}, {hidden, hidden},
-                 residual());
+  Value y = model.at(path).attention(query, key, value,
+                                     model.makeDropout(attentionDropout));
+  y = project(model, path + ".c_proj", y, "bsgrd,grdh->bsh",
+              {heads, 1, hidden / heads, hidden}, {hidden, hidden}, residual());
+  return model.at(path + ".resid_dropout")
+      .drop(y, model.makeDropout(residualDropout));
 }
 
 Value GPT2::buildMLP(ModelBuilder &model, const std::string &path,
@@ -122,8 +128,10 @@ Value GPT2::buildMLP(ModelBuilder &model, const std::string &path,
                     {hidden, inner}, normal());
   LayerBuilder nn = model.at(path + ".act");
   y = nn.unary<nn::GeluOp>(y, tanh ? nn.builder.getUnitAttr() : UnitAttr());
-  return project(model, path + ".c_proj", y, "bsf,fh->bsh", {inner, hidden},
-                 {inner, hidden}, residual());
+  y = project(model, path + ".c_proj", y, "bsf,fh->bsh", {inner, hidden},
+              {inner, hidden}, residual());
+  return model.at(path + ".dropout")
+      .drop(y, model.makeDropout(residualDropout));
 }
 
 Value GPT2::buildNorm(ModelBuilder &model, const std::string &path,
@@ -146,7 +154,9 @@ Value GPT2::buildEmbedding(ModelBuilder &model) const {
   // the table is a sum over the batch like any other.
   Value indices = nn.positions(model.getTokens());
   Value rows = nn.embedding(positionTable, indices);
-  return nn.add(tokens, rows);
+  Value sum = nn.add(tokens, rows);
+  return model.at("transformer.drop")
+      .drop(sum, model.makeDropout(embeddingDropout));
 }
 
 Value GPT2::build(ModelBuilder &model) const {

@@ -164,9 +164,6 @@ plait::importHuggingFace(MLIRContext &context, StringRef path,
   Model model = readModel(config, options.sequence, type);
   if (std::string message = config.finish(); !message.empty())
     return emitError(loc) << file << ": " << message;
-  if (!config.getDropouts().empty())
-    emitWarning(loc) << file << ": dropout is not applied, but "
-                     << llvm::join(config.getDropouts(), ", ") << " is above 0";
 
   context.loadDialect<nn::NNDialect, func::FuncDialect>();
   ModelBuilder builder(context, options);

@@ -26,7 +26,7 @@ struct Scaling {
 
 struct Llama {
   int64_t vocab, hidden, layers, heads, groups, size, inner, positions;
-  double epsilon, std, theta;
+  double epsilon, std, theta, dropout;
   bool tied, attentionBias, mlpBias;
   std::optional<Scaling> scaling;
 
@@ -68,7 +68,7 @@ Llama::Llama(ConfigReader &config) {
   // Only splits matrices, but in another order of sums than published.
   config.getSize("pretraining_tp", 1, /*most=*/1);
   config.requireAbsent("sliding_window");
-  config.readDropout("attention_dropout");
+  dropout = config.getDropout("attention_dropout", 0.0);
   config.ignore({"max_sequence_length"});
 }
 
@@ -169,7 +169,8 @@ Value Llama::buildAttention(ModelBuilder &model, const std::string &path,
                         {hidden}, attentionBias);
   query = rotate(model, path + ".q_proj", query);
   key = rotate(model, path + ".k_proj", key);
-  Value y = model.at(path).attention(query, key, value);
+  Value y =
+      model.at(path).attention(query, key, value, model.makeDropout(dropout));
   return project(model, path + ".o_proj", y, "bsgrd,hgrd->bsh", {hidden},
                  queryHeads, attentionBias);
 }

@@ -60,16 +60,25 @@ Value LayerBuilder::rmsNorm(Value x, Value weight, double epsilon) {
       .getOut();
 }
 
-Value LayerBuilder::attention(Value query, Value key, Value value) {
+Value LayerBuilder::attention(Value query, Value key, Value value,
+                              const Dropout &dropout) {
   auto type = typeOf(query);
   ArrayRef<int64_t> shape = type.getShape();
   int64_t lse[] = {shape[0], shape[2], shape[3], shape[1]};
   double scale = 1.0 / std::sqrt(static_cast<double>(shape[4]));
-  return nn::AttentionOp::create(builder, loc, type,
-                                 type.clone(ArrayRef<int64_t>(lse)), query, key,
-                                 value, builder.getF32FloatAttr(scale),
-                                 IntegerAttr(), nn::BeginAttr())
+  return nn::AttentionOp::create(
+             builder, loc, type, type.clone(ArrayRef<int64_t>(lse)), query, key,
+             value, dropout.keys, builder.getF32FloatAttr(scale), IntegerAttr(),
+             nn::BeginAttr(), dropout.probability, dropout.site,
+             nn::BeginAttr())
       .getOut();
+}
+
+Value LayerBuilder::drop(Value x, const Dropout &dropout) {
+  if (!dropout.keys)
+    return x;
+  return unary<nn::DropoutOp>(x, dropout.keys, dropout.probability,
+                              dropout.site, ArrayAttr());
 }
 
 ModelBuilder::ModelBuilder(MLIRContext &context, const ImportOptions &options)
@@ -113,6 +122,21 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
 
 Value ModelBuilder::read(const Twine &symbol, const Shape &shape, Init init) {
   return read(symbol, shape, FileBox::whole(symbol.str(), shape), init);
+}
+
+Dropout ModelBuilder::makeDropout(double probability) {
+  if (probability == 0.0)
+    return {};
+  if (!dropouts) {
+    FunctionType type = loss.getFunctionType();
+    SmallVector<Type> inputs(type.getInputs());
+    inputs.push_back(
+        RankedTensorType::get({options.batch}, builder.getI32Type()));
+    loss.getBody().addArgument(inputs.back(), loss.getLoc());
+    loss.setFunctionType(builder.getFunctionType(inputs, type.getResults()));
+  }
+  return {loss.getArgument(2), builder.getF64FloatAttr(probability),
+          builder.getI64IntegerAttr(dropouts++)};
 }
 
 Value ModelBuilder::addBias(const Twine &path, Value x, Value bias) {

@@ -44,6 +44,13 @@ inline constexpr Init kZeros{0.0, 0.0}, kOnes{1.0, 0.0};
 /// More layers than this are a typing error.
 inline constexpr int64_t kMostLayers = 10000;
 
+/// What an op with dropout takes: all, or nothing where nothing is dropped.
+struct Dropout {
+  mlir::Value keys;
+  mlir::FloatAttr probability;
+  mlir::IntegerAttr site;
+};
+
 /// nn ops whose result types follow from their operands.
 class LayerBuilder : public nn::NNBuilder {
 public:
@@ -56,7 +63,10 @@ public:
                         double epsilon);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double epsilon);
   /// Causal attention with the usual scale, 1 / sqrt(head size).
-  mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value);
+  mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
+                        const Dropout &dropout);
+  /// `x` after the dropout, if there is one.
+  mlir::Value drop(mlir::Value x, const Dropout &dropout);
 };
 
 /// Gives the ops of a repeated block their `nn.layer`.
@@ -93,6 +103,10 @@ public:
   /// The same for a tensor that is used as it is in the file.
   mlir::Value read(const llvm::Twine &symbol, const Shape &shape, Init init);
 
+  /// A dropout of the model, which are numbered in the order of these calls.
+  /// The first one makes the function take keys.
+  Dropout makeDropout(double probability);
+
   /// x + bias, whose dimensions are the last of x.
   mlir::Value addBias(const llvm::Twine &path, mlir::Value x, mlir::Value bias);
 
@@ -107,6 +121,7 @@ private:
   mlir::OpBuilder builder; // in the function
   mlir::func::FuncOp loss;
   llvm::DenseSet<mlir::Attribute> declared; // names of parameters
+  int64_t dropouts = 0;
 };
 
 /// What a family makes of a config. After a failure of the reader `build` is

@@ -336,3 +336,11 @@ const Work *ModelProfile::get(int tensorParallel, bool sequenceParallel,
   reason = it->second.reason;
   return it->second.work ? &*it->second.work : nullptr;
 }
+
+bool ModelProfile::dropsScores() {
+  bool drops = false;
+  getModel(kBatches[0].first)->module->walk([&](nn::AttentionOp op) {
+    drops |= bool(op.getDropoutKeys());
+  });
+  return drops;
+}

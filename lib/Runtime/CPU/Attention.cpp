@@ -9,6 +9,7 @@
 
 #include "RowMath.h"
 #include "Team.h"
+#include "plait/Support/DropoutMask.h"
 
 #include <algorithm>
 #include <cmath>
@@ -43,9 +44,9 @@ struct Block {
 /// where they lie, narrower ones through copies.
 template <typename T> class Worker {
 public:
-  Worker(const fb::AttentionStepT &step, int64_t firstQuery,
+  Worker(const fb::AttentionStepT &step, AttentionBegin first,
          const AttentionOperands &operands, float *room)
-      : step(step), firstQuery(firstQuery), operands(operands), room(room) {}
+      : step(step), first(first), operands(operands), room(room) {}
 
   void forward(int64_t sequence, int64_t head);
   void backward(int64_t sequence, int64_t group);
@@ -104,13 +105,14 @@ private:
   std::pair<int64_t, int64_t> seenBy(int64_t query) const;
   Rows weigh(const Block &block, Rows q, Rows k, int64_t sequence, int64_t head,
              float *sums);
+  void drop(const Block &block, int64_t sequence, int64_t head, Rows rows);
   void backwardBlock(const Block &block, int64_t sequence, int64_t head, Rows k,
                      Rows v, Rows dk, Rows dv);
   void multiply(char transA, char transB, int64_t m, int64_t n, int64_t k,
                 float alpha, Rows a, Rows b, float beta, Rows c);
 
   const fb::AttentionStepT &step;
-  int64_t firstQuery;
+  AttentionBegin first;
   const AttentionOperands &operands;
   float *room;
 };
@@ -120,7 +122,7 @@ private:
 /// The keys that a query sees, as a half-open range.
 template <typename T>
 std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t query) const {
-  int64_t next = firstQuery + query + 1;
+  int64_t next = first.query + query + 1;
   int64_t end = step.causal ? std::min(step.keys, next) : step.keys;
   int64_t begin = step.window ? next - step.window : 0;
   return {std::clamp<int64_t>(begin, 0, end), end};
@@ -170,6 +172,33 @@ Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
   return scores;
 }
 
+/// Rows of a block like its scores go through the softmax's dropout, if there
+/// is one. Only the elements of keys that a query sees mean something
+/// afterwards.
+template <typename T>
+void Worker<T>::drop(const Block &block, int64_t sequence, int64_t head,
+                     Rows rows) {
+  if (!step.dropout)
+    return;
+  int64_t shared = step.heads / step.kv_heads;
+  double probability = step.dropout->probability;
+  uint64_t threshold = getMaskThreshold(probability);
+  float scale = getMaskScale(probability);
+  MaskWords words;
+  auto extend = [&](uint32_t hash, int64_t number) {
+    return extendMaskHash(words, hash, static_cast<uint32_t>(number));
+  };
+  uint32_t hash =
+      reinterpret_cast<const uint32_t *>(operands.dropoutKeys)[sequence];
+  for (int64_t number : {int64_t(step.dropout->site),
+                         first.group + head / shared, head % shared})
+    hash = extend(hash, number);
+  for (int64_t row = 0; row < block.rows(); ++row)
+    runtime::drop(rows[row], block.keys(),
+                  extend(hash, first.query + block.begin + row),
+                  static_cast<uint32_t>(block.keyBegin), threshold, scale);
+}
+
 template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
   int64_t group = head / (step.heads / step.kv_heads);
   Span all = {sequence, group, 0, step.keys};
@@ -186,6 +215,7 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
     Rows o = place(target);
     float sums[blockRows];
     Rows weights = weigh(block, q, k, sequence, head, sums);
+    drop(block, sequence, head, weights);
     multiply('N', 'N', rows, step.head_size, block.keys(), 1, weights,
              {v[block.keyBegin], v.stride}, 0, o);
     for (int64_t row = 0; row < rows; ++row)
@@ -195,7 +225,8 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
 }
 
 /// With P = exp(S - stats), dP = dO Vᵀ and D = rows of dO · O:
-/// dV += Pᵀ dO, dS = P (dP - D), dQ = scale dS K, dK += scale dSᵀ Q.
+/// dV += Pᵀ dO, dS = P (dP - D), dQ = scale dS K, dK += scale dSᵀ Q. With
+/// dropout, M times: dV += (M P)ᵀ dO, dP = M (dO Vᵀ), and D as it is.
 template <typename T>
 void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
                               int64_t head, Rows k, Rows v, Rows dk, Rows dv) {
@@ -210,9 +241,16 @@ void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
     return Rows{tensor[block.keyBegin], tensor.stride};
   };
   Rows weights = weigh(block, q, k, sequence, head, nullptr);
-  multiply('T', 'N', keys, size, rows, 1, weights, gradient, 1, from(dv));
-  Rows ds = {take(rows * keys), keys};
+  Rows ds = {take(rows * keys), keys}, kept = weights;
   multiply('N', 'T', rows, keys, size, 1, gradient, from(v), 0, ds);
+  if (step.dropout) {
+    kept = {take(rows * keys), keys};
+    std::fill_n(kept.data, rows * keys, 1.0f);
+    drop(block, sequence, head, kept);
+    runtime::multiply(ds.data, kept.data, rows * keys);
+    runtime::multiply(kept.data, weights.data, rows * keys);
+  }
+  multiply('T', 'N', keys, size, rows, 1, kept, gradient, 1, from(dv));
   for (int64_t row = 0; row < rows; ++row)
     runtime::weigh(ds[row], weights[row], keys,
                    dot(gradient[row], o[row], size));
@@ -248,7 +286,7 @@ void Worker<T>::backward(int64_t sequence, int64_t group) {
 static int64_t roomFor(const fb::AttentionStepT &step) {
   bool backward = step.kind == fb::AttentionKind::Backward;
   int64_t rows = std::min(blockRows, step.queries);
-  int64_t room = rows * step.keys * (backward ? 2 : 1);
+  int64_t room = rows * step.keys * (!backward ? 1 : step.dropout ? 3 : 2);
   if (step.dtype != fb::DType::F32)
     room += step.head_size *
             (backward ? 4 * step.keys + 4 * rows : 2 * step.keys + 2 * rows);
@@ -256,10 +294,10 @@ static int64_t roomFor(const fb::AttentionStepT &step) {
 }
 
 uint32_t AttentionLibrary::prepare(const fb::AttentionStep &step,
-                                   int64_t firstQuery) {
+                                   AttentionBegin begin) {
   Prepared &prepared = steps.emplace_back();
   step.UnPackTo(&prepared.step);
-  prepared.firstQuery = firstQuery;
+  prepared.begin = begin;
   rooms.resize(threads);
   results.resize(threads, Status::success());
   for (std::vector<float> &room : rooms)
@@ -269,13 +307,14 @@ uint32_t AttentionLibrary::prepare(const fb::AttentionStep &step,
 
 /// Heads [begin, end) of all sequences' heads.
 template <typename T>
-static dnnl_status_t compute(const fb::AttentionStepT &step, int64_t firstQuery,
+static dnnl_status_t compute(const fb::AttentionStepT &step,
+                             AttentionBegin first,
                              const AttentionOperands &operands, int64_t begin,
                              int64_t end, float *room) {
   bool backward = step.kind == fb::AttentionKind::Backward;
   int64_t heads = backward ? step.kv_heads : step.heads;
   for (int64_t index = begin; index < end; ++index) {
-    Worker<T> worker(step, firstQuery, operands, room);
+    Worker<T> worker(step, first, operands, room);
     if (backward)
       worker.backward(index / heads, index % heads);
     else
@@ -288,23 +327,22 @@ static dnnl_status_t compute(const fb::AttentionStepT &step, int64_t firstQuery,
 
 Status AttentionLibrary::run(uint32_t prepared,
                              const AttentionOperands &operands) {
-  const auto &[step, firstQuery] = steps[prepared];
+  const auto &[step, first] = steps[prepared];
   bool backward = step.kind == fb::AttentionKind::Backward;
   int64_t items = step.batch * (backward ? step.kv_heads : step.heads);
   int64_t parts = std::min<int64_t>(threads, items);
   auto work =
       step.dtype == fb::DType::BF16 ? compute<BFloat16> : compute<float>;
-  parallelFor(
-      threads, parts, 1,
-      [&, &step = step, from = firstQuery](int64_t first, int64_t last) {
-        for (int64_t part = first; part < last; ++part) {
-          dnnl_status_t status =
-              work(step, from, operands, items * part / parts,
-                   items * (part + 1) / parts, rooms[part].data());
-          if (status != dnnl_success)
-            results[part] = fail("oneDNN failed with status ", status);
-        }
-      });
+  parallelFor(threads, parts, 1,
+              [&, &step = step, begin = first](int64_t from, int64_t to) {
+                for (int64_t part = from; part < to; ++part) {
+                  dnnl_status_t status =
+                      work(step, begin, operands, items * part / parts,
+                           items * (part + 1) / parts, rooms[part].data());
+                  if (status != dnnl_success)
+                    results[part] = fail("oneDNN failed with status ", status);
+                }
+              });
   for (const Status &result : results)
     PLAIT_RETURN_IF_ERROR(result);
   return Status::success();

@@ -34,16 +34,15 @@ class AttentionLibrary {
 public:
   explicit AttentionLibrary(unsigned threads) : threads(threads) {}
 
-  /// Makes room for the scores of `step`, whose query 0 has the position
-  /// `firstQuery` among the keys; the number is for run().
-  uint32_t prepare(const fb::AttentionStep &step, int64_t firstQuery);
+  /// Makes room for the scores of `step`; the number is for run().
+  uint32_t prepare(const fb::AttentionStep &step, AttentionBegin begin);
 
   Status run(uint32_t prepared, const AttentionOperands &operands);
 
 private:
   struct Prepared {
     fb::AttentionStepT step;
-    int64_t firstQuery;
+    AttentionBegin begin;
   };
   unsigned threads;
   std::deque<Prepared> steps;

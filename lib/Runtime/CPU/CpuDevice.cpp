@@ -52,8 +52,8 @@ public:
     return gemms.prepare(step);
   }
   Result<uint32_t> prepareAttention(const fb::AttentionStep &step,
-                                    int64_t firstQuery) override {
-    return attentions.prepare(step, firstQuery);
+                                    AttentionBegin begin) override {
+    return attentions.prepare(step, begin);
   }
 
   Status kernel(const fb::KernelStep &step, std::byte *const *args,

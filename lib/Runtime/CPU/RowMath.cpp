@@ -7,6 +7,8 @@
 
 #include "RowMath.h"
 
+#include "plait/Support/DropoutMask.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -107,6 +109,21 @@ float runtime::dot(const float *a, const float *b, int64_t count) {
   for (; i < count; ++i)
     parts[0] += a[i] * b[i];
   return sumOf(parts);
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::drop(float *row, int64_t count, uint32_t hash, uint32_t first,
+                   uint64_t threshold, float scale) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t own = extendMaskHash(MaskWords(), hash, first + uint32_t(i));
+    row[i] = own < threshold ? scale * row[i] : 0.0f;
+  }
+}
+
+PLAIT_FOR_EACH_LEVEL
+void runtime::multiply(float *row, const float *other, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    row[i] *= other[i];
 }
 
 PLAIT_FOR_EACH_LEVEL

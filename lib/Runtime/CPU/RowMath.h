@@ -30,6 +30,15 @@ float exponentiate(float *row, int64_t count, float shift);
 /// The sum of a[i] b[i].
 float dot(const float *a, const float *b, int64_t count);
 
+/// row[i] becomes 0 where dropout drops the element of index `first` + i, whose
+/// hash up to its row is `hash`, and scale · row[i] elsewhere: see
+/// DropoutMask.h.
+void drop(float *row, int64_t count, uint32_t hash, uint32_t first,
+          uint64_t threshold, float scale);
+
+/// row[i] *= other[i].
+void multiply(float *row, const float *other, int64_t count);
+
 /// row[i] *= factor.
 void scale(float *row, int64_t count, float factor);
 

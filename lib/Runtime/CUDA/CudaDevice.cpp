@@ -104,14 +104,17 @@ Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
 }
 
 Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
-                                              int64_t firstQuery) {
+                                              AttentionBegin begin) {
+  // cuDNN draws other masks than the ones that are meant.
+  if (step.dropout())
+    return fail("GPUs do not compute attention steps with dropout");
   if (!attentions) {
     auto made = createCudaAttention(*queue, libraryWorkspace());
     if (!made.ok())
       return made.status();
     attentions = std::move(*made);
   }
-  return attentions->prepare(step, firstQuery);
+  return attentions->prepare(step, begin.query);
 }
 
 Status CudaDevice::attention(uint32_t prepared,

@@ -54,7 +54,7 @@ public:
   Status read(uint64_t offset, std::span<std::byte> bytes) override;
   Result<uint32_t> prepareGemm(const fb::GemmStep &step) override;
   Result<uint32_t> prepareAttention(const fb::AttentionStep &step,
-                                    int64_t firstQuery) override;
+                                    AttentionBegin begin) override;
   Status kernel(const fb::KernelStep &step, std::byte *const *args,
                 const int64_t *scalars) override;
   Status gemm(uint32_t prepared, const GemmOperands &operands,

@@ -16,8 +16,10 @@
 using namespace plait;
 using namespace plait::runtime;
 
-static std::array<uint32_t, 4> draw(uint64_t counter, uint64_t seed) {
-  return philox({uint32_t(counter), uint32_t(counter >> 32), 0, 0},
+static std::array<uint32_t, 4> draw(uint64_t counter, uint64_t seed,
+                                    uint64_t step = 0) {
+  return philox({uint32_t(counter), uint32_t(counter >> 32), uint32_t(step),
+                 uint32_t(step >> 32)},
                 {uint32_t(seed), uint32_t(seed >> 32)});
 }
 
@@ -164,6 +166,10 @@ int64_t Batches::findRow(int64_t row) const {
 
 void Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
                       int64_t first, std::span<int32_t> target) const {
+  if (kind == fb::InputKind::Keys) {
+    auto key = static_cast<int32_t>(draw(findRow(row), keySeed, step)[0]);
+    return std::fill(target.begin(), target.end(), key);
+  }
   uint64_t sample = ((step - 1) * globalBatch + findRow(row)) % sampleCount;
   if (!permutation.empty())
     sample = permutation[sample];

@@ -82,9 +82,13 @@ Status Rank::prepareFunction(const fb::Function &function) {
     Result<uint32_t> number = 0u;
     if (const auto *gemm = step.step_as_GemmStep())
       number = device.prepareGemm(*gemm);
-    if (const auto *attention = step.step_as_AttentionStep())
-      number = device.prepareAttention(
-          *attention, plan::valueOf(mesh, rank, attention->first_query()));
+    if (const auto *attention = step.step_as_AttentionStep()) {
+      AttentionBegin begin = {
+          plan::valueOf(mesh, rank, attention->first_query())};
+      if (const fb::AttentionDropout *dropout = attention->dropout())
+        begin.group = plan::valueOf(mesh, rank, dropout->first_group());
+      number = device.prepareAttention(*attention, begin);
+    }
     if (const auto *collective = step.step_as_CollectiveStep())
       number = joinGroup(*collective);
     if (!number.ok())
@@ -111,7 +115,8 @@ Result<uint32_t> Rank::joinGroup(const fb::CollectiveStep &step) {
   return static_cast<uint32_t>(groups.size() - 1);
 }
 
-/// Which rows: see Data.h. Of each, the ranks along "cp" have equal parts.
+/// Which rows: see Data.h. Of each, the ranks along "cp" have equal parts of
+/// the positions, and the same key.
 Status Rank::feed(const fb::Input &input, uint64_t number,
                   const Batches &batches) {
   int64_t replica = mesh.indexOf(plan, rank, "dp");
@@ -302,6 +307,8 @@ Status Rank::runAttention(const fb::Action &action,
     operands.dk = resolve(action, *step.d_k());
     operands.dv = resolve(action, *step.d_v());
   }
+  if (const fb::AttentionDropout *dropout = step.dropout())
+    operands.dropoutKeys = resolve(action, *dropout->keys());
   return device.attention(number, operands);
 }
 

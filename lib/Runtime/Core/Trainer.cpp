@@ -227,6 +227,8 @@ Result<Batches> runtime::openBatches(const fb::Plan &plan,
                               : Batches::random(options.seed, plan);
   if (batches.ok() && options.shuffle)
     batches->shuffle(options.seed);
+  if (batches.ok())
+    batches->drawKeys(options.seed);
   return batches;
 }
 

@@ -109,6 +109,13 @@ private:
 
 } // namespace
 
+/// Where the rows of all microbatches are.
+static StringRef getInputBuffer(PortKind kind) {
+  return kind == PortKind::Tokens    ? kTokensBuffer
+         : kind == PortKind::Targets ? kTargetsBuffer
+                                     : kKeysBuffer;
+}
+
 /// Extends the life of a buffer to the next action.
 Attribute ProgramBuilder::use(unsigned index) {
   Buffer &buffer = buffers[index];
@@ -127,8 +134,8 @@ Attribute ProgramBuilder::add(const Twine &name, Category category,
 Attribute ProgramBuilder::use(PortAttr port, int64_t stage, int64_t microbatch,
                               int64_t bytes) {
   if (port.isModelInput())
-    return FlatSymbolRefAttr::get(builder.getStringAttr(
-        port.getKind() == PortKind::Tokens ? kTokensBuffer : kTargetsBuffer));
+    return FlatSymbolRefAttr::get(
+        builder.getStringAttr(getInputBuffer(port.getKind())));
   // The boundary that a stage's inputs cross is the one behind the stage
   // before.
   PortKind kind = port.getKind();
@@ -300,13 +307,12 @@ void ProgramBuilder::addStanding() {
             bytes);
   stand(kScalarsBuffer, Category::Inputs, 64);
   stand(kMetricsBuffer, Category::Inputs, 64);
-  // Tokens and targets of all microbatches are written before the step starts.
+  // The inputs of all microbatches are written before the step starts.
   for (auto &[stage, ports] : bytesOf)
     for (auto [port, bytes] : ports)
       if (port.isModelInput())
-        stand(port.getKind() == PortKind::Tokens ? kTokensBuffer
-                                                 : kTargetsBuffer,
-              Category::Inputs, schedule.problem.microbatches * bytes);
+        stand(getInputBuffer(port.getKind()), Category::Inputs,
+              schedule.problem.microbatches * bytes);
 }
 
 void ProgramBuilder::emit() {

@@ -108,8 +108,9 @@ SmallVector<PortAttr> Outliner::addArguments(func::FuncOp function,
     mapping.map(source, entry->addArgument(source.getType(), source.getLoc()));
     ports.push_back(PortAttr::get(builder.getContext(), kind, index));
   };
-  constexpr PortKind inputs[] = {PortKind::Tokens, PortKind::Targets};
-  for (auto [argument, kind] : llvm::zip(loss.getArguments(), inputs))
+  constexpr PortKind inputs[] = {PortKind::Tokens, PortKind::Targets,
+                                 PortKind::Keys};
+  for (auto [argument, kind] : llvm::zip_first(loss.getArguments(), inputs))
     if (llvm::any_of(argument.getUsers(),
                      [&](Operation *user) { return stageOf(user) == stage; }))
       add(argument, kind, 0);

@@ -53,3 +53,16 @@ func.func @effects(%g: tensor<4xf32>) {
   nn.accumulate %g to @w gradient : tensor<4xf32>
   return
 }
+
+// What drops nothing, or less than an element of 2^32, is nothing.
+// CHECK-LABEL: func @dropouts(
+// CHECK-SAME: %[[X:.*]]: tensor<2x4xf32>, %[[KEYS:.*]]: tensor<2xi32>)
+func.func @dropouts(%x: tensor<2x4xf32>, %keys: tensor<2xi32>)
+    -> (tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>) {
+  // CHECK-NEXT: %[[Y:.*]] = nn.dropout %[[X]], %[[KEYS]] probability 1.000000e-09 site 0
+  // CHECK-NEXT: return %[[X]], %[[X]], %[[Y]]
+  %0 = nn.dropout %x, %keys probability 0.0 site 0 : tensor<2x4xf32>, tensor<2xi32>
+  %1 = nn.dropout %x, %keys probability 1.0e-12 site 0 : tensor<2x4xf32>, tensor<2xi32>
+  %2 = nn.dropout %x, %keys probability 1.0e-09 site 0 : tensor<2x4xf32>, tensor<2xi32>
+  return %0, %1, %2 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>
+}

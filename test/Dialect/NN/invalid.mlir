@@ -653,6 +653,114 @@ func.func @c3_read() {
 // -----
 
 //===----------------------------------------------------------------------===//
+// Dropout
+//===----------------------------------------------------------------------===//
+
+func.func @dropout_of_a_scalar(%x: tensor<f32>, %k: tensor<2xi32>) {
+  // expected-error @+1 {{has input 'tensor<f32>', expected a batch dimension}}
+  %0 = nn.dropout %x, %k probability 0.1 site 0 : tensor<f32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_has_other_keys(%x: tensor<2x4xf32>, %k: tensor<4xi32>) {
+  // expected-error @+1 {{has dropout keys 'tensor<4xi32>', expected one for each of 2 sequences}}
+  %0 = nn.dropout %x, %k probability 0.1 site 0 : tensor<2x4xf32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_has_keys_of_two_dimensions(%x: tensor<2x4xf32>, %k: tensor<2x4xi32>) {
+  // expected-error @+1 {{has dropout keys 'tensor<2x4xi32>', expected one for each of 2 sequences}}
+  %0 = nn.dropout %x, %k probability 0.1 site 0 : tensor<2x4xf32>, tensor<2x4xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_of_all(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
+  // expected-error @+1 {{has probability 1.000000e+00, expected at least 0 and below 1}}
+  %0 = nn.dropout %x, %k probability 1.0 site 0 : tensor<2x4xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_of_less_than_none(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
+  // expected-error @+1 {{has probability -1.000000e-01, expected at least 0 and below 1}}
+  %0 = nn.dropout %x, %k probability -0.1 site 0 : tensor<2x4xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_of_nan(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
+  // expected-error @+1 {{has probability nan, expected at least 0 and below 1}}
+  %0 = nn.dropout %x, %k probability 0x7FF8000000000000 site 0 : tensor<2x4xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_at_a_negative_site(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
+  // expected-error @+1 {{has site -1, expected at least 0 and below 2^31}}
+  %0 = nn.dropout %x, %k probability 0.1 site -1 : tensor<2x4xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_at_a_large_site(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
+  // expected-error @+1 {{has site 2147483648, expected at least 0 and below 2^31}}
+  %0 = nn.dropout %x, %k probability 0.1 site 2147483648 : tensor<2x4xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_has_too_few_begin(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
+  // expected-error @+1 {{has begins [unit], expected unit, then #nn.begin or unit for each further one of 2 dimensions}}
+  %0 = nn.dropout %x, %k probability 0.1 site 0 {begins = [unit]} : tensor<2x4xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_has_a_first_begin(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
+  // expected-error @+1 {{has begins [#nn.begin<"dp" * 1>, unit], expected unit, then #nn.begin or unit for each further one of 2 dimensions}}
+  %0 = nn.dropout %x, %k probability 0.1 site 0 {begins = [#nn.begin<"dp" * 1>, unit]} : tensor<2x4xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @dropout_has_a_number_begin(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
+  // expected-error @+1 {{has begins [unit, 4 : i64], expected unit, then}}
+  %0 = nn.dropout %x, %k probability 0.1 site 0 {begins = [unit, 4]} : tensor<2x4xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @attention_drops_without_a_site(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %keys: tensor<2xi32>) {
+  // expected-error @+1 {{has one of dropout's keys, probability and site, expected all or none}}
+  %0, %1 = "nn.attention"(%q, %k, %k, %keys) {scale = 0.5 : f32, probability = 0.1 : f64} : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_drops_all(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %keys: tensor<2xi32>) {
+  // expected-error @+1 {{has probability 1.000000e+00, expected at least 0 and below 1}}
+  %0, %1 = nn.attention %q, %k, %k scale 0.5 dropout %keys probability 1.0 site 0 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
 // Discardable attributes
 //===----------------------------------------------------------------------===//
 

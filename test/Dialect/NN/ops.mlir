@@ -217,6 +217,10 @@ func.func @places(%b: tensor<4xf32>, %x: tensor<2x8x8xf32>, %y: tensor<2x4xf32>,
   %13 = nn.causal_mask %x {begin = #nn.begin<"dp" * 16, "cp" * 8>} : tensor<2x8x8xf32>
   // CHECK: nn.rope_table theta 1.000000e+04 {begin = #nn.begin<"cp" * 8>} : tensor<8x4xf32>
   %14 = nn.rope_table theta 1.0e+04 {begin = #nn.begin<"cp" * 8>} : tensor<8x4xf32>
+  // CHECK: nn.dropout %{{.*}}, %{{.*}} probability 1.000000e-01 site 3 : tensor<2x8x8xf32>, tensor<2xi32>
+  %15 = nn.dropout %x, %ids probability 0.1 site 3 : tensor<2x8x8xf32>, tensor<2xi32>
+  // CHECK: nn.dropout {{.*}} {begins = [unit, #nn.begin<"cp" * 8>, unit]} : tensor<2x8x8xf32>, tensor<2xi32>
+  %16 = nn.dropout %x, %ids probability 0.1 site 3 {begins = [unit, #nn.begin<"cp" * 8>, unit]} : tensor<2x8x8xf32>, tensor<2xi32>
   // CHECK: nn.mask_padding %{{.*}} dim 1 begin<"tp" * 4> limit 7 by 0.000000e+00 : tensor<2x4xf32>
   %12 = nn.mask_padding %y dim 1 begin <"tp" * 4> limit 7 by 0.0 : tensor<2x4xf32>
   return

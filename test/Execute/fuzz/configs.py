@@ -10,6 +10,7 @@ computes is tested elsewhere: here plaitc must compile it, one step of the plan
 must be that of one rank, and the plan must pass its check."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 import random
@@ -93,6 +94,7 @@ class ConfigTrial:
 def draw_config(rng: random.Random) -> dict:
     heads = rng.choice((2, 4))
     layers = rng.choice((2, 3, 4))
+    dropout = functools.partial(rng.choice, (0.0, 0.0, 0.1, 0.5))
     hidden = heads * rng.choice((4, 8))
     vocabulary = rng.choice((97, 128, 256))
     if rng.random() < 0.5:
@@ -106,9 +108,9 @@ def draw_config(rng: random.Random) -> dict:
             "activation_function": "gelu_new",
             "layer_norm_epsilon": 1e-5,
             "initializer_range": 0.02,
-            "embd_pdrop": 0.0,
-            "attn_pdrop": 0.0,
-            "resid_pdrop": 0.0,
+            "embd_pdrop": dropout(),
+            "attn_pdrop": dropout(),
+            "resid_pdrop": dropout(),
         }
     return {
         "model_type": "llama",
@@ -123,6 +125,7 @@ def draw_config(rng: random.Random) -> dict:
         "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0,
         "initializer_range": 0.02,
+        "attention_dropout": dropout(),
         "tie_word_embeddings": rng.random() < 0.5,
     }
 
@@ -195,6 +198,7 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
         ("--precision", ("fp32", "fp32", "fp32", "bf16")),
         ("--attention", ("flash", "unfused")),
         ("--epilogues", ("none", "bias", "all")),
+        ("--dropout", ("config", "config", "off")),
     ):
         options += [name, rng.choice(values)]
     if rng.random() < 0.4:

@@ -291,3 +291,29 @@ func.func @plain(%x: tensor<7xf32>) -> tensor<7xf32> {
   %0 = nn.exp %x : tensor<7xf32>
   return %0 : tensor<7xf32>
 }
+
+// -----
+
+// Dropout draws by indices in the whole tensor: it is told where each dimension
+// of a rank's block begins, but for the first, whose key goes with the sequence.
+// Uneven blocks of 10 begin at multiples of 3.
+#batch = #dist.sharding<@mesh, [{"dp"}]>
+#block = #dist.sharding<@mesh, [{"dp"}, {"cp"}, {"tp"}, {}]>
+dist.mesh @mesh ["dp", "cp", "tp"] = [2, 2, 4]
+// CHECK-LABEL: func.func @dropout(
+// CHECK: nn.dropout %{{.*}}, %{{.*}} probability 1.000000e-01 site 3 {begins = [unit, #nn.begin<"cp" * 4>, #nn.begin<"tp" * 3>, unit]} : tensor<2x4x3x5xf32>, tensor<2xi32>
+func.func @dropout(%x: tensor<4x8x10x5xf32, #block>, %keys: tensor<4xi32, #batch>) -> tensor<4x8x10x5xf32, #block> {
+  %y = nn.dropout %x, %keys probability 0.1 site 3 : tensor<4x8x10x5xf32, #block>, tensor<4xi32, #batch>
+  return %y : tensor<4x8x10x5xf32, #block>
+}
+
+// Attention takes the begins of its queries and groups.
+#query = #dist.sharding<@mesh, [{"dp"}, {"cp"}, {"tp"}, {}, {}]>
+#key = #dist.sharding<@mesh, [{"dp"}, {}, {"tp"}, {}]>
+#stats = #dist.sharding<@mesh, [{"dp"}, {"tp"}, {}, {"cp"}]>
+// CHECK-LABEL: func.func @attention(
+// CHECK: nn.attention {{.*}} dropout %{{.*}} probability 1.000000e-01 site 3 {begin = #nn.begin<"cp" * 4>, group_begin = #nn.begin<"tp" * 2>} : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2xi32>)
+func.func @attention(%q: tensor<4x8x8x3x4xf32, #query>, %k: tensor<4x8x8x4xf32, #key>, %keys: tensor<4xi32, #batch>) -> tensor<4x8x8x3x4xf32, #query> {
+  %o, %lse = nn.attention %q, %k, %k scale 0.5 dropout %keys probability 0.1 site 3 : (tensor<4x8x8x3x4xf32, #query>, tensor<4x8x8x4xf32, #key>, tensor<4x8x8x4xf32, #key>, tensor<4xi32, #batch>) -> (tensor<4x8x8x3x4xf32, #query>, tensor<4x8x3x8xf32, #stats>)
+  return %o : tensor<4x8x8x3x4xf32, #query>
+}

@@ -116,3 +116,22 @@ func.func @bf16_loss(%logits: tensor<2x8x16xbf16>, %ids: tensor<2x8xi32>) -> ten
   %0:2 = nn.softmax_cross_entropy %logits, %ids ignore -100 : (tensor<2x8x16xbf16>, tensor<2x8xi32>) -> (tensor<f32>, tensor<f32>)
   return %0#0 : tensor<f32>
 }
+
+// Dropout stands between the softmax and the values; backward, the same mask is
+// drawn for the softmax and for what comes back to it.
+// LATE-LABEL: func.func @attention_with_dropout(
+// LATE-SAME: %[[KEYS:[^:]*]]: tensor<2xi32>)
+// LATE: %[[P:.*]] = nn.div
+// LATE: %[[DROPPED:.*]] = nn.dropout %[[P]], %[[KEYS]] probability 1.000000e-01 site 3 {begins = [unit, #nn.begin<"tp" * 2>, unit, #nn.begin<"cp" * 8>, unit]} : tensor<2x2x3x8x16xf32>, tensor<2xi32>
+// LATE: nn.matmul %[[DROPPED]], %{{.*}} "bgrst,btgd->bsgrd"
+// LATE: %[[AGAIN:.*]] = nn.exp
+// LATE: %[[WEIGHED:.*]] = nn.dropout %[[AGAIN]], %[[KEYS]] probability 1.000000e-01 site 3 {begins
+// LATE: nn.matmul %[[WEIGHED]], %{{.*}} "bgrst,bsgrd->btgd"
+// LATE: %[[BACK:.*]] = nn.matmul %{{.*}} "bsgrd,btgd->bgrst"
+// LATE: %[[DP:.*]] = nn.dropout %[[BACK]], %[[KEYS]] probability 1.000000e-01 site 3 {begins
+// LATE: nn.mul %[[AGAIN]], %[[DP]]
+func.func @attention_with_dropout(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x16x2x4xf32>, %keys: tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>) {
+  %o, %lse = nn.attention %q, %k, %k scale 0.5 dropout %keys probability 0.1 site 3 {begin = #nn.begin<"cp" * 8>, group_begin = #nn.begin<"tp" * 2>} : (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  %dq, %dk, %dv = nn.attention_grad %q, %k, %k, %o, %lse, %o scale 0.5 dropout %keys probability 0.1 site 3 {begin = #nn.begin<"cp" * 8>, group_begin = #nn.begin<"tp" * 2>} : (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>)
+  return %dq, %dk, %dv : tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>
+}

@@ -131,3 +131,24 @@ func.func @loss(%tokens: tensor<8xi32>, %targets: tensor<8xi32>) -> (tensor<f32>
 func.func @other() {
   return
 }
+
+// -----
+
+// Keys are an input of each stage that drops something.
+dist.mesh @mesh ["pp"] = [3]
+// CHECK-LABEL: func.func @forward_0(
+// CHECK-SAME: %[[KEYS:.*]]: tensor<4xi32> {pipe.port = #pipe.port<keys>})
+// CHECK: nn.dropout %{{.*}}, %[[KEYS]]
+// CHECK-LABEL: func.func @forward_1(
+// CHECK-NOT: keys
+// CHECK-LABEL: func.func @forward_2(
+// CHECK-SAME: %[[KEYS:.*]]: tensor<4xi32> {pipe.port = #pipe.port<keys>}, %{{.*}} {pipe.port = #pipe.port<input 0>})
+// CHECK: nn.dropout %{{.*}}, %[[KEYS]]
+func.func @loss(%tokens: tensor<4x8xi32>, %targets: tensor<4x8xi32>, %keys: tensor<4xi32>) -> (tensor<f32>, tensor<f32>) {
+  %0 = nn.fill 1.0 {pipe.stage = 0 : i64} : tensor<4x8xf32>
+  %1 = nn.dropout %0, %keys probability 0.5 site 0 {pipe.stage = 0 : i64} : tensor<4x8xf32>, tensor<4xi32>
+  %2 = nn.exp %1 {pipe.stage = 1 : i64} : tensor<4x8xf32>
+  %3 = nn.dropout %2, %keys probability 0.5 site 1 {pipe.stage = 2 : i64} : tensor<4x8xf32>, tensor<4xi32>
+  %4 = nn.reduce sum %3 dims [0, 1] {pipe.stage = 2 : i64} : tensor<4x8xf32> -> tensor<f32>
+  return %4, %4 : tensor<f32>, tensor<f32>
+}

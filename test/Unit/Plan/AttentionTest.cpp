@@ -11,6 +11,7 @@
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace plait;
@@ -31,6 +32,9 @@ fb::AttentionStepT makeStep() {
   for (auto *tensor : {&step.q, &step.k, &step.v, &step.out, &step.stats,
                        &step.d_out, &step.d_q, &step.d_k, &step.d_v})
     *tensor = std::make_unique<fb::Ref>(256 * offset++, -1);
+  step.dropout = std::make_unique<fb::AttentionDropoutT>();
+  step.dropout->keys = std::make_unique<fb::Ref>(256 * offset, -1);
+  step.dropout->probability = 0.5;
   return step;
 }
 
@@ -82,6 +86,19 @@ const Case cases[] = {
        a.first_query = {fb::RankScalar(INT64_MAX, INT64_MAX, 1, false)};
      },
      "first_query adds"},
+    {"DropsAll", [](A &a) { a.dropout->probability = 1; },
+     "has dropout of probability 1, allowed are 0 to below 1"},
+    {"DropsNaN", [](A &a) { a.dropout->probability = NAN; },
+     "has dropout of probability nan"},
+    {"DropoutKeys", [](A &a) { a.dropout->keys = nullptr; },
+     "dropout's keys is missing"},
+    {"DropoutKeysRange", [](A &a) { *a.dropout->keys = fb::Ref(4092, -1); },
+     "dropout's keys of 8 bytes at 4092 ends beyond the 4096"},
+    {"FirstGroup",
+     [](A &a) {
+       a.dropout->first_group = {fb::RankScalar(0, INT32_MAX, 1, false)};
+     },
+     "first_group is up to 2147483647, allowed are 0 to 2147483645"},
     {"StrideCount", [](A &a) { a.q_strides.pop_back(); }, "q has 2 strides"},
     {"Overlap", [](A &a) { a.k_strides[2] = 1; },
      "k has strides 12, 4 and 1 for heads of size 2"},

@@ -162,6 +162,9 @@ const Case structureCases[] = {
        p.programs[0]->constants[0]->begin = {fb::RankScalar(0, 25, 1, false)};
      },
      "begin of constant is up to 25, allowed are 0 to 24"},
+    {"InputKeys",
+     [](P &p) { p.programs[0]->inputs[0]->kind = fb::InputKind::Keys; },
+     "input is 2 x 2 x 2 on each of 1 ranks, the plan feeds 2 x 2 x 1"},
     {"Input", [](P &p) { p.programs[0]->inputs[0]->rows = 1; },
      "input is 2 x 1 x 2"},
     {"InputOfContext", [](P &p) { p.mesh[1]->name = "cp"; },

@@ -29,7 +29,15 @@ struct Shape {
   int64_t window = 0;
   bool causal = true;
   int64_t firstQuery = 0; // the position of query 0 among the keys
+  double dropout = 0;     // the probability
+  int64_t firstGroup = 0; // the index of key head 0 among all ranks'
 };
+
+/// Of dropout.
+inline constexpr uint32_t kSite = 5;
+inline uint32_t keyOf(int64_t sequence) {
+  return 0x89abcdefu + 77777u * uint32_t(sequence);
+}
 
 /// Tensors are [batch][position][head][size], statistics [batch][head][query].
 struct Tensors {
@@ -85,8 +93,9 @@ public:
       saved = std::log(sum);
       for (int64_t j = 0; j < shape.keys; ++j)
         for (int64_t c = 0; c < shape.size; ++c)
-          t.o[at(b, i, h, false) + c] +=
-              weight(t, b, h, g, i, j, saved) * t.v[at(b, j, g, true) + c];
+          t.o[at(b, i, h, false) + c] += weight(t, b, h, g, i, j, saved) *
+                                         kept(b, h, i, j) *
+                                         t.v[at(b, j, g, true) + c];
     });
   }
 
@@ -101,14 +110,33 @@ public:
       for (int64_t j = 0; j < shape.keys; ++j) {
         int64_t key = at(b, j, g, true);
         double p = weight(t, b, h, g, i, j, saved);
-        double ds = p * (product(t.gradient, query, t.v, key) - mean) * scale();
+        double mask = kept(b, h, i, j);
+        double dp = mask * product(t.gradient, query, t.v, key);
+        double ds = p * (dp - mean) * scale();
         for (int64_t c = 0; c < shape.size; ++c) {
-          t.dv[key + c] += p * t.gradient[query + c];
+          t.dv[key + c] += mask * p * t.gradient[query + c];
           t.dq[query + c] += ds * t.k[key + c];
           t.dk[key + c] += ds * t.q[query + c];
         }
       }
     });
+  }
+
+  /// What dropout multiplies the softmax with, as nn.dropout describes it.
+  double kept(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (!shape.dropout)
+      return 1;
+    int64_t shared = shape.heads / shape.kvHeads;
+    uint32_t hash = keyOf(b);
+    for (int64_t number : {int64_t(kSite), shape.firstGroup + h / shared,
+                           h % shared, shape.firstQuery + i, j}) {
+      hash += 0x9e3779b9u * uint32_t(number);
+      hash = (hash ^ hash >> 16) * 0x7feb352du;
+      hash = (hash ^ hash >> 15) * 0x846ca68bu;
+      hash ^= hash >> 16;
+    }
+    return hash < (1 - shape.dropout) * 4294967296.0 ? 1 / (1 - shape.dropout)
+                                                     : 0;
   }
 
 private:
@@ -154,6 +182,12 @@ inline fb::AttentionStepT makeStep(const Shape &shape, fb::DType dtype,
   step.scale = float(Reference(shape).scale());
   step.causal = shape.causal;
   step.window = shape.window;
+  if (shape.dropout) {
+    step.dropout = std::make_unique<fb::AttentionDropoutT>();
+    step.dropout->keys = std::make_unique<fb::Ref>(0, -1);
+    step.dropout->probability = shape.dropout;
+    step.dropout->site = kSite;
+  }
   return step;
 }
 

@@ -45,13 +45,13 @@ struct Memory {
 };
 
 Status compute(AttentionLibrary &library, fb::AttentionStepT step,
-               int64_t firstQuery, const AttentionOperands &operands) {
+               AttentionBegin begin, const AttentionOperands &operands) {
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(fb::AttentionStep::Pack(builder, &step));
   const auto &packed =
       *flatbuffers::GetRoot<fb::AttentionStep>(builder.GetBufferPointer());
   PLAIT_RETURN_IF_ERROR(plan::checkAttention(plan::Mesh({1}), packed));
-  return library.run(library.prepare(packed, firstQuery), operands);
+  return library.run(library.prepare(packed, begin), operands);
 }
 
 /// Runs both passes of `shape` on `t` in place of the reference. Results begin
@@ -70,9 +70,13 @@ Tensors run(const Shape &shape, const Tensors &t, fb::DType dtype,
   AttentionOperands operands = {q.data(),  k.data(),     v.data(),
                                 o.data(),  stats.data(), gradient.data(),
                                 dq.data(), dk.data(),    dv.data()};
+  std::vector<uint32_t> keys;
+  for (int64_t sequence = 0; sequence < shape.batch; ++sequence)
+    keys.push_back(keyOf(sequence));
+  operands.dropoutKeys = reinterpret_cast<const std::byte *>(keys.data());
   for (auto kind : {fb::AttentionKind::Forward, fb::AttentionKind::Backward}) {
     Status status = compute(library, makeStep(shape, dtype, kind),
-                            shape.firstQuery, operands);
+                            {shape.firstQuery, shape.firstGroup}, operands);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   return {q.numbers(),  k.numbers(),     v.numbers(),
@@ -91,7 +95,13 @@ const Shape shapes[] = {{1, 1, 1, 1, 1, 8},
                         {1, 2, 1, 20, 70, 8, 0, /*causal=*/false},
                         // The second and the last rank of three.
                         {2, 4, 2, 70, 210, 16, 0, true, /*firstQuery=*/70},
-                        {1, 2, 1, 70, 210, 16, 90, true, /*firstQuery=*/140}};
+                        {1, 2, 1, 70, 210, 16, 90, true, /*firstQuery=*/140},
+                        {2, 4, 2, 77, 77, 40, 0, true, 0, /*dropout=*/0.1},
+                        {2, 2, 1, 150, 150, 24, 20, true, 0, 0.5},
+                        {1, 2, 2, 9, 9, 16, 0, true, 0, 1e-12},
+                        // One rank of a mesh of three by two.
+                        {2, 4, 2, 70, 210, 16, 0, true, 70, 0.3,
+                         /*firstGroup=*/2}};
 
 class AttentionTest
     : public ::testing::TestWithParam<std::tuple<Shape, unsigned>> {

@@ -52,6 +52,23 @@ TEST_F(DataTest, SamplesOverlapByOneAndWrap) {
   EXPECT_EQ(row(*batches, 2, 2), (Tokens{0, 1}));
 }
 
+/// The numbers are the reference implementation's (random123, philox4x32-10) of
+/// the counter (row, 0, step, 0) under the key (seed, 0).
+TEST_F(DataTest, KeysFollowFromSeedStepAndRow) {
+  writeFile(path, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
+  auto batches = Batches::fromTextFile(path, plan);
+  ASSERT_TRUE(batches.ok()) << batches.status().message();
+  batches->drawKeys(7);
+  EXPECT_EQ(row(*batches, 1, 0, fb::InputKind::Keys),
+            (Tokens{2126179728, 2126179728}));
+  EXPECT_EQ(row(*batches, 3, 2, fb::InputKind::Keys),
+            (Tokens{1601570834, 1601570834}));
+  // Replicas side by side: the same rows of the global batch, the same keys.
+  batches->interleave(2, 1);
+  EXPECT_EQ(row(*batches, 3, 1, fb::InputKind::Keys),
+            (Tokens{1601570834, 1601570834}));
+}
+
 TEST_F(DataTest, TokensHaveTwoOrFourBytes) {
   writeFile(path, {1, 0, 2, 0, 3, 0});
   auto batches = Batches::fromTokenFile(path, "", plan);

@@ -161,6 +161,10 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
       failed(verifyShape(op, "lse", op.getLse(), lseShape)) ||
       failed(verifyWindow(op, op.getWindow())))
     return failure();
+  // (C5)
+  if (failed(verifyDropout(op, op.getDropoutKeys(), q[0],
+                           op.getProbabilityAttr(), op.getSiteAttr())))
+    return failure();
   return verifyQueries(op, q[1], keys, op.getBeginAttr());
 }
 

@@ -57,22 +57,46 @@ template <typename OpTy> static Value buildScores(NNBuilder &nn, OpTy op) {
 }
 
 /// Processors take any attention in one step.
-static Status checkAttentionStep(TypedValue<RankedTensorType> query,
-                                 int architecture) {
+template <typename OpTy>
+static Status checkAttentionStep(OpTy op, int architecture) {
   if (architecture == 0)
     return Status::success();
-  auto dtype = query.getType().getElementType().isBF16() ? plan::fb::DType::BF16
-                                                         : plan::fb::DType::F32;
-  auto shape = query.getType().getShape();
-  return plan::checkGpuAttention(dtype, shape[1], shape.back(), architecture);
+  if (op.getDropoutKeys())
+    return fail("its dropout is computed by GPUs with --attention unfused, or "
+                "left out with --dropout off");
+  RankedTensorType query = op.getQuery().getType();
+  auto dtype = query.getElementType().isBF16() ? plan::fb::DType::BF16
+                                               : plan::fb::DType::F32;
+  return plan::checkGpuAttention(dtype, query.getDimSize(1),
+                                 query.getShape().back(), architecture);
 }
 
 std::optional<Status> AttentionOp::checkLibraryStep(int architecture) {
-  return checkAttentionStep(getQuery(), architecture);
+  return checkAttentionStep(*this, architecture);
 }
 
 std::optional<Status> AttentionGradOp::checkLibraryStep(int architecture) {
-  return checkAttentionStep(getQuery(), architecture);
+  return checkAttentionStep(*this, architecture);
+}
+
+/// `x`, of the shape of the scores, after the dropout of the softmax, if `op`
+/// has one.
+template <typename OpTy>
+static Value dropScores(NNBuilder &nn, OpTy op, Value x) {
+  if (!op.getDropoutKeys())
+    return x;
+  ArrayAttr begins;
+  if (op.getGroupBeginAttr() || op.getBeginAttr()) {
+    auto orWhole = [&](BeginAttr begin) {
+      return begin ? Attribute(begin) : nn.builder.getUnitAttr();
+    };
+    Attribute whole = nn.builder.getUnitAttr();
+    begins =
+        nn.builder.getArrayAttr({whole, orWhole(op.getGroupBeginAttr()), whole,
+                                 orWhole(op.getBeginAttr()), whole});
+  }
+  return nn.unary<DropoutOp>(x, op.getDropoutKeys(), op.getProbabilityAttr(),
+                             op.getSiteAttr(), begins);
 }
 
 Values AttentionOp::decompose(OpBuilder &builder) {
@@ -83,7 +107,7 @@ Values AttentionOp::decompose(OpBuilder &builder) {
   Value sum = nn.sumRows(weights);
   Value softmax = nn.div(weights, nn.broadcastRows(sum, weights));
   Value lse = nn.add(top, nn.unary<LogOp>(sum));
-  Value weighed = nn.castLike(softmax, getValue());
+  Value weighed = nn.castLike(dropScores(nn, *this, softmax), getValue());
   Value out = nn.matmul(weighed, getValue(), "bgrst,btgd->bsgrd");
   return {out, lse};
 }
@@ -91,17 +115,22 @@ Values AttentionOp::decompose(OpBuilder &builder) {
 /// With p = softmax: dv = pᵀ do, dp = do vᵀ, ds = p (dp - Σ p dp),
 /// dq = scale · ds k, dk = scale · dsᵀ q. What products take is rounded to
 /// their operands' type, and used further as rounded: it need not be stored
-/// twice.
+/// twice. With dropout, v has met drop(p), so that dv = drop(p)ᵀ do and
+/// dp = drop(do vᵀ).
 Values AttentionGradOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   double scale = getScale().convertToDouble();
   Value scores = buildScores(nn, *this);
   Value exact = nn.exp(nn.sub(scores, nn.broadcastRows(getLse(), scores)));
   Value weights = nn.castLike(exact, getGradient());
-  Value dv = nn.matmul(weights, getGradient(), "bgrst,bsgrd->btgd");
+  Value weighed = getDropoutKeys()
+                      ? nn.castLike(dropScores(nn, *this, exact), getGradient())
+                      : weights;
+  Value dv = nn.matmul(weighed, getGradient(), "bgrst,bsgrd->btgd");
   Value softmax = nn.widen(weights);
-  Value dp =
+  Value product =
       nn.widen(nn.matmul(getGradient(), getValue(), "bsgrd,btgd->bgrst"));
+  Value dp = dropScores(nn, *this, product);
   Value mean = nn.sumRows(nn.mul(softmax, dp));
   Value inner = nn.sub(dp, nn.broadcastRows(mean, dp));
   Value ds = nn.castLike(nn.scale(nn.mul(softmax, inner), scale), getKey());

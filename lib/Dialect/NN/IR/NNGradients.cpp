@@ -38,9 +38,13 @@ Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
       builder, getLoc(), dist::plainType(getQuery().getType()),
       dist::plainType(getKey().getType()),
       dist::plainType(getValue().getType()), getQuery(), getKey(), getValue(),
-      getOut(), getLse(), cotangents[0], getScaleAttr(), getWindowAttr(),
-      getBeginAttr());
-  return llvm::to_vector(ValueRange(grad.getResults()));
+      getOut(), getLse(), cotangents[0], getDropoutKeys(), getScaleAttr(),
+      getWindowAttr(), getBeginAttr(), getProbabilityAttr(), getSiteAttr(),
+      getGroupBeginAttr());
+  Values gradients(ValueRange(grad.getResults()));
+  if (getDropoutKeys())
+    gradients.push_back(Value());
+  return gradients;
 }
 
 Values EmbeddingOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {

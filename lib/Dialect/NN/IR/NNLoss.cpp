@@ -33,6 +33,7 @@ public:
 private:
   LogicalResult verifyEffects(Operation &op);
   LogicalResult verifyIndices(Operation &op);
+  LogicalResult verifyKeys();
   LogicalResult verifySelection(Operation &op, Value ids, Value from,
                                 int64_t dim);
   LogicalResult verifyResults();
@@ -149,12 +150,31 @@ LogicalResult LossVerifier::verifyResults() {
   return success();
 }
 
+/// (L4)
+LogicalResult LossVerifier::verifyKeys() {
+  constexpr unsigned keys = 2;
+  if (loss.getNumArguments() <= keys)
+    return success();
+  for (OpOperand &use : loss.getArgument(keys).getUses()) {
+    Operation *op = use.getOwner();
+    // All ops with dropout take its keys as their last operand.
+    bool drops = op->hasAttr(kSiteAttr) &&
+                 use.getOperandNumber() + 1 == op->getNumOperands();
+    if (!drops)
+      return op->emitOpError("uses the third argument of @")
+             << kLossFunction << ", the keys, which only dropout does";
+  }
+  return success();
+}
+
 LogicalResult LossVerifier::verify() {
   if (!llvm::hasSingleElement(loss.getFunctionBody()))
     return loss.emitOpError("has several blocks, expected one");
   for (Operation &op : loss.getFunctionBody().front())
     if (failed(verifyEffects(op)) || failed(verifyIndices(op)))
       return failure();
+  if (failed(verifyKeys()))
+    return failure();
   return verifyResults();
 }
 

@@ -133,7 +133,7 @@ void EmbeddingGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
 /// The factors of attention. Backward, every block of queries adds to the
 /// gradients of all keys and values.
 static FactorRule attentionRule(ArrayRef<int64_t> query, int64_t keys,
-                                bool backward) {
+                                bool backward, bool drops) {
   FactorRule rule;
   int b = rule.add("batch", FactorKind::Parallel, query[0]);
   int s = rule.add("query", backward ? FactorKind::Sum : FactorKind::Parallel,
@@ -156,17 +156,19 @@ static FactorRule attentionRule(ArrayRef<int64_t> query, int64_t keys,
     rule.operands = {q, k, k};
     rule.results = {q, lse};
   }
+  if (drops)
+    rule.operands.push_back({b});
   return rule;
 }
 
 FactorRule AttentionOp::getFactorRule() {
   return attentionRule(shapeOf(getQuery()), shapeOf(getKey())[1],
-                       /*backward=*/false);
+                       /*backward=*/false, bool(getDropoutKeys()));
 }
 
 FactorRule AttentionGradOp::getFactorRule() {
   return attentionRule(shapeOf(getQuery()), shapeOf(getKey())[1],
-                       /*backward=*/true);
+                       /*backward=*/true, bool(getDropoutKeys()));
 }
 
 /// Tells `op` which positions the rank has if they, dimension 1 of its first
@@ -177,14 +179,22 @@ static void localizePositions(OpTy op, int factor, ArrayRef<RankTerm> begin) {
     op.setBeginAttr(BeginAttr::get(op.getContext(), begin));
 }
 
+/// The same, and which groups the rank has.
+template <typename OpTy>
+static void localizeAttention(OpTy op, int factor, ArrayRef<RankTerm> begin) {
+  localizePositions(op, factor, begin);
+  if (op.getDropoutKeys() && op.getFactorRule().operands[0][2] == factor)
+    op.setGroupBeginAttr(BeginAttr::get(op.getContext(), begin));
+}
+
 void AttentionOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                                  int64_t) {
-  localizePositions(*this, factor, begin);
+  localizeAttention(*this, factor, begin);
 }
 
 void AttentionGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                                      int64_t) {
-  localizePositions(*this, factor, begin);
+  localizeAttention(*this, factor, begin);
 }
 
 /// One of the two products of causal attention: half of the keys are masked,

@@ -89,10 +89,13 @@ void Runner::launch(plan::ClusterOp cluster) {
     places.push_back({at(value).start, at(value).bytes()});
     pointers.push_back(at(value).start);
   }
+  std::vector<int64_t> scalars; // no rank, but what ops are given
+  for (const codegen::RankScalar &scalar : info.scalars)
+    scalars.push_back(scalar.bias);
   if (!onGPU())
-    return code.call(info.symbol, pointers, {}, 0, info.extent);
+    return code.call(info.symbol, pointers, scalars, 0, info.extent);
   int64_t blocks = llvm::divideCeil(info.extent, info.indicesPerBlock);
-  EXPECT_EQ(module.launch(info.symbol, blocks, places, {}, false), "");
+  EXPECT_EQ(module.launch(info.symbol, blocks, places, scalars, false), "");
 }
 
 /// Functions are drawn with products of elements only.

@@ -65,6 +65,7 @@ private:
   void drawPick();
   void drawRotation();
   void drawMask();
+  void drawDropout();
   void drawCast();
 
   std::mt19937 engine;
@@ -291,6 +292,16 @@ void Generator::drawMask() {
   values.erase(std::prev(values.end(), 2));
 }
 
+void Generator::drawDropout() {
+  Drawn from = value();
+  if (from.shape.empty())
+    return;
+  std::string site = std::to_string(below(4)), keys = ids({from.shape.front()});
+  add("dropout " + from.name + ", " + keys + " probability 0.4 site " + site +
+          " : " + type(from.shape) + ", " + type({from.shape.front()}, "i32"),
+      from.shape);
+}
+
 void Generator::drawCast() {
   Drawn from = value();
   std::string name = "%" + std::to_string(numbers++);
@@ -309,7 +320,8 @@ std::string Generator::draw() {
       &Generator::drawReduction, &Generator::drawReduction,
       &Generator::drawReduction, &Generator::drawLookup,
       &Generator::drawPick,      &Generator::drawLookupGradient,
-      &Generator::drawRotation,  &Generator::drawMask};
+      &Generator::drawRotation,  &Generator::drawMask,
+      &Generator::drawDropout};
   for (int i = 0; i < 3; ++i) {
     Shape shape = drawShape(1, 3);
     values.push_back({argument(shape, "f32"), shape});

@@ -124,6 +124,14 @@ static std::vector<Case> getShapeCases() {
                          ids, nn::BeginAttr());
                      return y;
                    }});
+  cases.push_back({"nn.dropout", [](GradientHarness &test) {
+                     Value x = test.input(random({2, 3, 5}, 1));
+                     Value keys = test.ids({2}, {12345, -678});
+                     Builder &b = test.builder;
+                     return test.nn.unary<nn::DropoutOp>(
+                         x, keys, b.getF64FloatAttr(0.4),
+                         b.getI64IntegerAttr(kSite), ArrayAttr());
+                   }});
   cases.push_back({"nn.pick", [](GradientHarness &test) {
                      Value x = test.input(random({3, 4}, 1));
                      Value ids = test.ids({3}, {2, -100, 0});
@@ -135,17 +143,25 @@ static std::vector<Case> getShapeCases() {
   return cases;
 }
 
+/// A site of the tests' model.
+static constexpr int64_t kSite = 3;
+
 static Case attention(const std::string &name, int64_t heads) {
   return {"nn.attention " + name, [heads, name](GradientHarness &test) {
             Value q = test.input(random({2, 5, 2, heads, 4}, 1));
             Value k = test.input(random({2, 5, 2, 4}, 2));
             Value v = test.input(random({2, 5, 2, 4}, 3));
             bool windowed = name == "window";
+            bool drops = name == "dropout";
             auto op = nn::AttentionOp::create(
                 test.builder, test.nn.loc, q.getType(),
                 test.type({2, 2, heads, 5}), q, k, v,
+                drops ? test.ids({2}, {12345, -678}) : Value(),
                 test.builder.getF32FloatAttr(0.5),
                 windowed ? test.builder.getI64IntegerAttr(2) : IntegerAttr(),
+                nn::BeginAttr(),
+                drops ? test.builder.getF64FloatAttr(0.4) : FloatAttr(),
+                drops ? test.builder.getI64IntegerAttr(kSite) : IntegerAttr(),
                 nn::BeginAttr());
             return Value(op.getOut());
           }};
@@ -167,7 +183,7 @@ static Case rope(bool inverse) {
 
 static std::vector<Case> getModelCases() {
   std::vector<Case> cases = {attention("grouped", 3), attention("window", 1),
-                             rope(false), rope(true)};
+                             attention("dropout", 2), rope(false), rope(true)};
   cases.push_back({"nn.layer_norm", [](GradientHarness &test) {
                      Value x = test.input(random({2, 3, 7}, 1));
                      Value w = test.input(random({7}, 2));

@@ -243,6 +243,26 @@ static void evaluateRule(nn::CausalMaskOp op, ArrayRef<Array *> operands,
   });
 }
 
+/// From the op's description, not by the header that the op uses.
+static void evaluateRule(nn::DropoutOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  double kept = 1.0 - op.getProbability().convertToDouble();
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+    auto hash = static_cast<uint32_t>(
+        static_cast<int64_t>(operands[1]->at(index.take_front())));
+    Index numbers(index);
+    numbers.front() = op.getSite();
+    for (int64_t number : numbers) {
+      hash += 0x9e3779b9u * static_cast<uint32_t>(number);
+      hash = (hash ^ hash >> 16) * 0x7feb352du;
+      hash = (hash ^ hash >> 15) * 0x846ca68bu;
+      hash ^= hash >> 16;
+    }
+    if (hash < kept * 4294967296.0)
+      result.at(index) = operands[0]->at(index) / kept;
+  });
+}
+
 static void evaluateRule(nn::RotateHalfOp op, ArrayRef<Array *> operands,
                          Array &result) {
   int64_t half = result.shape.back() / 2;
@@ -305,8 +325,8 @@ void Interpreter::evaluate(Operation *op) {
       op->getNumResults() == 1 &&
       (evaluateRules<nn::MatmulOp, nn::BroadcastOp, nn::ReduceOp,
                      nn::EmbeddingOp, nn::EmbeddingGradOp, nn::PickOp,
-                     nn::CausalMaskOp, nn::RotateHalfOp, nn::IotaOp,
-                     nn::RopeTableOp>(op, operands, result) ||
+                     nn::CausalMaskOp, nn::DropoutOp, nn::RotateHalfOp,
+                     nn::IotaOp, nn::RopeTableOp>(op, operands, result) ||
        evaluateElements(
            op, SmallVector<const Array *>(operands.begin(), operands.end()),
            result));

@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 
 #include <cmath>
@@ -160,7 +161,11 @@ TEST_F(ImportTest, MarksLayers) {
 
 TEST_F(ImportTest, BuildsTheLossFunction) {
   OwningOpRef<ModuleOp> module =
-      importText(std::string(kGPT2) + "}", 3, 32).module;
+      importText(std::string(kGPT2) + ", \"resid_pdrop\": 0.0, "
+                                      "\"embd_pdrop\": 0, "
+                                      "\"attn_pdrop\": 0.0}",
+                 3, 32)
+          .module;
   auto loss = module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
   EXPECT_EQ(print(*module).find("nn.transpose"), std::string::npos);
   std::string type;
@@ -181,13 +186,53 @@ TEST_F(ImportTest, TiesOrUntiesTheHead) {
     }
 }
 
-TEST_F(ImportTest, WarnsOfDropout) {
-  Imported result = importText(std::string(kGPT2) +
-                               ", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1}");
-  ASSERT_EQ(result.warnings.size(), 1u);
-  EXPECT_NE(result.warnings[0].find("embd_pdrop, resid_pdrop"),
-            std::string::npos)
-      << result.warnings[0];
+/// The dropouts of a function: "op probability site", in order.
+static std::vector<std::string> getDropouts(ModuleOp module) {
+  std::vector<std::string> found;
+  module.lookupSymbol<func::FuncOp>(nn::kLossFunction).walk([&](Operation *op) {
+    auto site = op->getAttrOfType<IntegerAttr>(nn::kSiteAttr);
+    if (!site)
+      return;
+    auto probability = op->getAttrOfType<FloatAttr>("probability");
+    found.push_back((op->getName().getStringRef() + " " +
+                     llvm::formatv("{0:f2}", probability.getValueAsDouble()) +
+                     " " + llvm::Twine(site.getInt()))
+                        .str());
+  });
+  return found;
+}
+
+TEST_F(ImportTest, DropsWhatTheConfigSays) {
+  Imported result = importText(
+      std::string(kGPT2) +
+      ", \"resid_pdrop\": 0.2, \"embd_pdrop\": 0.3, \"attn_pdrop\": 0.4}");
+  ASSERT_TRUE(result.module && result.warnings.empty());
+  const std::vector<std::string> expected = {
+      "nn.dropout 0.30 0", "nn.attention 0.40 1", "nn.dropout 0.20 2",
+      "nn.dropout 0.20 3", "nn.attention 0.40 4", "nn.dropout 0.20 5",
+      "nn.dropout 0.20 6"};
+  EXPECT_EQ(getDropouts(*result.module), expected);
+  auto loss = result.module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  ASSERT_EQ(loss.getNumArguments(), 3u);
+  EXPECT_EQ(cast<RankedTensorType>(loss.getArgumentTypes()[2]).getRank(), 1);
+  OwningOpRef<ModuleOp> llama =
+      importText(std::string(kLlama) + ", \"attention_dropout\": 0.5}").module;
+  EXPECT_EQ(
+      getDropouts(*llama),
+      (std::vector<std::string>{"nn.attention 0.50 0", "nn.attention 0.50 1"}));
+}
+
+/// What a config does not say is as in Hugging Face's: a tenth for GPT-2, whose
+/// saved configs leave it out then, and none for Llama.
+TEST_F(ImportTest, DropsByDefaultAsHuggingFaceDoes) {
+  OwningOpRef<ModuleOp> gpt2 =
+      importText(std::string(kGPT2) + ", \"embd_pdrop\": 0.0}").module;
+  EXPECT_EQ(getDropouts(*gpt2), (std::vector<std::string>{
+                                    "nn.attention 0.10 0", "nn.dropout 0.10 1",
+                                    "nn.dropout 0.10 2", "nn.attention 0.10 3",
+                                    "nn.dropout 0.10 4", "nn.dropout 0.10 5"}));
+  OwningOpRef<ModuleOp> llama = importText(std::string(kLlama) + "}").module;
+  EXPECT_TRUE(getDropouts(*llama).empty());
 }
 
 TEST_F(ImportTest, ReadsRopeScalingInBothForms) {

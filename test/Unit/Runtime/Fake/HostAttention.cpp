@@ -37,7 +37,7 @@ public:
     if (needed > workspace.size())
       return fail("attention needs ", needed, " bytes of workspace, the plan ",
                   "has ", workspace.size());
-    return library.prepare(step, firstQuery);
+    return library.prepare(step, {firstQuery});
   }
 
   Status run(uint32_t prepared, const AttentionOperands &operands) override {

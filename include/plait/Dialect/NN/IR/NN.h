@@ -49,6 +49,9 @@ inline constexpr llvm::StringLiteral kLayerAttr = "nn.layer";
 /// The discardable unit attribute of an op of the backward pass.
 inline constexpr llvm::StringLiteral kBackwardAttr = "nn.backward";
 
+/// The number of a dropout in its model, which tells its masks from others'.
+inline constexpr llvm::StringLiteral kSiteAttr = "site";
+
 /// The name of the function that computes the loss.
 inline constexpr llvm::StringLiteral kLossFunction = "loss";
 
@@ -56,8 +59,8 @@ inline constexpr llvm::StringLiteral kLossFunction = "loss";
 /// `model_type`, `name`, `vocab` and `layers`.
 inline constexpr llvm::StringLiteral kModelAttr = "plait.model";
 
-/// (L1) to (L3) of the dialect for the body of the loss function, which takes
-/// tokens and targets and returns two numbers; tokens and targets are less than
+/// (L1) to (L4) of the dialect for the body of the loss function, which takes
+/// tokens, targets and maybe keys and returns two numbers; ids are less than
 /// `vocab`, unless it is 0 and not known. Errors name the op or the parameter.
 mlir::LogicalResult verifyLoss(mlir::FunctionOpInterface loss, int64_t vocab);
 
@@ -65,6 +68,12 @@ mlir::LogicalResult verifyLoss(mlir::FunctionOpInterface loss, int64_t vocab);
 /// f32 for a parameter's compute copy, resharded or not. Its gradient is added
 /// up over microbatches and ranks, where a bf16 sum would stop growing.
 mlir::Type getGradientElementType(mlir::Value primal);
+
+/// (C1) to (C3) of `nn.dropout` for an op that drops elements of `batch`
+/// sequences, or has neither keys nor probability nor site.
+mlir::LogicalResult verifyDropout(mlir::Operation *op, mlir::Value keys,
+                                  int64_t batch, mlir::FloatAttr probability,
+                                  mlir::IntegerAttr site);
 
 /// (C1) to (C3) of `nn.matmul`.
 mlir::LogicalResult verifyContraction(ContractionOpInterface op);

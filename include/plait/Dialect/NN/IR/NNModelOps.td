@@ -168,16 +168,22 @@ def NN_AttentionOp : NN_Op<"attention", [
     sequence], which the backward pass needs. With `window` w, a query sees the
     last w keys only, itself among them.
 
+    With `dropout`, the softmax, a tensor [b, g, r, s, t], goes through
+    `nn.dropout` with these keys, probability and site before it meets v; `lse`
+    is of the softmax before.
+
     On a rank that holds one block of the queries and all keys, `begin` is the
     position of its first query; the gradients of key and value are then partial
-    sums.
+    sums. `group_begin` is the first of its groups, for dropout.
 
     Constraints:
     - (C1) query and `out` are [b, s, g, r, d], key and value [b, t, g, d], `lse`
       [b, g, r, s].
     - (C2) `window`, if given, is at least 1.
-    - (C3) all but `lse` have one element type.
+    - (C3) all but `lse` and dropout's keys have one element type.
     - (C4) t is s, or with `begin` at least s.
+    - (C5) dropout's keys, [b], `probability` and `site` come together, with the
+      bounds of `nn.dropout`.
 
     Example:
     ```mlir
@@ -185,13 +191,18 @@ def NN_AttentionOp : NN_Op<"attention", [
     ```
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
-                       NN_FloatTensor:$value, F32Attr:$scale,
+                       NN_FloatTensor:$value,
+                       Optional<NN_IntTensor>:$dropout_keys, F32Attr:$scale,
                        OptionalAttr<I64Attr>:$window,
-                       OptionalAttr<NN_BeginAttr>:$begin);
+                       OptionalAttr<NN_BeginAttr>:$begin,
+                       OptionalAttr<F64Attr>:$probability,
+                       OptionalAttr<I64Attr>:$site,
+                       OptionalAttr<NN_BeginAttr>:$group_begin);
   let results = (outs NN_FloatTensor:$out, NN_Statistics:$lse);
   let assemblyFormat = [{
-    $query `,` $key `,` $value `scale` $scale (`window` $window^)? attr-dict `:`
-    functional-type(operands, results)
+    $query `,` $key `,` $value `scale` $scale (`window` $window^)?
+    (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
+    attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }
@@ -207,15 +218,15 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
   let description = [{
     The scores are computed again from query, key and `lse` (Dao et al. 2022,
     "FlashAttention", Algorithm 4). `out` and `lse` are the results of the
-    `nn.attention`, `gradient` is that of `out`. `begin` as in
-    `nn.attention`.
+    `nn.attention`, `gradient` is that of `out`. `begin`, `group_begin` and
+    dropout as in `nn.attention`.
 
     Constraints:
     - (C1) shapes as for `nn.attention`; the results have those of query, key
       and value.
     - (C2) `window`, if given, is at least 1.
-    - (C3) all but `lse` have one element type.
-    - (C4) of `nn.attention`.
+    - (C3) all but `lse` and dropout's keys have one element type.
+    - (C4) and (C5) of `nn.attention`.
 
     Example:
     ```mlir
@@ -225,14 +236,20 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, NN_FloatTensor:$out,
                        NN_Statistics:$lse, NN_FloatTensor:$gradient,
+                       Optional<NN_IntTensor>:$dropout_keys,
                        F32Attr:$scale, OptionalAttr<I64Attr>:$window,
-                       OptionalAttr<NN_BeginAttr>:$begin);
+                       OptionalAttr<NN_BeginAttr>:$begin,
+                       OptionalAttr<F64Attr>:$probability,
+                       OptionalAttr<I64Attr>:$site,
+                       OptionalAttr<NN_BeginAttr>:$group_begin);
   let results = (outs NN_FloatTensor:$query_gradient,
                       NN_FloatTensor:$key_gradient,
                       NN_FloatTensor:$value_gradient);
   let assemblyFormat = [{
     $query `,` $key `,` $value `,` $out `,` $lse `,` $gradient `scale` $scale
-    (`window` $window^)? attr-dict `:` functional-type(operands, results)
+    (`window` $window^)?
+    (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
+    attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }

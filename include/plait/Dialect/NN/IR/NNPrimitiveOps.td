@@ -327,6 +327,56 @@ def NN_CausalMaskOp : NN_Op<"causal_mask", [Pure, SameOperandsAndResultType,
   let hasVerifier = 1;
 }
 
+def NN_DropoutOp : NN_Op<"dropout", [
+    Pure, AllTypesMatch<["input", "result"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface,
+                              ["getCallAttrName", "computesIndices"]>]> {
+  let summary = "Zeros elements at random, and scales up the others";
+  let description = [{
+    result[i] is input[i] / (1 - probability) where element i is kept, else 0.
+    Whether it is kept follows from the key of its sequence (dimension 0), from
+    `site`, the number of the dropout in its model, and from its indices in the
+    whole tensor, so that every mesh and every recomputation draws the same mask.
+    In 32 bits, with C = 0x9e3779b9:
+
+        h = mix(keys[i_0] + site · C)
+        h = mix(h + i_d · C)    for each further dimension d, outermost first
+
+    and the element is kept if h, unsigned, is below (1 - probability) · 2^32,
+    rounded. `mix` is the finaliser lowbias32 (Wellons 2018, "Prospecting for
+    hash functions"; plait/Support/DropoutMask.h).
+
+    On a rank that holds a block of the tensor, `begins` says for each dimension
+    where it begins: an `#nn.begin`, or `unit` where the dimension is whole.
+    Dimension 0 is that of the keys and needs none.
+
+    Constraints:
+    - (C1) the input has at least one dimension, and the keys have its first.
+    - (C2) `probability` is at least 0 and below 1.
+    - (C3) `site` is at least 0 and below 2^31.
+    - (C4) `begins`, if given, has an entry per dimension, the first of them
+      `unit`.
+
+    Example:
+    ```mlir
+    %y = nn.dropout %x, %keys probability 0.1 site 3 : tensor<2x8x4xf32>, tensor<2xi32>
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_IntTensor:$keys,
+                       F64Attr:$probability, I64Attr:$site,
+                       OptionalAttr<ArrayAttr>:$begins);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `,` $keys `probability` $probability `site` $site attr-dict `:`
+    type($result) `,` type($keys)
+  }];
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
 def NN_MaskPaddingOp : NN_Op<"mask_padding", [Pure, SameOperandsAndResultType,
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
   let summary = "Overwrites the padding of an unevenly split dimension";

@@ -1,0 +1,164 @@
+//===- NNDropout.cpp - All of nn.dropout ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Support/DropoutMask.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::nn;
+
+//===----------------------------------------------------------------------===//
+// Constraints
+//===----------------------------------------------------------------------===//
+
+LogicalResult nn::verifyDropout(Operation *op, Value keys, int64_t batch,
+                                FloatAttr probability, IntegerAttr site) {
+  if (!keys && !probability && !site)
+    return success();
+  if (!keys || !probability || !site)
+    return op->emitOpError("has one of dropout's keys, probability and site, "
+                           "expected all or none");
+  auto type = cast<RankedTensorType>(keys.getType());
+  if (type.getShape() != ArrayRef(batch))
+    return op->emitOpError("has dropout keys ")
+           << type << ", expected one for each of " << batch << " sequences";
+  double value = probability.getValueAsDouble();
+  if (!(value >= 0.0 && value < 1.0))
+    return op->emitOpError("has probability ")
+           << value << ", expected at least 0 and below 1";
+  if (site.getInt() < 0 || site.getInt() > std::numeric_limits<int32_t>::max())
+    return op->emitOpError("has site ")
+           << site.getInt() << ", expected at least 0 and below 2^31";
+  return success();
+}
+
+LogicalResult DropoutOp::verify() {
+  // (C1)
+  RankedTensorType type = getInput().getType();
+  if (type.getRank() == 0)
+    return emitOpError("has input ") << type << ", expected a batch dimension";
+  // (C1) to (C3)
+  if (failed(verifyDropout(*this, getKeys(), type.getDimSize(0),
+                           getProbabilityAttr(), getSiteAttr())))
+    return failure();
+  // (C4)
+  if (!getBegins())
+    return success();
+  bool fits = static_cast<int64_t>(getBegins()->size()) == type.getRank();
+  for (auto [dim, begin] : llvm::enumerate(*getBegins()))
+    fits &= isa<UnitAttr>(begin) || (dim && isa<BeginAttr>(begin));
+  if (fits)
+    return success();
+  return emitOpError("has begins ")
+         << *getBegins() << ", expected unit, then #nn.begin or unit for each "
+         << "further one of " << type.getRank() << " dimensions";
+}
+
+/// Elements are kept whatever their hash.
+static bool keepsAll(double probability) {
+  return getMaskThreshold(probability) > std::numeric_limits<uint32_t>::max();
+}
+
+OpFoldResult DropoutOp::fold(FoldAdaptor) {
+  return keepsAll(getProbability().convertToDouble()) ? getInput() : Value();
+}
+
+//===----------------------------------------------------------------------===//
+// Sharding, gradient
+//===----------------------------------------------------------------------===//
+
+FactorRule DropoutOp::getFactorRule() {
+  FactorRule rule = elementwiseRule(*this);
+  rule.operands[1].truncate(1);
+  return rule;
+}
+
+void DropoutOp::localizeFactor(int factor, ArrayRef<RankTerm> begin, int64_t) {
+  // Each sequence has its key, wherever it is.
+  if (factor == 0)
+    return;
+  SmallVector<Attribute> begins(getInput().getType().getRank(),
+                                UnitAttr::get(getContext()));
+  if (ArrayAttr known = getBeginsAttr())
+    begins.assign(known.begin(), known.end());
+  begins[factor] = BeginAttr::get(getContext(), begin);
+  setBeginsAttr(ArrayAttr::get(getContext(), begins));
+}
+
+/// Linear: the gradient goes through the same mask.
+SmallVector<Value> DropoutOp::buildVJP(OpBuilder &builder,
+                                       ArrayRef<Value> cotangents) {
+  return {DropoutOp::create(builder, getLoc(),
+                            dist::plainType(cotangents[0].getType()),
+                            cotangents[0], getKeys(), getProbabilityAttr(),
+                            getSiteAttr(), getBeginsAttr()),
+          Value()};
+}
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The arithmetic of DropoutMask.h, emitted.
+struct EmittedWords {
+  using Word = Value;
+
+  template <typename OpTy> Value emit(Value a, Value b) const {
+    return OpTy::create(context.builder, context.loc, a, b);
+  }
+  Value constant(uint32_t value) const {
+    return context.getConstant(
+        context.builder.getI32IntegerAttr(static_cast<int32_t>(value)));
+  }
+  Value add(Value a, Value b) const { return emit<arith::AddIOp>(a, b); }
+  Value multiply(Value a, uint32_t b) const {
+    return emit<arith::MulIOp>(a, constant(b));
+  }
+  Value exclusiveOr(Value a, Value b) const {
+    return emit<arith::XOrIOp>(a, b);
+  }
+  Value shiftRight(Value a, unsigned bits) const {
+    return emit<arith::ShRUIOp>(a, constant(bits));
+  }
+
+  ElementContext &context;
+};
+} // namespace
+
+StringRef DropoutOp::getCallAttrName() { return kSiteAttr; }
+bool DropoutOp::computesIndices() { return true; }
+
+Value DropoutOp::emitElement(ElementContext &context, ValueRange operands) {
+  double probability = getProbability().convertToDouble();
+  if (keepsAll(probability))
+    return operands[0];
+  EmittedWords words{context};
+  Value hash = extendMaskHash(words, operands[1], context.getCallValue());
+  for (int64_t dim = 1; dim < getInput().getType().getRank(); ++dim) {
+    Value index = context.getIndex(dim);
+    if (auto begins = getBeginsAttr())
+      if (auto begin = dyn_cast<BeginAttr>(begins[dim]))
+        index = words.add(index, context.getRankValue(begin.getTerms()));
+    hash = extendMaskHash(words, hash, index);
+  }
+  Value threshold = words.constant(getMaskThreshold(probability));
+  Value kept = arith::CmpIOp::create(
+      context.builder, context.loc, arith::CmpIPredicate::ult, hash, threshold);
+  Builder &builder = context.builder;
+  Value scale =
+      context.getConstant(builder.getF32FloatAttr(getMaskScale(probability)));
+  Value scaled = words.emit<arith::MulFOp>(operands[0], scale);
+  Value zero = context.getConstant(builder.getF32FloatAttr(0.0f));
+  return arith::SelectOp::create(context.builder, context.loc, kept, scaled,
+                                 zero);
+}

@@ -77,6 +77,7 @@ run models "${counts[@]}" build/venv/bin/python test/Execute/models.py
 run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
 run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
 run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
+run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
 run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
 run defects "${counts[@]}" build/venv/bin/python test/Execute/defects.py
 # Debian's PyTorch is the system interpreter's.

@@ -7,6 +7,7 @@
 
 #include "plait/Configuration/Configuration.h"
 
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Schedule/Generators.h"
 
 #include <algorithm>
@@ -136,7 +137,8 @@ Status plait::parse(std::string_view name, std::string_view text, int &value) {
 Status plait::parse(std::string_view name, std::string_view text,
                     std::string &value) {
   value = text;
-  return schedule::findGenerator(text).status();
+  return name == "optimizer" ? findOptimizer(text).status()
+                             : schedule::findGenerator(text).status();
 }
 
 Status plait::parse(std::string_view name, std::string_view text,
@@ -248,6 +250,8 @@ static ConfigurationSpace makeExecutable() {
   space.recompute = {Recompute::None, Recompute::Full};
   space.zero = {0, 1, 2, 3};
   space.precision = {Precision::FP32, Precision::BF16};
+  for (const Optimizer &optimizer : getOptimizers())
+    space.optimizer.emplace_back(optimizer.name);
   return space;
 }
 

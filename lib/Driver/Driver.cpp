@@ -425,8 +425,8 @@ compileReference(const CompileOptions &given, ModelContext &context,
   });
   if (failed(compilation.importReference(partitioned)))
     return fail(problem);
-  PLAIT_RETURN_IF_ERROR(checkReferenceSize(countParameterBytes(
-      compilation.getModule(), compilation.getConfiguration().precision)));
+  PLAIT_RETURN_IF_ERROR(
+      checkReferenceSize(countParameterBytes(compilation.getModule())));
   if (failed(compilation.runTo(Phase::Plan)))
     return fail(problem);
   for (auto program : compilation.getModule().getOps<plan::ProgramOp>())

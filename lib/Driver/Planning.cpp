@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Driver/Planning.h"
+#include "plait/Configuration/Optimizers.h"
 
 #include "Layout.h"
 #include "Memory.h"
@@ -101,6 +102,8 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
       apply(options.pins, TrainingConfiguration(), /*isGiven=*/false);
   training.globalBatch = given->globalBatch;
   training.sequence = given->sequence;
+  training.stateBytes =
+      double((*findOptimizer(given->optimizer))->getStateBytes());
   Result<Precision> precision = findPrecision(options, planning, device);
   if (!precision.ok())
     return precision.status();

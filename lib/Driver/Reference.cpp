@@ -8,7 +8,9 @@
 #include "Reference.h"
 
 #include "Model.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -40,12 +42,15 @@ plait::getReferenceOptions(CompileOptions options,
   return options;
 }
 
-uint64_t plait::countParameterBytes(ModuleOp model, Precision precision) {
+uint64_t plait::countParameterBytes(ModuleOp model) {
   uint64_t elements = 0;
   for (auto parameter : model.getOps<nn::ParameterOp>())
     elements += cast<RankedTensorType>(parameter.getType()).getNumElements();
-  // The value, its gradient and two moments in fp32; a copy to compute with.
-  uint64_t bytes = 4 * sizeof(float) + (precision == Precision::BF16 ? 2 : 0);
+  TrainingConfiguration configuration = getConfiguration(model);
+  // The value, its gradient and state in fp32; a copy to compute with.
+  uint64_t bytes = 2 * sizeof(float) +
+                   (*findOptimizer(configuration.optimizer))->getStateBytes() +
+                   (configuration.precision == Precision::BF16 ? 2 : 0);
   return elements * bytes;
 }
 

@@ -22,9 +22,9 @@ CompileOptions getReferenceOptions(CompileOptions options,
                                    const TrainingConfiguration &configuration,
                                    const Layout &layout);
 
-/// What one rank holds of the parameters of a model, at least, in `precision`:
-/// known before anything is compiled.
-uint64_t countParameterBytes(mlir::ModuleOp model, Precision precision);
+/// What one rank holds of the parameters of a model, at least, with what its
+/// configuration keeps of them: known before anything is compiled.
+uint64_t countParameterBytes(mlir::ModuleOp model);
 
 /// Fails where a reference that needs `bytes` on its one rank is left out: it
 /// could not be run where plans are checked.

@@ -282,10 +282,12 @@ private:
       return shard.division() || shard.state_dims()
                  ? fail(name, " is frozen and divided")
                  : Status::success();
-    for (auto [offset, count] : {std::pair(shard.gradient(), gradient),
-                                 {shard.moment1(), state},
-                                 {shard.moment2(), state}})
-      PLAIT_RETURN_IF_ERROR(place(name.c_str(), offset, count * 4));
+    PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.gradient(), gradient * 4));
+    if (const auto *slots = shard.state())
+      for (const fb::StateSlot *slot : *slots)
+        PLAIT_RETURN_IF_ERROR(
+            place((slot->name()->str() + " of " + name).c_str(), slot->offset(),
+                  state * 4));
     return Status::success();
   }
 

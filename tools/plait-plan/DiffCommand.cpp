@@ -70,6 +70,8 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
     facts.emplace_back("cluster", plan.cluster()->name()->str());
   facts.emplace_back("backend", plan::backendOf(plan));
   facts.emplace_back("precision", plan::precisionOf(plan));
+  if (plan.optimizer())
+    facts.emplace_back("optimizer", plan.optimizer()->str());
   facts.emplace_back("mesh", planner::printMesh(plan));
   facts.emplace_back("schedule", plan.schedule()->str());
   facts.emplace_back("recompute", plan.recompute()->str());

@@ -25,6 +25,25 @@ using tool::formatBytes;
 using tool::toWord;
 namespace fb = plait::plan::fb;
 
+/// What updates parameters, and what it keeps of each.
+static void showOptimizer(const fb::Plan &plan) {
+  if (!plan.optimizer())
+    return;
+  std::cout << "optimizer " << plan.optimizer()->str();
+  for (const fb::Program *program : *plan.programs())
+    for (const fb::Shard *shard : *program->shards())
+      if (shard->state()) {
+        const char *separator = ", keeps ";
+        for (const fb::StateSlot *slot : *shard->state()) {
+          std::cout << separator << slot->name()->str();
+          separator = " and ";
+        }
+        std::cout << "\n";
+        return;
+      }
+  std::cout << "\n";
+}
+
 static void showHeader(const fb::Plan &plan) {
   std::string name = flatbuffers::GetString(plan.model_name());
   std::cout << "model     " << plan.model_type()->str()
@@ -59,6 +78,7 @@ static void showHeader(const fb::Plan &plan) {
     std::cout << ", zero " << int(plan.zero());
   std::cout << "\n";
   std::cout << "precision " << plan::precisionOf(plan) << "\n";
+  showOptimizer(plan);
   for (uint32_t i = 0; i < plan::length(plan.code()); ++i) {
     const fb::CodeObject &code = *plan.code()->Get(i);
     std::cout << "code      " << code.target()->str();

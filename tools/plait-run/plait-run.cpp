@@ -92,13 +92,15 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
           ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40)),
       app.add_option("--lr", train.learningRate, "Learning rate")
           ->check(positive),
-      app.add_option("--beta1", train.beta1, "First decay of AdamW")
+      app.add_option("--beta1", train.beta1,
+                     "First decay of AdamW and Lion, momentum of SGD")
           ->check(fraction),
-      app.add_option("--beta2", train.beta2, "Second decay of AdamW")
+      app.add_option("--beta2", train.beta2, "Second decay of AdamW and Lion")
           ->check(fraction),
       app.add_option("--eps", train.epsilon, "Epsilon of AdamW")
           ->check(positive),
-      app.add_option("--weight-decay", train.weightDecay, "Decoupled decay")
+      app.add_option("--weight-decay", train.weightDecay,
+                     "Weight decay; SGD: part of the gradient")
           ->check(positive),
       app.add_option("--grad-clip", train.gradClip,
                      "Largest gradient norm, 0: any")

@@ -76,6 +76,7 @@ enum class EpilogueKind : uint8_t { None, Bias, All };
   X(EpilogueKind, epilogues, "epilogues", EpilogueKind::None,                  \
     "in one step with products; all: bias, GELU and its gradient; if\n"        \
     "not given, all on GPUs (bias for sm_80), else none")                      \
+  X(std::string, optimizer, "optimizer", "adamw", "what updates parameters")   \
   X(bool, deterministic, "deterministic", false,                               \
     "the same bits in every run on GPUs too, for memory and time")
 
@@ -163,8 +164,8 @@ std::string print(const std::vector<int> &value); // "11,11,10"
 /// Reads the value of the field called `name`. Fails with a message that names
 /// the field, the text and what is expected: on a word there is none of, on a
 /// number outside of the field's bounds (at most 16,777,216: products of sizes
-/// stay far from overflow), and on a schedule that no generator makes. A bool
-/// is true, false, on or off.
+/// stay far from overflow), and on a schedule or an optimizer that there is
+/// not. A bool is true, false, on or off.
 Status parse(std::string_view name, std::string_view text, Recompute &value);
 Status parse(std::string_view name, std::string_view text, Precision &value);
 Status parse(std::string_view name, std::string_view text,

@@ -29,6 +29,9 @@ struct Training {
   bool dropout = false;
   /// Gradients are accumulated in 4 bytes whatever the precision.
   bool fp32Gradients = true;
+  /// What the optimizer keeps of each parameter, beside master weights; 8: the
+  /// two moments of AdamW.
+  double stateBytes = 8;
   /// The program that runs it.
   Framework framework;
 };

@@ -9,6 +9,7 @@
 
 #include "plait/Conversion/RankScalar.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Schedule/ActionKinds.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
@@ -50,7 +51,8 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
 }
 
 ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
-    : mesh(dist::MeshOp::find(module)) {
+    : mesh(dist::MeshOp::find(module)),
+      optimizer(**findOptimizer(getConfiguration(module).optimizer)) {
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     parameters.push_back(parameter);
     plan.parameters.push_back(makeParameter(parameter));
@@ -129,14 +131,18 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
     shard->parameter = index;
     shard->weight = *value;
     if (std::optional<uint64_t> gradient = find(nn::Slot::Gradient)) {
-      // Zero would be the address of something else.
-      for (nn::Slot slot : {nn::Slot::Moment1, nn::Slot::Moment2})
-        if (!find(slot))
+      shard->gradient = *gradient;
+      for (auto [slotIndex, name] : llvm::enumerate(optimizer.slots)) {
+        nn::Slot slot = nn::getStateSlot(slotIndex);
+        std::optional<uint64_t> offset = find(slot);
+        if (!offset)
           return nn::ParameterOp(parameter).emitError("has a gradient but no ")
                  << nn::stringifySlot(slot) << " in the programs";
-      shard->gradient = *gradient;
-      shard->moment1 = *find(nn::Slot::Moment1);
-      shard->moment2 = *find(nn::Slot::Moment2);
+        auto state = std::make_unique<fb::StateSlotT>();
+        state->name = name;
+        state->offset = *offset;
+        shard->state.push_back(std::move(state));
+      }
     }
     if (auto copy = find(nn::Slot::Compute)) {
       shard->compute_dtype = fb::DType::BF16;

@@ -9,6 +9,7 @@
 #define PLAIT_LIB_CONVERSION_TOPLAN_PROGRAMCONVERTER_H
 
 #include "FunctionConverter.h"
+#include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Buffers.h"
@@ -35,6 +36,7 @@ private:
                const llvm::StringMap<uint64_t> &offsets);
 
   dist::MeshOp mesh;
+  const Optimizer &optimizer;
   llvm::SmallVector<nn::ParameterOp> parameters;
   llvm::SmallVector<bool> owned;
 };

@@ -53,6 +53,7 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   plan.config = getConfigJson(module).str();
   TrainingConfiguration configuration = getConfiguration(module);
   plan.recompute = print(configuration.recompute);
+  plan.optimizer = configuration.optimizer;
   plan.sequence = configuration.sequence;
   plan.global_batch = configuration.globalBatch;
   plan.micro_batch = configuration.microBatch;

@@ -175,8 +175,10 @@ StageMemory planner::getMemory(uint32_t rank,
       context.framework().separateReduction)
     memory.gradients +=
         parameters * context.gradientBytes() / double(context.divisions());
-  // Two moments, and a 4-byte copy of parameters that are shorter.
-  memory.optimizer = parameters * (isSixteenBit ? 12 : 8) / shardsOf(1);
+  // And a 4-byte copy of parameters that are shorter.
+  memory.optimizer = parameters *
+                     (context.training.stateBytes + (isSixteenBit ? 4 : 0)) /
+                     shardsOf(1);
   double temporary = 0, gathered = 0;
   for (const StageBlocks *stage : stages)
     for (const StageBlocks::Entry &entry : stage->entries) {

@@ -120,9 +120,9 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   double element = elementBytes(training.precision);
   double gradient = context.gradientBytes();
   // Gradients are read for the norm and for the update, and set to zero; the
-  // state (two moments and parameters of 4 bytes) is read and written; short
-  // parameters are written anew.
-  double bytes = 3 * gradient + 2 * 12 +
+  // state and parameters of 4 bytes are read and written; short parameters are
+  // written anew.
+  double bytes = 3 * gradient + 2 * (training.stateBytes + 4) +
                  (training.precision == Precision::FP32 ? 0 : element) +
                  context.framework().optimizerExtraBytes;
   double shards = context.configuration.zero >= 1 ? context.divisions() : 1;

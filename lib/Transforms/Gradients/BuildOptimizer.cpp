@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Sharding/FactorClasses.h"
+#include "Updates.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
@@ -85,13 +86,7 @@ private:
   Value sumOverRanks(Value value, ArrayRef<int64_t> members = {});
   Value squaredNorm();
   Value clipFactor(Value norm);
-  void update(const Held &entry, Value gradientScale);
-
-  struct AdamScalars {
-    Value beta1, rest1, beta2, rest2, epsilon, stepSize, inverseRoot2, keep;
-  };
-  AdamScalars computeScalars();
-  AdamScalars adam;
+  void update(const Held &entry, Value gradientScale, UpdateRule &rule);
 
   dist::MeshOp mesh;
   pipe::PlacementAttr placement;
@@ -231,60 +226,27 @@ Value StepEnd::clipFactor(Value norm) {
 }
 
 //===----------------------------------------------------------------------===//
-// AdamW
+// Updates
 //===----------------------------------------------------------------------===//
 
-StepEnd::AdamScalars StepEnd::computeScalars() {
-  AdamScalars scalars;
-  Value rate = step("LearningRate");
-  scalars.beta1 = step("Beta1");
-  scalars.beta2 = step("Beta2");
-  scalars.epsilon = step("Epsilon");
-  scalars.rest1 = nn.shift(nn.neg(scalars.beta1), 1.0);
-  scalars.rest2 = nn.shift(nn.neg(scalars.beta2), 1.0);
-  scalars.stepSize = nn.div(rate, step("BiasCorrection1"));
-  Value root = nn.unary<nn::SqrtOp>(step("BiasCorrection2"));
-  Value one = nn.fillLike(root, 1.0);
-  scalars.inverseRoot2 = nn.div(one, root);
-  Value shrink = nn.mul(rate, step("WeightDecay"));
-  scalars.keep = nn.shift(nn.neg(shrink), 1.0);
-  return scalars;
-}
-
-/// torch.optim.AdamW: m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g²,
-/// w = (1 - η λ) w - η / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε).
-void StepEnd::update(const Held &entry, Value gradientScale) {
+void StepEnd::update(const Held &entry, Value gradientScale, UpdateRule &rule) {
   ParameterOp parameter = entry.parameter;
   auto type = cast<RankedTensorType>(parameter.getType());
-  auto spread = [&](Value scalar) {
-    return nn.broadcast(scalar, type.getShape(), {});
-  };
   Value sum = read(entry, nn::Slot::Gradient);
-  Value g = nn.mul(sum, spread(gradientScale));
-  Value oldM = nn.mul(read(entry, nn::Slot::Moment1), spread(adam.beta1));
-  Value newM = nn.mul(g, spread(adam.rest1));
-  Value m = nn.add(oldM, newM);
-  Value oldV = nn.mul(read(entry, nn::Slot::Moment2), spread(adam.beta2));
-  Value square = nn.mul(g, g);
-  Value newV = nn.mul(square, spread(adam.rest2));
-  Value v = nn.add(oldV, newV);
-  Value root = nn.mul(nn.unary<nn::SqrtOp>(v), spread(adam.inverseRoot2));
-  Value denominator = nn.add(root, spread(adam.epsilon));
-  Value w = read(entry, nn::Slot::Value);
-  if (parameter.getDecay())
-    w = nn.mul(w, spread(adam.keep));
-  Value direction = nn.div(m, denominator);
-  Value delta = nn.mul(direction, spread(adam.stepSize));
-  w = nn.sub(w, delta);
+  Value gradient =
+      nn.mul(sum, nn.broadcast(gradientScale, type.getShape(), {}));
+  auto readSlot = [&](nn::Slot slot) { return read(entry, slot); };
+  Update updated =
+      rule.apply({type.getShape(), gradient, parameter.getDecay(), readSlot});
   Value copy;
   if (entry.hasComputeCopy)
-    copy = nn.cast(w, builder.getBF16Type());
+    copy = nn.cast(updated.value, builder.getBF16Type());
   flush();
-  write(w, entry, nn::Slot::Value);
+  write(updated.value, entry, nn::Slot::Value);
   if (copy)
     write(copy, entry, nn::Slot::Compute);
-  write(m, entry, nn::Slot::Moment1);
-  write(v, entry, nn::Slot::Moment2);
+  for (auto [index, state] : llvm::enumerate(updated.state))
+    write(state, entry, nn::getStateSlot(index));
 }
 
 //===----------------------------------------------------------------------===//
@@ -319,14 +281,16 @@ void StepEnd::buildOptimizer(ModuleOp module) {
   Value norm = nn.mul(root, inverse);
   Value clip = clipFactor(norm);
   Value scale = nn.mul(clip, inverse);
-  adam = computeScalars();
+  std::unique_ptr<UpdateRule> rule =
+      createUpdateRule(getConfiguration(module).optimizer, nn,
+                       [&](StringRef name) { return step(name); });
   flush();
   nn::MetricOp::create(builder, nn.loc, loss, "Loss");
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
   for (const Held &entry : held)
     if (entry.isHeldBy(rank))
-      update(entry, scale);
+      update(entry, scale, *rule);
   endFunction();
 }
 

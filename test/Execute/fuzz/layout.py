@@ -59,6 +59,7 @@ class Layout:
     attention: str = ""
     epilogues: str = ""
     precision: str = "fp32"
+    optimizer: str = "adamw"
     layers: tuple[int, ...] = ()  # of each stage; empty: plaitc cuts
     shards: tuple[tuple[str, int], ...] = ()  # dimension of a parameter on tp
     reference: bool = True
@@ -86,6 +87,7 @@ class Layout:
         found += ["--global-batch", str(self.batch.size)]
         found += ["--seq", str(graph.extents["s"])]
         found += ["--precision", self.precision]
+        found += ["--optimizer", self.optimizer]
         found += ["--sequence-parallel"] if self.sequence_parallel else []
         found += ["--attention", self.attention] if self.attention else []
         found += ["--epilogues", self.epilogues] if self.epilogues else []
@@ -125,6 +127,8 @@ def draw_layout(rng: random.Random) -> Layout:
     layout.attention = rng.choice(("", "unfused", "flash"))
     layout.epilogues = rng.choice(("", "", "", "bias", "all"))
     layout.precision = rng.choice(("fp32",) * 4 + ("bf16",))
+    # Not Lion: the sign of what is nothing but rounding is anything.
+    layout.optimizer = rng.choice(("adamw", "adamw", "sgd"))
     # What --check compares with is half of what there is to compile.
     layout.reference = rng.random() < 0.4
     return layout

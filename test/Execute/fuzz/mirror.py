@@ -324,7 +324,7 @@ def accumulate(graph, parameters, tokens, batch, step, arithmetic):
     return loss, count, gap
 
 
-def optimizer(graph: Graph, parameters, recipe: Recipe):
+def optimizer(graph: Graph, parameters, recipe: Recipe, kind: str):
     groups = [
         {
             "params": [
@@ -336,23 +336,26 @@ def optimizer(graph: Graph, parameters, recipe: Recipe):
         }
         for decays in (False, True)
     ]
+    groups = [group for group in groups if group["params"]]
+    if kind == "sgd":
+        return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.beta1)
     betas = (recipe.beta1, recipe.beta2)
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
+        groups,
         lr=recipe.lr,
         betas=betas,
         eps=recipe.eps,
     )
 
 
-def train(graph, weights, tokens, batch: Batch, recipe: Recipe, arithmetic):
+def train(graph, weights, tokens, batch: Batch, recipe: Recipe, arithmetic, kind):
     """The master copies are never narrower than fp32, nor are gradients."""
     wide = arithmetic.wide
     parameters = {
         name: weights[name].to(wide).requires_grad_(True)
         for name in graph.parameters
     }
-    update = optimizer(graph, parameters, recipe)
+    update = optimizer(graph, parameters, recipe, kind)
     trained = Trained([], {}, math.inf)
     for step in range(1, recipe.steps + 1):
         update.zero_grad(set_to_none=True)

@@ -178,6 +178,7 @@ class Trial:
             self.layout.batch,
             self.recipe,
             arithmetic,
+            self.layout.optimizer,
         )
 
     def noises(self):

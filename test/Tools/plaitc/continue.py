@@ -33,7 +33,8 @@ PHASES = ["import", "shard", "stage", "differentiate", "checkpoint",
 OPTIONS = {
     "3d": "--mesh pp=2,dp=2,tp=2 --micro-batch 2 --schedule 1f1b --epilogues all",
     "gpipe": "--mesh pp=2 --micro-batch 4 --schedule gpipe --recompute full",
-    "zero1": "--mesh dp=4 --micro-batch 1 --zero 1 --precision bf16",
+    "zero1": "--mesh dp=4 --micro-batch 1 --zero 1 --precision bf16"
+             " --optimizer lion",
     "zero3": "--mesh dp=2,cp=2 --micro-batch 2 --zero 3 --schedule 1f1b",
     "flash": "--mesh tp=2 --micro-batch 4 --sequence-parallel --attention flash",
     "split": "--mesh pp=2 --micro-batch 4 --schedule zb-v --zero 2",

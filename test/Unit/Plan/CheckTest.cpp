@@ -138,7 +138,8 @@ const Case structureCases[] = {
      "ends beyond dimension 0"},
     {"ParameterShape", [](P &p) { p.parameters[0]->shape[0] = 9; },
      "54 elements, its box"},
-    {"ShardRange", [](P &p) { p.programs[0]->shards[0]->moment2 = 4096 - 64; },
+    {"ShardRange",
+     [](P &p) { p.programs[0]->shards[0]->state[1]->offset = 4096 - 64; },
      "ends beyond the arena of 4096"},
     {"ShardAlignment", [](P &p) { p.programs[0]->shards[0]->weight += 4; },
      "not aligned to 64"},
@@ -316,8 +317,10 @@ const Case structureCases[] = {
     {"DivisionPack", [](P &p) { divide(p).begin = 47; },
      "has 18 elements from element 47 on of a pack of 64"},
     {"DivisionMoments",
-     [](P &p) { divide(p), p.programs[1]->shards[0]->moment1 = 4096 - 64; },
-     "shard of 'sum' of 128 bytes at 4032 ends beyond"},
+     [](P &p) {
+       divide(p), p.programs[1]->shards[0]->state[0]->offset = 4096 - 64;
+     },
+     "moment1 of shard of 'sum' of 128 bytes at 4032 ends beyond"},
     {"StateOfZero1", [](P &p) { divideBlocks(p), p.zero = 1; },
      "state of shard of 'sum' is divided, but the plan's zero is 1"},
     {"StateTwice", [](P &p) { divide(p), divideBlocks(p); },
@@ -452,8 +455,8 @@ const Case otherCases[] = {
        p.programs[1]->shards[0]->parameter = 0;
        p.programs[1]->shards[0]->local_shape = {8, 6};
        for (uint64_t *offset : {&p.programs[1]->shards[0]->gradient,
-                                &p.programs[1]->shards[0]->moment1,
-                                &p.programs[1]->shards[0]->moment2})
+                                &p.programs[1]->shards[0]->state[0]->offset,
+                                &p.programs[1]->shards[0]->state[1]->offset})
          *offset = 0;
      },
      "'weight' is owned by programs 0 and 1"},

@@ -61,8 +61,11 @@ void addShard(fb::ProgramT &program, uint32_t parameter,
   shard.owner = true;
   shard.weight = weight;
   shard.gradient = weight + 128;
-  shard.moment1 = weight + 256;
-  shard.moment2 = weight + 384;
+  for (auto [name, offset] : {std::pair("moment1", 256), {"moment2", 384}}) {
+    fb::StateSlotT &slot = append(shard.state);
+    slot.name = name;
+    slot.offset = weight + offset;
+  }
 }
 
 fb::ActionT makeAction(fb::ActionKind kind, uint32_t microbatch, int function) {

@@ -188,6 +188,17 @@ TEST(Memory, ActivationsFollowTheSchedule) {
   EXPECT_GT(held("zb-h2", 1), held("zb-h1", 1));
 }
 
+TEST(Memory, OptimizerKeepsItsState) {
+  Case example = makePipeline("1f1b", 1);
+  auto at = [&](double bytes) {
+    example.training.stateBytes = bytes;
+    return example.run("a100-80g").memory[1].optimizer;
+  };
+  // In bf16 there are master weights of 4 bytes beside it.
+  EXPECT_DOUBLE_EQ(at(4) / at(0), 8.0 / 4);
+  EXPECT_DOUBLE_EQ(at(8) / at(0), 12.0 / 4);
+}
+
 TEST(Memory, ZeroDividesWhatItSays) {
   Case example = makePipeline("1f1b", 1);
   example.configuration.data = 4;

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+#===- optimizers.py - Updates against their formulas ------*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Trains a small GPT-2 with each optimizer for three steps, and computes what it
+must have come to in numpy: AdamW and SGD as PyTorch documents them, Lion from
+Chen et al. 2023, Algorithm 2. The gradient of each step is measured: a step of SGD
+without momentum and decay from the same weights, on the same mesh, moves them by
+it. Models and gradients are held against PyTorch by other suites, and so is SGD
+as a whole (random_models.py). Plans say what their optimizer keeps, and hold as
+many bytes of it."""
+
+import dataclasses
+import pathlib
+import re
+import sys
+import tempfile
+
+import numpy
+
+from harness import (
+    ROOT,
+    Reporter,
+    Tools,
+    arguments,
+    read_safetensors,
+    require,
+    write_tokens,
+)
+
+MODEL = ROOT / "examples" / "models" / "gpt2-nano"
+VOCABULARY, BATCH, SEQUENCE, STEPS = 256, 12, 32, 3
+RATE, BETA1, BETA2, EPSILON, DECAY, CLIP = 0.01, 0.9, 0.95, 1e-3, 0.1, 1.0
+# So large that weights are lost beside the gradient, a power of two.
+PROBE = 2.0**20
+# Roundings to fp32 of a weight and of what is added to it.
+TOLERANCE = 1e-6
+KEPT = {"adamw": ("moment1", "moment2"), "sgd": ("momentum",), "lion": ("momentum",)}
+SETTINGS = (
+    ("1",),
+    ("dp=2", "--zero", "1"),
+    ("pp=2,dp=2", "--zero", "2", "--schedule", "zb-h1"),
+    ("dp=2,tp=2", "--zero", "3", "--sequence-parallel"),
+    ("tp=2", "--precision", "bf16"),
+    # Packs that are longer than what lies in them.
+    ("dp=3", "--zero", "1"),
+)
+
+
+@dataclasses.dataclass
+class Moments:
+    """What an optimizer keeps of one parameter."""
+
+    first: float = 0.0
+    second: float = 0.0
+
+
+def adamw(w, g, kept, step, decay):
+    kept.first = BETA1 * kept.first + (1 - BETA1) * g
+    kept.second = BETA2 * kept.second + (1 - BETA2) * g * g
+    m = kept.first / (1 - BETA1**step)
+    v = kept.second / (1 - BETA2**step)
+    return (1 - RATE * decay) * w - RATE * m / (numpy.sqrt(v) + EPSILON)
+
+
+def sgd(w, g, kept, step, decay):
+    kept.first = BETA1 * kept.first + g + decay * w
+    return w - RATE * kept.first
+
+
+def lion(w, g, kept, step, decay):
+    c = BETA1 * kept.first + (1 - BETA1) * g
+    size = BETA1 * numpy.abs(kept.first) + (1 - BETA1) * numpy.abs(g)
+    kept.first = BETA2 * kept.first + (1 - BETA2) * g
+    moved = (1 - RATE * decay) * w - RATE * numpy.sign(c)
+    # Nobody knows the sign of what is left of a cancellation.
+    return numpy.where((numpy.abs(c) <= 1e-5 * size) & (c != 0), numpy.nan, moved)
+
+
+RULES = {"adamw": adamw, "sgd": sgd, "lion": lion}
+
+
+class Suite:
+    def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
+        self.tools, self.report, self.folder = tools, report, folder
+        self.tokens = folder / "tokens.bin"
+        # Of one step: all steps see the same.
+        write_tokens(self.tokens, 5, BATCH * SEQUENCE + 1, VOCABULARY)
+
+    def compile(self, setting, optimizer) -> pathlib.Path:
+        plan = self.folder / f"{optimizer}.plan"
+        mesh, *options = setting
+        self.tools.run(
+            "plaitc", MODEL, "--mesh", mesh, *options,
+            *("--optimizer", optimizer, "--seq", SEQUENCE),
+            *("--global-batch", BATCH, "--micro-batch", 2),
+            *("--no-reference", "-o", plan),
+        )
+        return plan
+
+    def train(self, plan, start, steps, **options):
+        """The weights after some steps, in double."""
+        saved = self.folder / "saved"
+        given = {
+            "lr": RATE, "beta1": BETA1, "beta2": BETA2, "eps": EPSILON,
+            "weight_decay": DECAY, "grad_clip": CLIP, "steps": steps,
+        } | options
+        words = [
+            x
+            for name, value in given.items()
+            for x in ("--" + name.replace("_", "-"), value)
+        ]
+        self.tools.run(
+            "plait-run", plan, "--tokens", self.tokens, "--token-type", "uint16",
+            *(("--weights", start) if start else ()), *words, "--save", saved,
+        )
+        path = next(saved.rglob("*.safetensors"))
+        return path.rename(self.folder / f"{plan.stem}-{steps}.safetensors")
+
+    def read(self, path):
+        header, data = read_safetensors(path)
+        return {
+            name: numpy.frombuffer(
+                data[slice(*entry["data_offsets"])], numpy.float32
+            ).reshape(entry["shape"]).astype(float)
+            for name, entry in header.items()
+            if name != "__metadata__"
+        }
+
+    def gradients(self, probe, start):
+        moved = self.train(
+            probe, start, 1, lr=PROBE, beta1=0.0, weight_decay=0.0
+        ).rename(self.folder / "probe.safetensors")
+        before, after = self.read(start), self.read(moved)
+        return {name: (before[name] - after[name]) / PROBE for name in before}
+
+    def check_kept(self, plan, optimizer):
+        shown = self.tools.run("plait-plan", "show", plan).stdout
+        expected = f"optimizer {optimizer}, keeps {' and '.join(KEPT[optimizer])}\n"
+        require(expected in shown, f"no '{expected.strip()}' in {shown}")
+        return int(re.search(r"optimizer .* (\d+) bytes", shown)[1])
+
+    def check(self, setting, optimizer):
+        plan = self.compile(setting, optimizer)
+        probe = self.compile(setting, "sgd").rename(self.folder / "probe.plan")
+        if optimizer == "sgd":
+            plan = self.compile(setting, optimizer)
+        kept = self.check_kept(plan, optimizer)
+        per_slot = self.check_kept(probe, "sgd")
+        require(
+            kept == per_slot * len(KEPT[optimizer]),
+            f"keeps {kept} bytes, a slot has {per_slot}",
+        )
+        start = self.train(plan, None, 1, lr=0.0).rename(
+            self.folder / "start.safetensors"
+        )
+        memory = {name: Moments() for name in self.read(start)}
+        now, worst, unknown, count = start, 0.0, 0, 0
+        for step in range(1, STEPS + 1):
+            gradients = self.gradients(probe, now)
+            before = self.read(now)
+            now = self.train(plan, start, step)
+            for name, w in self.read(now).items():
+                # Vectors do not decay.
+                decay = DECAY if w.ndim > 1 else 0.0
+                expected = RULES[optimizer](
+                    before[name], gradients[name], memory[name], step, decay
+                )
+                off = numpy.abs(w - expected) / (numpy.abs(expected) + RATE)
+                worst = max(worst, float(numpy.nanmax(off)))
+                unknown += int(numpy.isnan(expected).sum())
+                count += w.size
+        require(unknown <= 0.001 * count, f"{unknown} of {count} signs unknown")
+        require(worst <= TOLERANCE, f"off {worst:.2g}, {unknown} signs unknown")
+        return f"off {worst:.2g}, {kept} bytes"
+
+
+def main() -> int:
+    options = arguments(__doc__).parse_args()
+    tools = Tools(options.bin, options.timeout)
+    report = Reporter("optimizers", options.filter)
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Suite(tools, report, pathlib.Path(folder))
+        for setting in SETTINGS:
+            for optimizer in RULES:
+                name = "/".join((optimizer, *(x.lstrip("-") for x in setting)))
+                report.case(
+                    name, lambda s=setting, o=optimizer: suite.check(s, o)
+                )
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

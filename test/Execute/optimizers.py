@@ -76,8 +76,10 @@ def lion(w, g, kept, step, decay):
     size = BETA1 * numpy.abs(kept.first) + (1 - BETA1) * numpy.abs(g)
     kept.first = BETA2 * kept.first + (1 - BETA2) * g
     moved = (1 - RATE * decay) * w - RATE * numpy.sign(c)
-    # Nobody knows the sign of what is left of a cancellation.
-    return numpy.where((numpy.abs(c) <= 1e-5 * size) & (c != 0), numpy.nan, moved)
+    # Nobody knows the sign of what is left of a cancellation, nor of less than
+    # the probe resolves: the gradient of a key's bias is rounding alone.
+    known = 1e-5 * size + 2.0**-22 * numpy.abs(w) / PROBE
+    return numpy.where((numpy.abs(c) <= known) & (c != 0), numpy.nan, moved)
 
 
 RULES = {"adamw": adamw, "sgd": sgd, "lion": lion}

@@ -737,7 +737,7 @@ func.func @dropout_has_a_first_begin(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
 // -----
 
 func.func @dropout_has_a_number_begin(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
-  // expected-error @+1 {{has begins [unit, 4 : i64], expected unit, then}}
+  // expected-error @+1 {{has begins [unit, 4], expected unit, then}}
   %0 = nn.dropout %x, %k probability 0.1 site 0 {begins = [unit, 4]} : tensor<2x4xf32>, tensor<2xi32>
   return
 }

@@ -110,13 +110,18 @@ static uint64_t shift(const PtxInstruction &instruction, const Inputs &in) {
              : static_cast<uint64_t>(asInteger(in.bits[0], type)) >> distance;
 }
 
-/// Some of the bits of an unsigned number: from one on, so many.
+/// Some of the bits of a number: from one on, so many, all of them inside. Of a
+/// signed number the last of them is the sign.
 static Computed extractField(const PtxInstruction &instruction,
                              const Inputs &in) {
-  if (isSigned(instruction.type) || in.bits[1] > 63 || in.bits[2] > 63)
+  uint64_t first = in.bits[1], count = in.bits[2];
+  if (count == 0 || first + count > 8 * sizeOf(instruction.type))
     return std::nullopt;
-  uint64_t number = asInteger(in.bits[0], instruction.type);
-  return number >> in.bits[1] & ((uint64_t(1) << in.bits[2]) - 1);
+  uint64_t above = 64 - first - count;
+  uint64_t number = in.bits[0] << above;
+  if (isSigned(instruction.type))
+    return static_cast<int64_t>(number) >> (64 - count);
+  return number >> (64 - count);
 }
 
 static Computed computeInteger(const PtxInstruction &instruction,

@@ -106,6 +106,9 @@ static Case reduce(nn::ReduceKind kind, ArrayRef<int64_t> dims) {
           }};
 }
 
+/// A site of the tests' model.
+static constexpr int64_t kSite = 3;
+
 static std::vector<Case> getShapeCases() {
   std::vector<Case> cases = {
       matmul("bsh,hgrd->bsgrd", {2, 3, 4}, {4, 2, 1, 3}),
@@ -142,9 +145,6 @@ static std::vector<Case> getShapeCases() {
                    }});
   return cases;
 }
-
-/// A site of the tests' model.
-static constexpr int64_t kSite = 3;
 
 static Case attention(const std::string &name, int64_t heads) {
   return {"nn.attention " + name, [heads, name](GradientHarness &test) {

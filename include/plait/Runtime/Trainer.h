@@ -45,6 +45,13 @@ struct TrainOptions {
   ExecutorOptions executor;
 };
 
+/// What a run has reached, and all that a later one needs to go on from there:
+/// the data of a step follows from its number (see Data.h).
+struct RunState {
+  uint64_t step = 0; // the last one done; the first is 1
+  double tokens = 0; // that were trained on
+};
+
 /// Trains for `steps` steps, or until it is interrupted. Adds one JSON object a
 /// step to the log, writes progress to stderr when that is a terminal, and a
 /// summary; of several processes, that of rank 0 does. Fails as soon as loss or

@@ -5,26 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_RUNTIME_CORE_SETUP_H
-#define PLAIT_LIB_RUNTIME_CORE_SETUP_H
+#ifndef PLAIT_LIB_RUNTIME_TRAINING_SETUP_H
+#define PLAIT_LIB_RUNTIME_TRAINING_SETUP_H
 
 #include "plait/Runtime/Trainer.h"
 
 namespace plait::runtime {
 
-/// The step inputs of step `step` (from 1).
-StepScalars scalarsOf(const TrainOptions &options, uint64_t step);
-
 /// The data that the options name, random tokens if none.
 Result<Batches> openBatches(const fb::Plan &plan, const TrainOptions &options);
-
-/// Fails where the metrics of a step are not those of a step that could have
-/// taught something.
-Status checkMetrics(const StepMetrics &metrics);
-
-inline double at(const StepMetrics &metrics, fb::Metric index) {
-  return metrics[static_cast<size_t>(index)];
-}
 
 /// All processes call this with how it went for them; each gets the failure of
 /// the lowest rank that has one. Of one process it is `mine`.
@@ -40,4 +29,4 @@ void warnOfUnusedWeights(const fb::Plan &plan, const TrainOptions &options);
 
 } // namespace plait::runtime
 
-#endif // PLAIT_LIB_RUNTIME_CORE_SETUP_H
+#endif // PLAIT_LIB_RUNTIME_TRAINING_SETUP_H

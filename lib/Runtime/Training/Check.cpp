@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Controls.h"
 #include "Setup.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Weights.h"
@@ -56,7 +57,7 @@ Result<Step> runStep(Executor &executor, const Batches &batches,
                      const TrainOptions &options) {
   if (options.interrupted && options.interrupted())
     return Status::failure("interrupted before all was compared");
-  auto metrics = executor.runStep(1, batches, scalarsOf(options, 1));
+  auto metrics = executor.runStep(1, batches, Controls(options).scalars(1));
   if (!metrics.ok())
     return metrics.status();
   Step step = {*metrics, {}};

@@ -1,0 +1,40 @@
+//===- Console.h - A run for those who watch --------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_TRAINING_CONSOLE_H
+#define PLAIT_LIB_RUNTIME_TRAINING_CONSOLE_H
+
+#include "Observer.h"
+
+#include <chrono>
+#include <string>
+
+namespace plait::runtime {
+
+/// The progress line, on standard error where that is a terminal, and the line
+/// at the end, on TrainOptions::summary.
+class Console : public Observer {
+public:
+  Status beginRun(const RunInfo &run) override;
+  Status endStep(const StepReport &step) override;
+  Status endRun(const RunState &state) override;
+
+private:
+  double elapsed() const;
+  std::string printSpeed() const;
+
+  const RunInfo *run = nullptr;
+  std::chrono::steady_clock::time_point start;
+  // Of this process.
+  uint64_t steps = 0;
+  double tokens = 0;
+  double loss = 0; // of the last step
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_TRAINING_CONSOLE_H

@@ -1,0 +1,61 @@
+//===- Observer.h - Who is told of a run ------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// What watches a run and changes nothing: the log, the console, curves. The
+// loop tells them one after the other; of several processes, that of rank 0 has
+// them. The first that fails ends the run.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H
+#define PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H
+
+#include "plait/Runtime/Trainer.h"
+#include "plait/Runtime/Utilization.h"
+
+namespace plait::runtime {
+
+struct RunInfo {
+  const fb::Plan &plan;
+  const TrainOptions &options;
+  Utilization utilization;
+  RunState start;
+};
+
+struct StepReport {
+  uint64_t step; // from 1
+  StepMetrics metrics;
+  double learningRate;
+  double seconds; // wall time
+};
+
+/// The loss on data that the run does not train on.
+struct EvaluationReport {
+  uint64_t step; // after which
+  double loss;   // mean over the tokens
+  double tokens;
+  double seconds;
+};
+
+class Observer {
+public:
+  virtual ~Observer() = default;
+
+  /// Before the first step. `run` outlives the observer's other calls.
+  virtual Status beginRun(const RunInfo &run) { return Status::success(); }
+  virtual Status endStep(const StepReport &step) { return Status::success(); }
+  virtual Status endEvaluation(const EvaluationReport &evaluation) {
+    return Status::success();
+  }
+  /// After the last step, or what became the last one because the run was
+  /// interrupted. A run that fails ends without.
+  virtual Status endRun(const RunState &state) { return Status::success(); }
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H

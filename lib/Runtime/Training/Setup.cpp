@@ -1,0 +1,77 @@
+//===- Setup.cpp - What training and checking begin with ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Setup.h"
+
+#include "Core/Rendezvous.h"
+#include "plait/Runtime/Weights.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace plait;
+using namespace plait::runtime;
+
+Result<Batches> runtime::openBatches(const fb::Plan &plan,
+                                     const TrainOptions &options) {
+  Result<Batches> batches =
+      !options.tokens.empty()
+          ? Batches::fromTokenFile(options.tokens, options.tokenType, plan)
+      : !options.text.empty() ? Batches::fromTextFile(options.text, plan)
+                              : Batches::random(options.seed, plan);
+  if (batches.ok() && options.shuffle)
+    batches->shuffle(options.seed);
+  if (batches.ok())
+    batches->drawKeys(options.seed);
+  return batches;
+}
+
+Status runtime::agree(Executor &executor, const Status &mine) {
+  Rendezvous *processes = executor.processes();
+  return processes ? processes->agree(mine) : mine;
+}
+
+Result<std::unique_ptr<Executor>>
+runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
+  auto executor = Executor::create(plan, options.executor);
+  if (!executor.ok())
+    return executor.status();
+  if (const std::string &placement = (*executor)->placement();
+      !placement.empty())
+    std::fprintf(stderr, "%s\n", placement.c_str());
+  if (options.weights.empty()) {
+    PLAIT_RETURN_IF_ERROR(initializeWeights(**executor, options.seed));
+    return executor;
+  }
+  Result<WeightFiles> files = WeightFiles::open(options.weights);
+  if (!files.ok())
+    return files.status();
+  PLAIT_RETURN_IF_ERROR(loadWeights(**executor, *files));
+  return executor;
+}
+
+void runtime::warnOfUnusedWeights(const fb::Plan &plan,
+                                  const TrainOptions &options) {
+  if (options.weights.empty())
+    return;
+  Result<WeightFiles> files = WeightFiles::open(options.weights);
+  if (!files.ok()) // startExecutor says so
+    return;
+  std::vector<std::string> names = findUnusedTensors(plan, *files);
+  if (names.empty())
+    return;
+  constexpr size_t most = 5;
+  std::string list = names.front();
+  for (size_t i = 1; i < std::min(most, names.size()); ++i)
+    list += ", " + names[i];
+  if (names.size() > most)
+    list += " and " + std::to_string(names.size() - most) + " more";
+  std::fprintf(stderr,
+               "plait-run: warning: weights '%s' has what the model has no "
+               "place for: %s\n",
+               options.weights.c_str(), list.c_str());
+}

@@ -1,0 +1,167 @@
+//===- Trainer.cpp - The training loop ------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Runtime/Trainer.h"
+
+#include "Console.h"
+#include "Controls.h"
+#include "Core/Rendezvous.h"
+#include "Setup.h"
+#include "StepLog.h"
+#include "plait/Runtime/Profiler.h"
+#include "plait/Runtime/Weights.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Observers = std::vector<std::unique_ptr<Observer>>;
+
+/// The steps of a run, from where `state` is.
+class Loop {
+public:
+  /// Everything outlives the loop. `state` is what the run has reached.
+  Loop(Executor &executor, const Batches &batches, const TrainOptions &options,
+       const Observers &observers, RunState &state)
+      : executor(executor), batches(batches), options(options),
+        controls(options), observers(observers), state(state) {}
+
+  /// Until all are done or the run is interrupted.
+  Status run();
+
+private:
+  Status runStep();
+  Result<bool> isInterrupted();
+  Status printMemory();
+
+  Executor &executor;
+  const Batches &batches;
+  const TrainOptions &options;
+  Controls controls;
+  const Observers &observers;
+  RunState &state;
+};
+
+/// Tells all observers in turn, until one fails.
+template <typename Tell> Status tell(const Observers &observers, Tell what) {
+  for (const std::unique_ptr<Observer> &observer : observers)
+    PLAIT_RETURN_IF_ERROR(what(*observer));
+  return Status::success();
+}
+
+Status Loop::run() {
+  const uint64_t start = state.step;
+  // Libraries take memory in the step that is walked and in that recorded.
+  const uint64_t settled = std::min(start + 2, options.steps);
+  while (state.step < options.steps) {
+    Result<bool> interrupted = isInterrupted();
+    if (!interrupted.ok())
+      return interrupted.status();
+    if (*interrupted)
+      return state.step > start
+                 ? Status::success()
+                 : Status::failure("interrupted before the first step");
+    PLAIT_RETURN_IF_ERROR(runStep());
+    if (state.step == settled)
+      PLAIT_RETURN_IF_ERROR(printMemory());
+  }
+  return Status::success();
+}
+
+/// The step after the one that was reached.
+Status Loop::runStep() {
+  uint64_t step = state.step + 1;
+  Clock::time_point start = Clock::now();
+  Result<StepMetrics> metrics =
+      executor.runStep(step, batches, controls.scalars(step));
+  if (!metrics.ok())
+    return metrics.status();
+  double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (Profiler *profiler = options.executor.profiler)
+    profiler->addStep(seconds);
+  PLAIT_RETURN_IF_ERROR(controls.judge(step, *metrics));
+  state.step = step;
+  state.tokens += at(*metrics, fb::Metric::TokenCount);
+  StepReport report = {step, *metrics, controls.learningRate(step), seconds};
+  return tell(observers, [&](Observer &one) { return one.endStep(report); });
+}
+
+/// Whether any process was interrupted. All have to end after the same step:
+/// none waits for one that is gone.
+Result<bool> Loop::isInterrupted() {
+  bool mine = options.interrupted && options.interrupted();
+  Rendezvous *processes = executor.processes();
+  if (!processes || !options.interrupted)
+    return mine;
+  auto all = processes->exchange(mine ? "interrupted" : "");
+  if (!all.ok())
+    return all.status();
+  return std::any_of(all->begin(), all->end(),
+                     [](const std::string &one) { return !one.empty(); });
+}
+
+Status Loop::printMemory() {
+  auto lines = executor.describeMemory();
+  if (!lines.ok())
+    return lines.status();
+  if (!lines->empty())
+    std::fprintf(stderr, "%s\n", lines->c_str());
+  return Status::success();
+}
+
+/// Who watches, in the process of rank 0.
+Result<Observers> makeObservers(const TrainOptions &options) {
+  Observers observers;
+  if (!options.log.empty()) {
+    auto log = StepLog::open(options.log);
+    if (!log.ok())
+      return log.status();
+    observers.push_back(std::move(*log));
+  }
+  observers.push_back(std::make_unique<Console>());
+  return observers;
+}
+
+} // namespace
+
+Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
+  Result<Batches> batches = openBatches(plan, options);
+  if (!batches.ok())
+    return batches.status();
+  auto executor = startExecutor(plan, options);
+  if (!executor.ok())
+    return executor.status();
+  if (options.executor.profiler && (*executor)->processes())
+    return fail("a profile needs all ranks in one process, this one has ",
+                (*executor)->ranks().size(), " of ",
+                (*executor)->mesh().ranks());
+  bool leads = (*executor)->leads();
+  if (leads)
+    warnOfUnusedWeights(plan, options);
+  Result<Observers> observers = leads ? makeObservers(options) : Observers();
+  Status prepared = observers.status();
+  if (prepared.ok() && leads && !options.save.empty())
+    prepared = prepareToSave(options.save);
+  PLAIT_RETURN_IF_ERROR(agree(**executor, prepared));
+
+  RunState state;
+  RunInfo info = {plan, options, Utilization(plan), state};
+  PLAIT_RETURN_IF_ERROR(
+      tell(*observers, [&](Observer &one) { return one.beginRun(info); }));
+  PLAIT_RETURN_IF_ERROR(
+      Loop(**executor, *batches, options, *observers, state).run());
+  PLAIT_RETURN_IF_ERROR(
+      tell(*observers, [&](Observer &one) { return one.endRun(state); }));
+  if (options.save.empty())
+    return Status::success();
+  return agree(**executor, saveWeights(**executor, options.save));
+}

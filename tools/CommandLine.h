@@ -62,14 +62,17 @@ findUnknown(const CLI::App &app, const std::vector<std::string> &arguments) {
 }
 
 /// Parses the arguments. What the program has to exit with at once, if it has:
-/// 0 after --help, 1 after an error, which has been printed.
-inline std::optional<int> parse(CLI::App &app, int argc, char **argv) {
+/// 0 after --help, 1 after an error, which has been printed unless `isQuiet`.
+inline std::optional<int> parse(CLI::App &app, int argc, char **argv,
+                                bool isQuiet = false) {
   try {
     app.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::Success &request) {
-    return app.exit(request);
+    return isQuiet ? 0 : app.exit(request);
   } catch (const CLI::ParseError &error) {
+    if (isQuiet)
+      return 1;
     printError(
         app,
         findUnknown(app, {argv + 1, argv + argc}).value_or(describe(error)));

@@ -1,7 +1,8 @@
-# Which backends the runtime is built with: PLAIT_HAS_CPU and PLAIT_HAS_CUDA.
+# What the runtime is built with: PLAIT_HAS_CPU, PLAIT_HAS_CUDA, PLAIT_HAS_MPI.
 # AUTO: when what they need is found.
 set(PLAIT_ENABLE_CPU AUTO CACHE STRING "Run CPU plans: AUTO, ON or OFF")
 set(PLAIT_ENABLE_CUDA AUTO CACHE STRING "Run CUDA plans: AUTO, ON or OFF")
+set(PLAIT_ENABLE_MPI AUTO CACHE STRING "Run plans over MPI: AUTO, ON or OFF")
 
 # plait_choose_backend(NAME VARIABLES...): all of them found, or an explanation.
 macro(plait_choose_backend name)
@@ -15,7 +16,7 @@ macro(plait_choose_backend name)
         if(PLAIT_ENABLE_${name} STREQUAL "ON")
           message(FATAL_ERROR "PLAIT_ENABLE_${name} is ON, but ${needed} was not found")
         endif()
-        message(STATUS "${name} backend: off, ${needed} was not found")
+        message(STATUS "${name}: off, ${needed} was not found")
       endif()
     endforeach()
   endif()
@@ -28,6 +29,10 @@ find_path(PLAIT_DNNL_INCLUDE dnnl.hpp)
 find_library(PLAIT_GOMP NAMES gomp libgomp.so.1
              HINTS ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES})
 plait_choose_backend(CPU PLAIT_DNNL PLAIT_DNNL_INCLUDE PLAIT_GOMP)
+
+# Only the module of lib/Runtime/MPI is linked with it.
+find_package(MPI QUIET COMPONENTS C)
+plait_choose_backend(MPI MPI_C_FOUND)
 
 # Headers alone: the libraries are loaded when a CUDA plan runs.
 set(hints /usr/local/cuda ENV CUDA_HOME ENV CUDA_PATH)

@@ -48,6 +48,8 @@ static void defer(int signal) {
     removeTemporaryFiles();
     _exit(128 + signal);
   }
+  if (!deferringTool)
+    return;
   // write() alone is allowed here.
   for (const char *part :
        {lineEnd, deferringTool, signal == SIGINT ? ": SIGINT" : ": SIGTERM",

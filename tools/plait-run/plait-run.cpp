@@ -8,8 +8,10 @@
 #include "../CommandLine.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
+#include "plait/Plan/Profile.h"
 #include "plait/Plan/Signals.h"
 #include "plait/Runtime/Profiler.h"
+#include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Trainer.h"
 
 #include <thread>
@@ -140,6 +142,15 @@ Status profile(const plan::PlanFile &file, Options &options) {
   return plan::writeProfile(*measured, options.profile);
 }
 
+/// That all processes run the same plan in the same way.
+Status compareProcesses(runtime::Rendezvous &processes,
+                        const Result<plan::PlanFile> &file) {
+  PLAIT_RETURN_IF_ERROR(processes.agree(file.status()));
+  PLAIT_RETURN_IF_ERROR(
+      processes.agreeOn("plan", plan::identify(file->hash())));
+  return processes.agreeOn("version", runtime::describeVersion());
+}
+
 Status run(Options &options) {
   PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
       {{"--log", options.train.log}, {"--profile", options.profile}}));
@@ -154,9 +165,9 @@ Status run(Options &options) {
     options.train.summary = stderr;
   options.train.interrupted = [] { return receivedInterrupt() != 0; };
   options.train.executor.cudaGraph = options.cudaGraph == "on";
-  options.train.executor.timeLimit =
-      std::chrono::milliseconds(int64_t(options.timeout * 1000));
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
+  if (runtime::Rendezvous *processes = options.train.executor.processes)
+    PLAIT_RETURN_IF_ERROR(compareProcesses(*processes, file));
   if (!file.ok())
     return file.status();
   if (!options.profile.empty())
@@ -169,8 +180,8 @@ Status run(Options &options) {
 
 int main(int argc, char **argv) {
   CLI::App app(
-      "Executes a plan: its ranks as threads, or, on GPUs, one of them "
-      "for each process of a launcher.",
+      "Executes a plan: its ranks as threads of this process, or spread over "
+      "those that mpirun, srun or torchrun has started.",
       "plait-run");
   Options options;
   options.train.executor.threads =
@@ -180,12 +191,25 @@ int main(int argc, char **argv) {
   app.option_defaults()->always_capture_default();
   addTrainingOptions(app, options.train);
   addExecutorOptions(app, options);
-  if (std::optional<int> code = tool::parse(app, argc, argv))
+  bool isFirst = runtime::Rendezvous::launchIndex() == 0;
+  if (std::optional<int> code = tool::parse(app, argc, argv, !isFirst))
     return *code;
   removeTemporaryFilesOnSignals();
-  deferInterrupts("plait-run");
+  auto timeLimit = std::chrono::milliseconds(int64_t(options.timeout * 1000));
+  options.train.executor.timeLimit = timeLimit;
+  auto processes = runtime::Rendezvous::join(timeLimit);
+  if (!processes.ok()) {
+    tool::printError(app, processes.status().message());
+    return 1;
+  }
+  // Launchers end processes that way, and say so themselves.
+  deferInterrupts(*processes ? nullptr : "plait-run");
+  if (*processes && app.count("--threads") == 0 &&
+      (*processes)->place().processors)
+    options.train.executor.threads = (*processes)->place().processors;
+  options.train.executor.processes = processes->get();
   Status status = run(options);
-  if (!status.ok())
+  if (!status.ok() && (!*processes || (*processes)->speaksOfFailure()))
     tool::printError(app, status.message());
   if (int signal = receivedInterrupt())
     return 128 + signal;

@@ -136,11 +136,12 @@ public:
   }
 };
 
-/// One CPU device a rank of `plan`, in rank order, each with `threads` threads
+/// One CPU device for each of `ranks` of `plan`, each with `threads` threads
 /// (at least 1). Maps the code of the plan; fails when this machine lacks a
 /// feature that the code needs, or memory for the arenas.
 Result<std::vector<std::unique_ptr<Device>>>
-createCpuDevices(const fb::Plan &plan, unsigned threads);
+createCpuDevices(const fb::Plan &plan, std::span<const uint32_t> ranks,
+                 unsigned threads);
 
 } // namespace plait::runtime
 

@@ -10,10 +10,11 @@
 // up is looked up when the executor is made. (oneDNN takes scratch memory for
 // its own use from malloc inside a matrix product.)
 //
-// Where the ranks of a plan run. A CPU plan: all in this process. A CUDA plan:
-// all in this process too, rank r on GPU r modulo the number of GPUs; or, when
-// a launcher (torchrun, mpirun, srun) has started one process a rank, this
-// process runs one of them. See docs/GPU.md.
+// Where the ranks of a plan run. Without a launcher all are in this process; of
+// a CUDA plan rank r is then on GPU r modulo the number of GPUs. When mpirun or
+// srun has started several processes, the ranks of a CPU plan are spread over
+// them; of a CUDA plan, which torchrun can start as well, each process runs one
+// rank. See docs/Clusters.md and docs/GPU.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,10 +38,10 @@ namespace plait::runtime {
 class Device;
 class Profiler;
 class Rendezvous;
-struct Launch;
 
 struct ExecutorOptions {
-  /// Threads of the whole process; a rank has an equal share, at least one.
+  /// Threads of all ranks on this host; a rank has an equal share, at least
+  /// one.
   unsigned threads = 1;
   /// How long a rank waits for another before the run is given up.
   std::chrono::milliseconds timeLimit = std::chrono::minutes(10);
@@ -48,17 +49,19 @@ struct ExecutorOptions {
   unsigned devices = 0;
   /// Record the second step and replay it from then on.
   bool cudaGraph = true;
-  /// Of CUDA plans. Which of several processes this one is; null: what the
-  /// environment says.
-  const Launch *launch = nullptr;
-  /// All ranks are in this process, whatever started it.
-  bool alone = false;
+  /// The processes that run the plan together, which outlive the executor;
+  /// null: all ranks are in this one.
+  Rendezvous *processes = nullptr;
   /// Round the factors of f32 matrix products to TF32's 10 bits of mantissa.
   bool tf32 = false;
   /// Measures every step; null: nothing is measured. Outlives the executor.
   /// Steps of GPUs must be walked (cudaGraph), and all ranks be here.
   Profiler *profiler = nullptr;
 };
+
+/// What the numbers of a run may depend on beside its plan: the versions of
+/// plait and of the libraries that compute.
+std::string describeVersion();
 
 /// In the order of fb::Scalar and of fb::Metric.
 using StepScalars = std::array<float, size_t(fb::Scalar::Count)>;

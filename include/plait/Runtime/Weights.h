@@ -7,7 +7,7 @@
 //
 // All of these run on every rank at once, each rank touching only what it
 // holds. Padding stays zero. Of several processes all make the same calls; what
-// leaves the plan does so in the process of rank 0, block by block over TCP.
+// leaves the plan does so in the process of rank 0, block by block.
 //
 //===----------------------------------------------------------------------===//
 

@@ -7,15 +7,21 @@
 
 #include "Attention.h"
 #include "Core/Backend.h"
+#include "Core/HostMemory.h"
 #include "Gemm.h"
 #include "KernelLibrary.h"
 #include "Team.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Device.h"
+#include "plait/Runtime/Rendezvous.h"
+#if PLAIT_HAS_MPI
+#include "MPI/MpiCommunicator.h"
+#endif
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <dnnl.h>
 #include <numeric>
 #include <sys/mman.h>
 
@@ -105,18 +111,30 @@ private:
 
 } // namespace
 
+std::string runtime::describeCpuLibraries() {
+  const dnnl_version_t &version = *dnnl_version();
+  return ", oneDNN " + std::to_string(version.major) + "." +
+         std::to_string(version.minor) + "." + std::to_string(version.patch);
+}
+
+/// What a rank takes.
+static uint64_t arenaBytesOf(const fb::Plan &plan, uint32_t rank) {
+  constexpr uint64_t page = 4096;
+  uint64_t size =
+      plan.programs()->Get(plan::Mesh(plan).index(rank, 0))->arena_bytes();
+  return std::max(size + page - 1, page) / page * page;
+}
+
 Result<std::vector<std::unique_ptr<Device>>>
-runtime::createCpuDevices(const fb::Plan &plan, unsigned threads) {
+runtime::createCpuDevices(const fb::Plan &plan, std::span<const uint32_t> ranks,
+                          unsigned threads) {
   Result<KernelLibrary> loaded = KernelLibrary::load(plan);
   if (!loaded.ok())
     return loaded.status();
   auto kernels = std::make_shared<const KernelLibrary>(std::move(*loaded));
-  plan::Mesh mesh(plan);
   std::vector<std::unique_ptr<Device>> devices;
-  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    constexpr uint64_t page = 4096;
-    uint64_t size = plan.programs()->Get(mesh.index(rank, 0))->arena_bytes();
-    size = std::max(size + page - 1, page) / page * page;
+  for (uint32_t rank : ranks) {
+    uint64_t size = arenaBytesOf(plan, rank);
     void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
@@ -131,19 +149,85 @@ runtime::createCpuDevices(const fb::Plan &plan, unsigned threads) {
   return devices;
 }
 
+/// The ranks that this process has of all, and those of its host.
+struct LocalRanks {
+  std::vector<uint32_t> here;
+  uint32_t onHost;
+};
+
+static Result<LocalRanks> findLocalRanks(uint32_t ranks,
+                                         Rendezvous *processes) {
+  LocalRanks local = {std::vector<uint32_t>(ranks), ranks};
+  std::iota(local.here.begin(), local.here.end(), 0);
+  if (!processes)
+    return local;
+  const ProcessPlace &place = processes->place();
+  if (!processes->engine())
+    return fail("a plan for CPUs runs over MPI: start it with mpirun, or srun "
+                "--mpi=pmix",
+                PLAIT_HAS_MPI ? ""
+                              : ", with a plait-run that is built with "
+                                "PLAIT_ENABLE_MPI",
+                "; ", place.launcher, " started ", place.count, " processes");
+  if (place.count > ranks)
+    return fail("the plan has ", ranks, ranks == 1 ? " rank, " : " ranks, ",
+                place.launcher, " started ", place.count,
+                " processes; each needs one or more");
+  const RankSpread &spread = processes->spread();
+  uint32_t first = spread.firstOf(place.index);
+  uint32_t end = spread.firstOf(place.index + 1);
+  local.here.assign(local.here.begin() + first, local.here.begin() + end);
+  auto host = std::equal_range(place.hosts.begin(), place.hosts.end(),
+                               place.hosts[place.index]);
+  local.onHost = spread.firstOf(host.second - place.hosts.begin()) -
+                 spread.firstOf(host.first - place.hosts.begin());
+  return local;
+}
+
+static std::string describePlacement(uint32_t ranks,
+                                     const Rendezvous &processes) {
+  const ProcessPlace &place = processes.place();
+  uint32_t hosts = place.hosts.back() + 1;
+  return std::to_string(ranks) + " ranks in " + std::to_string(place.count) +
+         " processes on " + std::to_string(hosts) +
+         (hosts == 1 ? " host" : " hosts");
+}
+
 Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
                                           const Topology &topology,
                                           const ExecutorOptions &options) {
-  unsigned threads = std::max(1u, options.threads / topology.ranks);
-  auto devices = createCpuDevices(plan, threads);
+  auto local = findLocalRanks(topology.ranks, options.processes);
+  // What is wrong is wrong for all: one says it.
+  if (options.processes)
+    PLAIT_RETURN_IF_ERROR(options.processes->agree(local.status()));
+  if (!local.ok())
+    return local.status();
+  Backend backend;
+  backend.ranks = local->here;
+  uint64_t bytes = 0;
+  for (uint32_t rank : backend.ranks)
+    bytes += arenaBytesOf(plan, rank);
+  PLAIT_RETURN_IF_ERROR(
+      checkHostMemory(bytes, backend.ranks.size(), options.processes));
+  auto devices = createCpuDevices(
+      plan, backend.ranks, std::max(1u, options.threads / local->onHost));
   if (!devices.ok())
     return devices.status();
-  auto communicators = createThreadCommunicators(topology, options.timeLimit);
-  Backend backend;
-  backend.ranks.resize(topology.ranks);
-  std::iota(backend.ranks.begin(), backend.ranks.end(), 0);
-  for (uint32_t rank = 0; rank < topology.ranks; ++rank)
+  Result<std::vector<std::unique_ptr<Communicator>>> communicators =
+      std::vector<std::unique_ptr<Communicator>>();
+#if PLAIT_HAS_MPI
+  if (options.processes)
+    communicators =
+        createMpiCommunicators(topology, *options.processes, options.timeLimit);
+#endif
+  if (!options.processes)
+    communicators = createThreadCommunicators(topology, options.timeLimit);
+  if (!communicators.ok())
+    return communicators.status();
+  if (options.processes && options.processes->place().index == 0)
+    backend.placement = describePlacement(topology.ranks, *options.processes);
+  for (size_t i = 0; i < backend.ranks.size(); ++i)
     backend.parts.push_back(
-        {std::move((*devices)[rank]), std::move(communicators[rank]), nullptr});
+        {std::move((*devices)[i]), std::move((*communicators)[i]), nullptr});
   return backend;
 }

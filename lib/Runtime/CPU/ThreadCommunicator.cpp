@@ -13,9 +13,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/World.h"
+#include "Reduction.h"
 #include "plait/Plan/Check.h"
 #include "plait/Runtime/Communicator.h"
-#include "plait/Support/BFloat16.h"
 
 #include <algorithm>
 #include <cstring>
@@ -31,35 +31,19 @@ struct Operands {
 };
 using ThreadWorld = World<Operands, const std::byte *>;
 
-/// Elements reduced at a time: a block of each member stays in the first-level
-/// cache.
-constexpr int64_t blockElements = 2048;
-
-template <typename Element>
-void accumulate(float *sum, const Element *next, int64_t count,
-                fb::Reduction reduction) {
-  if (reduction == fb::Reduction::Sum)
-    for (int64_t i = 0; i < count; ++i)
-      sum[i] += next[i];
-  else
-    for (int64_t i = 0; i < count; ++i)
-      sum[i] = std::max<float>(sum[i], next[i]);
-}
-
 class ThreadGroup : public Group {
 public:
   ThreadGroup(std::shared_ptr<ThreadWorld> world,
-              std::shared_ptr<Meeting<Operands>> meeting, uint32_t index)
+              std::shared_ptr<Meeting<Operands>> meeting, int64_t index)
       : world(std::move(world)), meeting(std::move(meeting)), index(index) {}
 
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
                    fb::Reduction reduction) override {
     return meet(input, output, [&] {
-      if (shape.type == fb::DType::BF16)
-        reduceSlice<BFloat16>(shape, reduction);
-      else
-        reduceSlice<float>(shape, reduction);
+      withElement(shape.type, [&](auto element) {
+        reduceSlice<decltype(element)>(shape, reduction);
+      });
     });
   }
 
@@ -67,10 +51,9 @@ public:
                        const CollectiveShape &shape,
                        fb::Reduction reduction) override {
     return meet(input, output, [&] {
-      if (shape.type == fb::DType::BF16)
-        reduceOwn<BFloat16>(shape, reduction);
-      else
-        reduceOwn<float>(shape, reduction);
+      withElement(shape.type, [&](auto element) {
+        reduceOwn<decltype(element)>(shape, reduction);
+      });
     });
   }
 
@@ -105,21 +88,27 @@ public:
 private:
   int64_t members() const { return meeting->entries.size(); }
 
+  template <typename Element> const Element *inputOf(int64_t member) const {
+    return reinterpret_cast<const Element *>(meeting->entries[member].input);
+  }
+  template <typename Element> Element *outputOf(int64_t member) const {
+    return reinterpret_cast<Element *>(meeting->entries[member].output);
+  }
+
   /// A slice of all elements, for everybody.
   template <typename Element>
   void reduceSlice(const CollectiveShape &shape, fb::Reduction reduction) {
-    // Slices begin at cache lines, so that no two ranks write to one.
-    constexpr int64_t line = 64 / sizeof(Element);
-    int64_t count = shape.outer * shape.chunk;
-    int64_t slice = (count + members() * line - 1) / (members() * line) * line;
-    int64_t begin = std::min(count, index * slice);
-    int64_t end = std::min(count, begin + slice);
-    for (int64_t i = begin; i < end; i += blockElements) {
-      int64_t size = std::min(blockElements, end - i);
-      float sum[blockElements];
-      reduce<Element>(sum, i, size, reduction);
-      for (const Operands &member : meeting->entries)
-        store<Element>(sum, member.output, i, size);
+    Slice slice =
+        getSlice(shape.outer * shape.chunk, members(), index, sizeof(Element));
+    for (int64_t i = slice.begin; i < slice.end; i += reductionBlock) {
+      int64_t size = std::min(reductionBlock, slice.end - i);
+      Element *own = outputOf<Element>(index) + i;
+      reduceInOrder(
+          members(), size, reduction,
+          [&](int64_t j) { return inputOf<Element>(j) + i; }, own);
+      for (int64_t j = 0; j < members(); ++j)
+        if (j != index)
+          std::copy_n(own, size, outputOf<Element>(j) + i);
     }
   }
 
@@ -127,36 +116,12 @@ private:
   template <typename Element>
   void reduceOwn(const CollectiveShape &shape, fb::Reduction reduction) {
     for (int64_t o = 0; o < shape.outer; ++o)
-      for (int64_t i = 0; i < shape.chunk; i += blockElements) {
-        int64_t size = std::min(blockElements, shape.chunk - i);
-        float sum[blockElements];
-        reduce<Element>(sum, (o * members() + index) * shape.chunk + i, size,
-                        reduction);
-        store<Element>(sum, meeting->entries[index].output, o * shape.chunk + i,
-                       size);
-      }
-  }
-
-  /// sum = the reduction of everybody's elements [begin, begin + count).
-  template <typename Element>
-  void reduce(float *sum, int64_t begin, int64_t count,
-              fb::Reduction reduction) {
-    auto source = [&](int64_t member) {
-      return reinterpret_cast<const Element *>(meeting->entries[member].input) +
-             begin;
-    };
-    std::copy_n(source(0), count, sum);
-    for (int64_t j = 1; j < members(); ++j)
-      accumulate(sum, source(j), count, reduction);
-  }
-
-  /// Rounds once.
-  template <typename Element>
-  static void store(const float *sum, std::byte *target, int64_t begin,
-                    int64_t count) {
-    Element *to = reinterpret_cast<Element *>(target) + begin;
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = Element(sum[i]);
+      reduceInOrder(
+          members(), shape.chunk, reduction,
+          [&](int64_t j) {
+            return inputOf<Element>(j) + (o * members() + index) * shape.chunk;
+          },
+          outputOf<Element>(index) + o * shape.chunk);
   }
 
   template <typename Work>
@@ -169,7 +134,7 @@ private:
 
   std::shared_ptr<ThreadWorld> world;
   std::shared_ptr<Meeting<Operands>> meeting;
-  uint32_t index; // of this rank among the members
+  int64_t index; // of this rank among the members
 };
 
 class ThreadCommunicator : public Communicator {

@@ -11,10 +11,10 @@
 #include "CudaThreadCommunicator.h"
 #include "NcclCommunicator.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Runtime/Rendezvous.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <sstream>
@@ -222,12 +222,14 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   return backend;
 }
 
-Result<Backend> runtime::createNcclProcessBackend(
-    const fb::Plan &plan, const Topology &topology,
-    const ExecutorOptions &options, const Launch &launch) {
-  if (launch.ranks != topology.ranks)
-    return fail("the plan has ", topology.ranks, " ranks, ", launch.launcher,
-                " started ", launch.ranks, " processes");
+Result<Backend>
+runtime::createNcclProcessBackend(const fb::Plan &plan,
+                                  const Topology &topology,
+                                  const ExecutorOptions &options) {
+  const ProcessPlace &place = options.processes->place();
+  if (place.count != topology.ranks)
+    return fail("the plan has ", topology.ranks, " ranks, ", place.launcher,
+                " started ", place.count, " processes");
   Result<Machine> machine = findMachine(options);
   if (!machine.ok())
     return machine.status();
@@ -235,31 +237,21 @@ Result<Backend> runtime::createNcclProcessBackend(
   if (!nccl.ok())
     return nccl.status();
   auto backend = createDevices(
-      plan, machine->driver, {launch.rank},
-      {static_cast<int>(launch.localRank % machine->devices)}, *nccl, options);
+      plan, machine->driver, {place.index},
+      {static_cast<int>(place.localIndex % machine->devices)}, *nccl, options);
   if (!backend.ok())
     return backend.status();
-  auto processes =
-      connectNcclProcess(topology, options.timeLimit, launch,
-                         backend->parts.front(), options.cudaGraph);
-  if (!processes.ok())
-    return processes.status();
-  if (launch.ranks > 1)
-    backend->processes = std::move(*processes);
+  PLAIT_RETURN_IF_ERROR(
+      connectNcclProcess(topology, options.timeLimit, *options.processes,
+                         backend->parts.front(), options.cudaGraph));
   return backend;
 }
 
 Result<Backend> runtime::createCudaBackend(const fb::Plan &plan,
                                            const Topology &topology,
                                            const ExecutorOptions &options) {
-  if (options.launch && !options.alone)
-    return createNcclProcessBackend(plan, topology, options, *options.launch);
-  auto launch = readLaunch(
-      [](const char *name) -> const char * { return std::getenv(name); });
-  if (!launch.ok())
-    return launch.status();
-  if (*launch && !options.alone)
-    return createNcclProcessBackend(plan, topology, options, **launch);
+  if (options.processes)
+    return createNcclProcessBackend(plan, topology, options);
   Result<Machine> machine = findMachine(options);
   if (!machine.ok())
     return machine.status();

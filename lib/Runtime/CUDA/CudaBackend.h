@@ -9,7 +9,6 @@
 #define PLAIT_LIB_RUNTIME_CUDA_CUDABACKEND_H
 
 #include "Core/Backend.h"
-#include "Core/Launch.h"
 
 namespace plait::runtime {
 
@@ -27,8 +26,7 @@ Result<Backend> createNcclThreadBackend(const fb::Plan &plan,
 /// The rank of this process, one of several processes, and NCCL.
 Result<Backend> createNcclProcessBackend(const fb::Plan &plan,
                                          const Topology &topology,
-                                         const ExecutorOptions &options,
-                                         const Launch &launch);
+                                         const ExecutorOptions &options);
 
 /// "ranks 0 to 3" or "rank 2".
 std::string describeRanks(std::span<const uint32_t> ranks);

@@ -243,29 +243,25 @@ Status runtime::connectNcclThreads(const Topology &topology,
   return Status::success();
 }
 
-Result<std::unique_ptr<Rendezvous>> runtime::connectNcclProcess(
-    const Topology &topology, std::chrono::milliseconds timeLimit,
-    const Launch &launch, RankBackend &part, bool graphs) {
+Status runtime::connectNcclProcess(const Topology &topology,
+                                   std::chrono::milliseconds timeLimit,
+                                   Rendezvous &processes, RankBackend &part,
+                                   bool graphs) {
+  uint32_t rank = processes.place().index;
   Result<ncclUniqueId> id = ncclUniqueId{};
-  if (launch.rank == 0)
+  if (rank == 0)
     id = makeUniqueId();
   if (!id.ok())
     return id.status();
-  auto processes = Rendezvous::join(launch, timeLimit);
-  if (!processes.ok())
-    return processes.status();
-  auto ids = (*processes)
-                 ->exchange(launch.rank == 0 ? std::string(id->internal,
-                                                           sizeof(id->internal))
-                                             : "");
-  if (!ids.ok())
-    return ids.status();
-  if (ids->front().size() != sizeof(id->internal))
-    return fail("rank 0 sends an NCCL id of ", ids->front().size(),
+  auto text =
+      processes.broadcast(std::string(id->internal, sizeof(id->internal)),
+                          Rendezvous::Wait::Limited);
+  if (!text.ok())
+    return text.status();
+  if (text->size() != sizeof(id->internal))
+    return fail("rank 0 sends an NCCL id of ", text->size(),
                 " bytes, expected ", sizeof(id->internal));
-  std::memcpy(id->internal, ids->front().data(), sizeof(id->internal));
-  PLAIT_RETURN_IF_ERROR(
-      connect(topology, launch.rank, *id, std::make_shared<CommsBin>(),
-              std::make_shared<Patience>(timeLimit), part, graphs));
-  return processes;
+  std::memcpy(id->internal, text->data(), sizeof(id->internal));
+  return connect(topology, rank, *id, std::make_shared<CommsBin>(),
+                 std::make_shared<Patience>(timeLimit), part, graphs);
 }

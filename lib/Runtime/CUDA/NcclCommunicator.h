@@ -9,7 +9,7 @@
 #define PLAIT_LIB_RUNTIME_CUDA_NCCLCOMMUNICATOR_H
 
 #include "Core/Backend.h"
-#include "Core/Rendezvous.h"
+#include "plait/Runtime/Rendezvous.h"
 
 #include <span>
 
@@ -21,12 +21,11 @@ Status connectNcclThreads(const Topology &topology,
                           std::chrono::milliseconds timeLimit,
                           std::span<RankBackend> parts, bool graphs);
 
-/// The same for one rank; the others are in other processes, which `launch`
-/// tells how to find. Returns the connections to them.
-Result<std::unique_ptr<Rendezvous>>
-connectNcclProcess(const Topology &topology,
-                   std::chrono::milliseconds timeLimit, const Launch &launch,
-                   RankBackend &part, bool graphs);
+/// The same for one rank; the others are in `processes`, one in each.
+Status connectNcclProcess(const Topology &topology,
+                          std::chrono::milliseconds timeLimit,
+                          Rendezvous &processes, RankBackend &part,
+                          bool graphs);
 
 } // namespace plait::runtime
 

@@ -8,7 +8,6 @@
 #ifndef PLAIT_LIB_RUNTIME_CORE_BACKEND_H
 #define PLAIT_LIB_RUNTIME_CORE_BACKEND_H
 
-#include "Rendezvous.h"
 #include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Executor.h"
@@ -47,9 +46,10 @@ struct Backend {
   std::string placement;          // see Executor::placement
   // See Executor::describeMemory; null: there is nothing to say.
   std::function<Result<std::string>()> describeMemory;
-  // Null: all ranks of the plan are here.
-  std::unique_ptr<Rendezvous> processes;
 };
+
+/// The libraries that compute, with their versions: ", oneDNN 2.7.4".
+std::string describeCpuLibraries();
 
 Result<Backend> createCpuBackend(const fb::Plan &plan, const Topology &topology,
                                  const ExecutorOptions &options);

@@ -12,6 +12,7 @@
 #include "RankThreads.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Runtime/Rendezvous.h"
 
 #include <algorithm>
 
@@ -23,9 +24,10 @@ namespace {
 class ThreadExecutor : public Executor {
 public:
   ThreadExecutor(const fb::Plan &source, Backend parts,
-                 const std::vector<plan::Message> &messages, Profiler *profiler)
-      : source(source), meshOf(source), backend(std::move(parts)),
-        threads(backend.ranks, [this] {
+                 const std::vector<plan::Message> &messages,
+                 const ExecutorOptions &options)
+      : source(source), meshOf(source), others(options.processes),
+        backend(std::move(parts)), threads(backend.ranks, [this] {
           for (RankBackend &part : backend.parts)
             part.communicator->abort();
         }) {
@@ -33,8 +35,8 @@ public:
       walkers.push_back(std::make_unique<Rank>(source, meshOf, backend.ranks[i],
                                                backend.parts[i]));
       walkers.back()->assignMessages(messages);
-      if (profiler)
-        walkers.back()->setClock(&profiler->clock(backend.ranks[i]));
+      if (options.profiler)
+        walkers.back()->setClock(&options.profiler->clock(backend.ranks[i]));
     }
   }
 
@@ -71,13 +73,14 @@ public:
   Result<std::string> describeMemory() override {
     return backend.describeMemory ? backend.describeMemory() : std::string();
   }
-  Rendezvous *processes() override { return backend.processes.get(); }
+  Rendezvous *processes() override { return others; }
   const plan::Mesh &mesh() const override { return meshOf; }
   const fb::Plan &plan() const override { return source; }
 
 private:
   const fb::Plan &source;
   plan::Mesh meshOf;
+  Rendezvous *others;
   Backend backend;
   std::vector<std::unique_ptr<Rank>> walkers;
   RankThreads threads; // last: ends before what its jobs use
@@ -117,12 +120,22 @@ Executor::create(const fb::Plan &plan, const ExecutorOptions &options) {
   Result<std::vector<plan::Message>> messages = plan::matchMessages(plan);
   if (!messages.ok())
     return messages.status();
+  if (options.processes)
+    options.processes->spread(plan::Mesh(plan).ranks());
   Result<Backend> backend =
       createBackend(plan, topologyOf(plan, *messages), options);
   if (!backend.ok())
     return backend.status();
   auto executor = std::make_unique<ThreadExecutor>(plan, std::move(*backend),
-                                                   *messages, options.profiler);
+                                                   *messages, options);
   PLAIT_RETURN_IF_ERROR(executor->prepare());
   return std::unique_ptr<Executor>(std::move(executor));
+}
+
+std::string runtime::describeVersion() {
+  std::string version = "plait " PLAIT_VERSION;
+#if PLAIT_HAS_CPU
+  version += describeCpuLibraries();
+#endif
+  return version;
 }

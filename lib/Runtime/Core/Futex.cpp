@@ -39,6 +39,13 @@ WaitResult runtime::waitWhileEqual(std::atomic<uint32_t> &word, uint32_t old,
   return WaitResult::Changed;
 }
 
+void runtime::waitBriefly(std::atomic<uint32_t> &word, uint32_t old,
+                          std::chrono::nanoseconds limit) {
+  constexpr int64_t second = 1'000'000'000;
+  timespec left = {limit.count() / second, limit.count() % second};
+  syscall(SYS_futex, address(word), FUTEX_WAIT_PRIVATE, old, &left, nullptr, 0);
+}
+
 void runtime::wakeAll(std::atomic<uint32_t> &word) {
   syscall(SYS_futex, address(word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
           nullptr, 0);

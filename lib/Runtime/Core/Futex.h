@@ -28,6 +28,10 @@ WaitResult waitWhileEqual(std::atomic<uint32_t> &word, uint32_t old,
                           const std::atomic<bool> &aborted,
                           std::chrono::milliseconds limit);
 
+/// Returns when `word` may differ from `old`, or after `limit`.
+void waitBriefly(std::atomic<uint32_t> &word, uint32_t old,
+                 std::chrono::nanoseconds limit);
+
 /// Wakes everybody who waits on `word`.
 void wakeAll(std::atomic<uint32_t> &word);
 

@@ -17,12 +17,14 @@ namespace {
 
 struct Variables {
   const char *launcher, *rank, *ranks, *localRank;
+  const char *hostRanks; // processes of this host, or null
 };
 constexpr Variables known[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}};
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr}};
+constexpr const Variables &mpirun = known[1], &srun = known[2];
 
 /// The value of variable `name`, at most `limit`.
 Result<uint32_t> number(GetEnvironment get, const char *name, uint32_t limit,
@@ -41,6 +43,27 @@ Result<uint32_t> number(GetEnvironment get, const char *name, uint32_t limit,
   return value;
 }
 
+/// Where rank 0 is, of which `launch` knows all but this.
+Result<std::string> readAddress(const Launch &launch, const Variables &names,
+                                GetEnvironment get) {
+  if (const char *address = get("MASTER_ADDR"))
+    return std::string(address);
+  if (const char *hosts = get("SLURM_STEP_NODELIST"); hosts && &names == &srun)
+    if (std::string first = firstHostOf(hosts); !first.empty())
+      return first;
+  bool isAlone = launch.rank == launch.localRank;
+  if (names.hostRanks && get(names.hostRanks)) {
+    auto local = number(get, names.hostRanks, launch.ranks);
+    if (!local.ok())
+      return local.status();
+    isAlone = *local == launch.ranks;
+  }
+  if (isAlone && &names != &srun)
+    return std::string("127.0.0.1");
+  return fail("environment variable MASTER_ADDR is not set, and ",
+              names.launcher, " has started processes on several hosts");
+}
+
 Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
   constexpr uint32_t maxRanks = 1 << 24, maxPort = UINT16_MAX;
   constexpr uint32_t defaultPort = 29500; // torchrun's
@@ -56,10 +79,15 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
   auto port = number(get, "MASTER_PORT", maxPort, defaultPort);
   if (!port.ok())
     return port.status();
-  const char *address = get("MASTER_ADDR");
-  return std::optional<Launch>({names.launcher, *rank, *ranks, *localRank,
-                                address ? address : "127.0.0.1",
-                                static_cast<uint16_t>(*port)});
+  Launch launch = {names.launcher, *rank, *ranks,
+                   *localRank,     "",    static_cast<uint16_t>(*port)};
+  launch.hasMpi = &names == &mpirun || (&names == &srun && get("PMIX_RANK"));
+  auto address = readAddress(launch, names, get);
+  if (address.ok())
+    launch.address = std::move(*address);
+  else if (!launch.hasMpi)
+    return address.status();
+  return std::optional(std::move(launch));
 }
 
 } // namespace
@@ -70,10 +98,26 @@ Result<std::optional<Launch>> runtime::readLaunch(GetEnvironment get) {
       if (std::string_view(get(names.ranks)) == "0")
         return fail("environment variable ", names.ranks, " is 0");
       // The shell of a SLURM job looks like a step of one task.
-      if (names.rank == known[2].rank &&
-          std::string_view(get(names.ranks)) == "1")
+      if (&names == &srun && std::string_view(get(names.ranks)) == "1")
         return std::optional<Launch>();
       return read(names, get);
     }
   return std::optional<Launch>();
+}
+
+std::string runtime::firstHostOf(const std::string &list) {
+  std::string host;
+  for (size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      host += list[at];
+      continue;
+    }
+    size_t end = list.find(']', at);
+    size_t first = list.find_first_of(",-]", at);
+    if (end == std::string::npos)
+      return "";
+    host += list.substr(at + 1, first - at - 1);
+    at = end;
+  }
+  return host;
 }

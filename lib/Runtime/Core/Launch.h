@@ -16,7 +16,7 @@
 
 namespace plait::runtime {
 
-/// One of several processes that run a plan together, one rank each.
+/// One of several processes that run a plan together.
 struct Launch {
   std::string launcher; // for messages
   uint32_t rank = 0;    // of this process, below `ranks`
@@ -24,6 +24,7 @@ struct Launch {
   uint32_t localRank = 0; // among the processes of this machine
   std::string address;    // of the machine of rank 0
   uint16_t port = 0;      // where rank 0 listens
+  bool hasMpi = false;    // MPI can find the others
 };
 
 /// Reads an environment variable; null when it is not set.
@@ -33,10 +34,17 @@ using GetEnvironment = const char *(*)(const char *name);
 ///  - RANK, WORLD_SIZE, LOCAL_RANK (torchrun and its like);
 ///  - OMPI_COMM_WORLD_RANK, …_SIZE, …_LOCAL_RANK (mpirun of Open MPI);
 ///  - SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID (srun; not the shell of
-///    a batch job, which has no SLURM_STEP_NUM_TASKS above 1).
-/// MASTER_ADDR (default 127.0.0.1) and MASTER_PORT (default 29500) say where
-/// rank 0 is. Nothing when none of them is set; fails when one is out of range.
+///    a batch job, which has no SLURM_STEP_NUM_TASKS above 1). With --mpi=pmix
+///    there is a PMIX_RANK as well, and MPI.
+/// MASTER_ADDR and MASTER_PORT (default 29500) say where rank 0 is. Without an
+/// address it is the first host of SLURM_STEP_NODELIST, or 127.0.0.1 where all
+/// processes are on one host; else that is a failure, as is a variable out of
+/// range. Nothing when none of them is set.
 Result<std::optional<Launch>> readLaunch(GetEnvironment get);
+
+/// The first host of a list as SLURM writes it: "rack[03-07,9],login" is
+/// "rack03". Empty where there is none.
+std::string firstHostOf(const std::string &list);
 
 } // namespace plait::runtime
 

@@ -7,10 +7,10 @@
 
 #include "plait/Runtime/Weights.h"
 
-#include "Rendezvous.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Random.h"
+#include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Slices.h"
 #include "plait/Support/BFloat16.h"
 
@@ -168,10 +168,11 @@ public:
             return block.status();
           return executor.leads() ? use(rank, shard, parameter, *piece, *block)
                                   : executor.processes()->sendToFirst(
-                                        std::as_bytes(std::span(*block)));
+                                        rank, std::as_bytes(std::span(*block)));
         }));
     if (executor.processes() && executor.leads())
-      for (uint32_t rank = 1; rank < executor.mesh().ranks(); ++rank)
+      for (uint32_t rank = executor.ranks().back() + 1;
+           rank < executor.mesh().ranks(); ++rank)
         PLAIT_RETURN_IF_ERROR(receiveFrom(rank));
     return Status::success();
   }

@@ -284,7 +284,7 @@ void arrangeRows(Batches &batches, const fb::Plan &plan,
 Status checkAgainst(const fb::Plan &plan, const Step &found, Batches &batches,
                     TrainOptions options) {
   // One rank needs no other process.
-  options.executor.alone = true;
+  options.executor.processes = nullptr;
   const fb::Plan &unpartitioned = *plan.reference_nested_root();
   arrangeRows(batches, plan, unpartitioned);
   auto reference = startExecutor(unpartitioned, options);

@@ -7,7 +7,7 @@
 
 #include "Setup.h"
 
-#include "Core/Rendezvous.h"
+#include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>

@@ -9,10 +9,10 @@
 
 #include "Console.h"
 #include "Controls.h"
-#include "Core/Rendezvous.h"
 #include "Setup.h"
 #include "StepLog.h"
 #include "plait/Runtime/Profiler.h"
+#include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>

@@ -1,0 +1,171 @@
+//===- HostMemory.cpp - Whether arenas fit a host -------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "HostMemory.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <unistd.h>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+std::string readLine(const std::string &path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// The number in a file that has nothing else; nothing where there is no file,
+/// or a word ("max").
+std::optional<uint64_t> readNumber(const std::string &path) {
+  std::ifstream file(path);
+  uint64_t value = 0;
+  return file >> value ? std::optional(value) : std::nullopt;
+}
+
+/// The numbers behind those of `names` in a file of names and numbers, added
+/// up.
+uint64_t sumOf(const std::string &path,
+               std::initializer_list<std::string_view> names) {
+  std::ifstream file(path);
+  uint64_t sum = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    uint64_t value = 0;
+    if (words >> name >> value &&
+        std::find(names.begin(), names.end(), name) != names.end())
+      sum += value;
+  }
+  return sum;
+}
+
+/// The files of one version of control groups.
+struct GroupVersion {
+  const char *controller; // in /proc/self/cgroup
+  std::vector<const char *> mounts;
+  const char *limit, *usage;
+  std::initializer_list<std::string_view> caches; // in memory.stat
+};
+
+/// What has a limit of `path`, which is below `mount`, and of all above it.
+void addGroups(const GroupVersion &version, const std::string &mount,
+               std::string path, const std::string &space,
+               std::vector<MemoryPool> &pools) {
+  std::error_code error;
+  // In a container the path may be the host's, and the mount the group itself.
+  if (!std::filesystem::exists(mount + path, error))
+    path = "/";
+  while (true) {
+    std::string folder = mount + path + "/";
+    auto limit = readNumber(folder + version.limit);
+    auto usage = readNumber(folder + version.usage);
+    if (limit && usage) {
+      // The system gives up what it has cached of files.
+      uint64_t used = *usage - std::min(*usage, sumOf(folder + "memory.stat",
+                                                      version.caches));
+      pools.push_back({space + version.controller + path,
+                       " in control group " + path,
+                       *limit - std::min(*limit, used)});
+    }
+    if (path == "/" || path.empty())
+      return;
+    path.erase(path.rfind('/'));
+    if (path.empty())
+      path = "/";
+  }
+}
+
+} // namespace
+
+std::vector<MemoryPool> runtime::readMemoryPools(const std::string &root) {
+  static const GroupVersion versions[] = {
+      {"",
+       {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"},
+       "memory.max",
+       "memory.current",
+       {"active_file", "inactive_file"}},
+      {"memory",
+       {"/sys/fs/cgroup/memory"},
+       "memory.limit_in_bytes",
+       "memory.usage_in_bytes",
+       {"total_active_file", "total_inactive_file"}}};
+  std::string host = readLine(root + "/proc/sys/kernel/random/boot_id");
+  std::vector<MemoryPool> pools;
+  if (uint64_t kilobytes = sumOf(root + "/proc/meminfo", {"MemAvailable:"}))
+    pools.push_back({host, "", kilobytes * 1024});
+  std::error_code error;
+  std::string space =
+      host + std::filesystem::read_symlink(root + "/proc/self/ns/cgroup", error)
+                 .string();
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    // NUMBER:CONTROLLERS:PATH
+    size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos)
+      continue;
+    std::string controller = line.substr(first + 1, second - first - 1);
+    for (const GroupVersion &version : versions)
+      if (controller == version.controller)
+        for (const char *mount : version.mounts)
+          addGroups(version, root + mount, line.substr(second + 1), space,
+                    pools);
+  }
+  return pools;
+}
+
+Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
+                                Rendezvous *processes) {
+  std::ostringstream mine;
+  mine << bytes << ' ' << ranks << ' '
+       << (processes ? processes->place().host : "this host") << '\n';
+  for (const MemoryPool &pool : readMemoryPools())
+    mine << pool.key << '\n' << pool.where << '\n' << pool.available << '\n';
+  auto verdict = [](std::span<const std::string> texts) {
+    struct Load {
+      uint64_t bytes = 0, ranks = 0, available = UINT64_MAX;
+      std::string host, where;
+    };
+    std::map<std::string, Load> pools;
+    for (const std::string &text : texts) {
+      std::istringstream lines(text);
+      uint64_t bytes = 0, ranks = 0;
+      std::string host, key, where, available;
+      lines >> bytes >> ranks >> std::ws;
+      std::getline(lines, host);
+      while (std::getline(lines, key) && std::getline(lines, where) &&
+             std::getline(lines, available)) {
+        Load &load = pools[key];
+        load.bytes += bytes;
+        load.ranks += ranks;
+        load.available =
+            std::min<uint64_t>(load.available, std::stoull(available));
+        load.host = host;
+        load.where = where;
+      }
+    }
+    for (const auto &[key, load] : pools)
+      if (load.bytes > load.available)
+        return fail(load.ranks, load.ranks == 1 ? " rank on " : " ranks on ",
+                    load.host, load.ranks == 1 ? " needs " : " need ",
+                    load.bytes, " bytes of memory, ", load.available,
+                    " are free", load.where);
+    return Status::success();
+  };
+  if (processes)
+    return processes->judge(mine.str(), verdict);
+  std::string text = mine.str();
+  return verdict({&text, 1});
+}

@@ -1,0 +1,93 @@
+//===- Library.h - What is asked of MPI -------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// MPI behind an interface that lives in a module of its own (Module.cpp), which
+// is opened where a launcher has started several processes: nobody else needs
+// MPI to be installed, or waits for it to load. The module uses nothing of the
+// runtime but this header.
+//
+// All calls come from one thread, which is all that any MPI allows
+// (MPI_THREAD_FUNNELED).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_MPI_LIBRARY_H
+#define PLAIT_LIB_RUNTIME_MPI_LIBRARY_H
+
+#include "plait/Support/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace plait::runtime {
+
+/// Memory that is sent or received: `planes` times `rows` times `bytes` bytes
+/// in a row, distances in bytes. Both ends of a message have equally many
+/// bytes, not necessarily in the same form.
+struct Region {
+  std::byte *begin = nullptr;
+  int64_t bytes = 0;
+  int64_t rows = 1, rowStride = 0;
+  int64_t planes = 1, planeStride = 0;
+};
+
+/// Messages of different channels do not meet; within one, those of the same
+/// two processes and tag arrive in order.
+enum class MpiChannel : uint8_t { Control, Collectives, Messages };
+
+struct MpiTransfer {
+  /// The last two are calls of all processes, in the same order.
+  enum class Kind : uint8_t { Send, Receive, AllGather, Broadcast };
+
+  Kind kind;
+  MpiChannel channel = MpiChannel::Control;
+  uint32_t peer = 0; // of Send and Receive, as is the tag
+  uint32_t tag = 0;  // at most MpiLibrary::World::largestTag
+  Region region;     // what goes out or comes in; of AllGather contiguous
+  // Of AllGather: where the regions of all processes go, one after the other.
+  std::byte *all = nullptr;
+};
+
+class MpiLibrary {
+public:
+  virtual ~MpiLibrary() = default;
+
+  /// All processes of the run. Those of a host have consecutive indices.
+  struct World {
+    uint32_t index = 0, count = 1;
+    uint32_t localIndex = 0; // on this host
+    uint32_t largestTag = 0;
+    uint32_t processors = 0; // that those of this host may use together
+    std::string host;
+    std::vector<uint32_t> hosts; // by process, numbers from 0
+  };
+
+  /// Joins the other processes.
+  virtual Result<World> start() = 0;
+  /// Begins a transfer; poll() will name `cookie` when it is complete.
+  virtual Status begin(const MpiTransfer &transfer, void *cookie) = 0;
+  /// Gives MPI time, and adds the cookies of what is complete to `finished`.
+  virtual Status poll(std::vector<void *> &finished) = 0;
+
+  /// Tells all others that this process fails; returns at once.
+  virtual void warn() = 0;
+  /// Adds to `failed` the processes that have warned since the last call.
+  virtual Status readWarnings(std::vector<uint32_t> &failed) = 0;
+
+  /// Takes leave of the others, and waits for them.
+  virtual void finish() = 0;
+};
+
+/// What the module exports.
+using OpenMpiLibrary = MpiLibrary *();
+constexpr char openMpiLibraryName[] = "plaitOpenMpiLibrary";
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_MPI_LIBRARY_H

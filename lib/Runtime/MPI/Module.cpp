@@ -1,0 +1,286 @@
+//===- Module.cpp - The module that calls MPI -----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Library.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mpi.h>
+#include <sched.h>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+Status check(int code, const char *call) {
+  if (code == MPI_SUCCESS)
+    return Status::success();
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return fail(call, ": ", std::string(text, length));
+}
+
+/// A datatype, freed at the end of its scope: transfers keep what they need.
+class Type {
+public:
+  /// That of so many bytes, which may be more than an int counts.
+  explicit Type(int64_t bytes) {
+    constexpr int64_t block = 1 << 30;
+    if (bytes < block) {
+      MPI_Type_contiguous(int(bytes), MPI_BYTE, &handle);
+      return;
+    }
+    Type whole(block);
+    int counts[] = {int(bytes / block), int(bytes % block)};
+    MPI_Aint places[] = {0, bytes / block * block};
+    MPI_Datatype types[] = {whole.handle, MPI_BYTE};
+    MPI_Type_create_struct(2, counts, places, types, &handle);
+  }
+  Type(const Type &) = delete;
+  ~Type() { MPI_Type_free(&handle); }
+
+  void repeat(int64_t count, int64_t stride) {
+    if (count == 1)
+      return;
+    MPI_Datatype inner = handle;
+    MPI_Type_create_hvector(int(count), 1, stride, inner, &handle);
+    MPI_Type_free(&inner);
+  }
+  MPI_Datatype commit() {
+    MPI_Type_commit(&handle);
+    return handle;
+  }
+
+private:
+  MPI_Datatype handle = MPI_DATATYPE_NULL;
+};
+
+/// With rows and planes that follow each other without a gap in one.
+Region simplify(Region region) {
+  if (region.rows > 1 && region.rowStride == region.bytes) {
+    region.bytes *= region.rows;
+    region.rows = 1;
+  }
+  if (region.planes > 1 && region.rows == 1 &&
+      region.planeStride == region.bytes) {
+    region.bytes *= region.planes;
+    region.planes = 1;
+  }
+  return region;
+}
+
+class Library : public MpiLibrary {
+public:
+  Result<World> start() override;
+  Status begin(const MpiTransfer &transfer, void *cookie) override;
+  Status poll(std::vector<void *> &finished) override;
+  void warn() override;
+  Status readWarnings(std::vector<uint32_t> &failed) override;
+  void finish() override;
+
+private:
+  Status connect(World &world);
+  Status findHosts(World &world);
+  Status countProcessors(World &world);
+  Status listen();
+  Status transfer(const MpiTransfer &transfer, MPI_Request &request);
+
+  static constexpr size_t channels = 3;
+
+  bool isOurs = true; // MPI was initialised here
+  uint32_t index = 0, count = 1;
+  MPI_Comm all = MPI_COMM_NULL; // in the order of indices; for warnings
+  MPI_Comm comms[channels];
+  std::vector<MPI_Request> requests; // of what has begun
+  std::vector<void *> cookies;       // likewise
+  std::vector<int> indices;          // scratch
+  MPI_Request warning = MPI_REQUEST_NULL;
+  std::vector<MPI_Request> warnings; // sent
+};
+
+Result<MpiLibrary::World> Library::start() {
+  int isInitialized = 0;
+  MPI_Initialized(&isInitialized);
+  isOurs = !isInitialized;
+  if (isOurs) {
+    // What Open MPI itself waits for, it waits for actively.
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
+    int provided = 0;
+    PLAIT_RETURN_IF_ERROR(
+        check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided),
+              "MPI_Init_thread"));
+    if (provided < MPI_THREAD_FUNNELED)
+      return Status::failure("this MPI cannot be called from a thread");
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  World world;
+  PLAIT_RETURN_IF_ERROR(findHosts(world));
+  PLAIT_RETURN_IF_ERROR(connect(world));
+  PLAIT_RETURN_IF_ERROR(countProcessors(world));
+  PLAIT_RETURN_IF_ERROR(listen());
+  return world;
+}
+
+/// Names the hosts, and orders the processes by them: whatever order the
+/// launcher dealt them out in, ranks that follow each other, which talk most,
+/// share a host.
+Status Library::findHosts(World &world) {
+  int rank = 0, ranks = 1, length = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  char name[MPI_MAX_PROCESSOR_NAME] = {};
+  PLAIT_RETURN_IF_ERROR(
+      check(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name"));
+  world.host = name;
+  std::vector<char> names(size_t(ranks) * sizeof(name));
+  PLAIT_RETURN_IF_ERROR(
+      check(MPI_Allgather(name, sizeof(name), MPI_CHAR, names.data(),
+                          sizeof(name), MPI_CHAR, MPI_COMM_WORLD),
+            "MPI_Allgather"));
+  std::map<std::string, uint32_t> known;
+  for (int i = 0; i < ranks; ++i)
+    world.hosts.push_back(
+        known
+            .try_emplace(names.data() + size_t(i) * sizeof(name),
+                         uint32_t(known.size()))
+            .first->second);
+  PLAIT_RETURN_IF_ERROR(
+      check(MPI_Comm_split(MPI_COMM_WORLD, 0, int(world.hosts[rank]), &all),
+            "MPI_Comm_split"));
+  std::stable_sort(world.hosts.begin(), world.hosts.end());
+  return Status::success();
+}
+
+Status Library::connect(World &world) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(all, &rank);
+  MPI_Comm_size(all, &ranks);
+  index = world.index = uint32_t(rank);
+  count = world.count = uint32_t(ranks);
+  for (MPI_Comm &comm : comms)
+    PLAIT_RETURN_IF_ERROR(check(MPI_Comm_dup(all, &comm), "MPI_Comm_dup"));
+  void *limit = nullptr;
+  int isKnown = 0;
+  MPI_Comm_get_attr(all, MPI_TAG_UB, &limit, &isKnown);
+  world.largestTag = isKnown ? uint32_t(*static_cast<int *>(limit)) : 32767;
+  return Status::success();
+}
+
+/// The processors that a launcher allows the processes of this host, each of
+/// which it may have bound to some of them.
+Status Library::countProcessors(World &world) {
+  MPI_Comm host = MPI_COMM_NULL;
+  PLAIT_RETURN_IF_ERROR(
+      check(MPI_Comm_split(all, int(world.hosts[index]), int(index), &host),
+            "MPI_Comm_split"));
+  int local = 0;
+  MPI_Comm_rank(host, &local);
+  world.localIndex = uint32_t(local);
+  cpu_set_t mine, together;
+  CPU_ZERO(&mine);
+  sched_getaffinity(0, sizeof(mine), &mine);
+  Status status = check(
+      MPI_Allreduce(&mine, &together, sizeof(mine), MPI_BYTE, MPI_BOR, host),
+      "MPI_Allreduce");
+  MPI_Comm_free(&host);
+  world.processors = uint32_t(CPU_COUNT(&together));
+  return status;
+}
+
+Status Library::listen() {
+  return check(
+      MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, 0, all, &warning),
+      "MPI_Irecv");
+}
+
+Status Library::begin(const MpiTransfer &what, void *cookie) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  PLAIT_RETURN_IF_ERROR(transfer(what, request));
+  requests.push_back(request);
+  cookies.push_back(cookie);
+  return Status::success();
+}
+
+Status Library::transfer(const MpiTransfer &what, MPI_Request &request) {
+  Region region = simplify(what.region);
+  MPI_Comm comm = comms[size_t(what.channel)];
+  if (what.kind == MpiTransfer::Kind::AllGather)
+    return check(MPI_Iallgather(region.begin, int(region.bytes), MPI_BYTE,
+                                what.all, int(region.bytes), MPI_BYTE, comm,
+                                &request),
+                 "MPI_Iallgather");
+  Type type(region.bytes);
+  type.repeat(region.rows, region.rowStride);
+  type.repeat(region.planes, region.planeStride);
+  MPI_Datatype committed = type.commit();
+  if (what.kind == MpiTransfer::Kind::Broadcast)
+    return check(MPI_Ibcast(region.begin, 1, committed, 0, comm, &request),
+                 "MPI_Ibcast");
+  return what.kind == MpiTransfer::Kind::Send
+             ? check(MPI_Isend(region.begin, 1, committed, int(what.peer),
+                               int(what.tag), comm, &request),
+                     "MPI_Isend")
+             : check(MPI_Irecv(region.begin, 1, committed, int(what.peer),
+                               int(what.tag), comm, &request),
+                     "MPI_Irecv");
+}
+
+Status Library::poll(std::vector<void *> &finished) {
+  int done = 0;
+  indices.resize(requests.size());
+  PLAIT_RETURN_IF_ERROR(
+      check(MPI_Testsome(int(requests.size()), requests.data(), &done,
+                         indices.data(), MPI_STATUSES_IGNORE),
+            "MPI_Testsome"));
+  if (done <= 0) // MPI_UNDEFINED: there is none
+    return Status::success();
+  for (int i = 0; i < done; ++i)
+    finished.push_back(cookies[indices[i]]);
+  size_t left = 0;
+  for (size_t i = 0; i < requests.size(); ++i)
+    if (requests[i] != MPI_REQUEST_NULL) {
+      requests[left] = requests[i];
+      cookies[left++] = cookies[i];
+    }
+  requests.resize(left);
+  cookies.resize(left);
+  return Status::success();
+}
+
+void Library::warn() {
+  for (uint32_t peer = 0; peer < count; ++peer)
+    if (peer != index)
+      MPI_Isend(nullptr, 0, MPI_BYTE, int(peer), 0, all,
+                &warnings.emplace_back());
+}
+
+Status Library::readWarnings(std::vector<uint32_t> &failed) {
+  int isThere = 0;
+  MPI_Status status;
+  PLAIT_RETURN_IF_ERROR(
+      check(MPI_Test(&warning, &isThere, &status), "MPI_Test"));
+  if (!isThere)
+    return Status::success();
+  failed.push_back(uint32_t(status.MPI_SOURCE));
+  return listen();
+}
+
+void Library::finish() {
+  if (warning != MPI_REQUEST_NULL) {
+    MPI_Cancel(&warning);
+    MPI_Wait(&warning, MPI_STATUS_IGNORE);
+  }
+  if (isOurs)
+    MPI_Finalize();
+}
+
+} // namespace
+
+extern "C" MpiLibrary *plaitOpenMpiLibrary() { return new Library; }

@@ -1,0 +1,350 @@
+//===- MpiGroup.cpp - Collectives between processes -----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "MpiGroup.h"
+
+#include "CPU/Reduction.h"
+#include "plait/Plan/Check.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+class MpiGroup : public Group {
+public:
+  MpiGroup(std::shared_ptr<MpiWorld> world, std::span<const uint32_t> ranks,
+           uint32_t rank, std::shared_ptr<MpiStaging> staging);
+  ~MpiGroup() override { world->settle(); }
+
+  Status allReduce(const std::byte *input, std::byte *output,
+                   const CollectiveShape &shape,
+                   fb::Reduction reduction) override;
+  Status reduceScatter(const std::byte *input, std::byte *output,
+                       const CollectiveShape &shape,
+                       fb::Reduction reduction) override;
+  Status allGather(const std::byte *input, std::byte *output,
+                   const CollectiveShape &shape) override;
+  Status allToAll(const std::byte *input, std::byte *output,
+                  const CollectiveShape &shape) override;
+
+private:
+  /// The members of a process: those from `first` on.
+  struct Party {
+    int64_t first, count;
+
+    bool has(int64_t member) const {
+      return member >= first && member < first + count;
+    }
+    /// Who of them receives the part of `member`, of another process.
+    int64_t proxyOf(int64_t member) const { return first + member % count; }
+  };
+
+  int64_t members() const { return int64_t(ranks.size()); }
+  const MpiOperands &operandsOf(int64_t member) const {
+    return meeting->entries[member - here.first];
+  }
+
+  /// Shows this member's memory to those of its process, who may look at it
+  /// from the next barrier to the one after that.
+  void publish(const std::byte *input, std::byte *output) {
+    meeting->entries[index - here.first] = {input, output};
+  }
+  Status barrier() { return world->meetings.barrier(*meeting); }
+
+  // An exchange of messages: what it consists of, then all of it at once.
+  void send(int64_t member, const Region &region);
+  void receive(int64_t member, const Region &region);
+  Status exchange();
+
+  /// Sends this member's part, `mine`, to all other processes, and receives
+  /// those parts of which it is the proxy where `place` says.
+  template <typename Place>
+  Status exchangeParts(const Region &mine, Place place);
+
+  /// Elements of each member that fit the staging area together.
+  int64_t stagedElements(size_t elementBytes) const {
+    return int64_t(staging->size() / elementBytes) / members();
+  }
+  /// Where the contribution of `member`, of another process, is received.
+  template <typename Element>
+  Element *stagedOf(int64_t member, int64_t elements) const {
+    return reinterpret_cast<Element *>(staging->data()) + member * elements;
+  }
+
+  template <typename Element>
+  Status reduceSegment(const Element *input, Element *output, int64_t begin,
+                       int64_t count, fb::Reduction reduction);
+  template <typename Element>
+  Status reduceRows(const Element *input, Element *output,
+                    const CollectiveShape &shape, fb::Reduction reduction);
+
+  std::shared_ptr<MpiWorld> world;
+  std::shared_ptr<MpiStaging> staging;
+  std::vector<uint32_t> ranks; // of the members
+  int64_t index = 0;           // of this one
+  Party here = {0, 0};
+  std::vector<Party> others; // the parties of the other processes
+  std::shared_ptr<Meeting<MpiOperands>> meeting; // of the members here
+  MpiJob job;
+};
+
+MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> sharedWorld,
+                   std::span<const uint32_t> ranks, uint32_t rank,
+                   std::shared_ptr<MpiStaging> staging)
+    : world(std::move(sharedWorld)), staging(std::move(staging)),
+      ranks(ranks.begin(), ranks.end()) {
+  // Members increase, so those of a process are neighbours.
+  for (int64_t first = 0, next; first < members(); first = next) {
+    uint32_t process = world->spread.processOf(ranks[first]);
+    next = first;
+    while (next < members() && world->spread.processOf(ranks[next]) == process)
+      ++next;
+    (process == world->process ? here : others.emplace_back()) = {first,
+                                                                  next - first};
+  }
+  index = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+  meeting = world->meetings.join(ranks.subspan(here.first, here.count));
+}
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+void MpiGroup::send(int64_t member, const Region &region) {
+  uint32_t source = ranks[index], target = ranks[member];
+  if (region.bytes)
+    job.transfers.push_back({MpiTransfer::Kind::Send, MpiChannel::Collectives,
+                             world->spread.processOf(target),
+                             world->tagOf(source, target), region, nullptr});
+}
+
+void MpiGroup::receive(int64_t member, const Region &region) {
+  uint32_t source = ranks[member], target = ranks[index];
+  if (region.bytes)
+    job.transfers.push_back({MpiTransfer::Kind::Receive,
+                             MpiChannel::Collectives,
+                             world->spread.processOf(source),
+                             world->tagOf(source, target), region, nullptr});
+}
+
+Status MpiGroup::exchange() {
+  world->engine.submit(job);
+  Status status = world->engine.wait(job, world->timeLimit);
+  job.transfers.clear();
+  return status;
+}
+
+template <typename Place>
+Status MpiGroup::exchangeParts(const Region &mine, Place place) {
+  for (const Party &party : others) {
+    send(party.proxyOf(index), mine);
+    for (int64_t j = party.first; j < party.first + party.count; ++j)
+      if (here.proxyOf(j) == index)
+        receive(j, place(j));
+  }
+  return exchange();
+}
+
+/// MPI takes what it only reads without const.
+template <typename Element> Region rowOf(const Element *data, int64_t count) {
+  return {reinterpret_cast<std::byte *>(const_cast<Element *>(data)),
+          count * int64_t(sizeof(Element))};
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+Status MpiGroup::allReduce(const std::byte *input, std::byte *output,
+                           const CollectiveShape &shape,
+                           fb::Reduction reduction) {
+  publish(input, output);
+  PLAIT_RETURN_IF_ERROR(barrier());
+  Status status = withElement(shape.type, [&](auto element) {
+    using Element = decltype(element);
+    int64_t count = shape.outer * shape.chunk;
+    int64_t segment = stagedElements(sizeof(Element)) * members();
+    for (int64_t begin = 0; begin < count; begin += segment)
+      PLAIT_RETURN_IF_ERROR(
+          reduceSegment(reinterpret_cast<const Element *>(input),
+                        reinterpret_cast<Element *>(output), begin,
+                        std::min(segment, count - begin), reduction));
+    return Status::success();
+  });
+  PLAIT_RETURN_IF_ERROR(status);
+  return barrier();
+}
+
+/// Every member reduces a slice, for which the others send it theirs, and sends
+/// the result to all.
+template <typename Element>
+Status MpiGroup::reduceSegment(const Element *input, Element *output,
+                               int64_t begin, int64_t count,
+                               fb::Reduction reduction) {
+  auto sliceOf = [&](int64_t member) {
+    Slice slice = getSlice(count, members(), member, sizeof(Element));
+    return Slice{slice.begin + begin, slice.end + begin};
+  };
+  Slice mine = sliceOf(index);
+  for (const Party &party : others)
+    for (int64_t j = party.first; j < party.first + party.count; ++j) {
+      send(j, rowOf(input + sliceOf(j).begin, sliceOf(j).size()));
+      receive(j, rowOf(stagedOf<Element>(j, mine.size()), mine.size()));
+    }
+  PLAIT_RETURN_IF_ERROR(exchange());
+  reduceInOrder(
+      members(), mine.size(), reduction,
+      [&](int64_t j) -> const Element * {
+        if (!here.has(j))
+          return stagedOf<Element>(j, mine.size());
+        return reinterpret_cast<const Element *>(operandsOf(j).input) +
+               mine.begin;
+      },
+      output + mine.begin);
+  PLAIT_RETURN_IF_ERROR(
+      exchangeParts(rowOf(output + mine.begin, mine.size()), [&](int64_t j) {
+        return rowOf(output + sliceOf(j).begin, sliceOf(j).size());
+      }));
+  // The inputs of this segment, which the outputs may be, are not needed now.
+  PLAIT_RETURN_IF_ERROR(barrier());
+  for (int64_t j = 0; j < members(); ++j) {
+    int64_t owner = here.has(j) ? j : here.proxyOf(j);
+    if (owner != index)
+      std::copy_n(reinterpret_cast<const Element *>(operandsOf(owner).output) +
+                      sliceOf(j).begin,
+                  sliceOf(j).size(), output + sliceOf(j).begin);
+  }
+  return Status::success();
+}
+
+Status MpiGroup::reduceScatter(const std::byte *input, std::byte *output,
+                               const CollectiveShape &shape,
+                               fb::Reduction reduction) {
+  publish(input, output);
+  PLAIT_RETURN_IF_ERROR(barrier());
+  PLAIT_RETURN_IF_ERROR(withElement(shape.type, [&](auto element) {
+    using Element = decltype(element);
+    return reduceRows(reinterpret_cast<const Element *>(input),
+                      reinterpret_cast<Element *>(output), shape, reduction);
+  }));
+  return barrier();
+}
+
+/// As many rows of the blocks at a time as fit the staging area, or as much of
+/// one row.
+template <typename Element>
+Status MpiGroup::reduceRows(const Element *input, Element *output,
+                            const CollectiveShape &shape,
+                            fb::Reduction reduction) {
+  int64_t staged = stagedElements(sizeof(Element));
+  int64_t columns = std::min(shape.chunk, staged);
+  int64_t rows = std::max<int64_t>(1, staged / shape.chunk);
+  auto placeOf = [&](int64_t row, int64_t member, int64_t column) {
+    return (row * members() + member) * shape.chunk + column;
+  };
+  for (int64_t o = 0; o < shape.outer; o += rows)
+    for (int64_t i = 0; i < shape.chunk; i += columns) {
+      int64_t height = std::min(rows, shape.outer - o);
+      int64_t width = std::min(columns, shape.chunk - i);
+      for (const Party &party : others)
+        for (int64_t j = party.first; j < party.first + party.count; ++j) {
+          Region theirs = rowOf(input + placeOf(o, j, i), width);
+          theirs.rows = height;
+          theirs.rowStride = members() * shape.chunk * sizeof(Element);
+          send(j, theirs);
+          receive(j,
+                  rowOf(stagedOf<Element>(j, height * width), height * width));
+        }
+      PLAIT_RETURN_IF_ERROR(exchange());
+      for (int64_t row = 0; row < height; ++row)
+        reduceInOrder(
+            members(), width, reduction,
+            [&](int64_t j) -> const Element * {
+              if (!here.has(j))
+                return stagedOf<Element>(j, height * width) + row * width;
+              return reinterpret_cast<const Element *>(operandsOf(j).input) +
+                     placeOf(o + row, index, i);
+            },
+            output + (o + row) * shape.chunk + i);
+    }
+  return Status::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Exchanges
+//===----------------------------------------------------------------------===//
+
+Status MpiGroup::allGather(const std::byte *input, std::byte *output,
+                           const CollectiveShape &shape) {
+  int64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+  auto placeOf = [&](int64_t member) {
+    Region region = rowOf(output + member * bytes, bytes);
+    region.rows = shape.outer;
+    region.rowStride = members() * bytes;
+    return region;
+  };
+  publish(input, output);
+  PLAIT_RETURN_IF_ERROR(
+      exchangeParts(rowOf(input, shape.outer * bytes), placeOf));
+  PLAIT_RETURN_IF_ERROR(barrier());
+  for (int64_t o = 0; o < shape.outer; ++o)
+    for (int64_t j = 0; j < members(); ++j) {
+      int64_t place = (o * members() + j) * bytes;
+      if (here.has(j))
+        std::memcpy(output + place, operandsOf(j).input + o * bytes, bytes);
+      else if (here.proxyOf(j) != index)
+        std::memcpy(output + place, operandsOf(here.proxyOf(j)).output + place,
+                    bytes);
+    }
+  return barrier();
+}
+
+Status MpiGroup::allToAll(const std::byte *input, std::byte *output,
+                          const CollectiveShape &shape) {
+  int64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+  auto from = shape.inputRows(members()), to = shape.outputRows(members());
+  auto regionOf = [&](const std::byte *base, const CollectiveShape::Rows &rows,
+                      int64_t block) {
+    Region region = rowOf(base + block * rows.block * bytes, bytes);
+    region.rows = shape.middle;
+    region.rowStride = rows.middle * bytes;
+    region.planes = shape.outer;
+    region.planeStride = rows.outer * bytes;
+    return region;
+  };
+  publish(input, output);
+  for (const Party &party : others)
+    for (int64_t j = party.first; j < party.first + party.count; ++j) {
+      send(j, regionOf(input, from, j));
+      receive(j, regionOf(output, to, j));
+    }
+  PLAIT_RETURN_IF_ERROR(exchange());
+  PLAIT_RETURN_IF_ERROR(barrier());
+  for (int64_t o = 0; o < shape.outer; ++o)
+    for (int64_t m = 0; m < shape.middle; ++m)
+      for (int64_t j = here.first; j < here.first + here.count; ++j)
+        std::memcpy(
+            output + (o * to.outer + j * to.block + m * to.middle) * bytes,
+            operandsOf(j).input +
+                (o * from.outer + index * from.block + m * from.middle) * bytes,
+            bytes);
+  return barrier();
+}
+
+} // namespace
+
+std::unique_ptr<Group>
+runtime::createMpiGroup(std::shared_ptr<MpiWorld> world,
+                        std::span<const uint32_t> ranks, uint32_t rank,
+                        std::shared_ptr<MpiStaging> staging) {
+  return std::make_unique<MpiGroup>(std::move(world), ranks, rank,
+                                    std::move(staging));
+}

@@ -1,0 +1,155 @@
+//===- MpiRendezvous.cpp - Processes that meet over MPI -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "MpiRendezvous.h"
+
+#include <algorithm>
+#include <string_view>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+constexpr uint32_t textTag = 0, firstRankTag = 1; // on MpiChannel::Control
+
+/// MPI takes what it only reads without const.
+template <typename T> Region regionOf(T *data, size_t count) {
+  return {
+      reinterpret_cast<std::byte *>(const_cast<std::remove_const_t<T> *>(data)),
+      int64_t(count * sizeof(T))};
+}
+
+} // namespace
+
+Result<std::unique_ptr<MpiRendezvous>>
+MpiRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
+  auto engine = MpiEngine::start(timeLimit);
+  if (!engine.ok())
+    return engine.status();
+  const MpiLibrary::World &world = (*engine)->world();
+  ProcessPlace place = {launch.launcher,  world.index, world.count,
+                        world.localIndex, world.host,  world.hosts,
+                        world.processors};
+  std::unique_ptr<MpiRendezvous> result(
+      new MpiRendezvous(std::move(place), std::move(*engine), timeLimit));
+  if (result->place().count != launch.ranks)
+    return fail(launch.launcher, " started ", launch.ranks,
+                " processes, MPI knows of ", result->place().count,
+                ": is it another MPI's launcher?");
+  return result;
+}
+
+MpiRendezvous::~MpiRendezvous() {
+  if (!mpi->leave())
+    (void)mpi.release();
+}
+
+/// Nobody else makes such calls, so the job may live here: after a failure it
+/// has to stay until nothing touches it.
+Status MpiRendezvous::run(std::vector<MpiTransfer> transfers, Wait wait) {
+  MpiJob job;
+  job.transfers = std::move(transfers);
+  mpi->submit(job);
+  Status status =
+      mpi->wait(job, wait == Wait::ForEver ? MpiEngine::forEver : timeLimit);
+  if (!status.ok()) {
+    mpi->abort();
+    mpi->awaitHalt();
+  }
+  return status;
+}
+
+Result<std::vector<uint64_t>>
+MpiRendezvous::exchangeSizes(const std::string &mine, Wait wait) {
+  uint64_t size = mine.size();
+  std::vector<uint64_t> sizes(here.count);
+  MpiTransfer transfer;
+  transfer.kind = MpiTransfer::Kind::AllGather;
+  transfer.region = regionOf(&size, 1);
+  transfer.all = reinterpret_cast<std::byte *>(sizes.data());
+  PLAIT_RETURN_IF_ERROR(run({transfer}, wait));
+  return sizes;
+}
+
+Result<std::vector<std::string>>
+MpiRendezvous::exchange(const std::string &mine) {
+  auto sizes = exchangeSizes(mine, Wait::Limited);
+  if (!sizes.ok())
+    return sizes.status();
+  // Most of the time nobody has anything to say.
+  if (std::all_of(sizes->begin(), sizes->end(),
+                  [](uint64_t size) { return size == 0; }))
+    return std::vector<std::string>(here.count);
+  return Rendezvous::exchange(mine);
+}
+
+Result<std::vector<std::string>> MpiRendezvous::gather(const std::string &mine,
+                                                       Wait wait) {
+  auto sizes = exchangeSizes(mine, wait);
+  if (!sizes.ok())
+    return sizes.status();
+  std::vector<std::string> texts;
+  std::vector<MpiTransfer> transfers;
+  auto add = [&](MpiTransfer::Kind kind, uint32_t peer, Region region) {
+    if (region.bytes)
+      transfers.push_back(
+          {kind, MpiChannel::Control, peer, textTag, region, nullptr});
+  };
+  if (here.index != 0) {
+    add(MpiTransfer::Kind::Send, 0, regionOf(mine.data(), mine.size()));
+  } else {
+    for (uint64_t size : *sizes)
+      texts.emplace_back(size, '\0');
+    texts[0] = mine;
+    for (uint32_t peer = 1; peer < here.count; ++peer)
+      add(MpiTransfer::Kind::Receive, peer,
+          regionOf(texts[peer].data(), texts[peer].size()));
+  }
+  PLAIT_RETURN_IF_ERROR(run(std::move(transfers), wait));
+  return texts;
+}
+
+Result<std::string> MpiRendezvous::broadcast(const std::string &ofFirst,
+                                             Wait wait) {
+  uint64_t size = ofFirst.size();
+  MpiTransfer transfer;
+  transfer.kind = MpiTransfer::Kind::Broadcast;
+  transfer.region = regionOf(&size, 1);
+  PLAIT_RETURN_IF_ERROR(run({transfer}, wait));
+  std::string text = here.index == 0 ? ofFirst : std::string(size, '\0');
+  if (size == 0)
+    return text;
+  transfer.region = regionOf(text.data(), text.size());
+  PLAIT_RETURN_IF_ERROR(run({transfer}, wait));
+  return text;
+}
+
+Status MpiRendezvous::sendToFirst(uint32_t rank,
+                                  std::span<const std::byte> bytes) {
+  return run(
+      {{MpiTransfer::Kind::Send, MpiChannel::Control, 0, firstRankTag + rank,
+        regionOf(bytes.data(), bytes.size()), nullptr}},
+      Wait::ForEver);
+}
+
+Status MpiRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
+  return run({{MpiTransfer::Kind::Receive, MpiChannel::Control,
+               spread().processOf(rank), firstRankTag + rank,
+               regionOf(bytes.data(), bytes.size()), nullptr}},
+             Wait::ForEver);
+}
+
+void MpiRendezvous::disconnect() { mpi->abort(); }
+
+bool MpiRendezvous::speaksOfFailure() {
+  if (isAgreedFailure)
+    return here.index == 0;
+  mpi->abort();
+  mpi->awaitHalt();
+  return mpi->isFirstToFail();
+}

@@ -87,5 +87,6 @@ run combinations "${counts[@]}" \
   /usr/bin/python3 test/Execute/random_models.py --configs --draws 100
 run errors "${counts[@]}" build/venv/bin/python test/Execute/errors.py
 run outputs "${counts[@]}" build/venv/bin/python test/Execute/outputs.py
+run mpi "${counts[@]}" build/venv/bin/python test/Execute/mpi.py
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py
 finish

@@ -1,0 +1,406 @@
+#!/usr/bin/env python3
+#===- mpi.py - Runs over several processes ----------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Runs plans under mpirun. Losses and saved weights have the bits that they have
+in one process, however ranks are spread. Whatever goes wrong ends all processes
+with one message: bad input, a killed process, one that does not go on. The
+communicators' conformance suite runs over MPI as well."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from harness import (
+    GOLDEN,
+    ROOT,
+    Outcome,
+    Reporter,
+    Tools,
+    arguments,
+    require,
+    write_tokens,
+)
+
+NANO = ROOT / "examples" / "models" / "gpt2-nano"
+LLAMA = GOLDEN / "llama-small-test"
+STEPS = 3
+# In containers tests run as root, and on fewer cores than processes.
+ENVIRONMENT = os.environ | {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
+# Mesh, options, numbers of processes; 8 ranks over 3 are spread unevenly.
+PLANS = (
+    ("dp=8", (), (3, 8)),
+    ("tp=4", (), (2, 4)),
+    ("pp=4", ("--schedule", "1f1b"), (2, 3)),
+    ("pp=2,dp=2,tp=2", ("--precision", "bf16"), (2, 3, 8)),
+    ("dp=2,cp=2", (), (2, 4)),
+    ("dp=4,tp=2", ("--zero", "3"), (3, 4)),
+    ("pp=2,dp=2", ("--schedule", "interleaved-1f1b", "--chunks", "2"), (3, 4)),
+    ("pp=2,tp=2", ("--schedule", "zb-h1"), (4,)),
+)
+
+
+class Suite:
+    def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
+        self.tools, self.report, self.folder = tools, report, folder
+        self.tokens = folder / "tokens.bin"
+        write_tokens(self.tokens, 3, 4096, 256)
+
+    def compile(self, name: str, *options, model=NANO) -> pathlib.Path:
+        plan = self.folder / f"{name}.plan"
+        if not plan.exists():
+            self.tools.run("plaitc", model, *options, "-o", plan)
+        return plan
+
+    def small(self) -> pathlib.Path:
+        return self.compile(
+            "small",
+            *("--mesh", "pp=2,dp=2,tp=2", "--global-batch", 8),
+            *("--micro-batch", 2, "--seq", 32),
+        )
+
+    def command(self, processes: int, *words) -> list[str]:
+        program = [str(self.tools.folder / "plait-run"), *map(str, words)]
+        return ["mpirun", "-n", str(processes), *program]
+
+    def call(self, command: list[str]) -> Outcome:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=self.tools.timeout,
+            env=ENVIRONMENT,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def mpirun(self, processes: int, *words) -> Outcome:
+        return self.call(self.command(processes, *words))
+
+
+def errors_of(outcome: Outcome) -> list[str]:
+    return [x for x in outcome.stderr.splitlines() if x.startswith("plait-run: ")]
+
+
+def metrics(log: pathlib.Path) -> list[str]:
+    """What does not depend on time."""
+    return [
+        re.sub(r', "step_seconds".*', "", line)
+        for line in log.read_text().splitlines()
+    ]
+
+
+#===-----------------------------------------------------------------------===#
+# Numbers
+#===-----------------------------------------------------------------------===#
+
+
+def train(suite: Suite, plan: pathlib.Path, processes: int) -> tuple:
+    """The steps, and the weights after them."""
+    log, saved = suite.folder / "log", suite.folder / "saved"
+    log.unlink(missing_ok=True)
+    data = ("--tokens", suite.tokens, "--steps", STEPS, "--lr", 0.01)
+    words = (plan, *data, "--log", log, "--save", saved)
+    if processes == 1:
+        suite.tools.run("plait-run", *words)
+    else:
+        done = suite.mpirun(processes, *words)
+        require(done.code == 0, f"{processes} processes: {done.stderr}")
+        summaries = done.stdout.count(f"{STEPS} steps, loss")
+        require(summaries == 1, f"{summaries} summaries")
+    return metrics(log), (saved / "model.safetensors").read_bytes()
+
+
+def number_cases(suite: Suite) -> None:
+    def same_bits(mesh, options, counts):
+        def body():
+            name = "-".join((mesh, *options)).replace("=", "")
+            model = LLAMA if "bf16" in options else NANO
+            plan = suite.compile(
+                name,
+                *("--mesh", mesh, *options, "--no-reference"),
+                *("--global-batch", 8, "--micro-batch", 1, "--seq", 32),
+                model=model,
+            )
+            steps, weights = train(suite, plan, 1)
+            require(len(steps) == STEPS, steps)
+            for processes in counts:
+                found = train(suite, plan, processes)
+                require(found[0] == steps, f"{processes}: {found[0]}, {steps}")
+                require(found[1] == weights, f"{processes}: other weights")
+
+        suite.report.case("/".join((mesh, *options[1:])), body)
+
+    def check_passes():
+        plan = suite.small()
+        done = suite.mpirun(3, plan, "--tokens", suite.tokens, "--check")
+        require(done.code == 0, done.stderr)
+        require(done.stdout.count("differ by more than") == 1, done.stdout)
+
+    for mesh, options, counts in PLANS:
+        same_bits(mesh, options, counts)
+    suite.report.case("check", check_passes)
+
+
+#===-----------------------------------------------------------------------===#
+# Failures
+#===-----------------------------------------------------------------------===#
+
+
+def failure_cases(suite: Suite) -> None:
+    data = ("--tokens", suite.tokens)
+
+    def fails(name, processes, expected, words):
+        def body():
+            done = suite.mpirun(processes, *words())
+            require(done.code == 1, f"{done.code}: {done.stderr}")
+            errors = errors_of(done)
+            require(len(errors) == 1, "\n".join(errors))
+            require(re.search(expected, errors[0]) is not None, errors[0])
+
+        suite.report.case(name, body)
+
+    def plans_differ():
+        # Another seed of the data would not do: the plan is what is compared.
+        suite.small().rename(suite.folder / "plan-0.plan")
+        other = suite.compile(
+            "plan-1", "--mesh", "dp=8", "--global-batch", 8, "--seq", 32
+        )
+        program = suite.tools.folder / "plait-run"
+        line = (
+            f"exec {program} {other.parent}/plan-$OMPI_COMM_WORLD_RANK.plan "
+            f"--tokens {suite.tokens}"
+        )
+        done = suite.call(["mpirun", "-n", "2", "sh", "-c", line])
+        (suite.folder / "plan-0.plan").rename(suite.folder / "small.plan")
+        require(done.code == 1, f"{done.code}: {done.stderr}")
+        errors = errors_of(done)
+        require(
+            len(errors) == 1
+            and re.search(
+                r"process 1 on .* has plan xxh3-.*, process 0 on .* has plan ",
+                errors[0],
+            ),
+            "\n".join(errors),
+        )
+
+    def huge():
+        plan = suite.compile(
+            "huge",
+            *("--mesh", "dp=4", "--global-batch", 1 << 17, "--seq", 128),
+            *("--micro-batch", 1 << 15, "--no-reference"),
+        )
+        return (plan, *data)
+
+    def memory_of_one_process():
+        done = suite.tools.call("plait-run", *huge())
+        require(done.code == 1, done.stdout)
+        require(
+            re.search(r"4 ranks on this host need \d+ bytes", done.stderr),
+            done.stderr,
+        )
+
+    fails(
+        "too-many-processes",
+        9,
+        "the plan has 8 ranks, mpirun started 9 processes",
+        lambda: (suite.small(), *data),
+    )
+    fails("no-plan", 3, "nothing.plan", lambda: ("nothing.plan", *data))
+    fails("no-option", 3, "unknown option '--nothing'", lambda: ("--nothing",))
+    fails(
+        "no-tokens",
+        3,
+        "cannot open tokens 'nothing'",
+        lambda: (suite.small(), "--tokens", "nothing"),
+    )
+    fails(
+        "cannot-save",
+        3,
+        "cannot make directory",
+        lambda: (suite.small(), *data, "--save", "/dev/null/x"),
+    )
+    fails(
+        "profile",
+        2,
+        "a profile needs all ranks in one process, this one has 4 of 8",
+        lambda: (suite.small(), *data, "--profile", suite.folder / "profile"),
+    )
+    fails("memory", 3, r"4 ranks on \S+ need \d+ bytes of memory, \d+ are", huge)
+    suite.report.case("memory-of-one-process", memory_of_one_process)
+    suite.report.case("plans-differ", plans_differ)
+
+
+#===-----------------------------------------------------------------------===#
+# Signals
+#===-----------------------------------------------------------------------===#
+
+
+def children_of(parent: int) -> list[int]:
+    """In the order in which they were started."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            stat = (entry / "stat").read_text() if entry.name.isdigit() else ""
+        except OSError:
+            continue
+        if stat and int(stat.rpartition(")")[2].split()[1]) == parent:
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def is_running(process: int) -> bool:
+    try:
+        stat = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_for(condition, what: str) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        require(time.monotonic() < end, f"waited a minute for {what}")
+        time.sleep(0.02)
+
+
+def signal_run(suite: Suite, number, index: int, *words) -> Outcome:
+    """A long run of four processes, one of which gets a signal after some steps;
+    none is left."""
+    log = suite.folder / "signal-log"
+    log.unlink(missing_ok=True)
+    command = suite.command(
+        *(4, suite.small(), "--tokens", suite.tokens, "--steps", 1000000),
+        *("--log", log, *words),
+    )
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    wait_for(
+        lambda: log.exists() and len(log.read_text().splitlines()) > 3, "steps"
+    )
+    ranks = children_of(process.pid)
+    require(len(ranks) == 4, ranks)
+    os.kill(ranks[index], number)
+    try:
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    wait_for(lambda: not any(map(is_running, ranks)), "the processes' end")
+    return Outcome(process.returncode, out, errors)
+
+
+def signal_cases(suite: Suite) -> None:
+    def killed():
+        saved = suite.folder / "killed"
+        done = signal_run(suite, signal.SIGKILL, 2, "--save", saved)
+        require(done.code not in (0, None), done.code)
+        require("exited on signal 9" in done.stderr, done.stderr)
+        require(not errors_of(done), done.stderr)
+        left = list(saved.iterdir())
+        require(not left, f"{left}")
+
+    def stopped(index):
+        def body():
+            done = signal_run(suite, signal.SIGSTOP, index, "--timeout", 2)
+            require(done.code == 1, f"{done.code}: {done.stderr}")
+            errors = errors_of(done)
+            require(len(errors) == 1, "\n".join(errors))
+            require(
+                "waited longer than 2 seconds for another rank" in errors[0],
+                errors[0],
+            )
+
+        return body
+
+    def stops_after_the_step():
+        saved = suite.folder / "terminated"
+        done = signal_run(suite, signal.SIGTERM, 1, "--save", saved)
+        require(done.code == 128 + signal.SIGTERM, f"{done.code}: {done.stderr}")
+        require(not errors_of(done), done.stderr)
+        steps = len((suite.folder / "signal-log").read_text().splitlines())
+        require(f"{steps} of 1000000 steps, loss" in done.stdout, done.stdout)
+        require((saved / "model.safetensors").exists(), "no weights")
+
+    suite.report.case("killed", killed)
+    suite.report.case("stopped", stopped(2))
+    suite.report.case("stopped-first", stopped(0))
+    suite.report.case("terminated", stops_after_the_step)
+
+
+#===-----------------------------------------------------------------------===#
+# Conformance
+#===-----------------------------------------------------------------------===#
+
+
+def conformance_cases(suite: Suite) -> None:
+    # After these MPI is not called any more: each needs processes of its own.
+    ends = ("AbortReleasesEverybody", "WaitingEnds")
+
+    def conforms(processes, pattern, ends=False):
+        def body():
+            tests = suite.tools.folder / "plait-runtime-tests"
+            options = ("--gtest_brief=1", "--gtest_color=no")
+            done = suite.call(
+                ["mpirun", "-n", str(processes), str(tests), *options]
+                + [f"--gtest_filter={pattern}"]
+            )
+            text = done.stdout + done.stderr
+            passed = re.findall(r"\[  PASSED  \] (\d+) test", text)
+            # After a failure nobody takes leave of MPI: mpirun minds, and may end
+            # the last ones before they say that they passed.
+            complete = done.code == 0 and len(passed) == processes
+            require(complete or (ends and passed), text[-4000:])
+            require("Failure" not in text, text[-4000:])
+            require("0" not in passed, passed)
+            return f"{passed[0]} tests in each of {processes} processes"
+
+        return body
+
+    others = "*MpiProcesses*-" + ":".join(f"*{name}*" for name in ends)
+    for processes in (3, 4):
+        suite.report.case(
+            f"conformance-{processes}", conforms(processes, others)
+        )
+    for name in ends:
+        suite.report.case(
+            f"conformance-{name}", conforms(3, f"*{name}/MpiProcesses5", ends=True)
+        )
+
+
+def main() -> int:
+    options = arguments(__doc__).parse_args()
+    report = Reporter("mpi", options.filter)
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Suite(
+            Tools(options.bin, options.timeout), report, pathlib.Path(folder)
+        )
+        for cases in (
+            number_cases,
+            failure_cases,
+            signal_cases,
+            conformance_cases,
+        ):
+            cases(suite)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -247,7 +247,6 @@ static ConfigurationSpace makeExecutable() {
   ConfigurationSpace space;
   for (const schedule::Generator &generator : schedule::getGenerators())
     space.schedule.push_back(generator.name);
-  space.recompute = {Recompute::None, Recompute::Full};
   space.zero = {0, 1, 2, 3};
   space.precision = {Precision::FP32, Precision::BF16};
   for (const Optimizer &optimizer : getOptimizers())

@@ -34,27 +34,6 @@ using planner::SearchSpace;
 // What is given
 //===----------------------------------------------------------------------===//
 
-/// Of what the planner knows, what the passes can compile.
-static SearchSpace getExecutableSpace() {
-  SearchSpace space = SearchSpace::all();
-  space.name = SearchSpace().name;
-  visitStrategy(
-      [](const Field &, auto &values, const auto &executable) {
-        if (!executable.empty())
-          values = executable;
-      },
-      space, getExecutable());
-  return space;
-}
-
-static Result<SearchSpace> findSpace(const std::string &name) {
-  if (name == "executable")
-    return getExecutableSpace();
-  if (name == "all")
-    return SearchSpace::all();
-  return fail("--search-space is \"", name, "\", expected executable or all");
-}
-
 /// What is not given is what one would train in on the device; compiled plans
 /// know no fp16.
 static Result<Precision> findPrecision(const CompileOptions &options,
@@ -124,15 +103,6 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
 // What is chosen
 //===----------------------------------------------------------------------===//
 
-/// Fails where the choice is of a kind that is only modelled.
-static Status checkCompilable(const Configuration &choice) {
-  Status status = checkExecutable(choice);
-  if (status.ok())
-    return status;
-  return fail("the choice (", planner::print(choice), "): ", status.message(),
-              "; leave out --search-space all");
-}
-
 /// Pins what was chosen.
 static void pin(const Configuration &choice, Precision precision,
                 CompileOptions &options) {
@@ -182,7 +152,7 @@ private:
   ModelContext context;
   planner::Cluster cluster;
   planner::Training training;
-  SearchSpace space;
+  SearchSpace space = SearchSpace::all();
   std::unique_ptr<ModelProfile> profile;
   std::shared_ptr<LoweredModel> lowered; // the last choice, if it is for use
 };
@@ -205,10 +175,6 @@ Status Planning::prepare() {
   if (planning.compiles || !options.target.empty())
     if (Result<Settings> settings = makeSettings(options); !settings.ok())
       return settings.status();
-  Result<SearchSpace> found = findSpace(planning.searchSpace);
-  if (!found.ok())
-    return found.status();
-  space = std::move(*found);
   if (isText(options))
     return fail("--cluster needs a config.json: the types of ", options.model,
                 " fix its batch");
@@ -287,8 +253,7 @@ Status Planning::tell(const planner::SearchResult &result) {
 /// Whether the compiler can say what memory the choice takes.
 bool Planning::canPlace(const Configuration &choice) const {
   return planning.framework == "plait" &&
-         training.precision != Precision::FP16 &&
-         checkCompilable(choice).ok() && makeSettings(options).ok();
+         training.precision != Precision::FP16 && makeSettings(options).ok();
 }
 
 /// Replaces the estimated memory by the compiler's placement.
@@ -438,8 +403,6 @@ bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
     return planning.notFound && !planning.notFound->empty();
   if (!planning.compiles)
     return true;
-  if (Status status = checkCompilable(*choice); !status.ok())
-    return report(status);
   pin(*choice, session.getPrecision(), options);
   options.lowered = session.takeLowered();
   return true;

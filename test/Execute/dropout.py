@@ -64,6 +64,7 @@ class Run:
 
 
 FULL = ("--recompute", "full")
+SELECTIVE = ("--recompute", "selective")
 FLASH = ("--attention", "flash")
 BF16 = ("--precision", "bf16")
 SP = ("--sequence-parallel",)
@@ -77,6 +78,8 @@ RUNS = (
             ("pp=1", BF16),
             ("pp=1", FULL + FLASH + BF16),
             ("pp=2", FULL),
+            ("pp=2,tp=2", SELECTIVE + SP),
+            ("dp=2", SELECTIVE + FLASH + BF16),
             ("pp=4", ("--schedule", "gpipe")),
             ("dp=2", ("--zero", "3")),
             ("dp=4", FULL),

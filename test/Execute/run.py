@@ -168,6 +168,16 @@ def divided():
         yield dataclasses.replace(layout, zero=1)
 
 
+def selective():
+    """Cheap values computed again: all of a layer this small but what it takes
+    them from."""
+    for layout in (ONE_RANK, WHOLE):
+        yield dataclasses.replace(layout, recompute="selective")
+    yield dataclasses.replace(
+        WHOLE, schedule="gpipe", recompute="selective", precision="bf16"
+    )
+
+
 def context():
     """The same with the sequence split over cp, in every company. Ranks of cp
     that do not hold the first positions mask, rotate and look up by what they
@@ -600,6 +610,7 @@ def main() -> int:
         matrix.add_layouts(case, mixed())
         matrix.add_layouts(case, flash())
         matrix.add_layouts(case, divided())
+        matrix.add_layouts(case, selective())
         matrix.add_layouts(case, context())
         matrix.add_repeatable(case, CONTEXT)
         matrix.add_check(case, CONTEXT)

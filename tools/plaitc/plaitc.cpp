@@ -187,9 +187,6 @@ static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
   app.option_defaults()->group(planningGroup);
   app.add_option("--cluster", compile.cluster,
                  "h100:64x8, cpu:8, or a file; see docs/Hardware.md");
-  app.add_option("--search-space", options.searchSpace,
-                 "executable, or all: what is only modelled too")
-      ->capture_default_str();
   app.add_option("--pin", pinned, "e.g. chunks=2,cp=2");
   app.add_option("--framework", options.framework, "what would run it")
       ->capture_default_str();

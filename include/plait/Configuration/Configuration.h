@@ -28,8 +28,10 @@
 
 namespace plait {
 
-/// What the backward pass computes again: nothing, the inside of attention
-/// (Korthikanti et al. 2022), or whole layers.
+/// What the backward pass computes again: nothing; of each layer what is cheap
+/// for the memory that it frees, as norms, activations and the inside of an
+/// attention that is not one step (other frameworks: that alone, Korthikanti et
+/// al. 2022); or whole layers.
 enum class Recompute : uint8_t { None, Selective, Full };
 
 /// Of activations and matrix products. 16-bit training keeps fp32 master
@@ -56,7 +58,8 @@ enum class EpilogueKind : uint8_t { None, Bias, All };
   X(int64_t, microBatch, "micro-batch", 1,                                     \
     "sequences of a microbatch on one data-parallel rank")                     \
   X(Recompute, recompute, "recompute", Recompute::None,                        \
-    "what the backward pass computes again; full: by layer")                   \
+    "what the backward pass computes again; selective: what is cheap;\n"       \
+    "full: whole layers")                                                      \
   X(int, zero, "zero", 0,                                                      \
     "data-parallel ranks divide 1: the optimizer's state, 2: gradients\n"      \
     "as well, 3: parameters as well")                                          \

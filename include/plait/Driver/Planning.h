@@ -19,7 +19,6 @@
 namespace plait {
 
 struct PlanningOptions {
-  std::string searchSpace = "executable"; // or all: also what is only modelled
   planner::Pins pins;
   std::string framework = "plait"; // as planner::findFramework knows it
   bool compiles = true;            // what is chosen has to be executable

@@ -64,6 +64,9 @@ struct Framework {
   bool overlapsParts = false;
   /// With ZeRO 3, gradients are reduced after every microbatch.
   bool reduceEveryMicrobatch = true;
+  /// Selective recomputation takes all that is cheap, as the profile has it.
+  /// Otherwise the inside of attention alone (Korthikanti et al. 2022).
+  bool recomputesCheap = true;
 
   /// What its fused attention reaches of what the hardware file says of
   /// today's.

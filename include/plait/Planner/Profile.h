@@ -57,6 +57,10 @@ public:
 
 private:
   struct Model; // folded: one layer of each kind
+  /// Without recomputation, and where layers compute again what is cheap.
+  struct Measured {
+    std::vector<planner::Block> plain, cheap;
+  };
   struct Entry {
     std::optional<planner::Work> work;
     std::string reason;
@@ -64,9 +68,9 @@ private:
   ModelProfile(mlir::MLIRContext &context, ModelSource source,
                Precision precision);
   Model *getModel(int64_t batch);
-  mlir::FailureOr<std::vector<planner::Block>>
-  measureAt(int64_t batch, int tensorParallel, bool sequenceParallel);
-  planner::Work assemble(std::vector<planner::Block> blocks);
+  mlir::FailureOr<Measured> measureAt(int64_t batch, int tensorParallel,
+                                      bool sequenceParallel);
+  planner::Work assemble(Measured measured);
   Entry profile(int tensorParallel, bool sequenceParallel);
 
   mlir::MLIRContext &context;

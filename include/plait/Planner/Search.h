@@ -41,14 +41,13 @@ namespace plait::planner {
 /// Those of `microBatch` that divide a replica's share of the batch are tried;
 /// empty: all that do, up to 128.
 struct SearchSpace : StrategySpace {
-  /// For messages: what --search-space calls it.
-  std::string name = "executable";
+  std::string name = "plainest"; // for messages
   std::vector<int> context = {1};
 
   /// The plainest strategy alone.
   SearchSpace();
-  /// Everything that the model knows, executable or not: all schedules, chunks
-  /// up to 8, ZeRO 0 to 3, all kinds of recomputation, context up to 64.
+  /// Everything that can be compiled: all schedules, chunks up to 8, ZeRO 0 to
+  /// 3, all kinds of recomputation, context up to 64.
   static SearchSpace all();
 };
 

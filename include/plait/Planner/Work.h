@@ -121,6 +121,9 @@ struct Work {
   int tensorParallel = 1;
   bool sequenceParallel = false;
   std::vector<Block> blocks;
+  /// The same where each layer computes again what is cheap: what `kept` is of
+  /// them, and what their backward passes do. Empty: not known.
+  std::vector<Block> cheapBlocks;
   /// Indices into `blocks` in the order of the forward pass. The cuttable
   /// places are those between two entries with `isLayer`.
   std::vector<int> order;

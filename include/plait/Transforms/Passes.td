@@ -186,10 +186,13 @@ def CheckpointPass : Pass<"nn-checkpoint", "::mlir::ModuleOp"> {
   let summary = "Choose which values the backward pass computes again";
   let description = [{
     By `recompute` of the configuration. With `none`, the backward pass uses the
-    forward pass's values. With `full`, those that a layer computes are computed again from the layer's inputs just
-    before the layer's backward pass. Values that cost nothing (reads of
-    parameters, constants) are always computed again, comparisons never: another
-    rounding would decide them otherwise.
+    forward pass's values. With `full`, those that a layer computes are computed
+    again from the layer's inputs just before the layer's backward pass. With
+    `selective`, of what a layer computes the cheap part is computed again where
+    it is needed: ops of at most 256 operations a byte of their results, and of
+    these the ones with which the fewest bytes are kept, a minimum cut. Values
+    that cost nothing (reads of parameters, constants) are always computed again,
+    comparisons never: another rounding would decide them otherwise.
   }];
 }
 

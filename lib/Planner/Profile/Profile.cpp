@@ -105,36 +105,38 @@ static void assignStages(func::FuncOp loss) {
   }
 }
 
-/// Runs the compiler's phases up to kernels.
-static LogicalResult lower(ModuleOp module, int64_t blocks, int tensorParallel,
-                           bool sequenceParallel, Precision precision) {
-  MLIRContext *context = module.getContext();
+/// Runs the compiler's phases up to the choice of shardings, and makes every
+/// block a stage.
+static LogicalResult shard(ModuleOp module, int64_t blocks, int tensorParallel,
+                           const TrainingConfiguration &configuration) {
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   dist::MeshOp::create(
       builder, module.getLoc(), builder.getStringAttr("mesh"),
       builder.getStrArrayAttr({kPipelineAxis, kDataAxis, kTensorAxis}),
       builder.getDenseI64ArrayAttr({blocks, 1, tensorParallel}));
-  TrainingConfiguration configuration;
-  configuration.sequenceParallel = sequenceParallel;
-  configuration.precision = precision;
-  // Its cost has two forms, of which the estimate picks one.
-  configuration.attention = AttentionKind::Flash;
   setConfiguration(module, configuration);
-  PassManager first(context), second(context);
   // What is given may be wrong, shardings above all.
   if (failed(verify(module)))
     return failure();
-  // A compilation verifies what it does; here nobody runs the result.
-  for (PassManager *manager : {&first, &second})
-    manager->enableVerifier(false);
-  buildKernels(first, Phase::Shard);
-  for (Phase phase : {Phase::Stage, Phase::Differentiate, Phase::Checkpoint,
-                      Phase::Partition, Phase::Lower})
-    buildKernels(second, phase);
-  if (failed(first.run(module)))
+  PassManager passes(module.getContext());
+  passes.enableVerifier(false); // A compilation verifies; nobody runs this.
+  buildKernels(passes, Phase::Shard);
+  if (failed(passes.run(module)))
     return failure();
   assignStages(module.lookupSymbol<func::FuncOp>(nn::kLossFunction));
-  return second.run(module);
+  return success();
+}
+
+/// Runs the phases from there up to kernels.
+static LogicalResult lower(ModuleOp module,
+                           const TrainingConfiguration &configuration) {
+  setConfiguration(module, configuration);
+  PassManager passes(module.getContext());
+  passes.enableVerifier(false);
+  for (Phase phase : {Phase::Stage, Phase::Differentiate, Phase::Checkpoint,
+                      Phase::Partition, Phase::Lower})
+    buildKernels(passes, phase);
+  return passes.run(module);
 }
 
 /// The parameters that a stage reads, by whether tp splits them.
@@ -196,9 +198,15 @@ public:
 
   /// Leaves `first` per sequence. False where the blocks differ in more than
   /// sizes.
-  bool separate(planner::Block &first, const planner::Block &second) const;
+  bool separate(std::vector<planner::Block> &first,
+                const std::vector<planner::Block> &second) const {
+    return llvm::all_of(llvm::zip_equal(first, second), [&](auto pair) {
+      return separate(std::get<0>(pair), std::get<1>(pair));
+    });
+  }
 
 private:
+  bool separate(planner::Block &first, const planner::Block &second) const;
   void split(double &value, double atLarge, double *fixed = nullptr,
              double share = 1) const {
     double perSequence = (atLarge - value) / (large - small);
@@ -262,34 +270,50 @@ bool Separator::separate(planner::Block &first,
 }
 
 /// The blocks of one rank at a microbatch of `batch` sequences.
-FailureOr<std::vector<planner::Block>>
+FailureOr<ModelProfile::Measured>
 ModelProfile::measureAt(int64_t batch, int tensorParallel,
                         bool sequenceParallel) {
   Model *model = getModel(batch);
   if (!model)
     return failure();
-  OwningOpRef<ModuleOp> module = model->module->clone();
+  TrainingConfiguration configuration;
+  configuration.sequenceParallel = sequenceParallel;
+  configuration.precision = precision;
+  // Its cost has two forms, of which the estimate picks one.
+  configuration.attention = AttentionKind::Flash;
+  OwningOpRef<ModuleOp> sharded = model->module->clone();
   int64_t blocks = model->folded.blocks.size();
-  if (failed(
-          lower(*module, blocks, tensorParallel, sequenceParallel, precision)))
+  if (failed(shard(*sharded, blocks, tensorParallel, configuration)))
     return failure();
-  return measure(*module, blocks, precision);
+  Measured measured;
+  for (auto [recompute, found] :
+       {std::pair(Recompute::None, &measured.plain),
+        std::pair(Recompute::Selective, &measured.cheap)}) {
+    configuration.recompute = recompute;
+    OwningOpRef<ModuleOp> module = sharded->clone();
+    if (failed(lower(*module, configuration)))
+      return failure();
+    *found = measure(*module, blocks, precision);
+    for (auto [block, folded] : llvm::zip_equal(*found, model->folded.blocks))
+      block.name = folded.name;
+  }
+  return measured;
 }
 
 /// The work whose blocks are given, in the model's order.
-Work ModelProfile::assemble(std::vector<planner::Block> blocks) {
+Work ModelProfile::assemble(Measured measured) {
   const Model &model = *getModel(kBatches[0].first);
   Work work;
   work.totalParameters = model.parameters;
   work.modelFlopsPerSequence = model.flops;
   work.sequence = model.sequence;
   for (auto [index, info] : llvm::enumerate(model.folded.blocks)) {
-    blocks[index].name = info.name;
     work.order.insert(work.order.end(), info.count, index);
     if (!info.isLayer)
       (index == 0 ? work.before : work.after) += 1;
   }
-  work.blocks = std::move(blocks);
+  work.blocks = std::move(measured.plain);
+  work.cheapBlocks = std::move(measured.cheap);
   return work;
 }
 
@@ -313,11 +337,10 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
     if (failed(second))
       return entry;
     Separator separator(small, large, precision == Precision::BF16 ? 2 : 1);
-    bool alike = true;
-    for (auto [block, atLarge] : llvm::zip_equal(*first, *second))
-      alike = alike && separator.separate(block, atLarge);
-    if (!alike)
+    if (!separator.separate(first->plain, second->plain))
       continue;
+    if (!separator.separate(first->cheap, second->cheap))
+      first->cheap.clear();
     entry.work = assemble(std::move(*first));
     entry.work->tensorParallel = tensorParallel;
     entry.work->sequenceParallel = sequenceParallel;

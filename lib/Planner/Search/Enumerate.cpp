@@ -123,7 +123,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   PLAIT_RETURN_IF_ERROR(restrict(names, pins.schedule, "schedule", space));
   PLAIT_RETURN_IF_ERROR(restrict(chunks, pins.chunks, "chunks", space));
   // Attention that keeps no scores has nothing of them to compute again.
-  if (training.flashAttention && choices.recompute.size() > 1)
+  if (training.flashAttention && !training.framework.recomputesCheap &&
+      choices.recompute.size() > 1)
     std::erase(choices.recompute, Recompute::Selective);
   Result<std::vector<ScheduleChoice>> schedules =
       getScheduleChoices(names, chunks);

@@ -96,8 +96,11 @@ void Remedies::tryOptions() {
   auto schedule = [](SearchSpace &space, Pins &pins) {
     return makePossible(space.schedule, pins.schedule, std::string("1f1b"));
   };
-  auto recompute = [](SearchSpace &space, Pins &pins) {
-    return makePossible(space.recompute, pins.recompute, Recompute::Full);
+  auto tryRecompute = [&](Recompute kind) {
+    std::string option = "--recompute " + print(kind);
+    return tryChange(option.c_str(), [kind](SearchSpace &space, Pins &pins) {
+      return makePossible(space.recompute, pins.recompute, kind);
+    });
   };
   auto mesh = [](SearchSpace &, Pins &pins) {
     bool isPinned = pins.pipeline || pins.data || pins.tensor || pins.context;
@@ -106,25 +109,17 @@ void Remedies::tryOptions() {
     return isPinned;
   };
   auto tryZero = [&](int stage) {
-    const std::vector<int> &known = input.space.zero;
-    bool isThere = std::find(known.begin(), known.end(), stage) != known.end();
-    std::string option = "--zero " + std::to_string(stage) +
-                         (isThere ? "" : ", with --search-space all");
+    std::string option = "--zero " + std::to_string(stage);
     return tryChange(option.c_str(), [stage](SearchSpace &space, Pins &pins) {
       return makePossible(space.zero, pins.zero, stage);
     });
   };
-  auto all = [](SearchSpace &space, Pins &) {
-    bool isSmaller = space.name != "all";
-    space = SearchSpace::all();
-    return isSmaller;
-  };
   tryChange("--sequence-parallel", sequence) ||
       tryChange("a smaller --micro-batch", microBatch) ||
       tryChange("--schedule 1f1b", schedule) ||
-      tryChange("--recompute full", recompute) ||
+      tryRecompute(Recompute::Selective) || tryRecompute(Recompute::Full) ||
       tryChange("another --mesh", mesh) || tryZero(1) || tryZero(2) ||
-      tryZero(3) || tryChange("--search-space all", all);
+      tryZero(3);
 }
 
 /// Whether something fits on `nodes` nodes.

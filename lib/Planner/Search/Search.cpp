@@ -219,7 +219,8 @@ void Summary::addVariants() {
   for (Recompute kind :
        {Recompute::None, Recompute::Selective, Recompute::Full})
     if (kind != pick.recompute &&
-        (kind != Recompute::Selective || !input.training.flashAttention))
+        (kind != Recompute::Selective || !input.training.flashAttention ||
+         input.training.framework.recomputesCheap))
       with("recompute " + print(kind),
            [&](Configuration &c) { c.recompute = kind; });
   with(pick.sequenceParallel ? "sp off" : "sp on",

@@ -231,7 +231,18 @@ StageTime BlockTimer::run() {
   return time;
 }
 
-StageTime planner::getBlockTime(const Block &block, const Context &context,
-                                bool split, bool isLayer) {
-  return BlockTimer(block, context, split, isLayer).run();
+StageTime planner::getBlockTime(int index, const Context &context, bool split,
+                                bool isLayer) {
+  StageTime time =
+      BlockTimer(context.block(index), context, split, isLayer).run();
+  if (!context.recomputesCheap())
+    return time;
+  // What is cheap is part of the backward pass, where kernels that need it may
+  // compute it.
+  StageTime plain =
+      BlockTimer(context.work.blocks[index], context, split, isLayer).run();
+  time.recompute +=
+      std::max(0.0, time.backwardInput + time.backwardWeight -
+                        plain.backwardInput - plain.backwardWeight);
+  return time;
 }

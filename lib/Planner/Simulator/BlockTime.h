@@ -32,6 +32,14 @@ struct Context {
   double gradientBytes() const {
     return training.fp32Gradients ? 4 : elementBytes(training.precision);
   }
+  /// Whether the blocks are those of Work::cheapBlocks.
+  bool recomputesCheap() const {
+    return configuration.recompute == Recompute::Selective &&
+           framework().recomputesCheap && !work.cheapBlocks.empty();
+  }
+  const Block &block(int index) const {
+    return recomputesCheap() ? work.cheapBlocks[index] : work.blocks[index];
+  }
   /// Ranks over which gradients are summed.
   int replicas() const { return configuration.data * configuration.context; }
   /// Ranks over which ZeRO divides.
@@ -59,10 +67,10 @@ struct Context {
   }
 };
 
-/// Seconds of one microbatch of one block. `split` says that the schedule runs
-/// the gradients of weights apart, where they hide no communication. Only
+/// Seconds of one microbatch of block `index`. `split` says that the schedule
+/// runs the gradients of weights apart, where they hide no communication. Only
 /// layers are recomputed, not what comes before and after them.
-StageTime getBlockTime(const Block &block, const Context &context, bool split,
+StageTime getBlockTime(int index, const Context &context, bool split,
                        bool isLayer);
 
 } // namespace plait::planner

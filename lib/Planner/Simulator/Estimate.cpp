@@ -24,9 +24,8 @@ void Estimator::timeBlocks(bool split) {
   for (size_t i = size_t(work.before); i + work.after < work.order.size(); ++i)
     isLayer[work.order[i]] = true;
   blockTimes.reserve(work.blocks.size());
-  for (size_t block = 0; block < work.blocks.size(); ++block)
-    blockTimes.push_back(
-        getBlockTime(work.blocks[block], context, split, isLayer[block]));
+  for (int block = 0; block < int(work.blocks.size()); ++block)
+    blockTimes.push_back(getBlockTime(block, context, split, isLayer[block]));
 }
 
 void Estimator::cut(schedule::Placement placement) {

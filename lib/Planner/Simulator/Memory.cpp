@@ -70,7 +70,7 @@ double planner::savedBytes(const StageBlocks &stage, const Context &context) {
   Recompute recompute = context.configuration.recompute;
   double bytes = 0;
   for (const StageBlocks::Entry &entry : stage.entries) {
-    const Block &block = context.work.blocks[entry.block];
+    const Block &block = context.block(entry.block);
     // What comes before and after the layers is not recomputed.
     if (!entry.isLayer || recompute == Recompute::None)
       bytes += entry.count * keptBytes(block, context);
@@ -86,7 +86,7 @@ double planner::weightBytes(const StageBlocks &stage, const Context &context) {
   double bytes = 0;
   for (const StageBlocks::Entry &entry : stage.entries)
     bytes += entry.count *
-             toBytes(context.work.blocks[entry.block].keptForWeights, context);
+             toBytes(context.block(entry.block).keptForWeights, context);
   return bytes;
 }
 
@@ -108,7 +108,7 @@ static double contextBytes(const Block &block, const Context &context) {
 /// recomputes.
 static double temporaryBytes(const StageBlocks::Entry &entry,
                              const Context &context) {
-  const Block &block = context.work.blocks[entry.block];
+  const Block &block = context.block(entry.block);
   double bytes =
       toBytes(block.workspace, context) + contextBytes(block, context);
   // The gradients of the scores, beside the ones of the softmax.
@@ -183,7 +183,7 @@ StageMemory planner::getMemory(uint32_t rank,
   for (const StageBlocks *stage : stages)
     for (const StageBlocks::Entry &entry : stage->entries) {
       temporary = std::max(temporary, temporaryBytes(entry, context));
-      const Block &block = context.work.blocks[entry.block];
+      const Block &block = context.block(entry.block);
       gathered = std::max(gathered, gatheredBytes(block, context));
     }
   memory.activations = getActivations(rank, stages, pipeline, context);

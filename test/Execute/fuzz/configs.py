@@ -152,7 +152,7 @@ def draw_planned(rng: random.Random) -> ConfigTrial:
     for name, values in (
         ("--micro-batch", ("1", "2")),
         ("--schedule", ("gpipe", "1f1b", "zb-h1")),
-        ("--recompute", ("none", "full")),
+        ("--recompute", ("none", "selective", "full")),
         ("--zero", ("0", "1")),
         ("--precision", ("fp32", "bf16")),
     ):
@@ -193,7 +193,7 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     # Ranks of cp hold equal parts of a sequence.
     options += ["--seq", str(rng.choice((8, 13, 16) if axes["cp"] == 1 else (8, 24)))]
     for name, values in (
-        ("--recompute", ("none", "full")),
+        ("--recompute", ("none", "selective", "full")),
         ("--zero", ("0", "1", "2", "3")),
         ("--precision", ("fp32", "fp32", "fp32", "bf16")),
         ("--attention", ("flash", "unfused")),

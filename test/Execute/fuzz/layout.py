@@ -121,7 +121,7 @@ def draw_layout(rng: random.Random) -> Layout:
     layout.schedule, layout.chunks = rng.choice(SCHEDULES)
     if layout.pp * layout.chunks > 4:
         layout.schedule, layout.chunks = "zb-h1", 1
-    layout.recompute = rng.choice(("none", "none", "full"))
+    layout.recompute = rng.choice(("none", "none", "selective", "full"))
     layout.zero = rng.choice((0, 1)) if layout.dp > 1 else 0
     layout.sequence_parallel = layout.tp > 1 and rng.random() < 0.5
     layout.attention = rng.choice(("", "unfused", "flash"))

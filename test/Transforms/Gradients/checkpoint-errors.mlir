@@ -1,5 +1,5 @@
-// RUN: plait-opt %s --plait-configure=recompute=selective --nn-checkpoint -verify-diagnostics
+// RUN: plait-opt %s --plait-configure=precision=fp16 --nn-checkpoint -verify-diagnostics
 
-// expected-error @+1 {{recompute is selective, which cannot be compiled, expected none or full}}
+// expected-error @+1 {{precision is fp16, which cannot be compiled, expected fp32 or bf16}}
 module {
 }

@@ -126,6 +126,24 @@ static const TransformerShape llama8b = {.layers = 32,
                                          .rotary = true,
                                          .tied = false};
 
+/// Norms, rotary embeddings and activations of a layer are cheap; its matmuls
+/// and its attention are not.
+TEST_F(ProfileTest, KnowsWhatIsCheapToComputeAgain) {
+  open("llama-3-8b", 4096);
+  Work work = get(2, false);
+  ASSERT_EQ(work.cheapBlocks.size(), work.blocks.size());
+  Work cheap = work;
+  cheap.blocks = work.cheapBlocks;
+  compare(cheap, work);
+  const planner::Block &layer = work.blocks[work.order[work.before]];
+  const planner::Block &again = cheap.blocks[work.order[work.before]];
+  // Of each token: both norms' results and statistics, the activation of a
+  // gate and its product with the other.
+  EXPECT_NEAR(layer.kept.elements - again.kept.elements,
+              4096.0 * (2 * 4096 + 2 + 2 * 7168), 1);
+  EXPECT_EQ(again.input.elements, layer.input.elements);
+}
+
 TEST_F(ProfileTest, CountsWhatOneRankComputes) {
   open("gpt2", 1024);
   for (int tensor : {1, 2, 4})

@@ -56,6 +56,11 @@ MappedFile::~MappedFile() {
     munmap(const_cast<uint8_t *>(data), length);
 }
 
+void MappedFile::release() const {
+  if (data) // advice: nothing depends on it
+    madvise(const_cast<uint8_t *>(data), length, MADV_DONTNEED);
+}
+
 //===----------------------------------------------------------------------===//
 // Temporary files
 //===----------------------------------------------------------------------===//

@@ -136,8 +136,9 @@ int64_t plan::countElements(const Mesh &mesh,
   return elements;
 }
 
-bool plan::isFirstReplica(const Mesh &mesh, uint32_t rank,
-                          const fb::Shard &shard, bool isDivided) {
+Replica plan::replicaOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+                        bool isDivided) {
+  Replica replica = {0, 1};
   // The pipeline axis picks the program, it never replicates a shard.
   for (uint32_t axis = 1; axis < mesh.axes(); ++axis) {
     bool splits =
@@ -145,10 +146,12 @@ bool plan::isFirstReplica(const Mesh &mesh, uint32_t rank,
     for (const fb::DimSharding *dim : dimsOf(shard, isDivided))
       if (dim->axes())
         splits |= std::count(dim->axes()->begin(), dim->axes()->end(), axis);
-    if (!splits && mesh.index(rank, axis) != 0)
-      return false;
+    if (splits)
+      continue;
+    replica.index = replica.index * mesh.size(axis) + mesh.index(rank, axis);
+    replica.count *= mesh.size(axis);
   }
-  return true;
+  return replica;
 }
 
 Part plan::partOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,

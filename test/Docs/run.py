@@ -117,8 +117,8 @@ def check_links(page: pathlib.Path) -> str:
 def read_flags(tools: Tools, *command: str) -> set[str]:
     """The options of a tool or of one of its commands."""
     text = tools.run(*command, "--help").stdout
-    option = re.compile(r"^ +(?:-\w,)?(--[a-z][a-z0-9-]*)", re.MULTILINE)
-    return set(option.findall(text))
+    option = re.compile(r"^ +((?:-\w,)?(?:--[a-z][a-z0-9-]*,?)+)", re.MULTILINE)
+    return {x for names in option.findall(text) for x in FLAG.findall(names)}
 
 
 def check_options(tools: Tools, command: str, documented: dict) -> str:
@@ -172,6 +172,7 @@ COMMANDS = (
     "plait-plan simulate",
     "plait-plan diff",
     "plait-plan calibrate",
+    "plait-plan reshard",
 )
 
 

@@ -458,8 +458,8 @@ def output_cases(runner: Runner) -> None:
 def usage_cases(tools: Tools, report: Reporter) -> None:
     """The argument that is wrong is blamed, in one line."""
     cases = (
-        ("plait-run x.plan --resume y", "unknown option '--resume'"),
-        ("plait-run --resume=y", "unknown option '--resume'"),
+        ("plait-run x.plan --rewind y", "unknown option '--rewind'"),
+        ("plait-run --rewind=y", "unknown option '--rewind'"),
         ("plait-run x.plan y", "unexpected argument 'y'"),
         ("plait-run", "plan is required"),
         ("plait-plan frobnicate", "unknown command 'frobnicate', expected .*"),

@@ -48,6 +48,8 @@ Command addSimulateCommand(CLI::App &app);
 Command addDiffCommand(CLI::App &app);
 /// `calibrate PROFILE…`: fits a hardware file to measured times.
 Command addCalibrateCommand(CLI::App &app);
+/// `reshard CHECKPOINT --to PLAN -o DIR`: rewrites a checkpoint.
+Command addReshardCommand(CLI::App &app);
 
 } // namespace plait::tool
 

@@ -19,7 +19,8 @@ int main(int argc, char **argv) {
   const tool::Command commands[] = {
       tool::addShowCommand(app),     tool::addCheckCommand(app),
       tool::addScheduleCommand(app), tool::addSimulateCommand(app),
-      tool::addDiffCommand(app),     tool::addCalibrateCommand(app)};
+      tool::addDiffCommand(app),     tool::addCalibrateCommand(app),
+      tool::addReshardCommand(app)};
   if (std::optional<int> code = tool::parse(app, argc, argv))
     return *code;
   removeTemporaryFilesOnSignals();

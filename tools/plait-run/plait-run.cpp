@@ -26,6 +26,7 @@ struct Options {
   bool check = false;
   double timeout = 600;
   std::string cudaGraph = "on";
+  std::string checkpointEvery; // see parseCheckpointEvery
   runtime::TrainOptions train;
 };
 
@@ -34,6 +35,26 @@ std::vector<std::string> getTokenTypeNames() {
   for (const runtime::TokenType &type : runtime::getTokenTypes())
     names.push_back(type.name);
   return names;
+}
+
+/// How a run is interrupted and goes on.
+void addCheckpointOptions(CLI::App &app, Options &options) {
+  runtime::CheckpointOptions &checkpoint = options.train.checkpoint;
+  CLI::Option *check = app.get_option("--check");
+  auto *directory = app.add_option("--checkpoint", checkpoint.directory,
+                                   "Directory for checkpoints")
+                        ->excludes(check);
+  app.add_option("--checkpoint-every", options.checkpointEvery,
+                 "Steps, or time as 30m (else after the last step)")
+      ->needs(directory);
+  app.add_option("--keep", checkpoint.keep,
+                 "Checkpoints to keep, the newest (else all)")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40))
+      ->needs(directory);
+  app.add_option("--resume", options.train.resume,
+                 "Go on from the newest checkpoint in a directory")
+      ->excludes(check)
+      ->excludes(app.get_option("--profile"));
 }
 
 /// What is done, and with which files.
@@ -60,8 +81,10 @@ void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--profile", options.profile,
                  "Measured time of every step, JSON")
       ->excludes(check);
-  app.add_option("--save", train.save, "Directory for the trained weights")
+  app.add_option("--save,--export", train.save,
+                 "Model folder to write, as Hugging Face's")
       ->excludes(check);
+  addCheckpointOptions(app, options);
 }
 
 /// How it is trained. The help shows the defaults.
@@ -165,11 +188,17 @@ Status run(Options &options) {
     options.train.summary = stderr;
   options.train.interrupted = [] { return receivedInterrupt() != 0; };
   options.train.executor.cudaGraph = options.cudaGraph == "on";
+  if (!options.checkpointEvery.empty())
+    if (Status status = runtime::parseCheckpointEvery(options.checkpointEvery,
+                                                      options.train.checkpoint);
+        !status.ok())
+      return fail("--checkpoint-every: ", status.message());
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (runtime::Rendezvous *processes = options.train.executor.processes)
     PLAIT_RETURN_IF_ERROR(compareProcesses(*processes, file));
   if (!file.ok())
     return file.status();
+  options.train.planHash = file->hash();
   if (!options.profile.empty())
     return profile(*file, options);
   return options.check ? runtime::check(file->plan(), options.train)

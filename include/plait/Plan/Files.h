@@ -42,6 +42,10 @@ public:
 
   std::span<const uint8_t> bytes() const { return {data, length}; }
 
+  /// Gives the memory back that holds what has been read; what is read again is
+  /// fetched again.
+  void release() const;
+
 private:
   MappedFile(const uint8_t *data, size_t length) : data(data), length(length) {}
 

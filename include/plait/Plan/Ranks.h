@@ -98,12 +98,22 @@ int64_t countElements(const Mesh &mesh,
                       const flatbuffers::Vector<int64_t> &shape,
                       const DimShardings &dims);
 
-/// True for exactly one of the ranks of a program that hold the same block of
-/// `shard`: the one with coordinate 0 on every axis that does not split it.
-/// Of what the shard's ranks divide, each rank with coordinate 0 on the others
-/// holds a part.
-bool isFirstReplica(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
-                    bool isDivided = false);
+/// Which of the ranks that hold the same elements of a shard one is.
+struct Replica {
+  uint32_t index, count;
+};
+
+/// Of the ranks of a program that hold the same block of `shard`, those that
+/// differ along the axes that do not split it. Of what the shard's ranks
+/// divide, each of them holds a part of its own.
+Replica replicaOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+                  bool isDivided = false);
+
+/// True for exactly one of these ranks.
+inline bool isFirstReplica(const Mesh &mesh, uint32_t rank,
+                           const fb::Shard &shard, bool isDivided = false) {
+  return replicaOf(mesh, rank, shard, isDivided).index == 0;
+}
 
 /// What a rank holds of a shard's tensor: `count` of the elements of its block
 /// (see dimsOf), row-major, from `begin` on. They lie from element `offset` on

@@ -10,7 +10,8 @@
 // inputs, its last S the targets. There are floor((tokens - 1) / S) samples.
 //
 // Row r of the global batch of step n (from 1) is sample (n - 1) G + r, modulo
-// the number of samples, after the permutation if there is one. Data-parallel
+// the number of samples, after the permutation if there is one; a run that goes
+// on with another G counts on from where it was (startAt). Data-parallel
 // rank d has rows [d G / dp, (d + 1) G / dp); microbatch i of it is the i-th
 // run of micro_batch rows. So the batch of a step does not depend on the mesh.
 //
@@ -79,7 +80,16 @@ public:
   /// side: it gets the rows that those replicas have at the same time.
   void interleave(int64_t replicas, int64_t rows);
 
+  /// The first row of the global batch of the step after step `step` is sample
+  /// `sample`, modulo the number of samples, and those of later steps follow.
+  /// Before, the first row of step 1 is sample 0.
+  void startAt(uint64_t step, uint64_t sample);
+
   uint64_t samples() const { return sampleCount; }
+
+  /// What the samples are, wherever the file is: data of the same description
+  /// has the same samples in the same order.
+  std::string describe() const;
 
   /// Writes row `row` of the global batch of step `step` (from 1), from its
   /// position `first` on, to `target`, which ends with the row or before. Its
@@ -109,6 +119,9 @@ private:
   uint64_t sampleCount = 0;
   uint64_t keySeed = 0;
   std::vector<uint64_t> permutation; // empty: the identity
+  uint64_t permutationSeed = 0;
+  uint64_t contentHash = 0;
+  uint64_t startStep = 0, startSample = 0; // see startAt()
   int64_t replicas = 1, replicaRows = 1;
 };
 

@@ -44,6 +44,14 @@ public:
   /// `path` is a safetensors file, or a directory that holds
   /// model.safetensors or model.safetensors.index.json with its shards.
   static Result<WeightFiles> open(const std::string &path);
+  /// The tensors of several safetensors files, no name twice; `name` is that of
+  /// all of them in messages.
+  static Result<WeightFiles> open(const std::string &name,
+                                  const std::vector<std::string> &files);
+
+  /// Gives the memory back that holds what has been read. To be called now and
+  /// then by who reads large tensors once.
+  void release() const;
 
   /// The tensor `name`, or the one whose name differs only by a leading
   /// "transformer." or "model.". Checks the shape.
@@ -64,17 +72,25 @@ private:
   std::map<std::string, std::string> otherTypes; // tensors that are not floats
 };
 
+struct TensorShape {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+/// A file of f32 tensors, one behind the other in their order.
+struct SafetensorsLayout {
+  std::string header;            // what the file begins with
+  std::vector<uint64_t> offsets; // of each tensor, in the file
+  uint64_t bytes = 0;            // of the file
+};
+SafetensorsLayout layOut(const std::vector<TensorShape> &tensors);
+
 /// Writes one file of f32 tensors.
 class WeightWriter {
 public:
-  struct Tensor {
-    std::string name;
-    std::vector<int64_t> shape;
-  };
-
   /// Lays `tensors` out in their order. What is never written is zero.
   static Result<WeightWriter> create(const std::string &path,
-                                     const std::vector<Tensor> &tensors);
+                                     const std::vector<TensorShape> &tensors);
 
   /// Writes elements from `begin` of tensor `tensor`. Threads may write
   /// different elements at the same time.
@@ -87,7 +103,7 @@ private:
   explicit WeightWriter(OutputFile file) : file(std::move(file)) {}
 
   OutputFile file;
-  std::vector<uint64_t> offsets; // of each tensor, in the file
+  std::vector<uint64_t> offsets; // see SafetensorsLayout
 };
 
 /// "[2, 3]": how messages show a shape.

@@ -50,6 +50,34 @@ void forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
 /// to the part, and `count` 0 where that is nothing.
 Run clip(const Run &run, const plan::Part &part);
 
+/// A tensor of a shard: where it lies in the arena, in bytes, and whether the
+/// ranks that hold the same values divide it.
+struct ShardTensor {
+  uint64_t offset;
+  bool isDivided;
+};
+
+/// The weights in f32: a master copy is divided with the rest of the
+/// optimizer's state.
+ShardTensor weightOf(const fb::Shard &shard);
+/// The gradient after a step.
+ShardTensor gradientOf(const fb::Shard &shard);
+/// What the optimizer keeps.
+ShardTensor stateOf(const fb::Shard &shard, const fb::StateSlot &slot);
+
+/// What a rank holds of such a tensor, which is f32. Refers to the shard.
+struct Piece {
+  Piece(const plan::Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+        const fb::Parameter &parameter, const ShardTensor &tensor);
+
+  const plan::DimShardings &dims;
+  plan::Part part; // of the rank's block
+  uint64_t offset; // of the part, in the arena, in bytes
+
+  /// The `count` elements from element `begin` of the part on.
+  Piece slice(int64_t begin, int64_t count) const;
+};
+
 /// The number of elements of a shape.
 int64_t elementCount(const flatbuffers::Vector<int64_t> &shape);
 

@@ -12,6 +12,7 @@
 #ifndef PLAIT_RUNTIME_TRAINER_H
 #define PLAIT_RUNTIME_TRAINER_H
 
+#include "plait/Runtime/Checkpoint.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Support/Status.h"
 
@@ -27,8 +28,12 @@ struct TrainOptions {
   std::string tokens;    // one of tokens and text is set, except for check()
   std::string tokenType; // see Batches::fromTokenFile
   std::string text;
-  std::string log;  // empty: none, "-": standard output
-  std::string save; // empty: do not save
+  std::string log;              // empty: none, "-": standard output
+  std::string save;             // empty: do not save
+  std::string resume;           // empty: begin with the first step
+  CheckpointOptions checkpoint; // which are written
+  uint64_t planHash = 0;        // PlanFile::hash(), for checkpoints
+  std::string settings;         // all that was asked for, as one JSON object
   uint64_t steps = 20;
   uint64_t seed = 0;
   bool shuffle = false;
@@ -45,18 +50,18 @@ struct TrainOptions {
   ExecutorOptions executor;
 };
 
-/// What a run has reached, and all that a later one needs to go on from there:
-/// the data of a step follows from its number (see Data.h).
+/// What a run has reached. With weights and what the optimizer keeps it is all
+/// that a later one needs to go on from there: see RunRecord.
 struct RunState {
   uint64_t step = 0; // the last one done; the first is 1
   double tokens = 0; // that were trained on
 };
 
-/// Trains for `steps` steps, or until it is interrupted. Adds one JSON object a
-/// step to the log, writes progress to stderr when that is a terminal, and a
-/// summary; of several processes, that of rank 0 does. Fails as soon as loss or
-/// gradient norm are not finite numbers, and when it is interrupted before the
-/// first step.
+/// Trains until `steps` steps are done, those before `resume` included, or
+/// until it is interrupted. Adds one JSON object a step to the log, writes
+/// progress to stderr when that is a terminal, and a summary; of several
+/// processes, that of rank 0 does. Fails as soon as loss or gradient norm are
+/// not finite numbers, and when it is interrupted before the first step.
 Status train(const fb::Plan &plan, const TrainOptions &options);
 
 /// Runs one step of the plan and of its reference plan from the same weights on

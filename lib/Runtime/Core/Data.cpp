@@ -12,6 +12,10 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <sstream>
+
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -40,6 +44,8 @@ Result<Batches> Batches::create(Storage storage, unsigned tokenBytes,
       return fail("'", name, "': token ", position, " is ", token,
                   ", the vocabulary has ", plan.vocab_size());
   batches.sampleCount = (tokens - 1) / batches.sequence;
+  batches.contentHash =
+      XXH3_64bits(batches.bytes().data(), batches.bytes().size());
   return batches;
 }
 
@@ -125,7 +131,22 @@ Result<Batches> Batches::random(uint64_t seed, const fb::Plan &plan) {
   return create(std::move(tokens), sizeof(uint32_t), "random tokens", plan);
 }
 
+void Batches::startAt(uint64_t step, uint64_t sample) {
+  startStep = step;
+  startSample = sample;
+}
+
+std::string Batches::describe() const {
+  std::ostringstream text;
+  text << tokenCount() << " tokens of hash " << std::hex << contentHash
+       << std::dec << " in samples of " << sequence;
+  if (!permutation.empty())
+    text << " permuted by seed " << permutationSeed;
+  return text.str();
+}
+
 void Batches::shuffle(uint64_t seed) {
+  permutationSeed = seed;
   permutation.resize(sampleCount);
   std::iota(permutation.begin(), permutation.end(), uint64_t(0));
   for (uint64_t i = sampleCount; i-- > 1;) {
@@ -170,7 +191,9 @@ void Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
     auto key = static_cast<int32_t>(draw(findRow(row), keySeed, step)[0]);
     return std::fill(target.begin(), target.end(), key);
   }
-  uint64_t sample = ((step - 1) * globalBatch + findRow(row)) % sampleCount;
+  uint64_t sample =
+      (startSample + (step - 1 - startStep) * globalBatch + findRow(row)) %
+      sampleCount;
   if (!permutation.empty())
     sample = permutation[sample];
   uint64_t begin = sample * sequence + (kind == fb::InputKind::Targets) + first;

@@ -155,19 +155,27 @@ void FileTensor::read(int64_t begin, std::span<float> target) const {
 }
 
 Result<WeightFiles> WeightFiles::open(const std::string &path) {
-  WeightFiles weights;
-  weights.path = path;
   std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) {
-    PLAIT_RETURN_IF_ERROR(weights.add(path));
-    return weights;
-  }
+  if (!std::filesystem::is_directory(path, error))
+    return open(path, {path});
   Result<std::vector<std::string>> files = listFiles(path);
   if (!files.ok())
     return files.status();
-  for (const std::string &file : *files)
+  return open(path, *files);
+}
+
+Result<WeightFiles> WeightFiles::open(const std::string &name,
+                                      const std::vector<std::string> &files) {
+  WeightFiles weights;
+  weights.path = name;
+  for (const std::string &file : files)
     PLAIT_RETURN_IF_ERROR(weights.add(file));
   return weights;
+}
+
+void WeightFiles::release() const {
+  for (const MappedFile &file : files)
+    file.release();
 }
 
 Status WeightFiles::add(const std::string &file) {
@@ -235,15 +243,14 @@ WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
   return names;
 }
 
-Result<WeightWriter> WeightWriter::create(const std::string &path,
-                                          const std::vector<Tensor> &tensors) {
+SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors) {
+  SafetensorsLayout layout;
   Json header;
   // What other readers look for.
   header["__metadata__"] = {{"format", "pt"}};
-  std::vector<uint64_t> offsets;
   uint64_t end = 0;
-  for (const Tensor &tensor : tensors) {
-    offsets.push_back(end);
+  for (const TensorShape &tensor : tensors) {
+    layout.offsets.push_back(end);
     uint64_t bytes = 4;
     for (int64_t size : tensor.shape)
       bytes *= size;
@@ -252,23 +259,32 @@ Result<WeightWriter> WeightWriter::create(const std::string &path,
                            {"data_offsets", {end, end + bytes}}};
     end += bytes;
   }
-  std::string text = header.dump();
+  std::string &text = layout.header;
+  text = header.dump();
   // The data begins at a multiple of 8, so that readers can map it.
   text.resize((text.size() + 7) / 8 * 8, ' ');
   uint64_t length = text.size();
   text.insert(0, reinterpret_cast<const char *>(&length), lengthBytes);
-  for (uint64_t &offset : offsets)
+  for (uint64_t &offset : layout.offsets)
     offset += text.size();
+  layout.bytes = text.size() + end;
+  return layout;
+}
 
+Result<WeightWriter>
+WeightWriter::create(const std::string &path,
+                     const std::vector<TensorShape> &tensors) {
+  SafetensorsLayout layout = layOut(tensors);
   Result<OutputFile> file =
       OutputFile::create(path, OutputFile::Content::Binary);
   if (!file.ok())
     return file.status();
-  PLAIT_RETURN_IF_ERROR(file->resize(text.size() + end));
-  PLAIT_RETURN_IF_ERROR(file->writeAt(
-      0, {reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
+  PLAIT_RETURN_IF_ERROR(file->resize(layout.bytes));
+  PLAIT_RETURN_IF_ERROR(
+      file->writeAt(0, {reinterpret_cast<const uint8_t *>(layout.header.data()),
+                        layout.header.size()}));
   WeightWriter writer(std::move(*file));
-  writer.offsets = std::move(offsets);
+  writer.offsets = std::move(layout.offsets);
   return writer;
 }
 

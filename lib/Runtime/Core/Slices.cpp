@@ -123,6 +123,40 @@ Run runtime::clip(const Run &run, const plan::Part &part) {
   return {begin - part.begin, run.global + begin - run.local, end - begin};
 }
 
+ShardTensor runtime::weightOf(const fb::Shard &shard) {
+  bool isMaster = shard.compute_dtype() == fb::DType::BF16;
+  bool divides = shard.division() || shard.state_dims();
+  return {shard.weight(), divides && isMaster};
+}
+
+ShardTensor runtime::gradientOf(const fb::Shard &shard) {
+  if (const fb::Division *division = shard.division())
+    return {division->reduced(), true};
+  return {shard.gradient(), shard.state_dims() != nullptr};
+}
+
+ShardTensor runtime::stateOf(const fb::Shard &shard,
+                             const fb::StateSlot &slot) {
+  return {slot.offset(), shard.division() || shard.state_dims()};
+}
+
+Piece::Piece(const plan::Mesh &mesh, uint32_t rank, const fb::Shard &shard,
+             const fb::Parameter &parameter, const ShardTensor &tensor)
+    : dims(plan::dimsOf(shard, tensor.isDivided)),
+      part(plan::partOf(mesh, rank, shard,
+                        plan::countElements(mesh, *parameter.shape(), dims),
+                        tensor.isDivided)),
+      offset(tensor.offset + part.offset * sizeof(float)) {}
+
+Piece Piece::slice(int64_t begin, int64_t count) const {
+  Piece result = *this;
+  result.part.begin += begin;
+  result.part.count = count;
+  result.part.offset += begin;
+  result.offset += begin * sizeof(float);
+  return result;
+}
+
 int64_t runtime::elementCount(const Shape &shape) {
   int64_t count = 1;
   for (int64_t size : shape)

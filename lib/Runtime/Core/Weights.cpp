@@ -7,7 +7,9 @@
 
 #include "plait/Runtime/Weights.h"
 
+#include "Shards.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Json.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Random.h"
 #include "plait/Runtime/Rendezvous.h"
@@ -31,66 +33,15 @@ std::span<const int64_t> shapeOf(const flatbuffers::Vector<int64_t> &shape) {
   return {shape.data(), shape.size()};
 }
 
-using ShardJob = std::function<Status(uint32_t rank, const fb::Shard &shard,
-                                      const fb::Parameter &parameter)>;
-
-/// Calls `job` for all shards of all ranks, on the threads of the ranks.
-Status forEachShard(Executor &executor, const ShardJob &job) {
-  return executor.forEachRank([&](uint32_t rank) {
-    const auto *shards = executor.program(rank).shards();
-    for (uint32_t i = 0; i < plan::length(shards); ++i) {
-      const fb::Shard &shard = *shards->Get(i);
-      PLAIT_RETURN_IF_ERROR(job(
-          rank, shard, *executor.plan().parameters()->Get(shard.parameter())));
-    }
-    return Status::success();
-  });
-}
-
-/// A tensor of a shard: where it lies in the arena, and whether the ranks that
-/// hold the same values divide it.
-struct Tensor {
-  uint64_t offset;
-  bool isDivided;
-};
-
-/// The weights in f32: a master copy is divided with the rest of the
-/// optimizer's state.
-Tensor weightOf(const fb::Shard &shard) {
-  bool isMaster = shard.compute_dtype() == fb::DType::BF16;
-  bool divides = shard.division() || shard.state_dims();
-  return {shard.weight(), divides && isMaster};
-}
-
-/// The gradient after a step.
-Tensor gradientOf(const fb::Shard &shard) {
-  if (const fb::Division *division = shard.division())
-    return {division->reduced(), true};
-  return {shard.gradient(), shard.state_dims() != nullptr};
-}
-
-/// What a rank holds of a tensor, and where.
-struct Piece {
-  Piece(const plan::Mesh &mesh, uint32_t rank, const fb::Shard &shard,
-        const fb::Parameter &parameter, const Tensor &tensor)
-      : dims(plan::dimsOf(shard, tensor.isDivided)),
-        part(plan::partOf(mesh, rank, shard,
-                          plan::countElements(mesh, *parameter.shape(), dims),
-                          tensor.isDivided)),
-        offset(tensor.offset + part.offset * sizeof(float)) {}
-
-  const plan::DimShardings &dims;
-  plan::Part part;
-  uint64_t offset; // in the arena
-};
-
-/// Sets the copy of `shard` that the program computes with, if there is one.
+/// Sets elements of the copy of `shard` that the program computes with, if
+/// there is one, from element `begin` of the rank's block on.
 Status storeCopy(Executor &executor, uint32_t rank, const fb::Shard &shard,
-                 std::span<const float> block) {
+                 int64_t begin, std::span<const float> elements) {
   if (shard.compute_dtype() != fb::DType::BF16)
     return Status::success();
-  std::vector<BFloat16> rounded(block.begin(), block.end());
-  return executor.device(rank).write(shard.compute_weight(),
+  std::vector<BFloat16> rounded(elements.begin(), elements.end());
+  return executor.device(rank).write(shard.compute_weight() +
+                                         begin * sizeof(BFloat16),
                                      std::as_bytes(std::span(rounded)));
 }
 
@@ -99,31 +50,7 @@ Status storeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
                   std::span<const float> block) {
   PLAIT_RETURN_IF_ERROR(
       executor.device(rank).write(shard.weight(), std::as_bytes(block)));
-  return storeCopy(executor, rank, shard, block);
-}
-
-/// Fills the weights of `shard` with what `read(file index, target)` gives.
-template <typename Read>
-Status writeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
-                  const fb::Parameter &parameter, Read read) {
-  const plan::Mesh &mesh = executor.mesh();
-  auto readBlock = [&](const plan::DimShardings &dims) {
-    std::vector<float> block(
-        plan::countElements(mesh, *parameter.shape(), dims));
-    forEachFileRun(mesh, rank, parameter, dims, [&](const Run &run) {
-      read(run.global, std::span(block).subspan(run.local, run.count));
-    });
-    return block;
-  };
-  Piece own(mesh, rank, shard, parameter, weightOf(shard));
-  std::vector<float> block = readBlock(own.dims);
-  if (own.part.count)
-    PLAIT_RETURN_IF_ERROR(executor.device(rank).write(
-        own.offset, std::as_bytes(std::span(block).subspan(own.part.begin,
-                                                           own.part.count))));
-  if (&own.dims != shard.dims())
-    block = readBlock(*shard.dims());
-  return storeCopy(executor, rank, shard, block);
+  return storeCopy(executor, rank, shard, 0, block);
 }
 
 Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
@@ -145,7 +72,7 @@ Status failTogether(Executor &executor, Status status) {
 class Collector {
 public:
   /// The wanted tensor of a shard, if one is wanted.
-  using Place = std::function<std::optional<Tensor>(const fb::Shard &)>;
+  using Place = std::function<std::optional<ShardTensor>(const fb::Shard &)>;
   using Use = std::function<Status(
       uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
       const Piece &piece, const std::vector<float> &elements)>;
@@ -160,15 +87,16 @@ public:
     PLAIT_RETURN_IF_ERROR(
         forEachShard(executor, [this](uint32_t rank, const fb::Shard &shard,
                                       const fb::Parameter &parameter) {
-          auto piece = wanted(rank, shard, parameter);
-          if (!piece)
-            return Status::success();
-          auto block = readPiece(executor, rank, *piece);
-          if (!block.ok())
-            return block.status();
-          return executor.leads() ? use(rank, shard, parameter, *piece, *block)
-                                  : executor.processes()->sendToFirst(
-                                        rank, std::as_bytes(std::span(*block)));
+          return forEachWindow(
+              wanted(rank, shard, parameter), [&](const Piece &window) {
+                auto block = readPiece(executor, rank, window);
+                if (!block.ok())
+                  return block.status();
+                return executor.leads()
+                           ? use(rank, shard, parameter, window, *block)
+                           : executor.processes()->sendToFirst(
+                                 rank, std::as_bytes(std::span(*block)));
+              });
         }));
     if (executor.processes() && executor.leads())
       for (uint32_t rank = executor.ranks().back() + 1;
@@ -185,21 +113,31 @@ private:
       const fb::Shard &shard = *shards->Get(i);
       const fb::Parameter &parameter =
           *executor.plan().parameters()->Get(shard.parameter());
-      auto piece = wanted(rank, shard, parameter);
-      if (!piece)
-        continue;
-      std::vector<float> block(piece->part.count);
-      PLAIT_RETURN_IF_ERROR(executor.processes()->receiveFrom(
-          rank, std::as_writable_bytes(std::span(block))));
-      PLAIT_RETURN_IF_ERROR(use(rank, shard, parameter, *piece, block));
+      PLAIT_RETURN_IF_ERROR(forEachWindow(
+          wanted(rank, shard, parameter), [&](const Piece &window) {
+            std::vector<float> block(window.part.count);
+            PLAIT_RETURN_IF_ERROR(executor.processes()->receiveFrom(
+                rank, std::as_writable_bytes(std::span(block))));
+            return use(rank, shard, parameter, window, block);
+          }));
     }
+    return Status::success();
+  }
+
+  /// Nobody has a second copy of a whole block.
+  template <typename Job>
+  static Status forEachWindow(const std::optional<Piece> &piece, Job job) {
+    int64_t count = piece ? piece->part.count : 0;
+    for (int64_t begin = 0; begin < count; begin += windowElements)
+      PLAIT_RETURN_IF_ERROR(
+          job(piece->slice(begin, std::min(windowElements, count - begin))));
     return Status::success();
   }
 
   /// Of all copies of an element, one is.
   std::optional<Piece> wanted(uint32_t rank, const fb::Shard &shard,
                               const fb::Parameter &parameter) const {
-    std::optional<Tensor> tensor = place(shard);
+    std::optional<ShardTensor> tensor = place(shard);
     if (!shard.owner() || !tensor ||
         !plan::isFirstReplica(executor.mesh(), rank, shard, tensor->isDivided))
       return std::nullopt;
@@ -214,7 +152,7 @@ private:
 
 /// The tensors of the file, in the order of the parameters.
 struct FileLayout {
-  std::vector<WeightWriter::Tensor> tensors;
+  std::vector<TensorShape> tensors;
   std::map<std::string, size_t> byName;
 
   static Result<FileLayout> of(const fb::Plan &plan) {
@@ -237,22 +175,64 @@ struct FileLayout {
   }
 };
 
-/// The config.json of the plan, if it has one, not yet under its name.
-Result<std::optional<OutputFile>> writeConfig(const fb::Plan &plan,
-                                              const std::string &directory) {
-  if (!plan.config())
-    return std::optional<OutputFile>();
-  auto file = OutputFile::create(directory + "/" + configName);
-  if (!file.ok())
-    return file.status();
-  PLAIT_RETURN_IF_ERROR(
-      file->writeAt(0, {plan.config()->Data(), plan.config()->size()}));
-  return std::optional(std::move(*file));
+/// The config.json of the plan, for weights in f32. Readers take the type that
+/// it names for that of the weights.
+std::string makeConfig(const fb::Plan &plan) {
+  std::string text = plan.config()->str();
+  auto json = parseJson<nlohmann::ordered_json>(
+      {reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+  bool changed = false;
+  for (const char *key : {"torch_dtype", "dtype"})
+    if (json.ok() && json->is_object() && json->contains(key) &&
+        (*json)[key] != "float32") {
+      (*json)[key] = "float32";
+      changed = true;
+    }
+  return changed ? json->dump(2) + "\n" : text;
+}
+
+/// What a tokenizer may consist of, and how text is generated.
+constexpr const char *tokenizerNames[] = {
+    "added_tokens.json", "chat_template.jinja",     "generation_config.json",
+    "merges.txt",        "special_tokens_map.json", "tokenizer.json",
+    "tokenizer.model",   "tokenizer_config.json",   "vocab.json",
+    "vocab.txt"};
+
+/// What is beside the weights, not yet under its names.
+Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
+                                                const std::string &directory,
+                                                const std::string &origin) {
+  std::vector<OutputFile> files;
+  auto add = [&](const char *name, std::span<const uint8_t> bytes) {
+    auto file = OutputFile::create(directory + "/" + name);
+    if (!file.ok())
+      return file.status();
+    PLAIT_RETURN_IF_ERROR(file->writeAt(0, bytes));
+    files.push_back(std::move(*file));
+    return Status::success();
+  };
+  if (plan.config()) {
+    std::string text = makeConfig(plan);
+    PLAIT_RETURN_IF_ERROR(
+        add(configName,
+            {reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
+  }
+  std::error_code error;
+  for (const char *name : tokenizerNames) {
+    std::string path = origin + "/" + name;
+    if (origin.empty() || !std::filesystem::is_regular_file(path, error))
+      continue;
+    auto file = MappedFile::open(path, "tokenizer");
+    if (!file.ok())
+      return file.status();
+    PLAIT_RETURN_IF_ERROR(add(name, file->bytes()));
+  }
+  return files;
 }
 
 /// What saveWeights does in the process of rank 0.
 Status writeWeights(Executor &executor, const std::string &directory,
-                    const Collector::Place &place) {
+                    const std::string &origin, const Collector::Place &place) {
   PLAIT_RETURN_IF_ERROR(prepareToSave(directory));
   auto layout = FileLayout::of(executor.plan());
   if (!layout.ok())
@@ -261,9 +241,9 @@ Status writeWeights(Executor &executor, const std::string &directory,
       WeightWriter::create(directory + "/" + fileName, layout->tensors);
   if (!writer.ok())
     return writer.status();
-  auto config = writeConfig(executor.plan(), directory);
-  if (!config.ok())
-    return config.status();
+  auto companions = writeCompanions(executor.plan(), directory, origin);
+  if (!companions.ok())
+    return companions.status();
   Collector collector(
       executor, place,
       [&](uint32_t rank, const fb::Shard &shard, const fb::Parameter &parameter,
@@ -282,10 +262,55 @@ Status writeWeights(Executor &executor, const std::string &directory,
       });
   PLAIT_RETURN_IF_ERROR(collector.run());
   PLAIT_RETURN_IF_ERROR(writer->commit());
-  return *config ? (**config).commit() : Status::success();
+  for (OutputFile &file : *companions)
+    PLAIT_RETURN_IF_ERROR(file.commit());
+  return Status::success();
 }
 
 } // namespace
+
+Status runtime::forEachShard(Executor &executor, const ShardJob &job) {
+  return executor.forEachRank([&](uint32_t rank) {
+    const auto *shards = executor.program(rank).shards();
+    for (uint32_t i = 0; i < plan::length(shards); ++i) {
+      const fb::Shard &shard = *shards->Get(i);
+      PLAIT_RETURN_IF_ERROR(job(
+          rank, shard, *executor.plan().parameters()->Get(shard.parameter())));
+    }
+    return Status::success();
+  });
+}
+
+Status runtime::setTensor(Executor &executor, uint32_t rank,
+                          const fb::Shard &shard,
+                          const fb::Parameter &parameter,
+                          const ShardTensor &tensor,
+                          const ElementSource &source) {
+  Piece piece(executor.mesh(), rank, shard, parameter, tensor);
+  return fillWindows(executor.mesh(), rank, parameter, piece, source,
+                     [&](int64_t begin, std::span<const float> window) {
+                       return executor.device(rank).write(
+                           piece.offset + begin * sizeof(float),
+                           std::as_bytes(window));
+                     });
+}
+
+Status runtime::setWeights(Executor &executor, uint32_t rank,
+                           const fb::Shard &shard,
+                           const fb::Parameter &parameter,
+                           const ElementSource &source) {
+  PLAIT_RETURN_IF_ERROR(
+      setTensor(executor, rank, shard, parameter, weightOf(shard), source));
+  if (shard.compute_dtype() != fb::DType::BF16)
+    return Status::success();
+  // The whole block, of which the rank may have a part in f32.
+  Piece block(executor.mesh(), rank, shard, parameter,
+              {shard.compute_weight(), false});
+  return fillWindows(executor.mesh(), rank, parameter, block, source,
+                     [&](int64_t begin, std::span<const float> window) {
+                       return storeCopy(executor, rank, shard, begin, window);
+                     });
+}
 
 Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
   // All names and shapes first: a missing tensor is reported at once.
@@ -299,9 +324,15 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
   }
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
-    return writeShard(executor, rank, shard, parameter,
+    int64_t read = 0;
+    return setWeights(executor, rank, shard, parameter,
                       [&](int64_t begin, std::span<float> target) {
                         tensors[shard.parameter()]->read(begin, target);
+                        if ((read += target.size()) >= windowElements) {
+                          files.release();
+                          read = 0;
+                        }
+                        return Status::success();
                       });
   });
 }
@@ -325,13 +356,14 @@ Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
     NormalStream normals(seed, parameter.file_name()->string_view(),
                          parameter.init_value(), parameter.init_std());
     bool constant = parameter.init() == fb::InitKind::Constant;
-    return writeShard(executor, rank, shard, parameter,
+    return setWeights(executor, rank, shard, parameter,
                       [&](int64_t begin, std::span<float> target) {
                         if (constant)
                           std::fill(target.begin(), target.end(),
                                     parameter.init_value());
                         else
                           normals.generate(begin, target);
+                        return Status::success();
                       });
   });
 }
@@ -344,13 +376,15 @@ Status runtime::prepareToSave(const std::string &directory) {
   return OutputFile::create(directory + "/" + fileName).status();
 }
 
-Status runtime::saveWeights(Executor &executor, const std::string &directory) {
+Status runtime::saveWeights(Executor &executor, const std::string &directory,
+                            const std::string &origin) {
   auto place = [](const fb::Shard &shard) {
     return std::optional(weightOf(shard));
   };
-  return failTogether(
-      executor, executor.leads() ? writeWeights(executor, directory, place)
-                                 : Collector(executor, place, nullptr).run());
+  return failTogether(executor,
+                      executor.leads()
+                          ? writeWeights(executor, directory, origin, place)
+                          : Collector(executor, place, nullptr).run());
 }
 
 Result<std::vector<std::vector<float>>>

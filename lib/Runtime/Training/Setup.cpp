@@ -36,21 +36,29 @@ Status runtime::agree(Executor &executor, const Status &mine) {
 }
 
 Result<std::unique_ptr<Executor>>
-runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
+runtime::makeExecutor(const fb::Plan &plan, const TrainOptions &options) {
   auto executor = Executor::create(plan, options.executor);
   if (!executor.ok())
     return executor.status();
   if (const std::string &placement = (*executor)->placement();
       !placement.empty())
     std::fprintf(stderr, "%s\n", placement.c_str());
-  if (options.weights.empty()) {
-    PLAIT_RETURN_IF_ERROR(initializeWeights(**executor, options.seed));
-    return executor;
-  }
+  return executor;
+}
+
+Status runtime::setInitialWeights(Executor &executor,
+                                  const TrainOptions &options) {
+  if (options.weights.empty())
+    return initializeWeights(executor, options.seed);
   Result<WeightFiles> files = WeightFiles::open(options.weights);
-  if (!files.ok())
-    return files.status();
-  PLAIT_RETURN_IF_ERROR(loadWeights(**executor, *files));
+  return files.ok() ? loadWeights(executor, *files) : files.status();
+}
+
+Result<std::unique_ptr<Executor>>
+runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
+  auto executor = makeExecutor(plan, options);
+  if (executor.ok())
+    PLAIT_RETURN_IF_ERROR(setInitialWeights(**executor, options));
   return executor;
 }
 
@@ -59,7 +67,7 @@ void runtime::warnOfUnusedWeights(const fb::Plan &plan,
   if (options.weights.empty())
     return;
   Result<WeightFiles> files = WeightFiles::open(options.weights);
-  if (!files.ok()) // startExecutor says so
+  if (!files.ok()) // setInitialWeights says so
     return;
   std::vector<std::string> names = findUnusedTensors(plan, *files);
   if (names.empty())

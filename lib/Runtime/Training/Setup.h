@@ -19,7 +19,12 @@ Result<Batches> openBatches(const fb::Plan &plan, const TrainOptions &options);
 /// the lowest rank that has one. Of one process it is `mine`.
 Status agree(Executor &executor, const Status &mine);
 
-/// An executor with its weights loaded or initialised.
+/// An executor, and where it runs on standard error.
+Result<std::unique_ptr<Executor>> makeExecutor(const fb::Plan &plan,
+                                               const TrainOptions &options);
+/// Loads its weights or initialises them.
+Status setInitialWeights(Executor &executor, const TrainOptions &options);
+/// Both.
 Result<std::unique_ptr<Executor>> startExecutor(const fb::Plan &plan,
                                                 const TrainOptions &options);
 

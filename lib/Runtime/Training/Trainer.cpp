@@ -9,6 +9,7 @@
 
 #include "Console.h"
 #include "Controls.h"
+#include "Progress.h"
 #include "Setup.h"
 #include "StepLog.h"
 #include "plait/Runtime/Profiler.h"
@@ -31,9 +32,10 @@ class Loop {
 public:
   /// Everything outlives the loop. `state` is what the run has reached.
   Loop(Executor &executor, const Batches &batches, const TrainOptions &options,
-       const Observers &observers, RunState &state)
+       const Observers &observers, Progress &progress, RunState &state)
       : executor(executor), batches(batches), options(options),
-        controls(options), observers(observers), state(state) {}
+        controls(options), observers(observers), progress(progress),
+        state(state) {}
 
   /// Until all are done or the run is interrupted.
   Status run();
@@ -48,6 +50,7 @@ private:
   const TrainOptions &options;
   Controls controls;
   const Observers &observers;
+  Progress &progress;
   RunState &state;
 };
 
@@ -71,6 +74,7 @@ Status Loop::run() {
                  ? Status::success()
                  : Status::failure("interrupted before the first step");
     PLAIT_RETURN_IF_ERROR(runStep());
+    PLAIT_RETURN_IF_ERROR(progress.afterStep());
     if (state.step == settled)
       PLAIT_RETURN_IF_ERROR(printMemory());
   }
@@ -137,13 +141,17 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
   Result<Batches> batches = openBatches(plan, options);
   if (!batches.ok())
     return batches.status();
-  auto executor = startExecutor(plan, options);
+  auto executor = makeExecutor(plan, options);
   if (!executor.ok())
     return executor.status();
   if (options.executor.profiler && (*executor)->processes())
     return fail("a profile needs all ranks in one process, this one has ",
                 (*executor)->ranks().size(), " of ",
                 (*executor)->mesh().ranks());
+  RunState state;
+  Result<Progress> progress =
+      Progress::begin(**executor, options, *batches, state);
+  PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
   bool leads = (*executor)->leads();
   if (leads)
     warnOfUnusedWeights(plan, options);
@@ -153,15 +161,21 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
     prepared = prepareToSave(options.save);
   PLAIT_RETURN_IF_ERROR(agree(**executor, prepared));
 
-  RunState state;
   RunInfo info = {plan, options, Utilization(plan), state};
-  PLAIT_RETURN_IF_ERROR(
-      tell(*observers, [&](Observer &one) { return one.beginRun(info); }));
-  PLAIT_RETURN_IF_ERROR(
-      Loop(**executor, *batches, options, *observers, state).run());
-  PLAIT_RETURN_IF_ERROR(
-      tell(*observers, [&](Observer &one) { return one.endRun(state); }));
-  if (options.save.empty())
-    return Status::success();
-  return agree(**executor, saveWeights(**executor, options.save));
+  if (state.step < options.steps) {
+    PLAIT_RETURN_IF_ERROR(
+        tell(*observers, [&](Observer &one) { return one.beginRun(info); }));
+    PLAIT_RETURN_IF_ERROR(
+        Loop(**executor, *batches, options, *observers, *progress, state)
+            .run());
+    PLAIT_RETURN_IF_ERROR(
+        tell(*observers, [&](Observer &one) { return one.endRun(state); }));
+  }
+  Status saved = options.save.empty()
+                     ? Status::success()
+                     : saveWeights(**executor, options.save, options.weights);
+  saved = agree(**executor, saved);
+  // One of the two is better than none.
+  Status finished = agree(**executor, progress->finish());
+  return saved.ok() ? finished : saved;
 }

@@ -26,7 +26,7 @@ namespace {
 using Shape = std::vector<int64_t>;
 
 void writeTensors(const std::string &path,
-                  const std::vector<WeightWriter::Tensor> &tensors) {
+                  const std::vector<TensorShape> &tensors) {
   auto writer = WeightWriter::create(path, tensors);
   ASSERT_TRUE(writer.ok()) << writer.status().message();
   float next = 0;

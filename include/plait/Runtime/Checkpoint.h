@@ -1,0 +1,140 @@
+//===- Checkpoint.h - Runs that are interrupted and go on -------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A checkpoint is a folder: safetensors files, one a rank, whose tensors are
+// boxes of the model's tensors and of what the optimizer keeps of them, and
+// index.json, which says where each box is, and where the run was. Nothing in
+// it depends on a mesh, so that any plan of the model resumes it. See
+// docs/Checkpoints.md for the format.
+//
+// A folder appears under its name, step-00000120, when all of it is on the
+// disk: what is being written is called step-00000120.partial.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_RUNTIME_CHECKPOINT_H
+#define PLAIT_RUNTIME_CHECKPOINT_H
+
+#include "plait/Plan/Plan_generated.h"
+#include "plait/Support/Status.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plait::runtime {
+
+namespace fb = plan::fb;
+
+class Executor;
+
+/// Where a run is, beside its tensors.
+struct RunRecord {
+  uint64_t step = 0;    // steps done
+  uint64_t samples = 0; // of the data, since its beginning
+  double tokens = 0;    // that losses were means over
+  uint64_t seed = 0;
+  std::string data;     // Batches::describe()
+  std::string settings; // of the run, a JSON object, for people; empty: none
+
+  bool operator==(const RunRecord &) const = default;
+};
+
+/// Of a plan, to be named in messages and reports.
+struct PlanIdentity {
+  std::string hash; // plan::identify()
+  std::string mesh; // "pp=2,dp=4"
+  std::string optimizer;
+
+  static PlanIdentity of(const fb::Plan &plan, uint64_t hash);
+};
+
+struct CheckpointOptions {
+  std::string directory; // empty: none are written
+  uint64_t everySteps = 0;
+  std::chrono::seconds everySeconds{0};
+  uint64_t keep = 0; // the newest ones; 0: all
+};
+
+/// "10": steps; "30s", "30m", "2h": time. Sets one of the two of `options`.
+Status parseCheckpointEvery(const std::string &text,
+                            CheckpointOptions &options);
+
+/// What a run goes on from.
+struct Resumed {
+  RunRecord run;
+  std::string path; // of the folder
+  /// Steps of newer ones that are damaged.
+  std::vector<uint64_t> damaged;
+};
+
+/// Sets weights and what the optimizer keeps from the newest complete
+/// checkpoint of `path`, which is a directory of them or one itself. One that
+/// is damaged is a warning, and the one before it is taken. Nothing where
+/// `mayBeNone` and there is no checkpoint. Fails where the checkpoint does not
+/// fit the plan. All processes of a run call this.
+Result<std::optional<Resumed>> resume(Executor &executor,
+                                      const std::string &path, bool mayBeNone);
+
+/// Writes the checkpoints of a run. All processes of the run make the same
+/// calls.
+class Checkpointer {
+public:
+  /// Makes the directory where there is none, takes it for this run alone, and
+  /// removes what earlier runs left unfinished. There must be no checkpoints in
+  /// it but those before the one that the run goes on from; damaged ones are
+  /// renamed to step-00000120.damaged. `identity` is that of the plan of
+  /// `executor`, which outlives this.
+  static Result<std::unique_ptr<Checkpointer>>
+  create(Executor &executor, const CheckpointOptions &options,
+         const PlanIdentity &identity, const std::optional<Resumed> &resumed);
+  virtual ~Checkpointer() = default;
+
+  /// To be called after every step. Where a checkpoint is due, each rank copies
+  /// what it holds to the page cache of its file; getting it to the disk, the
+  /// index and removing old checkpoints goes on beside the next steps. What
+  /// fails is a warning, and the folder is gone; only what makes the run itself
+  /// impossible is a failure.
+  virtual Status afterStep(const RunRecord &run) = 0;
+
+  /// Writes the state after the last step where it has not been, and waits.
+  /// Fails where the state after the last step is not on the disk.
+  virtual Status finish(const RunRecord &run) = 0;
+};
+
+/// What `reshard` did, rank by rank of the new plan.
+struct ReshardReport {
+  struct Rank {
+    uint64_t bytes = 0; // it stores
+    uint64_t boxes = 0;
+    uint32_t sources = 0; // files that they come from
+    uint64_t kept = 0;    // bytes that the same rank had
+  };
+
+  std::string source, target; // folders
+  RunRecord run;
+  PlanIdentity from, to;
+  std::vector<std::string> slots;
+  uint64_t tensors = 0;
+  uint64_t elements = 0; // of all slots together
+  std::vector<Rank> ranks;
+};
+
+/// Writes the checkpoint that `plan` would have written in the place of the
+/// one at `path` into `directory`, and reads it back: every element of every
+/// slot is in exactly one place and has its bits. Needs memory for a few MiB.
+Result<ReshardReport> reshard(const std::string &path, const fb::Plan &plan,
+                              const PlanIdentity &identity,
+                              const std::string &directory);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_RUNTIME_CHECKPOINT_H

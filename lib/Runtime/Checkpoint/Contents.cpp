@@ -1,0 +1,124 @@
+//===- Contents.cpp - What each rank stores -------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Contents.h"
+
+#include "plait/Plan/Defaults.h"
+
+#include <cstdio>
+
+using namespace plait;
+using namespace plait::runtime;
+
+/// What is not worth a second file: 64 KiB.
+static constexpr int64_t leastElements = 1 << 14;
+
+static Shape toShape(const flatbuffers::Vector<int64_t> &shape) {
+  return {shape.begin(), shape.end()};
+}
+
+/// The share of `piece` that its rank stores. Rows of a block stay together, as
+/// boxes with few edges.
+static Piece shareOf(const plan::Mesh &mesh, uint32_t rank,
+                     const fb::Shard &shard, const fb::Parameter &parameter,
+                     const ShardTensor &tensor) {
+  Piece piece(mesh, rank, shard, parameter, tensor);
+  auto [index, count] = plan::replicaOf(mesh, rank, shard, tensor.isDivided);
+  int64_t elements = piece.part.count;
+  if (elements < leastElements)
+    return piece.slice(0, index == 0 ? elements : 0);
+  int64_t unit = 1;
+  if (!(tensor.isDivided && shard.division()) && parameter.shape()->size())
+    unit = elements / plan::blockOf(mesh, rank, *piece.dims.Get(0),
+                                    parameter.shape()->Get(0))
+                          .extent;
+  int64_t units = elements / unit;
+  int64_t begin = units * index / count * unit;
+  int64_t end = units * (index + 1) / count * unit;
+  return piece.slice(begin, end - begin);
+}
+
+static std::vector<Box> boxesOf(const plan::Mesh &mesh, uint32_t rank,
+                                const fb::Parameter &parameter,
+                                const Piece &piece) {
+  BoxBuilder builder(toShape(*parameter.file_shape()));
+  if (piece.part.count)
+    forEachFileRun(mesh, rank, parameter, piece.dims, [&](const Run &whole) {
+      Run run = clip(whole, piece.part);
+      builder.add(run.global, run.count);
+    });
+  return builder.boxes();
+}
+
+std::vector<StoredPiece> runtime::contentsOf(const fb::Plan &plan,
+                                             const plan::Mesh &mesh,
+                                             uint32_t rank) {
+  std::vector<StoredPiece> contents;
+  const fb::Program &program = *plan.programs()->Get(mesh.index(rank, 0));
+  for (uint32_t i = 0; i < plan::length(program.shards()); ++i) {
+    const fb::Shard &shard = *program.shards()->Get(i);
+    if (!shard.owner())
+      continue;
+    const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
+    auto add = [&](std::string slot, const ShardTensor &tensor) {
+      Piece piece = shareOf(mesh, rank, shard, parameter, tensor);
+      std::vector<Box> boxes = boxesOf(mesh, rank, parameter, piece);
+      if (!boxes.empty()) // all of it may be padding
+        contents.push_back(
+            {parameter, std::move(slot), piece, std::move(boxes)});
+    };
+    add(weightSlot, weightOf(shard));
+    for (uint32_t j = 0; j < plan::length(shard.state()); ++j) {
+      const fb::StateSlot &slot = *shard.state()->Get(j);
+      add(slot.name()->str(), stateOf(shard, slot));
+    }
+  }
+  return contents;
+}
+
+TensorShape runtime::storedTensor(const std::string &tensor,
+                                  const std::string &slot, const Box &box) {
+  return {tensor + "/" + slot + formatBox(box), box.shape};
+}
+
+std::vector<TensorShape>
+runtime::layOutContents(const std::vector<StoredPiece> &contents) {
+  std::vector<TensorShape> tensors;
+  for (const StoredPiece &stored : contents)
+    for (const Box &box : stored.boxes)
+      tensors.push_back(
+          storedTensor(stored.parameter.file_name()->str(), stored.slot, box));
+  return tensors;
+}
+
+std::string runtime::rankFileName(uint32_t rank) {
+  char name[32];
+  std::snprintf(name, sizeof name, "rank-%05u.safetensors", rank);
+  return name;
+}
+
+std::map<std::string, NeededTensor> runtime::neededBy(const fb::Plan &plan) {
+  std::map<std::string, NeededTensor> needed;
+  std::vector<bool> seen(plan.parameters()->size());
+  for (const fb::Program *program : *plan.programs())
+    for (uint32_t i = 0; i < plan::length(program->shards()); ++i) {
+      const fb::Shard &shard = *program->shards()->Get(i);
+      if (seen[shard.parameter()])
+        continue;
+      seen[shard.parameter()] = true;
+      const fb::Parameter &parameter =
+          *plan.parameters()->Get(shard.parameter());
+      NeededTensor &tensor = needed[parameter.file_name()->str()];
+      tensor.shape = toShape(*parameter.file_shape());
+      Box box = {toShape(*parameter.box_begin()),
+                 toShape(*parameter.box_shape())};
+      tensor.slots[weightSlot].push_back(box);
+      for (uint32_t j = 0; j < plan::length(shard.state()); ++j)
+        tensor.slots[shard.state()->Get(j)->name()->str()].push_back(box);
+    }
+  return needed;
+}

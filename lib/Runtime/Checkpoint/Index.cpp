@@ -1,0 +1,184 @@
+//===- Index.cpp - The index of a checkpoint ------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Index.h"
+
+#include "plait/Plan/Json.h"
+#include "plait/Plan/Profile.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+
+using namespace plait;
+using namespace plait::runtime;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr char format[] = "plait-checkpoint";
+constexpr int version = 1;
+
+std::string printHash(uint64_t hash) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016" PRIx64, hash);
+  return text;
+}
+
+/// `body`, which a closing brace is missing of, with its checksum.
+std::string seal(std::string_view body) {
+  return std::string(body) + ",\n\"checksum\": \"" +
+         printHash(XXH3_64bits(body.data(), body.size())) + "\"\n}\n";
+}
+
+Json printRun(const RunRecord &run) {
+  Json settings = Json::object();
+  if (!run.settings.empty())
+    settings = Json::parse(run.settings);
+  return {{"step", run.step},     {"samples", run.samples},
+          {"tokens", run.tokens}, {"seed", run.seed},
+          {"data", run.data},     {"settings", std::move(settings)}};
+}
+
+RunRecord parseRun(const Json &json) {
+  RunRecord run;
+  json.at("step").get_to(run.step);
+  json.at("samples").get_to(run.samples);
+  json.at("tokens").get_to(run.tokens);
+  json.at("seed").get_to(run.seed);
+  json.at("data").get_to(run.data);
+  const Json &settings = json.at("settings");
+  run.settings = settings.empty() ? "" : settings.dump();
+  return run;
+}
+
+/// {"shape": [4, 6], "slots": {"weight": [[file, begin, shape], …]}}.
+Json printTensor(const StoredTensor &tensor) {
+  Json slots = Json::object();
+  for (const auto &[name, slot] : tensor.slots) {
+    Json list = Json::array();
+    for (size_t i = 0; i < slot.boxes.size(); ++i)
+      list.push_back({slot.files[i], slot.boxes[i].begin, slot.boxes[i].shape});
+    slots[name] = std::move(list);
+  }
+  return {{"shape", tensor.shape}, {"slots", std::move(slots)}};
+}
+
+StoredTensor parseTensor(const Json &json) {
+  StoredTensor tensor;
+  json.at("shape").get_to(tensor.shape);
+  for (const auto &[name, list] : json.at("slots").items()) {
+    StoredTensor::Slot &slot = tensor.slots[name];
+    for (const Json &entry : list) {
+      slot.files.push_back(entry.at(0).get<uint32_t>());
+      slot.boxes.push_back(
+          {entry.at(1).get<Shape>(), entry.at(2).get<Shape>()});
+    }
+  }
+  return tensor;
+}
+
+/// Whether the elements can be counted and addressed.
+bool isPossible(const Shape &shape) {
+  int64_t bytes = sizeof(float);
+  for (int64_t size : shape)
+    if (size < 1 || __builtin_mul_overflow(bytes, size, &bytes))
+      return false;
+  return true;
+}
+
+Status check(const CheckpointIndex &index) {
+  for (const StoredFile &file : index.files)
+    if (file.name.empty() || file.name.find('/') != std::string::npos)
+      return fail("names a file '", file.name, "' that is not beside it");
+  for (const auto &[name, tensor] : index.tensors) {
+    if (!isPossible(tensor.shape))
+      return fail("gives tensor '", name, "' an impossible shape");
+    for (const auto &[slotName, slot] : tensor.slots)
+      for (uint32_t file : slot.files)
+        if (file >= index.files.size())
+          return fail("has '", name, "' in file ", file, " of ",
+                      index.files.size());
+  }
+  return Status::success();
+}
+
+} // namespace
+
+PlanIdentity PlanIdentity::of(const fb::Plan &plan, uint64_t hash) {
+  PlanIdentity identity = {plan::identify(hash), "", "adamw"};
+  for (const fb::MeshAxis *axis : *plan.mesh())
+    if (axis->size() > 1)
+      identity.mesh += (identity.mesh.empty() ? "" : ",") +
+                       axis->name()->str() + "=" + std::to_string(axis->size());
+  if (identity.mesh.empty())
+    identity.mesh = "1";
+  if (plan.optimizer())
+    identity.optimizer = plan.optimizer()->str();
+  return identity;
+}
+
+std::string CheckpointIndex::print() const {
+  std::string text = "{\n";
+  auto line = [&](const std::string &name, const Json &value) {
+    text += (text.size() > 2 ? ",\n" : "") + Json(name).dump() + ": " +
+            value.dump();
+  };
+  line("format", format);
+  line("version", version);
+  line("run", printRun(run));
+  line("plan", {{"hash", plan.hash},
+                {"mesh", plan.mesh},
+                {"optimizer", plan.optimizer}});
+  Json list = Json::array();
+  for (const StoredFile &file : files)
+    list.push_back({{"name", file.name},
+                    {"bytes", file.bytes},
+                    {"xxh3", printHash(file.hash)}});
+  line("files", list);
+  std::string separator = ",\n\"tensors\": {\n";
+  for (const auto &[name, tensor] : tensors) {
+    text += separator + Json(name).dump() + ": " + printTensor(tensor).dump();
+    separator = ",\n";
+  }
+  return seal(text + "}");
+}
+
+Result<CheckpointIndex>
+CheckpointIndex::parse(std::span<const uint8_t> bytes) try {
+  std::string_view text(reinterpret_cast<const char *>(bytes.data()),
+                        bytes.size());
+  size_t tail = seal("").size();
+  if (text.size() < tail || seal(text.substr(0, text.size() - tail)) != text)
+    return Status::failure("is damaged, or no index of a checkpoint: its "
+                           "checksum does not hold");
+  Result<Json> json = parseJson<Json>(bytes);
+  if (!json.ok())
+    return json.status();
+  if (json->at("format") != format || json->at("version") != version)
+    return fail("has format ", json->at("format").dump(), " version ",
+                json->at("version").dump(), ", this program reads \"", format,
+                "\" version ", version);
+  CheckpointIndex index;
+  index.run = parseRun(json->at("run"));
+  const Json &plan = json->at("plan");
+  plan.at("hash").get_to(index.plan.hash);
+  plan.at("mesh").get_to(index.plan.mesh);
+  plan.at("optimizer").get_to(index.plan.optimizer);
+  for (const Json &file : json->at("files"))
+    index.files.push_back(
+        {file.at("name").get<std::string>(), file.at("bytes").get<uint64_t>(),
+         std::stoull(file.at("xxh3").get<std::string>(), nullptr, 16)});
+  for (const auto &[name, tensor] : json->at("tensors").items())
+    index.tensors.emplace(name, parseTensor(tensor));
+  PLAIT_RETURN_IF_ERROR(check(index));
+  return index;
+} catch (const std::exception &error) { // of the JSON library, or of stoull
+  return fail("is malformed: ", error.what());
+}

@@ -1,0 +1,201 @@
+//===- Reader.cpp - The tensors of a checkpoint ---------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Reader.h"
+
+#include "Contents.h"
+#include "plait/Plan/Defaults.h"
+
+#include <algorithm>
+
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+
+using namespace plait;
+using namespace plait::runtime;
+
+/// How much of the files may be in memory: 16 MiB for each thread.
+static constexpr int64_t releaseElements = 1 << 22;
+
+Result<CheckpointReader> CheckpointReader::open(const std::string &path) {
+  CheckpointReader reader;
+  reader.path = path;
+  std::string name = path + "/" + indexName;
+  Result<MappedFile> file = MappedFile::open(name, "checkpoint");
+  if (!file.ok())
+    return file.status();
+  Result<CheckpointIndex> index = CheckpointIndex::parse(file->bytes());
+  if (!index.ok())
+    return fail("checkpoint '", name, "' ", index.status().message());
+  reader.parts = std::move(*index);
+  PLAIT_RETURN_IF_ERROR(reader.openFiles());
+  for (const auto &[tensorName, tensor] : reader.parts.tensors)
+    PLAIT_RETURN_IF_ERROR(reader.checkTensor(tensorName, tensor));
+  return reader;
+}
+
+Status CheckpointReader::openFiles() {
+  for (const StoredFile &file : parts.files) {
+    std::string name = path + "/" + file.name;
+    Result<MappedFile> mapped = MappedFile::open(name, "checkpoint");
+    if (!mapped.ok())
+      return mapped.status();
+    if (mapped->bytes().size() != file.bytes)
+      return fail("checkpoint '", name, "' has ", mapped->bytes().size(),
+                  " bytes, its index says ", file.bytes);
+    Result<WeightFiles> opened = WeightFiles::open(name, {name});
+    if (!opened.ok())
+      return opened.status();
+    files.push_back(std::move(*opened));
+  }
+  return Status::success();
+}
+
+Status CheckpointReader::checkTensor(const std::string &name,
+                                     const StoredTensor &tensor) {
+  for (const auto &[slotName, stored] : tensor.slots) {
+    Result<BoxMap> map = BoxMap::create(tensor.shape, stored.boxes);
+    if (!map.ok())
+      return fail("checkpoint '", path, "': ", slotName, " of '", name, "' ",
+                  map.status().message());
+    Slot slot = {std::move(*map), {}, stored.files};
+    for (size_t i = 0; i < stored.boxes.size(); ++i) {
+      TensorShape box = storedTensor(name, slotName, stored.boxes[i]);
+      auto source = files[stored.files[i]].find(box.name, box.shape);
+      if (!source.ok())
+        return source.status();
+      if ((*source)->type != FileTensor::Type::F32)
+        return fail("checkpoint '", path, "': '", box.name, "' is not F32");
+      slot.sources.push_back(*source);
+    }
+    slots.emplace(std::pair(name, slotName), std::move(slot));
+  }
+  return Status::success();
+}
+
+Status CheckpointReader::verify(uint32_t number) const {
+  const StoredFile &file = parts.files[number];
+  std::string name = path + "/" + file.name;
+  Result<MappedFile> mapped = MappedFile::open(name, "checkpoint");
+  if (!mapped.ok())
+    return mapped.status();
+  auto state = std::make_unique<XXH3_state_t>();
+  XXH3_64bits_reset(state.get());
+  for (auto rest = mapped->bytes(); !rest.empty(); mapped->release()) {
+    auto block = rest.first(std::min<size_t>(rest.size(), releaseElements * 4));
+    XXH3_64bits_update(state.get(), block.data(), block.size());
+    rest = rest.subspan(block.size());
+  }
+  if (XXH3_64bits_digest(state.get()) != file.hash)
+    return fail("checkpoint '", name,
+                "' is damaged: its checksum does not hold");
+  return Status::success();
+}
+
+/// "moment1, moment2".
+template <typename Slots> static std::string nameSlots(const Slots &slots) {
+  std::string names;
+  for (const auto &[name, slot] : slots)
+    if (name != weightSlot)
+      names += (names.empty() ? "" : ", ") + name;
+  return names.empty() ? "nothing" : names;
+}
+
+Status CheckpointReader::checkFits(const fb::Plan &plan) const {
+  auto needed = neededBy(plan);
+  for (const auto &[name, tensor] : parts.tensors)
+    if (!needed.contains(name))
+      return fail("checkpoint '", path, "' has tensor '", name,
+                  "', which the plan's model lacks");
+  for (const auto &[name, tensor] : needed) {
+    auto found = parts.tensors.find(name);
+    if (found == parts.tensors.end())
+      return fail("checkpoint '", path, "' has no tensor '", name, "'");
+    const StoredTensor &stored = found->second;
+    if (stored.shape != tensor.shape)
+      return fail("checkpoint '", path, "': tensor '", name, "' has shape ",
+                  formatShape(stored.shape), ", in the plan ",
+                  formatShape(tensor.shape));
+    auto sameName = [](const auto &a, const auto &b) {
+      return a.first == b.first;
+    };
+    if (!std::equal(stored.slots.begin(), stored.slots.end(),
+                    tensor.slots.begin(), tensor.slots.end(), sameName))
+      return fail("checkpoint '", path, "' is of optimizer ",
+                  parts.plan.optimizer, " and keeps ", nameSlots(stored.slots),
+                  " of '", name, "'; the plan's optimizer ",
+                  PlanIdentity::of(plan, 0).optimizer, " keeps ",
+                  nameSlots(tensor.slots));
+    for (const auto &[slotName, boxes] : tensor.slots)
+      PLAIT_RETURN_IF_ERROR(checkCovered(name, slotName, tensor.shape, boxes));
+  }
+  return Status::success();
+}
+
+/// The boxes of the checkpoint are disjoint, so that as many elements as are
+/// needed, all of them there, are the needed ones, each once.
+Status CheckpointReader::checkCovered(const std::string &name,
+                                      const std::string &slotName,
+                                      const Shape &shape,
+                                      const std::vector<Box> &boxes) const {
+  const Slot &slot = *find(name, slotName);
+  int64_t needed = 0;
+  uint32_t hint = 0;
+  Status status = Status::success();
+  for (const Box &box : boxes) {
+    needed += box.count();
+    forEachRun(box, shape, [&](int64_t begin, int64_t count) {
+      while (count && status.ok()) {
+        BoxMap::Found found = slot.map.find(begin, count, hint);
+        if (!found.count)
+          status = fail("checkpoint '", path, "' lacks element ", begin, " of ",
+                        slotName, " of '", name, "'");
+        begin += found.count;
+        count -= found.count;
+      }
+    });
+    PLAIT_RETURN_IF_ERROR(std::move(status));
+  }
+  if (needed != slot.map.count())
+    return fail("checkpoint '", path, "' has ", slot.map.count(),
+                " elements of ", slotName, " of '", name, "', the plan ",
+                needed);
+  return Status::success();
+}
+
+const CheckpointReader::Slot *
+CheckpointReader::find(const std::string &tensor,
+                       const std::string &slot) const {
+  auto found = slots.find({tensor, slot});
+  return found == slots.end() ? nullptr : &found->second;
+}
+
+Result<CheckpointReader::Cursor::Part>
+CheckpointReader::Cursor::readPart(int64_t begin, std::span<float> target) {
+  BoxMap::Found found = slot->map.find(begin, target.size(), hint);
+  if (!found.count)
+    return fail("checkpoint '", reader->path, "' lacks element ", begin);
+  slot->sources[found.box]->read(found.begin, target.first(found.count));
+  unreleased += found.count;
+  if (unreleased >= releaseElements) {
+    for (const WeightFiles &file : reader->files)
+      file.release();
+    unreleased = 0;
+  }
+  return Part{slot->files[found.box], found.count};
+}
+
+Status CheckpointReader::Cursor::read(int64_t begin, std::span<float> target) {
+  while (!target.empty()) {
+    auto part = readPart(begin, target);
+    if (!part.ok())
+      return part.status();
+    begin += part->count;
+    target = target.subspan(part->count);
+  }
+  return Status::success();
+}

@@ -1,0 +1,116 @@
+//===- Store.h - Folders of checkpoints -------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// How checkpoints appear and go. A folder has its name, step-00000120, from
+// when everything in it is on the disk until it is given another one to be
+// removed; under other names, step-00000120.partial, nobody reads it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CHECKPOINT_STORE_H
+#define PLAIT_LIB_RUNTIME_CHECKPOINT_STORE_H
+
+#include "plait/Support/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plait::runtime {
+
+/// Of every checkpoint, in its folder.
+constexpr char indexName[] = "index.json";
+
+/// A file that is written from its beginning to its end.
+class FileWriter {
+public:
+  /// There must be no file `path`.
+  static Result<FileWriter> create(const std::string &path);
+  FileWriter(FileWriter &&other) noexcept;
+  FileWriter &operator=(FileWriter &&) = delete;
+  ~FileWriter();
+
+  Status append(std::span<const std::byte> bytes);
+
+  /// Of what has been appended so far.
+  uint64_t bytes() const { return written + buffer.size(); }
+
+  /// Gives all of it to the system; nothing may be appended afterwards. Returns
+  /// the XXH3-64 of it.
+  Result<uint64_t> finish();
+
+  /// Returns when what finish() gave to the system is on the disk.
+  Status sync();
+
+private:
+  struct Hash;
+
+  FileWriter(std::string path, int descriptor);
+  Status flush();
+
+  std::string path;
+  int descriptor;
+  uint64_t written = 0;
+  std::vector<std::byte> buffer;
+  Hash *hash; // owned; a state of the library
+};
+
+/// The checkpoints in a directory.
+class CheckpointStore {
+public:
+  struct Entry {
+    uint64_t step;
+    std::string path;
+  };
+
+  explicit CheckpointStore(std::string directory)
+      : directory(std::move(directory)) {}
+
+  /// Complete ones, newest first. Fails where there is no such directory.
+  Result<std::vector<Entry>> list() const;
+
+  /// Makes the directory where there is none.
+  Status make() const;
+  /// Removes what nobody reads.
+  Status removeUnfinished() const;
+
+  std::string pathOf(uint64_t step) const;
+  std::string partialPathOf(uint64_t step) const;
+
+  /// Makes an empty folder under the partial name.
+  Status begin(uint64_t step) const;
+  /// Gives that folder, whose files are on the disk, its name.
+  Status commit(uint64_t step) const;
+  /// Removes it.
+  void abandon(uint64_t step) const;
+
+  /// Removes all but the `keep` newest.
+  Status prune(uint64_t keep) const;
+
+  /// Lets a damaged one be none: it is renamed to step-00000120.damaged.
+  Status setAside(uint64_t step) const;
+
+private:
+  std::string directory;
+};
+
+/// The checkpoints of `path`, newest first: it is a directory of them, or one
+/// itself. None where there are none; fails where there is no directory.
+Result<std::vector<CheckpointStore::Entry>>
+findCheckpoints(const std::string &path);
+/// That there are none.
+Status failToFind(const std::string &path);
+
+/// The step of a folder's name, if it is that of a complete checkpoint.
+bool parseFolderName(const std::string &name, uint64_t &step);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CHECKPOINT_STORE_H

@@ -1,0 +1,98 @@
+//===- Windows.cpp - Parameters to and from devices, bit by bit -----------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Windows.h"
+
+#include <algorithm>
+#include <vector>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+/// A window over a part, which moves forward only.
+class Window {
+public:
+  explicit Window(const plan::Part &part) : part(part) {}
+
+  bool contains(int64_t local) const {
+    return local >= begin && local < begin + int64_t(elements.size());
+  }
+  /// Lets the window begin at `local`, filled with zeros.
+  void moveTo(int64_t local) {
+    begin = local;
+    elements.assign(std::min(windowElements, part.count - local), 0);
+  }
+  std::span<float> from(int64_t local, int64_t most) {
+    int64_t skipped = local - begin;
+    return std::span(elements).subspan(
+        skipped, std::min<int64_t>(most, elements.size() - skipped));
+  }
+
+  int64_t begin = 0; // in the part
+  std::vector<float> elements;
+
+private:
+  plan::Part part;
+};
+
+/// Walks the runs of a piece; `enter(local)` makes the window contain an
+/// element, `use(file index, elements)` gets them.
+template <typename Enter, typename Use>
+Status walk(const plan::Mesh &mesh, uint32_t rank,
+            const fb::Parameter &parameter, const Piece &piece, Window &window,
+            Enter enter, Use use) {
+  Status status = Status::success();
+  forEachFileRun(mesh, rank, parameter, piece.dims, [&](const Run &whole) {
+    Run run = clip(whole, piece.part);
+    while (run.count && status.ok()) {
+      if (!window.contains(run.local))
+        status = enter(run.local);
+      if (!status.ok())
+        return;
+      std::span<float> elements = window.from(run.local, run.count);
+      status = use(run.global, elements);
+      int64_t done = elements.size();
+      run = {run.local + done, run.global + done, run.count - done};
+    }
+  });
+  return status;
+}
+
+} // namespace
+
+Status runtime::readElements(Device &device, const plan::Mesh &mesh,
+                             uint32_t rank, const fb::Parameter &parameter,
+                             const Piece &piece, const ElementSink &sink) {
+  Window window(piece.part);
+  auto enter = [&](int64_t local) {
+    window.moveTo(local);
+    return device.read(piece.offset + local * sizeof(float),
+                       std::as_writable_bytes(std::span(window.elements)));
+  };
+  return walk(mesh, rank, parameter, piece, window, enter, sink);
+}
+
+Status runtime::fillWindows(const plan::Mesh &mesh, uint32_t rank,
+                            const fb::Parameter &parameter, const Piece &piece,
+                            const ElementSource &source,
+                            const WindowSink &sink) {
+  Window window(piece.part);
+  auto flush = [&] {
+    return window.elements.empty() ? Status::success()
+                                   : sink(window.begin, window.elements);
+  };
+  auto enter = [&](int64_t local) {
+    PLAIT_RETURN_IF_ERROR(flush());
+    window.moveTo(local);
+    return Status::success();
+  };
+  PLAIT_RETURN_IF_ERROR(
+      walk(mesh, rank, parameter, piece, window, enter, source));
+  return flush();
+}

@@ -1,0 +1,94 @@
+//===- Progress.cpp - Where a run begins, and what it leaves --------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Progress.h"
+
+#include "Setup.h"
+
+#include <cstdio>
+#include <filesystem>
+
+using namespace plait;
+using namespace plait::runtime;
+
+/// Whether two paths, which need not exist, name one directory.
+static bool isSame(const std::string &a, const std::string &b) {
+  std::error_code error;
+  auto first = std::filesystem::weakly_canonical(a, error);
+  auto second = std::filesystem::weakly_canonical(b, error);
+  // One may have a slash at its end.
+  return !error &&
+         (first / "").lexically_normal() == (second / "").lexically_normal();
+}
+
+Result<Progress> Progress::begin(Executor &executor,
+                                 const TrainOptions &options, Batches &batches,
+                                 RunState &state) {
+  Progress progress(executor.plan(), options, batches, state);
+  std::optional<Resumed> resumed;
+  if (!options.resume.empty()) {
+    // So that a job may say the same when it starts and when it goes on.
+    bool mayBeNone = isSame(options.resume, options.checkpoint.directory);
+    auto found = resume(executor, options.resume, mayBeNone);
+    if (!found.ok())
+      return found.status();
+    resumed = std::move(*found);
+  }
+  if (!resumed)
+    PLAIT_RETURN_IF_ERROR(
+        agree(executor, setInitialWeights(executor, options)));
+  else
+    PLAIT_RETURN_IF_ERROR(progress.goOn(*resumed, batches, executor.leads()));
+  if (options.checkpoint.directory.empty())
+    return progress;
+  auto created = Checkpointer::create(
+      executor, options.checkpoint,
+      PlanIdentity::of(executor.plan(), options.planHash), resumed);
+  if (!created.ok())
+    return created.status();
+  progress.checkpoints = std::move(*created);
+  return progress;
+}
+
+Status Progress::goOn(const Resumed &resumed, Batches &batches, bool leads) {
+  const RunRecord &run = resumed.run;
+  if (run.step > options.steps)
+    return fail("checkpoint '", resumed.path, "' is of step ", run.step,
+                ", --steps is ", options.steps);
+  // Weights do not need it any more, permutation and dropout do.
+  if (run.seed != options.seed)
+    return fail("checkpoint '", resumed.path, "' has seed ", run.seed,
+                ", --seed is ", options.seed);
+  firstStep = run.step;
+  firstSample = run.data == batches.describe() ? run.samples : 0;
+  if (leads) {
+    std::fprintf(stderr, "resumed step %llu from '%s'\n",
+                 static_cast<unsigned long long>(run.step),
+                 resumed.path.c_str());
+    if (run.data != batches.describe())
+      std::fprintf(stderr,
+                   "plait-run: warning: the data is %s, of the checkpoint %s; "
+                   "it is read from its beginning\n",
+                   batches.describe().c_str(), run.data.c_str());
+  }
+  batches.startAt(firstStep, firstSample);
+  state.step = run.step;
+  state.tokens = run.tokens;
+  return Status::success();
+}
+
+RunRecord Progress::record() const {
+  RunRecord run;
+  run.step = state.step;
+  run.samples =
+      firstSample + (state.step - firstStep) * uint64_t(plan.global_batch());
+  run.tokens = state.tokens;
+  run.seed = options.seed;
+  run.data = batches.describe();
+  run.settings = options.settings;
+  return run;
+}

@@ -1,0 +1,51 @@
+//===- Progress.h - Where a run begins, and what it leaves ------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_TRAINING_PROGRESS_H
+#define PLAIT_LIB_RUNTIME_TRAINING_PROGRESS_H
+
+#include "plait/Runtime/Trainer.h"
+
+namespace plait::runtime {
+
+/// The checkpoints of a run: the one that it goes on from, if it does, and
+/// those that it writes. All processes make the same calls.
+class Progress {
+public:
+  /// Sets the weights, and with `options.resume` what the optimizer keeps,
+  /// `state` and where `batches` go on, too. Everything outlives the object.
+  static Result<Progress> begin(Executor &executor, const TrainOptions &options,
+                                Batches &batches, RunState &state);
+
+  /// After a step.
+  Status afterStep() {
+    return checkpoints ? checkpoints->afterStep(record()) : Status::success();
+  }
+  /// After the last step.
+  Status finish() {
+    return checkpoints ? checkpoints->finish(record()) : Status::success();
+  }
+
+private:
+  Progress(const fb::Plan &plan, const TrainOptions &options,
+           const Batches &batches, RunState &state)
+      : plan(plan), options(options), batches(batches), state(state) {}
+
+  Status goOn(const Resumed &resumed, Batches &batches, bool leads);
+  RunRecord record() const;
+
+  const fb::Plan &plan;
+  const TrainOptions &options;
+  const Batches &batches;
+  RunState &state;
+  uint64_t firstStep = 0, firstSample = 0;   // where the run has begun
+  std::unique_ptr<Checkpointer> checkpoints; // null: none
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_TRAINING_PROGRESS_H

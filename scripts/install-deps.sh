@@ -52,6 +52,14 @@ if [ ! build/venv/installed -nt test/requirements.txt ]; then
   touch build/venv/installed
 fi
 
+# Beside Debian's PyTorch, which is the system interpreter's.
+if [ ! build/venv-transformers/installed -nt test/requirements-transformers.txt ]; then
+  /usr/bin/python3 -m venv --system-site-packages build/venv-transformers
+  build/venv-transformers/bin/pip install --quiet --disable-pip-version-check \
+    -r test/requirements-transformers.txt
+  touch build/venv-transformers/installed
+fi
+
 # Where there is a CUDA toolkit with cuDNN: cuDNN's front end, of which only the
 # headers are used; what its package depends on is for Python.
 frontend=1.32.0

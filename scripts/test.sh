@@ -81,6 +81,8 @@ run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
 run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
 run checkpoints "${counts[@]}" \
   build/venv/bin/python test/Execute/checkpoints.py
+run export "${counts[@]}" \
+  build/venv-transformers/bin/python test/Execute/export.py
 run defects "${counts[@]}" build/venv/bin/python test/Execute/defects.py
 # Debian's PyTorch is the system interpreter's.
 run dropout "${counts[@]}" /usr/bin/python3 test/Execute/dropout.py

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+#===- export.py - Models from transformers and back -------*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM
+# Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Makes models with Hugging Face's transformers, trains them for twenty steps with
+plait on several ranks and with PyTorch, and opens what plait exports with
+transformers: the logits of both are the same. The folder is complete: config,
+weights without a copy of tied ones, tokenizer. Needs transformers and PyTorch."""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from harness import Reporter, Tools, arguments, require, write_tokens
+
+BATCH, SEQUENCE, STEPS, VOCABULARY = 4, 32, 20, 256
+RATE, MOMENTUM = 0.05, 0.9
+# Of logits of about 1, after twenty steps with sums in another order.
+TOLERANCE = 1e-4
+
+GPT2 = transformers.GPT2Config(
+    vocab_size=VOCABULARY, n_positions=64, n_embd=64, n_layer=2, n_head=4,
+    resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    bos_token_id=0, eos_token_id=0,
+)
+
+
+def llama(tied: bool) -> transformers.LlamaConfig:
+    return transformers.LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=96,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=64, tie_word_embeddings=tied,
+        bos_token_id=0, eos_token_id=0, torch_dtype="bfloat16",
+    )
+
+
+CASES = {
+    "gpt2/dp=2,tp=2": (GPT2, ("--mesh", "dp=2,tp=2", "--zero", "1")),
+    "gpt2/pp=2,dp=2": (GPT2, ("--mesh", "pp=2,dp=2")),
+    "llama/dp=2,tp=2": (llama(False), ("--mesh", "dp=2,tp=2")),
+    "llama-tied/pp=2,dp=2": (
+        llama(True), ("--mesh", "pp=2,dp=2", "--zero", "3"),
+    ),
+}
+
+
+def make_model(config, folder: pathlib.Path):
+    """The model, in a folder with a tokenizer."""
+    torch.manual_seed(7)
+    model = transformers.AutoModelForCausalLM.from_config(config).float()
+    model.save_pretrained(folder, safe_serialization=True)
+    words = {word: i for i, word in enumerate(("[UNK]", "to", "plait", "is"))}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]"
+    ).save_pretrained(folder)
+    return model
+
+
+def train(model, tokens) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=MOMENTUM)
+    for step in range(STEPS):
+        rows = [
+            tokens[k * SEQUENCE : (k + 1) * SEQUENCE + 1]
+            for k in range(step * BATCH, (step + 1) * BATCH)
+        ]
+        batch = torch.stack(rows)
+        logits = model(batch[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), batch[:, 1:].flatten()
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def check(tools: Tools, config, options) -> str:
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        made, exported = folder / "made", folder / "exported"
+        model = make_model(config, made)
+        data = folder / "tokens.bin"
+        write_tokens(data, 5, STEPS * BATCH * SEQUENCE + 1, VOCABULARY)
+        tools.run(
+            "plaitc", made, *options, "--optimizer", "sgd",
+            *("--global-batch", BATCH, "--micro-batch", 1),
+            *("--seq", SEQUENCE, "--no-reference", "-o", folder / "a.plan"),
+        )
+        tools.run(
+            "plait-run", folder / "a.plan", "--weights", made,
+            *("--tokens", data, "--token-type", "uint16", "--steps", STEPS),
+            *("--lr", RATE, "--beta1", MOMENTUM, "--weight-decay", 0),
+            *("--grad-clip", 0, "--export", exported),
+        )
+        tokens = torch.frombuffer(
+            bytearray(data.read_bytes()), dtype=torch.int16
+        ).long()
+        train(model, tokens)
+        loaded, report = transformers.AutoModelForCausalLM.from_pretrained(
+            exported, output_loading_info=True
+        )
+        for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+            require(not report[key], f"{key}: {report[key]}")
+        read = json.loads((exported / "config.json").read_text())
+        require(read.get("torch_dtype", "float32") == "float32", "the type")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+        ids = tokenizer("to plait is to plait")["input_ids"]
+        require(ids == [1, 2, 3, 1, 2], f"tokens {ids}")
+        rows = tokens[: 8 * SEQUENCE].reshape(8, SEQUENCE)
+        with torch.no_grad():
+            expected, found = (x.eval()(rows).logits for x in (model, loaded))
+        untrained = transformers.AutoModelForCausalLM.from_pretrained(made)
+        with torch.no_grad():
+            moved = (untrained.eval()(rows).logits - expected).abs().max()
+        worst = float((found - expected).abs().max())
+        require(worst <= TOLERANCE, f"logits are off by {worst:.2g}")
+        require(moved > 100 * TOLERANCE, f"training moved them by {moved:.2g}")
+        return f"logits up to {found.abs().max():.2g}, off by {worst:.2g}"
+
+
+def main() -> int:
+    options = arguments(__doc__).parse_args()
+    tools = Tools(options.bin, options.timeout)
+    report = Reporter("export", options.filter)
+    transformers.logging.set_verbosity_error()
+    for name, (config, more) in CASES.items():
+        report.case(name, lambda c=config, m=more: check(tools, c, m))
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

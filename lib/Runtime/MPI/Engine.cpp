@@ -25,9 +25,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// How long MPI is asked without a pause after something has happened: what a
-/// message between processes of one host takes.
-constexpr microseconds spinning(20);
+/// How long MPI is asked without a pause after something has happened: pieces
+/// of a large message come and go that it does not speak of.
+constexpr microseconds spinning(200);
 /// Pauses are this part of the time that nothing has happened: waiting takes at
 /// most so much longer.
 constexpr int pausesPerWait = 16;

@@ -277,13 +277,15 @@ def wait_for(condition, what: str) -> None:
         time.sleep(0.02)
 
 
-def signal_run(suite: Suite, number, index: int, *words) -> Outcome:
-    """A long run of four processes, one of which gets a signal after some steps;
-    none is left."""
+def signal_run(
+    suite: Suite, number, index: int, *words, steps: int = 1000000
+) -> Outcome:
+    """A run of four processes, one of which gets a signal after some steps; none is
+    left."""
     log = suite.folder / "signal-log"
     log.unlink(missing_ok=True)
     command = suite.command(
-        *(4, suite.small(), "--tokens", suite.tokens, "--steps", 1000000),
+        *(4, suite.small(), "--tokens", suite.tokens, "--steps", steps),
         *("--log", log, *words),
     )
     process = subprocess.Popen(
@@ -339,7 +341,26 @@ def signal_cases(suite: Suite) -> None:
         require(f"{steps} of 1000000 steps, loss" in done.stdout, done.stdout)
         require((saved / "model.safetensors").exists(), "no weights")
 
+    def goes_on():
+        """Killed, and taken up by fewer processes: the bits of one that was not."""
+        steps, folder = 40, suite.folder / "checkpoints"
+        options = ("--checkpoint", folder, "--resume", folder)
+        options += ("--checkpoint-every", 2)
+        done = signal_run(suite, signal.SIGKILL, 1, *options, steps=steps)
+        require("exited on signal 9" in done.stderr, done.stderr)
+        data = (suite.small(), "--tokens", suite.tokens, "--steps", steps)
+        saved = [suite.folder / name for name in ("undisturbed", "resumed")]
+        suite.tools.run("plait-run", *data, "--save", saved[0])
+        done = suite.mpirun(3, *data, *options, "--save", saved[1])
+        require(done.code == 0, done.stderr)
+        undisturbed, resumed = (
+            (x / "model.safetensors").read_bytes() for x in saved
+        )
+        require(undisturbed == resumed, "other weights")
+        return done.stderr.replace("\n", "; ")
+
     suite.report.case("killed", killed)
+    suite.report.case("killed-and-resumed", goes_on)
     suite.report.case("stopped", stopped(2))
     suite.report.case("stopped-first", stopped(0))
     suite.report.case("terminated", stops_after_the_step)

@@ -34,12 +34,19 @@ std::string pack(std::span<const std::string> texts) {
   return packed;
 }
 
-std::vector<std::string> unpack(const std::string &packed, uint32_t count) {
+Result<std::vector<std::string>> unpack(const std::string &packed,
+                                        uint32_t count) {
   std::vector<std::string> texts(count);
   uint32_t head[2];
-  for (size_t at = 0; at < packed.size(); at += sizeof(head) + head[1]) {
-    std::memcpy(head, packed.data() + at, sizeof(head));
-    texts[head[0]] = packed.substr(at + sizeof(head), head[1]);
+  for (size_t at = 0; at < packed.size(); at += head[1]) {
+    bool isWhole = packed.size() - at >= sizeof(head);
+    if (isWhole)
+      std::memcpy(head, packed.data() + at, sizeof(head));
+    at += sizeof(head);
+    if (!isWhole || head[0] >= count || head[1] > packed.size() - at)
+      return fail("process 0 sends ", packed.size(),
+                  " bytes that are no texts of ", count, " processes");
+    texts[head[0]] = packed.substr(at, head[1]);
   }
   return texts;
 }

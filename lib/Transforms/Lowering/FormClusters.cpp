@@ -87,7 +87,20 @@ Shape spaceOf(Operation *op) {
 struct Unit {
   SmallVector<Operation *> ops;
   Shape space;
-  bool closed = false; // takes no further ops
+  bool closed = false;                         // takes no further ops
+  Operation *first = nullptr, *last = nullptr; // in the program's order
+
+  void add(Operation *op) {
+    ops.push_back(op);
+    if (!first || op->isBeforeInBlock(first))
+      first = op;
+    if (!last || last->isBeforeInBlock(op))
+      last = op;
+  }
+  void clear() {
+    ops.clear();
+    first = last = nullptr;
+  }
 };
 
 /// A column reduction that others may share a kernel with.
@@ -121,6 +134,7 @@ private:
   Value copyForColumn(Operation *column, Value value, IRMapping &copies);
   bool fits(const Unit &unit, Operation *op);
   bool joinsCompared(ArrayRef<Operation *> ops, ArrayRef<Operation *> more);
+  Operation *findReach(Operation *op) const;
   bool hasOuterPath(int from, int to);
   bool join(Operation *op, int target);
   void absorb(int from, int into);
@@ -178,7 +192,8 @@ void Former::createUnits() {
     before[&op] = earlier.takeVector();
     bool fusable = findRole(&op).has_value();
     unitOf[&op] = units.size();
-    units.push_back({{&op}, fusable ? spaceOf(&op) : Shape(), !fusable});
+    units.push_back({{}, fusable ? spaceOf(&op) : Shape(), !fusable});
+    units.back().add(&op);
   }
 }
 
@@ -186,12 +201,24 @@ void Former::createUnits() {
 // Growing
 //===----------------------------------------------------------------------===//
 
+/// Where in the program the first op may be that a path from `op` leads to: a
+/// unit that has ops on both sides of one is made after it as a whole.
+Operation *Former::findReach(Operation *op) const {
+  for (bool isMoved = true; isMoved;) {
+    isMoved = false;
+    for (const Unit &unit : units)
+      if (unit.ops.size() > 1 && unit.first->isBeforeInBlock(op) &&
+          op->isBeforeInBlock(unit.last)) {
+        op = unit.first;
+        isMoved = true;
+      }
+  }
+  return op;
+}
+
 /// Whether a path leads from unit `from` through another unit to unit `to`.
 bool Former::hasOuterPath(int from, int to) {
-  // Paths follow the program's order: none leads through a unit that ends
-  // before `from` begins.
-  Operation *first = inProgramOrder(units[from].ops).front();
-  auto isLater = [&](Operation *op) { return first->isBeforeInBlock(op); };
+  Operation *reach = findReach(units[from].first);
   llvm::DenseSet<int> seen;
   SmallVector<int> worklist{to};
   while (!worklist.empty()) {
@@ -202,7 +229,7 @@ bool Former::hasOuterPath(int from, int to) {
         if (other == from && unit != to)
           return true;
         if (other != from && other != to && seen.insert(other).second &&
-            llvm::any_of(units[other].ops, isLater))
+            units[other].last && !units[other].last->isBeforeInBlock(reach))
           worklist.push_back(other);
       }
   }
@@ -281,10 +308,11 @@ void Former::absorb(int from, int into) {
   if (llvm::any_of(source.ops, stays) || llvm::any_of(target.ops, isAlone) ||
       hasOuterPath(into, from) || !fitOneKernel(target.ops, source.ops))
     return;
-  for (Operation *op : source.ops)
+  for (Operation *op : source.ops) {
     unitOf[op] = into;
-  llvm::append_range(target.ops, source.ops);
-  source.ops.clear();
+    target.add(op);
+  }
+  source.clear();
 }
 
 /// Moves `op` into unit `target` if that is legal.
@@ -294,10 +322,10 @@ bool Former::join(Operation *op, int target) {
   if (own == target || unit.closed || !fits(unit, op) ||
       hasOuterPath(target, own) || !fitOneKernel(unit.ops, op))
     return false;
-  unit.ops.push_back(op);
+  unit.add(op);
   if (spaceOf(op).size() > unit.space.size())
     unit.space = spaceOf(op);
-  units[own].ops.clear();
+  units[own].clear();
   unitOf[op] = target;
   return true;
 }
@@ -325,7 +353,7 @@ Value Former::copyForColumn(Operation *column, Value value, IRMapping &copies) {
   Operation *clone = builder.clone(*source);
   clone->setOperands(operands);
   unitOf[clone] = unitOf[column];
-  own.ops.push_back(clone);
+  own.add(clone);
   before[clone] = findSources(clone).takeVector();
   copies.map(value, clone->getResult(0));
   return clone->getResult(0);
@@ -366,9 +394,9 @@ void Former::formColumns() {
     }
     for (Operation *member : llvm::to_vector(own.ops)) {
       unitOf[member] = target;
-      units[target].ops.push_back(member);
+      units[target].add(member);
     }
-    own.ops.clear();
+    own.clear();
   }
 }
 

@@ -60,6 +60,19 @@ struct Division {
            !reduction.getOrdered() &&
            reduction.getReduction() == dist::Reduction::Sum;
   }
+  bool canDivide(const ParameterEnd &end) const {
+    auto isSummed = [&](dist::AllReduceOp op) { return isOver(op); };
+    return parts > 1 && !end.updates.empty() && !end.valueIsRead &&
+           llvm::count_if(end.reductions, isSummed) == 1;
+  }
+};
+
+/// The end of a step on one rank of the pipeline; the functions are null where
+/// there is none.
+struct RankEnd {
+  int64_t rank;
+  func::FuncOp reduce, optimizer;
+  SmallVector<ParameterEnd> parameters;
 };
 
 /// Packs parameters of one rank of the pipeline.
@@ -343,24 +356,52 @@ struct PackParametersPass
         });
   }
 
-  /// The parameters of a rank, those to which the same is done together, in
-  /// the order of the module.
-  SmallVector<SmallVector<ParameterEnd>>
-  findGroups(ArrayRef<func::FuncOp> functions, func::FuncOp reduce,
-             func::FuncOp optimizer) {
-    StepEndAnalysis analysis(functions, reduce, optimizer);
+  /// What the end of a step does to the parameters that a rank has, in the
+  /// order of the module, by what the rank alone can do.
+  RankEnd analyze(int64_t rank, ArrayRef<func::FuncOp> functions,
+                  const Division &division) {
+    RankEnd end{rank, {}, {}, {}};
+    for (func::FuncOp function : functions) {
+      if (doesAction(function, pipe::ActionKind::Reduce))
+        end.reduce = function;
+      if (doesAction(function, pipe::ActionKind::Optimizer))
+        end.optimizer = function;
+    }
+    if (!end.reduce || !end.optimizer)
+      return end;
+    StepEndAnalysis analysis(functions, end.reduce, end.optimizer);
+    for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
+      auto symbol = FlatSymbolRefAttr::get(parameter.getSymNameAttr());
+      std::optional<ParameterEnd> found = analysis.analyze(parameter);
+      if (!found) {
+        if (analysis.holds(parameter))
+          alone.insert(symbol);
+        continue;
+      }
+      found->valueIsRead = found->hasCopy && readValues.contains(symbol);
+      if (found->valueIsRead)
+        found->key += " read";
+      if (!division.canDivide(*found))
+        whole.insert(symbol);
+      end.parameters.push_back(*found);
+    }
+    return end;
+  }
+
+  /// Those to which the same is done together. Ranks that share a parameter
+  /// reduce it in one shape and in one order: what one of them cannot do with
+  /// it, none does.
+  SmallVector<SmallVector<ParameterEnd>> findGroups(RankEnd &end) {
     llvm::MapVector<StringRef, SmallVector<ParameterEnd>,
                     llvm::StringMap<unsigned>>
         groups;
-    for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
-      auto end = analysis.analyze(parameter);
-      if (!end)
+    for (ParameterEnd &parameter : end.parameters) {
+      auto symbol =
+          FlatSymbolRefAttr::get(parameter.parameter.getSymNameAttr());
+      if (alone.contains(symbol))
         continue;
-      auto symbol = FlatSymbolRefAttr::get(parameter.getSymNameAttr());
-      end->valueIsRead = end->hasCopy && readValues.contains(symbol);
-      if (end->valueIsRead)
-        end->key += " read";
-      groups[end->key].push_back(*end);
+      parameter.isDivided = !whole.contains(symbol);
+      groups[parameter.key].push_back(parameter);
     }
     return llvm::to_vector(llvm::make_second_range(groups));
   }
@@ -375,27 +416,11 @@ struct PackParametersPass
             std::max<int64_t>(1, mesh.getAxisSize(kDataAxis))};
   }
 
-  void packRank(int64_t rank, ArrayRef<func::FuncOp> functions) {
-    auto find = [&](pipe::ActionKind action) {
-      auto *found = llvm::find_if(functions, [&](func::FuncOp function) {
-        return doesAction(function, action);
-      });
-      return found == functions.end() ? func::FuncOp() : *found;
-    };
-    func::FuncOp reduce = find(pipe::ActionKind::Reduce);
-    func::FuncOp optimizer = find(pipe::ActionKind::Optimizer);
-    if (!reduce || !optimizer)
-      return;
-    Division division = findDivision();
-    auto canDivide = [&](const ParameterEnd &end) {
-      auto isOver = [&](dist::AllReduceOp op) { return division.isOver(op); };
-      return division.parts > 1 && !end.updates.empty() && !end.valueIsRead &&
-             llvm::count_if(end.reductions, isOver) == 1;
-    };
-    auto groups = findGroups(functions, reduce, optimizer);
+  void packRank(RankEnd &end, const Division &division) {
+    auto groups = findGroups(end);
     SmallVector<ArrayRef<ParameterEnd>> packs;
     for (ArrayRef<ParameterEnd> group : groups) {
-      if (canDivide(group.front()))
+      if (group.front().isDivided)
         cut(group,
             bucket ? bucket : plan::bucketElements(uint32_t(division.parts)),
             packs);
@@ -408,13 +433,13 @@ struct PackParametersPass
     });
     SymbolTable symbols(getOperation());
     for (auto [index, members] : llvm::enumerate(packs))
-      Packer(members, rank, canDivide(members.front()) ? division : Division(),
-             symbols)
+      Packer(members, end.rank,
+             members.front().isDivided ? division : Division(), symbols)
           .run(index);
     if (division.parts > 1)
-      joinReductions(optimizer, division);
-    eraseDead(reduce);
-    eraseDead(optimizer);
+      joinReductions(end.optimizer, division);
+    eraseDead(end.reduce);
+    eraseDead(end.optimizer);
   }
 
   void runOnOperation() override {
@@ -428,11 +453,19 @@ struct PackParametersPass
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (std::optional<int64_t> rank = getRank(function))
         ranks[*rank].push_back(function);
+    alone.clear();
+    whole.clear();
+    Division division = findDivision();
+    SmallVector<RankEnd> ends;
     for (auto &[rank, functions] : ranks)
-      packRank(rank, functions);
+      if (RankEnd end = analyze(rank, functions, division); end.optimizer)
+        ends.push_back(std::move(end));
+    for (RankEnd &end : ends)
+      packRank(end, division);
   }
 
-  /// On all ranks, so that those that share a parameter pack it alike.
-  llvm::DenseSet<Attribute> readValues;
+  /// On all ranks, so that those that share a parameter pack it alike: those
+  /// that are read, that cannot be packed, and whose pack cannot be divided.
+  llvm::DenseSet<Attribute> readValues, alone, whole;
 };
 } // namespace

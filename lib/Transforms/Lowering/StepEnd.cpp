@@ -62,6 +62,10 @@ StepEndAnalysis::collect(func::FuncOp function) {
   return accesses;
 }
 
+bool StepEndAnalysis::holds(nn::ParameterOp parameter) const {
+  return types.contains(symbolOf(parameter));
+}
+
 std::optional<ParameterEnd>
 StepEndAnalysis::analyze(nn::ParameterOp parameter) {
   ParameterEnd end;

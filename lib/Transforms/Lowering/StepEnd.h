@@ -42,6 +42,8 @@ struct ParameterEnd {
   /// Whether there is a bf16 copy to compute with, and whether the value itself
   /// is read all the same.
   bool hasCopy = false, valueIsRead = false;
+  /// Whether its pack is divided over replicas.
+  bool isDivided = false;
   /// Equal for parameters to which the same is done.
   std::string key;
 };
@@ -55,6 +57,8 @@ public:
   /// Nothing where the rank does not have the parameter, where it uses it in
   /// more than one shape, and where its gradient is reduced otherwise.
   std::optional<ParameterEnd> analyze(nn::ParameterOp parameter);
+  /// Whether the rank has the parameter.
+  bool holds(nn::ParameterOp parameter) const;
 
 private:
   struct Accesses {

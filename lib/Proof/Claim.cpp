@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The phases up to `partition`, for one rank: nothing is split, and
-// partitioning only takes the (empty) shardings off the types.
+// The passes up to `partition`, for one rank: nothing is split, and
+// partitioning only takes the (empty) shardings off the types. What is computed
+// twice or for nothing costs terms (Term.h) nothing, so nothing is cleaned up.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +15,7 @@
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Proof/Prove.h"
-#include "plait/Transforms/Pipelines.h"
+#include "plait/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -49,9 +50,16 @@ OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {
   });
   PassManager manager(claim->getContext());
   manager.enableVerifier(false);
-  for (Phase phase : {Phase::Shard, Phase::Stage, Phase::Differentiate,
-                      Phase::Checkpoint, Phase::Partition})
-    buildPhase(manager, phase);
+  manager.addPass(createLowerPrecisionPass());
+  manager.addPass(createDecomposePass({/*early=*/true}));
+  manager.addPass(createAssignShardingsPass());
+  manager.addPass(createAssignStagesPass());
+  manager.addPass(createOutlineStagesPass());
+  manager.addPass(createDifferentiatePass());
+  manager.addPass(createCheckpointPass());
+  manager.addPass(createSplitPhasesPass());
+  manager.addPass(createBuildOptimizerPass());
+  manager.addPass(createPartitionPass());
   if (failed(manager.run(*claim)))
     return {};
   return claim;

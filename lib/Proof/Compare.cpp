@@ -13,6 +13,8 @@
 
 #include "Compare.h"
 
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+
 using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
@@ -36,6 +38,7 @@ private:
   LogicalResult compareSlot(int64_t rank, RankState &state,
                             nn::ParameterOp parameter, Slot slot,
                             const RankState::Stored &expected);
+  LogicalResult compareGradient(RankState &state, nn::ParameterOp parameter);
   LogicalResult compareTerms(const std::string &what, Operation *fallback,
                              const Term *found, const Term *expected);
   Operation *locate(const RankState::Stored &stored) {
@@ -69,6 +72,46 @@ static const Term *findStranger(const Term *term) {
       left.push_back(argument.term);
   }
   return first;
+}
+
+/// The op whose result `value` is, or that puts what a kernel takes as `value`
+/// into its place.
+static Operation *findMaker(Value value) {
+  while (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto cluster =
+        dyn_cast<plan::ClusterOp>(argument.getOwner()->getParentOp());
+    if (!cluster)
+      return nullptr;
+    value = cluster.getInputs()[argument.getArgNumber()];
+  }
+  if (auto cluster = value.getDefiningOp<plan::ClusterOp>())
+    value = cluster.getBody().front().getTerminator()->getOperand(
+        cast<OpResult>(value).getResultNumber());
+  return value.getDefiningOp();
+}
+
+/// Sums forget what they were added up from, so the first stranger may be a sum
+/// with one that came before in the function: takes the first of which that is
+/// not so. Sums of several terms are passed by, since the claim may add up in
+/// another order.
+static const Term *findEarlier(const Term *stranger, const Terms &terms) {
+  auto strangers = terms.findStrangers();
+  llvm::DenseSet<Operation *> seen;
+  SmallVector<Operation *> left{stranger->origin};
+  while (!left.empty()) {
+    Operation *op = left.pop_back_val();
+    for (Value operand : op->getOperands()) {
+      Operation *maker = findMaker(operand);
+      if (!maker || !seen.insert(maker).second)
+        continue;
+      left.push_back(maker);
+      for (const Term *term : strangers.lookup(maker))
+        if (term->id < stranger->id &&
+            (term->kind != Term::Sum || term->arguments.size() == 1))
+          stranger = term;
+    }
+  }
+  return stranger;
 }
 
 /// The arguments of `a` that `b` does not have.
@@ -105,6 +148,8 @@ LogicalResult Comparison::compareTerms(const std::string &what,
   if (found == expected)
     return success();
   const Term *stranger = findStranger(found);
+  if (stranger)
+    stranger = findEarlier(stranger, rules.terms);
   Difference difference = narrow({found, expected});
   Operation *op = stranger ? stranger->origin : fallback;
   InFlightDiagnostic diag = rules.report.wrong(op);
@@ -123,6 +168,25 @@ LogicalResult Comparison::compareTerms(const std::string &what,
 // What is compared
 //===----------------------------------------------------------------------===//
 
+/// What a gradient is before it is used; that of a parameter which several
+/// stages have is not complete then.
+LogicalResult Comparison::compareGradient(RankState &state,
+                                          nn::ParameterOp parameter) {
+  RankState::Key key(parameter.getSymName(), Slot::Gradient);
+  auto holds = [&](RankState &other) {
+    return other.getTouched().contains(key.first);
+  };
+  auto own = state.getWritten().find(key);
+  auto expected = claim.getWritten().find(key);
+  if (own == state.getWritten().end() || expected == claim.getWritten().end() ||
+      !isa_and_nonnull<nn::AccumulateOp>(own->second.writer) ||
+      llvm::count_if(plan.getRanks(), holds) != 1)
+    return success();
+  return compareTerms(("the gradient of @" + key.first).str(),
+                      locate(own->second), own->second.content.form.term,
+                      expected->second.content.form.term);
+}
+
 LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
                                       nn::ParameterOp parameter, Slot slot,
                                       const RankState::Stored &expected) {
@@ -135,6 +199,9 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
            << what << " is not written: it should be "
            << print(expected.content.form.term);
   const RankState::Stored &own = known->second;
+  if (own.content.form.term != expected.content.form.term &&
+      failed(compareGradient(state, parameter)))
+    return failure();
   if (failed(compareTerms(what, locate(own), own.content.form.term,
                           expected.content.form.term)))
     return failure();

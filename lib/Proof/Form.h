@@ -88,6 +88,9 @@ struct Content {
   mlir::RankedTensorType type;
   Form form;
   std::shared_ptr<const Pack> pack; // null: one tensor
+  /// What has put it into the slot from which it was read, for messages; null:
+  /// it was not read.
+  mlir::Operation *writer = nullptr;
 };
 
 /// A tensor of tensors that lie side by side.

@@ -14,9 +14,9 @@
 #include "plait/Transforms/Buffers.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include <deque>
-#include <map>
-#include <set>
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallSet.h"
 #include <tuple>
 
 using namespace mlir;
@@ -31,9 +31,9 @@ namespace {
 /// called after the function that makes it.
 struct Thing {
   PortKind kind;
-  int64_t index, stage, microbatch;
+  int32_t index, stage, microbatch;
 
-  auto operator<=>(const Thing &) const = default;
+  bool operator==(const Thing &) const = default;
   std::string print() const {
     return (pipe::stringifyPortKind(kind) + " " + Twine(index) + " of stage " +
             Twine(stage) + ", microbatch " + Twine(microbatch))
@@ -41,16 +41,57 @@ struct Thing {
   }
 };
 
-/// A buffer and an offset in it, in bytes.
-using Address = std::pair<StringRef, int64_t>;
+/// A buffer of a rank, by number, and an offset in it, in bytes.
+struct Address {
+  unsigned buffer;
+  int64_t offset;
+};
 
-/// A function's contributions to sums over microbatches, in the order in which
-/// they are computed, and how each treats what is there.
+/// One of the sums over microbatches to which a function adds, and how it
+/// treats what is there.
 struct Adding {
-  StringRef symbol;
-  nn::Slot slot;
+  unsigned sum; // by number
   plan::Accumulate mode;
-  Operation *op;
+  nn::AccumulateOp op;
+};
+
+/// What a function takes or gives, and where: `slot` is -1 if it lies in none.
+struct Bound {
+  pipe::PortAttr port;
+  int slot = -1;
+  int64_t offset = 0;
+};
+
+/// What calls of a function do, read once.
+struct Callee {
+  func::FuncOp function;
+  pipe::FunctionAttr own;
+  SmallVector<Bound> takes, gives;
+  SmallVector<Adding> addings; // in the order in which they are computed
+  SmallVector<int64_t> slotBytes;
+  unsigned number = 0;
+};
+
+/// A buffer, and what lies in it now, by offset.
+struct Buffer {
+  plan::BufferOp op;
+  int64_t first, last;
+  SmallVector<std::pair<int64_t, Thing>, 1> holds;
+
+  const Thing *find(int64_t offset) const {
+    for (auto &[at, thing] : holds)
+      if (at == offset)
+        return &thing;
+    return nullptr;
+  }
+  void put(int64_t offset, Thing thing) {
+    for (auto &[at, known] : holds)
+      if (at == offset) {
+        known = thing;
+        return;
+      }
+    holds.push_back({offset, thing});
+  }
 };
 
 /// One rank on its way through its program.
@@ -58,22 +99,23 @@ struct Rank {
   plan::ProgramOp program;
   std::vector<plan::ActionOp> actions;
   size_t next = 0;
-  llvm::StringMap<plan::BufferOp> buffers;
-  std::map<Address, Thing> holds;
-  std::set<std::pair<StringRef, int64_t>> called; // function, microbatch
-  std::set<std::pair<StringRef, nn::Slot>> begun;
-  std::set<ActionKind> ended;
+  std::vector<Buffer> buffers;
+  llvm::DenseMap<StringAttr, unsigned> numbers; // of buffers
+  std::vector<llvm::BitVector> called; // microbatches, by the callee's number
+  llvm::BitVector begun;               // sums
+  llvm::SmallSet<ActionKind, 2> ended;
 };
 
 class Programs {
 public:
-  Programs(ModuleOp module, Report &report) : module(module), report(report) {}
+  Programs(ModuleOp module, int64_t microbatches, Report &report)
+      : module(module), report(report), microbatches(microbatches) {}
   LogicalResult run();
 
 private:
   /// Sender, receiver, stage, backward, microbatch, tensor: by such a name the
   /// ends of a message find one another.
-  using Name = std::tuple<int64_t, int64_t, int64_t, bool, int64_t, int64_t>;
+  using Name = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>;
   static Name getName(plan::ActionOp action, int64_t sender, int64_t receiver) {
     return {sender,
             receiver,
@@ -82,133 +124,58 @@ private:
             action.getMicrobatch().value_or(0),
             action.getTensor().value_or(0)};
   }
+  void readFunctions();
+  void readPrograms();
+  SmallVector<Adding> findAddings(func::FuncOp function);
   LogicalResult advance(Rank &rank, bool &moved);
+  LogicalResult transfer(Rank &rank, plan::ActionOp action, bool &waits);
   LogicalResult call(Rank &rank, plan::ActionOp action);
   LogicalResult endStep(Rank &rank, plan::ActionOp action);
-  FailureOr<Address> locate(Rank &rank, plan::ActionOp action, Value value,
-                            pipe::PortAttr port);
-  LogicalResult take(Rank &rank, plan::ActionOp action, BlockArgument argument,
-                     pipe::PortAttr port);
-  LogicalResult bind(Rank &rank, plan::ActionOp action, func::FuncOp callee);
-  LogicalResult add(Rank &rank, plan::ActionOp action, func::FuncOp callee,
+  FailureOr<unsigned> use(Rank &rank, plan::ActionOp action, Attribute name);
+  FailureOr<Address> locate(Rank &rank, plan::ActionOp action,
+                            const Bound &bound);
+  LogicalResult take(Rank &rank, plan::ActionOp action, const Bound &bound);
+  LogicalResult bind(Rank &rank, plan::ActionOp action, const Callee &callee);
+  LogicalResult checkSlots(Rank &rank, plan::ActionOp action,
+                           const Callee &callee);
+  LogicalResult add(Rank &rank, plan::ActionOp action, const Callee &callee,
                     bool first);
-  LogicalResult use(Rank &rank, plan::ActionOp action, StringRef buffer);
   LogicalResult checkAllCalled(Rank &rank);
-  const std::vector<Adding> &findAddings(func::FuncOp function);
 
   ModuleOp module;
   Report &report;
-  int64_t microbatches = 0;
+  int64_t microbatches;
+  llvm::MapVector<StringAttr, Callee> callees; // by name
+  llvm::DenseMap<std::pair<StringAttr, int64_t>, unsigned> sums;
   std::vector<Rank> ranks;
-  std::map<Name, std::deque<Thing>> messages;
-  llvm::DenseMap<Operation *, std::vector<Adding>> addings;
+  llvm::DenseMap<Name, SmallVector<Thing, 1>> messages; // in the order of sends
 };
 
 } // namespace
 
-static pipe::FunctionAttr getFunction(func::FuncOp function) {
-  return function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
-}
-
 //===----------------------------------------------------------------------===//
-// Buffers
+// Functions
 //===----------------------------------------------------------------------===//
 
-/// A buffer is only itself while it lives; others have its bytes before and
-/// after.
-LogicalResult Programs::use(Rank &rank, plan::ActionOp action, StringRef name) {
-  plan::BufferOp buffer = rank.buffers.lookup(name);
-  int64_t at = rank.next;
-  if (buffer && int64_t(buffer.getFirst()) <= at &&
-      at <= int64_t(buffer.getLast()))
-    return success();
-  return report.wrong(action) << "action " << at << " uses buffer \"" << name
-                              << "\", which does not live then";
+/// What passes have placed in "slot N" of a function.
+static Bound getBound(pipe::PortAttr port, plan::PlaceAttr place) {
+  Bound bound{port};
+  StringRef text = place ? place.getBuffer().getValue() : StringRef();
+  if (text.consume_front("slot ") && !text.getAsInteger(10, bound.slot))
+    bound.offset = place.getOffset();
+  return bound;
 }
 
-/// What `port` of a function of `stage` is called.
-static Thing getThing(pipe::PortAttr port, int64_t stage, int64_t microbatch) {
-  auto [kind, source] = findMaker(port.getKind(), stage);
-  return {kind, port.getIndex(), source, microbatch};
-}
-
-/// Where passes have placed what a function takes or gives.
-static plan::PlaceAttr getPlace(Value value) {
+static plan::PlaceAttr getPlace(func::FuncOp function, Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
-    return cast<func::FuncOp>(argument.getOwner()->getParentOp())
-        .getArgAttrOfType<plan::PlaceAttr>(argument.getArgNumber(), kPlaceAttr);
+    return function.getArgAttrOfType<plan::PlaceAttr>(argument.getArgNumber(),
+                                                      kPlaceAttr);
   auto result = cast<OpResult>(value);
   auto places = result.getOwner()->getAttrOfType<ArrayAttr>(plan::kPlacesAttr);
   return places && result.getResultNumber() < places.size()
              ? dyn_cast<plan::PlaceAttr>(places[result.getResultNumber()])
              : plan::PlaceAttr();
 }
-
-/// Where that is while `action` runs.
-FailureOr<Address> Programs::locate(Rank &rank, plan::ActionOp action,
-                                    Value value, pipe::PortAttr port) {
-  plan::PlaceAttr place = getPlace(value);
-  StringRef text = place ? place.getBuffer().getValue() : StringRef();
-  unsigned slot = 0;
-  if (!text.consume_front("slot ") || text.getAsInteger(10, slot) ||
-      slot >= action.getBuffers().size()) {
-    report.wrong(action) << port.getText()
-                         << " lies in no slot of the function";
-    return failure();
-  }
-  StringRef buffer =
-      cast<FlatSymbolRefAttr>(action.getBuffers()[slot]).getValue();
-  if (failed(use(rank, action, buffer)))
-    return failure();
-  return Address(buffer, place.getOffset());
-}
-
-LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
-                             BlockArgument argument, pipe::PortAttr port) {
-  FailureOr<Address> at = locate(rank, action, argument, port);
-  if (failed(at))
-    return failure();
-  if (port.isModelInput()) {
-    // The rows of the action's microbatch, of those of all.
-    bool isTokens = port.getKind() == pipe::PortKind::Tokens;
-    if (at->first == (isTokens ? kTokensBuffer : kTargetsBuffer))
-      return success();
-    return report.wrong(action)
-           << "gives \"" << at->first << "\" for the " << port.getText();
-  }
-  Thing expected = getThing(port, *action.getStage(), *action.getMicrobatch());
-  auto held = rank.holds.find(*at);
-  if (held != rank.holds.end() && held->second == expected)
-    return success();
-  return report.wrong(action)
-         << "takes " << expected.print() << " from buffer \"" << at->first
-         << "\", which holds "
-         << (held == rank.holds.end() ? "nothing" : held->second.print());
-}
-
-LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
-                             func::FuncOp callee) {
-  for (BlockArgument argument : callee.getArguments())
-    if (failed(take(rank, action, argument,
-                    callee.getArgAttrOfType<pipe::PortAttr>(
-                        argument.getArgNumber(), pipe::kPortAttr))))
-      return failure();
-  Operation *end = callee.getBody().front().getTerminator();
-  for (auto [index, value] : llvm::enumerate(end->getOperands())) {
-    auto port =
-        callee.getResultAttrOfType<pipe::PortAttr>(index, pipe::kPortAttr);
-    FailureOr<Address> at = locate(rank, action, value, port);
-    if (failed(at))
-      return failure();
-    rank.holds.insert_or_assign(
-        *at, getThing(port, *action.getStage(), *action.getMicrobatch()));
-  }
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Sums over microbatches
-//===----------------------------------------------------------------------===//
 
 static plan::Accumulate getMode(OpResult result) {
   int32_t mode = 0;
@@ -222,39 +189,171 @@ static plan::Accumulate getMode(OpResult result) {
   return static_cast<plan::Accumulate>(mode);
 }
 
-const std::vector<Adding> &Programs::findAddings(func::FuncOp function) {
-  auto [it, isNew] = addings.try_emplace(function);
-  if (!isNew)
-    return it->second;
-  llvm::DenseMap<Operation *, int64_t> position;
-  for (auto [index, op] : llvm::enumerate(function.getBody().front()))
-    position[&op] = index;
-  std::vector<std::pair<int64_t, Adding>> found;
+SmallVector<Adding> Programs::findAddings(func::FuncOp function) {
+  SmallVector<std::pair<Operation *, Adding>> found;
   for (auto op : function.getOps<nn::AccumulateOp>())
-    if (auto result = dyn_cast<OpResult>(op.getInput()))
-      found.push_back({position.lookup(result.getOwner()),
-                       {op.getSymbol(), op.getSlot(), getMode(result), op}});
-  llvm::stable_sort(found, llvm::less_first());
-  for (auto &[at, adding] : found)
-    it->second.push_back(adding);
-  return it->second;
+    if (auto result = dyn_cast<OpResult>(op.getInput())) {
+      std::pair key(op.getSymbolAttr().getAttr(), int64_t(op.getSlot()));
+      unsigned sum = sums.try_emplace(key, sums.size()).first->second;
+      found.push_back({result.getOwner(), {sum, getMode(result), op}});
+    }
+  llvm::stable_sort(found, [](const auto &a, const auto &b) {
+    return a.first != b.first && a.first->isBeforeInBlock(b.first);
+  });
+  return llvm::map_to_vector(found, [](const auto &own) { return own.second; });
 }
 
-/// The first contribution of a step replaces what the last step left.
-LogicalResult Programs::add(Rank &rank, plan::ActionOp action,
-                            func::FuncOp callee, bool first) {
-  for (const Adding &adding : findAddings(callee)) {
-    bool replaces = adding.mode == plan::Accumulate::Overwrite ||
-                    (adding.mode == plan::Accumulate::AddUnlessFirst && first);
-    bool isFirst = rank.begun.insert({adding.symbol, adding.slot}).second;
-    if (replaces == isFirst)
+void Programs::readFunctions() {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
+    if (!own)
       continue;
-    return report.wrong(adding.op)
-           << (replaces ? "replaces what was added to @"
-                        : "adds to what the last step left in @")
-           << adding.symbol << " " << nn::stringifySlot(adding.slot)
-           << " in action " << rank.next << ", microbatch "
-           << *action.getMicrobatch();
+    unsigned number = callees.size();
+    Callee &callee = callees[function.getSymNameAttr()];
+    callee.function = function;
+    callee.own = own;
+    callee.number = number;
+    auto portOf = [](DictionaryAttr attrs) {
+      return attrs ? attrs.getAs<pipe::PortAttr>(pipe::kPortAttr)
+                   : pipe::PortAttr();
+    };
+    for (auto [index, argument] : llvm::enumerate(function.getArguments()))
+      callee.takes.push_back(getBound(portOf(function.getArgAttrDict(index)),
+                                      getPlace(function, argument)));
+    Operation *end = function.getBody().front().getTerminator();
+    for (auto [index, value] : llvm::enumerate(end->getOperands()))
+      callee.gives.push_back(getBound(portOf(function.getResultAttrDict(index)),
+                                      getPlace(function, value)));
+    callee.addings = findAddings(function);
+    if (auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr))
+      llvm::append_range(callee.slotBytes, bytes.asArrayRef());
+  }
+}
+
+void Programs::readPrograms() {
+  for (auto program : module.getOps<plan::ProgramOp>()) {
+    Rank &rank = ranks.emplace_back();
+    rank.program = program;
+    rank.called.assign(callees.size(), llvm::BitVector(microbatches));
+    rank.begun.resize(sums.size());
+    for (Operation &op : program.getBody().front())
+      if (auto buffer = dyn_cast<plan::BufferOp>(op)) {
+        rank.numbers[buffer.getSymNameAttr()] = rank.buffers.size();
+        rank.buffers.push_back({buffer,
+                                int64_t(buffer.getFirst()),
+                                int64_t(buffer.getLast()),
+                                {}});
+      } else {
+        rank.actions.push_back(cast<plan::ActionOp>(op));
+      }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+/// A buffer is only itself while it lives; others have its bytes before and
+/// after.
+FailureOr<unsigned> Programs::use(Rank &rank, plan::ActionOp action,
+                                  Attribute symbol) {
+  StringAttr name = cast<FlatSymbolRefAttr>(symbol).getAttr();
+  auto known = rank.numbers.find(name);
+  int64_t at = rank.next;
+  if (known != rank.numbers.end() && rank.buffers[known->second].first <= at &&
+      at <= rank.buffers[known->second].last)
+    return known->second;
+  report.wrong(action) << "action " << at << " uses buffer \""
+                       << name.getValue() << "\", which does not live then";
+  return failure();
+}
+
+/// What `port` of a function of `stage` is called.
+static Thing getThing(pipe::PortAttr port, int64_t stage, int64_t microbatch) {
+  auto [kind, source] = findMaker(port.getKind(), stage);
+  return {kind, int32_t(port.getIndex()), int32_t(source), int32_t(microbatch)};
+}
+
+/// Where that is while `action` runs.
+FailureOr<Address> Programs::locate(Rank &rank, plan::ActionOp action,
+                                    const Bound &bound) {
+  if (bound.slot < 0 || bound.slot >= int(action.getBuffers().size())) {
+    report.wrong(action) << bound.port.getText()
+                         << " lies in no slot of the function";
+    return failure();
+  }
+  FailureOr<unsigned> buffer =
+      use(rank, action, action.getBuffers()[bound.slot]);
+  if (failed(buffer))
+    return failure();
+  return Address{*buffer, bound.offset};
+}
+
+/// A call needs a buffer for each slot, no smaller than what the function puts
+/// there.
+LogicalResult Programs::checkSlots(Rank &rank, plan::ActionOp action,
+                                   const Callee &callee) {
+  ArrayRef<Attribute> given = action.getBuffers().getValue();
+  if (given.size() != callee.slotBytes.size())
+    return report.wrong(action)
+           << "binds " << given.size() << " buffers to the "
+           << callee.slotBytes.size() << " slots of @" << *action.getCallee();
+  SmallPtrSet<Attribute, 32> seen;
+  for (auto [symbol, bytes] : llvm::zip_equal(given, callee.slotBytes)) {
+    if (!seen.insert(symbol).second)
+      return report.wrong(action) << "binds " << symbol << " to two slots";
+    if (bytes == 0)
+      continue;
+    FailureOr<unsigned> buffer = use(rank, action, symbol);
+    if (failed(buffer))
+      return failure();
+    // Of the inputs a call gets the rows of its microbatch.
+    if (int64_t(rank.buffers[*buffer].op.getBytes()) < bytes)
+      return report.wrong(action) << "binds " << symbol << " of "
+                                  << rank.buffers[*buffer].op.getBytes()
+                                  << " bytes to a slot of " << bytes;
+  }
+  return success();
+}
+
+LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
+                             const Bound &bound) {
+  FailureOr<Address> at = locate(rank, action, bound);
+  if (failed(at))
+    return failure();
+  Buffer &buffer = rank.buffers[at->buffer];
+  StringRef name = buffer.op.getSymName();
+  if (bound.port.isModelInput()) {
+    // The rows of the action's microbatch, of those of all.
+    if (name == pipe::stringifyPortKind(bound.port.getKind()))
+      return success();
+    return report.wrong(action)
+           << "gives \"" << name << "\" for the " << bound.port.getText();
+  }
+  Thing expected =
+      getThing(bound.port, *action.getStage(), *action.getMicrobatch());
+  const Thing *held = buffer.find(at->offset);
+  if (held && *held == expected)
+    return success();
+  return report.wrong(action)
+         << "takes " << expected.print() << " from buffer \"" << name
+         << "\", which holds " << (held ? held->print() : "nothing");
+}
+
+LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
+                             const Callee &callee) {
+  if (failed(checkSlots(rank, action, callee)))
+    return failure();
+  for (const Bound &bound : callee.takes)
+    if (failed(take(rank, action, bound)))
+      return failure();
+  for (const Bound &bound : callee.gives) {
+    FailureOr<Address> at = locate(rank, action, bound);
+    if (failed(at))
+      return failure();
+    rank.buffers[at->buffer].put(
+        at->offset,
+        getThing(bound.port, *action.getStage(), *action.getMicrobatch()));
   }
   return success();
 }
@@ -262,6 +361,26 @@ LogicalResult Programs::add(Rank &rank, plan::ActionOp action,
 //===----------------------------------------------------------------------===//
 // Actions
 //===----------------------------------------------------------------------===//
+
+/// The first contribution of a step replaces what the last step left.
+LogicalResult Programs::add(Rank &rank, plan::ActionOp action,
+                            const Callee &callee, bool first) {
+  for (Adding adding : callee.addings) {
+    bool replaces = adding.mode == plan::Accumulate::Overwrite ||
+                    (adding.mode == plan::Accumulate::AddUnlessFirst && first);
+    bool isFirst = !rank.begun.test(adding.sum);
+    rank.begun.set(adding.sum);
+    if (replaces == isFirst)
+      continue;
+    return report.wrong(adding.op)
+           << (replaces ? "replaces what was added to @"
+                        : "adds to what the last step left in @")
+           << adding.op.getSymbol() << " "
+           << nn::stringifySlot(adding.op.getSlot()) << " in action "
+           << rank.next << ", microbatch " << *action.getMicrobatch();
+  }
+  return success();
+}
 
 LogicalResult Programs::endStep(Rank &rank, plan::ActionOp action) {
   if (!rank.ended.insert(action.getKind()).second)
@@ -275,31 +394,59 @@ LogicalResult Programs::endStep(Rank &rank, plan::ActionOp action) {
 }
 
 LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
-  auto callee = module.lookupSymbol<func::FuncOp>(*action.getCallee());
-  pipe::FunctionAttr own = callee ? getFunction(callee) : pipe::FunctionAttr();
+  auto known = callees.find(action.getCalleeAttr().getAttr());
   int64_t index = action.getStage() ? int64_t(*action.getStage())
                                     : int64_t(rank.program.getRank());
-  if (!own || own.getAction() != action.getKind() || own.getIndex() != index)
+  if (known == callees.end() ||
+      known->second.own.getAction() != action.getKind() ||
+      known->second.own.getIndex() != index)
     return report.wrong(action)
            << "does " << pipe::stringifyActionKind(action.getKind()) << " of "
            << index << " by calling @" << *action.getCallee();
-  if (own.endsStep())
-    return endStep(rank, action);
+  Callee &callee = known->second;
+  if (callee.own.endsStep())
+    return failed(checkSlots(rank, action, callee)) ? failure()
+                                                    : endStep(rank, action);
   if (!rank.ended.empty())
     return report.wrong(action) << "comes after the end of the step";
   int64_t microbatch = *action.getMicrobatch();
   if (microbatch >= microbatches)
     return report.wrong(action)
            << "there are " << microbatches << " microbatches";
-  StringRef name = callee.getSymName();
-  auto before = rank.called.lower_bound({name, -1});
-  bool first = before == rank.called.end() || before->first != name;
-  if (!rank.called.insert({name, microbatch}).second)
-    return report.wrong(action) << "calls @" << name << " for microbatch "
-                                << microbatch << " a second time";
+  llvm::BitVector &called = rank.called[callee.number];
+  bool first = called.none();
+  if (called.test(microbatch))
+    return report.wrong(action)
+           << "calls @" << *action.getCallee() << " for microbatch "
+           << microbatch << " a second time";
+  called.set(microbatch);
   if (failed(bind(rank, action, callee)))
     return failure();
   return add(rank, action, callee, first);
+}
+
+LogicalResult Programs::transfer(Rank &rank, plan::ActionOp action,
+                                 bool &waits) {
+  FailureOr<unsigned> number = use(rank, action, action.getBuffers()[0]);
+  if (failed(number))
+    return failure();
+  Buffer &buffer = rank.buffers[*number];
+  int64_t own = rank.program.getRank(), peer = *action.getPeer();
+  if (action.getKind() == ActionKind::Send) {
+    const Thing *held = buffer.find(0);
+    if (!held)
+      return report.wrong(action) << "sends buffer \"" << buffer.op.getSymName()
+                                  << "\", which holds nothing";
+    messages[getName(action, own, peer)].push_back(*held);
+  } else if (action.getKind() == ActionKind::Recv) {
+    auto queue = messages.find(getName(action, peer, own));
+    waits = queue == messages.end() || queue->second.empty();
+    if (waits)
+      return success();
+    buffer.put(0, queue->second.front());
+    queue->second.erase(queue->second.begin());
+  }
+  return success();
 }
 
 /// Sends are buffered here: that programs do not wait for one another is the
@@ -307,30 +454,12 @@ LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
 LogicalResult Programs::advance(Rank &rank, bool &moved) {
   for (; rank.next < rank.actions.size(); ++rank.next) {
     plan::ActionOp action = rank.actions[rank.next];
-    if (!action.isTransfer()) {
-      if (failed(call(rank, action)))
-        return failure();
-      moved = true;
-      continue;
-    }
-    StringRef buffer =
-        cast<FlatSymbolRefAttr>(action.getBuffers()[0]).getValue();
-    int64_t own = rank.program.getRank(), peer = *action.getPeer();
-    if (failed(use(rank, action, buffer)))
+    bool waits = false;
+    if (failed(action.isTransfer() ? transfer(rank, action, waits)
+                                   : call(rank, action)))
       return failure();
-    if (action.getKind() == ActionKind::Send) {
-      auto held = rank.holds.find({buffer, 0});
-      if (held == rank.holds.end())
-        return report.wrong(action)
-               << "sends buffer \"" << buffer << "\", which holds nothing";
-      messages[getName(action, own, peer)].push_back(held->second);
-    } else if (action.getKind() == ActionKind::Recv) {
-      auto &queue = messages[getName(action, peer, own)];
-      if (queue.empty())
-        return success();
-      rank.holds.insert_or_assign(Address(buffer, 0), queue.front());
-      queue.pop_front();
-    }
+    if (waits)
+      return success();
     moved = true;
   }
   return success();
@@ -340,34 +469,28 @@ LogicalResult Programs::advance(Rank &rank, bool &moved) {
 LogicalResult Programs::checkAllCalled(Rank &rank) {
   auto placement =
       module->getAttrOfType<pipe::PlacementAttr>(pipe::kPlacementAttr);
-  for (auto function : module.getOps<func::FuncOp>()) {
-    pipe::FunctionAttr own = getFunction(function);
-    if (!own || own.endsStep())
+  for (auto &[name, callee] : callees) {
+    if (callee.own.endsStep())
       continue;
-    int64_t holder =
-        placement ? placement.getRank(own.getIndex()) : own.getIndex();
-    if (holder != int64_t(rank.program.getRank()))
-      continue;
-    for (int64_t i = 0; i < microbatches; ++i)
-      if (!rank.called.count({function.getSymName(), i}))
-        return report.wrong(rank.program)
-               << "@" << function.getSymName()
-               << " is not called for microbatch " << i;
+    int64_t stage = callee.own.getIndex();
+    int64_t holder = placement ? placement.getRank(stage) : stage;
+    int missing = rank.called[callee.number].find_first_unset();
+    if (holder == int64_t(rank.program.getRank()) && missing >= 0)
+      return report.wrong(rank.program)
+             << "@" << name.getValue() << " is not called for microbatch "
+             << missing;
   }
   return success();
 }
 
 LogicalResult Programs::run() {
   for (auto schedule : module.getOps<pipe::ScheduleOp>())
-    microbatches = schedule.getMicrobatches();
-  for (auto program : module.getOps<plan::ProgramOp>()) {
-    Rank &rank = ranks.emplace_back();
-    rank.program = program;
-    for (auto buffer : program.getBody().getOps<plan::BufferOp>())
-      rank.buffers[buffer.getSymName()] = buffer;
-    llvm::append_range(rank.actions,
-                       program.getBody().getOps<plan::ActionOp>());
-  }
+    if (int64_t(schedule.getMicrobatches()) != microbatches)
+      return report.wrong(schedule)
+             << "has " << schedule.getMicrobatches()
+             << " microbatches, but the batch is " << microbatches;
+  readFunctions();
+  readPrograms();
   bool moved = true;
   while (moved) {
     moved = false;
@@ -387,6 +510,7 @@ LogicalResult Programs::run() {
   return success();
 }
 
-LogicalResult plait::proof::checkPrograms(ModuleOp module, Report &report) {
-  return Programs(module, report).run();
+LogicalResult plait::proof::checkPrograms(ModuleOp module, int64_t microbatches,
+                                          Report &report) {
+  return Programs(module, microbatches, report).run();
 }

@@ -20,8 +20,10 @@
 
 namespace plait::proof {
 
-/// Succeeds where the module has no programs yet.
-llvm::LogicalResult checkPrograms(mlir::ModuleOp module, Report &report);
+/// Shows it for a step of `microbatches`. Succeeds where the module has no
+/// programs yet.
+llvm::LogicalResult checkPrograms(mlir::ModuleOp module, int64_t microbatches,
+                                  Report &report);
 
 } // namespace plait::proof
 

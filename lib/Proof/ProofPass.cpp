@@ -44,8 +44,12 @@ struct ProveMeaningPass : proof::impl::ProveMeaningPassBase<ProveMeaningPass> {
       return signalPassFailure();
     }
     auto step = proof::makeClaim(std::move(model));
-    if (!step ||
-        proof::proveMeaning(*step, getOperation()) != proof::Verdict::Proven)
+    if (!step)
+      return signalPassFailure();
+    proof::Verdict verdict = proof::proveMeaning(*step, getOperation());
+    if (verdict == proof::Verdict::Unproven)
+      getOperation().emitError("the step is not proven");
+    if (verdict != proof::Verdict::Proven)
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

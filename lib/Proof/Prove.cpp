@@ -1,5 +1,4 @@
-//===- Prove.cpp - A proof of what a partitioned step computes ---*- C++
-//-*-===//
+//===- Prove.cpp - A proof of what a partitioned step computes ------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,9 +8,10 @@
 #include "plait/Proof/Prove.h"
 
 #include "Compare.h"
+#include "Places.h"
 #include "Program.h"
 
-#include "plait/Transforms/Names.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 
 using namespace mlir;
 using namespace plait;
@@ -23,7 +23,8 @@ static RankedTensorType findInputs(ModuleOp claim) {
     for (BlockArgument argument : function.getArguments()) {
       auto port = function.getArgAttrOfType<pipe::PortAttr>(
           argument.getArgNumber(), pipe::kPortAttr);
-      if (port && port.isModelInput())
+      if (port && (port.getKind() == pipe::PortKind::Tokens ||
+                   port.getKind() == pipe::PortKind::Targets))
         return cast<RankedTensorType>(argument.getType());
     }
   return {};
@@ -53,7 +54,11 @@ Verdict plait::proof::proveMeaning(ModuleOp claimModule, ModuleOp planModule) {
   Step plan(planModule, rules, inputs);
   if (failed(plan.interpret()) ||
       failed(compareSteps(claim, plan, rules, planModule)) ||
-      failed(checkPrograms(planModule, report)))
+      failed(checkPlaces(planModule, plan.getSymbols(), report)) ||
+      failed(checkPrograms(planModule,
+                           getConfiguration(claimModule).globalBatch /
+                               inputs.getDimSize(0),
+                           report)))
     return report.getVerdict();
   return Verdict::Proven;
 }

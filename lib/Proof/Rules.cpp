@@ -45,6 +45,7 @@ Rules::Rule Rules::findRule(Operation *op) {
       {"nn.embedding_grad", &Rules::evaluateEmbeddingGrad},
       {"nn.pick", &Rules::evaluatePick},
       {"nn.causal_mask", &Rules::evaluateCausalMask},
+      {"nn.dropout", &Rules::evaluateDropout},
       {"nn.mask_padding", &Rules::evaluateMaskPadding},
       {"nn.iota", &Rules::evaluateIota},
       {"nn.rope_table", &Rules::evaluateRopeTable},
@@ -112,11 +113,20 @@ LogicalResult Rules::checkAxes(Operation *op, const Form &form) {
   return success();
 }
 
+InFlightDiagnostic Rules::wrong(Operation *op, Operands operands) {
+  InFlightDiagnostic diag = wrong(op);
+  for (const Content &operand : operands)
+    if (operand.writer)
+      diag.attachNote(operand.writer->getLoc())
+          << "this has written what it takes";
+  return diag;
+}
+
 LogicalResult Rules::requireWhole(Operation *op, const Content &operand) {
   if (!operand.form.isPartial())
     return success();
-  return wrong(op) << "takes " << print(operand)
-                   << ", which has to be combined before";
+  return wrong(op, operand)
+         << "takes " << print(operand) << ", which has to be combined before";
 }
 
 LogicalResult Rules::addPartial(Operation *op, Form &form, const Dimension &dim,

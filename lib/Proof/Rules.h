@@ -112,6 +112,9 @@ private:
   Result evaluatePick(mlir::Operation *, Operands, mlir::RankedTensorType);
   Result evaluateCausalMask(mlir::Operation *, Operands,
                             mlir::RankedTensorType);
+  Result evaluateDropout(mlir::Operation *, Operands, mlir::RankedTensorType);
+  llvm::FailureOr<Form> makeMask(nn::DropoutOp op, const Content &input,
+                                 const Content &keys);
   Result evaluateMaskPadding(mlir::Operation *, Operands,
                              mlir::RankedTensorType);
   Result evaluateIota(mlir::Operation *, Operands, mlir::RankedTensorType);
@@ -143,6 +146,8 @@ private:
   mlir::InFlightDiagnostic wrong(mlir::Operation *op) {
     return report.wrong(op);
   }
+  /// The same about operands: tells where they were written.
+  mlir::InFlightDiagnostic wrong(mlir::Operation *op, Operands operands);
   /// A rank has the diagonal only of what one axis splits twice.
   llvm::LogicalResult checkAxes(mlir::Operation *op, const Form &form);
   llvm::LogicalResult requireWhole(mlir::Operation *op, const Content &operand);

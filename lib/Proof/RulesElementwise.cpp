@@ -33,8 +33,9 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
       if (form.dims[index].begin == dim.begin &&
           owner->form.getExtent(index) == operand.form.getExtent(index))
         continue;
-      wrong(op) << "takes " << print(*owner) << " together with "
-                << print(operand) << ", which differ in dimension " << index;
+      wrong(op, operands) << "takes " << print(*owner) << " together with "
+                          << print(operand) << ", which differ in dimension "
+                          << index;
       return failure();
     }
   return form;
@@ -105,8 +106,9 @@ Rules::Result Rules::sum(Operation *op, Operands operands,
                     return operand.form.isPartialOver(axis);
                   });
     if (!isSame) {
-      wrong(op) << "adds " << print(*first) << " and " << print(operand)
-                << ": one of them is counted more often than the other";
+      wrong(op, operands)
+          << "adds " << print(*first) << " and " << print(operand)
+          << ": one of them is counted more often than the other";
       return failure();
     }
   }

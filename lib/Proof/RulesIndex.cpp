@@ -13,7 +13,11 @@
 
 #include "Rules.h"
 
+#include "plait/Interfaces/Padding.h"
+#include "plait/Support/DropoutMask.h"
+
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace plait;
@@ -223,6 +227,77 @@ Rules::Result Rules::evaluateCausalMask(Operation *op, Operands operands,
       type);
   for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
     own.padding = given.padding.join(NumberRange::exactly(-INFINITY));
+  return result;
+}
+
+/// Where `op` counts from along `dim`.
+static std::optional<nn::BeginAttr> getBegin(nn::DropoutOp op, int64_t dim) {
+  nn::BeginAttr begin;
+  if (ArrayAttr begins = op.getBeginsAttr())
+    begin = dyn_cast<nn::BeginAttr>(begins[dim]);
+  return begin ? std::optional(begin) : std::nullopt;
+}
+
+/// The numbers that dropout multiplies with: a tensor that follows from the
+/// keys and from the place of each element in the whole tensor.
+FailureOr<Form> Rules::makeMask(nn::DropoutOp op, const Content &input,
+                                const Content &keys) {
+  Form mask;
+  mask.dims.push_back(keys.form.dims[0]);
+  Argument argument = keys.form.asArgument();
+  Letters present = argument.letters;
+  SmallVector<int64_t, 4> extents = keys.form.term->shape;
+  for (int64_t dim = 1; dim < input.type.getRank(); ++dim) {
+    std::optional<nn::BeginAttr> begin = getBegin(op, dim);
+    Dimension &own = mask.dims.emplace_back();
+    own.uniform = false;
+    own.begin = mesh.simplify(getTerms(begin));
+    own.padding = NumberRange::any();
+    bool isKnown = !input.form.dims[dim].uniform;
+    if (isKnown && failed(checkBegin(op, input.form, dim, begin)))
+      return failure();
+    present.push_back(dim);
+    extents.push_back(isKnown
+                          ? input.form.getExtent(dim)
+                          : findExtent(own.begin, input.type.getDimSize(dim)));
+  }
+  auto attrs = ArrayAttr::get(op.getContext(),
+                              {op.getProbabilityAttr(), op.getSiteAttr()});
+  mask.term =
+      terms.apply("dropout mask", attrs, argument, present, extents).term;
+  return mask;
+}
+
+/// Dropping is multiplying by the mask, so it is linear, and what is dropped
+/// again in the backward pass is the same only if the mask is.
+Rules::Result Rules::evaluateDropout(Operation *op, Operands operands,
+                                     RankedTensorType type) {
+  auto dropout = cast<nn::DropoutOp>(op);
+  const Content &input = operands[0], &keys = operands[1];
+  double probability = dropout.getProbability().convertToDouble();
+  if (getMaskThreshold(probability) > std::numeric_limits<uint32_t>::max())
+    return input; // it keeps all
+  if (failed(requireWhole(op, keys)))
+    return failure();
+  FailureOr<Form> mask = makeMask(dropout, input, keys);
+  if (failed(mask))
+    return failure();
+  Content factor{type, std::move(*mask), nullptr};
+  FailureOr<Form> form = unify(op, {input, factor});
+  if (failed(form))
+    return failure();
+  form->partial = input.form.partial;
+  form->reduction = input.form.reduction;
+  if (form->reduction != dist::Reduction::Sum &&
+      failed(requireWhole(op, input)))
+    return failure();
+  Expression dropped =
+      terms.product({input.form.asArgument(), factor.form.asArgument()});
+  Result result = finish(op, {}, *form, dropped, type);
+  NumberRange amount = NumberRange::exactly(0).join(
+      NumberRange::exactly(getMaskScale(probability)));
+  for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
+    own.padding = (given.uniform ? getUnpadded(type) : given.padding) * amount;
   return result;
 }
 

@@ -18,13 +18,17 @@ using nn::Slot;
 // Symbols
 //===----------------------------------------------------------------------===//
 
-Symbols::Symbols(ModuleOp module) {
-  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+Symbols::Symbols(ModuleOp module)
+    : placement(
+          module->getAttrOfType<pipe::PlacementAttr>(pipe::kPlacementAttr)) {
+  for (auto parameter : module.getOps<nn::ParameterOp>())
     parameters[parameter.getSymName()] = parameter;
-    order.push_back(parameter);
-  }
-  for (auto pack : module.getOps<nn::PackOp>())
+  for (auto pack : module.getOps<nn::PackOp>()) {
     packs[pack.getSymName()] = pack;
+    for (auto [index, member] :
+         llvm::enumerate(pack.getMembers().getAsRange<FlatSymbolRefAttr>()))
+      members[{member.getValue(), pack.getRank()}] = {pack, index};
+  }
   auto note = [&](StringRef symbol, Slot slot) {
     if (slot != Slot::Compute)
       return;
@@ -100,6 +104,7 @@ FailureOr<Content> RankState::read(nn::ReadOp op) {
                            << ", of which a rank has " << slot->content.type;
     return failure();
   }
+  slot->content.writer = slot->writer;
   return slot->content;
 }
 
@@ -117,6 +122,7 @@ LogicalResult RankState::write(nn::WriteOp op, const Content &content) {
 
 LogicalResult RankState::accumulate(const Contribution &contribution) {
   nn::AccumulateOp op = contribution.op;
+  rules.terms.setOrigin(op);
   nn::ParameterOp parameter = symbols.findParameter(op.getSymbol());
   StringRef name = op.getSymbol();
   if (parameter)
@@ -147,6 +153,7 @@ SmallVector<RankTerm, 2> RankState::getRows(nn::PackOp pack, Slot slot) {
 
 FailureOr<Content> RankState::readPack(nn::ReadOp op, nn::PackOp pack) {
   auto whole = std::make_shared<Pack>();
+  Operation *writer = nullptr;
   whole->elements = cast<ShapedType>(pack.getType()).getNumElements();
   whole->rows = getRows(pack, op.getSlot());
   // Memory starts with zeros; what is between members matters nowhere else.
@@ -164,6 +171,7 @@ FailureOr<Content> RankState::readPack(nn::ReadOp op, nn::PackOp pack) {
                              << " where another part of it was written";
       return failure();
     }
+    writer = slot->writer;
     whole->members.push_back(
         {offset, member.getValue(), slot->content.type, slot->content.form});
   }
@@ -172,7 +180,7 @@ FailureOr<Content> RankState::readPack(nn::ReadOp op, nn::PackOp pack) {
                            << pack.getSlotType(op.getSlot());
     return failure();
   }
-  return Content{op.getType(), {}, std::move(whole)};
+  return Content{op.getType(), {}, std::move(whole), writer};
 }
 
 LogicalResult RankState::writePack(nn::WriteOp op, nn::PackOp pack,

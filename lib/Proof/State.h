@@ -15,6 +15,7 @@
 #define PLAIT_LIB_PROOF_STATE_H
 
 #include "Rules.h"
+#include "plait/Dialect/Pipe/IR/Pipe.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -33,8 +34,17 @@ public:
     return parameters.lookup(name);
   }
   nn::PackOp findPack(llvm::StringRef name) const { return packs.lookup(name); }
-  auto getParameters() const {
-    return llvm::make_range(order.begin(), order.end());
+  /// The pack of `rank` that has a parameter, and which of its members that is;
+  /// no pack: it is alone.
+  std::pair<nn::PackOp, unsigned> findMember(llvm::StringRef name,
+                                             int64_t rank) const {
+    return members.lookup({name, rank});
+  }
+  /// The rank of the pipeline that executes a function.
+  int64_t getRank(pipe::FunctionAttr function) const {
+    return placement && !function.endsStep()
+               ? placement.getRank(function.getIndex())
+               : function.getIndex();
   }
 
   /// How `slot` lies, as the module declares it: the axes of each dimension.
@@ -45,7 +55,10 @@ private:
   llvm::StringMap<nn::ParameterOp> parameters;
   llvm::StringMap<nn::PackOp> packs;
   llvm::StringSet<> computed; // with a copy to compute with
-  llvm::SmallVector<nn::ParameterOp> order;
+  llvm::DenseMap<std::pair<llvm::StringRef, int64_t>,
+                 std::pair<nn::PackOp, unsigned>>
+      members;                   // by name and rank
+  pipe::PlacementAttr placement; // null: in line
 };
 
 /// Something that is added up over the microbatches of a step.

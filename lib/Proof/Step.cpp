@@ -117,17 +117,23 @@ std::pair<PortKind, int64_t> proof::findMaker(PortKind kind, int64_t stage) {
   return {kind, stage};
 }
 
+/// Keys are one for each sequence.
+Content Step::makeInput(PortKind kind) {
+  SmallVector<SmallVector<StringAttr>> axes;
+  for (StringRef axis : kTokenAxes)
+    axes.push_back({StringAttr::get(module.getContext(), axis)});
+  size_t rank = kind == PortKind::Keys ? 1 : axes.size();
+  axes.truncate(rank);
+  return rules.makeLeaf(stringifyPortKind(kind),
+                        inputs.clone(inputs.getShape().take_front(rank)), axes);
+}
+
 FailureOr<Content> Step::findArgument(func::FuncOp function, unsigned index,
                                       int64_t stage) {
   pipe::PortAttr port = getPort(function.getArgAttrDict(index));
   PortKind kind = port.getKind();
-  if (port.isModelInput()) {
-    SmallVector<SmallVector<StringAttr>> axes;
-    for (StringRef axis : kTokenAxes)
-      axes.push_back({StringAttr::get(module.getContext(), axis)});
-    return rules.makeLeaf(kind == PortKind::Tokens ? "tokens" : "targets",
-                          inputs, axes);
-  }
+  if (port.isModelInput())
+    return makeInput(kind);
   auto [made, source] = findMaker(kind, stage);
   auto known = ports[made].find({source, port.getIndex()});
   if (known != ports[made].end())
@@ -159,6 +165,9 @@ LogicalResult Step::call(func::FuncOp function) {
       rules.report.unproven(&op) << "the step is not at its end";
       return failure();
     }
+    if (crossesPipeline(&op))
+      return rules.report.wrong(&op)
+             << "the other stages are not at this point of the step";
     if (failed(interpreter.run(&op)))
       return failure();
   }

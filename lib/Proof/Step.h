@@ -20,6 +20,7 @@
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <deque>
 
 namespace plait::proof {
 
@@ -27,12 +28,13 @@ namespace plait::proof {
 class Interpreter {
 public:
   Interpreter(Rules &rules, RankState &state) : rules(rules), state(state) {}
+  Interpreter(Interpreter &&) = default; // contents point into it
 
   void bind(mlir::Value value, Content content) {
-    contents[value] = std::move(content);
+    contents[value] = &kept.emplace_back(std::move(content));
   }
   const Content &get(mlir::Value value) const {
-    return contents.find(value)->second;
+    return *contents.find(value)->second;
   }
   llvm::LogicalResult run(mlir::Operation *op);
 
@@ -44,12 +46,13 @@ private:
 
   Rules &rules;
   RankState &state;
-  llvm::DenseMap<mlir::Value, Content> contents;
+  std::deque<Content> kept;
+  llvm::DenseMap<mlir::Value, const Content *> contents;
 };
 
 class Step {
 public:
-  /// `inputs` is the type of tokens and of targets over all ranks.
+  /// `inputs` is the type of tokens, and of targets, over all ranks.
   Step(mlir::ModuleOp module, Rules &rules, mlir::RankedTensorType inputs);
 
   llvm::LogicalResult interpret();
@@ -61,6 +64,7 @@ private:
   llvm::LogicalResult findFunctions();
   llvm::LogicalResult interpretStages();
   llvm::LogicalResult call(mlir::func::FuncOp function);
+  Content makeInput(pipe::PortKind kind);
   llvm::FailureOr<Content> findArgument(mlir::func::FuncOp function,
                                         unsigned index, int64_t stage);
   // StepEnd.cpp

@@ -32,7 +32,6 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <bit>
-#include <map>
 
 using namespace plait::proof;
 using llvm::ArrayRef;
@@ -101,6 +100,15 @@ const Term *Terms::intern(Term term) {
   return known.back();
 }
 
+llvm::DenseMap<mlir::Operation *, SmallVector<const Term *, 1>>
+Terms::findStrangers() const {
+  llvm::DenseMap<mlir::Operation *, SmallVector<const Term *, 1>> strangers;
+  for (const Term &term : terms)
+    if (!term.inClaim && term.origin)
+      strangers[term.origin].push_back(&term);
+  return strangers;
+}
+
 const Term *Terms::leaf(StringRef name, ArrayRef<int64_t> shape) {
   Term term{Term::Leaf, name};
   term.shape.assign(shape.begin(), shape.end());
@@ -115,53 +123,59 @@ const Term *Terms::one() { return leaf("1", {}); }
 
 /// The term of all letters that its arguments have, in ascending order.
 Expression Terms::finish(Term::Kind kind, SmallVector<Argument, 2> arguments) {
-  std::map<int, int64_t> extents;
+  SmallVector<int64_t> extents; // by letter, -1: there is none
   for (const Argument &argument : arguments)
     for (auto [letter, extent] :
-         llvm::zip_equal(argument.letters, argument.term->shape))
+         llvm::zip_equal(argument.letters, argument.term->shape)) {
+      if (letter >= int(extents.size()))
+        extents.resize(letter + 1, -1);
       extents[letter] = extent;
+    }
   Expression result;
   Term term{kind};
-  llvm::DenseMap<int, int> position;
-  for (auto [letter, extent] : extents) {
+  SmallVector<int> position(extents.size());
+  for (auto [letter, extent] : llvm::enumerate(extents)) {
+    if (extent < 0)
+      continue;
     position[letter] = result.letters.size();
     result.letters.push_back(letter);
     term.shape.push_back(extent);
   }
   for (Argument &argument : arguments)
     for (int &letter : argument.letters)
-      letter = position.lookup(letter);
+      letter = position[letter];
   // S4, P1
   if (arguments.size() == 1 && arguments[0].factor == 1 &&
       isIdentity(arguments[0].letters))
     return {arguments[0].term, result.letters};
-  llvm::sort(arguments, isBefore);
+  if (!llvm::is_sorted(arguments, isBefore))
+    llvm::sort(arguments, isBefore);
   term.arguments = std::move(arguments);
   result.term = intern(std::move(term));
   return result;
 }
 
 Expression Terms::sum(ArrayRef<Argument> given) {
-  std::map<std::pair<unsigned, Letters>, Argument> merged;
-  auto add = [&](const Term *term, Letters letters, double factor) {
-    auto [it, isNew] = merged.try_emplace({term->id, letters},
-                                          Argument{term, letters, factor});
-    if (!isNew)
-      it->second.factor += factor; // S2, S3
-  };
+  SmallVector<Argument> all;
   for (const Argument &argument : given) {
     if (argument.term->kind != Term::Sum) {
-      add(argument.term, argument.letters, argument.factor);
+      all.push_back(argument);
       continue;
     }
     for (const Argument &inner : argument.term->arguments) // S1
-      add(inner.term, rename(inner.letters, argument.letters),
-          argument.factor * inner.factor);
+      all.push_back({inner.term, rename(inner.letters, argument.letters),
+                     argument.factor * inner.factor});
   }
+  llvm::stable_sort(all, isBefore);
   SmallVector<Argument, 2> arguments;
-  for (auto &[key, argument] : merged)
-    if (argument.factor != 0)
-      arguments.push_back(argument);
+  for (Argument &argument : all)
+    if (!arguments.empty() && arguments.back().term == argument.term &&
+        arguments.back().letters == argument.letters)
+      arguments.back().factor += argument.factor; // S2, S3
+    else
+      arguments.push_back(std::move(argument));
+  llvm::erase_if(arguments,
+                 [](const Argument &own) { return own.factor == 0; });
   return finish(Term::Sum, std::move(arguments));
 }
 

@@ -109,7 +109,9 @@ public:
   /// Added up over all microbatches of a step.
   const Term *overMicrobatches(const Term *term);
 
-  size_t size() const { return terms.size(); }
+  /// What only the plan computes, by the op that does first.
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<const Term *, 1>>
+  findStrangers() const;
 
 private:
   const Term *intern(Term term);

@@ -41,7 +41,8 @@ enum class Verdict {
 
 /// Compares the step of `plan`, after any phase from `partition` on, with that
 /// of `claim`, one rank's, from makeClaim(). Both are in one context. What is
-/// not Proven is told by one error at the op that is to blame.
+/// Wrong is told by one error at the op that is to blame, what is Unproven by a
+/// warning.
 Verdict proveMeaning(mlir::ModuleOp claim, mlir::ModuleOp plan);
 
 /// The step of an imported `model` on one rank: differentiated, with its

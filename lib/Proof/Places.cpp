@@ -1,0 +1,360 @@
+//===- Places.cpp - Whether values lie where they are read ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A function is executed in order, over memory of which it is known for each
+// byte which op wrote it last. A value is intact while no later op has written
+// to its place. That buffers of different names do not overlap while they live
+// is the verifier's matter (plan.program, C3), and that calls bind them rightly
+// Program.cpp's.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Places.h"
+
+#include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Transforms/Buffers.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+using nn::Slot;
+
+namespace {
+
+/// A range of bytes in a buffer.
+struct Place {
+  StringAttr buffer;
+  int64_t begin, end;
+
+  bool operator==(const Place &) const = default;
+  bool overlaps(const Place &other) const {
+    return buffer == other.buffer && begin < other.end && other.begin < end;
+  }
+  std::string print() const {
+    return ("bytes " + Twine(begin) + " to " + Twine(end) + " of \"" +
+            buffer.getValue() + "\"")
+        .str();
+  }
+};
+
+/// Who wrote the bytes of a buffer last, and when.
+class Memory {
+public:
+  struct Write {
+    int64_t end;
+    unsigned time;
+    Operation *op;
+    /// What is there is what the buffer's parameter, or sum, is to be.
+    bool isMeant = false;
+  };
+
+  void write(const Place &place, Write write) {
+    Writes &writes = buffers[place.buffer];
+    split(writes, place.begin);
+    split(writes, place.end);
+    writes.erase(writes.lower_bound(place.begin),
+                 writes.lower_bound(place.end));
+    writes[place.begin] = write;
+  }
+  /// The first write to a byte of `place` with a property; null: none.
+  const Write *find(const Place &place,
+                    llvm::function_ref<bool(const Write &)> has) {
+    Writes &writes = buffers[place.buffer];
+    auto it = writes.upper_bound(place.begin);
+    if (it != writes.begin())
+      --it;
+    for (; it != writes.end() && it->first < place.end; ++it)
+      if (it->second.end > place.begin && has(it->second))
+        return &it->second;
+    return nullptr;
+  }
+
+private:
+  using Writes = std::map<int64_t, Write>; // by their begin, disjoint
+  static void split(Writes &writes, int64_t at) {
+    auto it = writes.lower_bound(at);
+    if (it == writes.begin() || (it != writes.end() && it->first == at))
+      return;
+    --it;
+    if (it->second.end <= at)
+      return;
+    Write rest = it->second;
+    it->second.end = at;
+    writes[at] = rest;
+  }
+
+  llvm::DenseMap<StringAttr, Writes> buffers;
+};
+
+/// The op whose numbers a buffer holds from the beginning, by buffer.
+using Tables = llvm::DenseMap<StringAttr, Operation *>;
+
+/// The places of one function's values in the course of its ops.
+class Frame {
+public:
+  Frame(func::FuncOp function, const Symbols &symbols, Tables &tables,
+        Report &report)
+      : function(function), symbols(symbols), tables(tables), report(report) {}
+  LogicalResult run();
+
+private:
+  struct Known {
+    Place place;
+    unsigned time; // of its op
+  };
+  LogicalResult bind(Value value, plan::PlaceAttr place, Operation *op);
+  LogicalResult checkIntact(Operation *op, Value value);
+  LogicalResult checkResults(Operation *op);
+  LogicalResult checkHome(Operation *op, StringRef symbol, Slot slot,
+                          Value value);
+  LogicalResult checkTable(Operation *op);
+  LogicalResult checkAccess(Operation *op);
+  LogicalResult checkLeft(Operation *op, Value value);
+  Place findHome(StringRef symbol, Slot slot, Type type) const;
+
+  func::FuncOp function;
+  const Symbols &symbols;
+  Tables &tables;
+  Report &report;
+  ArrayRef<int64_t> slotBytes;
+  SmallVector<Place> arguments;
+  unsigned time = 0; // counts ops
+  Memory memory;
+  llvm::DenseMap<Value, Known> known;
+};
+
+} // namespace
+
+static int64_t getBytes(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
+}
+
+/// Puts what `op` computes, or what is given to the function, at its place.
+LogicalResult Frame::bind(Value value, plan::PlaceAttr attr, Operation *op) {
+  Place place{attr.getBuffer(), attr.getOffset(),
+              attr.getOffset() + getBytes(value.getType())};
+  StringRef text = place.buffer.getValue();
+  unsigned slot = 0;
+  bool isSlot = text.consume_front("slot ") && !text.getAsInteger(10, slot);
+  if (place.begin < 0 ||
+      (isSlot && (slot >= slotBytes.size() || place.end > slotBytes[slot])))
+    return report.wrong(op) << "has " << place.print() << ", which has "
+                            << (slot < slotBytes.size() ? slotBytes[slot] : 0);
+  known[value] = {place, time};
+  return success();
+}
+
+LogicalResult Frame::checkIntact(Operation *op, Value value) {
+  auto own = known.find(value);
+  if (own == known.end())
+    return success();
+  const Memory::Write *later =
+      memory.find(own->second.place, [&](const Memory::Write &write) {
+        return write.time > own->second.time;
+      });
+  if (!later)
+    return success();
+  InFlightDiagnostic diag = report.wrong(op);
+  diag << "takes " << own->second.place.print()
+       << ", where something else was written since";
+  diag.attachNote(later->op->getLoc()) << "by this op";
+  return diag;
+}
+
+/// What an op reads must not be overwritten before it is read: a kernel and a
+/// sum over ranks may put a result exactly where an operand is that it has
+/// read by then, others nowhere near one.
+LogicalResult Frame::checkResults(Operation *op) {
+  bool isElementwise = isa<plan::ClusterOp, dist::AllReduceOp>(op) ||
+                       op->hasTrait<OpTrait::Elementwise>();
+  for (OpResult result : op->getResults()) {
+    auto own = known.find(result);
+    if (own == known.end())
+      continue;
+    const Place &place = own->second.place;
+    for (const Place &argument : arguments)
+      if (place.overlaps(argument))
+        return report.wrong(op) << "writes to " << place.print()
+                                << ", which belongs to the caller";
+    for (Value operand : op->getOperands()) {
+      auto other = known.find(operand);
+      if (other == known.end() || !place.overlaps(other->second.place) ||
+          (isElementwise && place == other->second.place))
+        continue;
+      return report.wrong(op)
+             << "writes to " << place.print() << " while it reads "
+             << other->second.place.print();
+    }
+    for (OpResult before :
+         op->getResults().take_front(result.getResultNumber()))
+      if (auto other = known.find(before);
+          other != known.end() && place.overlaps(other->second.place))
+        return report.wrong(op) << "writes two results to " << place.print();
+  }
+  for (OpResult result : op->getResults())
+    if (auto own = known.find(result); own != known.end())
+      memory.write(own->second.place, {own->second.place.end, time, op});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+/// In the buffer of the pack of this rank that has the parameter, if there is
+/// one, else in its own.
+Place Frame::findHome(StringRef symbol, Slot slot, Type type) const {
+  StringRef holder = symbol;
+  int64_t begin = 0;
+  auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
+  if (auto [pack, index] = symbols.findMember(symbol, symbols.getRank(own));
+      pack) {
+    holder = pack.getSymName();
+    begin = pack.getOffsets()[index] *
+            cast<RankedTensorType>(type).getElementTypeBitWidth() / 8;
+  }
+  auto buffer = StringAttr::get(type.getContext(),
+                                holder + " " + nn::stringifySlot(slot));
+  return {buffer, begin, begin + getBytes(type)};
+}
+
+/// The slot is `value` from here on, which `op` reads from or leaves in its
+/// place.
+LogicalResult Frame::checkHome(Operation *op, StringRef symbol, Slot slot,
+                               Value value) {
+  auto own = known.find(value);
+  Place home = findHome(symbol, slot, value.getType());
+  if (own != known.end() && own->second.place == home) {
+    if (!isa<nn::ReadOp>(op)) {
+      memory.write(home, {home.end, own->second.time, op, true});
+      return success();
+    }
+    const Memory::Write *other = memory.find(
+        home, [](const Memory::Write &write) { return !write.isMeant; });
+    if (!other)
+      return success();
+    InFlightDiagnostic diag = report.wrong(op);
+    diag << "reads @" << symbol << " " << nn::stringifySlot(slot)
+         << " where something else was written";
+    diag.attachNote(other->op->getLoc()) << "by this op";
+    return diag;
+  }
+  return report.wrong(op) << "has @" << symbol << " " << nn::stringifySlot(slot)
+                          << " at "
+                          << (own == known.end() ? std::string("no place")
+                                                 : own->second.place.print())
+                          << ", but it lies at " << home.print();
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+/// Tables that need no operand are not computed in the step: each lies in a
+/// buffer that has nothing else.
+static bool isTable(Operation *op) {
+  return op->getNumOperands() == 0 && op->getNumRegions() == 0 &&
+         op->getNumResults() == 1 && !isa<nn::ReadOp, nn::StepScalarOp>(op);
+}
+
+LogicalResult Frame::checkTable(Operation *op) {
+  auto own = known.find(op->getResult(0));
+  if (own == known.end() ||
+      own->second.place.buffer.getValue().starts_with("slot "))
+    return checkResults(op);
+  Operation *other =
+      tables.try_emplace(own->second.place.buffer, op).first->second;
+  bool isSame =
+      own->second.place.begin == 0 && op->getName() == other->getName() &&
+      op->getResultTypes() == other->getResultTypes() &&
+      op->getName().compareOpProperties(op->getPropertiesStorage(),
+                                        other->getPropertiesStorage());
+  if (isSame)
+    return success();
+  InFlightDiagnostic diag = report.wrong(op);
+  diag << "is at " << own->second.place.print();
+  diag.attachNote(other->getLoc()) << "so is this op, which is another one";
+  return diag;
+}
+
+LogicalResult Frame::checkAccess(Operation *op) {
+  if (auto read = dyn_cast<nn::ReadOp>(op))
+    return checkHome(read, read.getSymbol(), read.getSlot(), read);
+  if (auto write = dyn_cast<nn::WriteOp>(op))
+    return checkHome(write, write.getSymbol(), write.getSlot(),
+                     write.getInput());
+  if (auto add = dyn_cast<nn::AccumulateOp>(op))
+    return checkHome(add, add.getSymbol(), add.getSlot(), add.getInput());
+  if (isTable(op))
+    return checkTable(op);
+  // What the trainer sets lies where the trainer puts it.
+  return isa<nn::StepScalarOp>(op) ? success() : checkResults(op);
+}
+
+/// What is in the buffer of a parameter when the function ends is meant to be.
+LogicalResult Frame::checkLeft(Operation *op, Value value) {
+  auto own = known.find(value);
+  if (own == known.end() || isa<nn::ReadOp, nn::StepScalarOp>(op) ||
+      tables.contains(own->second.place.buffer) ||
+      own->second.place.buffer.getValue() == kMetricsBuffer ||
+      own->second.place.buffer.getValue().starts_with("slot "))
+    return success();
+  const Memory::Write *other =
+      memory.find(own->second.place, [&](const Memory::Write &write) {
+        return write.op == op && !write.isMeant;
+      });
+  if (!other)
+    return success();
+  return report.wrong(op) << "leaves something else in "
+                          << own->second.place.print();
+}
+
+LogicalResult Frame::run() {
+  if (auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr))
+    slotBytes = bytes.asArrayRef();
+  else
+    return success(); // before phase lower
+  for (BlockArgument argument : function.getArguments())
+    if (auto place = function.getArgAttrOfType<plan::PlaceAttr>(
+            argument.getArgNumber(), kPlaceAttr)) {
+      if (failed(bind(argument, place, function)))
+        return failure();
+      arguments.push_back(known[argument].place);
+    }
+  for (Operation &op : function.getBody().front()) {
+    ++time;
+    for (Value operand : op.getOperands())
+      if (failed(checkIntact(&op, operand)))
+        return failure();
+    if (auto places = op.getAttrOfType<ArrayAttr>(plan::kPlacesAttr))
+      for (auto [result, place] : llvm::zip(op.getResults(), places))
+        if (auto own = dyn_cast<plan::PlaceAttr>(place))
+          if (failed(bind(result, own, &op)))
+            return failure();
+    if (failed(checkAccess(&op)))
+      return failure();
+  }
+  for (Operation &op : function.getBody().front())
+    for (OpResult result : op.getResults())
+      if (failed(checkLeft(&op, result)))
+        return failure();
+  return success();
+}
+
+LogicalResult plait::proof::checkPlaces(ModuleOp module, const Symbols &symbols,
+                                        Report &report) {
+  Tables tables;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function->hasAttr(pipe::kFunctionAttr) &&
+        failed(Frame(function, symbols, tables, report).run()))
+      return failure();
+  return success();
+}

@@ -17,6 +17,8 @@ static Status checkOne(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkStructure(plan));
   PLAIT_RETURN_IF_ERROR(checkMemory(plan));
   PLAIT_RETURN_IF_ERROR(checkCommunication(plan));
+  if (isCuda(plan))
+    PLAIT_RETURN_IF_ERROR(checkProgress(plan, LaunchOrder::Routes));
   return checkNumbers(plan);
 }
 

@@ -101,3 +101,20 @@ LaneSchedule LanePlanner::finish() const {
   }
   return schedule;
 }
+
+void plan::forEachWait(const LaneSchedule &schedule, uint32_t lanes,
+                       const std::function<void(uint32_t, uint32_t)> &visit) {
+  constexpr uint32_t none = LaneSchedule::none;
+  std::vector<uint32_t> last(lanes, none);               // of a lane
+  std::vector<uint32_t> recorded(schedule.events, none); // by event
+  for (uint32_t i = 0; i < schedule.operations.size(); ++i) {
+    const LaneSchedule::Operation &made = schedule.operations[i];
+    if (last[made.lane] != none)
+      visit(last[made.lane], i);
+    last[made.lane] = i;
+    for (uint32_t event : schedule.waitsOf(i))
+      visit(recorded[event], i);
+    if (made.event != none)
+      recorded[made.event] = i;
+  }
+}

@@ -151,21 +151,10 @@ void LaneWalker::addOrder(uint32_t index) {
   const fb::Program &source = *plan.programs()->Get(index);
   LaneChoice choice = chooseLanes(source);
   LaneSchedule schedule = scheduleLanes(source, mesh, choice);
-  constexpr uint32_t none = UINT32_MAX;
-  std::vector<uint32_t> last(choice.lanes(), none);      // of a lane
-  std::vector<uint32_t> recorded(schedule.events, none); // by event
   const std::vector<Operation> &operations = programs[index].operations;
-  for (uint32_t i = 0; i < operations.size(); ++i) {
-    uint32_t node = operations[i].node;
-    const LaneSchedule::Operation &made = schedule.operations[i];
-    if (last[made.lane] != none)
-      addEdge(last[made.lane], node);
-    last[made.lane] = node;
-    for (uint32_t event : schedule.waitsOf(i))
-      addEdge(recorded[event], node);
-    if (made.event != LaneSchedule::none)
-      recorded[made.event] = node;
-  }
+  forEachWait(schedule, choice.lanes(), [&](uint32_t first, uint32_t second) {
+    addEdge(operations[first].node, operations[second].node);
+  });
 }
 
 /// Returns whether all nodes could begin.

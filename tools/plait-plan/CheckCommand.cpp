@@ -6,7 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Commands.h"
+#include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
+#include "plait/Plan/Defaults.h"
 
 #include <CLI/CLI.hpp>
 
@@ -15,6 +17,18 @@
 
 using namespace plait;
 
+/// What is no error, since it depends on the machine.
+static void noteSerialLaunch(const plan::fb::Plan &plan) {
+  if (!plan::isCuda(plan))
+    return;
+  Status status = plan::checkProgress(plan, plan::LaunchOrder::Serial);
+  if (!status.ok())
+    std::cerr
+        << "plait-plan: note: needs --cuda-graph off with a driver before "
+           "CUDA 12.9, where NCCL does one thing at a time: "
+        << status.message() << "\n";
+}
+
 tool::Command tool::addCheckCommand(CLI::App &app) {
   CLI::App *command = app.add_subcommand("check", "Prove a plan file sound");
   auto path = std::make_shared<std::string>();
@@ -22,8 +36,10 @@ tool::Command tool::addCheckCommand(CLI::App &app) {
   return {command, [path] {
             // Opening runs every check there is.
             Result<plan::PlanFile> file = plan::PlanFile::open(*path);
-            if (file.ok())
-              std::cout << "ok\n";
-            return file.status();
+            if (!file.ok())
+              return file.status();
+            std::cout << "ok\n";
+            noteSerialLaunch(file->plan());
+            return Status::success();
           }};
 }

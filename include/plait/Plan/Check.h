@@ -41,6 +41,17 @@ Status checkMemory(const fb::Plan &plan);
 Status checkCommunication(const fb::Plan &plan);
 Status checkNumbers(const fb::Plan &plan);
 
+/// In which order a GPU executes what NCCL launches.
+enum class LaunchOrder {
+  Routes, ///< Messages of one route, in one direction, after one another.
+  Serial, ///< One at a time, as before CUDA 12.9 in recorded steps.
+};
+
+/// Fails where sends that wait for their receives make ranks wait in a circle,
+/// and tells who waits for whom. Part of checkPlan() for plans for GPUs, with
+/// LaunchOrder::Routes.
+Status checkProgress(const fb::Plan &plan, LaunchOrder order);
+
 /// The size of one element in bytes.
 constexpr uint64_t elementBytes(fb::DType type) {
   return type == fb::DType::BF16 ? 2 : 4;

@@ -25,6 +25,7 @@
 #include "plait/Plan/Uses.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <vector>
@@ -53,6 +54,11 @@ struct LaneSchedule {
                                     which.endWait - which.firstWait);
   }
 };
+
+/// Calls `visit` with each two operations of which the second follows the first
+/// in its lane or waits for it directly.
+void forEachWait(const LaneSchedule &schedule, uint32_t lanes,
+                 const std::function<void(uint32_t, uint32_t)> &visit);
 
 class LanePlanner {
 public:

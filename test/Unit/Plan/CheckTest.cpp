@@ -499,6 +499,26 @@ TEST(CheckPlan, AcceptsEpilogues) {
     }
 }
 
+/// How messages that end at both ends at once wait for one another.
+std::string findCircle(const fb::PlanT &plan, plan::LaunchOrder order) {
+  std::vector<uint8_t> bytes = plan::packPlan(plan);
+  Status status = plan::checkProgress(*fb::GetPlan(bytes.data()), order);
+  return status.ok() ? "" : status.message();
+}
+
+TEST(CheckProgress, TellsWhoWaitsForWhom) {
+  fb::PlanT plan = makePlan();
+  EXPECT_EQ(findCircle(plan, plan::LaunchOrder::Routes), "");
+  // Both are sent before one is waited for, so buffers would do; but on one
+  // route the first has to be received before the second.
+  std::swap(plan.programs[1]->actions[0], plan.programs[1]->actions[2]);
+  std::string story = findCircle(plan, plan::LaunchOrder::Routes);
+  for (const char *part :
+       {"deadlock: program 0, action ", ", received by program 1, action ",
+        "waits for the first of these"})
+    EXPECT_NE(story.find(part), std::string::npos) << story;
+}
+
 TEST(CheckMemory, AllowsReuseOverTime) {
   fb::PlanT plan = makePlan();
   auto &regions = plan.programs[0]->regions;

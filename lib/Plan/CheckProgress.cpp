@@ -1,0 +1,219 @@
+//===- CheckProgress.cpp - Ranks of GPUs do not wait in a circle ----------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// NCCL's send ends when its receive does, at least above some size: a message
+// is one event of both ranks. So calls and messages are a graph: a message
+// follows the one before it on its route, on both sides, and what uses the same
+// bytes before it; a call follows the call before it and the messages whose
+// bytes it uses. The step ends if there is no circle.
+//
+// Collectives along the pipeline are not in it: they come when all messages are
+// over, and Replay.h has them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Check.h"
+
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Lanes.h"
+#include "plait/Plan/Messages.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::plan;
+
+namespace {
+
+/// The bytes of a slot that a function uses; none: begin is end.
+struct SlotUse {
+  uint64_t begin = UINT64_MAX, end = 0;
+  bool writes = false;
+};
+
+class Progress {
+public:
+  Progress(const fb::Plan &plan, const std::vector<Message> &messages,
+           LaunchOrder order)
+      : plan(plan), mesh(plan), messages(messages), order(order) {}
+
+  /// Of a circle, who waits for whom; empty: there is none.
+  std::string findCircle();
+
+private:
+  struct Node {
+    uint32_t program, action; // of a message, its send
+    uint32_t message;         // or none
+    uint32_t missing = 0;     // predecessors that have not ended
+    std::vector<uint32_t> successors = {}, predecessors = {};
+  };
+  static constexpr uint32_t none = UINT32_MAX;
+
+  void addNodes();
+  void addOrder(uint32_t program);
+  std::vector<SlotUse> findSlots(const fb::Function &function) const;
+  std::string describe(const Node &node) const;
+  std::string tell(uint32_t start) const;
+
+  const fb::Plan &plan;
+  Mesh mesh;
+  const std::vector<Message> &messages;
+  LaunchOrder order;
+  std::vector<Node> nodes;
+  std::vector<std::vector<uint32_t>> nodeOf; // by program and action
+};
+
+/// The bytes that transfers of a program use, sorted and joined.
+class Transferred {
+public:
+  explicit Transferred(const fb::Program &program) {
+    std::vector<std::pair<uint64_t, uint64_t>> all;
+    for (const fb::Action *action : *program.actions())
+      if (isTransfer(*action))
+        all.emplace_back(action->buffer(), action->buffer() + action->bytes());
+    std::sort(all.begin(), all.end());
+    for (auto [begin, end] : all)
+      if (!ranges.empty() && begin <= ranges.back().second)
+        ranges.back().second = std::max(ranges.back().second, end);
+      else
+        ranges.emplace_back(begin, end);
+  }
+  bool overlap(uint64_t begin, uint64_t end) const {
+    auto next = std::upper_bound(
+        ranges.begin(), ranges.end(), begin,
+        [](uint64_t at, const auto &range) { return at < range.second; });
+    return next != ranges.end() && next->first < end;
+  }
+
+private:
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+};
+
+} // namespace
+
+void Progress::addNodes() {
+  for (uint32_t p = 0; p < plan.programs()->size(); ++p) {
+    uint32_t count = length(plan.programs()->Get(p)->actions());
+    std::vector<uint32_t> &own = nodeOf.emplace_back();
+    for (uint32_t i = 0; i < count; ++i) {
+      own.push_back(uint32_t(nodes.size()));
+      nodes.push_back({p, i, none});
+    }
+  }
+  for (uint32_t i = 0; i < messages.size(); ++i) {
+    const Message &message = messages[i];
+    uint32_t node = nodeOf[message.source][message.send];
+    nodes[node].message = i;
+    nodeOf[message.target][message.receive] = node;
+  }
+}
+
+std::vector<SlotUse> Progress::findSlots(const fb::Function &function) const {
+  std::vector<SlotUse> slots(length(function.slot_bytes()));
+  for (uint32_t i = 0; i < length(function.steps()); ++i)
+    for (const Use &use : usesOf(mesh, *function.steps()->Get(i))) {
+      if (use.ref->slot() < 0)
+        continue; // parameters are not sent
+      SlotUse &own = slots[use.ref->slot()];
+      own.begin = std::min(own.begin, use.ref->offset());
+      own.end = std::max(own.end,
+                         use.end(function.slot_bytes()->Get(use.ref->slot())));
+      own.writes |= use.writes;
+    }
+  return slots;
+}
+
+void Progress::addOrder(uint32_t index) {
+  const fb::Program &program = *plan.programs()->Get(index);
+  Transferred transferred(program);
+  std::vector<std::vector<SlotUse>> slots;
+  for (uint32_t i = 0; i < length(program.functions()); ++i)
+    slots.push_back(findSlots(*program.functions()->Get(i)));
+  LaneChoice choice = chooseLanes(program);
+  uint32_t lanes = order == LaunchOrder::Serial ? 1 : choice.lanes();
+  LanePlanner planner(lanes);
+  std::vector<ByteRange> ranges;
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    const fb::Action &action = *program.actions()->Get(i);
+    ranges.clear();
+    if (action.kind() == fb::ActionKind::Send ||
+        action.kind() == fb::ActionKind::Recv)
+      ranges.push_back({action.buffer(), action.buffer() + action.bytes(),
+                        action.kind() == fb::ActionKind::Recv});
+    else if (!isTransfer(action))
+      for (uint32_t s = 0; s < length(action.bindings()); ++s) {
+        const SlotUse &use = slots[action.function()][s];
+        uint64_t base = action.bindings()->Get(s);
+        if (use.begin < use.end &&
+            transferred.overlap(base + use.begin, base + use.end))
+          ranges.push_back({base + use.begin, base + use.end, use.writes});
+      }
+    uint32_t lane = lanes == 1 ? 0 : choice.transfers[i];
+    planner.add(lane, ranges);
+  }
+  forEachWait(planner.finish(), lanes, [&](uint32_t first, uint32_t second) {
+    uint32_t from = nodeOf[index][first], to = nodeOf[index][second];
+    nodes[from].successors.push_back(to);
+    nodes[to].predecessors.push_back(from);
+    ++nodes[to].missing;
+  });
+}
+
+std::string Progress::describe(const Node &node) const {
+  if (node.message == none)
+    return describeAction(plan, node.program, node.action);
+  const Message &message = messages[node.message];
+  return describeAction(plan, message.source, message.send) + ", received by " +
+         describeAction(plan, message.target, message.receive) + ",";
+}
+
+std::string Progress::tell(uint32_t start) const {
+  auto follow = [&](uint32_t node) {
+    const std::vector<uint32_t> &before = nodes[node].predecessors;
+    return *std::find_if(before.begin(), before.end(), [&](uint32_t other) {
+      return nodes[other].missing > 0;
+    });
+  };
+  // What never begins waits for something that never begins, so this comes
+  // around.
+  std::vector<bool> seen(nodes.size());
+  for (; !seen[start]; start = follow(start))
+    seen[start] = true;
+  std::string story = describe(nodes[start]);
+  for (uint32_t node = follow(start); node != start; node = follow(node))
+    story += " waits for " + describe(nodes[node]) + " which";
+  return story + " waits for the first of these";
+}
+
+std::string Progress::findCircle() {
+  addNodes();
+  for (uint32_t i = 0; i < plan.programs()->size(); ++i)
+    addOrder(i);
+  std::vector<uint32_t> ready;
+  for (uint32_t i = 0; i < nodes.size(); ++i)
+    if (nodes[i].missing == 0)
+      ready.push_back(i);
+  while (!ready.empty()) {
+    uint32_t node = ready.back();
+    ready.pop_back();
+    for (uint32_t next : nodes[node].successors)
+      if (--nodes[next].missing == 0)
+        ready.push_back(next);
+  }
+  for (uint32_t i = 0; i < nodes.size(); ++i)
+    if (nodes[i].missing > 0)
+      return tell(i);
+  return {};
+}
+
+Status plan::checkProgress(const fb::Plan &plan, LaunchOrder order) {
+  Result<std::vector<Message>> messages = matchMessages(plan);
+  if (!messages.ok())
+    return messages.status();
+  std::string circle = Progress(plan, *messages, order).findCircle();
+  return circle.empty() ? Status::success() : fail("deadlock: ", circle);
+}

@@ -7,6 +7,7 @@
 
 #include "plait/Driver/Driver.h"
 
+#include "Certificate.h"
 #include "Layout.h"
 #include "Memory.h"
 #include "Model.h"
@@ -19,7 +20,6 @@
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
-#include "plait/Proof/Prove.h"
 #include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Pipelines.h"
@@ -34,7 +34,6 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <map>
 #include <optional>
 
 using namespace mlir;
@@ -66,6 +65,10 @@ public:
   FailureOr<std::unique_ptr<plan::fb::PlanT>> convert();
   ModuleOp getModule() const { return *module; }
   OwningOpRef<ModuleOp> takeModule() { return std::move(module); }
+  /// As imported; null where nothing is to be proven.
+  OwningOpRef<ModuleOp> takeModel() { return std::move(model); }
+  /// Null where none was asked for.
+  CertificatePtr takeCertificate();
   /// The phase after which the module was read.
   Phase getImported() const { return imported; }
   TrainingConfiguration getConfiguration() const {
@@ -85,7 +88,7 @@ private:
   LogicalResult write();
   LogicalResult checkBatch();
   LogicalResult keepModel();
-  LogicalResult prove();
+  LogicalResult prove(Phase phase);
   LogicalResult dump(Phase phase);
   void show(Phase phase) const;
   void tellOfDropout() const;
@@ -96,6 +99,7 @@ private:
   Phase imported = Phase::Import;
   OwningOpRef<ModuleOp> module;
   OwningOpRef<ModuleOp> model; // as imported, where the plan is to be proven
+  CertificatePtr certificate;
   // What is chosen, before there is a module to say it.
   Layout layout;
   TargetAttr target;
@@ -261,23 +265,29 @@ LogicalResult Compilation::write() {
   return pinShardings(*module, options);
 }
 
+/// What is given in a later phase is to be right already.
 LogicalResult Compilation::keepModel() {
-  if (!options.prove)
-    return success();
-  if (getPhase(*module) != Phase::Import)
-    return module->emitError("--prove needs the model, but this is IR after "
-                             "phase ")
-           << stringifyPhase(getPhase(*module));
-  model = module->clone();
+  if (!options.claim.empty()) {
+    auto claim = importMLIR(*context.get(), options.claim);
+    if (failed(claim))
+      return failure();
+    model = std::move(*claim);
+    if (getPhase(*model) != Phase::Import)
+      return model->emitError("--claim needs the model, but this is IR after "
+                              "phase ")
+             << stringifyPhase(getPhase(*model));
+    return prove(imported);
+  }
+  if (options.prove && imported == Phase::Import)
+    model = module->clone();
   return success();
 }
 
 LogicalResult Compilation::import() {
-  if (failed(read()) || !report(choose()) || failed(write()) ||
-      failed(keepModel()))
+  if (failed(read()) || !report(choose()) || failed(write()))
     return failure();
   imported = getPhase(*module);
-  return success();
+  return keepModel();
 }
 
 LogicalResult Compilation::adopt(LoweredModel &lowered) {
@@ -288,7 +298,8 @@ LogicalResult Compilation::adopt(LoweredModel &lowered) {
   layout = *known;
   target = getTarget(*module);
   cluster = getCluster(*module);
-  return verify(*module);
+  model = std::move(lowered.model);
+  return failed(verify(*module)) ? failure() : prove(Phase::Lower);
 }
 
 LogicalResult Compilation::importReference(const Compilation &other) {
@@ -342,11 +353,25 @@ void Compilation::show(Phase phase) const {
         "/" + llvm::Twine(getPhases().size()) + "] " + stringifyPhase(phase));
 }
 
-/// Holds the lowered step against that of the model on one rank.
-LogicalResult Compilation::prove() {
-  auto claim = proof::makeClaim(std::move(model));
-  return success(claim && proof::proveMeaning(*claim, *module) ==
-                              proof::Verdict::Proven);
+LogicalResult Compilation::prove(Phase phase) {
+  bool isLast = phase == Phase::Lower;
+  if (!model || phase < Phase::Partition ||
+      !(isLast || options.verifyEachPhase))
+    return success();
+  CertificatePtr found =
+      certify(isLast ? takeModel() : model->clone(), *module);
+  if (!found && options.verifyEachPhase)
+    printError("phase " + stringifyPhase(phase) + " has left it like this");
+  if (isLast)
+    certificate = std::move(found);
+  return success(certificate || found);
+}
+
+CertificatePtr Compilation::takeCertificate() {
+  if (options.prove && !certificate)
+    return certifyNothing("it is compiled from IR after phase " +
+                          stringifyPhase(imported) + ", not from the model");
+  return std::move(certificate);
 }
 
 /// The planner tells for itself.
@@ -381,7 +406,7 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
       return failure();
     if (phase != Phase::Plan && failed(dump(phase)))
       return failure();
-    if (phase == Phase::Lower && model && failed(prove()))
+    if (verifies && failed(prove(phase)))
       return failure();
   }
   return success();
@@ -437,34 +462,6 @@ compileReference(const CompileOptions &given, ModelContext &context,
   return std::move(*plan);
 }
 
-/// The most bytes of `category` that are live during one action.
-static int64_t findPeak(plan::ProgramOp program, plan::Category category) {
-  std::map<int64_t, int64_t> change; // by action
-  for (auto buffer : program.getOps<plan::BufferOp>()) {
-    if (buffer.getCategory() != category)
-      continue;
-    change[buffer.getFirst()] += buffer.getBytes();
-    change[buffer.getLast() + 1] -= buffer.getBytes();
-  }
-  int64_t live = 0, peak = 0;
-  for (auto [action, bytes] : change)
-    peak = std::max(peak, live += bytes);
-  return peak;
-}
-
-static planner::StageMemory findMemory(plan::ProgramOp program) {
-  planner::StageMemory memory;
-  memory.parameters = findPeak(program, plan::Category::Parameters);
-  memory.gradients = findPeak(program, plan::Category::Gradients);
-  memory.optimizer = findPeak(program, plan::Category::Optimizer);
-  // Gradients may begin to live after activations have begun to die.
-  double left = double(getArenaBytes(program)) - memory.resident();
-  double activations = findPeak(program, plan::Category::Activations);
-  memory.activations = std::min(activations, left);
-  memory.workspace = left - memory.activations;
-  return memory;
-}
-
 std::shared_ptr<LoweredModel> plait::lowerModel(CompileOptions options) {
   options.progress = false;
   options.dumpPhasesTo.clear();
@@ -474,6 +471,7 @@ std::shared_ptr<LoweredModel> plait::lowerModel(CompileOptions options) {
       failed(compilation.runTo(Phase::Lower, /*verifies=*/false)))
     return nullptr;
   lowered->module = compilation.takeModule();
+  lowered->model = compilation.takeModel();
   for (auto program : lowered->module->getOps<plan::ProgramOp>())
     lowered->memory.push_back(findMemory(program));
   return lowered;
@@ -514,6 +512,13 @@ static void addReference(const CompileOptions &options, ModelContext &context,
                  reference.status().message());
 }
 
+/// Null: none.
+static void addCertificate(CertificatePtr certificate, plan::fb::PlanT &plan) {
+  if (certificate)
+    certificate->plan = plan::hashPlan(plan);
+  plan.certificate = std::move(certificate);
+}
+
 static bool compilePlan(const CompileOptions &options, ModelContext &context,
                         Compilation &compilation) {
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();
@@ -523,6 +528,8 @@ static bool compilePlan(const CompileOptions &options, ModelContext &context,
   if (succeeded(plan) && options.reference)
     addReference(options, context, compilation, **plan);
   clearProgress();
+  if (succeeded(plan))
+    addCertificate(compilation.takeCertificate(), **plan);
   if (failed(plan) || !report(plan::writePlan(options.output, **plan)))
     return false;
   const Layout &layout = compilation.getLayout();

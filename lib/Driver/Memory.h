@@ -9,6 +9,7 @@
 #define PLAIT_LIB_DRIVER_MEMORY_H
 
 #include "Model.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Planner/Estimate.h"
 
 #include <memory>
@@ -23,11 +24,16 @@ struct LoweredModel {
   ModelContext context;
   /// Not verified yet.
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  /// As imported, where what it becomes is to be proven; else null.
+  mlir::OwningOpRef<mlir::ModuleOp> model;
   /// What each stage's ranks hold: peak() is the arena that the plan will have,
   /// to the byte. What is neither a parameter, gradient, moment nor activation
   /// counts as workspace.
   std::vector<planner::StageMemory> memory;
 };
+
+/// What a rank of `program` holds, by category.
+planner::StageMemory findMemory(plan::ProgramOp program);
 
 /// Runs the phases up to placed buffers; null: failures have been reported.
 std::shared_ptr<LoweredModel> lowerModel(CompileOptions options);

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <sstream>
 
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
@@ -85,6 +86,30 @@ std::vector<uint8_t> plan::packPlan(const fb::PlanT &plan) {
   builder.Finish(fb::Plan::Pack(builder, &plan));
   return {builder.GetBufferPointer(),
           builder.GetBufferPointer() + builder.GetSize()};
+}
+
+uint64_t plan::hashPlan(const fb::PlanT &plan) {
+  std::vector<uint8_t> bytes = packPlan(plan);
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+uint64_t plan::hashPlan(const fb::Plan &plan) {
+  fb::PlanT copy;
+  plan.UnPackTo(&copy);
+  copy.certificate.reset();
+  return hashPlan(copy);
+}
+
+std::string plan::describeProof(const fb::Plan &plan) {
+  const fb::Certificate *certificate = plan.certificate();
+  if (!certificate)
+    return "none, nobody asked for one";
+  if (certificate->unproven())
+    return "none: " + certificate->unproven()->str();
+  std::ostringstream out;
+  out << certificate->prover()->str() << " has proven that it trains model "
+      << std::hex << certificate->model();
+  return out.str();
 }
 
 Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {

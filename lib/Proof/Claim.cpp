@@ -13,6 +13,7 @@
 
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Proof/Prove.h"
 #include "plait/Transforms/Passes.h"
@@ -33,6 +34,8 @@ static void unpartition(ModuleOp module) {
     parameter.removeShardingAttr();
     parameter.removeStateAttr();
   }
+  if (pipe::ScheduleOp given = pipe::findSchedule(module))
+    given.erase();
   TrainingConfiguration configuration = getConfiguration(module);
   static_cast<Strategy &>(configuration) = Strategy();
   configuration.epilogues = EpilogueKind::None;

@@ -88,7 +88,8 @@ def scatter_without_sum(lines: Lines) -> Iterator[Change]:
             yield replaced(lines, at, re.sub(r'(@mesh\["\w+"\]) +\w+ dim', r"\1 dim", new))
 
 
-for one, other in (("tp", "dp"), ("dp", "tp"), ("cp", "dp"), ("pp", "dp")):
+for one, other in (("tp", "dp"), ("dp", "tp"), ("cp", "dp"), ("pp", "dp"),
+                   ("dp", "cp"), ("tp", "pp"), ("dp", "pp")):
     textual(
         f"group-{one}-{other}",
         f"a collective over {one} is one over {other}",
@@ -134,6 +135,23 @@ textual("drop-rotation", "positions are not rotated", r"nn\.rotate_half (%\w+)",
 textual("cosine-to-sine", "the cosine of a position is its sine", r"nn\.rope_table theta", "nn.rope_table sine theta")
 textual("ignore", "another target is ignored", r"ignore -100", "ignore -1")
 textual("drop-gelu", "an activation is left out of a product", r"(nn\.fused_matmul .*) gelu \{", r"\1 {")
+textual("residual", "a layer's input is added to itself", r"nn\.add (%\w+), (?!\1)%\w+ ", r"nn.add \1, \1 ")
+textual("skip-branch", "a layer is skipped", r"nn\.add (%\w+), %\w+( \{.*nn\.layer.*)? : (tensor<\d+x\d+x\d+xf32>)$", r"nn.scale \1 by 1.0 : \3")
+textual("attention-scale", "attention's scores are scaled otherwise", r"(nn\.attention.* scale) \S+", r"\1 3.0e+00")
+textual("attention-window", "one step of attention sees a window only", r"(nn\.attention\w* .* scale \S+)(?! window)", r"\1 window 2")
+textual("swap-keys", "attention takes its keys for its values", r"(nn\.attention\w* %\S+), (%\S+), (%[\w#]+)", r"\1, \3, \2")
+textual("reduce-dims", "sums go over another dimension", r"(nn\.reduce +\w+ \S+ dims) \[2\]", r"\1 [1]")
+textual("square", "a square is a product with something else", r"nn\.mul (%\w+), \1 ", r"nn.add \1, \1 ")
+
+# Dropout
+
+textual("local-mask", "dropout counts its own rank's elements", r"\{begins = \[[^\]]*\](, )?", "{")
+textual("mask-begin", "dropout counts from a wrong place", r'(begins = \[.*?#nn\.begin<"\w+" \*) (\d+)', r"\1 1\2")
+textual("group-begin", "dropout of attention counts its own heads", r"group_begin = #nn\.begin<[^>]*>, ", "")
+textual("mask-site", "the backward pass, or another dropout, draws another mask", r"(dropout .*) site \d+", r"\1 site 77")
+textual("mask-probability", "dropout drops more", r"(dropout .* probability) \S+", r"\1 5.0e-01")
+textual("drop-dropout", "nothing is dropped", r"nn\.dropout (%\w+), .* : (tensor<[^>]*>), tensor<[^>]*>", r"nn.stop_gradient \1 : \2")
+textual("keep-attention", "attention drops nothing", r"(nn\.attention .*) dropout %\S+ probability \S+ site \d+ (\{.*\} : \(.*), tensor<\d+xi32>\)", r"\1 \2)")
 
 
 @kind("transposed-spec", "a product contracts other dimensions")
@@ -187,10 +205,7 @@ def read_other(lines: Lines) -> Iterator[Change]:
     for at, match in each(lines, r"nn\.read @(\S+)  (\w+) .*: (tensor<\S+>)$"):
         seen = reads.setdefault(match[3] + match[2], [])
         for other in seen:
-            # Packs of other ranks have the same members: nothing is changed.
-            if match[1].startswith("pack"):
-                break
-            if other != match[1] and not re.search(rf'#plan.place<"{other} ', lines[at]):
+            if other != match[1]:
                 yield replaced(lines, at, lines[at].replace(f"@{match[1]} ", f"@{other} ", 1))
                 break
         if match[1] not in seen:
@@ -236,6 +251,42 @@ def swap_writes(lines: Lines) -> Iterator[Change]:
         last[match[2]] = at
 
 
+@kind("swap-members", "two members of a pack change places")
+def swap_members(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, r"nn\.pack \S+ rank \d+ \[([^\]]*)\]"):
+        members = match[1].split(", ")
+        for i in range(len(members) - 1):
+            new = list(members)
+            new[i], new[i + 1] = new[i + 1], new[i]
+            yield replaced(lines, at, lines[at].replace(match[1], ", ".join(new)))
+
+
+@kind("read-place", "a parameter is read where another one lies")
+def read_place(lines: Lines) -> Iterator[Change]:
+    last: dict[str, str] = {}
+    for at, match in each(lines, r"nn\.read @\S+ .*(#plan\.place<[^>]*>).*: (tensor<\S+>)$"):
+        other = last.get(match[2])
+        if other and other != match[1]:
+            yield replaced(lines, at, lines[at].replace(match[1], other))
+        last[match[2]] = match[1]
+
+
+@kind("gradient-place", "a gradient is put where another one lies")
+def gradient_place(lines: Lines) -> Iterator[Change]:
+    last = ""
+    for at, match in each(lines, r'(#plan\.place<"[^"]* gradient", \d+>)'):
+        if last and last != match[1] and "nn.read" not in lines[at]:
+            yield replaced(lines, at, lines[at].replace(match[1], last))
+        last = match[1]
+
+
+textual("pack-offset", "a member of a pack begins elsewhere", r"(nn\.pack .* at \[\d+, )(\d+)", r"\g<1>1\2")
+textual("accumulate-slot", "a gradient is added to the reduced one", r"(nn\.accumulate \S+ to @\S+ +)gradient", r"\1reduced")
+textual("write-slot", "one moment is written for the other", r"(nn\.write \S+ to @\S+ +)moment1", r"\1moment2")
+textual("stop-clipping", "gradients are clipped to another norm", r'nn\.step_scalar "MaxGradNorm"', 'nn.step_scalar "Epsilon"')
+textual("epsilon", "another number keeps the divisor from zero", r'nn\.step_scalar "Epsilon"', 'nn.step_scalar "Beta1"')
+textual("learning-rate", "the step has another size", r'nn\.step_scalar "LearningRate"', 'nn.step_scalar "Beta1"')
+textual("count", "tokens are counted as losses are summed", r"(nn\.accumulate \S+ to )@token_count", r"\1@loss_sum")
 textual("moment-slot", "one moment is read for the other", r"(nn\.read @\S+ +)moment1", r"\1moment2")
 textual("value-slot", "a moment is read for the value", r"(nn\.read @\S+ +)value( .*(?:4096|state))", r"\1moment1\2")
 textual("gradient-slot", "the unreduced gradient is read", r"(nn\.read @\S+ +)reduced", r"\1gradient")
@@ -295,6 +346,43 @@ def tokens_for_targets(lines: Lines) -> Iterator[Change]:
             yield replaced(lines, at, lines[at].replace("pipe.port<targets>", "pipe.port<tokens>"))
 
 
+# Memory
+
+
+@kind("overlap", "a result lies over something that is still needed")
+def overlap(lines: Lines) -> Iterator[Change]:
+    place = r'plan\.places = \[(#plan\.place<"slot \d+", \d+>)\]'
+    before: list[tuple[str, str]] = []  # results and their places
+    for at, line in enumerate(lines):
+        if "func.func" in line:
+            before = []
+        result = re.match(r" *(%\w+) = (?!nn\.read)\w+\.\w+.*" + place, line)
+        if not result:
+            continue
+        for value, other in before[-4:]:
+            used = (re.search(re.escape(value) + r"\b", later)
+                    for later in lines[at + 1 : at + 30] if "^bb" not in later)
+            if other != result[2] and any(used):
+                yield replaced(lines, at, line.replace(result[2], other))
+                break
+        before.append((result[1], result[2]))
+
+
+textual("over-argument", "a result lies over what the function is given", r'(plan\.places = \[#plan\.place<)"slot (?!0)\d+", \d+', r'\1"slot 0", 0')
+textual("small-buffer", "a buffer is too small for what lies in it", r'(plan\.buffer .* (?:activations|transfers|workspace) at \d+ bytes) \d+', r"\1 32")
+textual("short-life", "a buffer dies before it is read", r"(plan\.buffer .* activations .* live \[(\d+)), \d+", r"\1, \2")
+textual("one-buffer", "two slots of a call are one buffer", r'(plan\.action +(?:forward|backward).*)@"[^"]*", (@"[^"]*")', r"\1\2, \2")
+
+
+@kind("overlapping-buffers", "two buffers that live together overlap")
+def overlapping_buffers(lines: Lines) -> Iterator[Change]:
+    last = None
+    for at, match in each(lines, r"plan\.buffer .* at (\d+) bytes (\d+) live \[0, "):
+        if last and last != match[1]:
+            yield replaced(lines, at, lines[at].replace(f" at {match[1]} ", f" at {last} "))
+        last = match[1]
+
+
 # Programs
 
 
@@ -350,6 +438,37 @@ def swap_messages(lines: Lines) -> Iterator[Change]:
         new = list(lines)
         new[one] = lines[one].replace(first, second)
         new[other] = lines[other].replace(second, first)
+        yield one, new
+
+
+textual("half-batch", "half of the microbatches are left out", r"(pipe\.schedule .* microbatches) (\d*?)(\d) ", r"\1 1\2\3 ")
+textual("wrong-peer", "a message goes to another rank", r"(plan\.action +(?:send|recv) .* peer) \d+", r"\1 7")
+textual("wrong-tensor", "a message is another tensor's", r"(plan\.action +recv .* tensor) \d+", r"\1 5")
+textual("wrong-function", "a call is one of another stage", r"(plan\.action +forward .*call @forward)_0", r"\1_1")
+
+
+@kind("late-message", "a message is received for another microbatch")
+def late_message(lines: Lines) -> Iterator[Change]:
+    receives = [at for at, _ in actions(lines, r"recv ")]
+    for one, other in zip(receives, receives[1:]):
+        first = re.search(r"microbatch \d+", lines[one])[0]
+        second = re.search(r"microbatch \d+", lines[other])[0]
+        if first == second:
+            continue
+        new = list(lines)
+        new[one] = lines[one].replace(first, second, 1)
+        new[other] = lines[other].replace(second, first, 1)
+        yield one, new
+
+
+@kind("swap-functions", "two functions take one another's place")
+def swap_functions(lines: Lines) -> Iterator[Change]:
+    found = [at for at, _ in each(lines, r"#pipe\.function<(?:forward|backward\w*), \d+>")]
+    name = re.compile(r"#pipe\.function<[^>]*>")
+    for one, other in zip(found, found[1:]):
+        new = list(lines)
+        new[one] = name.sub(name.search(lines[other])[0], lines[one])
+        new[other] = name.sub(name.search(lines[one])[0], lines[other])
         yield one, new
 
 

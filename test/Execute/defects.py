@@ -6,14 +6,19 @@
 #
 #===-----------------------------------------------------------------------===#
 """Compiles small plans, proves them, and seeds each kind of defect
-(defect_kinds.py) into the IR after phase `lower`. A case is one kind: every one of
+(defect_kinds.py) into the IR after phases `partition` and `lower`. A case is one kind: every one of
 its modules must be refused: by the proof, as wrong or as not proven, or before by the
-verifiers of the ops. `--table` prints what refused how many as Markdown."""
+verifiers of the ops. `--table` prints what refused how many as Markdown.
+
+A message is at the right place if it, or a note of it, is at a line that was changed,
+at one that uses what such a line defines or comes from the same part of the model in
+the same function, or names a symbol or buffer of it."""
 
 import collections
 import concurrent.futures
 import pathlib
 import random
+import re
 import sys
 import tempfile
 
@@ -22,7 +27,9 @@ from harness import GOLDEN, ROOT, Failure, Reporter, Tools, arguments
 
 MODELS = ROOT / "examples" / "models"
 MLP = [MODELS / "mlp.mlir", "--global-batch=16", "--micro-batch=2", "--seq=32"]
-GPT2 = [MODELS / "gpt2-nano", "--seq=32", "--global-batch=8"]
+SMALL = ["--seq=32", "--global-batch=8"]
+GPT2 = [MODELS / "gpt2-nano", *SMALL]
+DROPOUT = "gpt2-dropout"  # the same with dropout, written where the plans are
 LLAMA = [GOLDEN / "llama-small-test", "--seq=32", "--global-batch=8"]
 PLANS = {
     "mlp": [*MLP, "--mesh=pp=2,dp=2,tp=2"],
@@ -34,12 +41,26 @@ PLANS = {
     "uneven": [GOLDEN / "gpt2-small-test", "--seq=32", "--global-batch=4",
                "--micro-batch=2", "--mesh=pp=2,tp=2",
                "--shard", 'transformer.wte.weight=[{"tp"},{}]'],
+    "dropout": [DROPOUT, *SMALL, "--mesh=pp=2,dp=2,tp=2", "--zero=1"],
+    "dropout-flash": [DROPOUT, *SMALL, "--mesh=dp=2,cp=2,tp=2", "--zero=3",
+                      "--attention=flash", "--recompute=full", "--optimizer=sgd"],
     "llama": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--micro-batch=2"],
 }
+# After another phase than `lower`.
+PLANS |= {f"{name}-partitioned": PLANS[name] for name in ("mlp-zero", "gpt2")}
 PROOF = "computes something else than the model asks for"
 UNPROVEN = "cannot be proven"
 
 Counts = collections.Counter
+
+
+def find_changed(old: list[str], new: list[str]) -> set[int]:
+    """The lines of `new` that `old` does not have there, or those around what it has
+    and `new` does not."""
+    if len(old) == len(new):
+        return {at for at, (one, other) in enumerate(zip(old, new)) if one != other}
+    first = next(at for at, (one, other) in enumerate(zip(old, new)) if one != other)
+    return {first - 1, first, first + 1}
 
 
 class Plan:
@@ -47,10 +68,39 @@ class Plan:
 
     def __init__(self, tools: Tools, name: str, options: list, folder: pathlib.Path):
         self.tools, self.name, self.folder = tools, name, folder / name
+        options = [folder / DROPOUT if option == DROPOUT else option
+                   for option in options]
         tools.run("plaitc", *options, "--no-reference", "--dump-phases-to",
                   self.folder, "-o", folder / f"{name}.plan")
-        self.lines = (self.folder / "7-lower.mlir").read_text().splitlines()
+        phase = "5-partition" if name.endswith("-partitioned") else "7-lower"
+        self.lines = (self.folder / f"{phase}.mlir").read_text().splitlines()
         self.proof = f"--plait-prove-meaning=claim={self.folder / '0-import.mlir'}"
+
+    def is_at_place(self, lines: list[str], path: pathlib.Path, stderr: str) -> bool:
+        """Whether what the proof says of `lines` is about what was changed."""
+        changed = find_changed(self.lines, lines)
+        text = " ".join(lines[at] + " " + self.lines[at] for at in changed)
+        names = set(re.findall(r'@"[^"]*"|@[\w.]+|"[A-Z]\w+"', text)) - {"@mesh"}
+        found = re.findall(re.escape(str(path)) + r":(\d+):\d+: \w+: (.*)", stderr)
+        for number, message in found:
+            at = int(number) - 1
+            if at in changed or any(name.strip('@"') in message for name in names):
+                return True
+            first = max(n for n in range(at + 1) if lines[n].startswith("  ") and
+                        not lines[n].startswith("   ") or n == 0)
+            defined = {match[1] for n in changed if n >= first
+                       if (match := re.match(r" *(%\w+)(?::\d+)? = ", lines[n]))}
+            # Or what a kernel takes, if the line is in its body.
+            body = next((n for n in range(at, first, -1) if "^bb0" in lines[n]), at)
+            uses = lines[at] + (lines[body - 1] if "plan.cluster" in lines[body - 1] else "")
+            if any(re.search(re.escape(value) + r"\b", uses) for value in defined):
+                return True
+            last = next((n for n in range(first + 1, len(lines))
+                         if lines[n].startswith("  }")), len(lines))
+            part = re.search(r'plait\.origin = "[^"]*"', lines[at])
+            if part and any(part[0] in lines[n] for n in changed if first < n < last):
+                return True
+        return False
 
     def judge(self, lines: list[str], number: str) -> tuple[str, str]:
         """What refuses the module, and how it says so."""
@@ -64,8 +114,15 @@ class Plan:
         if outcome.code != 1:
             return "crashed", outcome.stderr.strip()
         if PROOF in outcome.stderr:
-            return "proof", message
+            placed = self.is_at_place(lines, path, outcome.stderr)
+            return ("proof" if placed else "elsewhere"), message
         return ("unproven" if UNPROVEN in outcome.stderr else "verifier"), message
+
+
+def write_dropout(folder: pathlib.Path) -> None:
+    config = (MODELS / "gpt2-nano" / "config.json").read_text()
+    folder.mkdir()
+    (folder / "config.json").write_text(config.replace('_pdrop": 0.0', '_pdrop": 0.1'))
 
 
 def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
@@ -84,6 +141,9 @@ def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
                 bad.append(f"{verdict}: {plan.name}, line {at + 1}: "
                            f"{plan.lines[at].strip()[:200]}\n"
                            f"  -> {lines[at].strip()[:200]}\n  {message[:300]}")
+            elif verdict == "elsewhere":
+                print(f"     elsewhere: {plan.name}, line {at + 1}: "
+                      f"{plan.lines[at].strip()[:120]}\n       {message[:300]}")
             elif verdict == "proof" and not example:
                 example = message.split(PROOF + ": ")[-1]
     if not counts and len(plans) == len(PLANS):
@@ -94,13 +154,25 @@ def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
 
 
 def print_table(table: dict[str, Counts]) -> None:
-    print("| defect | seeded | wrong | not proven | verifiers | not refused |")
-    print("|---|---|---|---|---|---|")
+    print("| defect | seeded | wrong | of these there | not proven | verifiers | "
+          "not refused |")
+    print("|---|---|---|---|---|---|---|")
     for name, counts in table.items():
         total = sum(counts.values())
         rest = counts["survived"] + counts["crashed"]
-        print(f"| {defect_kinds.KINDS[name][0]} | {total} | {counts['proof']} | "
-              f"{counts['unproven']} | {counts['verifier']} | {rest} |")
+        wrong = counts["proof"] + counts["elsewhere"]
+        print(f"| {defect_kinds.KINDS[name][0]} | {total} | {wrong} | "
+              f"{counts['proof']} | {counts['unproven']} | {counts['verifier']} | "
+              f"{rest} |")
+
+
+def print_share(table: dict[str, Counts]) -> None:
+    total = sum(table.values(), Counts())
+    wrong = total["proof"] + total["elsewhere"]
+    if wrong:
+        print(f"{sum(total.values())} defects of {len(table)} kinds; of {wrong} that "
+              f"the proof calls wrong it names the right place for "
+              f"{100 * total['proof'] / wrong:.1f} %")
 
 
 def main() -> int:
@@ -116,6 +188,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(2) as pool:
         plans = []
+        write_dropout(pathlib.Path(folder) / DROPOUT)
 
         def prove(name: str, given: list) -> str:
             plan = Plan(tools, name, given, pathlib.Path(folder))
@@ -132,6 +205,7 @@ def main() -> int:
             chance = random.Random(f"{options.seed} {name}")
             reporter.case(name, lambda: seed_kind(plans, name, options.most,
                                                   chance, table, pool))
+    print_share(table)
     if options.table:
         print_table(table)
     return reporter.finish()

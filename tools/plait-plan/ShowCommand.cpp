@@ -86,6 +86,14 @@ static void showHeader(const fb::Plan &plan) {
       std::cout << " for " << code.cpu()->str();
     std::cout << ", " << code.data()->size() << " bytes\n";
   }
+  std::cout << "proof     " << plan::describeProof(plan) << "\n";
+  if (const fb::Certificate *certificate = plan.certificate())
+    std::cout << "          of plan " << std::hex << certificate->plan()
+              << std::dec
+              << (certificate->plan() == plan::hashPlan(plan)
+                      ? ""
+                      : ", which is not this one")
+              << "\n";
   std::cout << "reference " << (plan.reference() ? "included" : "none") << "\n";
 }
 

@@ -131,8 +131,15 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
                  "checkpoint, partition, schedule, lower) and write its IR");
   app.add_option("--dump-phases-to", options.dumpPhasesTo,
                  "write the IR after every phase into a folder");
-  app.add_flag("--prove", options.prove,
-               "prove that the plan computes what the model asks for");
+  app.add_flag_callback(
+      "--no-prove", [&options] { options.prove = false; },
+      "do not prove that the plan computes what the model asks for");
+  app.add_option("--claim", options.claim,
+                 "prove IR of a later phase against the model, 0-import.mlir")
+      ->excludes("--no-prove");
+  app.add_flag("--verify-each-phase", options.verifyEachPhase,
+               "prove it after each phase, to find the one that breaks it")
+      ->excludes("--no-prove");
   app.add_flag_callback(
       "--no-reference", [&options] { options.reference = false; },
       "leave out what plait-run --check compares with");

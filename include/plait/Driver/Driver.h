@@ -74,8 +74,14 @@ struct CompileOptions {
   std::string dumpPhasesTo;
   /// The plan, or the IR with `compileTo`; "-" is standard output.
   std::string output;
-  /// Prove that the plan computes what the model asks for.
-  bool prove = false;
+  /// Prove that the plan computes what the model asks for: what computes
+  /// something else is an error, and of what cannot be proven the plan says so.
+  bool prove = true;
+  /// What IR of a later phase is held against: the model, as `dumpPhasesTo` has
+  /// written it after phase import. Empty: that of `model`, if it is one.
+  std::string claim;
+  /// Prove it after each phase from which IR can be held against the model.
+  bool verifyEachPhase = false;
   /// Embed the unpartitioned model, so that `plait-run --check` can compare.
   bool reference = true;
   /// Where what is told to people goes; null: standard output. It must be

@@ -42,6 +42,14 @@ Status writePlan(const std::string &path, const fb::PlanT &plan);
 /// The FlatBuffer of `plan`, as Plan.reference embeds it.
 std::vector<uint8_t> packPlan(const fb::PlanT &plan);
 
+/// Of a plan that has no certificate yet, and of one as it was then.
+uint64_t hashPlan(const fb::PlanT &plan);
+uint64_t hashPlan(const fb::Plan &plan);
+
+/// One line without its end: what is proven of `plan`, or why nothing is. Takes
+/// the certificate at its word; hashPlan() tells whether it is the plan's.
+std::string describeProof(const fb::Plan &plan);
+
 /// An open, verified plan; the mapping lives as long as the object.
 class PlanFile {
 public:

@@ -8,6 +8,7 @@
 #include "Console.h"
 
 #include "Controls.h"
+#include "plait/Plan/Container.h"
 
 #include <cstdio>
 #include <unistd.h>
@@ -17,6 +18,8 @@ using namespace plait::runtime;
 
 Status Console::beginRun(const RunInfo &info) {
   run = &info;
+  std::fprintf(stderr, "proof of the plan: %s\n",
+               plan::describeProof(info.plan).c_str());
   start = std::chrono::steady_clock::now();
   return Status::success();
 }

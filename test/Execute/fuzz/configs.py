@@ -52,7 +52,7 @@ class ConfigTrial:
         (folder / "config.json").write_text(text)
 
     def arguments(self, folder) -> list[str]:
-        plan = ["--prove", "-o", f"{folder}/out.plan"]
+        plan = ["-o", f"{folder}/out.plan"]
         return [f"{folder}/config.json", *self.options, *plan]
 
     def commands(self) -> str:
@@ -68,6 +68,8 @@ class ConfigTrial:
             compiled = tools.call("plaitc", *self.arguments(folder))
             if compiled.code:
                 return trial.refused("plaitc", compiled)
+            if "cannot be proven" in compiled.stderr:
+                return trial.Verdict("no proof", compiled.stderr[-1500:])
             plan = f"{folder}/out.plan"
             for tool, given in (("plait-plan", "check"), ("plait-run", "--check")):
                 words = (given, plan) if tool == "plait-plan" else (plan, given)

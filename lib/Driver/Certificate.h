@@ -1,0 +1,33 @@
+//===- Certificate.h - What is proven of a plan -----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_DRIVER_CERTIFICATE_H
+#define PLAIT_LIB_DRIVER_CERTIFICATE_H
+
+#include "plait/Plan/Plan_generated.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/Twine.h"
+#include <memory>
+
+namespace plait {
+
+using CertificatePtr = std::unique_ptr<plan::fb::CertificateT>;
+
+/// Holds `lowered` against the step of the imported `model` on one rank. Null
+/// after errors: it computes something else. What has no rule is warned of and
+/// noted.
+CertificatePtr certify(mlir::OwningOpRef<mlir::ModuleOp> model,
+                       mlir::ModuleOp lowered);
+
+/// The certificate of what cannot be proven for `reason`, of which it warns.
+CertificatePtr certifyNothing(const llvm::Twine &reason);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_DRIVER_CERTIFICATE_H

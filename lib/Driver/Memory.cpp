@@ -1,0 +1,44 @@
+//===- Memory.cpp - What the ranks of a lowered model hold ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Memory.h"
+
+#include "plait/Conversion/ToPlan.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace mlir;
+using namespace plait;
+
+/// The most bytes of `category` that are live during one action.
+static int64_t findPeak(plan::ProgramOp program, plan::Category category) {
+  std::map<int64_t, int64_t> change; // by action
+  for (auto buffer : program.getOps<plan::BufferOp>()) {
+    if (buffer.getCategory() != category)
+      continue;
+    change[buffer.getFirst()] += buffer.getBytes();
+    change[buffer.getLast() + 1] -= buffer.getBytes();
+  }
+  int64_t live = 0, peak = 0;
+  for (auto [action, bytes] : change)
+    peak = std::max(peak, live += bytes);
+  return peak;
+}
+
+planner::StageMemory plait::findMemory(plan::ProgramOp program) {
+  planner::StageMemory memory;
+  memory.parameters = findPeak(program, plan::Category::Parameters);
+  memory.gradients = findPeak(program, plan::Category::Gradients);
+  memory.optimizer = findPeak(program, plan::Category::Optimizer);
+  // Gradients may begin to live after activations have begun to die.
+  double left = double(getArenaBytes(program)) - memory.resident();
+  double activations = findPeak(program, plan::Category::Activations);
+  memory.activations = std::min(activations, left);
+  memory.workspace = left - memory.activations;
+  return memory;
+}

@@ -78,6 +78,7 @@ run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
 run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
 run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
 run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
+run training "${counts[@]}" build/venv/bin/python test/Execute/training.py
 run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
 run checkpoints "${counts[@]}" \
   build/venv/bin/python test/Execute/checkpoints.py
@@ -85,6 +86,7 @@ run export "${counts[@]}" \
   build/venv-transformers/bin/python test/Execute/export.py
 run defects "${counts[@]}" build/venv/bin/python test/Execute/defects.py
 # Debian's PyTorch is the system interpreter's.
+run rates "${counts[@]}" /usr/bin/python3 test/Execute/rates.py
 run dropout "${counts[@]}" /usr/bin/python3 test/Execute/dropout.py
 run random "${counts[@]}" /usr/bin/python3 test/Execute/random_models.py
 run combinations "${counts[@]}" \

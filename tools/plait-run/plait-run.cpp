@@ -5,150 +5,19 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../CommandLine.h"
+#include "Options.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Profile.h"
 #include "plait/Plan/Signals.h"
 #include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Rendezvous.h"
-#include "plait/Runtime/Trainer.h"
 
 #include <thread>
 
 using namespace plait;
 
 namespace {
-
-struct Options {
-  std::string plan;
-  std::string profile; // empty: none
-  bool check = false;
-  double timeout = 600;
-  std::string cudaGraph = "on";
-  std::string checkpointEvery; // see parseCheckpointEvery
-  runtime::TrainOptions train;
-};
-
-std::vector<std::string> getTokenTypeNames() {
-  std::vector<std::string> names;
-  for (const runtime::TokenType &type : runtime::getTokenTypes())
-    names.push_back(type.name);
-  return names;
-}
-
-/// How a run is interrupted and goes on.
-void addCheckpointOptions(CLI::App &app, Options &options) {
-  runtime::CheckpointOptions &checkpoint = options.train.checkpoint;
-  CLI::Option *check = app.get_option("--check");
-  auto *directory = app.add_option("--checkpoint", checkpoint.directory,
-                                   "Directory for checkpoints")
-                        ->excludes(check);
-  app.add_option("--checkpoint-every", options.checkpointEvery,
-                 "Steps, or time as 30m (else after the last step)")
-      ->needs(directory);
-  app.add_option("--keep", checkpoint.keep,
-                 "Checkpoints to keep, the newest (else all)")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40))
-      ->needs(directory);
-  app.add_option("--resume", options.train.resume,
-                 "Go on from the newest checkpoint in a directory")
-      ->excludes(check)
-      ->excludes(app.get_option("--profile"));
-}
-
-/// What is done, and with which files.
-void addFileOptions(CLI::App &app, Options &options) {
-  runtime::TrainOptions &train = options.train;
-  app.add_option("plan", options.plan, "The plan to run")->required();
-  app.add_option("--weights", train.weights,
-                 "Safetensors file or directory (else random)");
-  auto *tokens = app.add_option("--tokens", train.tokens,
-                                "Tokens, little-endian integers");
-  app.add_option("--token-type", train.tokenType,
-                 "Of --tokens: uint16, int32, int64 (by the vocabulary)")
-      ->check(CLI::IsMember(getTokenTypeNames()))
-      ->needs(tokens);
-  app.add_option("--text", train.text, "Text, a token a byte")
-      ->excludes(tokens);
-  app.add_flag("--shuffle", train.shuffle, "Permute the samples");
-  auto *check = app.add_flag("--check", options.check,
-                             "Compare a step with the unpartitioned model");
-  app.add_flag("--tf32", train.executor.tf32,
-               "Faster, coarser f32 products on GPUs");
-  app.add_option("--log", train.log, "Append JSON lines, one a step")
-      ->excludes(check);
-  app.add_option("--profile", options.profile,
-                 "Measured time of every step, JSON")
-      ->excludes(check);
-  app.add_option("--save,--export", train.save,
-                 "Model folder to write, as Hugging Face's")
-      ->excludes(check);
-  addCheckpointOptions(app, options);
-}
-
-/// How it is trained. The help shows the defaults.
-void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
-  // Not CLI::Range: it lets nan pass.
-  CLI::Validator positive(
-      [](std::string &text) {
-        double value = 0;
-        bool valid = CLI::detail::lexical_cast(text, value) && value >= 0 &&
-                     value <= 1e9;
-        return valid ? std::string()
-                     : "Value " + text + " not in range 0 to 1e9";
-      },
-      "in [0 - 1e9]");
-  // Below 1, which would leave nothing to correct the bias with.
-  CLI::Range fraction(0.0, 0.999999);
-  // Not the conversion to unsigned numbers: it wraps negative ones.
-  CLI::Validator natural(
-      [](std::string &text) {
-        uint64_t value = 0;
-        bool valid = text[0] != '-' && CLI::detail::lexical_cast(text, value);
-        return valid ? std::string()
-                     : "Value " + text + " not in range 0 to 2^64 - 1";
-      },
-      "in [0 - 2^64)");
-  app.add_option("--seed", train.seed, "Of weights, permutation, dropout")
-      ->check(natural);
-  CLI::Option *training[] = {
-      app.add_option("--steps", train.steps, "Steps to train")
-          ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40)),
-      app.add_option("--lr", train.learningRate, "Learning rate")
-          ->check(positive),
-      app.add_option("--beta1", train.beta1,
-                     "First decay of AdamW and Lion, momentum of SGD")
-          ->check(fraction),
-      app.add_option("--beta2", train.beta2, "Second decay of AdamW and Lion")
-          ->check(fraction),
-      app.add_option("--eps", train.epsilon, "Epsilon of AdamW")
-          ->check(positive),
-      app.add_option("--weight-decay", train.weightDecay,
-                     "Weight decay; SGD: part of the gradient")
-          ->check(positive),
-      app.add_option("--grad-clip", train.gradClip,
-                     "Largest gradient norm, 0: any")
-          ->check(positive)};
-  for (CLI::Option *option : training)
-    option->excludes(app.get_option("--check"));
-}
-
-/// Who runs it. The help shows the defaults.
-void addExecutorOptions(CLI::App &app, Options &options) {
-  runtime::TrainOptions &train = options.train;
-  app.add_option("--threads", train.executor.threads, "Of all ranks together")
-      ->check(CLI::Range(1u, 4096u));
-  app.add_option("--devices", train.executor.devices,
-                 "GPUs to use of those visible, 0: all")
-      ->check(CLI::Range(0u, 4096u));
-  app.add_option("--cuda-graph", options.cudaGraph,
-                 "Record a step on GPUs and replay it")
-      ->check(CLI::IsMember({"on", "off"}));
-  app.add_option("--timeout", options.timeout,
-                 "Seconds a rank waits for another")
-      ->check(CLI::Range(0.001, 1e6));
-}
 
 /// Trains with every step measured.
 Status profile(const plan::PlanFile &file, Options &options) {
@@ -165,6 +34,12 @@ Status profile(const plan::PlanFile &file, Options &options) {
   return plan::writeProfile(*measured, options.profile);
 }
 
+runtime::SpikePolicy spikePolicyOf(const std::string &name) {
+  return name == "stop"     ? runtime::SpikePolicy::Stop
+         : name == "report" ? runtime::SpikePolicy::Report
+                            : runtime::SpikePolicy::Ignore;
+}
+
 /// That all processes run the same plan in the same way.
 Status compareProcesses(runtime::Rendezvous &processes,
                         const Result<plan::PlanFile> &file) {
@@ -174,20 +49,42 @@ Status compareProcesses(runtime::Rendezvous &processes,
   return processes.agreeOn("version", runtime::describeVersion());
 }
 
-Status run(Options &options) {
+/// What the options say together.
+Status checkOptions(const CLI::App &app, const Options &options) {
+  const runtime::TrainOptions &train = options.train;
+  std::string excluded = findExcludedByCheck(app);
+  if (options.check && !excluded.empty())
+    return fail("--check excludes ", excluded);
+  bool evaluates = !train.evalTokens.empty() || !train.evalText.empty();
   PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
-      {{"--log", options.train.log}, {"--profile", options.profile}}));
-  if (!options.profile.empty() && options.train.steps < 2)
+      {{"--log", train.log}, {"--profile", options.profile}}));
+  if (isStandardOutput(train.dashboard))
+    return Status::failure("--dashboard is written again and again, which "
+                           "standard output cannot be");
+  if (!options.profile.empty() && train.steps < 2)
     return fail("--profile needs at least 2 steps, the first one is left out; "
                 "--steps is ",
-                options.train.steps);
-  if (!options.check && options.train.tokens.empty() &&
-      options.train.text.empty())
+                train.steps);
+  if (!options.profile.empty() && evaluates)
+    return Status::failure("--profile measures steps that train: leave out "
+                           "--eval-tokens, --eval-text");
+  if (!evaluates && (train.evalEvery || train.evalSteps))
+    return fail(train.evalEvery ? "--eval-every" : "--eval-steps",
+                " needs --eval-tokens or --eval-text");
+  if (!options.check && train.tokens.empty() && train.text.empty())
     return Status::failure("give --tokens or --text (or --check)");
+  return Status::success();
+}
+
+Status run(Options &options) {
   if (isStandardOutput(options.train.log) || isStandardOutput(options.profile))
     options.train.summary = stderr;
+  options.train.skipNonFinite = options.onNan == "skip";
+  // Whether the update follows is decided on the host.
+  options.train.executor.cudaGraph =
+      options.cudaGraph == "on" && !options.train.skipNonFinite;
+  options.train.onSpike = spikePolicyOf(options.onSpike);
   options.train.interrupted = [] { return receivedInterrupt() != 0; };
-  options.train.executor.cudaGraph = options.cudaGraph == "on";
   if (!options.checkpointEvery.empty())
     if (Status status = runtime::parseCheckpointEvery(options.checkpointEvery,
                                                       options.train.checkpoint);
@@ -215,14 +112,12 @@ int main(int argc, char **argv) {
   Options options;
   options.train.executor.threads =
       std::max(1u, std::thread::hardware_concurrency());
-  app.get_formatter()->column_width(48);
-  addFileOptions(app, options);
-  app.option_defaults()->always_capture_default();
-  addTrainingOptions(app, options.train);
-  addExecutorOptions(app, options);
+  addOptions(app, options);
   bool isFirst = runtime::Rendezvous::launchIndex() == 0;
   if (std::optional<int> code = tool::parse(app, argc, argv, !isFirst))
     return *code;
+  options.train.settings = describeSettings(app);
+  options.train.showSettings = app.count("--config") > 0;
   removeTemporaryFilesOnSignals();
   auto timeLimit = std::chrono::milliseconds(int64_t(options.timeout * 1000));
   options.train.executor.timeLimit = timeLimit;
@@ -237,7 +132,9 @@ int main(int argc, char **argv) {
       (*processes)->place().processors)
     options.train.executor.threads = (*processes)->place().processors;
   options.train.executor.processes = processes->get();
-  Status status = run(options);
+  Status status = checkOptions(app, options);
+  if (status.ok())
+    status = run(options);
   if (!status.ok() && (!*processes || (*processes)->speaksOfFailure()))
     tool::printError(app, status.message());
   if (int signal = receivedInterrupt())

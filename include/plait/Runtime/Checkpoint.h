@@ -39,6 +39,7 @@ class Executor;
 /// Where a run is, beside its tensors.
 struct RunRecord {
   uint64_t step = 0;    // steps done
+  uint64_t updates = 0; // steps that were not skipped
   uint64_t samples = 0; // of the data, since its beginning
   double tokens = 0;    // that losses were means over
   uint64_t seed = 0;

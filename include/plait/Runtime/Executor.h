@@ -28,6 +28,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <span>
@@ -67,6 +68,25 @@ std::string describeVersion();
 using StepScalars = std::array<float, size_t(fb::Scalar::Count)>;
 using StepMetrics = std::array<float, size_t(fb::Metric::Count)>;
 
+inline double at(const StepMetrics &metrics, fb::Metric index) {
+  return metrics[static_cast<size_t>(index)];
+}
+
+/// Whether loss and gradient norm are finite numbers.
+inline bool isFinite(const StepMetrics &metrics) {
+  return std::isfinite(at(metrics, fb::Metric::Loss)) &&
+         std::isfinite(at(metrics, fb::Metric::GradNorm));
+}
+
+/// How much of a step is done, on all ranks alike.
+enum class StepScope {
+  Train,         // all of it
+  TrainIfFinite, // the update only where loss and gradient norm are finite
+  // Forward passes and metrics, of which the gradient norm has no meaning:
+  // nothing that outlives the step changes.
+  Evaluate
+};
+
 /// The ranks of a plan that belong to this process, as its threads. Its own
 /// calls come from one thread.
 class Executor {
@@ -79,9 +99,11 @@ public:
 
   /// Runs one step on the batch of step `number` (from 1) and returns the
   /// metrics, which all ranks agree on. After a failure only destruction is
-  /// allowed.
+  /// allowed. Other scopes than Train need metrics that are known early
+  /// (plan::countMetricSteps), and are walked on GPUs, too.
   virtual Result<StepMetrics> runStep(uint64_t number, const Batches &batches,
-                                      const StepScalars &scalars) = 0;
+                                      const StepScalars &scalars,
+                                      StepScope scope = StepScope::Train) = 0;
 
   /// Runs `job` for every rank of this process on the thread of that rank, all
   /// at once; the first failure is returned, with the rank's number in front.

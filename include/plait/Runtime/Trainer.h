@@ -19,9 +19,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace plait::runtime {
+
+/// What happens when the loss is far above those before it.
+enum class SpikePolicy { Ignore, Report, Stop };
 
 struct TrainOptions {
   std::string weights;   // empty: from the initialisers and the seed
@@ -33,16 +38,38 @@ struct TrainOptions {
   std::string resume;           // empty: begin with the first step
   CheckpointOptions checkpoint; // which are written
   uint64_t planHash = 0;        // PlanFile::hash(), for checkpoints
-  std::string settings;         // all that was asked for, as one JSON object
   uint64_t steps = 20;
   uint64_t seed = 0;
   bool shuffle = false;
-  double learningRate = 3e-4;
+  double learningRate = 3e-4;        // the peak of the schedule
+  std::string schedule = "constant"; // one of getScheduleNames()
+  uint64_t warmupSteps = 0;
+  double leastLearningRate = 0; // what the schedule decays to
+  /// Steps of the schedule, the warm-up included; of "wsd" those of its decay.
+  /// Nothing: `steps`, of "wsd" a tenth of them.
+  std::optional<uint64_t> decaySteps;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weightDecay = 0.01;
-  double gradClip = 1.0;       // 0: no clipping
+  double gradClip = 1.0; // 0: no clipping
+  /// A step whose loss or gradient norm is not finite changes nothing; else it
+  /// ends the run.
+  bool skipNonFinite = false;
+  /// A spike is a loss that is more than `spikeDeviations` standard deviations
+  /// above the mean of the last `spikeSteps` steps.
+  SpikePolicy onSpike = SpikePolicy::Ignore;
+  uint64_t spikeSteps = 100;
+  double spikeDeviations = 6;
+  // Data that is held out; at most one of the two is set.
+  std::string evalTokens;
+  std::string evalText;
+  uint64_t evalEvery = 0;      // steps; 0: after the last one only
+  uint64_t evalSteps = 0;      // batches of an evaluation; 0: all there are
+  std::string tensorboard;     // a directory; empty: none
+  std::string dashboard;       // an HTML file; empty: none
+  std::string settings;        // all that was asked for, as one JSON object
+  bool showSettings = false;   // on standard error, before the first step
   std::FILE *summary = stdout; // where the line for people goes
   /// Asked between steps: true ends the run as if all steps were done. Of
   /// several processes one is enough. Empty: never.
@@ -53,15 +80,20 @@ struct TrainOptions {
 /// What a run has reached. With weights and what the optimizer keeps it is all
 /// that a later one needs to go on from there: see RunRecord.
 struct RunState {
-  uint64_t step = 0; // the last one done; the first is 1
-  double tokens = 0; // that were trained on
+  uint64_t step = 0;    // the last one done; the first is 1
+  uint64_t updates = 0; // steps that were not skipped
+  double tokens = 0;    // of all steps
 };
+
+/// The learning rate's schedules by name: see Training/LearningRate.h.
+std::vector<std::string> getScheduleNames();
 
 /// Trains until `steps` steps are done, those before `resume` included, or
 /// until it is interrupted. Adds one JSON object a step to the log, writes
 /// progress to stderr when that is a terminal, and a summary; of several
 /// processes, that of rank 0 does. Fails as soon as loss or gradient norm are
-/// not finite numbers, and when it is interrupted before the first step.
+/// not finite numbers, unless such steps are skipped, and when it is
+/// interrupted before the first step.
 Status train(const fb::Plan &plan, const TrainOptions &options);
 
 /// Runs one step of the plan and of its reference plan from the same weights on

@@ -8,30 +8,12 @@
 #include "Report/Projected.h"
 #include "Report/Svg.h"
 #include "plait/Plan/Files.h"
+#include "plait/Support/PageStyle.h"
 
 #include <algorithm>
 
 using namespace plait;
 using namespace plait::planner;
-
-static constexpr const char *style = R"(
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff;
-       max-width: 1020px; margin: 2em auto; padding: 0 1em; }
-h1 { font-size: 1.5em; margin-bottom: 0; }
-h2 { font-size: 1.1em; margin-top: 2em; border-bottom: 1px solid #ddd; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-td, th { text-align: left; padding: 3px 12px 3px 0; vertical-align: top;
-         border-bottom: 1px solid #eee; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums;
-             white-space: nowrap; }
-svg { width: 100%; height: auto; } svg.bar { height: 18px; }
-svg text { font: 11px system-ui, sans-serif; fill: #555; }
-.limit { stroke: #c00; stroke-dasharray: 4 3; fill: none; }
-.break { stroke: #888; stroke-dasharray: 2 3; fill: none; }
-.line { fill: none; stroke-width: 1.3; }
-.big { font-size: 1.3em; } .note { color: #666; font-size: 14px; }
-.key { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
-)";
 
 namespace {
 
@@ -102,7 +84,7 @@ void Page::writeHead() {
       input.model.empty() ? std::string("Predicted step") : input.model;
   out += "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
          "<title>" +
-         escapeHtml(title) + "</title>\n<style>" + style +
+         escapeHtml(title) + "</title>\n<style>" + pageStyle +
          "</style></head><body>\n<h1>" + escapeHtml(title) + "</h1>\n";
   out += "<p>" +
          escapeHtml(print(input.result.configuration) + " on " +

@@ -41,14 +41,19 @@ Json printRun(const RunRecord &run) {
   Json settings = Json::object();
   if (!run.settings.empty())
     settings = Json::parse(run.settings);
-  return {{"step", run.step},     {"samples", run.samples},
-          {"tokens", run.tokens}, {"seed", run.seed},
-          {"data", run.data},     {"settings", std::move(settings)}};
+  return {{"step", run.step},
+          {"updates", run.updates},
+          {"samples", run.samples},
+          {"tokens", run.tokens},
+          {"seed", run.seed},
+          {"data", run.data},
+          {"settings", std::move(settings)}};
 }
 
 RunRecord parseRun(const Json &json) {
   RunRecord run;
   json.at("step").get_to(run.step);
+  json.at("updates").get_to(run.updates);
   json.at("samples").get_to(run.samples);
   json.at("tokens").get_to(run.tokens);
   json.at("seed").get_to(run.seed);

@@ -46,10 +46,12 @@ public:
   }
 
   Result<StepMetrics> runStep(uint64_t number, const Batches &batches,
-                              const StepScalars &scalars) override {
+                              const StepScalars &scalars,
+                              StepScope scope) override {
     Result<StepMetrics> metrics = StepMetrics{};
     PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
-      PLAIT_RETURN_IF_ERROR(walkers[index]->runStep(number, batches, scalars));
+      PLAIT_RETURN_IF_ERROR(
+          walkers[index]->runStep(number, batches, scalars, scope));
       if (index != 0)
         return Status::success();
       metrics = walkers[index]->readMetrics();

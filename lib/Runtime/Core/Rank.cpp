@@ -9,6 +9,7 @@
 
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Metrics.h"
 
 #include <algorithm>
 
@@ -48,6 +49,7 @@ Status Rank::prepare() {
                                                   input.rows() *
                                                   input.columns()));
   }
+  metricSteps = plan::countMetricSteps(plan, mesh.index(rank, 0));
   return prepareLanes();
 }
 
@@ -131,16 +133,20 @@ Status Rank::feed(const fb::Input &input, uint64_t number,
 }
 
 Status Rank::runStep(uint64_t number, const Batches &batches,
-                     const StepScalars &stepScalars) {
+                     const StepScalars &stepScalars, StepScope stepScope) {
+  scope = stepScope;
+  bool trains = scope == StepScope::Train;
+  if (!trains && !metricSteps.ok())
+    return metricSteps.status();
   for (uint32_t i = 0; i < length(program.inputs()); ++i)
     PLAIT_RETURN_IF_ERROR(feed(*program.inputs()->Get(i), number, batches));
   PLAIT_RETURN_IF_ERROR(
       device.write(program.scalars(), std::as_bytes(std::span(stepScalars))));
   // The first step is walked: libraries connect and load code in their first
   // call, which cannot be recorded.
-  bool walks = !graph || stepsRun == 0;
-  bool records = graph && stepsRun == 1;
-  ++stepsRun;
+  bool walks = !graph || !trains || stepsRun == 0;
+  bool records = graph && trains && stepsRun == 1;
+  stepsRun += trains;
   if (records)
     PLAIT_RETURN_IF_ERROR(graph->begin());
   if (walks || records)
@@ -179,7 +185,8 @@ template <typename Work> Status Rank::operate(Work work) {
   }
   if (stamps)
     PLAIT_RETURN_IF_ERROR(device.stamp(2 * index, lane));
-  PLAIT_RETURN_IF_ERROR(work());
+  if (!passes)
+    PLAIT_RETURN_IF_ERROR(work());
   if (stamps)
     PLAIT_RETURN_IF_ERROR(device.stamp(2 * index + 1, lane));
   else if (clock)
@@ -210,6 +217,8 @@ Result<StepMetrics> Rank::readMetrics() {
 
 Status Rank::runAction(uint32_t index) {
   const fb::Action &action = *program.actions()->Get(index);
+  passes = scope == StepScope::Evaluate && !plan::isForward(action) &&
+           action.kind() != fb::ActionKind::Optimizer;
   uint32_t peer = mesh.withIndex(rank, 0, action.peer());
   std::span<std::byte> buffer(base + action.buffer(), action.bytes());
   switch (action.kind()) {
@@ -230,12 +239,31 @@ Status Rank::runAction(uint32_t index) {
 Status Rank::callFunction(const fb::Action &action) {
   const fb::Function &function = *program.functions()->Get(action.function());
   const std::vector<uint32_t> &numbers = prepared[action.function()];
-  for (currentStep = 0; currentStep < numbers.size(); ++currentStep)
+  bool endsStep = action.kind() == fb::ActionKind::Optimizer;
+  for (currentStep = 0; currentStep < numbers.size(); ++currentStep) {
+    if (endsStep && scope != StepScope::Train && currentStep == *metricSteps)
+      PLAIT_RETURN_IF_ERROR(decideUpdate());
     PLAIT_RETURN_IF_ERROR(operate([&] {
       return runStepOf(action, *function.steps()->Get(currentStep),
                        numbers[currentStep]);
     }));
+  }
   return Status::success();
+}
+
+/// The metrics are known, and nothing has changed yet that outlives the step.
+/// They are the same on all ranks, so that all decide the same.
+Status Rank::decideUpdate() {
+  passes = scope == StepScope::Evaluate;
+  if (passes)
+    return Status::success();
+  PLAIT_RETURN_IF_ERROR(device.join());
+  PLAIT_RETURN_IF_ERROR(communicator.finish());
+  Result<StepMetrics> metrics = readMetrics();
+  if (!metrics.ok())
+    return metrics.status();
+  passes = !isFinite(*metrics);
+  return device.fork();
 }
 
 Status Rank::runStepOf(const fb::Action &action, const fb::Step &step,

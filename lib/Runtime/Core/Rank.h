@@ -12,6 +12,7 @@
 #include "plait/Plan/Lanes.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Profiler.h"
 
 #include <memory>
@@ -39,7 +40,7 @@ public:
   Status prepare();
   /// Returns when the device has done all of the step.
   Status runStep(uint64_t number, const Batches &batches,
-                 const StepScalars &scalars);
+                 const StepScalars &scalars, StepScope scope);
   Result<StepMetrics> readMetrics();
 
 private:
@@ -52,6 +53,7 @@ private:
   Status readStamps();
   Status runAction(uint32_t index);
   Status callFunction(const fb::Action &action);
+  Status decideUpdate();
   Status runStepOf(const fb::Action &action, const fb::Step &step,
                    uint32_t prepared);
   Status runKernel(const fb::Action &action, const fb::KernelStep &step);
@@ -87,6 +89,10 @@ private:
   uint32_t nextOperation = 0; // of the step
   uint32_t currentStep = 0;   // of the function being called, for messages
   uint64_t stepsRun = 0;
+  StepScope scope = StepScope::Train; // of the step
+  // Operations keep their places among the others, but do nothing.
+  bool passes = false;
+  Result<uint32_t> metricSteps = 0u; // see plan::countMetricSteps
 };
 
 } // namespace plait::runtime

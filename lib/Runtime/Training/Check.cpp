@@ -57,7 +57,10 @@ Result<Step> runStep(Executor &executor, const Batches &batches,
                      const TrainOptions &options) {
   if (options.interrupted && options.interrupted())
     return Status::failure("interrupted before all was compared");
-  auto metrics = executor.runStep(1, batches, Controls(options).scalars(1));
+  auto controls = Controls::create(options);
+  if (!controls.ok())
+    return controls.status();
+  auto metrics = executor.runStep(1, batches, controls->scalars({}));
   if (!metrics.ok())
     return metrics.status();
   Step step = {*metrics, {}};

@@ -7,7 +7,6 @@
 
 #include "Console.h"
 
-#include "Controls.h"
 #include "plait/Plan/Container.h"
 
 #include <cstdio>
@@ -16,10 +15,23 @@
 using namespace plait;
 using namespace plait::runtime;
 
+uint64_t runtime::residentBytes() {
+  unsigned long long pages = 0;
+  std::FILE *file = std::fopen("/proc/self/statm", "re");
+  if (!file)
+    return 0;
+  if (std::fscanf(file, "%*u %llu", &pages) != 1)
+    pages = 0;
+  std::fclose(file);
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
 Status Console::beginRun(const RunInfo &info) {
   run = &info;
   std::fprintf(stderr, "proof of the plan: %s\n",
                plan::describeProof(info.plan).c_str());
+  if (info.options.showSettings)
+    std::fprintf(stderr, "settings %s\n", info.options.settings.c_str());
   start = std::chrono::steady_clock::now();
   return Status::success();
 }
@@ -29,32 +41,49 @@ double Console::elapsed() const {
       .count();
 }
 
-/// ", 1234.5 tokens/s, 12.3 GFLOP/s, MFU 5.3 %".
+/// ", 1234.5 tokens/s, 12.3 GFLOP/s, MFU 5.3 %", evaluations left out.
 std::string Console::printSpeed() const {
-  double seconds = elapsed();
+  double seconds = elapsed() - evaluating;
   char text[64];
   std::snprintf(text, sizeof(text), ", %.1f tokens/s", tokens / seconds);
   return text + run->utilization.print(seconds / double(steps));
 }
 
-Status Console::endStep(const StepReport &step) {
-  ++steps;
-  tokens += at(step.metrics, fb::Metric::TokenCount);
-  loss = at(step.metrics, fb::Metric::Loss);
-  if (!isatty(STDERR_FILENO))
-    return Status::success();
+void Console::printProgress(const StepReport &step) const {
   uint64_t last = run->options.steps;
   double left = elapsed() / double(steps) * double(last - step.step);
-  std::fprintf(stderr, "\rstep %llu/%llu, loss %.4f%s, %.0f s left   ",
+  std::fprintf(stderr,
+               "\rstep %llu/%llu, loss %.4f%s, %.0f MiB, %.0f s left   ",
                static_cast<unsigned long long>(step.step),
                static_cast<unsigned long long>(last), loss,
-               printSpeed().c_str(), left);
+               printSpeed().c_str(), double(residentBytes()) / (1 << 20), left);
   if (step.step == last)
     std::fputc('\n', stderr);
+}
+
+Status Console::endStep(const StepReport &step) {
+  ++steps;
+  tokens += step.tokens();
+  loss = at(step.metrics, fb::Metric::Loss);
+  bool isTerminal = isatty(STDERR_FILENO);
+  if (!step.verdict.warning.empty())
+    std::fprintf(stderr, "%splait-run: warning: %s\n", isTerminal ? "\n" : "",
+                 step.verdict.warning.c_str());
+  if (step.evaluation) {
+    evaluating += step.evaluation->seconds;
+    std::fprintf(stderr, "%sstep %llu, loss on held-out data %.6f\n",
+                 isTerminal ? "\r\033[K" : "",
+                 static_cast<unsigned long long>(step.step),
+                 step.evaluation->loss);
+  }
+  if (isTerminal)
+    printProgress(step);
   return Status::success();
 }
 
-Status Console::endRun(const RunState &state) {
+Status Console::endRun(const RunState &state, const Status &outcome) {
+  if (!outcome.ok())
+    return Status::success();
   std::FILE *out = run->options.summary;
   std::fprintf(out, "%llu ", static_cast<unsigned long long>(state.step));
   if (state.step < run->options.steps)

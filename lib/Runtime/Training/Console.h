@@ -15,24 +15,29 @@
 
 namespace plait::runtime {
 
-/// The progress line, on standard error where that is a terminal, and the line
-/// at the end, on TrainOptions::summary.
+/// The memory of this process that is in use, in bytes.
+uint64_t residentBytes();
+
+/// Settings and warnings on standard error; there, too, where it is a terminal,
+/// the progress line; and the line at the end, on TrainOptions::summary.
 class Console : public Observer {
 public:
   Status beginRun(const RunInfo &run) override;
   Status endStep(const StepReport &step) override;
-  Status endRun(const RunState &state) override;
+  Status endRun(const RunState &state, const Status &outcome) override;
 
 private:
   double elapsed() const;
   std::string printSpeed() const;
+  void printProgress(const StepReport &step) const;
 
   const RunInfo *run = nullptr;
   std::chrono::steady_clock::time_point start;
   // Of this process.
   uint64_t steps = 0;
   double tokens = 0;
-  double loss = 0; // of the last step
+  double evaluating = 0; // seconds
+  double loss = 0;       // of the last step
 };
 
 } // namespace plait::runtime

@@ -8,48 +8,94 @@
 #include "Controls.h"
 
 #include <cmath>
+#include <numeric>
 
 using namespace plait;
 using namespace plait::runtime;
+
+/// Steps that may be skipped one after the other: beyond, it is not the data
+/// that is bad.
+constexpr uint64_t mostSkipped = 10;
 
 static float &entry(StepScalars &scalars, fb::Scalar index) {
   return scalars[static_cast<size_t>(index)];
 }
 
-StepScalars Controls::scalars(uint64_t step) const {
-  StepScalars scalars = {};
-  double power = static_cast<double>(step);
-  entry(scalars, fb::Scalar::LearningRate) = float(learningRate(step));
-  entry(scalars, fb::Scalar::Beta1) = float(options.beta1);
-  entry(scalars, fb::Scalar::Beta2) = float(options.beta2);
-  entry(scalars, fb::Scalar::Epsilon) = float(options.epsilon);
-  entry(scalars, fb::Scalar::WeightDecay) = float(options.weightDecay);
-  entry(scalars, fb::Scalar::MaxGradNorm) = float(options.gradClip);
-  // In double: 1 - beta^t cancels in the first steps.
-  entry(scalars, fb::Scalar::BiasCorrection1) =
-      float(1.0 - std::pow(options.beta1, power));
-  entry(scalars, fb::Scalar::BiasCorrection2) =
-      float(1.0 - std::pow(options.beta2, power));
-  return scalars;
-}
-
 Status runtime::checkMetrics(const StepMetrics &metrics) {
-  double loss = at(metrics, fb::Metric::Loss);
-  double norm = at(metrics, fb::Metric::GradNorm);
   if (double count = at(metrics, fb::Metric::TokenCount); !(count > 0))
     return fail("the step counts ", count,
                 " tokens, and the loss is the mean over them");
-  if (!std::isfinite(loss))
+  if (double loss = at(metrics, fb::Metric::Loss); !std::isfinite(loss))
     return fail("the loss is ", loss);
-  if (!std::isfinite(norm))
+  if (double norm = at(metrics, fb::Metric::GradNorm); !std::isfinite(norm))
     return fail("the gradient norm is ", norm);
   return Status::success();
 }
 
-Status Controls::judge(uint64_t step, const StepMetrics &metrics) const {
+Result<Controls> Controls::create(const TrainOptions &options) {
+  Result<LearningRate> rate = LearningRate::create(options);
+  if (!rate.ok())
+    return rate.status();
+  return Controls(options, *rate);
+}
+
+StepScalars Controls::scalars(const RunState &state) const {
+  StepScalars scalars = {};
+  double power = static_cast<double>(state.updates + 1);
+  entry(scalars, fb::Scalar::LearningRate) =
+      float(learningRate(state.step + 1));
+  entry(scalars, fb::Scalar::Beta1) = float(options->beta1);
+  entry(scalars, fb::Scalar::Beta2) = float(options->beta2);
+  entry(scalars, fb::Scalar::Epsilon) = float(options->epsilon);
+  entry(scalars, fb::Scalar::WeightDecay) = float(options->weightDecay);
+  entry(scalars, fb::Scalar::MaxGradNorm) = float(options->gradClip);
+  // In double: 1 - beta^t cancels in the first steps.
+  entry(scalars, fb::Scalar::BiasCorrection1) =
+      float(1.0 - std::pow(options->beta1, power));
+  entry(scalars, fb::Scalar::BiasCorrection2) =
+      float(1.0 - std::pow(options->beta2, power));
+  return scalars;
+}
+
+Result<Verdict> Controls::judge(uint64_t step, const StepMetrics &metrics) {
   Status status = checkMetrics(metrics);
-  if (status.ok())
-    return status;
-  return fail("step ", step, ": ", status.message(),
-              step > 1 ? "; try a lower --lr" : "");
+  if (status.ok()) {
+    skippedInARow = 0;
+    return judgeLoss(step, at(metrics, fb::Metric::Loss));
+  }
+  std::string text = fail("step ", step, ": ", status.message()).message();
+  bool skips = options->skipNonFinite && !isFinite(metrics) &&
+               at(metrics, fb::Metric::TokenCount) > 0;
+  if (!skips)
+    return fail(text, step > 1 ? "; try a lower --lr" : "");
+  if (++skippedInARow > mostSkipped)
+    return fail(text, ", and ", mostSkipped, " steps before it were skipped");
+  return Verdict{true, text + ", the step is skipped"};
+}
+
+/// Holds the loss against those before it.
+Result<Verdict> Controls::judgeLoss(uint64_t step, double loss) {
+  if (options->onSpike == SpikePolicy::Ignore)
+    return Verdict();
+  Verdict verdict;
+  if (losses.size() == options->spikeSteps) {
+    double count = double(losses.size());
+    double mean = std::accumulate(losses.begin(), losses.end(), 0.0) / count;
+    double squares = 0;
+    for (double one : losses)
+      squares += (one - mean) * (one - mean);
+    double deviation = std::sqrt(squares / count);
+    if (loss > mean + options->spikeDeviations * deviation) {
+      verdict.warning = fail("step ", step, ": the loss is ", loss,
+                             ", more than ", options->spikeDeviations,
+                             " deviations of ", deviation, " above ", mean,
+                             ", the mean of the last ", losses.size(), " steps")
+                            .message();
+      if (options->onSpike == SpikePolicy::Stop)
+        return Status::failure(verdict.warning);
+    }
+    losses.pop_front();
+  }
+  losses.push_back(loss);
+  return verdict;
 }

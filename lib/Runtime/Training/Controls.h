@@ -8,34 +8,50 @@
 #ifndef PLAIT_LIB_RUNTIME_TRAINING_CONTROLS_H
 #define PLAIT_LIB_RUNTIME_TRAINING_CONTROLS_H
 
-#include "plait/Runtime/Trainer.h"
+#include "LearningRate.h"
+
+#include <deque>
 
 namespace plait::runtime {
-
-inline double at(const StepMetrics &metrics, fb::Metric index) {
-  return metrics[static_cast<size_t>(index)];
-}
 
 /// Fails where the metrics of a step are not those of a step that could have
 /// taught something.
 Status checkMetrics(const StepMetrics &metrics);
 
-/// What a run decides from step to step. All of it follows from the options and
-/// the step's number (from 1), so that all processes decide the same and a run
-/// may begin anywhere.
+/// What a step has come to.
+struct Verdict {
+  bool skipped = false; // nothing was updated
+  std::string warning;  // empty: nothing to say
+};
+
+/// What a run decides from step to step. Processes that make the same calls
+/// decide the same.
 class Controls {
 public:
-  /// `options` outlive the controls.
-  explicit Controls(const TrainOptions &options) : options(options) {}
+  /// `options` outlive the controls. Fails where they contradict each other.
+  static Result<Controls> create(const TrainOptions &options);
 
-  double learningRate(uint64_t step) const { return options.learningRate; }
-  /// The step's inputs.
-  StepScalars scalars(uint64_t step) const;
-  /// Whether the run may go on after a step with these metrics.
-  Status judge(uint64_t step, const StepMetrics &metrics) const;
+  double learningRate(uint64_t step) const { return rate.at(step); }
+  /// The inputs of the step after `state`.
+  StepScalars scalars(const RunState &state) const;
+  /// How much of each step is done.
+  StepScope scope() const {
+    return options->skipNonFinite ? StepScope::TrainIfFinite : StepScope::Train;
+  }
+  /// Looks at a step that is done; fails where the run must not go on.
+  Result<Verdict> judge(uint64_t step, const StepMetrics &metrics);
 
 private:
-  const TrainOptions &options;
+  Controls(const TrainOptions &options, const LearningRate &rate)
+      : options(&options), rate(rate) {}
+
+  Result<Verdict> judgeLoss(uint64_t step, double loss);
+
+  const TrainOptions *options;
+  LearningRate rate;
+  uint64_t skippedInARow = 0;
+  std::deque<double>
+      losses; // the last ones, as many as spikes are held against
 };
 
 } // namespace plait::runtime

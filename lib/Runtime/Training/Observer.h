@@ -14,7 +14,7 @@
 #ifndef PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H
 #define PLAIT_LIB_RUNTIME_TRAINING_OBSERVER_H
 
-#include "plait/Runtime/Trainer.h"
+#include "Controls.h"
 #include "plait/Runtime/Utilization.h"
 
 namespace plait::runtime {
@@ -26,19 +26,23 @@ struct RunInfo {
   RunState start;
 };
 
+/// The loss on data that is held out.
+struct Evaluation {
+  double loss; // mean over the tokens
+  double tokens;
+  double seconds; // wall time
+};
+
 struct StepReport {
   uint64_t step; // from 1
   StepMetrics metrics;
   double learningRate;
-  double seconds; // wall time
-};
+  double seconds; // wall time, without the evaluation
+  Verdict verdict;
+  std::optional<Evaluation> evaluation; // after the step, where one was due
 
-/// The loss on data that the run does not train on.
-struct EvaluationReport {
-  uint64_t step; // after which
-  double loss;   // mean over the tokens
-  double tokens;
-  double seconds;
+  double tokens() const { return at(metrics, fb::Metric::TokenCount); }
+  double tokensPerSecond() const { return tokens() / seconds; }
 };
 
 class Observer {
@@ -48,12 +52,10 @@ public:
   /// Before the first step. `run` outlives the observer's other calls.
   virtual Status beginRun(const RunInfo &run) { return Status::success(); }
   virtual Status endStep(const StepReport &step) { return Status::success(); }
-  virtual Status endEvaluation(const EvaluationReport &evaluation) {
+  /// After the last step, whyever it was the last: `outcome` is the run's.
+  virtual Status endRun(const RunState &state, const Status &outcome) {
     return Status::success();
   }
-  /// After the last step, or what became the last one because the run was
-  /// interrupted. A run that fails ends without.
-  virtual Status endRun(const RunState &state) { return Status::success(); }
 };
 
 } // namespace plait::runtime

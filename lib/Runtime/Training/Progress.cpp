@@ -77,6 +77,7 @@ Status Progress::goOn(const Resumed &resumed, Batches &batches, bool leads) {
   }
   batches.startAt(firstStep, firstSample);
   state.step = run.step;
+  state.updates = run.updates;
   state.tokens = run.tokens;
   return Status::success();
 }
@@ -84,6 +85,7 @@ Status Progress::goOn(const Resumed &resumed, Batches &batches, bool leads) {
 RunRecord Progress::record() const {
   RunRecord run;
   run.step = state.step;
+  run.updates = state.updates;
   run.samples =
       firstSample + (state.step - firstStep) * uint64_t(plan.global_batch());
   run.tokens = state.tokens;

@@ -7,10 +7,10 @@
 
 #include "StepLog.h"
 
-#include "Controls.h"
 #include "plait/Plan/Files.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fcntl.h>
 #include <unistd.h>
@@ -32,17 +32,30 @@ Status StepLog::beginRun(const RunInfo &info) {
   return Status::success();
 }
 
+/// As JSON has it, which knows no infinity and no NaN.
+static std::string printNumber(double value) {
+  if (!std::isfinite(value))
+    return "null";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.9g", value);
+  return text;
+}
+
 Status StepLog::endStep(const StepReport &step) {
-  double tokens = at(step.metrics, fb::Metric::TokenCount);
+  std::string more = run->utilization.printFields(step.seconds);
+  if (step.verdict.skipped)
+    more += ", \"skipped\": true";
+  if (step.evaluation)
+    more += ", \"eval_loss\": " + printNumber(step.evaluation->loss);
   std::fprintf(file.get(),
-               "{\"step\": %llu, \"loss\": %.9g, \"grad_norm\": %.9g, "
+               "{\"step\": %llu, \"loss\": %s, \"grad_norm\": %s, "
                "\"lr\": %.9g, \"tokens\": %.0f, \"step_seconds\": %.9g, "
                "\"tokens_per_second\": %.9g%s}\n",
                static_cast<unsigned long long>(step.step),
-               at(step.metrics, fb::Metric::Loss),
-               at(step.metrics, fb::Metric::GradNorm), step.learningRate,
-               tokens, step.seconds, tokens / step.seconds,
-               run->utilization.printFields(step.seconds).c_str());
+               printNumber(at(step.metrics, fb::Metric::Loss)).c_str(),
+               printNumber(at(step.metrics, fb::Metric::GradNorm)).c_str(),
+               step.learningRate, step.tokens(), step.seconds,
+               step.tokensPerSecond(), more.c_str());
   if (std::fflush(file.get()) != 0)
     return fail("cannot write '", path, "': ", std::strerror(errno));
   return Status::success();

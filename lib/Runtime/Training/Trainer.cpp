@@ -8,10 +8,12 @@
 #include "plait/Runtime/Trainer.h"
 
 #include "Console.h"
-#include "Controls.h"
+#include "Dashboard.h"
+#include "Evaluator.h"
 #include "Progress.h"
 #include "Setup.h"
 #include "StepLog.h"
+#include "TensorBoard.h"
 #include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Weights.h"
@@ -27,39 +29,60 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Observers = std::vector<std::unique_ptr<Observer>>;
 
-/// The steps of a run, from where `state` is.
-class Loop {
-public:
-  /// Everything outlives the loop. `state` is what the run has reached.
-  Loop(Executor &executor, const Batches &batches, const TrainOptions &options,
-       const Observers &observers, Progress &progress, RunState &state)
-      : executor(executor), batches(batches), options(options),
-        controls(options), observers(observers), progress(progress),
-        state(state) {}
-
-  /// Until all are done or the run is interrupted.
-  Status run();
-
-private:
-  Status runStep();
-  Result<bool> isInterrupted();
-  Status printMemory();
-
-  Executor &executor;
-  const Batches &batches;
-  const TrainOptions &options;
-  Controls controls;
-  const Observers &observers;
-  Progress &progress;
-  RunState &state;
-};
-
 /// Tells all observers in turn, until one fails.
 template <typename Tell> Status tell(const Observers &observers, Tell what) {
   for (const std::unique_ptr<Observer> &observer : observers)
     PLAIT_RETURN_IF_ERROR(what(*observer));
   return Status::success();
 }
+
+/// What a run consists of, beside its executor.
+struct Parts {
+  Batches batches;
+  Controls controls;
+  std::optional<Evaluator> evaluator;
+
+  static Result<Parts> create(const fb::Plan &plan,
+                              const TrainOptions &options) {
+    auto controls = Controls::create(options);
+    if (!controls.ok())
+      return controls.status();
+    auto batches = openBatches(plan, options);
+    if (!batches.ok())
+      return batches.status();
+    auto evaluator = Evaluator::open(plan, options);
+    if (!evaluator.ok())
+      return evaluator.status();
+    return Parts{std::move(*batches), std::move(*controls),
+                 std::move(*evaluator)};
+  }
+};
+
+/// The steps of a run, from where `state` is.
+class Loop {
+public:
+  /// Everything outlives the loop. `state` is what the run has reached.
+  Loop(Executor &executor, Parts &parts, const TrainOptions &options,
+       const Observers &observers, Progress &progress, RunState &state)
+      : executor(executor), parts(parts), options(options),
+        observers(observers), progress(progress), state(state) {}
+
+  /// Until all are done or the run is interrupted.
+  Status run();
+
+private:
+  Status runStep();
+  Status evaluate(StepReport &report);
+  Result<bool> isInterrupted();
+  Status printMemory();
+
+  Executor &executor;
+  Parts &parts;
+  const TrainOptions &options;
+  const Observers &observers;
+  Progress &progress;
+  RunState &state;
+};
 
 Status Loop::run() {
   const uint64_t start = state.step;
@@ -83,20 +106,39 @@ Status Loop::run() {
 
 /// The step after the one that was reached.
 Status Loop::runStep() {
+  Controls &controls = parts.controls;
   uint64_t step = state.step + 1;
   Clock::time_point start = Clock::now();
-  Result<StepMetrics> metrics =
-      executor.runStep(step, batches, controls.scalars(step));
+  Result<StepMetrics> metrics = executor.runStep(
+      step, parts.batches, controls.scalars(state), controls.scope());
   if (!metrics.ok())
     return metrics.status();
   double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (Profiler *profiler = options.executor.profiler)
     profiler->addStep(seconds);
-  PLAIT_RETURN_IF_ERROR(controls.judge(step, *metrics));
+  Result<Verdict> verdict = controls.judge(step, *metrics);
+  if (!verdict.ok())
+    return verdict.status();
   state.step = step;
+  state.updates += !verdict->skipped;
   state.tokens += at(*metrics, fb::Metric::TokenCount);
-  StepReport report = {step, *metrics, controls.learningRate(step), seconds};
+  StepReport report = {step,    *metrics, controls.learningRate(step),
+                       seconds, *verdict, {}};
+  PLAIT_RETURN_IF_ERROR(evaluate(report));
   return tell(observers, [&](Observer &one) { return one.endStep(report); });
+}
+
+/// Evaluates, where that is due.
+Status Loop::evaluate(StepReport &report) {
+  if (!parts.evaluator || !parts.evaluator->isDue(report.step))
+    return Status::success();
+  auto evaluation =
+      parts.evaluator->run(executor, [this] { return isInterrupted(); });
+  if (!evaluation.ok())
+    return fail("after step ", report.step, ": ",
+                evaluation.status().message());
+  report.evaluation = *evaluation;
+  return Status::success();
 }
 
 /// Whether any process was interrupted. All have to end after the same step:
@@ -131,16 +173,35 @@ Result<Observers> makeObservers(const TrainOptions &options) {
       return log.status();
     observers.push_back(std::move(*log));
   }
+  if (!options.tensorboard.empty()) {
+    auto events = TensorBoard::open(options.tensorboard);
+    if (!events.ok())
+      return events.status();
+    observers.push_back(std::move(*events));
+  }
+  if (!options.dashboard.empty())
+    observers.push_back(std::make_unique<Dashboard>(options.dashboard));
   observers.push_back(std::make_unique<Console>());
   return observers;
 }
 
 } // namespace
 
+/// The steps, and those who watch them.
+static Status runSteps(Executor &executor, Parts &parts,
+                       const TrainOptions &options, const Observers &observers,
+                       Progress &progress, RunState &state) {
+  Status outcome =
+      Loop(executor, parts, options, observers, progress, state).run();
+  Status told = tell(observers,
+                     [&](Observer &one) { return one.endRun(state, outcome); });
+  return outcome.ok() ? told : outcome;
+}
+
 Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
-  Result<Batches> batches = openBatches(plan, options);
-  if (!batches.ok())
-    return batches.status();
+  Result<Parts> parts = Parts::create(plan, options);
+  if (!parts.ok())
+    return parts.status();
   auto executor = makeExecutor(plan, options);
   if (!executor.ok())
     return executor.status();
@@ -150,7 +211,7 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
                 (*executor)->mesh().ranks());
   RunState state;
   Result<Progress> progress =
-      Progress::begin(**executor, options, *batches, state);
+      Progress::begin(**executor, options, parts->batches, state);
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
   bool leads = (*executor)->leads();
   if (leads)
@@ -159,18 +220,16 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
   Status prepared = observers.status();
   if (prepared.ok() && leads && !options.save.empty())
     prepared = prepareToSave(options.save);
+  RunInfo info = {plan, options, Utilization(plan), state};
+  bool runs = state.step < options.steps;
+  if (prepared.ok() && runs)
+    prepared =
+        tell(*observers, [&](Observer &one) { return one.beginRun(info); });
   PLAIT_RETURN_IF_ERROR(agree(**executor, prepared));
 
-  RunInfo info = {plan, options, Utilization(plan), state};
-  if (state.step < options.steps) {
+  if (runs)
     PLAIT_RETURN_IF_ERROR(
-        tell(*observers, [&](Observer &one) { return one.beginRun(info); }));
-    PLAIT_RETURN_IF_ERROR(
-        Loop(**executor, *batches, options, *observers, *progress, state)
-            .run());
-    PLAIT_RETURN_IF_ERROR(
-        tell(*observers, [&](Observer &one) { return one.endRun(state); }));
-  }
+        runSteps(**executor, *parts, options, *observers, *progress, state));
   Status saved = options.save.empty()
                      ? Status::success()
                      : saveWeights(**executor, options.save, options.weights);

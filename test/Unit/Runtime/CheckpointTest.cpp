@@ -245,7 +245,8 @@ uint64_t countWrongCopies(Executor &executor) {
 }
 
 RunRecord makeRecord(uint64_t step) {
-  return {step, step * 4, double(step) * 100, 7, "data", R"({"lr":0.1})"};
+  return {step, step - 1, step * 4,       double(step) * 100,
+          7,    "data",   R"({"lr":0.1})"};
 }
 
 /// Writes checkpoints of `steps` and waits for each.

@@ -1,0 +1,111 @@
+//===- Dashboard.cpp - A run as a page ------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Dashboard.h"
+
+#include "Console.h"
+#include "DashboardPage.h"
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Files.h"
+#include "plait/Support/PageStyle.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace plait;
+using namespace plait::runtime;
+using Json = nlohmann::ordered_json;
+
+/// [[step, mean, …], …]; null where nothing was finite.
+template <size_t N> static Json toJson(const Curve<N> &curve) {
+  Json points = Json::array();
+  for (const auto &point : curve.points()) {
+    Json row = {point.step};
+    for (size_t i = 0; i < N; ++i)
+      row.push_back(point.counts[i] ? Json(point.mean(i)) : Json());
+    points.push_back(std::move(row));
+  }
+  return points;
+}
+
+/// What a rank of each program allocates, by what it is for.
+static Json describeArenas(const fb::Plan &plan) {
+  plan::Mesh mesh(plan);
+  Json rows = Json::array();
+  for (uint32_t i = 0; i < plan::length(plan.programs()); ++i) {
+    const fb::Program &program = *plan.programs()->Get(i);
+    Json parts = Json::object();
+    for (uint32_t j = 0; j < plan::length(program.regions()); ++j) {
+      const fb::Region &region = *program.regions()->Get(j);
+      // Others share their bytes over the step.
+      if (region.category() > fb::Category::Optimizer)
+        continue;
+      auto &bytes = parts[fb::EnumNameCategory(region.category())];
+      bytes = (bytes.is_null() ? 0 : bytes.get<uint64_t>()) + region.bytes();
+    }
+    uint32_t ranks = mesh.ranks() / mesh.size(0);
+    rows.push_back({{"first", i * ranks},
+                    {"last", (i + 1) * ranks - 1},
+                    {"arena", program.arena_bytes()},
+                    {"parts", std::move(parts)}});
+  }
+  return rows;
+}
+
+Status Dashboard::write(const std::string &outcome) {
+  auto seconds = [](auto duration) {
+    return std::chrono::duration<double>(duration).count();
+  };
+  written = Clock::now();
+  const fb::Plan &plan = run->plan;
+  Json page = {
+      {"model",
+       (plan.model_name() ? plan.model_name() : plan.model_type())->str()},
+      {"outcome", outcome},
+      {"first", run->start.step},
+      {"step", last},
+      {"steps", run->options.steps},
+      {"elapsed", seconds(written - start)},
+      {"updated", seconds(std::chrono::system_clock::now().time_since_epoch())},
+      {"curves", toJson(steps)},
+      {"evaluations", toJson(evaluations)},
+      {"ranks", describeArenas(plan)}};
+  if (!run->options.settings.empty())
+    page["settings"] = Json::parse(run->options.settings);
+  std::string data = page.dump();
+  // Text within a script ends at the first "</".
+  for (size_t at = 0; (at = data.find('<', at)) != std::string::npos;)
+    data.replace(at, 1, "\\u003c");
+  return writeTextFile(path, std::string(dashboardHead) + pageStyle +
+                                 dashboardBody + data + dashboardScript);
+}
+
+Status Dashboard::beginRun(const RunInfo &info) {
+  run = &info;
+  start = Clock::now();
+  last = info.start.step;
+  return write("running");
+}
+
+Status Dashboard::endStep(const StepReport &step) {
+  last = step.step;
+  steps.add(step.step,
+            {at(step.metrics, fb::Metric::Loss),
+             at(step.metrics, fb::Metric::GradNorm), step.learningRate,
+             step.tokensPerSecond(), run->utilization.mfu(step.seconds),
+             double(residentBytes())});
+  if (step.evaluation)
+    evaluations.add(step.step, {step.evaluation->loss});
+  if (Clock::now() - written < std::chrono::seconds(2))
+    return Status::success();
+  return write("running");
+}
+
+Status Dashboard::endRun(const RunState &state, const Status &outcome) {
+  if (!outcome.ok())
+    return write("failed: " + outcome.message());
+  return write(state.step < run->options.steps ? "interrupted" : "done");
+}

@@ -1,0 +1,47 @@
+//===- Dashboard.h - A run as a page ----------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_TRAINING_DASHBOARD_H
+#define PLAIT_LIB_RUNTIME_TRAINING_DASHBOARD_H
+
+#include "Curve.h"
+#include "Observer.h"
+
+#include <chrono>
+#include <string>
+
+namespace plait::runtime {
+
+/// An HTML file that needs nothing else: curves, memory, settings. It is
+/// replaced as a whole, at most once in two seconds, and a browser that shows
+/// it loads it again while the run goes on.
+class Dashboard : public Observer {
+public:
+  explicit Dashboard(std::string path) : path(std::move(path)) {}
+
+  Status beginRun(const RunInfo &run) override;
+  Status endStep(const StepReport &step) override;
+  Status endRun(const RunState &state, const Status &outcome) override;
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  /// `outcome` is what the page says of the run.
+  Status write(const std::string &outcome);
+
+  std::string path;
+  const RunInfo *run = nullptr;
+  Clock::time_point start, written;
+  uint64_t last = 0; // step
+  // Loss, gradient norm, learning rate, tokens/s, MFU, resident bytes.
+  Curve<6> steps;
+  Curve<1> evaluations; // loss
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_TRAINING_DASHBOARD_H

@@ -1,0 +1,83 @@
+//===- Evaluator.cpp - The loss on data that is held out ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Evaluator.h"
+
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Metrics.h"
+
+#include <algorithm>
+
+using namespace plait;
+using namespace plait::runtime;
+
+/// Whether the plan drops elements at random.
+static bool dropsElements(const fb::Plan &plan) {
+  for (const fb::Program *program : *plan.programs())
+    for (uint32_t i = 0; i < plan::length(program->inputs()); ++i)
+      if (program->inputs()->Get(i)->kind() == fb::InputKind::Keys)
+        return true;
+  return false;
+}
+
+/// Whether the forward passes of the plan are what an evaluation needs.
+static Status checkPlan(const fb::Plan &plan) {
+  if (dropsElements(plan))
+    return Status::failure("the plan drops elements at random, which an "
+                           "evaluation must not: compile with --dropout off");
+  for (uint32_t i = 0; i < plan::length(plan.programs()); ++i)
+    if (auto steps = plan::countMetricSteps(plan, i); !steps.ok())
+      return fail("the plan cannot evaluate: ", steps.status().message());
+  return Status::success();
+}
+
+Result<std::optional<Evaluator>> Evaluator::open(const fb::Plan &plan,
+                                                 const TrainOptions &options) {
+  bool isText = options.evalTokens.empty();
+  const std::string &path = isText ? options.evalText : options.evalTokens;
+  if (path.empty())
+    return std::optional<Evaluator>();
+  PLAIT_RETURN_IF_ERROR(checkPlan(plan));
+  Result<Batches> batches =
+      isText ? Batches::fromTextFile(path, plan)
+             : Batches::fromTokenFile(path, options.tokenType, plan);
+  if (!batches.ok())
+    return batches.status();
+  uint64_t most = batches->samples() / uint64_t(plan.global_batch());
+  if (most == 0)
+    return fail("'", path, "' has ", batches->samples(),
+                " samples, a batch needs ", plan.global_batch());
+  if (options.evalSteps > most)
+    return fail("--eval-steps is ", options.evalSteps, ", '", path, "' has ",
+                most, " batches");
+  uint64_t steps = options.evalSteps ? options.evalSteps : most;
+  return std::optional(Evaluator(std::move(*batches), steps, options));
+}
+
+Result<std::optional<Evaluation>>
+Evaluator::run(Executor &executor,
+               const std::function<Result<bool>()> &interrupted) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start = Clock::now();
+  double sum = 0, tokens = 0;
+  for (uint64_t step = 1; step <= steps; ++step) {
+    Result<bool> stops = interrupted();
+    if (!stops.ok())
+      return stops.status();
+    if (*stops)
+      return std::optional<Evaluation>();
+    auto metrics =
+        executor.runStep(step, batches, StepScalars(), StepScope::Evaluate);
+    if (!metrics.ok())
+      return fail("evaluation: ", metrics.status().message());
+    double count = at(*metrics, fb::Metric::TokenCount);
+    sum += at(*metrics, fb::Metric::Loss) * count;
+    tokens += count;
+  }
+  std::chrono::duration<double> seconds = Clock::now() - start;
+  return std::optional(Evaluation{sum / tokens, tokens, seconds.count()});
+}

@@ -1,0 +1,101 @@
+//===- LearningRate.cpp - The learning rate of a step ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LearningRate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+double stay(double) { return 1; }
+double fall(double progress) { return 1 - progress; }
+double halfCosine(double progress) {
+  return (1 + std::cos(std::numbers::pi * progress)) / 2;
+}
+
+struct Schedule {
+  const char *name;
+  double (*decay)(double progress);
+  bool lastSteps; // decays in the last steps only
+};
+constexpr Schedule schedules[] = {{"constant", stay, false},
+                                  {"linear", fall, false},
+                                  {"cosine", halfCosine, false},
+                                  {"wsd", halfCosine, true}};
+
+/// Where WSD's decay has no length of its own: of the run's steps, one in ten
+/// (Hägele et al. 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed
+/// Training Durations": 10 to 20 % are as good as a cosine).
+uint64_t decayOf(uint64_t steps) { return std::max<uint64_t>(1, steps / 10); }
+
+Status checkOptions(const TrainOptions &options, const Schedule &schedule) {
+  bool isConstant = schedule.decay == stay;
+  if (isConstant && (options.leastLearningRate > 0 || options.decaySteps))
+    return fail(options.decaySteps ? "--decay-steps" : "--min-lr",
+                " is of schedules that decay, --lr-schedule is constant");
+  if (options.leastLearningRate > options.learningRate)
+    return fail("--min-lr ", options.leastLearningRate, " is above --lr ",
+                options.learningRate);
+  if (options.warmupSteps > options.steps)
+    return fail("--warmup-steps ", options.warmupSteps,
+                " is more than --steps ", options.steps);
+  return Status::success();
+}
+
+} // namespace
+
+std::vector<std::string> runtime::getScheduleNames() {
+  std::vector<std::string> names;
+  for (const Schedule &schedule : schedules)
+    names.push_back(schedule.name);
+  return names;
+}
+
+Result<LearningRate> LearningRate::create(const TrainOptions &options) {
+  const auto *found = std::find_if(
+      std::begin(schedules), std::end(schedules),
+      [&](const Schedule &one) { return options.schedule == one.name; });
+  if (found == std::end(schedules))
+    return fail("the learning rate has no schedule '", options.schedule, "'");
+  PLAIT_RETURN_IF_ERROR(checkOptions(options, *found));
+  LearningRate rate;
+  rate.peak = options.learningRate;
+  rate.least = options.leastLearningRate;
+  rate.warmup = options.warmupSteps;
+  rate.decay = found->decay;
+  if (!found->lastSteps) {
+    rate.begin = options.warmupSteps;
+    rate.end = options.decaySteps.value_or(options.steps);
+    if (rate.end < rate.begin)
+      return fail("--decay-steps ", rate.end, " is less than --warmup-steps ",
+                  rate.begin, ", which are a part of it");
+    return rate;
+  }
+  uint64_t steps = options.decaySteps.value_or(decayOf(options.steps));
+  if (steps > options.steps - options.warmupSteps)
+    return fail("--warmup-steps ", options.warmupSteps, " and --decay-steps ",
+                steps, " are together more than --steps ", options.steps);
+  rate.end = options.steps;
+  rate.begin = rate.end - steps;
+  return rate;
+}
+
+double LearningRate::at(uint64_t step) const {
+  uint64_t done = step - 1;
+  if (done < warmup)
+    return peak * (double(done) / double(warmup));
+  if (done <= begin)
+    return peak;
+  double progress =
+      done < end ? double(done - begin) / double(end - begin) : 1.0;
+  return least + (peak - least) * decay(progress);
+}

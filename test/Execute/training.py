@@ -1,0 +1,615 @@
+#!/usr/bin/env python3
+#===- training.py - Evaluations, bad steps and what is told of a run -------===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Evaluations have PyTorch's losses on every mesh and leave a run as it was, to
+the bit. A skipped step leaves one as it would be without the step, to the bit. The
+log, TensorBoard's files, read by TensorBoard, and the page say the same. Options
+come from a file as from the command line."""
+
+import json
+import math
+import pathlib
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from harness import (
+    GOLDEN,
+    Reporter,
+    Tools,
+    arguments,
+    read_safetensors,
+    require,
+    write_safetensors,
+)
+
+# Of losses beside PyTorch's, as in run.py.
+TOLERANCE = 1e-4
+# And in bf16, whose distance from PyTorch run.py bounds more closely.
+BF16_TOLERANCE = 1e-2
+# TensorBoard has numbers in fp32, the log nine digits.
+FLOAT_TOLERANCE = 1e-6
+BATCH, SEQUENCE = 8, 32
+SETTINGS = (
+    ("1",),
+    ("dp=2", "--zero", "1"),
+    ("dp=4", "--zero", "3"),
+    ("pp=2,dp=2", "--zero", "2", "--schedule", "zb-h1"),
+    ("pp=2,tp=2", "--schedule", "zb-v"),
+    ("pp=2", "--recompute", "full", "--optimizer", "sgd"),
+    ("cp=2,tp=2", "--optimizer", "lion"),
+    ("dp=2", "--zero", "1", "--precision", "bf16"),
+)
+RECIPE = (
+    *("--beta1", "0.9", "--beta2", "0.95"),
+    *("--weight-decay", "0.1", "--grad-clip", "1"),
+)
+
+
+def read_log(path: pathlib.Path) -> list[dict]:
+    def refuse(word):
+        raise ValueError(f"{word} is no JSON")
+
+    lines = path.read_text().splitlines()
+    return [json.loads(x, parse_constant=refuse) for x in lines]
+
+
+def is_near(found: float, expected: float, tolerance: float) -> bool:
+    return abs(found - expected) <= tolerance * abs(expected)
+
+
+class Suite:
+    def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
+        self.tools, self.report, self.folder = tools, report, folder
+        self.plans = {}
+
+    def compile(self, model: str, setting) -> pathlib.Path:
+        key = (model, setting)
+        if key not in self.plans:
+            plan = self.folder / f"{len(self.plans)}.plan"
+            mesh, *options = setting
+            self.tools.run(
+                "plaitc", GOLDEN / model, "--mesh", mesh, *options,
+                *("--seq", SEQUENCE, "--global-batch", BATCH),
+                *("--micro-batch", 1, "--no-reference", "-o", plan),
+            )
+            self.plans[key] = plan
+        return self.plans[key]
+
+    def train(self, plan, *options, rate="1e-3", save=True):
+        """The log's objects, the saved weights and what was said."""
+        log, saved = self.folder / "log", self.folder / "saved"
+        log.unlink(missing_ok=True)
+        outcome = self.tools.run(
+            "plait-run", plan, "--lr", rate, *RECIPE, *options, "--log", log,
+            *(("--save", saved) if save else ()),
+        )
+        weights = (saved / "model.safetensors").read_bytes() if save else b""
+        return read_log(log), weights, outcome
+
+    def fail(self, *options) -> str:
+        outcome = self.tools.call("plait-run", *options)
+        require(outcome.code == 1, f"ended with {outcome.code}")
+        lines = outcome.stderr.strip().splitlines()
+        require(lines[-1].startswith("plait-run: error: "), outcome.stderr)
+        return lines[-1].removeprefix("plait-run: error: ")
+
+
+#===-----------------------------------------------------------------------===#
+# Evaluations
+#===-----------------------------------------------------------------------===#
+
+
+def read_tokens(path: pathlib.Path) -> list[int]:
+    content = path.read_bytes()
+    return list(struct.unpack(f"<{len(content) // 2}H", content))
+
+
+def write_list(path: pathlib.Path, tokens: list[int]) -> pathlib.Path:
+    path.write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
+    return path
+
+
+def evaluation_cases(suite: Suite) -> None:
+    case = "gpt2-small-test"
+    tokens = GOLDEN / case / "tokens.bin"
+    data = (
+        *("--tokens", tokens, "--token-type", "uint16"),
+        *("--weights", GOLDEN / case / "model.safetensors"),
+    )
+    golden = json.loads((GOLDEN / case / "golden.json").read_text())["steps"]
+
+    def is_pytorchs(setting):
+        """A step's batch, evaluated before it, has the step's loss. Optimizers
+        that PyTorch was not run with stay at the first weights."""
+        plan = suite.compile(case, setting)
+        all_tokens = read_tokens(tokens)
+        worst = 0.0
+        last = 1 if "--optimizer" in setting else 3
+        for step in range(1, last + 1):
+            size = BATCH * SEQUENCE
+            held = write_list(
+                suite.folder / "held.bin",
+                all_tokens[step * size : (step + 1) * size + 1],
+            )
+            evaluate = ("--eval-tokens", held, "--eval-every", "1")
+            rate = "1e-3"
+            if "--optimizer" in setting:
+                rate = "0"
+                plain, _, _ = suite.train(
+                    plan, *data, "--steps", "2", rate=rate, save=False
+                )
+                expected, tolerance = plain[1]["loss"], 1e-6
+            else:
+                expected = golden[step]["loss"]
+                tolerance = BF16_TOLERANCE if "bf16" in setting else TOLERANCE
+            log, _, _ = suite.train(
+                plan, *data, *evaluate, "--steps", step, rate=rate, save=False
+            )
+            found = log[-1]["eval_loss"]
+            worst = max(worst, abs(found / expected - 1))
+            require(
+                is_near(found, expected, tolerance),
+                f"step {step}: {found}, PyTorch has {expected}",
+            )
+        return f"off {worst:.1e}"
+
+    def changes_nothing(setting):
+        plan = suite.compile(case, setting)
+        plain, weights, _ = suite.train(plan, *data, "--steps", "5")
+        evaluate = ("--eval-tokens", tokens, "--eval-every", "2")
+        log, same, outcome = suite.train(
+            plan, *data, "--steps", "5", *evaluate
+        )
+        keys = ("step", "loss", "grad_norm", "lr", "tokens")
+        for found, expected in zip(log, plain, strict=True):
+            for key in keys:
+                require(found[key] == expected[key], f"{found}, {expected}")
+        require(same == weights, "other weights")
+        steps = [x["step"] for x in log if "eval_loss" in x]
+        require(steps == [2, 4, 5], f"evaluated after {steps}")
+        require(outcome.stderr.count("held-out") == 3, outcome.stderr)
+
+    def mean_is_over_tokens():
+        """Of several batches, against each alone."""
+        plan = suite.compile(case, ("dp=2", "--zero", "1"))
+        size, all_tokens = BATCH * SEQUENCE, read_tokens(tokens)
+
+        def evaluate(path, *more):
+            log, _, _ = suite.train(
+                plan, *data, "--steps", "1",
+                "--eval-tokens", path, *more, rate="0", save=False,
+            )
+            return log[-1]["eval_loss"]
+
+        single = [
+            evaluate(
+                write_list(
+                    suite.folder / "one.bin",
+                    all_tokens[i * size : (i + 1) * size + 1],
+                )
+            )
+            for i in range(3)
+        ]
+        together = evaluate(tokens, "--eval-steps", "3")
+        expected = sum(single) / 3
+        require(is_near(together, expected, 1e-7), f"{together}, {single}")
+        first = evaluate(tokens, "--eval-steps", "1")
+        require(first == single[0], f"{first}, {single[0]}")
+
+    def refuses(options, message):
+        def body():
+            plan = suite.compile(case, ("1",))
+            error = suite.fail(plan, *data, "--steps", "1", *options())
+            require(re.search(message, error) is not None, error)
+
+        return body
+
+    def short():
+        path = write_list(suite.folder / "short.bin", [1] * (BATCH * SEQUENCE))
+        return ("--eval-tokens", path)
+
+    def refuses_dropout():
+        folder = suite.folder / "drops"
+        folder.mkdir(exist_ok=True)
+        config = json.loads((GOLDEN / case / "config.json").read_text())
+        config["resid_pdrop"] = 0.1
+        (folder / "config.json").write_text(json.dumps(config))
+        plan = suite.compile(folder, ("1",))
+        error = suite.fail(plan, *data, "--eval-tokens", tokens)
+        require("compile with --dropout off" in error, error)
+
+    for setting in SETTINGS:
+        name = "/".join(x.lstrip("-") for x in setting)
+        suite.report.case(
+            f"evaluation/{name}", lambda s=setting: is_pytorchs(s)
+        )
+        suite.report.case(
+            f"evaluation-changes-nothing/{name}",
+            lambda s=setting: changes_nothing(s),
+        )
+    suite.report.case("evaluation-mean", mean_is_over_tokens)
+    for name, options, message in (
+        ("short", short, r"'.*short.bin' has 7 samples, a batch needs 8$"),
+        ("missing", lambda: ("--eval-tokens", "none"), "cannot open tokens 'none'"),
+        ("folder", lambda: ("--eval-tokens", GOLDEN), "not a regular file|directory"),
+        (
+            "many",
+            lambda: ("--eval-tokens", tokens, "--eval-steps", "9"),
+            r"--eval-steps is 9, '.*' has 4 batches$",
+        ),
+        (
+            "no-data",
+            lambda: ("--eval-every", "9"),
+            "--eval-every needs --eval-tokens or --eval-text",
+        ),
+    ):
+        suite.report.case(
+            f"evaluation-refuses/{name}", refuses(options, message)
+        )
+    suite.report.case("evaluation-refuses/dropout", refuses_dropout)
+
+
+#===-----------------------------------------------------------------------===#
+# Bad steps
+#===-----------------------------------------------------------------------===#
+
+
+class Poison:
+    """Weights with one token whose embedding is no number, and data with that
+    token in some batches."""
+
+    TOKEN = 7
+
+    def __init__(self, suite: Suite):
+        self.suite = suite
+        folder = GOLDEN / "llama-small-test"
+        header, data = read_safetensors(folder / "model.safetensors")
+        entry = header["model.embed_tokens.weight"]
+        require(entry["dtype"] == "F32", entry["dtype"])
+        width = 4 * entry["shape"][1]
+        row = entry["data_offsets"][0] + self.TOKEN * width
+        nan = struct.pack("<f", math.nan) * (width // 4)
+        self.weights = suite.folder / "poison.safetensors"
+        write_safetensors(
+            self.weights, header, data[:row] + nan + data[row + width :]
+        )
+
+    def batches(self, bad: set[int], count: int, without=False):
+        """A file of batches, counted from 1, those in `bad` with the token, or
+        without these batches."""
+        size = BATCH * SEQUENCE
+        # A batch's last target is the next one's first input: always 1.
+        tokens = []
+        for batch in range(1, count + 1):
+            if batch in bad and without:
+                continue
+            part = [1] + [10 + (7 * batch + i * i) % 90 for i in range(1, size)]
+            if batch in bad:
+                part[size // 2] = self.TOKEN
+            tokens += part
+        path = self.suite.folder / f"batches-{without}.bin"
+        return write_list(path, tokens + [1])
+
+    def options(self, tokens, steps):
+        return (
+            *("--tokens", tokens, "--token-type", "uint16"),
+            *("--weights", self.weights, "--steps", steps),
+        )
+
+
+def bad_step_cases(suite: Suite) -> None:
+    poison = Poison(suite)
+    case = "llama-small-test"
+
+    def skip_is_exact(setting):
+        plan = suite.compile(case, setting)
+        bad = {1, 4}
+        tokens = poison.batches(bad, 6)
+        log, weights, outcome = suite.train(
+            plan, *poison.options(tokens, 6), "--on-nan", "skip"
+        )
+        fewer = poison.batches(bad, 6, without=True)
+        plain, expected, _ = suite.train(plan, *poison.options(fewer, 4))
+        skipped = {x["step"] for x in log if x.get("skipped")}
+        require(skipped == bad, f"skipped {skipped}")
+        require(all(x["loss"] is None for x in log if x.get("skipped")), log)
+        losses = [x["loss"] for x in log if not x.get("skipped")]
+        require(losses == [x["loss"] for x in plain], f"{losses}, {plain}")
+        require(weights == expected, "other weights")
+        warning = "plait-run: warning: step 4: the loss is nan, the step is skipped"
+        require(warning in outcome.stderr, outcome.stderr)
+
+    def stops():
+        plan = suite.compile(case, ("1",))
+        tokens = poison.batches({3}, 4)
+        error = suite.fail(plan, *poison.options(tokens, 4))
+        require(
+            re.fullmatch("step 3: the loss is -?nan; try a lower --lr", error)
+            is not None,
+            error,
+        )
+
+    def does_not_skip_for_ever():
+        plan = suite.compile(case, ("1",))
+        tokens = poison.batches(set(range(2, 16)), 15)
+        error = suite.fail(
+            plan, *poison.options(tokens, 15), "--on-nan", "skip"
+        )
+        require("step 12: the loss is" in error, error)
+        require("10 steps before it were skipped" in error, error)
+
+    def spiky():
+        """A token over and over, then others."""
+        size = BATCH * SEQUENCE
+        tokens = [3] * (10 * size) + [i * i % 90 for i in range(size)]
+        return write_list(suite.folder / "spiky.bin", tokens + [3] * (2 * size + 1))
+
+    def spikes():
+        plan = suite.compile(case, ("1",))
+        weights = GOLDEN / case / "model.safetensors"
+        options = (
+            *("--tokens", spiky(), "--token-type", "uint16"),
+            *("--weights", weights, "--steps", "12"),
+            *("--spike-steps", "5", "--spike-deviations", "4"),
+        )
+        log, _, outcome = suite.train(
+            plan, *options, "--on-spike", "report", save=False
+        )
+        losses = [x["loss"] for x in log]
+        expected = []
+        for step in range(6, 13):
+            before = losses[step - 6 : step - 1]
+            mean = sum(before) / 5
+            deviation = math.sqrt(sum((x - mean) ** 2 for x in before) / 5)
+            if losses[step - 1] > mean + 4 * deviation:
+                expected.append(step)
+        found = [int(x) for x in re.findall(r"step (\d+): the loss", outcome.stderr)]
+        require(found == expected and 11 in found, f"{found}, {expected}")
+        error = suite.fail(plan, *options, "--on-spike", "stop")
+        require(error.startswith("step 11: the loss is "), error)
+        return f"reported {found}"
+
+    for setting in SETTINGS:
+        name = "/".join(x.lstrip("-") for x in setting)
+        suite.report.case(f"skip/{name}", lambda s=setting: skip_is_exact(s))
+    suite.report.case("stop", stops)
+    suite.report.case("skip-for-ever", does_not_skip_for_ever)
+    suite.report.case("spikes", spikes)
+
+
+#===-----------------------------------------------------------------------===#
+# What is told
+#===-----------------------------------------------------------------------===#
+
+
+def read_page(path: pathlib.Path) -> dict:
+    text = path.read_text()
+    found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
+    require(found is not None, "no data")
+    addresses = set(re.findall(r"https?://[^'\"]+", text))
+    require(all("www.w3.org" in x for x in addresses), addresses)
+    return json.loads(found[1])
+
+
+def watching_cases(suite: Suite) -> None:
+    case = "gpt2-small-test"
+    tokens = GOLDEN / case / "tokens.bin"
+    data = ("--tokens", tokens, "--token-type", "uint16")
+
+    def tensorboard():
+        from tensorboard.backend.event_processing import event_accumulator
+
+        plan = suite.compile(case, ("dp=2", "--zero", "1"))
+        events = suite.folder / "events" / "run"
+        evaluate = ("--eval-tokens", tokens, "--eval-every", "2")
+        log, _, _ = suite.train(
+            plan, *data, *evaluate, "--steps", "5", "--lr-schedule", "linear",
+            "--tensorboard", events, save=False,
+        )
+        read = event_accumulator.EventAccumulator(str(events))
+        read.Reload()
+        for tag, key in (
+            ("train/loss", "loss"), ("train/grad_norm", "grad_norm"),
+            ("train/learning_rate", "lr"), ("eval/loss", "eval_loss"),
+            ("train/tokens_per_second", "tokens_per_second"),
+        ):
+            found = {x.step: x.value for x in read.Scalars(tag)}
+            expected = {x["step"]: x[key] for x in log if key in x}
+            require(found.keys() == expected.keys(), f"{tag}: {found}")
+            for step, value in expected.items():
+                require(
+                    is_near(found[step], value, FLOAT_TOLERANCE),
+                    f"{tag}: {found[step]} in step {step}, {value} in the log",
+                )
+        clock = read.Scalars("train/loss")[0].wall_time
+        require(abs(clock - time.time()) < 3600, f"written at {clock}")
+
+    def page():
+        plan = suite.compile(case, ("pp=2,tp=2", "--schedule", "zb-v"))
+        path = suite.folder / "run.html"
+        evaluate = ("--eval-tokens", tokens, "--eval-every", "2")
+        log, _, _ = suite.train(
+            plan, *data, *evaluate, "--steps", "5", "--dashboard", path,
+            save=False,
+        )
+        shown = read_page(path)
+        require(shown["outcome"] == "done" and shown["step"] == 5, shown)
+        for row, line in zip(shown["curves"], log, strict=True):
+            keys = ("step", "loss", "grad_norm", "lr", "tokens_per_second")
+            for value, key in zip(row, keys):
+                require(is_near(value, line[key], FLOAT_TOLERANCE), f"{row}")
+        evaluations = {x["step"]: x["eval_loss"] for x in log if "eval_loss" in x}
+        require(
+            all(
+                is_near(loss, evaluations.pop(step), FLOAT_TOLERANCE)
+                for step, loss in shown["evaluations"]
+            )
+            and not evaluations,
+            shown["evaluations"],
+        )
+        require([x["first"] for x in shown["ranks"]] == [0, 2], shown["ranks"])
+        require(shown["settings"]["eval-every"] == 2, shown["settings"])
+
+    def page_of_a_run():
+        """While it goes on, and when it is interrupted."""
+        plan = suite.compile(case, ("1",))
+        path = suite.folder / "live.html"
+        process = subprocess.Popen(
+            [
+                str(suite.tools.folder / "plait-run"), str(plan),
+                *map(str, data), "--steps", "1000000", "--dashboard", str(path),
+            ],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        end = time.monotonic() + suite.tools.timeout
+        while time.monotonic() < end and process.poll() is None:
+            if path.exists() and read_page(path)["step"] > 0:
+                break
+            time.sleep(0.1)
+        shown = read_page(path)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=suite.tools.timeout)
+        require(process.returncode == 130, process.returncode)
+        require(shown["outcome"] == "running", shown["outcome"])
+        ended = read_page(path)
+        require(ended["outcome"] == "interrupted", ended["outcome"])
+        require(len(ended["curves"]) <= 1024, len(ended["curves"]))
+
+    def page_of_a_failure():
+        plan = suite.compile(case, ("1",))
+        path = suite.folder / "failed.html"
+        suite.fail(
+            plan, *data, "--steps", "9", "--lr", "1e9", "--grad-clip", "0",
+            "--dashboard", path,
+        )
+        outcome = read_page(path)["outcome"]
+        require(outcome.startswith("failed: step "), outcome)
+
+    def refuses(*options, message):
+        def body():
+            plan = suite.compile(case, ("1",))
+            error = suite.fail(plan, *data, "--steps", "1", *options)
+            require(re.search(message, error) is not None, error)
+
+        return body
+
+    suite.report.case("tensorboard", tensorboard)
+    suite.report.case("page", page)
+    suite.report.case("page-of-a-run", page_of_a_run)
+    suite.report.case("page-of-a-failure", page_of_a_failure)
+    suite.report.case(
+        "refuses/tensorboard-file",
+        refuses(
+            "--tensorboard", tokens / "x", message="cannot make directory '.*x'"
+        ),
+    )
+    suite.report.case(
+        "refuses/page-folder",
+        refuses("--dashboard", GOLDEN, message=f"'{GOLDEN}'.*irectory"),
+    )
+    suite.report.case(
+        "refuses/page-to-standard-output",
+        refuses("--dashboard", "-", message="--dashboard is written again"),
+    )
+
+
+#===-----------------------------------------------------------------------===#
+# Options from a file
+#===-----------------------------------------------------------------------===#
+
+
+def config_cases(suite: Suite) -> None:
+    case = "gpt2-small-test"
+    tokens = GOLDEN / case / "tokens.bin"
+
+    def write(text: str) -> pathlib.Path:
+        path = suite.folder / "run.toml"
+        path.write_text(text)
+        return path
+
+    def is_read():
+        plan = suite.compile(case, ("1",))
+        path = write(
+            "# A run.\n"
+            f'plan = "{plan}"\ntokens = "{tokens}"\ntoken-type = "uint16"\n'
+            'lr = 2e-3\nlr-schedule = "linear"\nsteps = 4\nshuffle = true\n'
+        )
+        log = suite.folder / "log"
+        log.unlink(missing_ok=True)
+        outcome = suite.tools.run(
+            "plait-run", "--config", path, "--steps", "2", "--log", log
+        )
+        rates = [x["lr"] for x in read_log(log)]
+        require(rates == [2e-3, 1e-3], rates)
+        found = re.search("^settings (.*)$", outcome.stderr, re.MULTILINE)
+        require(found is not None, outcome.stderr)
+        settings = json.loads(found[1])
+        for name, value in {
+            "plan": str(plan), "lr": 2e-3, "steps": 2, "shuffle": True,
+            "tf32": False, "lr-schedule": "linear", "beta1": 0.9,
+        }.items():
+            require(settings[name] == value, f"{name}: {settings}")
+
+    def refuses(text, message):
+        def body():
+            plan = suite.compile(case, ("1",))
+            error = suite.fail(
+                plan, "--tokens", tokens, "--config", write(text)
+            )
+            require(re.search(message, error) is not None, error)
+
+        return body
+
+    def refuses_file(path, message):
+        def body():
+            plan = suite.compile(case, ("1",))
+            error = suite.fail(plan, "--tokens", tokens, "--config", path)
+            require(re.search(message, error) is not None, error)
+
+        return body
+
+    suite.report.case("config", is_read)
+    for name, text, message in (
+        ("unknown", "lrr = 1\n", "run.toml' sets 'lrr', which is no option"),
+        ("section", "[train]\nlr = 1\n", "sets 'train', which is no option"),
+        ("no-value", "steps = 1\nlr\n", "'.*run.toml' is not TOML: 2:3: "),
+        ("no-number", 'lr = "high"\n', "sets 'lr' to what is no number"),
+        ("truth", "steps = true\n", "sets 'steps' to what is no number"),
+        ("number", "shuffle = 1\n", "sets 'shuffle' to what is no truth value"),
+        ("list", "lr = [1, 2]\n", "sets 'lr' to what is no number"),
+        ("beyond", "beta2 = 2\n", "--beta2.*2"),
+        ("fraction", "steps = 1.5\n", "--steps.*1.5"),
+        ("word", 'on-nan = "no"\n', "--on-nan.*no"),
+        ("itself", 'config = "x"\n', "sets 'config', which is no option"),
+    ):
+        suite.report.case(f"config-refuses/{name}", refuses(text, message))
+    suite.report.case(
+        "config-refuses/missing", refuses_file("none.toml", "none.toml")
+    )
+    suite.report.case("config-refuses/folder", refuses_file(GOLDEN, "golden"))
+
+
+def main() -> int:
+    options = arguments(__doc__).parse_args()
+    tools = Tools(options.bin, options.timeout)
+    report = Reporter("training", options.filter)
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Suite(tools, report, pathlib.Path(folder))
+        evaluation_cases(suite)
+        bad_step_cases(suite)
+        watching_cases(suite)
+        config_cases(suite)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

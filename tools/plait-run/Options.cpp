@@ -1,0 +1,279 @@
+//===- Options.cpp - What plait-run is asked for --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <toml++/toml.h>
+
+using namespace plait;
+
+namespace {
+
+/// A TOML file whose keys are the long names of options.
+class TomlFile : public CLI::Config {
+public:
+  explicit TomlFile(const CLI::App &app) : app(app) {}
+
+  std::string to_config(const CLI::App *, bool, bool,
+                        std::string) const override {
+    return "";
+  }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream &input) const override {
+    std::vector<CLI::ConfigItem> items;
+    try {
+      for (auto &&[key, value] : toml::parse(input))
+        items.push_back(makeItem(std::string(key.str()), value));
+    } catch (const toml::parse_error &error) {
+      refuse(describe(error));
+    }
+    return items;
+  }
+
+private:
+  CLI::ConfigItem makeItem(const std::string &name, toml::node &value) const {
+    const CLI::Option *option =
+        app.get_option_no_throw(name == "plan" ? name : "--" + name);
+    if (!option || name == "config" || name == "help")
+      refuse("sets '" + name + "', which is no option");
+    bool isFlag = option->get_expected_max() == 0;
+    bool isText = option->get_type_name().rfind("TEXT", 0) == 0;
+    bool fits = isFlag   ? value.is_boolean()
+                : isText ? value.is_string()
+                         : value.is_number();
+    if (!fits)
+      refuse("sets '" + name + "' to what is no " +
+             (isFlag   ? "truth value"
+              : isText ? "string"
+                       : "number"));
+    CLI::ConfigItem item;
+    item.name = name;
+    if (auto text = value.value_exact<std::string>()) {
+      item.inputs = {*text};
+      return item;
+    }
+    std::ostringstream printed;
+    value.visit([&](auto &one) { printed << one; });
+    item.inputs = {printed.str()};
+    return item;
+  }
+
+  static std::string describe(const toml::parse_error &error) {
+    std::ostringstream text;
+    text << "is not TOML: " << error.source().begin.line << ":"
+         << error.source().begin.column << ": " << error.description();
+    return text.str();
+  }
+
+  [[noreturn]] void refuse(const std::string &what) const {
+    throw CLI::ConfigError("'" + app.get_option("--config")->as<std::string>() +
+                               "' " + what,
+                           CLI::ExitCodes::ConfigError);
+  }
+
+  const CLI::App &app;
+};
+
+std::vector<std::string> getTokenTypeNames() {
+  std::vector<std::string> names;
+  for (const runtime::TokenType &type : runtime::getTokenTypes())
+    names.push_back(type.name);
+  return names;
+}
+
+/// How a run is interrupted and goes on.
+void addCheckpointOptions(CLI::App &app, Options &options) {
+  runtime::CheckpointOptions &checkpoint = options.train.checkpoint;
+  auto *directory = app.add_option("--checkpoint", checkpoint.directory,
+                                   "Directory for checkpoints");
+  app.add_option("--checkpoint-every", options.checkpointEvery,
+                 "Steps, or time as 30m (else after the last step)")
+      ->needs(directory);
+  app.add_option("--keep", checkpoint.keep,
+                 "Checkpoints to keep, the newest (else all)")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40))
+      ->needs(directory);
+  app.add_option("--resume", options.train.resume,
+                 "Go on from the newest checkpoint in a directory")
+      ->excludes(app.get_option("--profile"));
+}
+
+/// What is done, and with which files.
+void addFileOptions(CLI::App &app, Options &options) {
+  runtime::TrainOptions &train = options.train;
+  app.add_option("plan", options.plan, "The plan to run")->required();
+  app.add_option("--weights", train.weights,
+                 "Safetensors file or directory (else random)");
+  auto *tokens = app.add_option("--tokens", train.tokens,
+                                "Tokens, little-endian integers");
+  app.add_option("--token-type", train.tokenType,
+                 "Of --tokens (by the vocabulary)")
+      ->check(CLI::IsMember(getTokenTypeNames()))
+      ->needs(tokens);
+  app.add_option("--text", train.text, "Text, a token a byte")
+      ->excludes(tokens);
+  app.add_flag("--shuffle", train.shuffle, "Permute the samples");
+  app.add_flag("--check", options.check,
+               "Compare a step with the unpartitioned model");
+  app.add_flag("--tf32", train.executor.tf32,
+               "Faster, coarser f32 products on GPUs");
+  app.add_option("--log", train.log, "Append JSON lines, one a step");
+  app.add_option("--profile", options.profile,
+                 "Measured time of every step, JSON");
+  app.add_option("--tensorboard", train.tensorboard,
+                 "Directory for TensorBoard's event files");
+  app.add_option("--dashboard", train.dashboard,
+                 "Page that shows the run, HTML");
+  app.add_option("--save,--export", train.save,
+                 "Model folder to write, as Hugging Face's");
+  addCheckpointOptions(app, options);
+}
+
+// Not CLI::Range: it lets nan pass.
+const CLI::Validator positive(
+    [](std::string &text) {
+      double value = 0;
+      bool valid =
+          CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1e9;
+      return valid ? std::string() : "Value " + text + " not in range 0 to 1e9";
+    },
+    "in [0 - 1e9]");
+// Not the conversion to unsigned numbers: it wraps negative ones.
+const CLI::Validator natural(
+    [](std::string &text) {
+      uint64_t value = 0;
+      bool valid = text[0] != '-' && CLI::detail::lexical_cast(text, value);
+      return valid ? std::string()
+                   : "Value " + text + " not in range 0 to 2^64 - 1";
+    },
+    "in [0 - 2^64)");
+const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
+
+/// How it is trained. The help shows the defaults.
+void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
+  // Below 1, which would leave nothing to correct the bias with.
+  CLI::Range fraction(0.0, 0.999999);
+  app.add_option("--seed", train.seed, "Of weights, permutation, dropout")
+      ->check(natural);
+  app.add_option("--steps", train.steps, "Steps to train")->check(stepCount);
+  app.add_option("--lr", train.learningRate, "Learning rate, its peak")
+      ->check(positive);
+  app.add_option("--lr-schedule", train.schedule, "How it goes on")
+      ->check(CLI::IsMember(runtime::getScheduleNames()));
+  app.add_option("--warmup-steps", train.warmupSteps, "Steps in which it rises")
+      ->check(natural);
+  app.add_option("--min-lr", train.leastLearningRate, "Where it ends")
+      ->check(positive);
+  app.add_option("--decay-steps", train.decaySteps,
+                 "Of the schedule; wsd: of its end")
+      ->check(stepCount);
+  app.add_option("--beta1", train.beta1,
+                 "First decay of AdamW and Lion, momentum of SGD")
+      ->check(fraction);
+  app.add_option("--beta2", train.beta2, "Second decay of AdamW and Lion")
+      ->check(fraction);
+  app.add_option("--eps", train.epsilon, "Epsilon of AdamW")->check(positive);
+  app.add_option("--weight-decay", train.weightDecay,
+                 "Weight decay; SGD: part of the gradient")
+      ->check(positive);
+  app.add_option("--grad-clip", train.gradClip, "Largest gradient norm, 0: any")
+      ->check(positive);
+}
+
+/// What is done about bad steps, and how well the model does elsewhere.
+void addWatchOptions(CLI::App &app, Options &options) {
+  runtime::TrainOptions &train = options.train;
+  auto *tokens = app.add_option("--eval-tokens", train.evalTokens,
+                                "Held-out data, as --tokens");
+  app.add_option("--eval-text", train.evalText, "Held-out text, as --text")
+      ->excludes(tokens);
+  app.add_option("--eval-every", train.evalEvery,
+                 "Steps from evaluation to evaluation, 0: at the end")
+      ->check(natural);
+  app.add_option("--eval-steps", train.evalSteps,
+                 "Batches of an evaluation, 0: all")
+      ->check(natural);
+  app.add_option("--on-nan", options.onNan, "At a step that is not finite")
+      ->check(CLI::IsMember({"stop", "skip"}));
+  app.add_option("--on-spike", options.onSpike,
+                 "At a loss far above those before")
+      ->check(CLI::IsMember({"ignore", "report", "stop"}));
+  app.add_option("--spike-steps", train.spikeSteps,
+                 "Steps that a loss is held against")
+      ->check(CLI::Range(uint64_t(2), uint64_t(1) << 20));
+  app.add_option("--spike-deviations", train.spikeDeviations,
+                 "How far it may be above their mean")
+      ->check(positive);
+}
+
+/// Who runs it. The help shows the defaults.
+void addExecutorOptions(CLI::App &app, Options &options) {
+  runtime::TrainOptions &train = options.train;
+  app.add_option("--threads", train.executor.threads, "Of all ranks together")
+      ->check(CLI::Range(1u, 4096u));
+  app.add_option("--devices", train.executor.devices,
+                 "GPUs to use of those visible, 0: all")
+      ->check(CLI::Range(0u, 4096u));
+  app.add_option("--cuda-graph", options.cudaGraph,
+                 "Record a step on GPUs and replay it")
+      ->check(CLI::IsMember({"on", "off"}));
+  app.add_option("--timeout", options.timeout,
+                 "Seconds a rank waits for another")
+      ->check(CLI::Range(0.001, 1e6));
+}
+
+} // namespace
+
+std::string plait::findExcludedByCheck(const CLI::App &app) {
+  // What a comparison has in common with a run.
+  static const std::set<std::string> common = {
+      "help",       "config",  "plan",    "weights",    "tokens",
+      "token-type", "text",    "shuffle", "check",      "tf32",
+      "seed",       "threads", "devices", "cuda-graph", "timeout"};
+  for (const CLI::Option *option : app.get_options())
+    if (option->count() && !common.count(option->get_single_name()))
+      return "--" + option->get_single_name();
+  return "";
+}
+
+void plait::addOptions(CLI::App &app, Options &options) {
+  app.get_formatter()->column_width(48);
+  addFileOptions(app, options);
+  app.option_defaults()->always_capture_default();
+  addTrainingOptions(app, options.train);
+  addWatchOptions(app, options);
+  addExecutorOptions(app, options);
+  app.set_config("--config", "", "Options from a TOML file");
+  app.config_formatter(std::make_shared<TomlFile>(app));
+}
+
+std::string plait::describeSettings(const CLI::App &app) {
+  nlohmann::ordered_json settings = nlohmann::ordered_json::object();
+  for (const CLI::Option *option : app.get_options()) {
+    std::string name = option->get_single_name();
+    if (name == "help" || name == "config")
+      continue;
+    if (option->get_expected_max() == 0) { // a flag
+      settings[name] = option->count() > 0;
+      continue;
+    }
+    std::string value =
+        option->count() ? option->results().back() : option->get_default_str();
+    bool isText = option->get_type_name().rfind("TEXT", 0) == 0;
+    if (value.empty())
+      continue;
+    auto number = nlohmann::ordered_json::parse(value, nullptr, false);
+    if (isText || !number.is_number())
+      settings[name] = value;
+    else
+      settings[name] = std::move(number);
+  }
+  return settings.dump();
+}

@@ -1,0 +1,43 @@
+//===- Options.h - What plait-run is asked for ------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TOOLS_PLAITRUN_OPTIONS_H
+#define PLAIT_TOOLS_PLAITRUN_OPTIONS_H
+
+#include "../CommandLine.h"
+#include "plait/Runtime/Trainer.h"
+
+namespace plait {
+
+struct Options {
+  std::string plan;
+  std::string profile; // empty: none
+  bool check = false;
+  double timeout = 600;
+  std::string cudaGraph = "on";
+  std::string checkpointEvery; // see parseCheckpointEvery
+  std::string onNan = "stop";
+  std::string onSpike = "ignore";
+  runtime::TrainOptions train;
+};
+
+/// Adds all options. `app` and `options` outlive each other's use. With
+/// `--config` they come from a TOML file as well, those of the command line
+/// first.
+void addOptions(CLI::App &app, Options &options);
+
+/// The first of the given options that has no meaning for a comparison; empty:
+/// none.
+std::string findExcludedByCheck(const CLI::App &app);
+
+/// All options of a parsed command line that have a value, given or by
+/// default, by their long names: one JSON object.
+std::string describeSettings(const CLI::App &app);
+
+} // namespace plait
+
+#endif // PLAIT_TOOLS_PLAITRUN_OPTIONS_H

@@ -79,6 +79,8 @@ run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
 run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
 run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
 run training "${counts[@]}" build/venv/bin/python test/Execute/training.py
+run config-files "${counts[@]}" \
+  build/venv/bin/python test/Execute/config_files.py
 run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
 run checkpoints "${counts[@]}" \
   build/venv/bin/python test/Execute/checkpoints.py

@@ -12,6 +12,7 @@ import dataclasses
 import json
 import pathlib
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -67,6 +68,14 @@ class Tools:
                 f"{name} {shown}\nended with {outcome.code}:\n{text[-2000:]}"
             )
         return outcome
+
+
+def attend_to_signals() -> None:
+    """To be called before a tool starts that gets signals. A shell that starts
+    the tests in the background has interrupts ignored, which tools inherit and
+    respect."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Reporter:

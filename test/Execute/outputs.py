@@ -25,6 +25,7 @@ from harness import (
     Reporter,
     Tools,
     arguments,
+    attend_to_signals,
     read_safetensors,
     require,
     write_safetensors,
@@ -67,13 +68,6 @@ class Suite:
             preexec_fn=attend_to_signals,
             **more,
         )
-
-
-def attend_to_signals() -> None:
-    """A shell that starts the tests in the background has interrupts ignored,
-    which tools inherit and respect."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def names(folder: pathlib.Path) -> list[str]:

@@ -7,8 +7,7 @@
 #===-----------------------------------------------------------------------===#
 """Evaluations have PyTorch's losses on every mesh and leave a run as it was, to
 the bit. A skipped step leaves one as it would be without the step, to the bit. The
-log, TensorBoard's files, read by TensorBoard, and the page say the same. Options
-come from a file as from the command line."""
+log, TensorBoard's files, read by TensorBoard, and the page say the same."""
 
 import json
 import math
@@ -26,6 +25,7 @@ from harness import (
     Reporter,
     Tools,
     arguments,
+    attend_to_signals,
     read_safetensors,
     require,
     write_safetensors,
@@ -469,6 +469,7 @@ def watching_cases(suite: Suite) -> None:
                 *map(str, data), "--steps", "1000000", "--dashboard", str(path),
             ],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            preexec_fn=attend_to_signals,
         )
         end = time.monotonic() + suite.tools.timeout
         while time.monotonic() < end and process.poll() is None:
@@ -522,82 +523,6 @@ def watching_cases(suite: Suite) -> None:
     )
 
 
-#===-----------------------------------------------------------------------===#
-# Options from a file
-#===-----------------------------------------------------------------------===#
-
-
-def config_cases(suite: Suite) -> None:
-    case = "gpt2-small-test"
-    tokens = GOLDEN / case / "tokens.bin"
-
-    def write(text: str) -> pathlib.Path:
-        path = suite.folder / "run.toml"
-        path.write_text(text)
-        return path
-
-    def is_read():
-        plan = suite.compile(case, ("1",))
-        path = write(
-            "# A run.\n"
-            f'plan = "{plan}"\ntokens = "{tokens}"\ntoken-type = "uint16"\n'
-            'lr = 2e-3\nlr-schedule = "linear"\nsteps = 4\nshuffle = true\n'
-        )
-        log = suite.folder / "log"
-        log.unlink(missing_ok=True)
-        outcome = suite.tools.run(
-            "plait-run", "--config", path, "--steps", "2", "--log", log
-        )
-        rates = [x["lr"] for x in read_log(log)]
-        require(rates == [2e-3, 1e-3], rates)
-        found = re.search("^settings (.*)$", outcome.stderr, re.MULTILINE)
-        require(found is not None, outcome.stderr)
-        settings = json.loads(found[1])
-        for name, value in {
-            "plan": str(plan), "lr": 2e-3, "steps": 2, "shuffle": True,
-            "tf32": False, "lr-schedule": "linear", "beta1": 0.9,
-        }.items():
-            require(settings[name] == value, f"{name}: {settings}")
-
-    def refuses(text, message):
-        def body():
-            plan = suite.compile(case, ("1",))
-            error = suite.fail(
-                plan, "--tokens", tokens, "--config", write(text)
-            )
-            require(re.search(message, error) is not None, error)
-
-        return body
-
-    def refuses_file(path, message):
-        def body():
-            plan = suite.compile(case, ("1",))
-            error = suite.fail(plan, "--tokens", tokens, "--config", path)
-            require(re.search(message, error) is not None, error)
-
-        return body
-
-    suite.report.case("config", is_read)
-    for name, text, message in (
-        ("unknown", "lrr = 1\n", "run.toml' sets 'lrr', which is no option"),
-        ("section", "[train]\nlr = 1\n", "sets 'train', which is no option"),
-        ("no-value", "steps = 1\nlr\n", "'.*run.toml' is not TOML: 2:3: "),
-        ("no-number", 'lr = "high"\n', "sets 'lr' to what is no number"),
-        ("truth", "steps = true\n", "sets 'steps' to what is no number"),
-        ("number", "shuffle = 1\n", "sets 'shuffle' to what is no truth value"),
-        ("list", "lr = [1, 2]\n", "sets 'lr' to what is no number"),
-        ("beyond", "beta2 = 2\n", "--beta2.*2"),
-        ("fraction", "steps = 1.5\n", "--steps.*1.5"),
-        ("word", 'on-nan = "no"\n', "--on-nan.*no"),
-        ("itself", 'config = "x"\n', "sets 'config', which is no option"),
-    ):
-        suite.report.case(f"config-refuses/{name}", refuses(text, message))
-    suite.report.case(
-        "config-refuses/missing", refuses_file("none.toml", "none.toml")
-    )
-    suite.report.case("config-refuses/folder", refuses_file(GOLDEN, "golden"))
-
-
 def main() -> int:
     options = arguments(__doc__).parse_args()
     tools = Tools(options.bin, options.timeout)
@@ -607,7 +532,6 @@ def main() -> int:
         evaluation_cases(suite)
         bad_step_cases(suite)
         watching_cases(suite)
-        config_cases(suite)
     return report.finish()
 
 

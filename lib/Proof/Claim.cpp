@@ -21,6 +21,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace plait;
@@ -55,6 +56,10 @@ OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {
   manager.enableVerifier(false);
   manager.addPass(createLowerPrecisionPass());
   manager.addPass(createDecomposePass({/*early=*/true}));
+  // A value that is computed twice has two gradients, from which others follow
+  // one by one; of one value they follow from the sum.
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
   manager.addPass(createAssignShardingsPass());
   manager.addPass(createAssignStagesPass());
   manager.addPass(createOutlineStagesPass());

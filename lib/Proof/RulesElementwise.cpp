@@ -82,12 +82,32 @@ Rules::Result Rules::finish(Operation *op, Operands operands, Form form,
 // Linear ops
 //===----------------------------------------------------------------------===//
 
+/// Over which axes numbers are added up: those of all of them. One that is the
+/// same on all ranks of an axis is a part of as many of it. (What each rank has
+/// added up of its slice of equal elements is no slice of anything; a number
+/// that is counted too often shows where it is used.)
+static SmallVector<StringAttr, 2>
+joinPartial(ArrayRef<Content> numbers, MutableArrayRef<Argument> summands,
+            const Mesh &mesh) {
+  SmallVector<StringAttr, 2> joined;
+  for (const Content &number : numbers)
+    for (StringAttr axis : number.form.partial)
+      if (!llvm::is_contained(joined, axis))
+        joined.push_back(axis);
+  for (auto [number, summand] : llvm::zip_equal(numbers, summands))
+    for (StringAttr axis : joined)
+      if (!number.form.isPartialOver(axis))
+        summand.factor *= double(mesh.getSize(axis));
+  return joined;
+}
+
 Rules::Result Rules::sum(Operation *op, Operands operands,
                          ArrayRef<double> factors, RankedTensorType type) {
   FailureOr<Form> form = unify(op, operands);
   if (failed(form))
     return failure();
   const Content *first = nullptr;
+  bool areNumbers = type.getRank() == 0;
   SmallVector<Argument> arguments;
   for (auto [operand, factor] : llvm::zip_equal(operands, factors)) {
     Argument &argument = arguments.emplace_back(operand.form.asArgument());
@@ -105,7 +125,8 @@ Rules::Result Rules::sum(Operation *op, Operands operands,
                   llvm::all_of(form->partial, [&](StringAttr axis) {
                     return operand.form.isPartialOver(axis);
                   });
-    if (!isSame) {
+    areNumbers &= operand.form.reduction == form->reduction;
+    if (!isSame && !areNumbers) {
       wrong(op, operands)
           << "adds " << print(*first) << " and " << print(operand)
           << ": one of them is counted more often than the other";
@@ -115,6 +136,8 @@ Rules::Result Rules::sum(Operation *op, Operands operands,
   if (form->reduction != dist::Reduction::Sum &&
       failed(requireWhole(op, *first)))
     return failure();
+  if (first && areNumbers)
+    form->partial = joinPartial(operands, arguments, mesh);
   return finish(op, operands, *form, terms.sum(arguments), type);
 }
 

@@ -148,6 +148,12 @@ private:
   }
   /// The same about operands: tells where they were written.
   mlir::InFlightDiagnostic wrong(mlir::Operation *op, Operands operands);
+  /// About padding that is taken into a result and should be `neutral`: wrong
+  /// where it cannot be. Else the rules may not see what makes it so.
+  mlir::InFlightDiagnostic taken(mlir::Operation *op,
+                                 const NumberRange &padding, double neutral) {
+    return padding.contains(neutral) ? report.unproven(op) : report.wrong(op);
+  }
   /// A rank has the diagonal only of what one axis splits twice.
   llvm::LogicalResult checkAxes(mlir::Operation *op, const Form &form);
   llvm::LogicalResult requireWhole(mlir::Operation *op, const Content &operand);

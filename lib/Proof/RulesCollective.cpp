@@ -38,9 +38,17 @@ LogicalResult Rules::combine(Operation *op, Form &form, StringAttr axis,
     return wrong(op) << "combines different slices: the ranks along \""
                      << axis.getValue() << "\" have "
                      << print(Content{{}, form, nullptr});
-  return wrong(op) << "combines what all " << mesh.getSize(axis)
-                   << " ranks along \"" << axis.getValue()
-                   << "\" have already: " << print(Content{{}, form, nullptr});
+  if (kind != dist::Reduction::Sum)
+    return success();
+  // As often as there are ranks. What each has added up of its slice of equal
+  // elements becomes the whole; of anything else that is too much, as the
+  // comparison will show.
+  Argument each = form.asArgument();
+  each.factor *= double(mesh.getSize(axis));
+  form.term = terms.sum(each).term;
+  for (Dimension &dim : form.dims)
+    dim.padding = dim.padding.sum();
+  return success();
 }
 
 Rules::Result Rules::evaluateAllReduce(Operation *op, Operands operands,

@@ -97,8 +97,9 @@ FailureOr<double> Rules::contract(Operation *op, Operands operands,
       continue;
     }
     if (own.isPadded && !own.dim.padding.is(0)) {
-      wrong(op) << "sums over the padding of '" << letter << "' in "
-                << print(operands[0]) << " and " << print(operands[1]);
+      taken(op, own.dim.padding, 0)
+          << "sums over the padding of '" << letter << "' in "
+          << print(operands[0]) << " and " << print(operands[1]);
       return failure();
     }
     if (failed(addPartial(op, form, own.dim, dist::Reduction::Sum)))

@@ -121,8 +121,8 @@ Rules::Result Rules::evaluateEmbeddingGrad(Operation *op, Operands operands,
         !gradient.form.dims[index].uniform &&
         isPadded(gradient.form, index, gradient.type.getDimSize(index), mesh);
     if (isPadding && !dim.padding.is(0)) {
-      wrong(op) << "adds up the padding of dimension " << index << " of "
-                << print(gradient);
+      taken(op, dim.padding, 0) << "adds up the padding of dimension " << index
+                                << " of " << print(gradient);
       return failure();
     }
     if (failed(addPartial(op, form, dim, dist::Reduction::Sum)))

@@ -66,8 +66,9 @@ Rules::Result Rules::evaluateReduce(Operation *op, Operands operands,
     reducesTerm = true;
     if (isPadded(input.form, index, input.type.getDimSize(index), mesh) &&
         !isNeutral(dim.padding, reduce.getKind())) {
-      wrong(op) << "reduces the padding of dimension " << index << " of "
-                << print(input);
+      double neutral = isSum ? 0 : -std::numeric_limits<double>::infinity();
+      taken(op, dim.padding, neutral) << "reduces the padding of dimension "
+                                      << index << " of " << print(input);
       return failure();
     }
     if (failed(addPartial(op, form, dim, kind)))
@@ -117,7 +118,8 @@ Rules::Result Rules::reducePack(Operation *op, const Content &input,
     for (int64_t dim = 0; dim < member.type.getRank(); ++dim)
       if (isPadded(member.form, dim, member.type.getDimSize(dim), mesh) &&
           !member.form.dims[dim].padding.is(0)) {
-        wrong(op) << "adds up the padding of " << member.name;
+        taken(op, member.form.dims[dim].padding, 0)
+            << "adds up the padding of " << member.name;
         return failure();
       }
     Content part{type, member.form, nullptr};

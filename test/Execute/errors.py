@@ -184,7 +184,6 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("pin-twice", ["pp"], **cpu, pin="pp=2")
     refuse("pin-sharding", ["c_fc.weight"], **cpu, shard="*.c_fc.weight=[{}]")
     refuse("pin-layers", ["3", "2"], **cpu, mesh="pp=2", layers="1,2,1")
-    refuse("space", ["some", "executable"], **cpu, search_space="some")
     refuse("precision", ["int8", "bf16"], **cpu, precision="int8")
     refuse("precision-of-plan", ["fp16", "bf16"], **cpu, precision="fp16")
     refuse("framework", ["jax", "plait"], **cpu, framework="jax")

@@ -14,6 +14,7 @@
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
 #include "plait/Runtime/Executor.h"
+#include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Trainer.h"
 #include "plait/Runtime/Weights.h"
 
@@ -255,13 +256,35 @@ TEST_F(CudaExecutorTest, SaysWhatMemoryIsUsed) {
                    "GB");
 }
 
+namespace {
+/// The first of three processes, before any has said anything.
+class FirstOfThree : public Rendezvous {
+public:
+  FirstOfThree()
+      : Rendezvous(ProcessPlace{.launcher = "torchrun", .count = 3}) {}
+
+  Result<std::vector<std::string>> gather(const std::string &, Wait) override {
+    return fail("nobody is there");
+  }
+  Result<std::string> broadcast(const std::string &, Wait) override {
+    return fail("nobody is there");
+  }
+  Status sendToFirst(uint32_t, std::span<const std::byte>) override {
+    return fail("nobody is there");
+  }
+  Status receiveFrom(uint32_t, std::span<std::byte>) override {
+    return fail("nobody is there");
+  }
+  void disconnect() override {}
+};
+} // namespace
+
 TEST_F(CudaExecutorTest, ALaunchedProcessMustFitThePlan) {
-  setenv("RANK", "0", 1);
-  setenv("WORLD_SIZE", "3", 1);
-  EXPECT_EQ(startError(toCuda(cpuPlan(), directory)),
+  FirstOfThree processes;
+  ExecutorOptions launched;
+  launched.processes = &processes;
+  EXPECT_EQ(startError(toCuda(cpuPlan(), directory), launched),
             "the plan has 4 ranks, torchrun started 3 processes");
-  unsetenv("RANK");
-  unsetenv("WORLD_SIZE");
 }
 
 TEST_F(CudaExecutorTest, AttentionMustFitTheWorkspace) {

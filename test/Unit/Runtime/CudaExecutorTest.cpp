@@ -260,8 +260,10 @@ namespace {
 /// The first of three processes, before any has said anything.
 class FirstOfThree : public Rendezvous {
 public:
-  FirstOfThree()
-      : Rendezvous(ProcessPlace{.launcher = "torchrun", .count = 3}) {}
+  FirstOfThree() : Rendezvous({}) {
+    here.launcher = "torchrun";
+    here.count = 3;
+  }
 
   Result<std::vector<std::string>> gather(const std::string &, Wait) override {
     return fail("nobody is there");

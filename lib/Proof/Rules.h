@@ -109,6 +109,10 @@ private:
   Result evaluateEmbedding(mlir::Operation *, Operands, mlir::RankedTensorType);
   Result evaluateEmbeddingGrad(mlir::Operation *, Operands,
                                mlir::RankedTensorType);
+  /// The elements of `input`, which may be a sum's part, times those of
+  /// `factor`, which are known to all ranks.
+  Result choose(mlir::Operation *op, const Content &input,
+                const Content &factor, mlir::RankedTensorType type);
   Result evaluatePick(mlir::Operation *, Operands, mlir::RankedTensorType);
   Result evaluateCausalMask(mlir::Operation *, Operands,
                             mlir::RankedTensorType);

@@ -161,6 +161,21 @@ Rules::Result Rules::evaluateEmbeddingGrad(Operation *op, Operands operands,
 // Elements that are told apart by their index
 //===----------------------------------------------------------------------===//
 
+Rules::Result Rules::choose(Operation *op, const Content &input,
+                            const Content &factor, RankedTensorType type) {
+  FailureOr<Form> form = unify(op, {input, factor});
+  if (failed(form))
+    return failure();
+  form->partial = input.form.partial;
+  form->reduction = input.form.reduction;
+  if (form->reduction != dist::Reduction::Sum &&
+      failed(requireWhole(op, input)))
+    return failure();
+  Expression chosen =
+      terms.product({input.form.asArgument(), factor.form.asArgument()});
+  return finish(op, {}, *form, chosen, type);
+}
+
 /// Picking is multiplying by the one-hot code of the ids.
 Rules::Result Rules::evaluatePick(Operation *op, Operands operands,
                                   RankedTensorType type) {
@@ -185,17 +200,9 @@ Rules::Result Rules::evaluatePick(Operation *op, Operands operands,
   present.push_back(last);
   extents.push_back(extent);
   code.form.term = terms.apply("one hot", {}, argument, present, extents).term;
-  FailureOr<Form> form = unify(op, {input, code});
-  if (failed(form))
+  Result result = choose(op, input, code, type);
+  if (failed(result))
     return failure();
-  form->partial = input.form.partial;
-  form->reduction = input.form.reduction;
-  if (form->reduction != dist::Reduction::Sum &&
-      failed(requireWhole(op, input)))
-    return failure();
-  Expression picked =
-      terms.product({input.form.asArgument(), code.form.asArgument()});
-  Result result = finish(op, {}, *form, picked, type);
   for (auto [index, own] : llvm::enumerate(result->form.dims)) {
     bool isZero =
         int64_t(index) == last || (!input.form.dims[index].uniform &&
@@ -283,17 +290,9 @@ Rules::Result Rules::evaluateDropout(Operation *op, Operands operands,
   if (failed(mask))
     return failure();
   Content factor{type, std::move(*mask), nullptr};
-  FailureOr<Form> form = unify(op, {input, factor});
-  if (failed(form))
+  Result result = choose(op, input, factor, type);
+  if (failed(result))
     return failure();
-  form->partial = input.form.partial;
-  form->reduction = input.form.reduction;
-  if (form->reduction != dist::Reduction::Sum &&
-      failed(requireWhole(op, input)))
-    return failure();
-  Expression dropped =
-      terms.product({input.form.asArgument(), factor.form.asArgument()});
-  Result result = finish(op, {}, *form, dropped, type);
   NumberRange amount = NumberRange::exactly(0).join(
       NumberRange::exactly(getMaskScale(probability)));
   for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))

@@ -29,11 +29,11 @@ from harness import (
     Reporter,
     Tools,
     arguments,
-    read_safetensors,
     require,
     write_tokens,
 )
 from mpi import ENVIRONMENT
+from tensors import read_tensors
 
 NANO = ROOT / "examples" / "models" / "gpt2-nano"
 BATCH, SEQUENCE, STEPS = 8, 32, 20
@@ -51,17 +51,6 @@ PLANS = {
     "1": (),
 }
 BIT_EQUAL = ("pp=2,dp=2,tp=2", "dp=4", "1")
-
-
-def read_tensors(path: pathlib.Path) -> dict[str, numpy.ndarray]:
-    header, data = read_safetensors(path)
-    return {
-        name: numpy.frombuffer(
-            data[slice(*entry["data_offsets"])], numpy.float32
-        ).reshape(entry["shape"])
-        for name, entry in header.items()
-        if name != "__metadata__"
-    }
 
 
 def read_checkpoint(folder: pathlib.Path):

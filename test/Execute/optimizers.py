@@ -26,10 +26,10 @@ from harness import (
     Reporter,
     Tools,
     arguments,
-    read_safetensors,
     require,
     write_tokens,
 )
+from tensors import read_tensors
 
 MODEL = ROOT / "examples" / "models" / "gpt2-nano"
 VOCABULARY, BATCH, SEQUENCE, STEPS = 256, 12, 32, 3
@@ -123,14 +123,7 @@ class Suite:
         return path.rename(self.folder / f"{plan.stem}-{steps}.safetensors")
 
     def read(self, path):
-        header, data = read_safetensors(path)
-        return {
-            name: numpy.frombuffer(
-                data[slice(*entry["data_offsets"])], numpy.float32
-            ).reshape(entry["shape"]).astype(float)
-            for name, entry in header.items()
-            if name != "__metadata__"
-        }
+        return {name: x.astype(float) for name, x in read_tensors(path).items()}
 
     def gradients(self, probe, start):
         moved = self.train(

@@ -77,6 +77,9 @@ static bool isGathered(Operation *op) {
   });
 }
 
+/// Whether the backward pass makes it anew, whatever else it computes again.
+static bool isMadeAnew(Operation *op) { return isFree(op) || isGathered(op); }
+
 /// Operations a byte of its results. GPUs do 150 to 300 of a bf16 matmul in the
 /// time in which one byte comes from memory: what is computed for less costs
 /// about as little as reading it back.
@@ -85,8 +88,6 @@ static constexpr int64_t kCheapFlopsPerByte = 256;
 /// Activations, norms, the scores of an attention and their softmax, but not
 /// matmuls with weights, which add up over far more elements.
 static bool isCheap(Operation *op) {
-  if (isFree(op) || isGathered(op))
-    return true;
   auto costed = dyn_cast<CostedOpInterface>(op);
   int64_t bytes = 0;
   for (Type type : op->getResultTypes())
@@ -263,7 +264,6 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
       if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
         layers[layer.getInt()].push_back(&op);
     }
-    auto isMade = [](Operation *op) { return isFree(op) || isGathered(op); };
     for (auto &[layer, users] : layers) {
       auto isOwn = [layer = layer](Operation *op) {
         auto own = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr);
@@ -271,17 +271,17 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
       };
       if (recompute == Recompute::Full)
         recomputer.recompute(
-            users, [&](Operation *op) { return isMade(op) || isOwn(op); });
+            users, [&](Operation *op) { return isMadeAnew(op) || isOwn(op); });
       else if (recompute == Recompute::Selective)
         recomputeCheap(recomputer, users, isOwn);
     }
-    sink(recomputer.recompute(backward, isMade), belongsToUser);
+    sink(recomputer.recompute(backward, isMadeAnew), belongsToUser);
   }
 
   void recomputeCheap(Recomputer &recomputer, ArrayRef<Operation *> users,
                       llvm::function_ref<bool(Operation *)> isOwn) {
     auto mayCopy = [&](Operation *op) {
-      return isFree(op) || isGathered(op) || (isOwn(op) && isCheap(op));
+      return isMadeAnew(op) || (isOwn(op) && isCheap(op));
     };
     llvm::DenseSet<Operation *> chosen = RecomputeCut(mayCopy).find(users);
     auto copies = recomputer.recompute(

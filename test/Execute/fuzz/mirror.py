@@ -355,7 +355,7 @@ def train(graph, weights, tokens, batch: Batch, recipe: Recipe, arithmetic, kind
     """The master copies are never narrower than fp32, nor are gradients."""
     wide = arithmetic.wide
     parameters = {
-        name: weights[name].to(wide).requires_grad_(True)
+        name: weights[name].to(wide, copy=True).requires_grad_(True)
         for name in graph.parameters
     }
     update = optimizer(graph, parameters, recipe, kind)

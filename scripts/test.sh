@@ -10,8 +10,19 @@ large=few
 logs=build/test-logs
 passed=0
 failed=0
+began=$SECONDS
 
 finish() {
+  wait
+  local name n_good n_bad seconds
+  while read -r name n_good n_bad seconds; do
+    passed=$((passed + n_good))
+    failed=$((failed + n_bad))
+    echo "$name: $n_good passed, $n_bad failed in $seconds s"
+  done < <(cat "$logs"/*.counts 2> /dev/null)
+  # What failed, once more, where it is seen.
+  grep -hE '^(FAIL|FAIL:|\[  FAILED  \].*ms\)) ' "$logs"/*.log 2> /dev/null
+  echo "all in $((SECONDS - began)) s"
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
   exit
@@ -24,21 +35,32 @@ number() {
   echo "${found:-0}"
 }
 
-# run NAME PASSED FAILED COMMAND...: counts by the two sed patterns.
-run() {
-  local name=$1 good=$2 bad=$3 code n_good n_bad
+# suite NAME PASSED FAILED COMMAND...: counts by the two sed patterns.
+suite() {
+  local name=$1 good=$2 bad=$3 code n_good n_bad start=$SECONDS
   shift 3
-  echo "== $name"
-  "$@" 2>&1 | tee "$logs/$name.log"
-  code=${PIPESTATUS[0]}
+  echo "$name 0 1 0" > "$logs/$name.counts" # should this shell end
+  "$@" > "$logs/$name.log" 2>&1
+  code=$?
   n_good=$(number "$good" "$logs/$name.log")
   n_bad=$(number "$bad" "$logs/$name.log")
   if [ "$n_bad" -eq 0 ] && { [ "$code" -ne 0 ] || [ "$n_good" -eq 0 ]; }; then
-    echo "$name ended with code $code after $n_good passed tests"
+    echo "$name ended with code $code after $n_good passed tests" \
+      >> "$logs/$name.log"
     n_bad=1
   fi
-  passed=$((passed + n_good))
-  failed=$((failed + n_bad))
+  echo "$name $n_good $n_bad $((SECONDS - start))" > "$logs/$name.counts"
+  # What two suites print stays apart.
+  flock "$logs" sh -c "echo '== $name' && cat '$logs/$name.log'"
+}
+
+# run NAME PASSED FAILED COMMAND...: beside at most one other, since most suites
+# keep one core busy and wait for the other.
+run() {
+  while [ "$(jobs -rp | wc -l)" -ge 2 ]; do
+    wait -n
+  done
+  suite "$@" &
 }
 
 # stage NAME COMMAND...: without it nothing else can run.
@@ -53,9 +75,10 @@ stage() {
   fi
 }
 
+mkdir -p "$logs"
+rm -f "$logs"/*
 stage install scripts/install-deps.sh
 stage build scripts/build.sh
-mkdir -p "$logs"
 
 # A registered test is a GoogleTest binary of that name. One process each: a
 # crash costs that binary's tests, not the others.

@@ -31,8 +31,8 @@ from .models import draw_graph
 BASE = {"loss": 2e-6, "norm": 5e-6, "weights": 4e-4}
 # Where that is not enough, the model may magnify rounding. How much it does is
 # measured, by moving every intermediate result by up to one unit in the last
-# place: the farthest of a few such draws, times this. In bf16 every draw is
-# judged so, and PyTorch's own bf16 run is among the draws.
+# place: the farthest of a few such draws, times this. PyTorch's own run in that
+# precision is among the draws. In bf16 every draw is judged so.
 NOISE_FACTOR = {"fp32": 8, "bf16": 16}
 NOISE_DRAWS = 3
 ULP = {"fp32": 2.0**-23, "bf16": 2.0**-7}
@@ -208,8 +208,8 @@ class Trial:
         for draw in range(NOISE_DRAWS):
             generator = torch.Generator().manual_seed(draw)
             yield self.mirror(Arithmetic(noise=ulp, generator=generator))
-        if self.layout.precision == "bf16":
-            yield self.mirror(Arithmetic(torch.bfloat16))
+        own = {"fp32": torch.float32, "bf16": torch.bfloat16}
+        yield self.mirror(Arithmetic(own[self.layout.precision]))
 
     def compare(self, found: Trained) -> Verdict:
         precision = self.layout.precision

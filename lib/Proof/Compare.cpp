@@ -60,17 +60,10 @@ private:
 /// not have.
 static const Term *findStranger(const Term *term) {
   const Term *first = nullptr;
-  llvm::DenseSet<const Term *> seen;
-  SmallVector<const Term *> left{term};
-  while (!left.empty()) {
-    const Term *next = left.pop_back_val();
-    if (next->inClaim || !seen.insert(next).second)
-      continue;
-    if (next->origin && (!first || next->id < first->id))
-      first = next;
-    for (const Argument &argument : next->arguments)
-      left.push_back(argument.term);
-  }
+  findStrangers(term, [&](const Term *part) {
+    if (part->origin && (!first || part->id < first->id))
+      first = part;
+  });
   return first;
 }
 
@@ -148,6 +141,8 @@ LogicalResult Comparison::compareTerms(const std::string &what,
   if (found == expected)
     return success();
   const Term *stranger = findStranger(found);
+  if (const Rules::Mixture *mixture = rules.findMixture(found))
+    return rules.wrong(*mixture);
   if (stranger)
     stranger = findEarlier(stranger, rules.terms);
   Difference difference = narrow({found, expected});

@@ -8,6 +8,7 @@
 #include "Rules.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace plait;
@@ -59,6 +60,7 @@ Rules::Rule Rules::findRule(Operation *op) {
 }
 
 FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
+  llvm::SaveAndRestore restore(current, operands);
   if (auto fused = dyn_cast<nn::FusedMatmulOp>(op))
     return evaluateFused(fused, operands);
   Rule rule = findRule(op);
@@ -79,6 +81,12 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
     report.unproven(op) << "op \"" << op->getName().getStringRef()
                         << "\" has no rule for packs";
     return failure();
+  }
+  Contents fitted;
+  if (splitsPacks && operands.size() > 1) {
+    fitted.assign(operands.begin(), operands.end());
+    if (fitGenerated(operands, fitted))
+      operands = fitted;
   }
   Result result = isPacked && splitsPacks
                       ? evaluatePacked(op, operands, rule, type)
@@ -119,6 +127,37 @@ InFlightDiagnostic Rules::wrong(Operation *op, Operands operands) {
     if (operand.writer)
       diag.attachNote(operand.writer->getLoc())
           << "this has written what it takes";
+  return diag;
+}
+
+const Rules::Mixture *Rules::findMixture(const Term *term) const {
+  const Mixture *first = nullptr;
+  unsigned least = 0;
+  findStrangers(term, [&](const Term *part) {
+    auto known = mixtures.find(part);
+    if (known == mixtures.end() || (first && part->id > least))
+      return;
+    first = &known->second;
+    least = part->id;
+  });
+  return first;
+}
+
+InFlightDiagnostic Rules::wrong(Operation *op) {
+  for (const Content &operand : current)
+    if (const Mixture *mixture =
+            operand.pack ? nullptr : findMixture(operand.form.term)) {
+      wrong(*mixture);
+      break;
+    }
+  return report.wrong(op);
+}
+
+InFlightDiagnostic Rules::wrong(const Mixture &mixture) {
+  InFlightDiagnostic diag = report.wrong(mixture.op);
+  diag << mixture.text;
+  for (Location writer : mixture.writers)
+    diag.attachNote(writer) << "this has written what it takes";
   return diag;
 }
 

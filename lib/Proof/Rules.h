@@ -51,6 +51,16 @@ public:
   llvm::FailureOr<Content> add(mlir::Operation *op, const Content &a,
                                const Content &b);
 
+  /// A sum of parts and wholes: what it is follows, and mostly it is a mistake.
+  struct Mixture {
+    mlir::Operation *op;
+    std::string text;
+    llvm::SmallVector<mlir::Location, 2> writers;
+  };
+  /// The first one that `term` is made of; null: there is none.
+  const Mixture *findMixture(const Term *term) const;
+  mlir::InFlightDiagnostic wrong(const Mixture &mixture);
+
   Terms &terms;
   const Mesh &mesh;
   Report &report;
@@ -79,6 +89,8 @@ private:
                              mlir::RankedTensorType);
   Result evaluateScalar(mlir::Operation *, Operands, mlir::RankedTensorType);
   llvm::FailureOr<Form> unify(mlir::Operation *op, Operands operands);
+  bool fitGenerated(Operands operands, Contents &fitted);
+  void noteMixture(mlir::Operation *op, Operands operands, const Term *sum);
   Result finish(mlir::Operation *op, Operands operands, Form form,
                 Expression expression, mlir::RankedTensorType type);
   void derivePadding(mlir::Operation *op, Operands operands, Form &form,
@@ -147,9 +159,8 @@ private:
                              mlir::StringAttr axis, int64_t extent);
 
   // All of them
-  mlir::InFlightDiagnostic wrong(mlir::Operation *op) {
-    return report.wrong(op);
-  }
+  /// Tells first of a mixture that the op takes.
+  mlir::InFlightDiagnostic wrong(mlir::Operation *op);
   /// The same about operands: tells where they were written.
   mlir::InFlightDiagnostic wrong(mlir::Operation *op, Operands operands);
   /// About padding that is taken into a result and should be `neutral`: wrong
@@ -171,6 +182,8 @@ private:
   };
   /// Of dimensions of parameters and inputs that end in padding.
   std::vector<KnownExtent> knownExtents;
+  llvm::DenseMap<const Term *, Mixture> mixtures;
+  Operands current; // of the op that is interpreted
 };
 
 } // namespace plait::proof

@@ -41,6 +41,30 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
   return form;
 }
 
+/// How long a table is that counts from where a rank's slice begins, nobody
+/// knows but the tensor that it is used with. Whether there is one.
+bool Rules::fitGenerated(Operands operands, Contents &fitted) {
+  bool found = false;
+  for (size_t i = 0; i < operands.size(); ++i)
+    for (size_t j = 0; j < operands.size(); ++j) {
+      const Form &own = fitted[i].form, &other = fitted[j].form;
+      if (i == j || operands[i].pack || operands[j].pack)
+        continue;
+      for (auto [dim, mine, its] : llvm::enumerate(own.dims, other.dims)) {
+        if (mine.uniform || its.uniform || mine.begin != its.begin ||
+            own.getExtent(dim) == other.getExtent(dim))
+          continue;
+        const Term *resized =
+            terms.resize(own.term, own.getTermDim(dim), other.getExtent(dim));
+        if (!resized)
+          continue;
+        fitted[i].form.term = resized;
+        found = true;
+      }
+    }
+  return found;
+}
+
 /// What lies in the padding of the result follows from the arithmetic. What is
 /// not emitted for kernels adds.
 void Rules::derivePadding(Operation *op, Operands operands, Form &form,
@@ -82,9 +106,9 @@ Rules::Result Rules::finish(Operation *op, Operands operands, Form form,
 // Linear ops
 //===----------------------------------------------------------------------===//
 
-/// Over which axes numbers are added up: those of all of them. One that is the
+/// Over which axes summands are added up: those of all of them. One that is the
 /// same on all ranks of an axis is a part of as many of it. (What each rank has
-/// added up of its slice of equal elements is no slice of anything; a number
+/// added up of its slice of equal elements is the same on all of them, and one
 /// that is counted too often shows where it is used.)
 static SmallVector<StringAttr, 2>
 joinPartial(ArrayRef<Content> numbers, MutableArrayRef<Argument> summands,
@@ -107,7 +131,7 @@ Rules::Result Rules::sum(Operation *op, Operands operands,
   if (failed(form))
     return failure();
   const Content *first = nullptr;
-  bool areNumbers = type.getRank() == 0;
+  bool isMixed = false;
   SmallVector<Argument> arguments;
   for (auto [operand, factor] : llvm::zip_equal(operands, factors)) {
     Argument &argument = arguments.emplace_back(operand.form.asArgument());
@@ -125,20 +149,31 @@ Rules::Result Rules::sum(Operation *op, Operands operands,
                   llvm::all_of(form->partial, [&](StringAttr axis) {
                     return operand.form.isPartialOver(axis);
                   });
-    areNumbers &= operand.form.reduction == form->reduction;
-    if (!isSame && !areNumbers) {
-      wrong(op, operands)
-          << "adds " << print(*first) << " and " << print(operand)
-          << ": one of them is counted more often than the other";
-      return failure();
-    }
+    isMixed |= !isSame;
   }
-  if (form->reduction != dist::Reduction::Sum &&
-      failed(requireWhole(op, *first)))
-    return failure();
-  if (first && areNumbers)
+  for (const Content &operand : operands)
+    if (operand.form.reduction != dist::Reduction::Sum &&
+        failed(requireWhole(op, operand)))
+      return failure();
+  if (first)
     form->partial = joinPartial(operands, arguments, mesh);
-  return finish(op, operands, *form, terms.sum(arguments), type);
+  Expression total = terms.sum(arguments);
+  if (isMixed && type.getRank() != 0)
+    noteMixture(op, operands, total.term);
+  return finish(op, operands, *form, total, type);
+}
+
+void Rules::noteMixture(Operation *op, Operands operands, const Term *sum) {
+  if (sum->inClaim)
+    return;
+  Mixture &mixture = mixtures[sum];
+  mixture = {op,
+             "adds " + print(operands[0]) + " and " + print(operands[1]) +
+                 ": one of them is counted more often than the other",
+             {}};
+  for (const Content &operand : operands)
+    if (operand.writer)
+      mixture.writers.push_back(operand.writer->getLoc());
 }
 
 Rules::Result Rules::evaluateAdd(Operation *op, Operands operands,
@@ -250,6 +285,24 @@ Rules::Result Rules::evaluateDiv(Operation *op, Operands operands,
   return finish(op, operands, *form, product, type);
 }
 
+/// What `op` gives for numbers, where that is exact: tanh(0) is 0.
+static std::optional<double> computeNumber(Operation *op,
+                                           ArrayRef<Content> operands) {
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  if (!fusable || op->getNumOperands() != operands.size())
+    return std::nullopt;
+  SmallVector<NumberRange> ranges;
+  for (const Content &operand : operands) {
+    std::optional<double> number = operand.form.term->getNumber();
+    if (!number)
+      return std::nullopt;
+    ranges.push_back(NumberRange::exactly(*number));
+  }
+  NumberRange result = evaluateElement(fusable, ranges);
+  return result.isFinite() && result.is(result.low) ? std::optional(result.low)
+                                                    : std::nullopt;
+}
+
 Rules::Result Rules::evaluateElementwise(Operation *op, Operands operands,
                                          RankedTensorType type) {
   for (const Content &operand : operands)
@@ -258,6 +311,9 @@ Rules::Result Rules::evaluateElementwise(Operation *op, Operands operands,
   FailureOr<Form> form = unify(op, operands);
   if (failed(form))
     return failure();
+  if (std::optional<double> number = computeNumber(op, operands))
+    return finish(op, operands, *form,
+                  terms.sum(Argument{terms.one(), {}, *number}), type);
   SmallVector<Argument> arguments;
   Letters present;
   for (const Content &operand : operands)

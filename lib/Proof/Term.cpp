@@ -16,6 +16,7 @@
 //   P3  a · 1 = a,  a · 0 = 0
 //   L1  f(x·a, y·b) = x·y · f(a, b)             f is linear in each argument
 //   R1  Σᵢ Σⱼ a = Σᵢⱼ a, and likewise for maxima
+//   R2  Σᵢ(a + b) = Σᵢ a + Σᵢ b,  Σᵢ a = n·a of an a without the dimension i
 //   C1  what was widened only is narrow again without rounding
 //   M1  Σ(x·a + y·b) = x · Σa + y · Σb          sums over microbatches are
 //   linear
@@ -109,13 +110,64 @@ Terms::findStrangers() const {
   return strangers;
 }
 
+void plait::proof::findStrangers(const Term *term,
+                                 llvm::function_ref<void(const Term *)> visit) {
+  llvm::DenseSet<const Term *> seen;
+  SmallVector<const Term *> left{term};
+  while (!left.empty()) {
+    const Term *next = left.pop_back_val();
+    if (next->inClaim || !seen.insert(next).second)
+      continue;
+    visit(next);
+    for (const Argument &argument : next->arguments)
+      left.push_back(argument.term);
+  }
+}
+
 const Term *Terms::leaf(StringRef name, ArrayRef<int64_t> shape) {
   Term term{Term::Leaf, name};
   term.shape.assign(shape.begin(), shape.end());
   return intern(std::move(term));
 }
 
-const Term *Terms::one() { return leaf("1", {}); }
+static constexpr StringRef kOne = "1";
+
+const Term *Terms::one() { return leaf(kOne, {}); }
+
+static bool isOne(const Term *term) {
+  return term->kind == Term::Leaf && term->name == kOne;
+}
+
+std::optional<double> Term::getNumber() const {
+  if (isZero())
+    return 0;
+  if (isOne(this))
+    return 1;
+  if (kind != Sum || arguments.size() != 1 || !isOne(arguments[0].term))
+    return std::nullopt;
+  return arguments[0].factor;
+}
+
+const Term *Terms::resize(const Term *term, int64_t dim, int64_t extent) {
+  bool isGenerated = term->kind == Term::Apply && term->arguments.empty();
+  bool isElementwise = term->kind == Term::Sum || term->kind == Term::Product ||
+                       (term->kind == Term::Apply && term->name == "nn.cast");
+  if (!isGenerated && !isElementwise)
+    return nullptr;
+  Term resized = *term;
+  resized.shape[dim] = extent;
+  for (Argument &argument : resized.arguments)
+    for (auto [index, letter] : llvm::enumerate(argument.letters)) {
+      if (letter != dim)
+        continue;
+      argument.term = resize(argument.term, index, extent);
+      if (!argument.term)
+        return nullptr;
+    }
+  if (isElementwise && term->kind != Term::Apply)
+    llvm::sort(resized.arguments, isBefore);
+  return intern(std::move(resized));
+}
 
 //===----------------------------------------------------------------------===//
 // Sums and products
@@ -271,12 +323,37 @@ static Argument unwrap(const Argument &argument, StringRef name) {
 }
 
 Expression Terms::reduceSum(const Argument &argument, ArrayRef<int> result) {
-  double factor = 1;
-  Argument plain = takeFactor(argument, factor); // L1
-  if (plain.term->isZero())
-    return sum({});
-  Expression reduced = apply("sum", {}, unwrap(plain, "sum"), result);
-  return sum(Argument{reduced.term, reduced.letters, factor});
+  SmallVector<Argument> given;
+  if (argument.term->kind == Term::Sum)
+    for (const Argument &inner : argument.term->arguments) // L1, R2
+      given.push_back({inner.term, rename(inner.letters, argument.letters),
+                       argument.factor * inner.factor});
+  else
+    given.push_back(argument);
+  SmallVector<Argument> reduced;
+  for (Argument &part : given) {
+    bool isReduced = false;
+    for (auto [letter, extent] :
+         llvm::zip_equal(argument.letters, argument.term->shape)) {
+      if (llvm::is_contained(result, letter))
+        continue;
+      bool has = llvm::is_contained(part.letters, letter);
+      isReduced |= has;
+      part.factor *= has ? 1 : double(extent);
+    }
+    if (!isReduced) {
+      reduced.push_back(std::move(part));
+      continue;
+    }
+    Letters left;
+    llvm::copy_if(result, std::back_inserter(left), [&](int letter) {
+      return llvm::is_contained(part.letters, letter);
+    });
+    Expression sum =
+        apply("sum", {}, unwrap({part.term, part.letters}, "sum"), left);
+    reduced.push_back({sum.term, sum.letters, part.factor});
+  }
+  return sum(reduced);
 }
 
 Expression Terms::reduceMaximum(const Argument &argument,

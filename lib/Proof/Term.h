@@ -28,6 +28,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include <deque>
+#include <optional>
 #include <string>
 
 namespace plait::proof {
@@ -67,6 +68,8 @@ struct Term {
   mlir::Operation *origin = nullptr;
 
   bool isZero() const { return kind == Sum && arguments.empty(); }
+  /// Which number it is, if it is one.
+  std::optional<double> getNumber() const;
 };
 
 /// A term in the letters of an op: dimension i of the term is letters[i].
@@ -100,6 +103,9 @@ public:
                          llvm::ArrayRef<Argument> arguments,
                          llvm::ArrayRef<int> result,
                          llvm::ArrayRef<int64_t> extents = {});
+  /// `term`, which nothing but its index gives its elements along `dim`, with
+  /// another extent; null: it is of a certain one.
+  const Term *resize(const Term *term, int64_t dim, int64_t extent);
   /// The sum, or the maximum, over the letters that `result` does not have.
   Expression reduceSum(const Argument &argument, llvm::ArrayRef<int> result);
   Expression reduceMaximum(const Argument &argument,
@@ -124,6 +130,10 @@ private:
   bool isClaim = false;
   mlir::Operation *origin = nullptr;
 };
+
+/// Calls `visit` with all that `term` is made of and the claim does not have.
+void findStrangers(const Term *term,
+                   llvm::function_ref<void(const Term *)> visit);
 
 /// The letters 0, 1, …
 Letters countLetters(size_t rank);

@@ -147,16 +147,15 @@ class Trial:
             return Verdict("hang", str(failure))
 
     def attempt(self, tools: Tools, folder: pathlib.Path) -> Verdict:
-        """What the proof refuses has to be wrong; if it is not, that is counted:
-        about one model of 200 is one whose sums the proof does not follow."""
+        """What the proof refuses has to be wrong: a false alarm is a failure."""
         self.write(folder)
         arguments = self.compile_arguments(folder)
         compiled = tools.call("plaitc", *arguments)
         if "computes something else than the model" in compiled.stderr:
             compiled = tools.call("plaitc", *arguments, "--no-prove")
             verdict = self.execute(tools, folder, compiled)
-            reason = "the proof does not follow what is right"
-            return verdict if verdict.failed else Verdict("refused", reason)
+            told = compiled.stderr.strip()[-1500:]
+            return verdict if verdict.failed else Verdict("false alarm", told)
         return self.execute(tools, folder, compiled)
 
     def execute(self, tools: Tools, folder: pathlib.Path, compiled) -> Verdict:

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -367,6 +368,110 @@ def signal_cases(suite: Suite) -> None:
 
 
 #===-----------------------------------------------------------------------===#
+# Processes that meet over TCP
+#===-----------------------------------------------------------------------===#
+
+
+def tcp_cases(suite: Suite) -> None:
+    """What torchrun starts: it sets variables, and nothing else."""
+
+    def free_port() -> int:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            return one.getsockname()[1]
+
+    def start(ranks, count, port, *words) -> list[subprocess.Popen]:
+        program = suite.tools.folder / "plait-run"
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return [
+            subprocess.Popen(
+                [program, *map(str, words)],
+                env=os.environ | place | {
+                    "RANK": str(rank), "LOCAL_RANK": str(rank),
+                    "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+                },
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in ranks
+        ]
+
+    def end(processes) -> list[Outcome]:
+        outputs = [x.communicate(timeout=suite.tools.timeout) for x in processes]
+        return [Outcome(x.returncode, *y) for x, y in zip(processes, outputs)]
+
+    def same_bits(count):
+        def body():
+            plan = suite.small()
+            data = ("--tokens", suite.tokens, "--steps", STEPS, "--lr", 0.01)
+            expected = train(suite, plan, 1)
+            log, saved = suite.folder / "log", suite.folder / "saved"
+            log.unlink()
+            words = (plan, *data, "--log", log, "--save", saved)
+            words += ("--timeout", 60)
+            done = end(start(range(count), count, free_port(), *words))
+            require(not any(x.code for x in done), done[0].stderr)
+            require(metrics(log) == expected[0], "another log")
+            weights = (saved / "model.safetensors").read_bytes()
+            require(weights == expected[1], "other weights")
+
+        return body
+
+    def killed():
+        log = suite.folder / "tcp-log"
+        words = (suite.small(), "--tokens", suite.tokens, "--steps", 10**6)
+        words += ("--log", log, "--timeout", 60)
+        processes = start(range(4), 4, free_port(), *words)
+        wait_for(
+            lambda: log.exists() and len(log.read_text().splitlines()) > 3,
+            "steps",
+        )
+        processes[2].kill()
+        done = end(processes)
+        errors = [line for x in done for line in errors_of(x)]
+        require([x.code for x in done] == [1, 1, -9, 1], errors)
+        require(
+            len(errors) == 1
+            and re.search(r"connection to process 2 on \S+ is lost", errors[0]),
+            errors,
+        )
+
+    def missing():
+        port = free_port()
+        words = (suite.small(), "--tokens", suite.tokens, "--timeout", 4)
+        first, other = end(
+            start((0,), 3, port, *words) + start((1,), 2, free_port(), *words)
+        )
+        require("rank 0 waits for the processes of ranks 1, 2, of 3, for 3 s now"
+                in first.stderr, first.stderr)
+        require("seconds for the process of rank 1" in first.stderr, first.stderr)
+        require("rank 1 waits for rank 0 to listen at 127.0.0.1:" in other.stderr,
+                other.stderr)
+        require(first.code == 1 and other.code == 1, "no failure")
+
+    def port_in_use():
+        with socket.socket() as one:
+            one.bind(("", 0))
+            one.listen()
+            port = one.getsockname()[1]
+            words = (suite.small(), "--tokens", suite.tokens, "--timeout", 4)
+            (done,) = end(start((0,), 2, port, *words))
+        require(done.code == 1, done.stderr)
+        errors = errors_of(done)
+        require(
+            f"cannot listen on port {port}: Address already in use" in errors[-1],
+            errors,
+        )
+
+    for count in (3, 8):
+        suite.report.case(f"tcp-{count}", same_bits(count))
+    suite.report.case("tcp-killed", killed)
+    suite.report.case("tcp-missing", missing)
+    suite.report.case("tcp-port-in-use", port_in_use)
+
+
+#===-----------------------------------------------------------------------===#
 # Conformance
 #===-----------------------------------------------------------------------===#
 
@@ -419,6 +524,7 @@ def main() -> int:
             number_cases,
             failure_cases,
             signal_cases,
+            tcp_cases,
             conformance_cases,
         ):
             cases(suite)

@@ -73,6 +73,8 @@ public:
   /// What the environment says of this process's index, before it has joined. 0
   /// where it says nothing.
   static uint32_t launchIndex();
+  /// Whether the environment speaks of several processes.
+  static bool isLaunched();
 
   const ProcessPlace &place() const { return here; }
 
@@ -122,8 +124,11 @@ public:
   /// them, as disconnect() does.
   virtual bool speaksOfFailure();
 
-  /// What ranks of different processes talk through; null: not over MPI.
+  /// What ranks of different processes talk through where that is memory of
+  /// processors; null: nothing so far.
   virtual MpiEngine *engine() { return nullptr; }
+  /// All processes call this where engine() is null and they need it.
+  virtual Status openEngine() = 0;
 
 protected:
   explicit Rendezvous(ProcessPlace place) : here(std::move(place)) {}

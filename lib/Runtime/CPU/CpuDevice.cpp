@@ -10,13 +10,11 @@
 #include "Core/HostMemory.h"
 #include "Gemm.h"
 #include "KernelLibrary.h"
+#include "MPI/MpiCommunicator.h"
 #include "Team.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Rendezvous.h"
-#if PLAIT_HAS_MPI
-#include "MPI/MpiCommunicator.h"
-#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -162,13 +160,6 @@ static Result<LocalRanks> findLocalRanks(uint32_t ranks,
   if (!processes)
     return local;
   const ProcessPlace &place = processes->place();
-  if (!processes->engine())
-    return fail("a plan for CPUs runs over MPI: start it with mpirun, or srun "
-                "--mpi=pmix",
-                PLAIT_HAS_MPI ? ""
-                              : ", with a plait-run that is built with "
-                                "PLAIT_ENABLE_MPI",
-                "; ", place.launcher, " started ", place.count, " processes");
   if (place.count > ranks)
     return fail("the plan has ", ranks, ranks == 1 ? " rank, " : " ranks, ",
                 place.launcher, " started ", place.count,
@@ -196,6 +187,8 @@ static std::string describePlacement(uint32_t ranks,
 Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
                                           const Topology &topology,
                                           const ExecutorOptions &options) {
+  if (options.processes && !options.processes->engine())
+    PLAIT_RETURN_IF_ERROR(options.processes->openEngine());
   auto local = findLocalRanks(topology.ranks, options.processes);
   // What is wrong is wrong for all: one says it.
   if (options.processes)
@@ -215,11 +208,9 @@ Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
     return devices.status();
   Result<std::vector<std::unique_ptr<Communicator>>> communicators =
       std::vector<std::unique_ptr<Communicator>>();
-#if PLAIT_HAS_MPI
   if (options.processes)
     communicators =
         createMpiCommunicators(topology, *options.processes, options.timeLimit);
-#endif
   if (!options.processes)
     communicators = createThreadCommunicators(topology, options.timeLimit);
   if (!communicators.ok())

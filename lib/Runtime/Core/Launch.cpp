@@ -48,7 +48,7 @@ Result<std::string> readAddress(const Launch &launch, const Variables &names,
                                 GetEnvironment get) {
   if (const char *address = get("MASTER_ADDR"))
     return std::string(address);
-  if (const char *hosts = get("SLURM_STEP_NODELIST"); hosts && &names == &srun)
+  if (const char *hosts = get("SLURM_STEP_NODELIST"))
     if (std::string first = firstHostOf(hosts); !first.empty())
       return first;
   bool isAlone = launch.rank == launch.localRank;

@@ -37,9 +37,9 @@ using GetEnvironment = const char *(*)(const char *name);
 ///    a batch job, which has no SLURM_STEP_NUM_TASKS above 1). With --mpi=pmix
 ///    there is a PMIX_RANK as well, and MPI.
 /// MASTER_ADDR and MASTER_PORT (default 29500) say where rank 0 is. Without an
-/// address it is the first host of SLURM_STEP_NODELIST, or 127.0.0.1 where all
-/// processes are on one host; else that is a failure, as is a variable out of
-/// range. Nothing when none of them is set.
+/// address it is the first host of SLURM_STEP_NODELIST, whoever the launcher
+/// is, or 127.0.0.1 where all processes are on one host; else that is a
+/// failure, as is a variable out of range. Nothing when none of them is set.
 Result<std::optional<Launch>> readLaunch(GetEnvironment get);
 
 /// The first host of a list as SLURM writes it: "rack[03-07,9],login" is

@@ -63,6 +63,11 @@ uint32_t Rendezvous::launchIndex() {
   return launch.ok() && *launch ? (*launch)->rank : 0;
 }
 
+bool Rendezvous::isLaunched() {
+  auto launch = readLaunchHere();
+  return launch.ok() && *launch && (*launch)->ranks > 1;
+}
+
 Result<std::unique_ptr<Rendezvous>>
 Rendezvous::join(std::chrono::milliseconds timeLimit) {
   auto launch = readLaunchHere();

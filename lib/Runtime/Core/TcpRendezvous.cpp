@@ -7,16 +7,17 @@
 
 #include "TcpRendezvous.h"
 
+#include "MPI/TcpLibrary.h"
+#include "Sockets.h"
+
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -37,24 +38,6 @@ struct Greeting {
 /// More is never exchanged.
 constexpr uint32_t maxText = 1 << 26;
 
-Status systemFailure(const std::string &what) {
-  return fail(what, ": ", std::strerror(errno));
-}
-
-bool sendAll(int connection, const void *data, size_t bytes) {
-  const char *next = static_cast<const char *>(data);
-  while (bytes > 0) {
-    ssize_t count = ::send(connection, next, bytes, MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count <= 0)
-      return false;
-    next += count;
-    bytes -= size_t(count);
-  }
-  return true;
-}
-
 /// With Wait::ForEver, beyond the time limit of the connection.
 bool receiveAll(int connection, void *data, size_t bytes,
                 Rendezvous::Wait wait) {
@@ -74,36 +57,28 @@ bool receiveAll(int connection, void *data, size_t bytes,
   return true;
 }
 
-/// Raises the limit so that `count` more descriptors can be open.
-Status allowDescriptors(uint64_t count) {
-  constexpr uint64_t others = 64; // files, libraries
-  uint64_t needed = count + others;
-  rlimit limit = {};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur >= needed)
-    return Status::success();
-  if (limit.rlim_max < needed)
-    return fail("rank 0 needs ", needed,
-                " descriptors, one for each process, "
-                "allowed are ",
-                limit.rlim_max, " (ulimit -Hn)");
-  limit.rlim_cur = needed;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0
-             ? Status::success()
-             : systemFailure("cannot raise the limit of descriptors");
-}
+/// When those who wait say so: after a few seconds, then ever less often.
+class Notices {
+public:
+  /// Whether it is time, `taken` after the beginning.
+  bool isDue(std::chrono::milliseconds taken) {
+    if (taken < next)
+      return false;
+    while (taken >= next)
+      next *= 2;
+    return true;
+  }
+  std::chrono::milliseconds untilNext(std::chrono::milliseconds taken) const {
+    return next - taken;
+  }
 
-/// A connection to address:port, or -1 with errno set.
-int tryConnect(const addrinfo &place) {
-  int connection = socket(place.ai_family, place.ai_socktype | SOCK_CLOEXEC, 0);
-  if (connection < 0)
-    return -1;
-  if (connect(connection, place.ai_addr, place.ai_addrlen) == 0)
-    return connection;
-  int error = errno;
-  close(connection);
-  errno = error;
-  return -1;
+private:
+  std::chrono::milliseconds next = std::chrono::seconds(3);
+};
+
+void tellOfWaiting(const std::string &what, std::chrono::milliseconds taken) {
+  std::fprintf(stderr, "plait-run: %s, for %lld s now\n", what.c_str(),
+               static_cast<long long>(taken.count() / 1000));
 }
 
 } // namespace
@@ -135,12 +110,22 @@ TcpRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
   return result;
 }
 
-TcpRendezvous::~TcpRendezvous() { disconnect(); }
+TcpRendezvous::~TcpRendezvous() {
+  if (transfers && !transfers->leave())
+    (void)transfers.release();
+  close();
+}
 
 void TcpRendezvous::disconnect() {
+  if (transfers)
+    transfers->abort();
+  close();
+}
+
+void TcpRendezvous::close() {
   for (int &connection : connections)
     if (connection >= 0)
-      close(std::exchange(connection, -1));
+      ::close(std::exchange(connection, -1));
 }
 
 uint32_t TcpRendezvous::missingRank() {
@@ -154,49 +139,47 @@ Status TcpRendezvous::listenForAll() {
   connections.assign(launch.ranks, -1);
   if (launch.ranks == 1)
     return Status::success();
-  PLAIT_RETURN_IF_ERROR(allowDescriptors(launch.ranks));
-  std::string where = "cannot listen on port " + std::to_string(launch.port);
-  int listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool ipv6 = listener >= 0;
-  if (!ipv6)
-    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (listener < 0)
-    return systemFailure(where);
-  int on = 1, off = 0;
-  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  sockaddr_in6 any6 = {};
-  sockaddr_in any4 = {};
-  any6.sin6_family = AF_INET6;
-  any4.sin_family = AF_INET;
-  any6.sin6_port = any4.sin_port = htons(launch.port);
-  if (ipv6) // IPv4 as well
-    setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-  auto *any = ipv6 ? reinterpret_cast<sockaddr *>(&any6)
-                   : reinterpret_cast<sockaddr *>(&any4);
-  Status status = Status::success();
-  if (bind(listener, any, ipv6 ? sizeof(any6) : sizeof(any4)) != 0 ||
-      listen(listener, static_cast<int>(launch.ranks)) != 0)
-    status = systemFailure(where);
-  if (status.ok())
-    status = acceptAll(listener);
-  close(listener);
-  return status;
+  PLAIT_RETURN_IF_ERROR(allowDescriptors(launch.ranks, "rank 0"));
+  auto listener = listenOn(launch.port, static_cast<int>(launch.ranks));
+  return listener.ok() ? acceptAll(listener->get()) : listener.status();
+}
+
+/// "the processes of rank 2, 5 and 3 more, of 8".
+std::string TcpRendezvous::nameMissing() {
+  constexpr uint32_t most = 8;
+  std::string names;
+  uint32_t count = 0;
+  for (uint32_t rank = missingRank(); rank < launch.ranks; ++rank)
+    if (connections[rank] < 0 && ++count <= most)
+      names += (count > 1 ? ", " : "") + std::to_string(rank);
+  if (count > most)
+    names += " and " + std::to_string(count - most) + " more";
+  return (count > 1 ? "the processes of ranks " : "the process of rank ") +
+         names + ", of " + std::to_string(launch.ranks);
 }
 
 /// Connections become processes when they have said who they are; that a
 /// stranger says nothing holds nobody up.
 Status TcpRendezvous::acceptAll(int listener) {
-  Clock::time_point end = Clock::now() + timeLimit;
+  using std::chrono::milliseconds;
+  Clock::time_point start = Clock::now();
+  Notices notices;
   std::vector<pollfd> events = {{listener, POLLIN, 0}};
   Status status = Status::success();
   while (status.ok() && missingRank() < launch.ranks) {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end - Clock::now());
-    if (left.count() <= 0 ||
-        poll(events.data(), events.size(),
-             int(std::min<int64_t>(left.count(), INT32_MAX))) == 0)
+    auto taken = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+    if (taken >= timeLimit) {
       status = fail("waited longer than ", timeLimit.count() / 1000.0,
                     " seconds for the process of rank ", missingRank());
+      break;
+    }
+    if (notices.isDue(taken))
+      tellOfWaiting("rank 0 waits for " + nameMissing(), taken);
+    auto pause = std::min(timeLimit - taken, notices.untilNext(taken));
+    for (pollfd &event : events)
+      event.revents = 0;
+    poll(events.data(), events.size(),
+         int(std::clamp<int64_t>(pause.count(), 1, INT32_MAX)));
     for (size_t i = events.size(); status.ok() && --i > 0;)
       if (events[i].revents) {
         status = admit(events[i].fd);
@@ -211,7 +194,7 @@ Status TcpRendezvous::acceptAll(int listener) {
       status = systemFailure("cannot accept a connection");
   }
   for (size_t i = 1; i < events.size(); ++i)
-    close(events[i].fd);
+    ::close(events[i].fd);
   return status;
 }
 
@@ -232,33 +215,26 @@ Status TcpRendezvous::admit(int connection) {
   if (isKnown && status.ok())
     connections[greeting.rank] = connection;
   else // a stranger is turned away
-    close(connection);
+    ::close(connection);
   return status;
 }
 
 Status TcpRendezvous::connectToFirst() {
   std::string where = launch.address + ":" + std::to_string(launch.port);
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo *places = nullptr;
-  int error = getaddrinfo(launch.address.c_str(),
-                          std::to_string(launch.port).c_str(), &hints, &places);
-  if (error != 0)
-    return fail("cannot find '", launch.address, "': ", gai_strerror(error));
-  Clock::time_point start = Clock::now();
-  int connection = -1;
-  while (connection < 0) {
-    for (addrinfo *place = places; place && connection < 0;
-         place = place->ai_next)
-      connection = tryConnect(*place);
-    if (connection >= 0 || Clock::now() - start > timeLimit)
-      break;
-    // Rank 0 may not be listening yet.
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  freeaddrinfo(places);
-  if (connection < 0)
-    return systemFailure("cannot reach rank 0 at " + where);
+  Notices notices;
+  // One of a host says it for all; rank 1 where rank 0 would.
+  bool speaks = launch.localRank == 0 || launch.rank == 1;
+  auto connected =
+      connectTo(launch.address, launch.port, timeLimit,
+                [&](std::chrono::milliseconds taken) {
+                  if (speaks && notices.isDue(taken))
+                    tellOfWaiting("rank " + std::to_string(launch.rank) +
+                                      " waits for rank 0 to listen at " + where,
+                                  taken);
+                });
+  if (!connected.ok())
+    return fail("cannot reach rank 0 at ", connected.status().message());
+  int connection = connected->release();
   connections = {connection};
   PLAIT_RETURN_IF_ERROR(setTimeLimit(connection));
   Greeting greeting;
@@ -330,16 +306,72 @@ Result<std::string> TcpRendezvous::broadcast(const std::string &ofFirst,
   return ofFirst;
 }
 
-Status TcpRendezvous::sendToFirst(uint32_t, std::span<const std::byte> bytes) {
+Status TcpRendezvous::transfer(MpiTransfer::Kind kind, uint32_t peer,
+                               uint32_t rank, std::byte *data, size_t bytes) {
+  return transfers->run({{kind, MpiChannel::Control, peer, rank,
+                          Region{data, int64_t(bytes)}, nullptr}},
+                        MpiEngine::forEver);
+}
+
+/// A process that may have several ranks has an engine.
+Status TcpRendezvous::sendToFirst(uint32_t rank,
+                                  std::span<const std::byte> bytes) {
+  if (transfers)
+    return transfer(MpiTransfer::Kind::Send, 0, rank,
+                    const_cast<std::byte *>(bytes.data()), bytes.size());
   return sendAll(connections[0], bytes.data(), bytes.size())
              ? Status::success()
              : systemFailure("rank 0 has ended the connection");
 }
 
 Status TcpRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
+  if (transfers)
+    return transfer(MpiTransfer::Kind::Receive, spread().processOf(rank), rank,
+                    bytes.data(), bytes.size());
   return receiveAll(connections[rank], bytes.data(), bytes.size(),
                     Wait::Limited)
              ? Status::success()
              : systemFailure("rank " + std::to_string(rank) +
                              " has ended the connection");
+}
+
+/// One address of this machine for others; empty on that of rank 0.
+std::string TcpRendezvous::ownAddress() const {
+  if (launch.rank == 0)
+    return "";
+  std::string address = localAddressOf(connections[0]);
+  bool isLoopback = address.starts_with("127.") || address == "::1";
+  return isLoopback ? "" : address;
+}
+
+Status TcpRendezvous::openEngine() {
+  auto hosts = exchange(here.host);
+  if (!hosts.ok())
+    return hosts.status();
+  here.hosts.assign(1, 0);
+  for (uint32_t rank = 1; rank < launch.ranks; ++rank) {
+    auto before = hosts->begin() + rank;
+    bool isNew = *before != before[-1];
+    if (isNew && std::find(hosts->begin(), before, *before) != before)
+      return fail("rank ", rank, " is on host ", *before, ", rank ", rank - 1,
+                  " on ", before[-1],
+                  ": the ranks of a host have to follow each other");
+    here.hosts.push_back(here.hosts.back() + isNew);
+  }
+  auto library = connectOverTcp(*this, ownAddress(), launch.address, timeLimit);
+  PLAIT_RETURN_IF_ERROR(agree(library.status()));
+  auto engine = MpiEngine::start(std::move(*library), timeLimit);
+  if (!engine.ok())
+    return engine.status();
+  transfers = std::move(*engine);
+  return Status::success();
+}
+
+bool TcpRendezvous::speaksOfFailure() {
+  if (isAgreedFailure || !transfers)
+    return Rendezvous::speaksOfFailure();
+  transfers->abort();
+  transfers->awaitHalt();
+  close();
+  return transfers->isFirstToFail();
 }

@@ -9,6 +9,7 @@
 #define PLAIT_LIB_RUNTIME_CORE_TCPRENDEZVOUS_H
 
 #include "Launch.h"
+#include "MPI/Engine.h"
 #include "plait/Runtime/Rendezvous.h"
 
 #include <chrono>
@@ -34,6 +35,10 @@ public:
   Status sendToFirst(uint32_t rank, std::span<const std::byte> bytes) override;
   Status receiveFrom(uint32_t rank, std::span<std::byte> bytes) override;
   void disconnect() override;
+  bool speaksOfFailure() override;
+  /// Connects all processes with each other.
+  Status openEngine() override;
+  MpiEngine *engine() override { return transfers.get(); }
 
 private:
   using Clock = std::chrono::steady_clock;
@@ -48,6 +53,11 @@ private:
   Status setTimeLimit(int connection);
   Status send(int connection, const std::string &text);
   Result<std::string> receive(int connection, Wait wait);
+  Status transfer(MpiTransfer::Kind kind, uint32_t peer, uint32_t rank,
+                  std::byte *data, size_t bytes);
+  void close();
+  std::string nameMissing();
+  std::string ownAddress() const;
   /// The lowest rank that is not connected, `launch.ranks` when all are.
   uint32_t missingRank();
 
@@ -56,6 +66,7 @@ private:
   // Rank 0: to every other rank, by rank, -1 for itself. Others: one, to it.
   std::vector<int> connections;
   uint32_t firstMissing = 1;
+  std::unique_ptr<MpiEngine> transfers; // null: not needed so far
 };
 
 } // namespace plait::runtime

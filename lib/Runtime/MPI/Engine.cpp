@@ -10,9 +10,6 @@
 #include "Core/Futex.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <dlfcn.h>
-#include <filesystem>
 #include <sys/prctl.h>
 #include <utility>
 
@@ -37,33 +34,12 @@ constexpr microseconds idlePause(10000);
 /// How long warnings of others are waited for.
 constexpr milliseconds grace(400);
 
-/// Beside the program, or where it was installed.
-Result<MpiLibrary *> openLibrary() {
-  constexpr char name[] = "plait-mpi.so";
-  std::error_code error;
-  std::filesystem::path folder =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  std::string path = folder / name;
-  if (const char *named = std::getenv("PLAIT_MPI"); named && *named)
-    path = named;
-  else if (!std::filesystem::exists(path, error))
-    path = folder.parent_path() / PLAIT_LIBRARY_FOLDER / name;
-  // Libraries that MPI opens by itself look for its symbols.
-  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  void *symbol = handle ? dlsym(handle, openMpiLibraryName) : nullptr;
-  if (!symbol)
-    return fail("cannot open MPI: ", dlerror());
-  return reinterpret_cast<OpenMpiLibrary *>(symbol)();
-}
-
 } // namespace
 
-Result<std::unique_ptr<MpiEngine>> MpiEngine::start(milliseconds timeLimit) {
-  Result<MpiLibrary *> library = openLibrary();
-  if (!library.ok())
-    return library.status();
+Result<std::unique_ptr<MpiEngine>>
+MpiEngine::start(std::unique_ptr<MpiLibrary> library, milliseconds timeLimit) {
   std::unique_ptr<MpiEngine> engine(new MpiEngine(timeLimit));
-  engine->library.reset(*library);
+  engine->library = std::move(library);
   engine->thread = std::thread([&engine = *engine] { engine.serve(); });
   std::atomic<bool> never = false;
   if (waitWhileEqual(engine->phase, 0, never, timeLimit) !=
@@ -113,6 +89,18 @@ Status MpiEngine::wait(MpiJob &job, milliseconds limit) {
   }
   }
   __builtin_unreachable();
+}
+
+Status MpiEngine::run(std::vector<MpiTransfer> transfers, milliseconds limit) {
+  MpiJob job;
+  job.transfers = std::move(transfers);
+  submit(job);
+  Status status = wait(job, limit);
+  if (!status.ok()) {
+    abort();
+    awaitHalt();
+  }
+  return status;
 }
 
 void MpiEngine::abort() { giveUp(/*byItself=*/true); }

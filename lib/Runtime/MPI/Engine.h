@@ -46,9 +46,10 @@ private:
 
 class MpiEngine {
 public:
-  /// Opens MPI and joins the others.
+  /// Joins the others through `library`: MPI, or what stands in for it.
   static Result<std::unique_ptr<MpiEngine>>
-  start(std::chrono::milliseconds timeLimit);
+  start(std::unique_ptr<MpiLibrary> library,
+        std::chrono::milliseconds timeLimit);
   ~MpiEngine();
 
   /// To be called before destruction: takes leave of the others, if nothing has
@@ -63,6 +64,10 @@ public:
   /// Returns when it is done. Fails after `limit`, or after a failure of this
   /// process or another.
   Status wait(MpiJob &job, std::chrono::milliseconds limit);
+  /// Both, for a job that nobody else sees. After a failure this process gives
+  /// up, and nothing touches the transfers' memory any more.
+  Status run(std::vector<MpiTransfer> transfers,
+             std::chrono::milliseconds limit);
   static constexpr std::chrono::milliseconds forEver =
       std::chrono::hours(24 * 3650); // longer ones overflow in nanoseconds
 

@@ -8,7 +8,8 @@
 // MPI behind an interface that lives in a module of its own (Module.cpp), which
 // is opened where a launcher has started several processes: nobody else needs
 // MPI to be installed, or waits for it to load. The module uses nothing of the
-// runtime but this header.
+// runtime but this header. Where no launcher of MPI has started the processes,
+// TcpLibrary.h stands in for it.
 //
 // All calls come from one thread, which is all that any MPI allows
 // (MPI_THREAD_FUNNELED).

@@ -8,6 +8,9 @@
 #include "MpiRendezvous.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
 #include <string_view>
 
 using namespace plait;
@@ -16,6 +19,25 @@ using namespace plait::runtime;
 namespace {
 
 constexpr uint32_t textTag = 0, firstRankTag = 1; // on MpiChannel::Control
+
+/// Beside the program, or where it was installed.
+Result<MpiLibrary *> openLibrary() {
+  constexpr char name[] = "plait-mpi.so";
+  std::error_code error;
+  std::filesystem::path folder =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  std::string path = folder / name;
+  if (const char *named = std::getenv("PLAIT_MPI"); named && *named)
+    path = named;
+  else if (!std::filesystem::exists(path, error))
+    path = folder.parent_path() / PLAIT_LIBRARY_FOLDER / name;
+  // Libraries that MPI opens by itself look for its symbols.
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void *symbol = handle ? dlsym(handle, openMpiLibraryName) : nullptr;
+  if (!symbol)
+    return fail("cannot open MPI: ", dlerror());
+  return reinterpret_cast<OpenMpiLibrary *>(symbol)();
+}
 
 /// MPI takes what it only reads without const.
 template <typename T> Region regionOf(T *data, size_t count) {
@@ -28,7 +50,11 @@ template <typename T> Region regionOf(T *data, size_t count) {
 
 Result<std::unique_ptr<MpiRendezvous>>
 MpiRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
-  auto engine = MpiEngine::start(timeLimit);
+  auto library = openLibrary();
+  if (!library.ok())
+    return library.status();
+  auto engine =
+      MpiEngine::start(std::unique_ptr<MpiLibrary>(*library), timeLimit);
   if (!engine.ok())
     return engine.status();
   const MpiLibrary::World &world = (*engine)->world();
@@ -49,19 +75,9 @@ MpiRendezvous::~MpiRendezvous() {
     (void)mpi.release();
 }
 
-/// Nobody else makes such calls, so the job may live here: after a failure it
-/// has to stay until nothing touches it.
 Status MpiRendezvous::run(std::vector<MpiTransfer> transfers, Wait wait) {
-  MpiJob job;
-  job.transfers = std::move(transfers);
-  mpi->submit(job);
-  Status status =
-      mpi->wait(job, wait == Wait::ForEver ? MpiEngine::forEver : timeLimit);
-  if (!status.ok()) {
-    mpi->abort();
-    mpi->awaitHalt();
-  }
-  return status;
+  return mpi->run(std::move(transfers),
+                  wait == Wait::ForEver ? MpiEngine::forEver : timeLimit);
 }
 
 Result<std::vector<uint64_t>>

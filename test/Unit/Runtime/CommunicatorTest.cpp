@@ -47,6 +47,7 @@ struct TestedBackend {
   Factory create;
   bool inRankOrder;     // the order of sums
   unsigned devices = 0; // see ExecutorOptions
+  unsigned stride = 1;  // of the numbers of ranks that are tried, from 1
 };
 
 constexpr std::chrono::milliseconds patience = std::chrono::seconds(60);
@@ -151,6 +152,8 @@ protected:
   /// Makes the backend afresh, or skips the test.
   void start(std::chrono::milliseconds limit) {
     stop();
+    if ((ranks - 1) % std::get<0>(GetParam()).stride)
+      GTEST_SKIP() << "takes long and shows nothing new";
     ExecutorOptions options;
     options.timeLimit = limit;
     options.devices = std::get<0>(GetParam()).devices;
@@ -505,14 +508,42 @@ TEST_P(CommunicatorTest, WaitingEnds) {
   });
 }
 
-#if PLAIT_HAS_CUDA
+/// Keeps the process of a rank until the rank ends.
+class ProcessCommunicator : public Communicator {
+public:
+  ProcessCommunicator(std::unique_ptr<Rendezvous> process,
+                      std::unique_ptr<Communicator> inner)
+      : process(std::move(process)), inner(std::move(inner)) {}
+
+  Result<std::unique_ptr<Group>>
+  join(std::span<const uint32_t> ranks) override {
+    return inner->join(ranks);
+  }
+  uint32_t laneOf(uint32_t id) const override { return inner->laneOf(id); }
+  bool sendsInLane() const override { return inner->sendsInLane(); }
+  Status post(uint32_t id, uint32_t target,
+              std::span<const std::byte> bytes) override {
+    return inner->post(id, target, bytes);
+  }
+  Status receive(uint32_t id, uint32_t source,
+                 std::span<std::byte> bytes) override {
+    return inner->receive(id, source, bytes);
+  }
+  Status awaitReceipt(uint32_t id, uint32_t target) override {
+    return inner->awaitReceipt(id, target);
+  }
+  Status finish() override { return inner->finish(); }
+  void abort() override { inner->abort(); }
+
+private:
+  std::unique_ptr<Rendezvous> process;
+  std::unique_ptr<Communicator> inner;
+};
+
 /// What a launcher's processes do, each of which is a thread here.
-Result<Backend> createProcesses(const fb::Plan &plan, const Topology &topology,
+Result<Backend> createProcesses(Factory create, const fb::Plan &plan,
+                                const Topology &topology,
                                 const ExecutorOptions &options) {
-  // The same conditions, and the same reason to skip.
-  auto threads = createNcclThreadBackend(plan, topology, options);
-  if (!threads.ok())
-    return threads.status();
   uint16_t port = freePort();
   std::vector<Backend> made(topology.ranks);
   std::vector<Status> ended(topology.ranks, Status::success());
@@ -524,12 +555,17 @@ Result<Backend> createProcesses(const fb::Plan &plan, const Topology &topology,
       ended[rank] = joined.status();
       if (!joined.ok())
         return;
+      (*joined)->spread(topology.ranks);
       ExecutorOptions mine = options;
       mine.processes = joined->get();
-      auto backend = createNcclProcessBackend(plan, topology, mine);
+      auto backend = create(plan, topology, mine);
       ended[rank] = backend.status();
-      if (backend.ok())
-        made[rank] = std::move(*backend);
+      if (!backend.ok())
+        return;
+      made[rank] = std::move(*backend);
+      auto &inner = made[rank].parts.front().communicator;
+      inner = std::make_unique<ProcessCommunicator>(std::move(*joined),
+                                                    std::move(inner));
     });
   for (std::thread &process : processes)
     process.join();
@@ -540,6 +576,25 @@ Result<Backend> createProcesses(const fb::Plan &plan, const Topology &topology,
     all.parts.push_back(std::move(made[rank].parts.front()));
   }
   return all;
+}
+
+#if PLAIT_HAS_CUDA
+Result<Backend> createNcclProcesses(const fb::Plan &plan,
+                                    const Topology &topology,
+                                    const ExecutorOptions &options) {
+  // The same conditions, and the same reason to skip.
+  auto threads = createNcclThreadBackend(plan, topology, options);
+  if (!threads.ok())
+    return threads.status();
+  return createProcesses(&createNcclProcessBackend, plan, topology, options);
+}
+#endif
+
+#if PLAIT_HAS_CPU
+Result<Backend> createTcpProcesses(const fb::Plan &plan,
+                                   const Topology &topology,
+                                   const ExecutorOptions &options) {
+  return createProcesses(&createCpuBackend, plan, topology, options);
 }
 #endif
 
@@ -566,11 +621,12 @@ std::vector<TestedBackend> testedBackends() {
 #endif
 #if PLAIT_HAS_CPU
   result.push_back({"Threads", &createCpuBackend, true});
+  result.push_back({"TcpProcesses", &createTcpProcesses, true, 0, 3});
 #endif
 #if PLAIT_HAS_CUDA
   result.push_back({"CudaThreads", &createCudaThreadBackend, true, 1});
   result.push_back({"Nccl", &createNcclThreadBackend, false});
-  result.push_back({"NcclProcesses", &createProcesses, false});
+  result.push_back({"NcclProcesses", &createNcclProcesses, false});
 #endif
   return result;
 }

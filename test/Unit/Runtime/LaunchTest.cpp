@@ -109,6 +109,10 @@ TEST(LaunchTest, FindsRankZeroOnAnotherHostOrFails) {
                          {"LOCAL_RANK", "1"},
                          {"LOCAL_WORLD_SIZE", "2"}}),
             several);
+  EXPECT_EQ(addressWith({{"RANK", "1"},
+                         {"WORLD_SIZE", "2"},
+                         {"SLURM_STEP_NODELIST", "gpu[4-5]"}}),
+            "gpu4");
   EXPECT_EQ(
       addressWith({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}}),
       "127.0.0.1");

@@ -1,0 +1,463 @@
+//===- TcpLibrary.cpp - What is asked of MPI, over TCP --------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TcpLibrary.h"
+
+#include "Core/Sockets.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <fcntl.h>
+#include <map>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <thread>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+/// Before the bytes of a message.
+struct Header {
+  uint32_t channel = 0, tag = 0;
+  uint64_t bytes = 0;
+};
+/// Channels of headers that no bytes follow: the sender fails, or is done.
+constexpr uint32_t warningChannel = UINT32_MAX, goodbyeChannel = UINT32_MAX - 1;
+
+/// The first that a connection carries.
+struct Greeting {
+  uint32_t magic = 0x506c6154; // "PlaT"
+  uint32_t index = 0;
+};
+
+/// Pieces of memory that one call of the system takes.
+constexpr size_t maxPieces = 64;
+
+uint64_t sizeOf(const Region &region) {
+  return uint64_t(region.planes) * region.rows * region.bytes;
+}
+
+/// Adds the pieces of `region` from byte `offset` on, as many as there is room
+/// for.
+void addPieces(const Region &region, uint64_t offset,
+               std::vector<iovec> &pieces) {
+  uint64_t end = sizeOf(region);
+  while (offset < end && pieces.size() < maxPieces) {
+    int64_t row = int64_t(offset) / region.bytes;
+    int64_t within = int64_t(offset) % region.bytes;
+    std::byte *begin = region.begin + row / region.rows * region.planeStride +
+                       row % region.rows * region.rowStride + within;
+    pieces.push_back({begin, size_t(region.bytes - within)});
+    offset += uint64_t(region.bytes - within);
+  }
+}
+
+void copyInto(const Region &region, std::span<const std::byte> bytes) {
+  std::vector<iovec> pieces;
+  for (uint64_t offset = 0; offset < bytes.size(); pieces.clear()) {
+    addPieces(region, offset, pieces);
+    for (const iovec &piece : pieces) {
+      std::memcpy(piece.iov_base, bytes.data() + offset, piece.iov_len);
+      offset += piece.iov_len;
+    }
+  }
+}
+
+struct Outgoing {
+  Header header;
+  Region region;
+  void *cookie = nullptr;
+  uint64_t sent = 0; // of header and region together
+};
+
+struct Awaited {
+  Region region;
+  void *cookie;
+};
+
+/// What came before anybody waited for it.
+struct Early {
+  std::vector<std::byte> bytes;
+  bool isComplete = false;
+  std::optional<Awaited> awaited; // since it has begun to come
+};
+
+/// The connection to one other process.
+class Peer {
+public:
+  Peer(Socket connection, std::string name)
+      : connection(std::move(connection)), name(std::move(name)) {}
+
+  void send(const Header &header, const Region &region, void *cookie) {
+    outgoing.push_back({header, region, cookie});
+  }
+  /// Adds the cookie to `finished` where it is there already.
+  Status receive(const Header &header, const Awaited &awaited,
+                 std::vector<void *> &finished);
+  /// Drops what has not begun to leave, and sends `channel`.
+  void sendLast(uint32_t channel);
+  /// Reads and writes as much as can be done at once.
+  Status progress(std::vector<void *> &finished);
+
+  bool hasWarned() const { return warned; }
+  bool hasLeft() const { return left; }
+  bool hasSentAll() const { return outgoing.empty(); }
+
+private:
+  using Key = std::pair<uint32_t, uint32_t>; // channel and tag
+
+  Status write(std::vector<void *> &finished);
+  Status read(std::vector<void *> &finished);
+  Status beginMessage();
+  void endMessage(std::vector<void *> &finished);
+  Status failLost(const char *why) const {
+    return fail("the connection to ", name, " is lost: ", why);
+  }
+  Status checkSize(const Region &region, uint64_t bytes) const {
+    return sizeOf(region) == bytes
+               ? Status::success()
+               : fail(name, " sends ", bytes, " bytes where ", sizeOf(region),
+                      " are awaited");
+  }
+
+  Socket connection;
+  std::string name; // for messages
+  bool warned = false, left = false;
+  std::vector<iovec> pieces; // scratch
+  std::deque<Outgoing> outgoing;
+
+  Header incoming;
+  uint64_t received = 0;        // of header and bytes together
+  std::optional<Awaited> taker; // of the bytes that come; none: `early`
+  Early *early = nullptr;
+  std::map<Key, std::deque<Awaited>> awaited;
+  std::map<Key, std::deque<Early>> aside;
+};
+
+Status Peer::receive(const Header &header, const Awaited &wanted,
+                     std::vector<void *> &finished) {
+  Key key = {header.channel, header.tag};
+  auto found = aside.find(key);
+  if (found != aside.end())
+    for (Early &one : found->second) {
+      if (one.awaited)
+        continue;
+      PLAIT_RETURN_IF_ERROR(checkSize(wanted.region, one.bytes.size()));
+      if (!one.isComplete) {
+        one.awaited = wanted;
+        return Status::success();
+      }
+      copyInto(wanted.region, one.bytes); // the first: those before are taken
+      finished.push_back(wanted.cookie);
+      found->second.pop_front();
+      if (found->second.empty())
+        aside.erase(found);
+      return Status::success();
+    }
+  awaited[key].push_back(wanted);
+  return Status::success();
+}
+
+void Peer::sendLast(uint32_t channel) {
+  bool hasBegun = !outgoing.empty() && outgoing.front().sent > 0;
+  outgoing.resize(hasBegun ? 1 : 0);
+  send({channel, 0, 0}, {}, nullptr);
+}
+
+Status Peer::progress(std::vector<void *> &finished) {
+  PLAIT_RETURN_IF_ERROR(write(finished));
+  return read(finished); // nothing where it has left
+}
+
+Status Peer::write(std::vector<void *> &finished) {
+  while (!outgoing.empty()) {
+    Outgoing &first = outgoing.front();
+    pieces.clear();
+    if (first.sent < sizeof(Header))
+      pieces.push_back({reinterpret_cast<char *>(&first.header) + first.sent,
+                        size_t(sizeof(Header) - first.sent)});
+    uint64_t done = std::max<uint64_t>(first.sent, sizeof(Header));
+    addPieces(first.region, done - sizeof(Header), pieces);
+    msghdr message = {};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    ssize_t count = sendmsg(connection.get(), &message, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+      break;
+    if (count < 0 && (errno == EPIPE || errno == ECONNRESET)) {
+      if (left) // and needs no answer
+        outgoing.clear();
+      break; // it may have said why: that is read
+    }
+    if (count < 0)
+      return failLost(std::strerror(errno));
+    first.sent += uint64_t(count);
+    if (first.sent < sizeof(Header) + first.header.bytes)
+      continue;
+    if (first.cookie)
+      finished.push_back(first.cookie);
+    outgoing.pop_front();
+  }
+  return Status::success();
+}
+
+Status Peer::read(std::vector<void *> &finished) {
+  while (!left) {
+    pieces.clear();
+    if (received < sizeof(Header))
+      pieces.push_back({reinterpret_cast<char *>(&incoming) + received,
+                        size_t(sizeof(Header) - received)});
+    else if (taker)
+      addPieces(taker->region, received - sizeof(Header), pieces);
+    else
+      pieces.push_back({early->bytes.data() + (received - sizeof(Header)),
+                        size_t(sizeof(Header) + incoming.bytes - received)});
+    ssize_t count = readv(connection.get(), pieces.data(), int(pieces.size()));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+      return Status::success();
+    if (count == 0 && warned)
+      return Status::success();
+    if (count <= 0)
+      return failLost(count < 0 ? std::strerror(errno) : "it has ended");
+    bool wasHeader = received < sizeof(Header);
+    received += uint64_t(count);
+    if (wasHeader && received == sizeof(Header))
+      PLAIT_RETURN_IF_ERROR(beginMessage());
+    if (received >= sizeof(Header) &&
+        received == sizeof(Header) + incoming.bytes)
+      endMessage(finished);
+  }
+  return Status::success();
+}
+
+/// Its header is here.
+Status Peer::beginMessage() {
+  warned |= incoming.channel == warningChannel;
+  left |= incoming.channel == goodbyeChannel;
+  if (incoming.channel >= goodbyeChannel)
+    return Status::success();
+  Key key = {incoming.channel, incoming.tag};
+  auto found = awaited.find(key);
+  if (found == awaited.end()) {
+    early = &aside[key].emplace_back();
+    early->bytes.resize(incoming.bytes);
+    return Status::success();
+  }
+  taker = found->second.front();
+  found->second.pop_front();
+  if (found->second.empty())
+    awaited.erase(found);
+  return checkSize(taker->region, incoming.bytes);
+}
+
+void Peer::endMessage(std::vector<void *> &finished) {
+  received = 0;
+  if (taker)
+    finished.push_back(taker->cookie);
+  taker.reset();
+  if (!early)
+    return;
+  early->isComplete = true;
+  if (early->awaited) { // then those before are taken
+    copyInto(early->awaited->region, early->bytes);
+    finished.push_back(early->awaited->cookie);
+    auto found = aside.find({incoming.channel, incoming.tag});
+    found->second.pop_front();
+    if (found->second.empty())
+      aside.erase(found);
+  }
+  early = nullptr;
+}
+
+class TcpLibrary : public MpiLibrary {
+public:
+  TcpLibrary(World world, std::vector<std::unique_ptr<Peer>> peers)
+      : world(std::move(world)), peers(std::move(peers)) {}
+
+  Result<World> start() override { return world; }
+
+  Status begin(const MpiTransfer &what, void *cookie) override {
+    if (what.kind != MpiTransfer::Kind::Send &&
+        what.kind != MpiTransfer::Kind::Receive)
+      return Status::failure("there are no collectives over TCP");
+    Header header = {uint32_t(what.channel), what.tag, sizeOf(what.region)};
+    Peer &peer = *peers[what.peer];
+    if (what.kind == MpiTransfer::Kind::Receive)
+      return peer.receive(header, {what.region, cookie}, ready);
+    peer.send(header, what.region, cookie);
+    return Status::success();
+  }
+
+  Status poll(std::vector<void *> &finished) override {
+    finished.insert(finished.end(), ready.begin(), ready.end());
+    ready.clear();
+    return progress(finished);
+  }
+
+  void warn() override {
+    for (auto &peer : peers)
+      if (peer)
+        peer->sendLast(warningChannel);
+  }
+
+  Status readWarnings(std::vector<uint32_t> &failed) override {
+    Status status = progress(ready);
+    for (uint32_t i = 0; i < peers.size(); ++i)
+      if (peers[i] && peers[i]->hasWarned())
+        failed.push_back(i);
+    return failed.empty() ? status : Status::success();
+  }
+
+  void finish() override {
+    for (auto &peer : peers)
+      if (peer)
+        peer->send({goodbyeChannel, 0, 0}, {}, nullptr);
+    auto isDone = [](const std::unique_ptr<Peer> &peer) {
+      return !peer || (peer->hasLeft() && peer->hasSentAll());
+    };
+    while (!std::all_of(peers.begin(), peers.end(), isDone)) {
+      // Who has said goodbye may be gone.
+      for (auto &peer : peers)
+        if (peer && !isDone(peer) && !peer->progress(ready).ok())
+          peer.reset();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+private:
+  Status progress(std::vector<void *> &finished) {
+    Status first = Status::success();
+    for (auto &peer : peers)
+      if (Status status = peer ? peer->progress(finished) : Status::success();
+          !status.ok() && first.ok())
+        first = status;
+    return first;
+  }
+
+  World world;
+  std::vector<std::unique_ptr<Peer>> peers; // by process, null for itself
+  std::vector<void *> ready;
+};
+
+/// Where a process is reached.
+struct Place {
+  std::string address, host;
+  uint16_t port;
+};
+
+std::string print(const Place &place) {
+  return std::to_string(place.port) + " " + place.host + " " + place.address;
+}
+
+Place parsePlace(const std::string &text) {
+  size_t first = text.find(' '), second = text.find(' ', first + 1);
+  return {text.substr(second + 1), text.substr(first + 1, second - first - 1),
+          uint16_t(std::stoul(text))};
+}
+
+Result<Socket> acceptOne(const Socket &listener,
+                         std::chrono::milliseconds timeLimit,
+                         Greeting &greeting) {
+  timeval limit = {timeLimit.count() / 1000, timeLimit.count() % 1000 * 1000};
+  setsockopt(listener.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  Socket made(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (made.get() < 0)
+    return systemFailure("cannot accept a connection of another process");
+  setsockopt(made.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  if (recv(made.get(), &greeting, sizeof(greeting), MSG_WAITALL) !=
+      sizeof(greeting))
+    return systemFailure("another process does not say who it is");
+  return made;
+}
+
+/// Connects with those before, then waits for those behind.
+Status connectAll(const std::vector<Place> &places, uint32_t index,
+                  const Socket &listener, std::chrono::milliseconds timeLimit,
+                  std::vector<Socket> &made) {
+  Greeting mine;
+  mine.index = index;
+  for (uint32_t i = 0; i < index; ++i) {
+    auto connected = connectTo(places[i].address, places[i].port, timeLimit);
+    if (!connected.ok())
+      return fail("cannot reach process ", i, " at ",
+                  connected.status().message());
+    if (!sendAll(connected->get(), &mine, sizeof(mine)))
+      return systemFailure("cannot reach process " + std::to_string(i));
+    made[i] = std::move(*connected);
+  }
+  for (uint32_t left = places.size() - index - 1; left > 0;) {
+    Greeting greeting;
+    auto accepted = acceptOne(listener, timeLimit, greeting);
+    if (!accepted.ok())
+      return accepted.status();
+    bool isKnown = greeting.magic == mine.magic && greeting.index > index &&
+                   greeting.index < places.size() &&
+                   made[greeting.index].get() < 0;
+    if (!isKnown) // a stranger
+      continue;
+    made[greeting.index] = std::move(*accepted);
+    --left;
+  }
+  return Status::success();
+}
+
+} // namespace
+
+Result<std::unique_ptr<MpiLibrary>>
+runtime::connectOverTcp(Rendezvous &processes, const std::string &address,
+                        const std::string &firstAddress,
+                        std::chrono::milliseconds timeLimit) {
+  const ProcessPlace &here = processes.place();
+  Status prepared = allowDescriptors(here.count, "a process");
+  auto listener = listenOn(0, int(here.count));
+  auto port = listener.ok() ? portOf(*listener) : listener.status();
+  if (prepared.ok())
+    prepared = port.status();
+  PLAIT_RETURN_IF_ERROR(processes.agree(prepared));
+  auto texts = processes.exchange(print({address, here.host, *port}));
+  if (!texts.ok())
+    return texts.status();
+  std::vector<Place> places;
+  for (const std::string &text : *texts) {
+    places.push_back(parsePlace(text));
+    if (places.back().address.empty())
+      places.back().address = firstAddress;
+  }
+  std::vector<Socket> made(here.count);
+  PLAIT_RETURN_IF_ERROR(
+      connectAll(places, here.index, *listener, timeLimit, made));
+  MpiLibrary::World world;
+  world.index = here.index;
+  world.count = here.count;
+  world.localIndex = here.localIndex;
+  world.largestTag = UINT32_MAX;
+  world.host = here.host;
+  world.hosts = here.hosts;
+  std::vector<std::unique_ptr<Peer>> peers(here.count);
+  for (uint32_t i = 0; i < here.count; ++i) {
+    if (i == here.index)
+      continue;
+    int on = 1, socket = made[i].get();
+    setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
+    peers[i] = std::make_unique<Peer>(std::move(made[i]),
+                                      "process " + std::to_string(i) + " on " +
+                                          places[i].host);
+  }
+  return std::unique_ptr<MpiLibrary>(
+      new TcpLibrary(std::move(world), std::move(peers)));
+}

@@ -101,6 +101,7 @@ run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
 run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
 run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
 run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
+run data "${counts[@]}" build/venv/bin/python test/Execute/data.py
 run training "${counts[@]}" build/venv/bin/python test/Execute/training.py
 run config-files "${counts[@]}" \
   build/venv/bin/python test/Execute/config_files.py

@@ -61,6 +61,14 @@ void MappedFile::release() const {
     madvise(const_cast<uint8_t *>(data), length, MADV_DONTNEED);
 }
 
+void MappedFile::prefetch(uint64_t offset, uint64_t count) const {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  uint64_t begin = offset / page * page;
+  if (count) // advice: nothing depends on it
+    madvise(const_cast<uint8_t *>(data) + begin, offset + count - begin,
+            MADV_WILLNEED);
+}
+
 //===----------------------------------------------------------------------===//
 // Temporary files
 //===----------------------------------------------------------------------===//

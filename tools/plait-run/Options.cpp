@@ -45,6 +45,8 @@ private:
       refuse("sets '" + name + "', which is no option");
     bool isFlag = option->get_expected_max() == 0;
     bool isText = option->get_type_name().rfind("TEXT", 0) == 0;
+    if (auto *list = value.as_array(); list && takesList(name))
+      return {{}, name, {joinList(name, *list)}};
     bool fits = isFlag   ? value.is_boolean()
                 : isText ? value.is_string()
                          : value.is_number();
@@ -63,6 +65,23 @@ private:
     value.visit([&](auto &one) { printed << one; });
     item.inputs = {printed.str()};
     return item;
+  }
+
+  static bool takesList(const std::string &name) {
+    return std::set<std::string>{"tokens", "text", "eval-tokens", "eval-text"}
+        .count(name);
+  }
+
+  /// As the command line has it.
+  std::string joinList(const std::string &name, toml::array &list) const {
+    std::string joined;
+    for (toml::node &one : list) {
+      auto text = one.value_exact<std::string>();
+      if (!text)
+        refuse("sets '" + name + "' to a list of what are no strings");
+      joined += (joined.empty() ? "" : ",") + *text;
+    }
+    return joined;
   }
 
   static std::string describe(const toml::parse_error &error) {
@@ -112,14 +131,16 @@ void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--weights", train.weights,
                  "Safetensors file or directory (else random)");
   auto *tokens = app.add_option("--tokens", train.tokens,
-                                "Tokens, little-endian integers");
+                                "Files of tokens: A[:WEIGHT],B[:WEIGHT]…");
   app.add_option("--token-type", train.tokenType,
                  "Of --tokens (by the vocabulary)")
       ->check(CLI::IsMember(getTokenTypeNames()))
       ->needs(tokens);
-  app.add_option("--text", train.text, "Text, a token a byte")
+  app.add_option("--text", train.text, "The same of text, a token a byte")
       ->excludes(tokens);
   app.add_flag("--shuffle", train.shuffle, "Permute the samples");
+  app.add_option("--log-samples", train.sampleLog,
+                 "Append which samples each step read, JSON lines");
   app.add_flag("--check", options.check,
                "Compare a step with the unpartitioned model");
   app.add_flag("--tf32", train.executor.tf32,
@@ -162,7 +183,11 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
   CLI::Range fraction(0.0, 0.999999);
   app.add_option("--seed", train.seed, "Of weights, permutation, dropout")
       ->check(natural);
-  app.add_option("--steps", train.steps, "Steps to train")->check(stepCount);
+  auto *steps = app.add_option("--steps", train.steps, "Steps to train")
+                    ->check(stepCount);
+  app.add_option("--epochs", train.epochs, "Passes over the samples, instead")
+      ->check(CLI::Range(1e-9, 1e9))
+      ->excludes(steps);
   app.add_option("--lr", train.learningRate, "Learning rate, its peak")
       ->check(positive);
   app.add_option("--lr-schedule", train.schedule, "How it goes on")
@@ -260,6 +285,8 @@ std::string plait::describeSettings(const CLI::App &app) {
     std::string name = option->get_single_name();
     if (name == "help" || name == "config")
       continue;
+    if (name == "steps" && app.count("--epochs"))
+      continue;                            // its default has no meaning
     if (option->get_expected_max() == 0) { // a flag
       settings[name] = option->count() > 0;
       continue;

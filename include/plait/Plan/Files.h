@@ -45,6 +45,8 @@ public:
   /// Gives the memory back that holds what has been read; what is read again is
   /// fetched again.
   void release() const;
+  /// Has the system read these bytes, which are in the file, without waiting.
+  void prefetch(uint64_t offset, uint64_t count) const;
 
 private:
   MappedFile(const uint8_t *data, size_t length) : data(data), length(length) {}

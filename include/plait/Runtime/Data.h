@@ -5,68 +5,72 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A data set is a list of tokens, cut into samples of S + 1 tokens that
-// overlap by one: sample k is tokens [k S, k S + S]. Its first S tokens are the
-// inputs, its last S the targets. There are floor((tokens - 1) / S) samples.
+// Each source of a data set is a list of tokens, cut into samples of S + 1
+// tokens that overlap by one: sample k is tokens [k S, k S + S]. Its first S
+// tokens are the inputs, its last S the targets. There are floor((tokens - 1) /
+// S) samples. SampleOrder.h says which sample of which source is at which
+// position of training.
 //
-// Row r of the global batch of step n (from 1) is sample (n - 1) G + r, modulo
-// the number of samples, after the permutation if there is one; a run that goes
-// on with another G counts on from where it was (startAt). Data-parallel
-// rank d has rows [d G / dp, (d + 1) G / dp); microbatch i of it is the i-th
-// run of micro_batch rows. So the batch of a step does not depend on the mesh.
+// Row r of the global batch of step n (from 1) is the sample at position (n -
+// 1) G + r; a run that goes on with another G counts on from where it was
+// (startAt). Data-parallel rank d has rows [d G / dp, (d + 1) G / dp);
+// microbatch i of it is the i-th run of micro_batch rows. So the batch of a
+// step does not depend on the mesh.
 //
 // The key of that row, from which dropout draws, is the first word of
 // Philox4x32-10 (see Random.h) of the counter (low half of r, high half of r,
 // low half of n, high half of n) under the key (low half of the seed, high half
 // of the seed).
 //
-// The permutation of N samples: start with the identity and, for i from N - 1
-// down to 1, swap entries i and j = (w0 + 2^32 w1) mod (i + 1), where w0 … w3
-// is Philox4x32-10 (see Random.h) of the counter (low half of i, high half of
-// i, 0, 0) under the key (low half of the seed, high half of the seed). Every
-// pass over the data uses the same one.
-//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLAIT_RUNTIME_DATA_H
 #define PLAIT_RUNTIME_DATA_H
 
-#include "plait/Plan/Files.h"
 #include "plait/Plan/Plan_generated.h"
-#include "plait/Support/Status.h"
+#include "plait/Runtime/SampleOrder.h"
+#include "plait/Runtime/TokenFile.h"
 
-#include <cstdint>
-#include <span>
-#include <string>
-#include <variant>
-#include <vector>
+#include <atomic>
 
 namespace plait::runtime {
 
 namespace fb = plan::fb;
 
-/// How the tokens of a file are stored, little-endian.
-struct TokenType {
-  const char *name;
-  unsigned bytes;
+/// Which samples have been read as inputs of a step, row by row. Of several
+/// processes each knows the rows of its ranks.
+class SampleRecord {
+public:
+  explicit SampleRecord(uint64_t rows) : rows(rows) {}
+
+  /// To be called from any thread.
+  void add(int64_t row, uint64_t number) {
+    // Ranks along other axes read the same.
+    uint64_t before = rows[row].exchange(number + 1);
+    if (before && before != number + 1)
+      differs = true;
+  }
+  /// The numbers plus 1 by row, 0 where nothing was read, and starts anew.
+  /// Fails where two ranks have read different samples as one row.
+  Result<std::vector<uint64_t>> take();
+
+private:
+  std::vector<std::atomic<uint64_t>> rows;
+  std::atomic<bool> differs = false;
 };
-/// uint16, int32, int64: ids are not negative, so that the unsigned types of
-/// these sizes are the same.
-std::span<const TokenType> getTokenTypes();
 
 /// The batches of a data set. Reading is safe from all threads.
 class Batches {
 public:
-  /// A file of tokens of the type called `type`; empty: uint16 where the
-  /// vocabulary has at most 65536 entries, else int32, and a file that looks
-  /// like a wider type is an error. Reads the file once, to check that every
-  /// token is in the vocabulary.
-  static Result<Batches> fromTokenFile(const std::string &path,
-                                       const std::string &type,
-                                       const fb::Plan &plan);
-  /// A text, each byte of which is a token.
-  static Result<Batches> fromTextFile(const std::string &path,
-                                      const fb::Plan &plan);
+  /// Files of tokens: see TokenFile::open. `list` is paths with commas between
+  /// them, each with ":WEIGHT" behind it or none. What names a file as it is,
+  /// is that file.
+  static Result<Batches> fromTokens(const std::string &list,
+                                    const std::string &type,
+                                    const fb::Plan &plan);
+  /// Texts, each byte of which is a token.
+  static Result<Batches> fromText(const std::string &list,
+                                  const fb::Plan &plan);
   /// Random tokens for one step.
   static Result<Batches> random(uint64_t seed, const fb::Plan &plan);
 
@@ -80,49 +84,63 @@ public:
   /// side: it gets the rows that those replicas have at the same time.
   void interleave(int64_t replicas, int64_t rows);
 
-  /// The first row of the global batch of the step after step `step` is sample
-  /// `sample`, modulo the number of samples, and those of later steps follow.
-  /// Before, the first row of step 1 is sample 0.
-  void startAt(uint64_t step, uint64_t sample);
+  /// The first row of the global batch of the step after step `step` is at
+  /// position `position`, and those of later steps follow. Before, the first
+  /// row of step 1 is at position 0.
+  void startAt(uint64_t step, uint64_t position);
+  /// The position of the first row of the step after step `step`.
+  uint64_t positionAfter(uint64_t step) const {
+    return startPosition + (step - startStep) * uint64_t(globalBatch);
+  }
 
-  uint64_t samples() const { return sampleCount; }
+  /// From now on what is read is added to `record`, which outlives this; null:
+  /// no more.
+  void recordTo(SampleRecord *newRecord) { record = newRecord; }
 
-  /// What the samples are, wherever the file is: data of the same description
+  /// Samples of a step.
+  uint64_t batchSize() const { return uint64_t(globalBatch); }
+
+  const SampleOrder &order() const { return samples; }
+
+  /// What the samples are, wherever the files are: data of the same description
   /// has the same samples in the same order.
   std::string describe() const;
 
   /// Writes row `row` of the global batch of step `step` (from 1), from its
   /// position `first` on, to `target`, which ends with the row or before. Its
-  /// key, which has no position, goes to all of `target`.
-  void readRow(uint64_t step, int64_t row, fb::InputKind kind, int64_t first,
-               std::span<int32_t> target) const;
+  /// key, which has no position, goes to all of `target`. Fails where a token
+  /// is not in the vocabulary.
+  Status readRow(uint64_t step, int64_t row, fb::InputKind kind, int64_t first,
+                 std::span<int32_t> target) const;
+  /// Has the system read what readRow() will, without waiting for it.
+  void prefetchRow(uint64_t step, int64_t row, fb::InputKind kind,
+                   int64_t first, int64_t count) const;
 
 private:
-  using Storage = std::variant<MappedFile, std::vector<uint32_t>>;
-
-  static Result<Batches> create(Storage storage, unsigned tokenBytes,
-                                const std::string &name, const fb::Plan &plan);
-  std::span<const uint8_t> bytes() const;
+  static Result<Batches> open(const std::string &list, bool isText,
+                              const std::string &type, const fb::Plan &plan);
+  static Result<Batches> create(std::vector<TokenFile> sources,
+                                std::vector<double> weights,
+                                const fb::Plan &plan);
   int64_t findRow(int64_t row) const;
-  uint64_t token(uint64_t position) const;
-  uint64_t tokenCount() const;
-  Status checkWidth(const std::string &name) const;
+  Sample findSample(uint64_t step, int64_t row) const;
 
-  Batches(Storage storage, unsigned tokenBytes, const fb::Plan &plan)
-      : storage(std::move(storage)), tokenBytes(tokenBytes),
-        sequence(plan.sequence()), globalBatch(plan.global_batch()) {}
+  Batches(std::vector<TokenFile> sources, std::vector<double> weights,
+          SampleOrder samples, const fb::Plan &plan)
+      : sources(std::move(sources)), weights(std::move(weights)),
+        samples(std::move(samples)), sequence(plan.sequence()),
+        globalBatch(plan.global_batch()) {}
 
-  Storage storage;
-  unsigned tokenBytes;
+  std::vector<TokenFile> sources;
+  std::vector<double> weights; // empty: none
+  SampleOrder samples;
   int64_t sequence;
   int64_t globalBatch;
-  uint64_t sampleCount = 0;
   uint64_t keySeed = 0;
-  std::vector<uint64_t> permutation; // empty: the identity
-  uint64_t permutationSeed = 0;
-  uint64_t contentHash = 0;
-  uint64_t startStep = 0, startSample = 0; // see startAt()
+  std::optional<uint64_t> shuffleSeed;
+  uint64_t startStep = 0, startPosition = 0; // see startAt()
   int64_t replicas = 1, replicaRows = 1;
+  SampleRecord *record = nullptr;
 };
 
 } // namespace plait::runtime

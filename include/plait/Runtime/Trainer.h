@@ -29,16 +29,19 @@ namespace plait::runtime {
 enum class SpikePolicy { Ignore, Report, Stop };
 
 struct TrainOptions {
-  std::string weights;   // empty: from the initialisers and the seed
-  std::string tokens;    // one of tokens and text is set, except for check()
-  std::string tokenType; // see Batches::fromTokenFile
+  std::string weights; // empty: from the initialisers and the seed
+  // Lists of sources; one is set, except for check(): see Batches::fromTokens.
+  std::string tokens;
+  std::string tokenType;
   std::string text;
   std::string log;              // empty: none, "-": standard output
+  std::string sampleLog;        // empty: none; see Training/SampleLog.h
   std::string save;             // empty: do not save
   std::string resume;           // empty: begin with the first step
   CheckpointOptions checkpoint; // which are written
   uint64_t planHash = 0;        // PlanFile::hash(), for checkpoints
   uint64_t steps = 20;
+  std::optional<double> epochs; // passes over all samples, instead of `steps`
   uint64_t seed = 0;
   bool shuffle = false;
   double learningRate = 3e-4;        // the peak of the schedule
@@ -88,12 +91,12 @@ struct RunState {
 /// The learning rate's schedules by name: see Training/LearningRate.h.
 std::vector<std::string> getScheduleNames();
 
-/// Trains until `steps` steps are done, those before `resume` included, or
-/// until it is interrupted. Adds one JSON object a step to the log, writes
-/// progress to stderr when that is a terminal, and a summary; of several
-/// processes, that of rank 0 does. Fails as soon as loss or gradient norm are
-/// not finite numbers, unless such steps are skipped, and when it is
-/// interrupted before the first step.
+/// Trains until `steps` steps, or `epochs` of the data, are done, those before
+/// `resume` included, or until it is interrupted. Adds one JSON object a step
+/// to the log, writes progress to stderr when that is a terminal, and a
+/// summary; of several processes, that of rank 0 does. Fails as soon as loss or
+/// gradient norm are not finite numbers, unless such steps are skipped, and
+/// when it is interrupted before the first step.
 Status train(const fb::Plan &plan, const TrainOptions &options);
 
 /// Runs one step of the plan and of its reference plan from the same weights on

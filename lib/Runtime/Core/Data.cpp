@@ -10,12 +10,10 @@
 #include "plait/Runtime/Random.h"
 
 #include <algorithm>
-#include <cstring>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
 #include <numeric>
-#include <sstream>
-
-#define XXH_STATIC_LINKING_ONLY
-#include <xxhash.h>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -27,154 +25,177 @@ static std::array<uint32_t, 4> draw(uint64_t counter, uint64_t seed,
                 {uint32_t(seed), uint32_t(seed >> 32)});
 }
 
-Result<Batches> Batches::create(Storage storage, unsigned tokenBytes,
-                                const std::string &name, const fb::Plan &plan) {
-  Batches batches(std::move(storage), tokenBytes, plan);
-  uint64_t bytes = batches.bytes().size();
-  if (bytes % tokenBytes)
-    return fail("'", name, "' has ", bytes, " bytes, not a multiple of ",
-                tokenBytes, ", the size of a token");
-  uint64_t tokens = batches.tokenCount();
-  if (tokens < uint64_t(batches.sequence) + 1)
-    return fail("'", name, "' has ", tokens, " tokens, one sample needs ",
-                batches.sequence + 1);
-  for (uint64_t position = 0; position < tokens; ++position)
-    if (uint64_t token = batches.token(position);
-        token >= uint64_t(plan.vocab_size()))
-      return fail("'", name, "': token ", position, " is ", token,
-                  ", the vocabulary has ", plan.vocab_size());
-  batches.sampleCount = (tokens - 1) / batches.sequence;
-  batches.contentHash =
-      XXH3_64bits(batches.bytes().data(), batches.bytes().size());
-  return batches;
+Result<std::vector<uint64_t>> SampleRecord::take() {
+  if (differs)
+    return Status::failure("ranks have read different samples as one row");
+  std::vector<uint64_t> numbers;
+  for (std::atomic<uint64_t> &row : rows)
+    numbers.push_back(row.exchange(0));
+  return numbers;
 }
 
-std::span<const TokenType> runtime::getTokenTypes() {
-  static constexpr TokenType types[] = {
-      {"uint16", 2}, {"int32", 4}, {"int64", 8}};
-  return types;
+//===----------------------------------------------------------------------===//
+// Sources
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// What a list of sources says of one.
+struct SourceName {
+  std::string path;
+  std::optional<double> weight;
+};
+
+bool isFile(const std::string &path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
 }
 
-static Result<unsigned> getTokenBytes(const std::string &type) {
-  std::string names;
-  for (const TokenType &known : getTokenTypes()) {
-    if (type == known.name)
-      return known.bytes;
-    names += (names.empty() ? "" : ", ") + std::string(known.name);
+/// "PATH" or "PATH:WEIGHT". What follows a colon and is no number belongs to
+/// the path.
+SourceName parseSource(const std::string &text) {
+  size_t colon = text.rfind(':');
+  if (colon == std::string::npos || isFile(text))
+    return {text, std::nullopt};
+  double weight = 0;
+  const char *end = text.data() + text.size();
+  auto parsed = std::from_chars(text.data() + colon + 1, end, weight);
+  if (parsed.ec == std::errc::invalid_argument || parsed.ptr != end)
+    return {text, std::nullopt};
+  if (parsed.ec != std::errc()) // out of range, as 1e999 is
+    weight = HUGE_VAL;
+  return {text.substr(0, colon), weight};
+}
+
+Result<std::vector<SourceName>> parseSources(const std::string &list) {
+  if (isFile(list))
+    return std::vector<SourceName>{{list, std::nullopt}};
+  std::vector<SourceName> names;
+  for (size_t begin = 0; begin <= list.size();) {
+    size_t end = std::min(list.find(',', begin), list.size());
+    names.push_back(parseSource(list.substr(begin, end - begin)));
+    if (names.back().path.empty())
+      return fail("'", list, "' names a file without a name");
+    begin = end + 1;
   }
-  return fail("token type '", type, "' is unknown, expected one of ", names);
+  return names;
 }
 
-/// Fails where the tokens look like halves or quarters of wider ones: ids that
-/// fit into the narrow type are followed by zeros. Other data can look so, too;
-/// then --token-type says that it is meant.
-Status Batches::checkWidth(const std::string &name) const {
-  bool isTwice = true, isFourTimes = true, isZero = true;
-  for (uint64_t position = 0; position < tokenCount(); ++position) {
-    if (token(position) == 0)
+/// All weights or none.
+Result<std::vector<double>> getWeights(const std::vector<SourceName> &names) {
+  std::vector<double> weights;
+  for (const SourceName &name : names) {
+    if (name.weight.has_value() != names.front().weight.has_value())
+      return fail("'", names.front().path, "' and '", name.path,
+                  "': one has a weight, the other has none");
+    if (!name.weight)
       continue;
-    isZero = false;
-    isTwice &= position % 2 == 0;
-    isFourTimes &= position % 4 == 0;
+    if (!(*name.weight >= 0 && *name.weight <= 1e9))
+      return fail("'", name.path, "' has the weight ", *name.weight,
+                  ", expected 0 to 1e9");
+    weights.push_back(*name.weight);
   }
-  if (!isTwice || isZero)
-    return Status::success();
-  unsigned likely = std::min((isFourTimes ? 4 : 2) * tokenBytes, 8u);
-  auto getName = [](unsigned bytes) {
-    auto types = getTokenTypes();
-    return std::find_if(
-               types.begin(), types.end(),
-               [&](const TokenType &type) { return type.bytes == bytes; })
-        ->name;
-  };
-  return fail("'", name, "' looks like ", getName(likely), ": as ",
-              getName(tokenBytes),
-              " every other token is 0; say with --token-type what it is");
+  double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (!weights.empty() && sum == 0)
+    return fail("'", names.front().path, "' and all others have the weight 0");
+  return weights;
 }
 
-Result<Batches> Batches::fromTokenFile(const std::string &path,
-                                       const std::string &type,
-                                       const fb::Plan &plan) {
-  Result<MappedFile> file = MappedFile::open(path, "tokens");
-  if (!file.ok())
-    return file.status();
-  std::string_view magic = "\x93NUMPY";
-  if (file->bytes().size() >= magic.size() &&
-      std::memcmp(file->bytes().data(), magic.data(), magic.size()) == 0)
-    return fail("'", path,
-                "' is a NumPy file with a header; tokens are raw, as "
-                "numpy's tofile writes them");
-  constexpr int64_t shortVocabulary = 65536;
-  Result<unsigned> width = type.empty()
-                               ? plan.vocab_size() <= shortVocabulary ? 2u : 4u
-                               : getTokenBytes(type);
-  if (!width.ok())
-    return width.status();
-  Result<Batches> batches = create(std::move(*file), *width, path, plan);
-  if (batches.ok() && type.empty())
-    PLAIT_RETURN_IF_ERROR(batches->checkWidth(path));
-  return batches;
+} // namespace
+
+Result<Batches> Batches::open(const std::string &list, bool isText,
+                              const std::string &type, const fb::Plan &plan) {
+  auto names = parseSources(list);
+  if (!names.ok())
+    return names.status();
+  auto weights = getWeights(*names);
+  if (!weights.ok())
+    return weights.status();
+  auto vocabulary = static_cast<uint64_t>(plan.vocab_size());
+  std::vector<TokenFile> sources;
+  for (const SourceName &name : *names) {
+    Result<TokenFile> file = isText
+                                 ? TokenFile::openText(name.path, vocabulary)
+                                 : TokenFile::open(name.path, type, vocabulary);
+    if (!file.ok())
+      return file.status();
+    sources.push_back(std::move(*file));
+  }
+  return create(std::move(sources), std::move(*weights), plan);
 }
 
-Result<Batches> Batches::fromTextFile(const std::string &path,
-                                      const fb::Plan &plan) {
-  Result<MappedFile> file = MappedFile::open(path, "text");
-  if (!file.ok())
-    return file.status();
-  return create(std::move(*file), 1, path, plan);
+Result<Batches> Batches::create(std::vector<TokenFile> sources,
+                                std::vector<double> weights,
+                                const fb::Plan &plan) {
+  std::vector<uint64_t> sizes;
+  std::vector<std::string> names;
+  auto sequence = static_cast<uint64_t>(plan.sequence());
+  for (const TokenFile &source : sources) {
+    if (source.size() < sequence + 1)
+      return fail("'", source.name(), "' has ", source.size(),
+                  " tokens, one sample needs ", sequence + 1);
+    sizes.push_back((source.size() - 1) / sequence);
+    names.push_back(source.name());
+  }
+  auto order = SampleOrder::create(std::move(sizes), weights, names);
+  if (!order.ok())
+    return order.status();
+  return Batches(std::move(sources), std::move(weights), std::move(*order),
+                 plan);
+}
+
+Result<Batches> Batches::fromTokens(const std::string &list,
+                                    const std::string &type,
+                                    const fb::Plan &plan) {
+  return open(list, /*isText=*/false, type, plan);
+}
+
+Result<Batches> Batches::fromText(const std::string &list,
+                                  const fb::Plan &plan) {
+  return open(list, /*isText=*/true, /*type=*/"", plan);
 }
 
 Result<Batches> Batches::random(uint64_t seed, const fb::Plan &plan) {
   std::vector<uint32_t> tokens(plan.global_batch() * plan.sequence() + 1);
   for (uint64_t i = 0; i < tokens.size(); ++i)
     tokens[i] = draw(i, seed)[0] % plan.vocab_size();
-  return create(std::move(tokens), sizeof(uint32_t), "random tokens", plan);
-}
-
-void Batches::startAt(uint64_t step, uint64_t sample) {
-  startStep = step;
-  startSample = sample;
+  std::vector<TokenFile> sources;
+  sources.push_back(TokenFile::fromMemory(
+      std::move(tokens), static_cast<uint64_t>(plan.vocab_size())));
+  return create(std::move(sources), {}, plan);
 }
 
 std::string Batches::describe() const {
   std::ostringstream text;
-  text << tokenCount() << " tokens of hash " << std::hex << contentHash
-       << std::dec << " in samples of " << sequence;
-  if (!permutation.empty())
-    text << " permuted by seed " << permutationSeed;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    text << (i ? ", " : "") << sources[i].size() << " tokens of hash "
+         << std::hex << sources[i].hash() << std::dec;
+    if (!weights.empty())
+      text << " and weight " << weights[i];
+  }
+  text << " in samples of " << sequence;
+  if (shuffleSeed)
+    text << " permuted by seed " << *shuffleSeed;
   return text.str();
 }
 
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
 void Batches::shuffle(uint64_t seed) {
-  permutationSeed = seed;
-  permutation.resize(sampleCount);
-  std::iota(permutation.begin(), permutation.end(), uint64_t(0));
-  for (uint64_t i = sampleCount; i-- > 1;) {
-    auto words = draw(i, seed);
-    uint64_t value = words[0] | uint64_t(words[1]) << 32;
-    std::swap(permutation[i], permutation[value % (i + 1)]);
-  }
+  shuffleSeed = seed;
+  samples.shuffle(seed);
+}
+
+void Batches::startAt(uint64_t step, uint64_t position) {
+  startStep = step;
+  startPosition = position;
 }
 
 void Batches::interleave(int64_t newReplicas, int64_t rows) {
   replicas = newReplicas;
   replicaRows = rows;
-}
-
-std::span<const uint8_t> Batches::bytes() const {
-  if (const auto *file = std::get_if<MappedFile>(&storage))
-    return file->bytes();
-  const auto &tokens = std::get<std::vector<uint32_t>>(storage);
-  return {reinterpret_cast<const uint8_t *>(tokens.data()),
-          tokens.size() * sizeof(uint32_t)};
-}
-
-uint64_t Batches::tokenCount() const { return bytes().size() / tokenBytes; }
-
-uint64_t Batches::token(uint64_t position) const {
-  uint64_t value = 0;
-  std::memcpy(&value, bytes().data() + position * tokenBytes, tokenBytes);
-  return value;
 }
 
 /// Where row `row` is in the global batch: see interleave().
@@ -185,18 +206,31 @@ int64_t Batches::findRow(int64_t row) const {
          microbatch * replicaRows + inside % replicaRows;
 }
 
-void Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
-                      int64_t first, std::span<int32_t> target) const {
+Sample Batches::findSample(uint64_t step, int64_t row) const {
+  return samples.find(positionAfter(step - 1) + uint64_t(findRow(row)));
+}
+
+Status Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
+                        int64_t first, std::span<int32_t> target) const {
   if (kind == fb::InputKind::Keys) {
     auto key = static_cast<int32_t>(draw(findRow(row), keySeed, step)[0]);
-    return std::fill(target.begin(), target.end(), key);
+    std::fill(target.begin(), target.end(), key);
+    return Status::success();
   }
-  uint64_t sample =
-      (startSample + (step - 1 - startStep) * globalBatch + findRow(row)) %
-      sampleCount;
-  if (!permutation.empty())
-    sample = permutation[sample];
-  uint64_t begin = sample * sequence + (kind == fb::InputKind::Targets) + first;
-  for (size_t i = 0; i < target.size(); ++i)
-    target[i] = static_cast<int32_t>(token(begin + i));
+  Sample sample = findSample(step, row);
+  if (record && kind == fb::InputKind::Tokens)
+    record->add(findRow(row), samples.number(sample));
+  return sources[sample.source].read(
+      sample.index * sequence + (kind == fb::InputKind::Targets) + first,
+      target);
+}
+
+void Batches::prefetchRow(uint64_t step, int64_t row, fb::InputKind kind,
+                          int64_t first, int64_t count) const {
+  if (kind == fb::InputKind::Keys)
+    return;
+  Sample sample = findSample(step, row);
+  sources[sample.source].prefetch(sample.index * sequence +
+                                      (kind == fb::InputKind::Targets) + first,
+                                  count);
 }

@@ -125,9 +125,14 @@ Status Rank::feed(const fb::Input &input, uint64_t number,
   int64_t columns = input.columns();
   int64_t first = mesh.indexOf(plan, rank, "cp") * columns;
   int64_t count = int64_t(input.microbatches()) * input.rows();
-  for (int64_t row = 0; row < count; ++row)
-    batches.readRow(number, replica * count + row, input.kind(), first,
-                    std::span(rows).subspan(row * columns, columns));
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t row = replica * count + i;
+    PLAIT_RETURN_IF_ERROR(
+        batches.readRow(number, row, input.kind(), first,
+                        std::span(rows).subspan(i * columns, columns)));
+    // Beside this step.
+    batches.prefetchRow(number + 1, row, input.kind(), first, columns);
+  }
   return device.write(input.offset(), std::as_bytes(std::span(rows).first(
                                           count * input.columns())));
 }
@@ -139,7 +144,9 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
   if (!trains && !metricSteps.ok())
     return metricSteps.status();
   for (uint32_t i = 0; i < length(program.inputs()); ++i)
-    PLAIT_RETURN_IF_ERROR(feed(*program.inputs()->Get(i), number, batches));
+    if (Status status = feed(*program.inputs()->Get(i), number, batches);
+        !status.ok())
+      return fail("step ", number, ": ", status.message());
   PLAIT_RETURN_IF_ERROR(
       device.write(program.scalars(), std::as_bytes(std::span(stepScalars))));
   // The first step is walked: libraries connect and load code in their first

@@ -43,14 +43,18 @@ Result<std::optional<Evaluator>> Evaluator::open(const fb::Plan &plan,
     return std::optional<Evaluator>();
   PLAIT_RETURN_IF_ERROR(checkPlan(plan));
   Result<Batches> batches =
-      isText ? Batches::fromTextFile(path, plan)
-             : Batches::fromTokenFile(path, options.tokenType, plan);
+      isText ? Batches::fromText(path, plan)
+             : Batches::fromTokens(path, options.tokenType, plan);
   if (!batches.ok())
     return batches.status();
-  uint64_t most = batches->samples() / uint64_t(plan.global_batch());
+  auto samples = batches->order().passSamples();
+  if (!samples)
+    return fail(isText ? "--eval-text" : "--eval-tokens", " '", path,
+                "' has weights, but an evaluation sees all samples alike");
+  uint64_t most = *samples / uint64_t(plan.global_batch());
   if (most == 0)
-    return fail("'", path, "' has ", batches->samples(),
-                " samples, a batch needs ", plan.global_batch());
+    return fail("'", path, "' has ", *samples, " samples, a batch needs ",
+                plan.global_batch());
   if (options.evalSteps > most)
     return fail("--eval-steps is ", options.evalSteps, ", '", path, "' has ",
                 most, " batches");

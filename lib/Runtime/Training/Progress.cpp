@@ -28,7 +28,7 @@ static bool isSame(const std::string &a, const std::string &b) {
 Result<Progress> Progress::begin(Executor &executor,
                                  const TrainOptions &options, Batches &batches,
                                  RunState &state) {
-  Progress progress(executor.plan(), options, batches, state);
+  Progress progress(options, batches, state);
   std::optional<Resumed> resumed;
   if (!options.resume.empty()) {
     // So that a job may say the same when it starts and when it goes on.
@@ -56,26 +56,25 @@ Result<Progress> Progress::begin(Executor &executor,
 
 Status Progress::goOn(const Resumed &resumed, Batches &batches, bool leads) {
   const RunRecord &run = resumed.run;
-  if (run.step > options.steps)
+  if (!options.epochs && run.step > options.steps)
     return fail("checkpoint '", resumed.path, "' is of step ", run.step,
                 ", --steps is ", options.steps);
   // Weights do not need it any more, permutation and dropout do.
   if (run.seed != options.seed)
     return fail("checkpoint '", resumed.path, "' has seed ", run.seed,
                 ", --seed is ", options.seed);
-  firstStep = run.step;
-  firstSample = run.data == batches.describe() ? run.samples : 0;
+  bool isSameData = run.data == batches.describe();
   if (leads) {
     std::fprintf(stderr, "resumed step %llu from '%s'\n",
                  static_cast<unsigned long long>(run.step),
                  resumed.path.c_str());
-    if (run.data != batches.describe())
+    if (!isSameData)
       std::fprintf(stderr,
                    "plait-run: warning: the data is %s, of the checkpoint %s; "
                    "it is read from its beginning\n",
                    batches.describe().c_str(), run.data.c_str());
   }
-  batches.startAt(firstStep, firstSample);
+  batches.startAt(run.step, isSameData ? run.samples : 0);
   state.step = run.step;
   state.updates = run.updates;
   state.tokens = run.tokens;
@@ -86,8 +85,7 @@ RunRecord Progress::record() const {
   RunRecord run;
   run.step = state.step;
   run.updates = state.updates;
-  run.samples =
-      firstSample + (state.step - firstStep) * uint64_t(plan.global_batch());
+  run.samples = batches.positionAfter(state.step);
   run.tokens = state.tokens;
   run.seed = options.seed;
   run.data = batches.describe();

@@ -31,18 +31,15 @@ public:
   }
 
 private:
-  Progress(const fb::Plan &plan, const TrainOptions &options,
-           const Batches &batches, RunState &state)
-      : plan(plan), options(options), batches(batches), state(state) {}
+  Progress(const TrainOptions &options, const Batches &batches, RunState &state)
+      : options(options), batches(batches), state(state) {}
 
   Status goOn(const Resumed &resumed, Batches &batches, bool leads);
   RunRecord record() const;
 
-  const fb::Plan &plan;
   const TrainOptions &options;
   const Batches &batches;
   RunState &state;
-  uint64_t firstStep = 0, firstSample = 0;   // where the run has begun
   std::unique_ptr<Checkpointer> checkpoints; // null: none
 };
 

@@ -20,8 +20,8 @@ Result<Batches> runtime::openBatches(const fb::Plan &plan,
                                      const TrainOptions &options) {
   Result<Batches> batches =
       !options.tokens.empty()
-          ? Batches::fromTokenFile(options.tokens, options.tokenType, plan)
-      : !options.text.empty() ? Batches::fromTextFile(options.text, plan)
+          ? Batches::fromTokens(options.tokens, options.tokenType, plan)
+      : !options.text.empty() ? Batches::fromText(options.text, plan)
                               : Batches::random(options.seed, plan);
   if (batches.ok() && options.shuffle)
     batches->shuffle(options.seed);

@@ -11,6 +11,7 @@
 #include "Dashboard.h"
 #include "Evaluator.h"
 #include "Progress.h"
+#include "SampleLog.h"
 #include "Setup.h"
 #include "StepLog.h"
 #include "TensorBoard.h"
@@ -19,6 +20,7 @@
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 using namespace plait;
@@ -36,27 +38,76 @@ template <typename Tell> Status tell(const Observers &observers, Tell what) {
   return Status::success();
 }
 
+/// Where the length of a run is said in epochs: the steps that are full of
+/// their samples, from where `batches` are after step `step` on.
+Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step) {
+  if (!options.epochs)
+    return Status::success();
+  std::optional<uint64_t> pass = batches.order().passSamples();
+  if (!pass)
+    return Status::failure("--epochs needs sources without weights: with them "
+                           "no pass has an end");
+  // What is whole but for the rounding of decimals is whole.
+  double samples = std::floor(*options.epochs * double(*pass) + 1e-6);
+  uint64_t begin = batches.positionAfter(step);
+  double left = std::max(0.0, samples - double(begin));
+  options.steps = step + uint64_t(left) / batches.batchSize();
+  return options.steps ? Status::success()
+                       : fail("--epochs ", *options.epochs, " of ", *pass,
+                              " samples are ", samples, ", a batch needs ",
+                              batches.batchSize());
+}
+
 /// What a run consists of, beside its executor.
 struct Parts {
   Batches batches;
   Controls controls;
   std::optional<Evaluator> evaluator;
 
-  static Result<Parts> create(const fb::Plan &plan,
-                              const TrainOptions &options) {
-    auto controls = Controls::create(options);
-    if (!controls.ok())
-      return controls.status();
+  std::unique_ptr<SampleLog> sampleLog; // null: none
+
+  /// Sets the steps of `options` where it has epochs.
+  static Result<Parts> create(const fb::Plan &plan, TrainOptions &options) {
     auto batches = openBatches(plan, options);
     if (!batches.ok())
       return batches.status();
+    PLAIT_RETURN_IF_ERROR(setSteps(options, *batches, 0));
+    auto controls = Controls::create(options);
+    if (!controls.ok())
+      return controls.status();
     auto evaluator = Evaluator::open(plan, options);
     if (!evaluator.ok())
       return evaluator.status();
     return Parts{std::move(*batches), std::move(*controls),
-                 std::move(*evaluator)};
+                 std::move(*evaluator), nullptr};
   }
+
+  /// After the run's state is known: with another global batch its epochs have
+  /// another number of steps. Begins the log of samples.
+  Status goOn(Executor &executor, TrainOptions &options, const RunState &state);
 };
+
+Status Parts::goOn(Executor &executor, TrainOptions &options,
+                   const RunState &state) {
+  PLAIT_RETURN_IF_ERROR(setSteps(options, batches, state.step));
+  if (options.epochs) {
+    if (executor.leads())
+      std::fprintf(stderr, "%g epochs of %llu samples end with step %llu\n",
+                   *options.epochs,
+                   static_cast<unsigned long long>(batches.order().samples()),
+                   static_cast<unsigned long long>(options.steps));
+    auto renewed = Controls::create(options);
+    if (!renewed.ok())
+      return renewed.status();
+    controls = std::move(*renewed);
+  }
+  if (options.sampleLog.empty())
+    return Status::success();
+  auto log = SampleLog::open(options.sampleLog, executor, batches);
+  PLAIT_RETURN_IF_ERROR(agree(executor, log.status()));
+  sampleLog = std::move(*log);
+  return Status::success();
+}
 
 /// The steps of a run, from where `state` is.
 class Loop {
@@ -122,6 +173,8 @@ Status Loop::runStep() {
   state.step = step;
   state.updates += !verdict->skipped;
   state.tokens += at(*metrics, fb::Metric::TokenCount);
+  if (parts.sampleLog)
+    PLAIT_RETURN_IF_ERROR(parts.sampleLog->endStep(step));
   StepReport report = {step,    *metrics, controls.learningRate(step),
                        seconds, *verdict, {}};
   PLAIT_RETURN_IF_ERROR(evaluate(report));
@@ -198,7 +251,8 @@ static Status runSteps(Executor &executor, Parts &parts,
   return outcome.ok() ? told : outcome;
 }
 
-Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
+Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
+  TrainOptions options = given;
   Result<Parts> parts = Parts::create(plan, options);
   if (!parts.ok())
     return parts.status();
@@ -213,6 +267,7 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &options) {
   Result<Progress> progress =
       Progress::begin(**executor, options, parts->batches, state);
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
+  PLAIT_RETURN_IF_ERROR(parts->goOn(**executor, options, state));
   bool leads = (*executor)->leads();
   if (leads)
     warnOfUnusedWeights(plan, options);

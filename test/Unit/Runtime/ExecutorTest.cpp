@@ -95,7 +95,7 @@ protected:
   Batches batches() {
     std::string path = makeDirectory() + "/text";
     writeFile(path, {3, 4, 5, 6, 7, 8, 9, 10, 11});
-    auto result = Batches::fromTextFile(path, plan());
+    auto result = Batches::fromText(path, plan());
     EXPECT_TRUE(result.ok());
     return std::move(*result);
   }

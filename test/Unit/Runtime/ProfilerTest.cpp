@@ -51,7 +51,7 @@ protected:
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     std::string path = makeDirectory() + "/text";
     writeFile(path, {3, 4, 5, 6, 7, 8, 9, 10, 11});
-    auto batches = Batches::fromTextFile(path, plan());
+    auto batches = Batches::fromText(path, plan());
     EXPECT_TRUE(batches.ok());
     for (uint64_t step = 1; step <= steps; ++step) {
       auto start = std::chrono::steady_clock::now();

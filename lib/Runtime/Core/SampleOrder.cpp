@@ -1,0 +1,119 @@
+//===- SampleOrder.cpp - Which sample comes when --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Runtime/SampleOrder.h"
+
+#include "plait/Runtime/Random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+using namespace plait;
+using namespace plait::runtime;
+
+/// Weights of up to five decimals that add up to 1 are met exactly.
+static constexpr uint32_t roundSize = 100000;
+
+/// Parts of `roundSize` in proportion to `weights`, by largest remainders.
+static std::vector<uint32_t> divideRound(const std::vector<double> &weights) {
+  double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<uint32_t> shares;
+  std::vector<double> remainders;
+  uint32_t given = 0;
+  for (double weight : weights) {
+    double exact = weight / sum * roundSize;
+    // What is whole but for the rounding of decimals is whole.
+    double whole = std::floor(exact + 1e-6);
+    shares.push_back(static_cast<uint32_t>(whole));
+    remainders.push_back(exact - whole);
+    given += shares.back();
+  }
+  std::vector<uint32_t> order(weights.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return remainders[a] > remainders[b];
+  });
+  for (size_t i = 0; given < roundSize; ++i, ++given)
+    ++shares[order[i % order.size()]];
+  return shares;
+}
+
+Result<SampleOrder> SampleOrder::create(std::vector<uint64_t> sizes,
+                                        const std::vector<double> &weights,
+                                        const std::vector<std::string> &names) {
+  SampleOrder order;
+  order.begins = {0};
+  for (uint64_t size : sizes)
+    order.begins.push_back(order.begins.back() + size);
+  if (weights.empty())
+    return order;
+  order.shares = divideRound(weights);
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (weights[i] > 0 && order.shares[i] == 0)
+      return fail("'", names[i], "' has the weight ", weights[i],
+                  ", less than 1/", roundSize, " of all");
+  order.arrangeRound();
+  return order;
+}
+
+void SampleOrder::arrangeRound() {
+  for (uint32_t source = 0; source < shares.size(); ++source)
+    for (uint32_t rank = 0; rank < shares[source]; ++rank)
+      round.push_back({source, rank});
+  // In whole numbers, so that equal places are equal.
+  std::sort(round.begin(), round.end(), [&](const Turn &a, const Turn &b) {
+    uint64_t left = (2 * uint64_t(a.rank) + 1) * shares[b.source];
+    uint64_t right = (2 * uint64_t(b.rank) + 1) * shares[a.source];
+    return left != right ? left < right : a.source < b.source;
+  });
+}
+
+Sample SampleOrder::find(uint64_t position) const {
+  if (round.empty()) {
+    uint64_t size = samples();
+    return sample(permute(position % size, size, 0, position / size));
+  }
+  const Turn &turn = round[position % roundSize];
+  uint64_t size = begins[turn.source + 1] - begins[turn.source];
+  uint64_t drawn =
+      position / roundSize * shares[turn.source] + uint64_t(turn.rank);
+  return {turn.source, permute(drawn % size, size, turn.source, drawn / size)};
+}
+
+std::optional<uint64_t> SampleOrder::passSamples() const {
+  return round.empty() ? std::optional(samples()) : std::nullopt;
+}
+
+Sample SampleOrder::sample(uint64_t number) const {
+  auto after = std::upper_bound(begins.begin(), begins.end(), number);
+  auto source = static_cast<uint32_t>(after - begins.begin() - 1);
+  return {source, number - begins[source]};
+}
+
+uint64_t SampleOrder::permute(uint64_t entry, uint64_t size, uint32_t source,
+                              uint64_t pass) const {
+  if (!seed)
+    return entry;
+  unsigned half = 1;
+  while (half < 32 && size > uint64_t(1) << 2 * half)
+    ++half;
+  const uint64_t mask = (uint64_t(1) << half) - 1;
+  constexpr uint32_t rounds = 8;
+  do {
+    uint64_t left = entry >> half, right = entry & mask;
+    for (uint32_t i = 0; i < rounds; ++i) {
+      auto words = philox(
+          {static_cast<uint32_t>(right), uint32_t(1) << 31 | source << 8 | i,
+           static_cast<uint32_t>(pass), static_cast<uint32_t>(pass >> 32)},
+          {static_cast<uint32_t>(*seed), static_cast<uint32_t>(*seed >> 32)});
+      left = std::exchange(right, left ^ (words[0] & mask));
+    }
+    entry = left << half | right;
+  } while (entry >= size);
+  return entry;
+}

@@ -1,0 +1,268 @@
+//===- TokenFile.cpp - Tokens on disk -------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Runtime/TokenFile.h"
+
+#include "MegatronIndex.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+
+using namespace plait;
+using namespace plait::runtime;
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+std::span<const TokenType> runtime::getTokenTypes() {
+  static constexpr TokenType types[] = {{"uint16", 2, false},
+                                        {"uint32", 4, false},
+                                        {"int32", 4, true},
+                                        {"int64", 8, true}};
+  return types;
+}
+
+static Result<TokenType> findTokenType(const std::string &name) {
+  std::string names;
+  for (const TokenType &known : getTokenTypes()) {
+    if (name == known.name)
+      return known;
+    names += (names.empty() ? "" : ", ") + std::string(known.name);
+  }
+  return fail("token type '", name, "' is unknown, expected one of ", names);
+}
+
+/// Calls `work` with an integer of that type.
+template <typename Work> static auto withType(TokenType type, Work work) {
+  switch (type.bytes) {
+  case 1:
+    return type.isSigned ? work(int8_t()) : work(uint8_t());
+  case 2:
+    return type.isSigned ? work(int16_t()) : work(uint16_t());
+  case 4:
+    return type.isSigned ? work(int32_t()) : work(uint32_t());
+  default:
+    return work(int64_t());
+  }
+}
+
+template <typename Int> static int64_t load(const uint8_t *bytes) {
+  Int value;
+  std::memcpy(&value, bytes, sizeof(Int));
+  return value;
+}
+
+/// A negative token is beyond any vocabulary.
+static bool isIn(int64_t token, uint64_t vocabulary) {
+  return static_cast<uint64_t>(token) < vocabulary;
+}
+
+//===----------------------------------------------------------------------===//
+// What is looked at
+//===----------------------------------------------------------------------===//
+
+/// Calls `look` with the bounds, in bytes, of what is looked at of `size` bytes
+/// of tokens, until it fails.
+template <typename Look>
+static Status forEachBlock(uint64_t size, unsigned tokenBytes, Look look) {
+  if (size <= TokenFile::fully)
+    return look(uint64_t(0), size);
+  // From the first block to the last, whole tokens and not every other one.
+  uint64_t room = size - TokenFile::blockBytes;
+  for (uint64_t i = 0; i < TokenFile::blocks; ++i) {
+    auto exact = static_cast<unsigned __int128>(room) * i;
+    auto begin = static_cast<uint64_t>(exact / (TokenFile::blocks - 1));
+    begin -= begin % (uint64_t(8) * tokenBytes);
+    PLAIT_RETURN_IF_ERROR(look(begin, begin + TokenFile::blockBytes));
+  }
+  return Status::success();
+}
+
+Status TokenFile::checkTokens(uint64_t begin, uint64_t end) const {
+  const uint8_t *data = bytes().data();
+  std::optional<uint64_t> bad = withType(type, [&](auto kind) {
+    using Int = decltype(kind);
+    for (uint64_t at = begin; at < end; at += sizeof(Int))
+      if (!isIn(load<Int>(data + at), vocabulary))
+        return std::optional(at);
+    return std::optional<uint64_t>();
+  });
+  if (!bad)
+    return Status::success();
+  int64_t token = withType(
+      type, [&](auto kind) { return load<decltype(kind)>(data + *bad); });
+  return fail("'", path, "': token ", *bad / type.bytes, " is ", token,
+              ", the vocabulary has ", vocabulary);
+}
+
+Status TokenFile::inspect() {
+  if (bytes().size() % type.bytes)
+    return fail("'", path, "' has ", bytes().size(),
+                " bytes, not a multiple of ", type.bytes,
+                ", the size of a token");
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  PLAIT_RETURN_IF_ERROR(forEachBlock(
+      bytes().size(), type.bytes, [&](uint64_t begin, uint64_t end) {
+        XXH3_64bits_update(&state, bytes().data() + begin, end - begin);
+        return checkTokens(begin, end);
+      }));
+  contentHash = XXH3_64bits_digest(&state);
+  return Status::success();
+}
+
+/// Fails where the tokens look like halves or quarters of wider ones: ids that
+/// fit into the narrow type are followed by zeros. Other data can look so, too;
+/// then --token-type says that it is meant.
+Status TokenFile::checkWidth() const {
+  bool isTwice = true, isFourTimes = true, isZero = true;
+  auto look = [&](uint64_t begin, uint64_t end) {
+    for (uint64_t at = begin; at < end; at += type.bytes) {
+      bool isSet = withType(type, [&](auto kind) {
+        return load<decltype(kind)>(bytes().data() + at) != 0;
+      });
+      isZero &= !isSet;
+      isTwice &= !isSet || at / type.bytes % 2 == 0;
+      isFourTimes &= !isSet || at / type.bytes % 4 == 0;
+    }
+    return Status::success();
+  };
+  PLAIT_RETURN_IF_ERROR(forEachBlock(bytes().size(), type.bytes, look));
+  if (!isTwice || isZero)
+    return Status::success();
+  unsigned likely = std::min((isFourTimes ? 4 : 2) * type.bytes, 8u);
+  const char *name = likely == 8 ? "int64" : "int32";
+  return fail("'", path, "' looks like ", name, ": as ", type.name,
+              " every other token is 0; say with --token-type what it is");
+}
+
+//===----------------------------------------------------------------------===//
+// Opening
+//===----------------------------------------------------------------------===//
+
+static bool isFile(const std::string &path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+/// What the files of an indexed data set begin with, where `path` names one.
+static std::optional<std::string> findIndexed(const std::string &path) {
+  for (std::string_view end : {".bin", ".idx"})
+    if (path.ends_with(end)) {
+      std::string prefix = path.substr(0, path.size() - end.size());
+      return isFile(prefix + ".idx") ? std::optional(prefix) : std::nullopt;
+    }
+  return !isFile(path) && isFile(path + ".idx") ? std::optional(path)
+                                                : std::nullopt;
+}
+
+Result<TokenFile> TokenFile::open(const std::string &path,
+                                  const std::string &type,
+                                  uint64_t vocabulary) {
+  if (std::optional<std::string> prefix = findIndexed(path))
+    return openIndexed(*prefix, type, vocabulary);
+  return openRaw(path, type, vocabulary);
+}
+
+Result<TokenFile> TokenFile::openRaw(const std::string &path,
+                                     const std::string &type,
+                                     uint64_t vocabulary) {
+  Result<MappedFile> mapped = MappedFile::open(path, "tokens");
+  if (!mapped.ok())
+    return mapped.status();
+  std::string_view magic = "\x93NUMPY";
+  if (mapped->bytes().size() >= magic.size() &&
+      std::memcmp(mapped->bytes().data(), magic.data(), magic.size()) == 0)
+    return fail("'", path,
+                "' is a NumPy file with a header; tokens are raw, as "
+                "numpy's tofile writes them");
+  constexpr uint64_t shortVocabulary = 65536;
+  const char *likely = vocabulary <= shortVocabulary ? "uint16" : "int32";
+  Result<TokenType> found = findTokenType(type.empty() ? likely : type);
+  if (!found.ok())
+    return found.status();
+  TokenFile file(path, std::move(*mapped), *found, vocabulary);
+  PLAIT_RETURN_IF_ERROR(file.inspect());
+  if (type.empty())
+    PLAIT_RETURN_IF_ERROR(file.checkWidth());
+  return file;
+}
+
+Result<TokenFile> TokenFile::openIndexed(const std::string &prefix,
+                                         const std::string &type,
+                                         uint64_t vocabulary) {
+  const std::string path = prefix + ".bin";
+  Result<MappedFile> mapped = MappedFile::open(path, "tokens");
+  if (!mapped.ok())
+    return mapped.status();
+  Result<TokenType> found =
+      readMegatronIndex(prefix + ".idx", path, mapped->bytes().size());
+  if (!found.ok())
+    return found.status();
+  if (!type.empty() && type != found->name)
+    return fail("'", prefix, ".idx' says that tokens are ", found->name,
+                ", --token-type says ", type);
+  TokenFile file(path, std::move(*mapped), *found, vocabulary);
+  PLAIT_RETURN_IF_ERROR(file.inspect());
+  return file;
+}
+
+Result<TokenFile> TokenFile::openText(const std::string &path,
+                                      uint64_t vocabulary) {
+  Result<MappedFile> mapped = MappedFile::open(path, "text");
+  if (!mapped.ok())
+    return mapped.status();
+  TokenFile file(path, std::move(*mapped), {"uint8", 1, false}, vocabulary);
+  PLAIT_RETURN_IF_ERROR(file.inspect());
+  return file;
+}
+
+TokenFile TokenFile::fromMemory(std::vector<uint32_t> tokens,
+                                uint64_t vocabulary) {
+  return TokenFile("random tokens", std::move(tokens), {"uint32", 4, false},
+                   vocabulary);
+}
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+std::span<const uint8_t> TokenFile::bytes() const {
+  if (const auto *mapped = std::get_if<MappedFile>(&storage))
+    return mapped->bytes();
+  const auto &tokens = std::get<std::vector<uint32_t>>(storage);
+  return {reinterpret_cast<const uint8_t *>(tokens.data()),
+          tokens.size() * sizeof(uint32_t)};
+}
+
+Status TokenFile::read(uint64_t position, std::span<int32_t> target) const {
+  const uint64_t begin = position * type.bytes;
+  bool areIn = withType(type, [&](auto kind) {
+    using Int = decltype(kind);
+    const uint8_t *source = bytes().data() + begin;
+    bool all = true;
+    for (size_t i = 0; i < target.size(); ++i) {
+      int64_t token = load<Int>(source + i * sizeof(Int));
+      all &= isIn(token, vocabulary);
+      target[i] = static_cast<int32_t>(token);
+    }
+    return all;
+  });
+  return areIn ? Status::success()
+               : checkTokens(begin, begin + target.size() * type.bytes);
+}
+
+void TokenFile::prefetch(uint64_t position, uint64_t count) const {
+  if (const auto *mapped = std::get_if<MappedFile>(&storage))
+    mapped->prefetch(position * type.bytes, count * type.bytes);
+}

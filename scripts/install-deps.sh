@@ -60,6 +60,14 @@ if [ ! build/venv-transformers/installed -nt test/requirements-transformers.txt 
   touch build/venv-transformers/installed
 fi
 
+# What plait-data imports, and not what that would import to download.
+if [ ! build/venv-data/installed -nt tools/plait-data/requirements.txt ]; then
+  /usr/bin/python3 -m venv build/venv-data
+  build/venv-data/bin/pip install --quiet --disable-pip-version-check --no-deps \
+    -r tools/plait-data/requirements.txt
+  touch build/venv-data/installed
+fi
+
 # Where there is a CUDA toolkit with cuDNN: cuDNN's front end, of which only the
 # headers are used; what its package depends on is for Python.
 frontend=1.32.0

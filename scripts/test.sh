@@ -102,6 +102,7 @@ run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
 run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
 run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
 run data "${counts[@]}" build/venv/bin/python test/Execute/data.py
+run prepare "${counts[@]}" build/venv-data/bin/python test/Execute/prepare.py
 run training "${counts[@]}" build/venv/bin/python test/Execute/training.py
 run config-files "${counts[@]}" \
   build/venv/bin/python test/Execute/config_files.py

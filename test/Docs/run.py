@@ -173,6 +173,7 @@ COMMANDS = (
     "plait-plan diff",
     "plait-plan calibrate",
     "plait-plan reshard",
+    "plait-data",
 )
 
 

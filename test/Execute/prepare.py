@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+#===- prepare.py - Text becomes tokens --------------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""What plait-data writes is what Hugging Face's tokenizers make of each document,
+with the same bytes for any number of workers, from every kind of file. What it
+cannot read ends in one error, and leaves nothing behind. Runs in the Python that
+has plait-data's packages, build/venv-data."""
+
+import array
+import gzip
+import json
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import pyarrow
+import pyarrow.parquet
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from harness import ROOT, Reporter, Tools, arguments, attend_to_signals, require
+
+EOS = "<|endoftext|>"
+
+
+def read_indexed(prefix: pathlib.Path) -> list[list[int]]:
+    """The documents, by the format that TokenFile.h describes."""
+    index = pathlib.Path(f"{prefix}.idx").read_bytes()
+    require(index[:9] == b"MMIDIDX\0\0", index[:9])
+    version, code, count, bounds = struct.unpack_from("<QBQQ", index, 9)
+    require(version == 1 and bounds == count + 1, (version, count, bounds))
+    lengths = struct.unpack_from(f"<{count}i", index, 34)
+    offsets = struct.unpack_from(f"<{count}q", index, 34 + 4 * count)
+    first = struct.unpack_from(f"<{bounds}q", index, 34 + 12 * count)
+    require(list(first) == list(range(bounds)), first)
+    require(len(index) == 34 + 12 * count + 8 * bounds, len(index))
+    kind = {8: "H", 4: "i"}[code]
+    tokens = array.array(kind)
+    tokens.frombytes(pathlib.Path(f"{prefix}.bin").read_bytes())
+    size = tokens.itemsize
+    require(sum(lengths) == len(tokens), (sum(lengths), len(tokens)))
+    return [
+        list(tokens[o // size : o // size + n]) for o, n in zip(offsets, lengths)
+    ]
+
+
+def make_tokenizer(path: pathlib.Path, texts, size: int) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[EOS], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    tokenizer.train_from_iterator(texts, trainer)
+    # What would spoil documents if it were obeyed.
+    tokenizer.enable_truncation(16)
+    tokenizer.enable_padding(length=16)
+    tokenizer.save(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+class Suite:
+    def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
+        self.tools, self.report, self.folder = tools, report, folder
+        pages = sorted((ROOT / "docs").glob("*.md"))
+        self.texts = [x.read_text() for x in pages]
+        self.texts += ["", "é 漢字 \u2028 \0 🙂\r\n", " ", EOS + "inside"]
+        self.tokenizer_file = folder / "tokenizer.json"
+        self.tokenizer = make_tokenizer(self.tokenizer_file, self.texts, 600)
+        self.count = 0
+
+    def path(self, name: str) -> pathlib.Path:
+        self.count += 1
+        return self.folder / f"{self.count}-{name}"
+
+    def write(self, name: str, content: bytes | str) -> pathlib.Path:
+        path = self.path(name)
+        if isinstance(content, str):
+            content = content.encode()
+        path.write_bytes(content)
+        return path
+
+    def prepare(self, *arguments, tokenizer=None) -> pathlib.Path:
+        prefix = self.path("out")
+        self.tools.run(
+            "plait-data", *arguments, "-o", prefix,
+            *("--tokenizer", tokenizer or self.tokenizer_file),
+        )
+        return prefix
+
+    def expected(self, texts, eos=None) -> list[list[int]]:
+        def encode(text):
+            return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+        end = [] if eos is None else [self.tokenizer.token_to_id(eos)]
+        return [encode(x) + end for x in texts if x]
+
+
+def kind_cases(suite: Suite) -> None:
+    texts = suite.texts
+
+    def check(name, files, expected_texts, *options, eos=EOS):
+        def body():
+            ends = ("--eos", eos) if eos else ()
+            expected = suite.expected(expected_texts, eos)
+            contents = set()
+            for workers in (1, 3):
+                prefix = suite.prepare(
+                    *files(), *options, *ends, "--workers", workers
+                )
+                found = read_indexed(prefix)
+                require(found == expected, f"{workers} workers: other tokens")
+                contents.add(
+                    tuple(
+                        pathlib.Path(f"{prefix}.{x}").read_bytes()
+                        for x in ("bin", "idx")
+                    )
+                )
+            require(len(contents) == 1, "workers change what is written")
+            require(not list(suite.folder.glob("*.tmp-*")), "files left over")
+
+        suite.report.case(f"kinds/{name}", body)
+
+    def json_lines(key="text"):
+        # With empty lines, which are no documents.
+        return "\n\n  \n".join(json.dumps({"id": 1, key: x}) for x in texts)
+
+    check("jsonl", lambda: [suite.write("a.jsonl", json_lines())], texts)
+    check(
+        "field", lambda: [suite.write("a.jsonl", json_lines("body"))], texts,
+        *("--field", "body"), eos=None,
+    )
+    check(
+        "gzip",
+        lambda: [suite.write("a.jsonl.gz", gzip.compress(json_lines().encode()))],
+        texts,
+    )
+    # Enough for several tasks, which come back in their order.
+    many = [f"{i} {x}" for i in range(12) for x in texts if x]
+    check(
+        "tasks",
+        lambda: [
+            suite.write("a.jsonl", "\n".join(json.dumps({"text": x}) for x in many))
+        ],
+        many,
+    )
+
+    def parquet():
+        path = suite.path("a.parquet")
+        table = pyarrow.table({"text": [*texts, None], "id": range(len(texts) + 1)})
+        pyarrow.parquet.write_table(table, path, row_group_size=3)
+        return [path]
+
+    check("parquet", parquet, texts)
+    check(
+        "text",
+        lambda: [suite.write("a.txt", texts[0]), suite.write("b.txt", texts[1])],
+        texts[:2],
+    )
+    check(
+        "lines", lambda: [suite.write("a.txt", "one\n\r\n\ntwo\r\nthree")],
+        ["one", "two", "three"], "--lines",
+    )
+
+    def wide():
+        """A vocabulary that two bytes do not hold."""
+        path = suite.path("wide.json")
+        words = {f"w{i}": i for i in range(65537)}
+        tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer.save(str(path))
+        text = suite.write("a.txt", "w65536 w1 w2")
+        prefix = suite.prepare(text, tokenizer=path)
+        require(read_indexed(prefix) == [[65536, 1, 2]], read_indexed(prefix))
+        size = pathlib.Path(f"{prefix}.bin").stat().st_size
+        require(size == 12, f"{size} bytes")
+
+    suite.report.case("kinds/wide", wide)
+
+
+def error_cases(suite: Suite) -> None:
+    good = suite.write("good.txt", "some text")
+    tokenizer = ("--tokenizer", suite.tokenizer_file)
+
+    def refuses(name, expected, *arguments, workers=1):
+        def body():
+            before = sorted(suite.folder.iterdir())
+            prefix = suite.folder / "never"
+            outcome = suite.tools.call(
+                "plait-data", *arguments, "-o", prefix, "--workers", workers
+            )
+            lines = outcome.stderr.strip().splitlines()
+            require(outcome.code == 1, f"ended with {outcome.code}: {lines}")
+            require(len(lines) == 1, outcome.stderr)
+            require(
+                lines[0].startswith("plait-data: error: ")
+                and expected in lines[0],
+                lines[0],
+            )
+            require(sorted(suite.folder.iterdir()) == before, "left files behind")
+
+        suite.report.case(f"errors/{name}", body)
+
+    def lines(*entries):
+        """A good line, then these."""
+        text = b"".join(x + b"\n" for x in (b'{"text": "a"}', *entries))
+        return suite.write("a.jsonl", text), *tokenizer
+
+    table = suite.path("a.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"body": ["a"], "n": [1]}), table)
+    whole = table.read_bytes()
+    refuses("utf-8", "line 2 is not UTF-8: byte 10 is 0xff", *lines(b'{"text": "\xff"}'))
+    refuses("json", "line 3 is not JSON", *lines(b"", b'{"text": '))
+    refuses("deep", "line 2 is not JSON", *lines(b"[" * 100000))
+    refuses("field", "line 2 is no object with 'text'", *lines(b'{"body": "a"}'))
+    refuses("list", "line 2 is no object with 'text'", *lines(b'["text"]'))
+    refuses("number", "line 2: 'text' is int, not text", *lines(b'{"text": 1}'))
+    refuses("surrogate", "line 2 cannot be encoded", *lines(b'{"text": "\\ud800"}'), workers=2)
+    refuses("column", "no column 'text', but body, n", table, *tokenizer)
+    refuses("type", "row 1: 'n' is int, not text", table, *tokenizer, "--field", "n")
+    refuses(
+        "parquet", "after row 0: ", suite.write("b.parquet", whole[:-9]), *tokenizer,
+        workers=2,
+    )
+    refuses(
+        "gzip", "is not a whole gzip file",
+        suite.write("b.txt.gz", gzip.compress(b"text" * 999)[:-9]), *tokenizer,
+    )
+    refuses(
+        "no-gzip", "is not a whole gzip file", suite.write("c.txt.gz", "x"), *tokenizer
+    )
+    refuses("missing", "none.txt", "none.txt", *tokenizer)
+    refuses("kind", "is no .txt, .jsonl or .parquet", suite.write("x.csv", "a"), *tokenizer)
+    refuses("empty", "no text in 1 documents", suite.write("e.txt", ""), *tokenizer)
+    refuses("nothing", "no text in 0 documents", suite.write("e.jsonl", "\n"), *tokenizer)
+    refuses("eos", "has no token '</s>'", good, *tokenizer, "--eos", "</s>")
+    refuses("tokenizer", "there is no tokenizer", good, "--tokenizer", "none.json")
+    refuses("no-tokenizer", "is no tokenizer", good, "--tokenizer", good)
+    # The first of two files is good: nothing of it is left.
+    refuses("second", "none.jsonl", good, "none.jsonl", *tokenizer)
+
+    def exists():
+        prefix = suite.prepare(good)
+        options = (good, *tokenizer, "-o", prefix)
+        outcome = suite.tools.call("plait-data", *options)
+        require(
+            outcome.code == 1 and "--overwrite replaces it" in outcome.stderr, outcome
+        )
+        suite.tools.run("plait-data", *options, "--overwrite")
+
+    suite.report.case("errors/exists", exists)
+
+    def is_interrupted():
+        """While it works: nothing is left of either file."""
+        line = json.dumps({"text": suite.texts[0] * 20}) + "\n"
+        long = suite.write("long.jsonl", line * 400)
+        prefix = suite.path("interrupted")
+        command = [
+            suite.tools.folder / "plait-data", long, *tokenizer, "-o", prefix
+        ]  # fmt: skip
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = subprocess.Popen(
+                list(map(str, command)), stderr=subprocess.PIPE, text=True
+            )
+            while not list(suite.folder.glob(f"{prefix.name}*")):
+                require(process.poll() is None, "ended too soon")
+                time.sleep(0.01)
+            process.send_signal(number)
+            _, text = process.communicate(timeout=60)
+            require(process.returncode == 128 + number, process.returncode)
+            require(text == "", text)
+            left = list(suite.folder.glob(f"{prefix.name}*"))
+            require(not left, left)
+
+    suite.report.case("errors/interrupted", is_interrupted)
+
+
+def training_case(suite: Suite) -> None:
+    """From text to a trained step, with the tokens that were prepared."""
+
+    def trains():
+        prefix = suite.prepare(
+            suite.write("a.txt", suite.texts[0]), "--eos", EOS
+        )
+        model = suite.folder / "model"
+        model.mkdir()
+        config = json.loads((ROOT / "examples/models/gpt2-nano/config.json").read_text())
+        config |= {"vocab_size": 600, "n_embd": 16, "n_layer": 1, "n_head": 1}
+        (model / "config.json").write_text(json.dumps(config))
+        plan, log = suite.folder / "a.plan", suite.path("log")
+        suite.tools.run(
+            "plaitc", model, "--mesh", "dp=2", "--global-batch", 2, "--seq", 32,
+            *("--no-reference", "--no-prove", "-o", plan),
+        )
+        suite.tools.run("plait-run", plan, "--tokens", prefix, "--steps", 2, "--log", log)
+        require(len(log.read_text().splitlines()) == 2, log.read_text())
+
+    suite.report.case("trains", trains)
+
+
+def main() -> int:
+    attend_to_signals()
+    options = arguments(__doc__).parse_args()
+    tools = Tools(options.bin, options.timeout)
+    report = Reporter("prepare", options.filter)
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Suite(tools, report, pathlib.Path(folder))
+        kind_cases(suite)
+        error_cases(suite)
+        training_case(suite)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,425 @@
+#!/usr/bin/env python3
+#===- plait-data - Turns text into token files ------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""Turns text into tokens for plait-run: PREFIX.bin, raw tokens, and PREFIX.idx,
+which says where documents begin, in the format of Megatron's indexed data sets.
+
+Documents are the objects of .jsonl files, the rows of .parquet files, and whole
+.txt files, or their lines with --lines; .jsonl and .txt may be .gz. What is
+written depends on input and options alone, not on the number of workers. Both
+files appear when they are complete."""
+
+import argparse
+import array
+import collections
+import concurrent.futures
+import concurrent.futures.process
+import contextlib
+import gzip
+import json
+import os
+import pathlib
+import signal
+import struct
+import sys
+import time
+import zlib
+
+# Text of about this many characters is one task for a worker.
+TASK = 1 << 20
+# Tokens of smaller vocabularies have 2 bytes, as plait-run expects them.
+SHORT_VOCABULARY = 65536
+# Of Megatron's format: see TokenFile.h.
+MAGIC, VERSION = b"MMIDIDX\0\0", 1
+CODES = {"H": 8, "i": 4}  # uint16, int32
+
+
+class Failure(Exception):
+    """One line that says what is wrong."""
+
+
+#===-----------------------------------------------------------------------===#
+# Documents: pairs of where one is from and its text
+#===-----------------------------------------------------------------------===#
+
+
+def decode(content: bytes, place: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        byte = content[error.start]
+        raise Failure(
+            f"{place} is not UTF-8: byte {error.start} is 0x{byte:02x}"
+        ) from None
+
+
+def read_lines(file, name: str):
+    for number, line in enumerate(file, 1):
+        yield f"'{name}' line {number}", line
+
+
+def read_text(file, name: str, by_line: bool):
+    if not by_line:
+        yield f"'{name}'", decode(file.read(), f"'{name}'")
+        return
+    for place, line in read_lines(file, name):
+        yield place, decode(line.rstrip(b"\r\n"), place)
+
+
+def check_text(text, field: str, place: str) -> str:
+    """A document without text is empty."""
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise Failure(f"{place}: '{field}' is {type(text).__name__}, not text")
+    return text
+
+
+def read_json_lines(file, name: str, field: str):
+    for place, line in read_lines(file, name):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(decode(line, place))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise Failure(f"{place} is not JSON: {error}") from None
+        if not isinstance(entry, dict) or field not in entry:
+            raise Failure(f"{place} is no object with '{field}'")
+        yield place, check_text(entry[field], field, place)
+
+
+def read_parquet(path: str, field: str):
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise Failure(f"'{path}' needs the Python package pyarrow: {error}") from None
+    number = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as table:
+            if field not in table.schema_arrow.names:
+                names = ", ".join(table.schema_arrow.names)
+                raise Failure(f"'{path}' has no column '{field}', but {names}")
+            for batch in table.iter_batches(batch_size=256, columns=[field]):
+                for value in batch.column(0).to_pylist():
+                    number += 1
+                    place = f"'{path}' row {number}"
+                    yield place, check_text(value, field, place)
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        line = str(error).splitlines()[0]
+        raise Failure(f"'{path}' after row {number}: {line}") from None
+
+
+def read_documents(path: str, options):
+    name = path.removesuffix(".gz")
+    kind = pathlib.Path(name).suffix
+    if kind == ".parquet":
+        yield from read_parquet(path, options.field)
+        return
+    if kind not in (".txt", ".jsonl", ".json"):
+        raise Failure(f"'{path}' is no .txt, .jsonl or .parquet file")
+    try:
+        with gzip.open(path) if name != path else open(path, "rb") as file:
+            if kind == ".txt":
+                yield from read_text(file, path, options.lines)
+            else:
+                yield from read_json_lines(file, path, options.field)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Failure(f"'{path}' is not a whole gzip file: {error}") from None
+    # Not OSError, which writing raises as well.
+
+
+def cut_into_tasks(options, progress):
+    """Lists of documents, none of them empty."""
+    task, size = [], 0
+    for path in options.input:
+        for place, text in read_documents(path, options):
+            if not text:
+                progress.empty += 1
+                continue
+            task.append((place, text))
+            size += len(text)
+            if size >= TASK:
+                yield task
+                task, size = [], 0
+    if task:
+        yield task
+
+
+#===-----------------------------------------------------------------------===#
+# Tokens
+#===-----------------------------------------------------------------------===#
+
+
+def load_tokenizer(path: str):
+    from tokenizers import Tokenizer
+
+    file = pathlib.Path(path)
+    if file.is_dir():
+        file /= "tokenizer.json"
+    if not file.is_file():
+        raise Failure(f"there is no tokenizer '{file}'")
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # the library has no type of its own
+        raise Failure(f"'{file}' is no tokenizer: {error}") from None
+    # What a file may ask for would cut documents or fill them up.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+class Encoder:
+    """Turns tasks into the lengths of documents and their tokens."""
+
+    def __init__(self, path: str, eos: str | None):
+        self.tokenizer = load_tokenizer(path)
+        self.vocabulary = max(self.tokenizer.get_vocab().values(), default=-1) + 1
+        if self.vocabulary == 0:
+            raise Failure(f"the tokenizer '{path}' has no tokens")
+        self.typecode = "H" if self.vocabulary <= SHORT_VOCABULARY else "i"
+        self.end = []
+        if eos is not None:
+            token = self.tokenizer.token_to_id(eos)
+            if token is None:
+                raise Failure(f"the tokenizer '{path}' has no token '{eos}'")
+            self.end = [token]
+
+    def __call__(self, task) -> tuple[list[int], bytes]:
+        lengths, tokens = [], array.array(self.typecode)
+        for place, text in task:
+            try:
+                ids = self.tokenizer.encode(text, add_special_tokens=False).ids
+            except Exception as error:  # half of a surrogate pair, for example
+                reason = str(error).splitlines()[0]
+                raise Failure(f"{place} cannot be encoded: {reason}") from None
+            if not ids:  # as where a normalizer leaves nothing
+                lengths.append(0)
+                continue
+            tokens.extend(ids + self.end)
+            lengths.append(len(ids) + len(self.end))
+        return lengths, tokens.tobytes()
+
+
+encode = None  # of a worker
+
+
+def start_worker(path: str, eos: str | None) -> None:
+    global encode
+    # The first process says that it was interrupted.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    encode = Encoder(path, eos)
+
+
+def work(task):
+    return encode(task)
+
+
+def encode_in_order(tasks, encoder: Encoder, options):
+    """The results of tasks in their order, few at a time."""
+    if options.workers == 1:
+        yield from map(encoder, tasks)
+        return
+    pool = concurrent.futures.ProcessPoolExecutor(
+        options.workers, initializer=start_worker,
+        initargs=(options.tokenizer, options.eos),
+    )  # fmt: skip
+    try:
+        waiting = collections.deque()
+        for task in tasks:
+            waiting.append(pool.submit(work, task))
+            if len(waiting) > 2 * options.workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except concurrent.futures.process.BrokenProcessPool:
+        raise Failure("a worker was killed, for want of memory perhaps") from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+#===-----------------------------------------------------------------------===#
+# Files
+#===-----------------------------------------------------------------------===#
+
+
+class Output:
+    """PREFIX.bin and PREFIX.idx, written aside until they are complete."""
+
+    def __init__(self, prefix: str, typecode: str, overwrite: bool):
+        self.names = [f"{prefix}.bin", f"{prefix}.idx"]
+        self.parts = [f"{name}.tmp-{os.getpid()}" for name in self.names]
+        for name in self.names:
+            if not overwrite and os.path.lexists(name):
+                raise Failure(f"'{name}' exists; --overwrite replaces it")
+        self.code = CODES[typecode]
+        self.bytes = array.array(typecode).itemsize
+        self.lengths = array.array("i")
+        self.file = open(self.parts[0], "xb")
+
+    def add(self, lengths: list[int], tokens: bytes) -> None:
+        for length in lengths:
+            if length > 2**31 - 1:
+                raise Failure(f"a document has {length} tokens, more than 2^31 - 1")
+            if length:
+                self.lengths.append(length)
+        self.file.write(tokens)
+
+    def write_index(self) -> None:
+        """Every document is one sequence."""
+        count = len(self.lengths)
+        with open(self.parts[1], "xb") as file:
+            file.write(MAGIC + struct.pack("<QBQQ", VERSION, self.code, count, count + 1))
+            self.lengths.tofile(file)
+            offset, offsets = 0, array.array("q")
+            for length in self.lengths:
+                offsets.append(offset)
+                offset += length * self.bytes
+            offsets.tofile(file)
+            array.array("q", range(count + 1)).tofile(file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def commit(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.write_index()
+        # An index never lies beside tokens that are not its own.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.names[1])
+        for part, name in zip(self.parts, self.names):
+            os.replace(part, name)
+
+    def close(self) -> None:
+        self.file.close()
+        for part in self.parts:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)
+
+
+class Progress:
+    def __init__(self):
+        self.documents = self.empty = self.tokens = 0
+        self.start = self.shown = time.monotonic()
+
+    def add(self, documents: int, empty: int, tokens: int) -> None:
+        self.documents += documents
+        self.empty += empty
+        self.tokens += tokens
+        now = time.monotonic()
+        if sys.stderr.isatty() and now - self.shown > 0.5:
+            self.shown = now
+            rate = self.tokens / (now - self.start)
+            print(
+                f"\r{self.documents} documents, {self.tokens} tokens, "
+                f"{rate:.0f} tokens/s   ",
+                end="", file=sys.stderr, flush=True,
+            )  # fmt: skip
+
+
+#===-----------------------------------------------------------------------===#
+# The command line
+#===-----------------------------------------------------------------------===#
+
+
+def prepare(options) -> None:
+    encoder = Encoder(options.tokenizer, options.eos)
+    progress = Progress()
+    output = Output(options.output, encoder.typecode, options.overwrite)
+    try:
+        tasks = cut_into_tasks(options, progress)
+        with contextlib.closing(encode_in_order(tasks, encoder, options)) as results:
+            for lengths, tokens in results:
+                output.add(lengths, tokens)
+                empty = lengths.count(0)
+                progress.add(
+                    len(lengths) - empty, empty, len(tokens) // output.bytes
+                )
+        if not progress.documents:
+            raise Failure(f"no text in {progress.empty} documents")
+        output.commit()
+    finally:
+        output.close()
+    print(
+        f"{options.output}.bin: {progress.documents} documents, "
+        f"{progress.tokens} tokens of {output.bytes} bytes, "
+        f"vocabulary {encoder.vocabulary}, {progress.empty} empty documents left out"
+    )
+
+
+def parse():
+    parser = argparse.ArgumentParser(
+        prog="plait-data", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add = parser.add_argument
+    add("input", nargs="+", help=".txt, .jsonl or .parquet files, in this order")
+    add("--tokenizer", required=True, metavar="FILE",
+        help="Hugging Face's tokenizer.json, or its folder")  # fmt: skip
+    add("-o", "--output", required=True, metavar="PREFIX", help="of what is written")
+    add("--field", default="text", help="key or column with the text (text)")
+    add("--lines", action="store_true", help="each line of a .txt is a document")
+    add("--eos", metavar="TOKEN", help="ends every document, as '<|endoftext|>'")
+    add("--workers", type=int, default=len(os.sched_getaffinity(0)),
+        help="processes (the processors)")  # fmt: skip
+    add("--overwrite", action="store_true", help="replace what is there")
+    options = parser.parse_args()
+    if not 1 <= options.workers <= 4096:
+        parser.error(f"--workers {options.workers} is not in range 1 to 4096")
+    return options
+
+
+def find_packages() -> None:
+    """Goes on in the Python that the build has installed packages for, where
+    this one has none."""
+    import importlib.util
+
+    if importlib.util.find_spec("tokenizers"):
+        return
+    script = pathlib.Path(__file__).resolve()
+    python = script.parent.parent / "venv-data" / "bin" / "python"
+    if python.exists() and sys.prefix != str(python.parent.parent):
+        os.execv(python, [str(python), str(script), *sys.argv[1:]])
+    raise Failure(
+        "the Python package tokenizers is missing: pip install tokenizers pyarrow"
+    )
+
+
+def end(signum, frame):
+    raise KeyboardInterrupt(signum)
+
+
+def fail(message: str) -> int:
+    print(f"plait-data: error: {message}", file=sys.stderr)
+    return 1
+
+
+def main() -> int:
+    # Workers are processes; threads beside them would only get in their way.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    options = parse()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    try:
+        find_packages()
+        prepare(options)
+    except KeyboardInterrupt as stop:
+        return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+    except OSError as error:
+        name = f"'{error.filename}': " if error.filename else ""
+        return fail(f"{name}{error.strerror or error}")
+    except MemoryError:
+        return fail("not enough memory")
+    except Failure as error:
+        return fail(str(error))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

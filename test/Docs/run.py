@@ -116,14 +116,15 @@ def check_links(page: pathlib.Path) -> str:
 
 def read_flags(tools: Tools, *command: str) -> set[str]:
     """The options of a tool or of one of its commands."""
-    text = tools.run(*command, "--help").stdout
+    is_short = command == ("plait-run",)
+    text = tools.run(*command, "--help-all" if is_short else "--help").stdout
     option = re.compile(r"^ +((?:-\w,)?(?:--[a-z][a-z0-9-]*,?)+)", re.MULTILINE)
     return {x for names in option.findall(text) for x in FLAG.findall(names)}
 
 
 def check_options(tools: Tools, command: str, documented: dict) -> str:
     """Every option is in docs/, and the guide's tables name no other."""
-    flags = read_flags(tools, *command.split()) - {"--help"}
+    flags = read_flags(tools, *command.split()) - {"--help", "--help-all"}
     missing = sorted(flags - documented["anywhere"])
     require(not missing, f"no page names {' '.join(missing)}")
     invented = sorted(documented.get(command, set()) - flags)

@@ -19,9 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 
 from harness import (
     GOLDEN,
+    Failure,
     Reporter,
     Tools,
     arguments,
@@ -433,6 +436,54 @@ def watching_cases(suite: Suite) -> None:
         clock = read.Scalars("train/loss")[0].wall_time
         require(abs(clock - time.time()) < 3600, f"written at {clock}")
 
+    def metrics():
+        from prometheus_client.parser import text_string_to_metric_families
+
+        plan, log = suite.compile(case, ("dp=2", "--zero", "1")), suite.folder / "m"
+        process = subprocess.Popen(
+            [suite.tools.folder / "plait-run", plan, *map(str, data), "--log",
+             log, "--steps", "1000000", "--metrics-port", "0"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        try:
+            said = next(x for x in process.stderr if "metrics at" in x)
+            place = re.search(r"http://127\.0\.0\.1:\d+", said)[0]
+            end = time.monotonic() + 60
+            found = {}
+            while found.get("plait_step", 0) < 3:
+                require(time.monotonic() < end, f"no third step: {found}")
+                with urllib.request.urlopen(f"{place}/metrics") as reply:
+                    text = reply.read().decode()
+                    kind = reply.headers["Content-Type"]
+                found = {
+                    sample.name: sample.value
+                    for family in text_string_to_metric_families(text)
+                    for sample in family.samples
+                }
+            require(kind.startswith("text/plain; version=0.0.4"), kind)
+            try:
+                urllib.request.urlopen(f"{place}/other")
+                raise Failure("/other is there")
+            except urllib.error.HTTPError as error:
+                require(error.code == 404, f"{error.code}")
+            port = place.rpartition(":")[2]
+            error = suite.fail(plan, *data, "--metrics-port", port)
+            require("Address already in use" in error, error)
+        finally:
+            process.kill()
+            process.communicate()
+        row = read_log(log)[int(found["plait_step"]) - 1]
+        for name, key in (
+            ("loss", "loss"), ("gradient_norm", "grad_norm"),
+            ("learning_rate", "lr"), ("tokens_per_second", "tokens_per_second"),
+            ("step_seconds", "step_seconds"),
+        ):
+            require(found[f"plait_{name}"] == row[key], f"{name}: {found}, {row}")
+        tokens_seen = row["tokens"] * row["step"]
+        require(found["plait_tokens_total"] == tokens_seen, str(found))
+        require(found["plait_resident_memory_bytes"] > 1 << 20, str(found))
+        return f"{len(found)} metrics of step {row['step']}"
+
     def page():
         plan = suite.compile(case, ("pp=2,tp=2", "--schedule", "zb-v"))
         path = suite.folder / "run.html"
@@ -504,6 +555,11 @@ def watching_cases(suite: Suite) -> None:
         return body
 
     suite.report.case("tensorboard", tensorboard)
+    suite.report.case("metrics", metrics)
+    suite.report.case(
+        "refuses/metrics-port",
+        refuses("--metrics-port", "70000", message="'70000' is neither a port"),
+    )
     suite.report.case("page", page)
     suite.report.case("page-of-a-run", page_of_a_run)
     suite.report.case("page-of-a-failure", page_of_a_failure)

@@ -41,7 +41,7 @@ private:
   CLI::ConfigItem makeItem(const std::string &name, toml::node &value) const {
     const CLI::Option *option =
         app.get_option_no_throw(name == "plan" ? name : "--" + name);
-    if (!option || name == "config" || name == "help")
+    if (!option || name == "config" || name.starts_with("help"))
       refuse("sets '" + name + "', which is no option");
     bool isFlag = option->get_expected_max() == 0;
     bool isText = option->get_type_name().rfind("TEXT", 0) == 0;
@@ -100,6 +100,44 @@ private:
   const CLI::App &app;
 };
 
+constexpr char furtherGroup[] = "Further options";
+
+/// --help leaves out what is in furtherGroup, --help-all shows it.
+class HelpFormatter : public CLI::Formatter {
+public:
+  std::string make_help(const CLI::App *app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    showsAll = mode == CLI::AppFormatMode::All;
+    return Formatter::make_help(app, std::move(name), mode);
+  }
+  std::string
+  make_group(std::string group, bool isPositional,
+             std::vector<const CLI::Option *> options) const override {
+    if (group == furtherGroup && !showsAll)
+      return "";
+    return Formatter::make_group(std::move(group), isPositional,
+                                 std::move(options));
+  }
+
+private:
+  mutable bool showsAll = false;
+};
+
+/// What most runs are started with is on the first screen.
+void divideHelp(CLI::App &app) {
+  static const std::set<std::string> usual = {
+      "plan",        "help",      "help-all",     "config",
+      "weights",     "tokens",    "text",         "shuffle",
+      "seed",        "steps",     "lr",           "lr-schedule",
+      "eval-tokens", "eval-text", "warmup-steps", "eval-every",
+      "checkpoint",  "resume",    "log",          "checkpoint-every",
+      "dashboard",   "save",      "check",        "threads",
+      "timeout",     "grad-clip", "weight-decay"};
+  for (CLI::Option *option : app.get_options())
+    if (!usual.count(option->get_single_name()))
+      option->group(furtherGroup);
+}
+
 std::vector<std::string> getTokenTypeNames() {
   std::vector<std::string> names;
   for (const runtime::TokenType &type : runtime::getTokenTypes())
@@ -152,6 +190,9 @@ void addFileOptions(CLI::App &app, Options &options) {
                  "Directory for TensorBoard's event files");
   app.add_option("--dashboard", train.dashboard,
                  "Page that shows the run, HTML");
+  app.add_option("--metrics-port", train.metricsPort,
+                 "Serve Prometheus there, or at HOST:PORT")
+      ->type_name("TEXT");
   app.add_option("--save,--export", train.save,
                  "Model folder to write, as Hugging Face's");
   addCheckpointOptions(app, options);
@@ -269,7 +310,9 @@ std::string plait::findExcludedByCheck(const CLI::App &app) {
 }
 
 void plait::addOptions(CLI::App &app, Options &options) {
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(48);
+  app.set_help_all_flag("--help-all", "Print this and the other options");
   addFileOptions(app, options);
   app.option_defaults()->always_capture_default();
   addTrainingOptions(app, options.train);
@@ -277,13 +320,14 @@ void plait::addOptions(CLI::App &app, Options &options) {
   addExecutorOptions(app, options);
   app.set_config("--config", "", "Options from a TOML file");
   app.config_formatter(std::make_shared<TomlFile>(app));
+  divideHelp(app);
 }
 
 std::string plait::describeSettings(const CLI::App &app) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
-    if (name == "help" || name == "config")
+    if (name.starts_with("help") || name == "config")
       continue;
     if (name == "steps" && app.count("--epochs"))
       continue;                            // its default has no meaning

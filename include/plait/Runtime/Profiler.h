@@ -29,6 +29,8 @@
 
 namespace plait::runtime {
 
+class Rendezvous;
+
 /// The notes of one rank, for one training step. Written by its thread only.
 class StepClock {
 public:
@@ -49,7 +51,9 @@ public:
                     processor - std::exchange(lastProcessor, processor)};
   }
   /// Where another clock knows better: laps of a GPU overlap.
-  void set(size_t lap, Time begin, Time end) { laps[lap] = {begin, end, 0}; }
+  void set(size_t lap, Time begin, Time end, double processor = 0) {
+    laps[lap] = {begin, end, processor};
+  }
 
   Time getStart(size_t lap) const { return laps[lap].begin; }
   Time getEnd(size_t lap) const { return laps[lap].end; }
@@ -82,6 +86,12 @@ public:
 
   StepClock &clock(uint32_t rank) { return clocks[rank]; }
 
+  /// Of several processes, all call this before the first step: how far the
+  /// clocks of their hosts are apart, to about the time of a message.
+  Status compareClocks(Rendezvous &processes);
+  /// And this before addStep(): process 0 gets the notes of all ranks.
+  Status collect(Rendezvous &processes);
+
   /// Puts the notes of all ranks together, whose threads rest. The first call
   /// only notes that there was a step: libraries and caches warm up in it.
   void addStep(double seconds);
@@ -112,6 +122,7 @@ private:
   std::vector<std::vector<Total>> totals; // by program
   std::vector<StepClock::Time> arrivals;  // of the last member, by collective
   std::vector<double> stepSeconds;
+  std::vector<int64_t> clockOffsets; // by process, ns; in process 0 only
   double overhead = 0;
   bool isWarm = false;
 };

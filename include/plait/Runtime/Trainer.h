@@ -71,6 +71,7 @@ struct TrainOptions {
   uint64_t evalSteps = 0;      // batches of an evaluation; 0: all there are
   std::string tensorboard;     // a directory; empty: none
   std::string dashboard;       // an HTML file; empty: none
+  std::string metricsPort;     // "PORT" or "HOST:PORT"; empty: none
   std::string settings;        // all that was asked for, as one JSON object
   bool showSettings = false;   // on standard error, before the first step
   std::FILE *summary = stdout; // where the line for people goes

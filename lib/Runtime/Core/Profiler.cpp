@@ -9,8 +9,10 @@
 
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Runtime/Rendezvous.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 using namespace plait;
@@ -249,6 +251,81 @@ void Profiler::addStep(double seconds) {
     }
   stepSeconds.push_back(seconds);
   overhead += seconds - toSeconds(end - begin);
+}
+
+//===----------------------------------------------------------------------===//
+// Several processes
+//===----------------------------------------------------------------------===//
+
+static int64_t toNanoseconds(StepClock::Time time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             time.time_since_epoch())
+      .count();
+}
+
+Status Profiler::compareClocks(Rendezvous &processes) {
+  const ProcessPlace &place = processes.place();
+  clockOffsets.assign(place.count, 0);
+  // Processes of one host have one clock.
+  if (!place.hosts.empty() && place.hosts.back() == 0)
+    return Status::success();
+  constexpr int rounds = 20;
+  std::fill(clockOffsets.begin(), clockOffsets.end(), INT64_MAX);
+  for (int i = 0; i < rounds; ++i) {
+    // The word of process 0 arrives a little later than it says it.
+    auto word = processes.broadcast("", Rendezvous::Wait::Limited);
+    if (!word.ok())
+      return word.status();
+    int64_t now = toNanoseconds(std::chrono::steady_clock::now());
+    auto all = processes.gather(std::to_string(now), Rendezvous::Wait::Limited);
+    if (!all.ok())
+      return all.status();
+    for (size_t j = 0; j < all->size(); ++j)
+      clockOffsets[j] =
+          std::min<int64_t>(clockOffsets[j], std::stoll((*all)[j]) - now);
+  }
+  return Status::success();
+}
+
+namespace {
+struct SentLap {
+  int64_t begin, end; // ns of the sender's clock
+  double processor;
+};
+} // namespace
+
+Status Profiler::collect(Rendezvous &processes) {
+  const RankSpread &spread = processes.spread();
+  uint32_t here = processes.place().index;
+  std::vector<SentLap> mine;
+  for (uint32_t rank = spread.firstOf(here); rank < spread.firstOf(here + 1);
+       ++rank)
+    for (size_t i = 0; i < laps[rank].size(); ++i)
+      mine.push_back({toNanoseconds(clocks[rank].getStart(i)),
+                      toNanoseconds(clocks[rank].getEnd(i)),
+                      clocks[rank].getProcessorSeconds(i)});
+  auto all = processes.gather(
+      here == 0 ? ""
+                : std::string(reinterpret_cast<const char *>(mine.data()),
+                              mine.size() * sizeof(SentLap)),
+      Rendezvous::Wait::Limited);
+  if (!all.ok())
+    return all.status();
+  for (uint32_t process = 1; process < all->size(); ++process) {
+    const char *next = (*all)[process].data();
+    auto toTime = [&](int64_t time) {
+      return StepClock::Time(
+          std::chrono::nanoseconds(time - clockOffsets[process]));
+    };
+    for (uint32_t rank = spread.firstOf(process);
+         rank < spread.firstOf(process + 1); ++rank)
+      for (size_t i = 0; i < laps[rank].size(); ++i, next += sizeof(SentLap)) {
+        SentLap lap; // the same plan, so there are as many
+        std::memcpy(&lap, next, sizeof(lap));
+        clocks[rank].set(i, toTime(lap.begin), toTime(lap.end), lap.processor);
+      }
+  }
+  return Status::success();
 }
 
 static double getMedian(std::vector<double> values) {

@@ -70,6 +70,32 @@ Result<Socket> runtime::listenOn(uint16_t port, int backlog) {
   return listener;
 }
 
+Result<Socket> runtime::listenAt(const std::string &host, uint16_t port) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo *places = nullptr;
+  int error =
+      getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &places);
+  if (error != 0)
+    return fail("cannot find '", host, "': ", gai_strerror(error));
+  Socket listener(
+      socket(places->ai_family, places->ai_socktype | SOCK_CLOEXEC, 0));
+  int on = 1;
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  bool listens =
+      listener.get() >= 0 &&
+      bind(listener.get(), places->ai_addr, places->ai_addrlen) == 0 &&
+      listen(listener.get(), 8) == 0;
+  int reason = errno;
+  freeaddrinfo(places);
+  errno = reason;
+  if (!listens)
+    return systemFailure("cannot listen at " + host + ":" +
+                         std::to_string(port));
+  return listener;
+}
+
 Result<uint16_t> runtime::portOf(const Socket &listener) {
   sockaddr_storage place = {};
   socklen_t size = sizeof(place);

@@ -48,6 +48,8 @@ Status allowDescriptors(uint64_t count, const std::string &who);
 /// Listens on all addresses, IPv4 and, where there is it, IPv6. Port 0 is one
 /// that is free.
 Result<Socket> listenOn(uint16_t port, int backlog);
+/// Listens on one address of this machine.
+Result<Socket> listenAt(const std::string &host, uint16_t port);
 Result<uint16_t> portOf(const Socket &listener);
 
 /// Connects, and tries again until `timeLimit` has passed: nobody may be

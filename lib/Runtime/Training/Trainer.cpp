@@ -10,6 +10,7 @@
 #include "Console.h"
 #include "Dashboard.h"
 #include "Evaluator.h"
+#include "MetricsServer.h"
 #include "Progress.h"
 #include "SampleLog.h"
 #include "Setup.h"
@@ -165,8 +166,12 @@ Status Loop::runStep() {
   if (!metrics.ok())
     return metrics.status();
   double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  if (Profiler *profiler = options.executor.profiler)
-    profiler->addStep(seconds);
+  if (Profiler *profiler = options.executor.profiler) {
+    if (Rendezvous *processes = executor.processes())
+      PLAIT_RETURN_IF_ERROR(profiler->collect(*processes));
+    if (executor.leads())
+      profiler->addStep(seconds);
+  }
   Result<Verdict> verdict = controls.judge(step, *metrics);
   if (!verdict.ok())
     return verdict.status();
@@ -232,6 +237,12 @@ Result<Observers> makeObservers(const TrainOptions &options) {
       return events.status();
     observers.push_back(std::move(*events));
   }
+  if (!options.metricsPort.empty()) {
+    auto server = MetricsServer::open(options.metricsPort);
+    if (!server.ok())
+      return server.status();
+    observers.push_back(std::move(*server));
+  }
   if (!options.dashboard.empty())
     observers.push_back(std::make_unique<Dashboard>(options.dashboard));
   observers.push_back(std::make_unique<Console>());
@@ -260,9 +271,8 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
   if (!executor.ok())
     return executor.status();
   if (options.executor.profiler && (*executor)->processes())
-    return fail("a profile needs all ranks in one process, this one has ",
-                (*executor)->ranks().size(), " of ",
-                (*executor)->mesh().ranks());
+    PLAIT_RETURN_IF_ERROR(
+        options.executor.profiler->compareClocks(*(*executor)->processes()));
   RunState state;
   Result<Progress> progress =
       Progress::begin(**executor, options, parts->batches, state);

@@ -121,5 +121,6 @@ run combinations "${counts[@]}" \
 run errors "${counts[@]}" build/venv/bin/python test/Execute/errors.py
 run outputs "${counts[@]}" build/venv/bin/python test/Execute/outputs.py
 run mpi "${counts[@]}" build/venv/bin/python test/Execute/mpi.py
+run elastic "${counts[@]}" build/venv/bin/python test/Execute/elastic.py
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py
 finish

@@ -52,7 +52,10 @@ static void defer(int signal) {
     return;
   // write() alone is allowed here.
   for (const char *part :
-       {lineEnd, deferringTool, signal == SIGINT ? ": SIGINT" : ": SIGTERM",
+       {lineEnd, deferringTool,
+        signal == SIGINT    ? ": SIGINT"
+        : signal == SIGTERM ? ": SIGTERM"
+                            : ": SIGUSR1",
         ": stops after this step; a second one ends it at once\n"})
     (void)!write(STDERR_FILENO, part, std::strlen(part));
   errno = error;
@@ -67,7 +70,7 @@ void plait::removeTemporaryFilesOnSignals() {
 void plait::deferInterrupts(const char *tool) {
   deferringTool = tool;
   lineEnd = isatty(STDERR_FILENO) ? "\n" : "";
-  for (int signal : {SIGINT, SIGTERM})
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1})
     handle(signal, defer, SA_RESTART);
 }
 

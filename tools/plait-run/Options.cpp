@@ -131,8 +131,8 @@ void divideHelp(CLI::App &app) {
       "seed",        "steps",     "lr",           "lr-schedule",
       "eval-tokens", "eval-text", "warmup-steps", "eval-every",
       "checkpoint",  "resume",    "log",          "checkpoint-every",
-      "dashboard",   "save",      "check",        "threads",
-      "timeout",     "grad-clip", "weight-decay"};
+      "dashboard",   "save",      "supervise",    "check",
+      "threads",     "timeout",   "grad-clip",    "weight-decay"};
   for (CLI::Option *option : app.get_options())
     if (!usual.count(option->get_single_name()))
       option->group(furtherGroup);
@@ -295,7 +295,44 @@ void addExecutorOptions(CLI::App &app, Options &options) {
       ->check(CLI::Range(0.001, 1e6));
 }
 
+/// Who starts the processes, and again when they fail.
+void addSupervisorOptions(CLI::App &app, Options &options) {
+  runtime::SupervisorOptions &supervisor = options.supervisor;
+  auto *supervise =
+      app.add_flag("--supervise", options.supervise,
+                   "Start the processes, and again after failures")
+          ->needs(app.get_option("--checkpoint"))
+          ->excludes(app.get_option("--check"))
+          ->excludes(app.get_option("--profile"));
+  app.add_option("--launcher", supervisor.launcher, "What starts them")
+      ->needs(supervise);
+  app.add_option("--hosts", supervisor.hosts,
+                 "File with a host a line: node3 slots=8")
+      ->needs(supervise);
+  app.add_option("--max-restarts", supervisor.maxRestarts,
+                 "In a row, without a new checkpoint")
+      ->check(natural)
+      ->needs(supervise);
+}
+
 } // namespace
+
+std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
+  static const std::set<std::string> others = {
+      "help",     "help-all", "config",       "plan",     "resume",
+      "launcher", "hosts",    "max-restarts", "supervise"};
+  std::vector<std::string> words;
+  for (const CLI::Option *option : app.get_options()) {
+    std::string name = option->get_single_name();
+    if (option->count() == 0 || others.count(name))
+      continue;
+    if (option->get_expected_max() > 0)
+      words.push_back("--" + name + "=" + option->results().back());
+    else if (option->as<bool>()) // a flag
+      words.push_back("--" + name);
+  }
+  return words;
+}
 
 std::string plait::findExcludedByCheck(const CLI::App &app) {
   // What a comparison has in common with a run.
@@ -318,6 +355,7 @@ void plait::addOptions(CLI::App &app, Options &options) {
   addTrainingOptions(app, options.train);
   addWatchOptions(app, options);
   addExecutorOptions(app, options);
+  addSupervisorOptions(app, options);
   app.set_config("--config", "", "Options from a TOML file");
   app.config_formatter(std::make_shared<TomlFile>(app));
   divideHelp(app);

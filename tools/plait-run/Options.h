@@ -9,6 +9,7 @@
 #define PLAIT_TOOLS_PLAITRUN_OPTIONS_H
 
 #include "../CommandLine.h"
+#include "plait/Runtime/Supervisor.h"
 #include "plait/Runtime/Trainer.h"
 
 namespace plait {
@@ -22,6 +23,8 @@ struct Options {
   std::string checkpointEvery; // see parseCheckpointEvery
   std::string onNan = "stop";
   std::string onSpike = "ignore";
+  bool supervise = false;
+  runtime::SupervisorOptions supervisor; // what its own options say
   runtime::TrainOptions train;
 };
 
@@ -37,6 +40,10 @@ std::string findExcludedByCheck(const CLI::App &app);
 /// All options of a parsed command line that have a value, given or by
 /// default, by their long names: one JSON object.
 std::string describeSettings(const CLI::App &app);
+
+/// What a process that a supervisor starts is called with, without the plan and
+/// --resume: all that was given, in a file, too, but for the supervisor's own.
+std::vector<std::string> argumentsOfProcess(const CLI::App &app);
 
 } // namespace plait
 

@@ -105,6 +105,26 @@ Status run(Options &options) {
                        : runtime::train(file->plan(), options.train);
 }
 
+/// What the program ends with.
+int supervise(const CLI::App &app, Options &options) {
+  runtime::SupervisorOptions &supervisor = options.supervisor;
+  supervisor.plan = options.plan;
+  supervisor.arguments = argumentsOfProcess(app);
+  supervisor.checkpoints = options.train.checkpoint.directory;
+  supervisor.resume = options.train.resume;
+  supervisor.interrupted = receivedInterrupt;
+  deferInterrupts("plait-run");
+  Status status = checkOptions(app, options);
+  if (status.ok() && runtime::Rendezvous::isLaunched())
+    status = Status::failure("--supervise starts the processes by itself: "
+                             "start it without mpirun, srun or torchrun");
+  Result<int> code = status.ok() ? runtime::supervise(supervisor) : status;
+  if (code.ok())
+    return *code;
+  tool::printError(app, code.status().message());
+  return 1;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -122,6 +142,8 @@ int main(int argc, char **argv) {
   options.train.settings = describeSettings(app);
   options.train.showSettings = app.count("--config") > 0;
   removeTemporaryFilesOnSignals();
+  if (options.supervise)
+    return supervise(app, options);
   auto timeLimit = std::chrono::milliseconds(int64_t(options.timeout * 1000));
   options.train.executor.timeLimit = timeLimit;
   auto processes = runtime::Rendezvous::join(timeLimit);

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../CommandLine.h"
+#include "Family.h"
 #include "plait/Driver/Planning.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Signals.h"
@@ -13,7 +14,7 @@
 
 #include "llvm/Support/raw_ostream.h"
 
-#include <algorithm>
+#include <sstream>
 #include <unistd.h>
 
 using plait::CompileOptions;
@@ -147,6 +148,24 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
 
 static constexpr char planningGroup[] = "Let the planner decide the rest";
 
+static void addFamilyOption(CLI::App &app, std::vector<std::string> &also) {
+  // A mesh has commas of its own.
+  app.add_option("--also")
+      ->each([&also](const std::string &text) {
+        std::stringstream parts(text);
+        if (text.find('=') != text.npos)
+          also.push_back(text);
+        else
+          for (std::string part; std::getline(parts, part, ',');)
+            also.push_back(part);
+      })
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("TEXT")
+      ->description("plans for what may be left: 7x8,6x8 of --cluster, or a "
+                    "mesh; may repeat")
+      ->group(FieldOption::strategyGroup);
+}
+
 /// What is told of whole trainings and of several clusters.
 static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
                                  std::vector<std::string> &compared) {
@@ -183,6 +202,10 @@ static plait::Status checkProjectionOptions(const CLI::App &app) {
     if (app.count("--schedule-file") && app.count(planned))
       return plait::fail("--schedule-file excludes ", planned,
                          ": the planner orders a step by itself");
+  for (const char *other : {"--compare", "--compile-to", "--predict",
+                            "--schedule-file", "--claim", "--shard"})
+    if (app.count("--also") && app.count(other))
+      return plait::fail("--also excludes ", other);
   if (app.count("--price") && !app.count("--train-tokens"))
     return plait::fail("--price needs --train-tokens");
   return plait::Status::success();
@@ -253,13 +276,8 @@ static bool planForThisMachine(CompileOptions &options,
   auto pins = plait::planner::parsePins(options.mesh);
   if (!pins.ok())
     return true;
-  constexpr int64_t tooMany = int64_t(1) << 32;
-  int64_t ranks = 1;
-  for (std::optional<int> size :
-       {pins->pipeline, pins->data, pins->context, pins->tensor})
-    ranks = std::min(ranks * size.value_or(1), tooMany);
   CompileOptions chosen = options;
-  chosen.cluster = "host:" + std::to_string(ranks);
+  chosen.cluster = "host:" + std::to_string(plait::countRanks(options.mesh));
   if (!plait::planner::parseCluster(chosen.cluster).ok())
     return true;
   planning.pins = *pins;
@@ -325,12 +343,13 @@ int main(int argc, char **argv) {
   CompileOptions options;
   PlanningOptions planning;
   std::string pinned, notFound;
-  std::vector<std::string> compared;
+  std::vector<std::string> compared, also;
   options.progress = isatty(STDERR_FILENO);
   CLI::App app("Compiles a transformer into an executable training plan.",
                "plaitc");
   addCompileOptions(app, options);
   addPlanningOptions(app, options, planning, pinned);
+  addFamilyOption(app, also);
   addProjectionOptions(app, planning, compared);
   if (std::optional<int> code = plait::tool::parse(app, argc, argv))
     return *code;
@@ -341,10 +360,24 @@ int main(int argc, char **argv) {
       plait::tool::printError(app, status.message());
       return 1;
     }
-  if (!plan(app, options, planning, pinned, compared, notFound))
+  auto family = plait::Family::create(options, planning, also);
+  if (!family.ok()) {
+    plait::tool::printError(app, family.status().message());
     return 1;
+  }
+  auto chooseOne = [&](CompileOptions &one, PlanningOptions &how) {
+    return plan(app, one, how, pinned, {}, *how.notFound);
+  };
+  if (!family->compile(chooseOne) ||
+      !plan(app, options, planning, pinned, compared, notFound))
+    return 1;
+  if (plait::Status status = family->checkFirst(options.mesh); !status.ok()) {
+    plait::tool::printError(app, status.message());
+    return 1;
+  }
   if (planning.compiles && !plait::compile(options))
     return 1;
+  family->keep();
   if (!notFound.empty())
     llvm::errs() << "plaitc: warning: this is the default strategy, since the "
                     "planner has none for this machine: "

@@ -1,0 +1,127 @@
+//===- Hosts.cpp - Which hosts processes can be started on ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Hosts.h"
+
+#include "ChildProcess.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+using namespace plait;
+using namespace plait::runtime;
+
+uint64_t runtime::countSlots(const Hosts &hosts) {
+  uint64_t sum = 0;
+  for (const HostSlots &host : hosts)
+    sum += host.slots;
+  return sum;
+}
+
+Result<Hosts> runtime::readHosts(const std::string &path) {
+  std::ifstream file(path);
+  if (!file)
+    return fail("cannot open hosts '", path, "': ", std::strerror(errno));
+  Hosts hosts;
+  std::string line, word;
+  for (size_t number = 1; std::getline(file, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    HostSlots host = {"", 1};
+    if (!(words >> host.host))
+      continue;
+    while (words >> word) {
+      constexpr std::string_view key = "slots=";
+      const char *begin = word.data() + key.size();
+      const char *end = word.data() + word.size();
+      bool isNumber = false;
+      if (word.starts_with(key)) {
+        auto [stop, error] = std::from_chars(begin, end, host.slots);
+        isNumber = error == std::errc() && stop == end &&
+                   host.slots <= uint64_t(1) << 20;
+      }
+      if (!isNumber)
+        return fail("hosts '", path, "', line ", number, ": '", word,
+                    "' is not slots=N, N from 0 to ", 1 << 20);
+    }
+    for (const HostSlots &other : hosts)
+      if (other.host == host.host)
+        return fail("hosts '", path, "', line ", number, ": '", host.host,
+                    "' is there twice");
+    hosts.push_back(host);
+  }
+  return hosts;
+}
+
+/// srun names hosts in another way than mpirun.
+static bool isSrun(const std::vector<std::string> &launcher) {
+  const std::string &program = launcher.front();
+  return program.substr(program.rfind('/') + 1) == "srun";
+}
+
+std::vector<std::string>
+runtime::launcherArguments(const std::vector<std::string> &launcher,
+                           uint64_t count, const Hosts &hosts) {
+  std::vector<std::string> words = launcher;
+  words.insert(words.end(), {"-n", std::to_string(count)});
+  std::string list;
+  uint64_t used = 0;
+  for (const HostSlots &host : hosts) {
+    if (host.slots == 0)
+      continue;
+    ++used;
+    list += (list.empty() ? "" : ",") + host.host;
+    if (!isSrun(launcher))
+      list += ":" + std::to_string(host.slots);
+  }
+  if (list.empty())
+    return words;
+  if (isSrun(launcher))
+    words.push_back("--nodes=" + std::to_string(std::min(used, count)));
+  words.insert(words.end(), {isSrun(launcher) ? "--nodelist" : "--host", list});
+  return words;
+}
+
+std::vector<std::string>
+runtime::dropLost(Hosts &hosts, const std::vector<std::string> &launcher,
+                  std::chrono::milliseconds limit) {
+  char here[256] = "";
+  gethostname(here, sizeof(here) - 1);
+  std::vector<ChildProcess> probes(hosts.size());
+  std::vector<bool> answers(hosts.size(), true);
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const std::string &host = hosts[i].host;
+    if (host == here || host == "localhost" || hosts[i].slots == 0)
+      continue;
+    auto words = launcherArguments(launcher, 1, {{host, 1}});
+    words.push_back("true");
+    answers[i] = false;
+    if (auto started = ChildProcess::start(words, /*isSilent=*/true);
+        started.ok())
+      probes[i] = std::move(*started);
+  }
+  auto end = std::chrono::steady_clock::now() + limit;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    while (probes[i].isRunning() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (!answers[i])
+      answers[i] = probes[i].exitCode() == 0;
+  }
+  std::vector<std::string> lost;
+  Hosts left;
+  for (size_t i = 0; i < hosts.size(); ++i)
+    if (answers[i])
+      left.push_back(hosts[i]);
+    else
+      lost.push_back(hosts[i].host);
+  hosts = std::move(left);
+  return lost;
+}

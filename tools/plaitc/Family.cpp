@@ -1,0 +1,133 @@
+//===- Family.cpp - Plans for fewer nodes beside the first ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Family.h"
+
+#include "plait/Plan/FamilyNames.h"
+#include "plait/Plan/Files.h"
+#include "plait/Planner/Cluster.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace plait;
+
+int64_t plait::countRanks(const std::string &mesh) {
+  auto pins = planner::parsePins(mesh);
+  if (mesh.empty() || mesh == "1" || !pins.ok())
+    return 1;
+  constexpr int64_t tooMany = int64_t(1) << 32;
+  int64_t ranks = 1;
+  for (std::optional<int> size :
+       {pins->pipeline, pins->data, pins->context, pins->tensor})
+    ranks = std::min(ranks * size.value_or(1), tooMany);
+  return ranks;
+}
+
+/// Lets `options` be for the cluster or mesh that `word` says.
+static Status resize(const std::string &word, CompileOptions &options) {
+  bool isMesh = word.find('=') != word.npos;
+  if (isMesh && !options.cluster.empty())
+    return fail("with --cluster it takes sizes, such as 7x8");
+  if (isMesh) {
+    auto pins = planner::parsePins(word);
+    options.mesh = word;
+    return pins.status();
+  }
+  std::string name = "host"; // this machine, as for --mesh alone
+  if (options.cluster.empty()) {
+    options.mesh.clear();
+  } else {
+    auto cluster = planner::parseCluster(options.cluster);
+    if (!cluster.ok())
+      return cluster.status();
+    name = cluster->source;
+  }
+  options.cluster = name + ":" + word;
+  return planner::parseCluster(options.cluster).status();
+}
+
+Result<Family> Family::create(const CompileOptions &options,
+                              const PlanningOptions &planning,
+                              const std::vector<std::string> &words) {
+  Family family;
+  if (!words.empty() &&
+      (options.output.empty() || isStandardOutput(options.output)))
+    return Status::failure("--also names its plans after --output, which has "
+                           "to be a file");
+  family.output = options.output;
+  for (const std::string &word : words) {
+    Member member = {word, options, planning};
+    // What is told is told of the first plan.
+    member.planning.explain = false;
+    member.planning.trainTokens = 0;
+    for (std::string *file :
+         {&member.planning.json, &member.planning.whyNot,
+          &member.planning.report, &member.planning.trace,
+          &member.planning.profile, &member.options.dumpPhasesTo})
+      file->clear();
+    if (Status status = resize(word, member.options); !status.ok())
+      return fail("--also ", word, ": ", status.message());
+    family.members.push_back(std::move(member));
+  }
+  return family;
+}
+
+Family::~Family() {
+  for (const auto &[ranks, name] : written)
+    std::remove(name.c_str());
+}
+
+/// `hasFailed` is set after a failure that has been told.
+Status Family::compile(Member &member, const ChoosePlan &choose,
+                       bool &hasFailed) {
+  std::string notFound;
+  member.planning.notFound = &notFound;
+  hasFailed = !choose(member.options, member.planning);
+  if (hasFailed || (!notFound.empty() && !member.options.cluster.empty()))
+    return Status::failure(notFound);
+  if (!notFound.empty()) // as for the first plan
+    llvm::errs() << "plaitc: warning: --also " << member.word
+                 << " is the default strategy, since the planner has none for "
+                    "this machine: "
+                 << notFound << "\n";
+  int64_t ranks = countRanks(member.options.mesh);
+  for (const auto &[others, name] : written)
+    if (others == ranks)
+      return fail("'", name, "' is for ", ranks, " ranks already");
+  member.options.output = plan::familyName(output, uint32_t(ranks));
+  hasFailed = !plait::compile(member.options);
+  if (hasFailed)
+    return Status::failure("");
+  written.push_back({ranks, member.options.output});
+  return Status::success();
+}
+
+bool Family::compile(const ChoosePlan &choose) {
+  for (Member &member : members) {
+    bool hasFailed = false;
+    Status status = compile(member, choose, hasFailed);
+    if (status.ok())
+      continue;
+    if (!hasFailed)
+      llvm::errs() << "plaitc: error: --also " << member.word << ": "
+                   << status.message() << "\n";
+    return false;
+  }
+  return true;
+}
+
+Status Family::checkFirst(const std::string &mesh) const {
+  int64_t ranks = countRanks(mesh);
+  for (const auto &[others, name] : written)
+    if (others == ranks)
+      return fail("--also has a plan for ", ranks, " ranks, as many as '",
+                  output, "'");
+  return Status::success();
+}

@@ -68,14 +68,26 @@ void Explorer::addTensor(int tensor, bool sequenceParallel) {
   const Work *work = input.source.get(tensor, sequenceParallel, reason);
   ++counts.profiles;
   if (!work) {
-    notes.push_back("tp " + std::to_string(tensor) +
-                    (sequenceParallel ? " with sequence parallelism: " : ": ") +
-                    reason);
+    refuseTensor(tensor, std::move(reason));
     return;
   }
   ++splits;
   works[{tensor, sequenceParallel}] = work;
   addWork(*work);
+}
+
+/// What differs from an earlier reason by the degree alone is told with it.
+void Explorer::refuseTensor(int tensor, std::string reason) {
+  std::string degree = "tp=" + std::to_string(tensor) + " ";
+  if (size_t at = reason.find(degree); at != std::string::npos)
+    reason.replace(at, degree.size(), "tp ");
+  auto known = std::find_if(
+      refusedTensors.begin(), refusedTensors.end(),
+      [&](const auto &refused) { return refused.first == reason; });
+  if (known == refusedTensors.end())
+    refusedTensors.push_back({reason, {tensor}});
+  else if (known->second.back() != tensor) // with sequence parallelism as well
+    known->second.push_back(tensor);
 }
 
 void Explorer::addWork(const Work &work) {
@@ -279,7 +291,6 @@ double Explorer::getTensorSeconds(int tensor, bool sequenceParallel) const {
 
 /// Those that a bound does not rule out.
 void Explorer::addFurtherTensors() {
-  std::string ruledOut;
   for (int tensor : choices.tensorsByBound) {
     std::vector<Leaf> families = getFamilies();
     bool isAsked = false;
@@ -290,12 +301,9 @@ void Explorer::addFurtherTensors() {
         isAsked = true;
       }
     if (!isAsked)
-      ruledOut += (ruledOut.empty() ? "" : ", ") + std::to_string(tensor);
+      slowTensors.push_back(tensor);
     explore();
   }
-  if (!ruledOut.empty())
-    notes.push_back("tp " + ruledOut +
-                    ": work and communication alone take longer than the pick");
 }
 
 //===----------------------------------------------------------------------===//
@@ -405,6 +413,21 @@ bool Explorer::runUntilSomethingFits() {
 //===----------------------------------------------------------------------===//
 // Results
 //===----------------------------------------------------------------------===//
+
+std::vector<std::string> Explorer::getNotes() const {
+  std::vector<std::string> notes;
+  auto add = [&](const std::vector<int> &tensors, const std::string &reason) {
+    std::string text = "tp ";
+    for (int tensor : tensors)
+      text += (text == "tp " ? "" : ", ") + std::to_string(tensor);
+    notes.push_back(text + ": " + reason);
+  };
+  for (const auto &[reason, tensors] : refusedTensors)
+    add(tensors, reason);
+  if (!slowTensors.empty())
+    add(slowTensors, "work and communication alone take longer than the pick");
+  return notes;
+}
 
 std::vector<Leaf> Explorer::getFamilies() const {
   std::vector<Leaf> families;

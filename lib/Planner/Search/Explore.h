@@ -72,7 +72,8 @@ public:
 
   SearchCounts counts;
   double idealSeconds = 0;
-  std::vector<std::string> notes;
+  /// What a user may wonder about, a sentence each.
+  std::vector<std::string> getNotes() const;
   /// How many degrees of tensor parallelism the model can be split into, and
   /// meshes that divide.
   int splits = 0;
@@ -94,6 +95,7 @@ private:
   };
 
   void addTensor(int tensor, bool sequenceParallel);
+  void refuseTensor(int tensor, std::string reason);
   void addFurtherTensors();
   void addIdle();
   void addSmallestIdle();
@@ -122,6 +124,9 @@ private:
   const Choices &choices;
   Bounds bounds;
   std::map<std::pair<int, bool>, const Work *> works;
+  /// Why the model cannot be split, and into how many parts.
+  std::vector<std::pair<std::string, std::vector<int>>> refusedTensors;
+  std::vector<int> slowTensors; // that a bound rules out
   std::map<std::pair<Mesh, const ScheduleChoice *>, int> familyIds;
   std::vector<Node> open;
   std::vector<std::pair<double, Node>> tooLarge; // with their bytes

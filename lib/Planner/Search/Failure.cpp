@@ -265,11 +265,12 @@ static Status explainMesh(const SearchInput &input, const Choices &choices,
 
 Status planner::explainFailure(const SearchInput &input, const Choices &choices,
                                Explorer &explorer) {
-  if (explorer.splits == 0 && explorer.notes.empty())
+  if (explorer.splits == 0 && explorer.getNotes().empty())
     return fail("tp ", input.pins.tensor.value_or(1), " does not divide ",
                 choices.ranks, " ranks");
   if (explorer.splits == 0)
-    return fail("the model cannot be split as asked: ", explorer.notes.front());
+    return fail("the model cannot be split as asked: ",
+                explorer.getNotes().front());
   if (explorer.meshes == 0)
     return explainMesh(input, choices, explorer);
   if (explorer.counts.considered == 0 && explorer.refusal.empty())

@@ -245,7 +245,7 @@ void Summary::addVariants() {
 Result<SearchResult> Summary::run() {
   std::vector<Leaf> families = explorer.getFamilies();
   double fastest = families.front().seconds;
-  result.notes = explorer.notes;
+  result.notes = explorer.getNotes();
   preferSimple(families);
   result.configuration = families.front().configuration;
   result.work = explorer.getWork(result.configuration);

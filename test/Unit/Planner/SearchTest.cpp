@@ -273,6 +273,16 @@ TEST(Search, TensorBoundHolds) {
       }
 }
 
+/// Whatever degrees it is about, with sequence parallelism and without.
+TEST(Search, TellsOnceWhyAModelCannotBeSplit) {
+  Setting setting;
+  setting.cluster = *parseCluster("a100-80g:1x8");
+  setting.shape.heads = 2;
+  SearchResult result = setting.run();
+  ASSERT_FALSE(result.notes.empty());
+  EXPECT_EQ(result.notes[0], "tp 4, 8: tp does not divide the 2 heads");
+}
+
 /// Profiles are dear: a degree that cannot win is not asked for, and one that
 /// can is.
 TEST(Search, AsksForFewProfiles) {
@@ -590,8 +600,8 @@ TEST(Search, SaysWhatContradicts) {
   EXPECT_TRUE(contains(setting.message(), "no micro-batch"))
       << setting.message();
   setting.pins = *parsePins("tp=8");
-  EXPECT_EQ(setting.message(), "the model cannot be split as asked: tp 8: 2 "
-                               "heads do not divide by 8");
+  EXPECT_EQ(setting.message(), "the model cannot be split as asked: tp 8: tp "
+                               "does not divide the 2 heads");
   setting.pins = *parsePins("tp=3");
   EXPECT_EQ(setting.message(), "tp 3 does not divide 8 ranks");
 }

@@ -22,8 +22,8 @@ public:
   const Work *get(int tensor, bool sequenceParallel,
                   std::string &reason) override {
     if (shape.heads % tensor != 0) {
-      reason = std::to_string(shape.heads) + " heads do not divide by " +
-               std::to_string(tensor);
+      reason = "tp=" + std::to_string(tensor) + " does not divide the " +
+               std::to_string(shape.heads) + " heads";
       return nullptr;
     }
     auto [entry, isNew] = works.try_emplace({tensor, sequenceParallel});

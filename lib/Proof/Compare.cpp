@@ -38,7 +38,8 @@ private:
   LogicalResult compareSlot(int64_t rank, RankState &state,
                             nn::ParameterOp parameter, Slot slot,
                             const RankState::Stored &expected);
-  LogicalResult compareGradient(RankState &state, nn::ParameterOp parameter);
+  void forEachPair(llvm::function_ref<void(const Term *, const Term *)> visit);
+  const Term *findFirstStranger();
   LogicalResult compareTerms(const std::string &what, Operation *fallback,
                              const Term *found, const Term *expected);
   Operation *locate(const RankState::Stored &stored) {
@@ -140,7 +141,7 @@ LogicalResult Comparison::compareTerms(const std::string &what,
                                        const Term *expected) {
   if (found == expected)
     return success();
-  const Term *stranger = findStranger(found);
+  const Term *stranger = findFirstStranger();
   if (const Rules::Mixture *mixture = rules.findMixture(found))
     return rules.wrong(*mixture);
   if (stranger)
@@ -163,23 +164,40 @@ LogicalResult Comparison::compareTerms(const std::string &what,
 // What is compared
 //===----------------------------------------------------------------------===//
 
-/// What a gradient is before it is used; that of a parameter which several
-/// stages have is not complete then.
-LogicalResult Comparison::compareGradient(RankState &state,
-                                          nn::ParameterOp parameter) {
-  RankState::Key key(parameter.getSymName(), Slot::Gradient);
-  auto holds = [&](RankState &other) {
-    return other.getTouched().contains(key.first);
+/// Calls `visit` with each term of the plan that should be the claim's: what
+/// outlives the step, and before it what is added up over microbatches (what
+/// several stages add to is not complete then).
+void Comparison::forEachPair(
+    llvm::function_ref<void(const Term *, const Term *)> visit) {
+  auto holders = [&](const RankState::Key &key) {
+    return llvm::count_if(plan.getRanks(), [&](RankState &other) {
+      return other.getWritten().count(key);
+    });
   };
-  auto own = state.getWritten().find(key);
-  auto expected = claim.getWritten().find(key);
-  if (own == state.getWritten().end() || expected == claim.getWritten().end() ||
-      !isa_and_nonnull<nn::AccumulateOp>(own->second.writer) ||
-      llvm::count_if(plan.getRanks(), holds) != 1)
-    return success();
-  return compareTerms(("the gradient of @" + key.first).str(),
-                      locate(own->second), own->second.content.form.term,
-                      expected->second.content.form.term);
+  for (RankState &state : plan.getRanks()) {
+    for (auto &[key, own] : state.getWritten()) {
+      auto expected = claim.getWritten().find(key);
+      bool isAdded = isa_and_nonnull<nn::AccumulateOp>(own.writer);
+      if (expected != claim.getWritten().end() &&
+          (isAdded ? holders(key) == 1 : outlivesStep(key.second)))
+        visit(own.content.form.term, expected->second.content.form.term);
+    }
+    for (auto &[name, own] : state.metrics)
+      if (auto expected = claim.metrics.find(name);
+          expected != claim.metrics.end())
+        visit(own.content.form.term, expected->second.content.form.term);
+  }
+}
+
+/// Of all that differs, what was computed first is what went wrong.
+const Term *Comparison::findFirstStranger() {
+  const Term *first = nullptr;
+  forEachPair([&](const Term *found, const Term *expected) {
+    const Term *own = found == expected ? nullptr : findStranger(found);
+    if (own && (!first || own->id < first->id))
+      first = own;
+  });
+  return first;
 }
 
 LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
@@ -189,14 +207,18 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
                       parameter.getSymName() + " on stage " + Twine(rank))
                          .str();
   auto known = state.getWritten().find({parameter.getSymName(), slot});
-  if (known == state.getWritten().end())
-    return rules.report.wrong(parameter)
-           << what << " is not written: it should be "
-           << print(expected.content.form.term);
+  if (known == state.getWritten().end()) {
+    InFlightDiagnostic diag = rules.report.wrong(parameter);
+    diag << what << " is not written: it should be "
+         << print(expected.content.form.term);
+    for (auto &[key, other] : state.getWritten())
+      if (key.first == parameter.getSymName() && outlivesStep(key.second) &&
+          other.writer)
+        diag.attachNote(other.writer->getLoc())
+            << "its " << nn::stringifySlot(key.second) << " is written here";
+    return diag;
+  }
   const RankState::Stored &own = known->second;
-  if (own.content.form.term != expected.content.form.term &&
-      failed(compareGradient(state, parameter)))
-    return failure();
   if (failed(compareTerms(what, locate(own), own.content.form.term,
                           expected.content.form.term)))
     return failure();
@@ -213,22 +235,18 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
          << printLayout(declared.form);
 }
 
-/// Slots that outlive a step.
-static bool isKept(Slot slot) {
-  return slot != Slot::Gradient && slot != Slot::Reduced;
-}
-
 LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
   for (auto &[key, expected] : claim.getWritten()) {
     nn::ParameterOp parameter = plan.getSymbols().findParameter(key.first);
-    if (!isKept(key.second) || !parameter ||
+    if (!outlivesStep(key.second) || !parameter ||
         !state.getTouched().contains(key.first))
       continue;
     if (failed(compareSlot(rank, state, parameter, key.second, expected)))
       return failure();
   }
   for (auto &[key, own] : state.getWritten())
-    if (isKept(key.second) && plan.getSymbols().findParameter(key.first) &&
+    if (outlivesStep(key.second) &&
+        plan.getSymbols().findParameter(key.first) &&
         !claim.getWritten().count(key))
       return rules.report.wrong(locate(own))
              << "@" << key.first << " is changed, and should stay as it is";
@@ -250,7 +268,8 @@ LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
 
 LogicalResult Comparison::run() {
   for (auto &[key, expected] : claim.getWritten()) {
-    if (!isKept(key.second) || !plan.getSymbols().findParameter(key.first))
+    if (!outlivesStep(key.second) ||
+        !plan.getSymbols().findParameter(key.first))
       continue;
     if (llvm::none_of(plan.getRanks(), [&, name = key.first](RankState &state) {
           return state.getTouched().contains(name);

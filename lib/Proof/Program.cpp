@@ -134,7 +134,9 @@ private:
   FailureOr<unsigned> use(Rank &rank, plan::ActionOp action, Attribute name);
   FailureOr<Address> locate(Rank &rank, plan::ActionOp action,
                             const Bound &bound);
-  LogicalResult take(Rank &rank, plan::ActionOp action, const Bound &bound);
+  LogicalResult take(Rank &rank, plan::ActionOp action, const Callee &callee,
+                     const Bound &bound);
+  LogicalResult tellWaiting();
   LogicalResult bind(Rank &rank, plan::ActionOp action, const Callee &callee);
   LogicalResult checkSlots(Rank &rank, plan::ActionOp action,
                            const Callee &callee);
@@ -148,7 +150,11 @@ private:
   llvm::MapVector<StringAttr, Callee> callees; // by name
   llvm::DenseMap<std::pair<StringAttr, int64_t>, unsigned> sums;
   std::vector<Rank> ranks;
-  llvm::DenseMap<Name, SmallVector<Thing, 1>> messages; // in the order of sends
+  struct Message {
+    Thing thing;
+    plan::ActionOp send;
+  };
+  llvm::MapVector<Name, SmallVector<Message, 1>> messages; // in the order sent
 };
 
 } // namespace
@@ -317,7 +323,7 @@ LogicalResult Programs::checkSlots(Rank &rank, plan::ActionOp action,
 }
 
 LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
-                             const Bound &bound) {
+                             const Callee &callee, const Bound &bound) {
   FailureOr<Address> at = locate(rank, action, bound);
   if (failed(at))
     return failure();
@@ -335,9 +341,13 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
   const Thing *held = buffer.find(at->offset);
   if (held && *held == expected)
     return success();
-  return report.wrong(action)
-         << "takes " << expected.print() << " from buffer \"" << name
-         << "\", which holds " << (held ? held->print() : "nothing");
+  InFlightDiagnostic diag = report.wrong(action);
+  diag << "takes " << expected.print() << " from buffer \"" << name
+       << "\", which holds " << (held ? held->print() : "nothing");
+  diag.attachNote(callee.function->getLoc())
+      << "the function looks for " << bound.port.getText() << " in its slot "
+      << bound.slot;
+  return diag;
 }
 
 LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
@@ -345,7 +355,7 @@ LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
   if (failed(checkSlots(rank, action, callee)))
     return failure();
   for (const Bound &bound : callee.takes)
-    if (failed(take(rank, action, bound)))
+    if (failed(take(rank, action, callee, bound)))
       return failure();
   for (const Bound &bound : callee.gives) {
     FailureOr<Address> at = locate(rank, action, bound);
@@ -437,13 +447,13 @@ LogicalResult Programs::transfer(Rank &rank, plan::ActionOp action,
     if (!held)
       return report.wrong(action) << "sends buffer \"" << buffer.op.getSymName()
                                   << "\", which holds nothing";
-    messages[getName(action, own, peer)].push_back(*held);
+    messages[getName(action, own, peer)].push_back({*held, action});
   } else if (action.getKind() == ActionKind::Recv) {
     auto queue = messages.find(getName(action, peer, own));
     waits = queue == messages.end() || queue->second.empty();
     if (waits)
       return success();
-    buffer.put(0, queue->second.front());
+    buffer.put(0, queue->second.front().thing);
     queue->second.erase(queue->second.begin());
   }
   return success();
@@ -483,6 +493,25 @@ LogicalResult Programs::checkAllCalled(Rank &rank) {
   return success();
 }
 
+/// That no rank waits; else who waits, and what is sent to nobody.
+LogicalResult Programs::tellWaiting() {
+  SmallVector<plan::ActionOp> waiting;
+  for (Rank &rank : ranks)
+    if (rank.next < rank.actions.size())
+      waiting.push_back(rank.actions[rank.next]);
+  if (waiting.empty())
+    return success();
+  InFlightDiagnostic diag = report.wrong(waiting[0]);
+  diag << "waits for a message that nobody sends";
+  for (plan::ActionOp other : ArrayRef(waiting).drop_front())
+    diag.attachNote(other.getLoc()) << "so does this action of another rank";
+  for (auto &[name, queue] : messages)
+    if (!queue.empty())
+      diag.attachNote(queue[0].send.getLoc())
+          << "this sends " << queue[0].thing.print() << " to nobody";
+  return diag;
+}
+
 LogicalResult Programs::run() {
   for (auto schedule : module.getOps<pipe::ScheduleOp>())
     if (int64_t(schedule.getMicrobatches()) != microbatches)
@@ -498,15 +527,13 @@ LogicalResult Programs::run() {
       if (failed(advance(rank, moved)))
         return failure();
   }
-  for (Rank &rank : ranks) {
-    if (rank.next < rank.actions.size())
-      return report.wrong(rank.actions[rank.next])
-             << "waits for a message that nobody sends";
+  if (failed(tellWaiting()))
+    return failure();
+  for (Rank &rank : ranks)
     for (ActionKind kind : {ActionKind::Reduce, ActionKind::Optimizer})
       if (!rank.ended.count(kind))
         return report.wrong(rank.program)
                << "never does " << pipe::stringifyActionKind(kind);
-  }
   return success();
 }
 

@@ -18,11 +18,9 @@ namespace plait::proof {
 /// Collects why there is no proof. The first reason ends it.
 class Report {
 public:
-  /// The program computes something else than is claimed.
-  mlir::InFlightDiagnostic wrong(mlir::Operation *op) {
-    verdict = Verdict::Wrong;
-    return op->emitError("computes something else than the model asks for: ");
-  }
+  /// The program computes something else than is claimed. Notes say which
+  /// arguments of its function `op` takes, and where those are returned.
+  mlir::InFlightDiagnostic wrong(mlir::Operation *op);
   /// A rule is missing: what `op` computes may be right.
   mlir::InFlightDiagnostic unproven(mlir::Operation *op) {
     verdict = Verdict::Unproven;

@@ -108,6 +108,21 @@ FailureOr<Content> RankState::read(nn::ReadOp op) {
   return slot->content;
 }
 
+LogicalResult RankState::store(nn::WriteOp op, nn::ParameterOp parameter,
+                               Stored value) {
+  touched.insert(parameter.getSymName());
+  Stored &slot = stored[{parameter.getSymName(), op.getSlot()}];
+  if (outlivesStep(op.getSlot()) && slot.writer) {
+    InFlightDiagnostic diag = rules.report.wrong(op);
+    diag << "writes " << getLeafName(op.getSymbol(), op.getSlot())
+         << " a second time";
+    diag.attachNote(slot.writer->getLoc()) << "here is the first one";
+    return diag;
+  }
+  slot = std::move(value);
+  return success();
+}
+
 LogicalResult RankState::write(nn::WriteOp op, const Content &content) {
   if (nn::PackOp pack = symbols.findPack(op.getSymbol()))
     return writePack(op, pack, content);
@@ -115,9 +130,7 @@ LogicalResult RankState::write(nn::WriteOp op, const Content &content) {
   if (!parameter || content.pack)
     return rules.report.wrong(op)
            << "writes " << print(content) << " to @" << op.getSymbol();
-  touched.insert(parameter.getSymName());
-  stored[{parameter.getSymName(), op.getSlot()}] = {content, {}, op};
-  return success();
+  return store(op, parameter, {content, {}, op});
 }
 
 LogicalResult RankState::accumulate(const Contribution &contribution) {
@@ -204,9 +217,9 @@ LogicalResult RankState::writePack(nn::WriteOp op, nn::PackOp pack,
              << "writes " << print(content) << " to @" << op.getSymbol();
     nn::ParameterOp parameter = symbols.findParameter(member.getValue());
     const Pack::Member &own = given.members[index];
-    touched.insert(parameter.getSymName());
-    stored[{parameter.getSymName(), op.getSlot()}] = {
-        Content{own.type, own.form, nullptr}, given.rows, op};
+    if (failed(store(op, parameter,
+                     {Content{own.type, own.form, nullptr}, given.rows, op})))
+      return failure();
   }
   return success();
 }

@@ -61,6 +61,11 @@ private:
   pipe::PlacementAttr placement; // null: in line
 };
 
+/// Whether a slot is there when the next step begins.
+inline bool outlivesStep(nn::Slot slot) {
+  return slot != nn::Slot::Gradient && slot != nn::Slot::Reduced;
+}
+
 /// Something that is added up over the microbatches of a step.
 struct Contribution {
   nn::AccumulateOp op;
@@ -98,6 +103,8 @@ private:
   llvm::FailureOr<Stored> find(mlir::Operation *op, llvm::StringRef name,
                                nn::Slot slot);
   llvm::FailureOr<Content> readPack(nn::ReadOp op, nn::PackOp pack);
+  llvm::LogicalResult store(nn::WriteOp op, nn::ParameterOp parameter,
+                            Stored value);
   llvm::LogicalResult writePack(nn::WriteOp op, nn::PackOp pack,
                                 const Content &content);
   llvm::SmallVector<RankTerm, 2> getRows(nn::PackOp pack, nn::Slot slot);

@@ -83,6 +83,8 @@ LogicalResult StepEnd::meet(int64_t rank, bool &met) {
   if (!llvm::is_contained(members, rank))
     return rules.report.wrong(own)
            << "rank " << rank << " of the pipeline is no member";
+  if (members.size() < 2)
+    return rules.report.wrong(own) << "combines what one rank has with itself";
   std::optional<Content> total;
   for (int64_t member : members) {
     if (member >= int64_t(ranks.size()) || ranks[member].ops.empty())

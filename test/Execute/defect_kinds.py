@@ -60,14 +60,7 @@ def drop_all_reduce(lines: Lines) -> Iterator[Change]:
     for at, match in each(lines, COLLECTIVE):
         if match[3] != "all_reduce":
             continue
-        type_ = lines[at].rsplit(" -> ", 1)[1]
-        attrs = re.search(r"\{.*\}", lines[at])
-        yield replaced(
-            lines,
-            at,
-            f"{match[1]}{match[2]} = nn.scale {match[4]} by 1.0 "
-            f"{attrs[0] if attrs else ''} : {type_}",
-        )
+        yield replaced(lines, at, lost(lines[at], match))
 
 
 @kind("double-all-reduce", "a sum over ranks is summed a second time")
@@ -489,3 +482,61 @@ textual("overwrite", "a gradient replaces those of the microbatches before", r"p
 textual("stale-gradient", "the gradients of the last step are not cleared", r"plan\.accumulate = 2 : i32", "plan.accumulate = 1 : i32")
 textual("overwrite-kernel", "a kernel's gradient replaces those before", r"( accumulate \[(?:\d, )*)[12]", r"\g<1>0")
 textual("stale-kernel", "a kernel adds to the gradients of the last step", r"( accumulate \[(?:\d, )*)2", r"\g<1>1")
+
+
+# What others have shipped, by the issue that told of it. That sends and receives may
+# wait for one another (pytorch/pytorch#172668) is the plan checker's: CheckTest.cpp.
+
+
+def lost(line: str, match: re.Match) -> str:
+    """A collective's line, with what it takes for its result."""
+    attrs = re.search(r"\{.*\}", line)
+    return (f"{match[1]}{match[2]} = nn.scale {match[4]} by 1.0 "
+            f"{attrs[0] if attrs else ''} : {line.rsplit(' -> ', 1)[1]}")
+
+
+@kind("norm-gradient", "a norm's gradient is not summed over tp under sequence "
+      "parallelism (NVIDIA/Megatron-LM#1446, #7452; Entangle)")
+def norm_gradient(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, COLLECTIVE + r'\["tp"\] .*(?:ln_\w+|norm)\.\w+ gradient"'):
+        yield replaced(lines, at, lost(lines[at], match))
+
+
+@kind("replicated-gradient", "the gradient of a parameter that all tp ranks have is not "
+      "summed over them (NVIDIA/Megatron-LM#7452)")
+def replicated_gradient(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, COLLECTIVE + r'\["tp"\] .*(?:bias|pack\S+) gradient"'):
+        yield replaced(lines, at, lost(lines[at], match))
+
+
+textual("vocabulary-padding", "what tp pads the vocabulary with is a word (NVIDIA/Megatron-LM#1754)", r"nn\.mask_padding (%\w+) .* by 0xFF800000 (?:\{.*\})? ?: (tensor<\S+>)", r"nn.stop_gradient \1 : \2")
+
+
+@kind("lost-layer", "a stage leaves out a layer (NVIDIA/Megatron-LM#1304, "
+      "pytorch/torchtitan#963)")
+def lost_layer(lines: Lines) -> Iterator[Change]:
+    add = re.compile(r'nn\.add (%\w+), %\w+ (\{.*"[\w.]+\.(?:h|layers)\.(\d+)".*\}) : (tensor<\S+>)$')
+    function, last = "", {}
+    for at, line in enumerate(lines):
+        if found := re.match(r"  func\.func @(\w+)", line):
+            function, last = found[1], {}
+        match = add.search(line)
+        if not match or not function.startswith("forward"):
+            continue
+        if match[3] in last:
+            new = list(lines)
+            for place in (last[match[3]], at):
+                new[place] = add.sub(r"nn.scale \1 by 1.0 \2 : \4", lines[place])
+            yield at, new
+        last[match[3]] = at
+
+
+@kind("context-mean", "gradients of a loss that counts tokens are averaged over cp, not "
+      "summed (NVIDIA/Megatron-LM#673)")
+def context_mean(lines: Lines) -> Iterator[Change]:
+    for at, match in each(lines, COLLECTIVE + r'\["cp"\] .* gradient"'):
+        attrs = re.search(r"\{.*\}", lines[at])
+        whole = lines[at].replace(f"{match[2]} = ", "%whole = ", 1)
+        mean = (f"{match[1]}{match[2]} = nn.scale %whole by 0.5 "
+                f"{attrs[0] if attrs else ''} : {lines[at].rsplit(' -> ', 1)[1]}")
+        yield replaced(lines, at, whole, mean)

@@ -1,0 +1,89 @@
+//===- Report.cpp - What a proof ends with --------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report.h"
+
+#include "Step.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+/// The arguments of its function that `op` takes, in a kernel or not.
+static llvm::SetVector<unsigned> findArguments(Operation *op,
+                                               func::FuncOp function) {
+  llvm::SetVector<unsigned> found;
+  for (Value operand : op->getOperands())
+    while (auto argument = dyn_cast<BlockArgument>(operand)) {
+      Operation *parent = argument.getOwner()->getParentOp();
+      auto cluster = dyn_cast<plan::ClusterOp>(parent);
+      if (!cluster) {
+        if (parent == function)
+          found.insert(argument.getArgNumber());
+        break;
+      }
+      operand = cluster.getInputs()[argument.getArgNumber()];
+    }
+  return found;
+}
+
+/// What returns the result that is `port` of `stage`; null: the model's input.
+static Operation *findReturn(ModuleOp module, pipe::PortAttr port,
+                             int64_t stage) {
+  auto [kind, source] = findMaker(port.getKind(), stage);
+  for (auto function : module.getOps<func::FuncOp>()) {
+    auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
+    if (!own || own.endsStep() || own.getIndex() != source)
+      continue;
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      auto result =
+          function.getResultAttrOfType<pipe::PortAttr>(i, pipe::kPortAttr);
+      if (result && result.getKind() == kind &&
+          result.getIndex() == port.getIndex())
+        return function.getBody().front().getTerminator();
+    }
+  }
+  return nullptr;
+}
+
+static void noteArguments(InFlightDiagnostic &diag, Operation *op) {
+  auto function = op->getParentOfType<func::FuncOp>();
+  auto own =
+      function
+          ? function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr)
+          : pipe::FunctionAttr();
+  if (!own)
+    return;
+  llvm::SetVector<Operation *> returns;
+  std::string names;
+  for (unsigned index : findArguments(op, function)) {
+    auto port =
+        function.getArgAttrOfType<pipe::PortAttr>(index, pipe::kPortAttr);
+    if (!port)
+      continue;
+    names += (names.empty() ? "" : ", ") + port.getText();
+    if (Operation *made = findReturn(function->getParentOfType<ModuleOp>(),
+                                     port, own.getIndex()))
+      returns.insert(made);
+  }
+  if (names.empty())
+    return;
+  diag.attachNote(function.getLoc()) << "it takes an argument: " << names;
+  for (Operation *made : returns)
+    diag.attachNote(made->getLoc()) << "which is returned here";
+}
+
+InFlightDiagnostic Report::wrong(Operation *op) {
+  verdict = Verdict::Wrong;
+  InFlightDiagnostic diag =
+      op->emitError("computes something else than the model asks for: ");
+  noteArguments(diag, op);
+  return diag;
+}

@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -524,28 +525,37 @@ def damage_cases(suite: Suite) -> None:
 #===-----------------------------------------------------------------------===#
 
 
+# Runs what it is given and says what that took at most, in KiB.
+PEAK = """import os, subprocess, sys
+_, status, usage = os.wait4(subprocess.Popen(sys.argv[1:]).pid, 0)
+print("peak", usage.ru_maxrss)
+sys.exit(status != 0)"""
+
+
 def memory_cases(suite: Suite) -> None:
-    def check():
+    def check(mesh: str, *launcher):
         model = suite.folder / "large"
-        model.mkdir()
+        model.mkdir(exist_ok=True)
         config = json.loads((NANO / "config.json").read_text())
         config |= {"n_embd": 768, "n_layer": 2, "vocab_size": 16384}
         (model / "config.json").write_text(json.dumps(config))
         plan = suite.compile(
-            "large", "--mesh", "1", "--global-batch", 1, model=model
+            f"large-{mesh}", "--mesh", mesh, "--global-batch", 2, model=model
         )
-        folder = suite.folder / "large-run"
+        folder = suite.folder / f"large-run-{mesh}"
 
         def peak(*more) -> int:
-            process = subprocess.Popen(
-                [suite.tools.folder / "plait-run",
+            """Of the process that takes most."""
+            done = subprocess.run(
+                [*launcher, sys.executable, "-c", PEAK,
+                 suite.tools.folder / "plait-run",
                  *map(str, suite.command(plan, *more))],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                env=ENVIRONMENT, timeout=suite.tools.timeout,
             )
-            _, status, usage = os.wait4(process.pid, 0)
-            require(status == 0, f"a run ended with {status}")
-            return usage.ru_maxrss * 1024
+            require(done.returncode == 0, done.stderr)
+            peaks = re.findall(r"^peak (\d+)$", done.stdout, re.M)
+            return max(map(int, peaks)) * 1024
 
         bare = peak(1)
         saving = peak(1, "--checkpoint", folder, "--save", folder / "saved")
@@ -561,7 +571,8 @@ def memory_cases(suite: Suite) -> None:
             f"--weights +{weights - bare >> 20}"
         )
 
-    suite.report.case("memory", check)
+    suite.report.case("memory", lambda: check("1"))
+    suite.report.case("memory-of-processes", lambda: check("tp=2", "mpirun", "-n", "2"))
 
 
 def main() -> int:

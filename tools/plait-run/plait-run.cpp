@@ -121,7 +121,8 @@ int supervise(const CLI::App &app, Options &options) {
   Result<int> code = status.ok() ? runtime::supervise(supervisor) : status;
   if (code.ok())
     return *code;
-  tool::printError(app, code.status().message());
+  if (runtime::Rendezvous::launchIndex() == 0)
+    tool::printError(app, code.status().message());
   return 1;
 }
 

@@ -151,14 +151,15 @@ const PlanFamily::Member *Supervisor::findAfterChange() {
 /// Starts the processes and waits for their end.
 Result<Supervisor::End> Supervisor::runOnce() {
   auto hosts = findHosts();
-  if (!hosts.ok())
-    return hosts.status();
+  if (!hosts.ok()) { // it may be written just now
+    reason = hosts.status().message();
+    return End::Failed;
+  }
   const PlanFamily::Member *member = hosts->empty() && options.hosts.empty()
                                          ? &family.main()
                                          : family.find(countSlots(*hosts));
   if (!member) {
     reason = failToFit(*hosts).message();
-    say(reason);
     return End::Failed;
   }
   auto words = launcherArguments(launcher, member->ranks, *hosts);

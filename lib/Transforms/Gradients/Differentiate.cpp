@@ -17,6 +17,10 @@
 // A gradient that selects by comparing selects what the forward pass did: its
 // comparisons are made there (ComparesFloats).
 //
+// The loss's own gradient, down to the first product, is known as soon as the
+// loss is: it is computed in the forward pass, where it takes the place of the
+// logits (LossGradient.h).
+//
 // Stages are differentiated from the last to the first, since a value that is
 // passed on has a gradient where the next stage has one for it. What then turns
 // out to lead to no parameter is taken away again, from the first to the last.
@@ -24,6 +28,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Sharding/FactorClasses.h"
+#include "LossGradient.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
@@ -513,6 +518,8 @@ struct DifferentiatePass
         return signalPassFailure();
     for (auto [stage, function] : functions)
       dropUnusedGradients(function, nextOf(stage));
+    for (auto [stage, function] : functions)
+      computeLossGradientEarly(function);
     accumulateZeros(functions);
     dropUnusedState(getOperation());
     if (failed(checkTrains(functions)))

@@ -15,7 +15,10 @@
 //    Those of a layer, and those that read the same, share a kernel.
 // 3. Every other fusable op joins the kernel of an op it reads from, if both
 //    work on the same rows and no path leads out of the kernel and back in.
-// 4. What other kernels it reads from make for it alone joins as well.
+//    Of several, the one with the most elements: what it needs of the others
+//    is less to read.
+// 4. What other kernels it reads from make for it alone joins as well, and what
+//    they make one number a row of for others too.
 // 5. What is compared (ComparesFloats) is read as it is stored, by the
 //    comparison and by all others: in a register it may have more bits, and a
 //    maximum of it would be equal to none of what is compared with it.
@@ -287,12 +290,16 @@ bool Former::fitOneKernel(ArrayRef<Operation *> ops,
   return hasKernel(*createCluster(all, findOutputs(all)));
 }
 
-/// Moves all of unit `from`, elementwise work that nobody but `into` reads,
-/// into that unit if it is legal: the kernel then stores nothing of it.
+/// Moves all of unit `from`, elementwise work that nobody but `into` reads, or
+/// that is on one number of each of its rows, into that unit if it is legal:
+/// the kernel then stores next to nothing of it.
 void Former::absorb(int from, int into) {
   Unit &source = units[from], &target = units[into];
+  bool isByRow = ArrayRef(source.space) ==
+                     ArrayRef(target.space).drop_back(!target.space.empty()) &&
+                 !source.space.empty();
   if (from == into || source.closed || target.closed ||
-      source.space != target.space)
+      (source.space != target.space && !isByRow))
     return;
   llvm::DenseSet<Operation *> both(source.ops.begin(), source.ops.end());
   both.insert(target.ops.begin(), target.ops.end());
@@ -300,13 +307,14 @@ void Former::absorb(int from, int into) {
   auto stays = [&](Operation *op) {
     return isReduction(op) ||
            (readsElsewhere(op) && findRole(op) != FusionRole::Slice) ||
-           isReadOutside(op->getResult(0), both);
+           (!isByRow && isReadOutside(op->getResult(0), both));
   };
   auto isAlone = [](Operation *op) {
     return readsElsewhere(op) || sumsAll(op);
   };
   if (llvm::any_of(source.ops, stays) || llvm::any_of(target.ops, isAlone) ||
-      hasOuterPath(into, from) || !fitOneKernel(target.ops, source.ops))
+      hasOuterPath(into, from) || (isByRow && hasOuterPath(from, into)) ||
+      !fitOneKernel(target.ops, source.ops))
     return;
   for (Operation *op : source.ops) {
     unitOf[op] = into;
@@ -411,6 +419,12 @@ void Former::formRows() {
     if (op->use_empty())
       continue;
     SmallVector<Operation *> candidates = inProgramOrder(before[op]);
+    llvm::stable_sort(candidates, [&](Operation *a, Operation *b) {
+      auto elements = [&](Operation *source) {
+        return ShapedType::getNumElements(units[unitOf.lookup(source)].space);
+      };
+      return elements(a) < elements(b);
+    });
     for (Operation *source : llvm::reverse(candidates))
       if (join(op, unitOf.lookup(source)))
         break;
@@ -424,8 +438,10 @@ void Former::formRows() {
 //===----------------------------------------------------------------------===//
 
 /// A topological order of the units that stays close to the program's: one
-/// comes where its last op is, or before the first that needs it. Sorts their
-/// ops.
+/// comes where its last op is, or before the first that needs it. That a value
+/// is accumulated is no need: a kernel for sums of a whole layer would else
+/// have all of the layer's input gradients before its weight gradients, and so
+/// hold what these read. Sorts their ops.
 SmallVector<int> Former::orderUnits() {
   for (Unit &unit : units)
     unit.ops = inProgramOrder(unit.ops);
@@ -440,11 +456,29 @@ SmallVector<int> Former::orderUnits() {
           visit(unitOf.lookup(source));
     order.push_back(unit);
   };
+  auto isReady = [&](int unit) {
+    return llvm::all_of(units[unit].ops, [&](Operation *op) {
+      return llvm::all_of(before[op], [&](Operation *source) {
+        return done.contains(unitOf.lookup(source));
+      });
+    });
+  };
+  SmallVector<int> waiting;
   for (Operation &op : body) {
     auto it = unitOf.find(&op);
-    if (it != unitOf.end() && units[it->second].ops.back() == &op)
+    if (it == unitOf.end() || units[it->second].ops.back() != &op)
+      continue;
+    if (isa<nn::AccumulateOp>(op) && !isReady(it->second))
+      waiting.push_back(it->second);
+    else
       visit(it->second);
+    llvm::erase_if(waiting, [&](int unit) {
+      if (isReady(unit))
+        visit(unit);
+      return done.contains(unit);
+    });
   }
+  llvm::for_each(waiting, visit);
   return order;
 }
 

@@ -379,3 +379,33 @@ func.func @forward_0(%x: tensor<2x4xf32, #x> {pipe.port = #pipe.port<input 0>}) 
   %2 = nn.mul %x, %1 : tensor<2x4xf32, #x>
   return %2 : tensor<2x4xf32, #x>
 }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// What is known with the loss
+//===----------------------------------------------------------------------===//
+
+// The gradient of the logits takes their place among what is kept: it is
+// computed in the forward pass. That of the stage's input is sent away by the
+// backward pass, which computes it.
+#x = #dist.sharding<@mesh, [{}, {}]>
+#r = #dist.sharding<@mesh, [{}]>
+dist.mesh @mesh ["tp"] = [1]
+nn.parameter @w : tensor<4x6xf32> init<mean = 0.0, std = 0.02>
+nn.accumulator @loss_sum : tensor<f32>
+// CHECK-LABEL: func.func @joint_1(
+// CHECK: nn.accumulate {{.*}} to @loss_sum
+// CHECK: %[[ONE:.*]] = nn.fill 1.0{{.*}} : tensor<f32,
+// CHECK: %[[DY:.*]] = nn.add {{.*}} : tensor<8x6xf32, {{.*}}>
+// CHECK-NOT: nn.backward
+// CHECK: nn.matmul %[[DY]], {{.*}} {nn.backward}
+// CHECK: nn.matmul {{.*}}, %[[DY]] {{.*}} {nn.backward}
+func.func @forward_1(%x: tensor<8x4xf32, #x> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 1>} {
+  %w = nn.read @w value : tensor<4x6xf32, #x>
+  %y = nn.matmul %x, %w "bi,ij->bj" : (tensor<8x4xf32, #x>, tensor<4x6xf32, #x>) -> tensor<8x6xf32, #x>
+  %0 = nn.mul %y, %y : tensor<8x6xf32, #x>
+  %1 = nn.reduce sum %0 dims [0, 1] : tensor<8x6xf32, #x> -> tensor<f32, #dist.sharding<@mesh, []>>
+  nn.accumulate %1 to @loss_sum value : tensor<f32, #dist.sharding<@mesh, []>>
+  return
+}

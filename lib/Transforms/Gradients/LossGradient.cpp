@@ -1,0 +1,136 @@
+//===- LossGradient.cpp - What is known of gradients with the loss
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LossGradient.h"
+
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Transforms/Buffers.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/StageFunctions.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace plait;
+
+using OpSet = llvm::SetVector<Operation *>;
+
+/// Whether the forward pass has it.
+static bool isForward(Value value) {
+  if (Operation *op = value.getDefiningOp())
+    return !isBackward(op);
+  auto argument = cast<BlockArgument>(value);
+  auto joint = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  return getPort(joint, argument.getArgNumber()).getKind() !=
+         pipe::PortKind::OutputGradient;
+}
+
+/// Backward ops come in the order in which they were made: the first is the one
+/// that begins with the loss.
+static nn::FillOp findSeed(Block &body) {
+  auto isLoss = [](nn::AccumulateOp add) {
+    return add.getSymbol() == kLossSum;
+  };
+  if (llvm::none_of(body.getOps<nn::AccumulateOp>(), isLoss))
+    return {};
+  for (Operation &op : body)
+    if (isBackward(&op))
+      return dyn_cast<nn::FillOp>(op);
+  return {};
+}
+
+/// Whether the backward pass stores the result or sends it away: that it does
+/// itself.
+static bool isStored(Operation *op) {
+  return llvm::any_of(op->getUsers(), [](Operation *user) {
+    return isa<nn::AccumulateOp, func::ReturnOp>(user);
+  });
+}
+
+/// Ops that could be forward ones.
+static OpSet findMovable(Block &body, nn::FillOp seed) {
+  OpSet movable;
+  movable.insert(seed);
+  for (Operation &op : body) {
+    bool mayMove = isa<FusableOpInterface>(op) || isa<dist::ReshardOp>(op);
+    if (!isBackward(&op) || op.hasAttr(nn::kLayerAttr) || !mayMove ||
+        isStored(&op))
+      continue;
+    if (llvm::all_of(op.getOperands(), [&](Value operand) {
+          return isForward(operand) ||
+                 movable.contains(operand.getDefiningOp());
+        }))
+      movable.insert(&op);
+  }
+  return movable;
+}
+
+/// What of `movable` depends on the seed, and what that is made of.
+static OpSet findMoved(const OpSet &movable, nn::FillOp seed) {
+  OpSet moved;
+  moved.insert(seed);
+  for (Operation *op : movable)
+    if (llvm::any_of(op->getOperands(), [&](Value operand) {
+          return moved.contains(operand.getDefiningOp());
+        }))
+      moved.insert(op);
+  for (size_t index = 0; index < moved.size(); ++index)
+    for (Value operand : moved[index]->getOperands())
+      if (movable.contains(operand.getDefiningOp()))
+        moved.insert(operand.getDefiningOp());
+  return moved;
+}
+
+/// The bytes of forward values that the backward pass would keep for `moved`
+/// alone. What is computed element by element is not kept.
+static int64_t countFreed(const OpSet &moved) {
+  llvm::SetVector<Value> values;
+  auto addOperands = [&](Operation *op) {
+    for (Value operand : op->getOperands())
+      if (isForward(operand))
+        values.insert(operand);
+  };
+  for (Operation *op : moved)
+    addOperands(op);
+  int64_t bytes = 0;
+  for (size_t index = 0; index < values.size(); ++index) {
+    Value value = values[index];
+    Operation *source = value.getDefiningOp();
+    auto fusable = dyn_cast_or_null<FusableOpInterface>(source);
+    bool isKept = llvm::any_of(value.getUsers(), [&](Operation *user) {
+      return isBackward(user) && !moved.contains(user);
+    });
+    if (fusable && fusable.getFusionRole() != FusionRole::ReduceSum &&
+        fusable.getFusionRole() != FusionRole::ReduceMax)
+      addOperands(fusable);
+    else if (!isKept && (!source || source->getNumOperands()))
+      bytes += byteSize(value.getType());
+  }
+  return bytes;
+}
+
+/// The bytes that the backward pass keeps instead.
+static int64_t countLeft(const OpSet &moved) {
+  int64_t bytes = 0;
+  for (Operation *op : moved)
+    if (llvm::any_of(op->getUsers(),
+                     [&](Operation *user) { return !moved.contains(user); }))
+      bytes += byteSize(op->getResult(0).getType());
+  return bytes;
+}
+
+void plait::computeLossGradientEarly(func::FuncOp joint) {
+  Block &body = joint.getBody().front();
+  nn::FillOp seed = findSeed(body);
+  if (!seed || isStored(seed))
+    return;
+  OpSet moved = findMoved(findMovable(body, seed), seed);
+  if (countLeft(moved) > countFreed(moved))
+    return;
+  for (Operation *op : moved)
+    op->removeAttr(nn::kBackwardAttr);
+}

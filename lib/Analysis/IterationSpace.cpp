@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Analysis/IterationSpace.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 
 using namespace mlir;
 using namespace plait;
@@ -253,7 +254,8 @@ LogicalResult SpaceBuilder::assignDims() {
   return success();
 }
 
-/// Dimensions join unless a tensor has one without the other.
+/// Dimensions join unless a tensor has one without the other, or has its rows
+/// lie apart in memory.
 void SpaceBuilder::assignGroups() {
   unsigned count = space.extents.size();
   SmallVector<bool> cut(count, false);
@@ -264,6 +266,18 @@ void SpaceBuilder::assignGroups() {
       cut[dim] = cut[dim] || llvm::is_contained(dims, dim - 1) !=
                                  llvm::is_contained(dims, dim);
   };
+  auto cutPitched = [&](OpOperand &use, Value stored) {
+    ArrayRef<int64_t> shape = shapeOf(stored);
+    if (shape.empty() || plan::getRowPitch(stored) == shape.back())
+      return;
+    if (int64_t dim = space.getDims(use).back(); dim > 0)
+      cut[dim] = true;
+  };
+  for (BlockArgument input : body.getArguments())
+    for (OpOperand &use : input.getUses())
+      cutPitched(use, input);
+  for (OpOperand &use : body.getTerminator()->getOpOperands())
+    cutPitched(use, cluster.getResult(use.getOperandNumber()));
   for (const Tensor &tensor : tensors)
     if (!shapeOf(tensor.value).empty())
       cutAlong(tensor.use ? space.useDims[tensor.use]

@@ -330,3 +330,50 @@ bool plait::hasKernel(plan::ClusterOp cluster) {
   return succeeded(space) &&
          succeeded(chooseShape(cluster, *space, ShapeLimits()));
 }
+
+//===----------------------------------------------------------------------===//
+// Results in the place of operands
+//===----------------------------------------------------------------------===//
+
+/// Whether all that reads the operand does so element by element, where the
+/// result lies along the same dimensions.
+static bool readsAlike(BlockArgument operand, OpOperand &result,
+                       const IterationSpace &space) {
+  return llvm::all_of(operand.getUses(), [&](OpOperand &use) {
+    return !readsMemory(use) &&
+           getRole(use.getOwner()) != FusionRole::ScatterAdd &&
+           space.getDims(use) == space.getDims(result);
+  });
+}
+
+SmallVector<Overwrite> plait::findOverwrites(plan::ClusterOp cluster) {
+  ScopedDiagnosticHandler silent(cluster.getContext(),
+                                 [](Diagnostic &) { return success(); });
+  FailureOr<IterationSpace> space = analyzeCluster(cluster);
+  if (failed(space) || space->getInner() < 0)
+    return {};
+  FailureOr<KernelShape> shape = chooseShape(cluster, *space, ShapeLimits());
+  auto *rows = succeeded(shape) ? std::get_if<RowShape>(&*shape) : nullptr;
+  if (!rows)
+    return {};
+  Block &body = cluster.getBody().front();
+  GroupSet all = (GroupSet(1) << space->getGroups().size()) - 1;
+  unsigned last = 0;
+  for (Operation &op : body.without_terminator())
+    if (groupsOf(*space, op.getResult(0)) & innerOf(*space))
+      last = std::max(last, rows->stage.lookup(op.getResult(0)));
+  SmallVector<Overwrite> found;
+  for (OpOperand &result : body.getTerminator()->getOpOperands()) {
+    unsigned index = result.getOperandNumber();
+    auto modes = cluster.getAccumulate();
+    if ((modes && (*modes)[index]) || isa<BlockArgument>(result.get()) ||
+        space->getGroups(space->getDims(result)) != all ||
+        rows->stage.lookup(result.get()) != last)
+      continue;
+    for (BlockArgument operand : body.getArguments())
+      if (operand.getType() == result.get().getType() &&
+          readsAlike(operand, result, *space))
+        found.push_back({index, operand.getArgNumber()});
+  }
+  return found;
+}

@@ -8,6 +8,7 @@
 
 #include "CPU/CPULibrary.h"
 #include "NVPTX/NVPTXLibrary.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "plait/Analysis/IterationSpace.h"
 
@@ -64,6 +65,10 @@ static std::string describe(plan::ClusterOp cluster) {
   };
   Block &body = cluster.getBody().front();
   llvm::for_each(body.getArguments(), define);
+  for (Value stored :
+       llvm::concat<Value>(llvm::to_vector_of<Value>(body.getArguments()),
+                           llvm::to_vector_of<Value>(cluster.getResults())))
+    out << plan::getRowPitch(stored) << ' ';
   for (Operation &op : body) {
     out << op.getName() << ' ';
     printStructure(&op, out);

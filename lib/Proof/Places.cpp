@@ -17,6 +17,7 @@
 
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Transforms/Buffers.h"
 
 #include <map>
@@ -140,7 +141,7 @@ static int64_t getBytes(Type type) {
 /// Puts what `op` computes, or what is given to the function, at its place.
 LogicalResult Frame::bind(Value value, plan::PlaceAttr attr, Operation *op) {
   Place place{attr.getBuffer(), attr.getOffset(),
-              attr.getOffset() + getBytes(value.getType())};
+              attr.getOffset() + plan::getStoredBytes(value)};
   StringRef text = place.buffer.getValue();
   unsigned slot = 0;
   bool isSlot = text.consume_front("slot ") && !text.getAsInteger(10, slot);
@@ -169,12 +170,77 @@ LogicalResult Frame::checkIntact(Operation *op, Value value) {
   return diag;
 }
 
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+static int64_t countElements(Value value) {
+  return ShapedType::getNumElements(shapeOf(value));
+}
+
+/// Whether the op of a cluster makes each element of its result from the same
+/// element of its operands, or from one that they repeat.
+static bool isElementwise(Operation *op) {
+  FusionRole role = cast<FusableOpInterface>(op).getFusionRole();
+  return role == FusionRole::Elementwise || role == FusionRole::Broadcast;
+}
+
+static bool addsUp(Operation *op) {
+  FusionRole role = cast<FusableOpInterface>(op).getFusionRole();
+  return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
+}
+
+/// The sums (and maxima) that a cluster has to end, one after the other, before
+/// it knows each of its values. What is computed after as many is computed in
+/// one pass over a row, and what was computed before may be computed again.
+static llvm::DenseMap<Value, unsigned> countSums(Block &body) {
+  llvm::DenseMap<Value, unsigned> sums;
+  for (Operation &op : body.without_terminator()) {
+    unsigned most = 0;
+    for (Value operand : op.getOperands())
+      most = std::max(most, sums.lookup(operand));
+    bool ends = addsUp(&op) && countElements(op.getOperand(0)) >
+                                   countElements(op.getResult(0));
+    sums[op.getResult(0)] = most + ends;
+  }
+  return sums;
+}
+
+/// Whether a kernel may write `result` where `operand` lies: all that it
+/// computes of the operand's elements, it computes of each alone or adds up, at
+/// the latest in the pass that writes the result.
+static bool mayOverwrite(plan::ClusterOp cluster, unsigned result,
+                         unsigned operand) {
+  Block &body = cluster.getBody().front();
+  Value written = body.getTerminator()->getOperand(result);
+  BlockArgument read = body.getArgument(operand);
+  if (written.getType() != read.getType())
+    return false;
+  llvm::DenseMap<Value, unsigned> sums = countSums(body);
+  for (Operation &op : body.without_terminator()) {
+    Value value = op.getResult(0);
+    bool reads = llvm::is_contained(op.getOperands(), read);
+    bool isAlike =
+        addsUp(&op) || (isElementwise(&op) && shapeOf(value) == shapeOf(read));
+    bool isLater = countElements(value) >= countElements(read) &&
+                   sums.lookup(value) > sums.lookup(written);
+    if ((reads && !isAlike) || isLater)
+      return false;
+  }
+  return true;
+}
+
 /// What an op reads must not be overwritten before it is read: a kernel and a
 /// sum over ranks may put a result exactly where an operand is that it has
 /// read by then, others nowhere near one.
 LogicalResult Frame::checkResults(Operation *op) {
-  bool isElementwise = isa<plan::ClusterOp, dist::AllReduceOp>(op) ||
-                       op->hasTrait<OpTrait::Elementwise>();
+  auto cluster = dyn_cast<plan::ClusterOp>(op);
+  auto inPlace = [&](OpResult result, OpOperand &operand) {
+    return cluster ? mayOverwrite(cluster, result.getResultNumber(),
+                                  operand.getOperandNumber())
+                   : isa<dist::AllReduceOp>(op) ||
+                         op->hasTrait<OpTrait::Elementwise>();
+  };
   for (OpResult result : op->getResults()) {
     auto own = known.find(result);
     if (own == known.end())
@@ -184,10 +250,10 @@ LogicalResult Frame::checkResults(Operation *op) {
       if (place.overlaps(argument))
         return report.wrong(op) << "writes to " << place.print()
                                 << ", which belongs to the caller";
-    for (Value operand : op->getOperands()) {
-      auto other = known.find(operand);
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto other = known.find(operand.get());
       if (other == known.end() || !place.overlaps(other->second.place) ||
-          (isElementwise && place == other->second.place))
+          (place == other->second.place && inPlace(result, operand)))
         continue;
       return report.wrong(op)
              << "writes to " << place.print() << " while it reads "

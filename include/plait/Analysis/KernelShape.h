@@ -94,6 +94,17 @@ llvm::FailureOr<KernelShape> chooseShape(plan::ClusterOp cluster,
 /// Whether there is a kernel for the cluster, on all machines. Reports nothing.
 bool hasKernel(plan::ClusterOp cluster);
 
+/// A result of a cluster, and an operand in whose place its kernel may write
+/// it.
+struct Overwrite {
+  unsigned result, operand;
+};
+
+/// All such pairs, on all machines. Of one type, both have every element of the
+/// space, the kernel reads an element of the operand only where it computes the
+/// same element of the result, and it writes no result before the last sweep.
+llvm::SmallVector<Overwrite> findOverwrites(plan::ClusterOp cluster);
+
 } // namespace plait
 
 #endif // PLAIT_ANALYSIS_KERNELSHAPE_H

@@ -31,6 +31,10 @@ namespace plait::planner {
 double stepSeconds(const plan::fb::Step &step, const plan::Mesh &mesh,
                    const Cluster &cluster);
 
+/// The largest power of two that divides what rows lie apart, in elements, in
+/// all three matrices and from matrix to matrix.
+int64_t getRowAlignment(const plan::fb::GemmStep &step);
+
 /// Seconds of a message of `bytes` between two programs.
 double messageSeconds(uint32_t source, uint32_t target, uint64_t bytes,
                       const plan::Mesh &mesh, const Cluster &cluster);

@@ -61,6 +61,9 @@ struct Operation {
   // where the product is of weights alone. k is the contraction.
   int64_t batch = 1, m = 0, n = 0, k = 0;
   enum class Scaled : uint8_t { None, Batch, M, N, K } scaled = Scaled::None;
+  /// A power of two that divides what the rows of all three matrices lie apart,
+  /// in elements; 0: not known, the largest that divides all sizes.
+  int64_t rowAlignment = 0;
 
   // Attention: per sequence. In a backward pass the operation stands for all of
   // its gradients.

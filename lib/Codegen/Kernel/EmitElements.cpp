@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Emitter.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -115,11 +116,13 @@ Value Emitter::emitValue(Value value) {
   OpBuilder::InsertionGuard guard(builder);
   moveTo(scope);
   auto stored = reloads.find(value);
-  Value element = stored == reloads.end()
-                      ? emitOp(op)
-                      : loadLanes(getResultPointer(stored->second),
-                                  getElementTypeOrSelf(value),
-                                  offsetOf(value, space.getDims(value)));
+  Value element =
+      stored == reloads.end()
+          ? emitOp(op)
+          : loadLanes(
+                getResultPointer(stored->second), getElementTypeOrSelf(value),
+                offsetOf(value, space.getDims(value),
+                         plan::getRowPitch(cluster.getResult(stored->second))));
   scopes[scope].values[value] = element;
   return element;
 }

@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Emitter.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -139,6 +140,10 @@ static Value elementAddress(ImplicitLocOpBuilder &builder, Value pointer,
 
 /// Whole groups only: the innermost dimension of each stands for all.
 Value Emitter::offsetOf(Value tensor, ArrayRef<int64_t> dims) {
+  return offsetOf(tensor, dims, plan::getRowPitch(tensor));
+}
+
+Value Emitter::offsetOf(Value tensor, ArrayRef<int64_t> dims, int64_t pitch) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(tensor.getType()).getShape();
   Value offset;
   int64_t stride = 1;
@@ -151,7 +156,8 @@ Value Emitter::offsetOf(Value tensor, ArrayRef<int64_t> dims) {
         offset = offset ? add(offset, step) : step;
       }
     }
-    stride *= shape[index];
+    bool isRow = index + 1 == static_cast<int64_t>(shape.size());
+    stride *= isRow ? pitch : shape[index];
   }
   return offset ? offset : constant(0);
 }
@@ -228,7 +234,9 @@ void Emitter::storeResult(unsigned result, Value element) {
   OpOperand &use = getYielded(result);
   ArrayRef<int64_t> dims = space.getDims(use);
   Type type = getElementTypeOrSelf(use.get());
-  Value pointer = getResultPointer(result), offset = offsetOf(use.get(), dims);
+  Value pointer = getResultPointer(result);
+  Value offset =
+      offsetOf(use.get(), dims, plan::getRowPitch(cluster.getResult(result)));
   plan::Accumulate mode = getMode(result);
   if (mode != plan::Accumulate::Overwrite) {
     bool vector = isa<VectorType>(element.getType());
@@ -263,7 +271,8 @@ void Emitter::storeResults(ArrayRef<unsigned> results, ScopeIndex scope) {
 }
 
 void Emitter::spill(Value value, unsigned result) {
-  Value offset = offsetOf(value, space.getDims(value));
+  Value offset = offsetOf(value, space.getDims(value),
+                          plan::getRowPitch(cluster.getResult(result)));
   store(getResultPointer(result), getElementTypeOrSelf(value),
         splat(emitValue(value), lanes), offset);
 }

@@ -17,9 +17,11 @@
 
 #include "EmitKernel.h"
 #include "Workers.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace plait;
@@ -49,11 +51,13 @@ private:
   void emitRow(Value row, Values &totals);
   void emitSweep(unsigned index, Value row, Values &totals);
   void endSweep(const Sweep &sweep, Values &partials, Values &totals);
+  Value countedLanes(Value index);
   void emitMain(Sweep &sweep, Value row, Values &partials);
   void emitTail(Sweep &sweep, Value row, Values &partials, int64_t count);
   Values emitChunk(Sweep &sweep, Value index, ValueRange partials);
   void chooseSpills(const Sweep &sweep);
   std::optional<unsigned> findSpace(Value value);
+  bool readsLater(Type type, Value kept);
   bool isFull(unsigned result);
   int64_t innerExtent() const {
     return space.getGroups()[space.getInner()].extent;
@@ -127,6 +131,33 @@ bool RowEmitter::isFull(unsigned result) {
          space.getGroups(space.getDims(emitter.getYielded(result))) == all;
 }
 
+/// Whether the sweeps to come read an operand of `type` along the inner group,
+/// in whose place a result may lie (findOverwrites), if `kept` and what has
+/// been spilled are not computed again.
+bool RowEmitter::readsLater(Type type, Value kept) {
+  llvm::SmallSetVector<Value, 8> needed;
+  auto isKept = [&](Value value) {
+    return value == kept || llvm::any_of(spills, [&](const auto &spill) {
+             return spill.first == value;
+           });
+  };
+  for (Operation &op : emitter.cluster.getBody().front().without_terminator())
+    if (shape.stage.lookup(op.getResult(0)) > current &&
+        emitter.getScope(op.getResult(0)) == LoopScope)
+      needed.insert(op.operand_begin(), op.operand_end());
+  for (size_t index = 0; index < needed.size(); ++index) {
+    Value value = needed[index];
+    if (isa<BlockArgument>(value)) {
+      if (value.getType() == type)
+        return true;
+    } else if (!isKept(value) && emitter.getScope(value) == LoopScope) {
+      Operation *op = value.getDefiningOp();
+      needed.insert(op->operand_begin(), op->operand_end());
+    }
+  }
+  return false;
+}
+
 /// A result that the last sweep writes and that could hold `value` until then,
 /// all of its bits.
 std::optional<unsigned> RowEmitter::findSpace(Value value) {
@@ -136,7 +167,8 @@ std::optional<unsigned> RowEmitter::findSpace(Value value) {
     OpOperand &use = emitter.getYielded(result);
     if (isFull(result) && !spilled.contains(result) &&
         space.getDims(use) == space.getDims(value) &&
-        getElementTypeOrSelf(use.get()) == getElementTypeOrSelf(value))
+        getElementTypeOrSelf(use.get()) == getElementTypeOrSelf(value) &&
+        !readsLater(use.get().getType(), value))
       return result;
   }
   return std::nullopt;
@@ -180,10 +212,9 @@ RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
     FusionRole role = getRole(reduction->op);
     Value summand =
         emitter.splat(emitter.emitSummand(*reduction), emitter.lanes);
-    if (emitter.mask) {
+    if (Value counts = emitter.mask ? emitter.mask : emitter.counted) {
       Value nothing = emitter.neutral(role, emitter.lanes);
-      summand =
-          arith::SelectOp::create(builder, emitter.mask, summand, nothing);
+      summand = arith::SelectOp::create(builder, counts, summand, nothing);
     }
     next.push_back(emitter.combine(role, partial, summand));
   }
@@ -195,9 +226,25 @@ RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
   return next;
 }
 
-/// The whole vectors of a row, if it has any.
+/// Those of the lanes from `index` on that belong to the row.
+Value RowEmitter::countedLanes(Value index) {
+  auto type = VectorType::get({emitter.lanes}, builder.getI32Type());
+  SmallVector<int32_t> numbers = llvm::to_vector_of<int32_t>(
+      llvm::seq<int32_t>(static_cast<int32_t>(emitter.lanes)));
+  Value lane = arith::ConstantOp::create(
+      builder, DenseElementsAttr::get(type, ArrayRef<int32_t>(numbers)));
+  Value left =
+      arith::SubIOp::create(builder, emitter.constant(innerExtent()), index);
+  left = arith::TruncIOp::create(builder, builder.getI32Type(), left);
+  return arith::CmpIOp::create(builder, arith::CmpIPredicate::slt, lane,
+                               emitter.splat(left, emitter.lanes));
+}
+
+/// The whole vectors of a row, if it has any, or all.
 void RowEmitter::emitMain(Sweep &sweep, Value row, Values &partials) {
-  int64_t extent = innerExtent(), whole = extent - extent % emitter.lanes;
+  int64_t whole = llvm::alignTo(innerExtent(), emitter.lanes);
+  if (!workers.readsBeyondRows)
+    whole -= whole == innerExtent() ? 0 : emitter.lanes;
   if (whole == 0)
     return;
   Value first = emitter.constant(0), last = emitter.constant(whole);
@@ -213,7 +260,10 @@ void RowEmitter::emitMain(Sweep &sweep, Value row, Values &partials) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
   Value index = workers.dealtIndex(share, loop.getInductionVar());
+  if (whole > innerExtent())
+    emitter.counted = countedLanes(index);
   Values next = emitChunk(sweep, index, loop.getRegionIterArgs());
+  emitter.counted = Value();
   if (!partials.empty())
     scf::YieldOp::create(builder, next);
   partials.assign(loop.result_begin(), loop.result_end());
@@ -257,7 +307,8 @@ void RowEmitter::emitSweep(unsigned index, Value row, Values &totals) {
   for (const Reduction *reduction : sweep.reductions)
     partials.push_back(emitter.neutral(getRole(reduction->op), emitter.lanes));
   emitMain(sweep, row, partials);
-  if (int64_t count = innerExtent() % emitter.lanes)
+  if (int64_t count = innerExtent() % emitter.lanes;
+      count && !workers.readsBeyondRows)
     emitTail(sweep, row, partials, count);
   emitter.setAnchor(IndexScope, nullptr);
   for (auto [value, result] : spills)

@@ -64,6 +64,9 @@ public:
   llvm::SmallVector<mlir::Value> groupIndex;
   /// The lanes that count, a vector of i1; null: all.
   mlir::Value mask;
+  /// The lanes that reductions count where the last vector of a row reaches
+  /// into what lies between rows, which is loaded and stored like all else.
+  mlir::Value counted;
   int64_t lanes;
   /// Vectors are whole (there is no mask), lie at multiples of their size, and
   /// no boundary inside of a tensor cuts through one: on machines that load
@@ -156,6 +159,9 @@ public:
              mlir::Value offset);
   /// Where the element of a tensor with these dimensions lies.
   mlir::Value offsetOf(mlir::Value tensor, llvm::ArrayRef<int64_t> dims);
+  /// The same in the memory of a result, whose rows may have another pitch.
+  mlir::Value offsetOf(mlir::Value tensor, llvm::ArrayRef<int64_t> dims,
+                       int64_t pitch);
   /// The row that an op of role Gather or ScatterAdd reads or writes among
   /// `rows`, as i64; `inside` becomes whether it is one of them.
   mlir::Value emitRow(mlir::Operation *op, int64_t rows, mlir::Value &inside);

@@ -37,6 +37,8 @@ public:
   mlir::Value neighbour;
   /// Whether a costly value is better stored than computed twice.
   bool keepsCostly = true;
+  /// Whether the last vector of a row may reach beyond its end.
+  bool readsBeyondRows = false;
   /// Parallel indices of a kernel that scatters: enough for all threads.
   int64_t tableBlocks = 64;
 

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Teams.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -79,6 +80,43 @@ VectorAccess codegen::chooseAccess(plan::ClusterOp cluster,
   return access;
 }
 
+/// Whether whole vectors may reach beyond the end of each row, into what lies
+/// between rows, in all tensors that have the inner group.
+static bool hasRoomBetweenRows(plan::ClusterOp cluster,
+                               const IterationSpace &space, int64_t lanes) {
+  const Group &inner = space.getGroups()[space.getInner()];
+  auto fits = [&](OpOperand &use, Value stored) {
+    ArrayRef<int64_t> dims = space.getDims(use);
+    bool isInner = (space.getGroups(dims) >> space.getInner() & 1) != 0;
+    return !isInner || (dims.size() > 1 && dims.back() == inner.dims.back() &&
+                        plan::getRowPitch(stored) % lanes == 0);
+  };
+  Block &body = cluster.getBody().front();
+  for (BlockArgument input : body.getArguments())
+    for (OpOperand &use : input.getUses())
+      if (!isa<plan::YieldOp>(use.getOwner()) &&
+          (readsMemory(use) || !fits(use, input)))
+        return false;
+  return inner.dims.size() == 1 &&
+         llvm::all_of(
+             body.getTerminator()->getOpOperands(), [&](OpOperand &use) {
+               return !isa<BlockArgument>(use.get()) &&
+                      fits(use, cluster.getResult(use.getOperandNumber()));
+             });
+}
+
+void codegen::widenAccess(plan::ClusterOp cluster, const IterationSpace &space,
+                          const KernelShape &shape, VectorAccess &access) {
+  auto *rows = std::get_if<RowShape>(&shape);
+  int64_t lanes = kMostBytes / access.bytes;
+  if (!rows || space.getInner() < 0 || access.lanes == lanes ||
+      !rows->totals.empty() || rows->block ||
+      !hasRoomBetweenRows(cluster, space, lanes))
+    return;
+  access.lanes = lanes;
+  access.beyondRows = true;
+}
+
 static int64_t roundUp(int64_t count) {
   return static_cast<int64_t>(llvm::PowerOf2Ceil(std::max<int64_t>(1, count)));
 }
@@ -90,7 +128,8 @@ static Teams chooseRowTeams(const IterationSpace &space, const RowShape &shape,
   int64_t inner = space.getInner(), rows = 1;
   for (int64_t group = 0; group < inner; ++group)
     rows *= space.getGroups()[group].extent;
-  int64_t vectors = inner < 0 ? 1 : space.getGroups()[inner].extent / lanes;
+  int64_t vectors =
+      inner < 0 ? 1 : llvm::divideCeil(space.getGroups()[inner].extent, lanes);
   int64_t warp = std::min(kWarp, roundUp(vectors));
   if (!shape.totals.empty() && rows > 1)
     return {512, warp, 1};

@@ -116,6 +116,7 @@ LogicalResult NVPTXLibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
       chooseShape(cluster, *space, getGPULimits(access));
   if (failed(shape))
     return failure();
+  widenAccess(cluster, *space, *shape, access);
   Teams teams = chooseTeams(*space, *shape, access);
   func::FuncOp function =
       createFunction(cluster, cast<ModuleOp>(*module), info.symbol);
@@ -124,6 +125,7 @@ LogicalResult NVPTXLibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
                   access.lanes);
   emitter.aligned = emitter.roundsPairs = true;
   TeamWorkers workers(emitter, function, teams, info);
+  workers.readsBeyondRows = access.beyondRows;
   emitter.function.first = workers.getFirst();
   emitLoops(emitter, workers, *shape, info);
   function.setFunctionType(

@@ -50,11 +50,18 @@ struct Teams {
 struct VectorAccess {
   int64_t lanes = 1; ///< Neighbours that it loads and stores at once.
   int64_t bytes = 4; ///< Of an element: 2 where all such tensors are bf16.
+  /// The last vector of a row reaches into what lies between rows.
+  bool beyondRows = false;
 };
 
 /// Up to 16 bytes, and so that no row begins, and no op cuts a row, inside of a
 /// vector.
 VectorAccess chooseAccess(plan::ClusterOp cluster, const IterationSpace &space);
+
+/// As wide as a load where rows of `shape`, however odd, lie apart by multiples
+/// of that (plan/RowPitch.h).
+void widenAccess(plan::ClusterOp cluster, const IterationSpace &space,
+                 const KernelShape &shape, VectorAccess &access);
 
 /// What a GPU makes of a space.
 ShapeLimits getGPULimits(const VectorAccess &access);

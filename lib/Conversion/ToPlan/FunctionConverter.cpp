@@ -15,6 +15,7 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/StageFunctions.h"
 
@@ -137,7 +138,7 @@ LogicalResult Converter::convertCluster(ClusterOp op) {
     return failure();
   auto addArgument = [&](Value value) {
     (*step)->args.push_back(refOf(value));
-    (*step)->arg_bytes.push_back(byteSize(value.getType()));
+    (*step)->arg_bytes.push_back(getStoredBytes(value));
   };
   llvm::for_each(op.getOperands(), addArgument);
   llvm::for_each(op.getResults(), addArgument);

@@ -8,6 +8,7 @@
 #include "Products.h"
 
 #include "plait/Conversion/ElementType.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Plan/Check.h"
 
 using namespace mlir;
@@ -24,7 +25,8 @@ struct Strides {
     int64_t stride = 1;
     for (int64_t dim = letters.size() - 1; dim >= 0; --dim) {
       of[letters[dim]] = stride;
-      stride *= shape[dim];
+      bool isRow = dim + 1 == static_cast<int64_t>(letters.size());
+      stride *= isRow ? getRowPitch(value) : shape[dim];
     }
   }
   int64_t operator[](char letter) const { return of.lookup(letter); }

@@ -48,14 +48,17 @@ double countWaves(double blocks, double units, double perUnit) {
   return waves * units < blocks ? waves + 1 : waves;
 }
 
-/// What is left of the speed when all dimensions share `bytes` as a factor.
+/// What is left of the speed when the rows of all matrices begin at multiples
+/// of some bytes.
 double getAlignmentFactor(const Product &product, const MatrixUnit &unit) {
   const auto &table =
       product.batch > 1 ? unit.batchedAlignment : unit.alignment;
   if (table.empty())
     return 1;
   uint64_t bits =
-      uint64_t(product.m) | uint64_t(product.n) | uint64_t(product.k);
+      product.rowAlignment
+          ? uint64_t(product.rowAlignment)
+          : uint64_t(product.m) | uint64_t(product.n) | uint64_t(product.k);
   double bytes =
       double(uint64_t(1) << std::countr_zero(bits)) * product.inputBytes;
   double factor = table.front().second;
@@ -69,7 +72,7 @@ double getAlignmentFactor(const Product &product, const MatrixUnit &unit) {
 
 Cost planner::productCost(const Product &product, const Device &device,
                           Precision precision) {
-  auto [batch, m, n, k, inputBytes, outputBytes] = product;
+  auto [batch, m, n, k, inputBytes, outputBytes, rowAlignment] = product;
   if (batch <= 0 || m <= 0 || n <= 0 || k <= 0)
     return {};
   const MatrixUnit &unit = device.matrix;

@@ -17,6 +17,7 @@ namespace {
 Cost matmulOperationCost(const Operation &operation, const Device &device,
                          const CostOptions &options) {
   Product product = {operation.batch, operation.m, operation.n, operation.k};
+  product.rowAlignment = operation.rowAlignment;
   auto scale = [&](int64_t &size) {
     size = (size * options.microBatch + options.context - 1) / options.context;
   };

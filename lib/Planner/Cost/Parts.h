@@ -17,6 +17,7 @@ namespace plait::planner {
 struct Product {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   double inputBytes = 2, outputBytes = 2;
+  int64_t rowAlignment = 0; ///< As Operation::rowAlignment.
 };
 
 Cost productCost(const Product &product, const Device &device,

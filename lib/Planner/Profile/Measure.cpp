@@ -7,10 +7,12 @@
 
 #include "Measure.h"
 
+#include "plait/Analysis/KernelShape.h"
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Transforms/StageFunctions.h"
 #include "plait/Transforms/WeightGradients.h"
 
@@ -86,6 +88,25 @@ planner::Operation Measurer::makeKernel(plan::ClusterOp cluster) const {
   return kernel;
 }
 
+/// What its rows lie apart, as padRows will have it: parameters are as they
+/// are.
+static int64_t getPitch(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getRank() == 0)
+    return 1;
+  int64_t extent = type.getShape().back();
+  return value.getDefiningOp<nn::ReadOp>()
+             ? extent
+             : plan::choosePitch(extent, type.getElementTypeBitWidth() / 8);
+}
+
+static int64_t getRowAlignment(Operation *op) {
+  uint64_t bits = getPitch(op->getResult(0));
+  for (Value operand : op->getOperands().take_front(2))
+    bits |= getPitch(operand);
+  return int64_t(bits & (~bits + 1));
+}
+
 static planner::Operation makeShaped(CostedOpInterface op,
                                      const WorkShape &shape) {
   planner::Operation result;
@@ -96,6 +117,7 @@ static planner::Operation makeShaped(CostedOpInterface op,
     result.m = shape.m;
     result.n = shape.n;
     result.k = shape.k;
+    result.rowAlignment = getRowAlignment(op);
     return result;
   }
   result.kind = OperationKind::Attention;
@@ -162,6 +184,23 @@ Saved Measurer::findKept(const llvm::SetVector<Operation *> &delayed) const {
   return kept;
 }
 
+/// The operands in whose place results of the op are written, if nobody reads
+/// them afterwards.
+static llvm::SmallDenseSet<Value> findOverwritten(Operation *op) {
+  llvm::SmallDenseSet<Value> operands;
+  llvm::SmallDenseSet<unsigned> results;
+  auto cluster = dyn_cast<plan::ClusterOp>(op);
+  if (!cluster)
+    return operands;
+  for (const Overwrite &pair : findOverwrites(cluster)) {
+    Value operand = cluster.getOperand(pair.operand);
+    if (operand.getDefiningOp() && operand.hasOneUse() &&
+        !operands.contains(operand) && results.insert(pair.result).second)
+      operands.insert(operand);
+  }
+  return operands;
+}
+
 /// The most that temporary values of the function take at once.
 Saved Measurer::findWorkspace(func::FuncOp function) const {
   Block &body = function.getBody().front();
@@ -172,7 +211,22 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
         lastUse[operand] = &op;
   Operation *terminator = body.getTerminator();
   Saved live, most;
+  auto release = [&](const llvm::SmallDenseSet<Value> &values, Operation *op) {
+    Saved dead;
+    for (Value value : values)
+      if (auto it = lastUse.find(value); it != lastUse.end() &&
+                                         it->second == op && op != terminator &&
+                                         !value.getDefiningOp<nn::ReadOp>())
+        addTo(dead, value);
+    live.elements -= dead.elements;
+    live.fourByte -= dead.fourByte;
+  };
   for (Operation &op : body) {
+    llvm::SmallDenseSet<Value> overwritten = findOverwritten(&op);
+    llvm::SmallDenseSet<Value> read(op.operand_begin(), op.operand_end());
+    for (Value operand : overwritten)
+      read.erase(operand);
+    release(overwritten, &op);
     if (!isa<nn::ReadOp>(op))
       for (Value result : op.getResults())
         if (auto it = lastUse.find(result);
@@ -180,15 +234,7 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
           addTo(live, result);
     if (live.elements + live.fourByte > most.elements + most.fourByte)
       most = live;
-    Saved dead;
-    for (Value operand :
-         llvm::SmallDenseSet<Value>(op.operand_begin(), op.operand_end()))
-      if (auto it = lastUse.find(operand);
-          it != lastUse.end() && it->second == &op && &op != terminator &&
-          !operand.getDefiningOp<nn::ReadOp>())
-        addTo(dead, operand);
-    live.elements -= dead.elements;
-    live.fourByte -= dead.fourByte;
+    release(read, &op);
   }
   return most;
 }

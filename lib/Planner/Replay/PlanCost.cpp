@@ -18,11 +18,22 @@ using namespace plait::planner;
 using plan::length;
 namespace fb = plait::plan::fb;
 
+int64_t planner::getRowAlignment(const fb::GemmStep &step) {
+  uint64_t bits = uint64_t(std::max(step.a_row(), step.a_col())) |
+                  uint64_t(std::max(step.b_row(), step.b_col())) |
+                  uint64_t(step.c_row());
+  for (const auto *strides : {step.a_batch(), step.b_batch(), step.c_batch()})
+    for (uint32_t i = 0; i < length(strides); ++i)
+      bits |= uint64_t(strides->Get(i));
+  return int64_t(bits & (~bits + 1));
+}
+
 static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
   Product product = {1, step.m(), step.n(), step.k()};
   for (uint32_t i = 0; i < length(step.batch()); ++i)
     product.batch *= step.batch()->Get(i);
   product.inputBytes = double(plan::elementBytes(step.dtype()));
+  product.rowAlignment = getRowAlignment(step);
   // Of each element of C: written, read before, GELU's input read or written,
   // and its part of the bias.
   double passes = 1;

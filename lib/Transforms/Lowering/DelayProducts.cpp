@@ -40,7 +40,7 @@ class Delayer {
 public:
   Delayer(func::FuncOp function, const Surroundings &surroundings)
       : body(function.getBody().front()),
-        lifetimes(findWorkspace(function, surroundings)) {}
+        workspace(findWorkspace(function, surroundings)) {}
 
   void run();
 
@@ -50,7 +50,7 @@ private:
   bool extend(Operation *product, int64_t last);
 
   Block &body;
-  llvm::MapVector<Value, Lifetime> lifetimes;
+  Workspace workspace;
   std::vector<int64_t> live; // bytes of the workspace, by step
   int64_t peak = 0;
 };
@@ -59,7 +59,7 @@ private:
 
 void Delayer::countLive() {
   live.assign(body.getOperations().size() + 1, 0);
-  for (auto &[value, lifetime] : lifetimes) {
+  for (auto &[value, lifetime] : workspace.lifetimes) {
     live[lifetime.first] += lifetime.bytes;
     live[lifetime.last + 1] -= lifetime.bytes;
   }
@@ -70,15 +70,8 @@ void Delayer::countLive() {
 
 /// Of the bytes that `value` takes in the workspace; null: none.
 Lifetime *Delayer::findLifetime(Value value) {
-  while (true) {
-    auto found = lifetimes.find(value);
-    if (found != lifetimes.end())
-      return &found->second;
-    auto sum = value.getDefiningOp<dist::AllReduceOp>();
-    if (!sum)
-      return nullptr;
-    value = sum.getInput();
-  }
+  auto found = workspace.lifetimes.find(workspace.findRoot(value));
+  return found == workspace.lifetimes.end() ? nullptr : &found->second;
 }
 
 /// Has what `product` reads live until step `last`, unless that is too much.

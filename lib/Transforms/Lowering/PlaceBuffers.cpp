@@ -12,6 +12,7 @@
 
 #include "BuildProgram.h"
 #include "DelayProducts.h"
+#include "PadRows.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
 #include "plait/Transforms/Passes.h"
@@ -41,6 +42,7 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
   std::map<int64_t, ParameterPacks> packsOf; // by rank of the pipeline
 
   void runOnOperation() override {
+    padRows(getOperation());
     FailureOr<Calls> calls = findCalls();
     if (failed(calls))
       return signalPassFailure();

@@ -7,6 +7,8 @@
 
 #include "PlaceValues.h"
 
+#include "plait/Analysis/KernelShape.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Plan/Plan_generated.h"
 
 using namespace mlir;
@@ -51,8 +53,7 @@ public:
   Placer(func::FuncOp function, const Surroundings &surroundings);
 
   void run(const llvm::StringSet<> &begun);
-  /// Of what lies in the workspace, by alias root.
-  llvm::MapVector<Value, Lifetime> findLifetimes();
+  Workspace findWorkspace();
 
 private:
   plan::PlaceAttr place(StringRef buffer, int64_t offset = 0) {
@@ -71,7 +72,9 @@ private:
   plan::PlaceAttr sourcePlace(Operation *op);
   void setAccumulate(Operation *producer, OpResult result, bool first);
   void setAccumulates(const llvm::StringSet<> &begun);
-  Value aliasRoot(Value value);
+  bool isAlone(Value value, Operation *user);
+  void placeInResult(Value result, Value operand);
+  void workInPlace();
   int64_t packWorkspace();
   void describeSlots(int64_t workspace);
 
@@ -82,6 +85,7 @@ private:
   const FunctionSlots &slots;
   llvm::MapVector<Value, plan::PlaceAttr> places;
   llvm::DenseMap<Operation *, int64_t> position;
+  llvm::DenseMap<Value, Value> inPlaceOf;
 };
 
 } // namespace
@@ -147,18 +151,58 @@ void Placer::setAccumulates(const llvm::StringSet<> &begun) {
   }
 }
 
-/// An all-reduce works in place where nobody reads its input afterwards.
-Value Placer::aliasRoot(Value value) {
-  while (auto reduce = value.getDefiningOp<dist::AllReduceOp>()) {
-    if (!reduce.getInput().hasOneUse() || fixedPlace(reduce.getInput()))
-      break;
-    value = reduce.getInput();
-  }
-  return value;
+/// Whether nobody but `user` reads the value, which may lie anywhere.
+bool Placer::isAlone(Value value, Operation *user) {
+  return value.getDefiningOp() && !places.contains(value) &&
+         llvm::all_of(value.getUsers(),
+                      [&](Operation *own) { return own == user; });
 }
 
-llvm::MapVector<Value, Lifetime> Placer::findLifetimes() {
-  llvm::MapVector<Value, Lifetime> lifetimes;
+/// Has `operand`, which is alone, lie where `result` is to be: in the workspace
+/// or in what the function returns. Buffers of parameters and sums are read by
+/// others until they are written.
+void Placer::placeInResult(Value result, Value operand) {
+  if (!places.contains(result)) {
+    inPlaceOf[result] = operand;
+    return;
+  }
+  auto returned = llvm::find_if(result.getUses(), [](OpOperand &use) {
+    return isa<func::ReturnOp>(use.getOwner());
+  });
+  if (returned == result.getUses().end() ||
+      places[result] != place(slots.results[returned->getOperandNumber()]))
+    return;
+  // What has been made in the place of others takes them along.
+  for (Value value = operand; value; value = inPlaceOf.lookup(value))
+    places[value] = places[result];
+}
+
+void Placer::workInPlace() {
+  for (Operation &op : body) {
+    if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
+      if (isAlone(reduce.getInput(), reduce) && !places.contains(reduce))
+        inPlaceOf[reduce] = reduce.getInput();
+    auto cluster = dyn_cast<plan::ClusterOp>(op);
+    if (!cluster)
+      continue;
+    llvm::SmallDenseSet<unsigned> results, operands;
+    for (const Overwrite &pair : findOverwrites(cluster)) {
+      Value operand = cluster.getOperand(pair.operand);
+      if (results.contains(pair.result) || operands.contains(pair.operand) ||
+          !isAlone(operand, cluster) ||
+          plan::getRowPitch(operand) !=
+              plan::getRowPitch(cluster.getResult(pair.result)) ||
+          llvm::count(cluster.getOperands(), operand) != 1)
+        continue;
+      placeInResult(cluster.getResult(pair.result), operand);
+      results.insert(pair.result);
+      operands.insert(pair.operand);
+    }
+  }
+}
+
+Workspace Placer::findWorkspace() {
+  Workspace workspace{{}, inPlaceOf};
   for (Operation &op : body)
     for (Value result : op.getResults()) {
       if (places.contains(result))
@@ -166,29 +210,30 @@ llvm::MapVector<Value, Lifetime> Placer::findLifetimes() {
       int64_t last = position[&op];
       for (Operation *user : result.getUsers())
         last = std::max(last, position[user]);
-      Lifetime own{byteSize(result.getType()), position[&op], last};
-      auto [it, isNew] = lifetimes.insert({aliasRoot(result), own});
+      Lifetime own{plan::getStoredBytes(result), position[&op], last};
+      auto [it, isNew] =
+          workspace.lifetimes.insert({workspace.findRoot(result), own});
       if (!isNew)
         it->second.last = std::max(it->second.last, last);
     }
-  return lifetimes;
+  return workspace;
 }
 
 int64_t Placer::packWorkspace() {
-  llvm::MapVector<Value, Lifetime> lifetimes = findLifetimes();
+  Workspace workspace = findWorkspace();
   SmallVector<Lifetime> buffers;
-  for (auto &[value, lifetime] : lifetimes)
+  for (auto &[value, lifetime] : workspace.lifetimes)
     buffers.push_back(lifetime);
   int64_t total = 0;
   SmallVector<int64_t> offsets = packMemory(buffers, total);
   llvm::DenseMap<Value, int64_t> offsetOf;
-  for (auto [entry, offset] : llvm::zip_equal(lifetimes, offsets))
+  for (auto [entry, offset] : llvm::zip_equal(workspace.lifetimes, offsets))
     offsetOf[entry.first] = offset;
   for (Operation &op : body)
     for (Value result : op.getResults())
       if (!places.contains(result))
-        places[result] =
-            place(slotName(workspaceSlot()), offsetOf[aliasRoot(result)]);
+        places[result] = place(slotName(workspaceSlot()),
+                               offsetOf[workspace.findRoot(result)]);
   return total;
 }
 
@@ -202,6 +247,7 @@ Placer::Placer(func::FuncOp function, const Surroundings &surroundings)
       if (plan::PlaceAttr fixed = fixedPlace(result))
         places[result] = fixed;
   }
+  workInPlace();
 }
 
 void Placer::run(const llvm::StringSet<> &begun) {
@@ -234,9 +280,9 @@ void Placer::describeSlots(int64_t workspace) {
                         fixedPlace(argument));
 }
 
-llvm::MapVector<Value, Lifetime>
-plait::findWorkspace(func::FuncOp function, const Surroundings &surroundings) {
-  return Placer(function, surroundings).findLifetimes();
+Workspace plait::findWorkspace(func::FuncOp function,
+                               const Surroundings &surroundings) {
+  return Placer(function, surroundings).findWorkspace();
 }
 
 void plait::placeValues(func::FuncOp function, const Surroundings &surroundings,

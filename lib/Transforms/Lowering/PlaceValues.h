@@ -24,11 +24,22 @@ struct Surroundings {
   const FunctionSlots &slots;
 };
 
-/// What `function` keeps in its workspace, by the value that its bytes begin
-/// with: a sum over ranks works in place where it can. A step is an op of the
-/// body.
-llvm::MapVector<mlir::Value, Lifetime>
-findWorkspace(mlir::func::FuncOp function, const Surroundings &surroundings);
+/// What a function keeps in its workspace. A step is an op of the body.
+struct Workspace {
+  /// By the value that the bytes begin with.
+  llvm::MapVector<mlir::Value, Lifetime> lifetimes;
+  /// Of what lies where another value was: sums over ranks and kernels work in
+  /// place where they can.
+  llvm::DenseMap<mlir::Value, mlir::Value> inPlaceOf;
+
+  mlir::Value findRoot(mlir::Value value) const {
+    while (mlir::Value other = inPlaceOf.lookup(value))
+      value = other;
+    return value;
+  }
+};
+Workspace findWorkspace(mlir::func::FuncOp function,
+                        const Surroundings &surroundings);
 
 /// Gives every tensor of `function` a place (attribute `plan.places` on its
 /// op, `plan.place` of an argument): what the function takes and returns in

@@ -8,6 +8,7 @@
 #include "Slots.h"
 
 #include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Transforms/Buffers.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -34,28 +35,33 @@ struct Held {
 };
 } // namespace
 
+static OperandRange getReturned(func::FuncOp function) {
+  return function.getBody().front().getTerminator()->getOperands();
+}
+
 /// In the order of the ports of `functions`.
 static llvm::MapVector<PortAttr, Held>
 findResiduals(ArrayRef<func::FuncOp> functions) {
   llvm::MapVector<PortAttr, Held> residuals;
   for (func::FuncOp function : functions) {
     pipe::ActionKind action = getStageFunction(function).getAction();
-    auto visit = [&](PortAttr port, Type type) {
+    auto visit = [&](PortAttr port, Value value) {
       if (!port || port.getKind() != PortKind::Residual)
         return;
-      int64_t bytes = llvm::alignTo(byteSize(type), plan::kAlignment);
+      int64_t bytes =
+          llvm::alignTo(plan::getStoredBytes(value), plan::kAlignment);
       Held &held =
           residuals.insert({port, {action, action, bytes}}).first->second;
       // Of one microbatch, actions run in the order of the enumeration.
       held.first = std::min(held.first, action);
       held.last = std::max(held.last, action);
     };
-    for (auto [port, type] :
-         llvm::zip_equal(getResultPorts(function), function.getResultTypes()))
-      visit(port, type);
-    for (auto [port, type] :
-         llvm::zip_equal(getPorts(function), function.getArgumentTypes()))
-      visit(port, type);
+    for (auto [port, value] :
+         llvm::zip_equal(getResultPorts(function), getReturned(function)))
+      visit(port, value);
+    for (auto [port, value] :
+         llvm::zip_equal(getPorts(function), function.getArguments()))
+      visit(port, value);
   }
   return residuals;
 }
@@ -87,10 +93,10 @@ StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
 FunctionSlots::FunctionSlots(func::FuncOp function,
                              const StageResiduals &residuals) {
   std::map<unsigned, unsigned> sets; // their slots
-  auto assign = [&](PortAttr port, Type type) -> SlotPlace {
+  auto assign = [&](PortAttr port, Value value) -> SlotPlace {
     unsigned next = slots.size();
     if (!port || port.getKind() != PortKind::Residual) {
-      slots.push_back({port, std::nullopt, byteSize(type)});
+      slots.push_back({port, std::nullopt, plan::getStoredBytes(value)});
       return {next, 0};
     }
     StageResiduals::Place place = residuals.locate(port);
@@ -99,10 +105,10 @@ FunctionSlots::FunctionSlots(func::FuncOp function,
       slots.push_back({{}, place.set, residuals.getBytes(place.set)});
     return {it->second, place.offset};
   };
-  for (auto [port, type] :
-       llvm::zip_equal(getPorts(function), function.getArgumentTypes()))
-    arguments.push_back(assign(port, type));
-  for (auto [port, type] :
-       llvm::zip_equal(getResultPorts(function), function.getResultTypes()))
-    results.push_back(assign(port, type));
+  for (auto [port, value] :
+       llvm::zip_equal(getPorts(function), function.getArguments()))
+    arguments.push_back(assign(port, value));
+  for (auto [port, value] :
+       llvm::zip_equal(getResultPorts(function), getReturned(function)))
+    results.push_back(assign(port, value));
 }

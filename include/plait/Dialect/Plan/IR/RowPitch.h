@@ -1,0 +1,44 @@
+//===- RowPitch.h - How far rows lie apart ----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A tensor's last dimension lies in a row of memory. Rows of an odd number of
+// elements, as the logits of 50257 words, begin at addresses that matrix
+// libraries and vector loads want nothing of: on GPUs products of such operands
+// take narrow loads, or another kind of kernel. Where nobody but products and
+// kernels sees a tensor, its rows may lie further apart: their *pitch*. What is
+// between them belongs to no element and is never used. Shapes, parameters and
+// files know nothing of it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_PLAN_IR_ROWPITCH_H
+#define PLAIT_DIALECT_PLAN_IR_ROWPITCH_H
+
+#include "mlir/IR/Value.h"
+
+namespace plait::plan {
+
+/// On an op: the pitches of its results, an i64 array; on an argument of a
+/// function: its own, an i64. In elements; absent: rows follow on each other.
+inline constexpr llvm::StringLiteral kPitchAttr = "plan.pitch";
+
+/// Elements from row to row of a tensor in memory: a value of a function, or an
+/// argument of a cluster, which lies as the cluster's operand does. At least
+/// the extent of the last dimension; 1 for a scalar.
+int64_t getRowPitch(mlir::Value value);
+
+/// The bytes that it takes, those after the last row included.
+int64_t getStoredBytes(mlir::Value value);
+
+/// The pitch that rows of `extent` elements of `bytes` bytes are best at:
+/// multiples of 16 bytes, the most that one load moves; of long rows, of 128, a
+/// line of a GPU's cache. Short rows are left as they are.
+int64_t choosePitch(int64_t extent, int64_t bytes);
+
+} // namespace plait::plan
+
+#endif // PLAIT_DIALECT_PLAN_IR_ROWPITCH_H

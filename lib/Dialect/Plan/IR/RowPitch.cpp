@@ -1,0 +1,52 @@
+//===- RowPitch.cpp - How far rows lie apart ---------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Plan/IR/RowPitch.h"
+
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace plait;
+
+/// What an attribute says of the value, or 0.
+static int64_t findPitch(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *parent = argument.getOwner()->getParentOp();
+    if (auto cluster = dyn_cast<plan::ClusterOp>(parent))
+      return findPitch(cluster.getOperand(argument.getArgNumber()));
+    auto function = dyn_cast<FunctionOpInterface>(parent);
+    auto pitch = function ? function.getArgAttrOfType<IntegerAttr>(
+                                argument.getArgNumber(), plan::kPitchAttr)
+                          : IntegerAttr();
+    return pitch ? pitch.getInt() : 0;
+  }
+  auto pitches =
+      value.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(plan::kPitchAttr);
+  return pitches ? pitches[cast<OpResult>(value).getResultNumber()] : 0;
+}
+
+int64_t plan::getRowPitch(Value value) {
+  auto shape = cast<RankedTensorType>(value.getType()).getShape();
+  return std::max(findPitch(value), shape.empty() ? 1 : shape.back());
+}
+
+int64_t plan::getStoredBytes(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  int64_t extent = type.getRank() ? type.getShape().back() : 1;
+  int64_t rows = extent ? type.getNumElements() / extent : 0;
+  return rows * getRowPitch(value) * type.getElementTypeBitWidth() / 8;
+}
+
+int64_t plan::choosePitch(int64_t extent, int64_t bytes) {
+  constexpr int64_t shortest = 64, longRow = 1024, load = 16, line = 128;
+  if (extent < shortest || extent * bytes % load == 0)
+    return extent;
+  return llvm::alignTo(extent * bytes, extent < longRow ? load : line) / bytes;
+}

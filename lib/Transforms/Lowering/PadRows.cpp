@@ -1,0 +1,190 @@
+//===- PadRows.cpp - Rows at addresses that loads like -----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PadRows.h"
+
+#include "plait/Analysis/KernelShape.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
+#include "plait/Transforms/StageFunctions.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace plait;
+using pipe::PortAttr;
+using pipe::PortKind;
+
+namespace {
+
+class Padder {
+public:
+  explicit Padder(ModuleOp module) : module(module) {}
+  void run();
+
+private:
+  /// A residual of a stage: all functions of the stage see it as it lies.
+  using Port = std::pair<int64_t, int64_t>; // stage, index
+  /// A value and, if it is one, the residuals that it is.
+  struct Candidate {
+    Value value;
+    SmallVector<Port> ports;
+    bool fits;
+  };
+
+  void collect(func::FuncOp function);
+  void add(Value value, SmallVector<Port> ports);
+  void agree();
+  void setPitches(bool erase);
+
+  ModuleOp module;
+  std::vector<Candidate> candidates;
+};
+
+} // namespace
+
+static int64_t getBestPitch(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return plan::choosePitch(type.getShape().back(),
+                           type.getElementTypeBitWidth() / 8);
+}
+
+static bool isOdd(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getRank() > 1 && isa<FloatType>(type.getElementType()) &&
+         getBestPitch(value) != type.getShape().back();
+}
+
+/// Whether the cluster reads the operand by its loops alone.
+static bool readsByLoops(plan::ClusterOp cluster, unsigned operand) {
+  BlockArgument argument = cluster.getBody().front().getArgument(operand);
+  return llvm::none_of(argument.getUses(), [](OpOperand &use) {
+    return readsMemory(use) ||
+           getRole(use.getOwner()) == FusionRole::ScatterAdd;
+  });
+}
+
+/// Whether `use` takes rows at any pitch. What is returned is judged by its
+/// ports.
+static bool takesPitch(OpOperand &use) {
+  if (auto cluster = dyn_cast<plan::ClusterOp>(use.getOwner()))
+    return readsByLoops(cluster, use.getOperandNumber());
+  return isa<nn::MatmulOp, func::ReturnOp>(use.getOwner());
+}
+
+void Padder::add(Value value, SmallVector<Port> ports) {
+  Operation *source = value.getDefiningOp();
+  bool fits = !source || isa<nn::MatmulOp, plan::ClusterOp>(source);
+  candidates.push_back({value, std::move(ports),
+                        fits && llvm::all_of(value.getUses(), takesPitch)});
+}
+
+/// All odd rows that are no parameter's, message's or the like.
+void Padder::collect(func::FuncOp function) {
+  pipe::FunctionAttr own = getStageFunction(function);
+  if (!own)
+    return;
+  llvm::DenseMap<Value, SmallVector<Port>> ports;
+  llvm::DenseSet<Value> fixed;
+  auto note = [&](Value value, PortAttr port) {
+    if (port && port.getKind() == PortKind::Residual)
+      ports[value].push_back({own.getIndex(), port.getIndex()});
+    else
+      fixed.insert(value);
+  };
+  Block &body = function.getBody().front();
+  for (auto [argument, port] :
+       llvm::zip_equal(body.getArguments(), getPorts(function)))
+    note(argument, port);
+  for (auto [result, port] : llvm::zip_equal(
+           body.getTerminator()->getOperands(), getResultPorts(function)))
+    note(result, port);
+  auto visit = [&](Value value) {
+    if (!isOdd(value))
+      return;
+    add(value, ports.lookup(value));
+    candidates.back().fits &= !fixed.contains(value);
+  };
+  llvm::for_each(body.getArguments(), visit);
+  for (Operation &op : body)
+    llvm::for_each(op.getResults(), visit);
+}
+
+/// A residual has its pitch in all functions or in none.
+void Padder::agree() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    std::map<Port, bool> allowed;
+    for (const Candidate &candidate : candidates)
+      for (Port port : candidate.ports)
+        allowed.try_emplace(port, true).first->second &= candidate.fits;
+    for (Candidate &candidate : candidates)
+      if (candidate.fits && !llvm::all_of(candidate.ports, [&](Port port) {
+            return allowed[port];
+          })) {
+        candidate.fits = false;
+        changed = true;
+      }
+  }
+}
+
+void Padder::setPitches(bool erase) {
+  Builder builder(module.getContext());
+  for (const Candidate &candidate : candidates) {
+    if (!candidate.fits)
+      continue;
+    int64_t pitch = erase ? 0 : getBestPitch(candidate.value);
+    if (auto argument = dyn_cast<BlockArgument>(candidate.value)) {
+      auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+      if (erase)
+        function.removeArgAttr(argument.getArgNumber(), plan::kPitchAttr);
+      else
+        function.setArgAttr(argument.getArgNumber(), plan::kPitchAttr,
+                            builder.getI64IntegerAttr(pitch));
+      continue;
+    }
+    Operation *op = candidate.value.getDefiningOp();
+    SmallVector<int64_t> pitches(op->getNumResults(), 0);
+    if (auto old = op->getAttrOfType<DenseI64ArrayAttr>(plan::kPitchAttr))
+      pitches.assign(old.asArrayRef().begin(), old.asArrayRef().end());
+    pitches[cast<OpResult>(candidate.value).getResultNumber()] = pitch;
+    op->setAttr(plan::kPitchAttr, builder.getDenseI64ArrayAttr(pitches));
+  }
+}
+
+/// Rows that lie apart are a loop of their own, which leaves some clusters
+/// without a kernel: those keep all of theirs as they are.
+void Padder::run() {
+  for (auto function : module.getOps<func::FuncOp>())
+    collect(function);
+  agree();
+  setPitches(/*erase=*/false);
+  llvm::DenseSet<Operation *> failed;
+  for (const Candidate &candidate : candidates) {
+    SmallVector<Operation *> touching(candidate.value.getUsers());
+    if (Operation *source = candidate.value.getDefiningOp())
+      touching.push_back(source);
+    for (Operation *op : touching)
+      if (auto cluster = dyn_cast<plan::ClusterOp>(op);
+          cluster && candidate.fits && !hasKernel(cluster))
+        failed.insert(cluster);
+  }
+  if (failed.empty())
+    return;
+  setPitches(/*erase=*/true);
+  for (Candidate &candidate : candidates)
+    candidate.fits &=
+        !failed.contains(candidate.value.getDefiningOp()) &&
+        llvm::none_of(candidate.value.getUsers(),
+                      [&](Operation *user) { return failed.contains(user); });
+  agree();
+  setPitches(/*erase=*/false);
+}
+
+void plait::padRows(ModuleOp module) { Padder(module).run(); }

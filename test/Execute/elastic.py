@@ -507,7 +507,7 @@ def goodput_case(suite: Suite, seconds: int, faults: int) -> None:
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument(
-        "--long", action="store_true", help="more faults, and what they cost"
+        "--long", action="store_true", help="more faults, a full disk, and what faults cost"
     )
     options = parser.parse_args()
     report = Reporter("elastic", options.filter)
@@ -517,10 +517,10 @@ def main() -> int:
             LONG if options.long else SHORT,
         )
         fault_cases(suite, 12 if options.long else 2)
-        disk_case(suite)
         family_cases(suite)
         refusal_cases(suite)
         if options.long:
+            disk_case(suite)
             goodput_case(suite, 180, 6)
     return report.finish()
 

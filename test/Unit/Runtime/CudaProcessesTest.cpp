@@ -172,17 +172,33 @@ TEST_F(CudaProcessesTest, OneInterruptedProcessEndsAllAfterTheSameStep) {
   EXPECT_TRUE(std::filesystem::exists(options.save + "/model.safetensors"));
 }
 
-TEST_F(CudaProcessesTest, AProfileNeedsOneProcess) {
+TEST_F(CudaProcessesTest, AProfileHasTheTimesOfAllProcesses) {
   const fb::Plan &plan = pack(smallPlan());
+  plan::Profile first;
   auto results = runProcesses(4, [&](const TrainOptions &mine) {
-    Profiler profiler(plan, 1, 1, 3);
+    Profiler profiler(plan, 1, 1, options.steps);
     TrainOptions measured = mine;
     measured.executor.profiler = &profiler;
     measured.executor.cudaGraph = false;
-    return train(plan, measured);
+    PLAIT_RETURN_IF_ERROR(train(plan, measured));
+    if (mine.executor.processes->place().index != 0)
+      return Status::success();
+    auto profile = profiler.finish();
+    if (profile.ok())
+      first = *profile;
+    return profile.status();
   });
-  EXPECT_EQ(results[1],
-            "a profile needs all ranks in one process, this one has 1 of 4");
+  EXPECT_EQ(results, std::vector<std::string>(4));
+  EXPECT_EQ(first.steps, options.steps - 1);
+  // Each program's ranks are in processes of their own.
+  for (const plan::ProgramProfile &program : first.programs) {
+    double seconds = 0;
+    for (const plan::FunctionProfile &function : program.functions)
+      for (const plan::StepProfile &step : function.steps)
+        seconds += double(function.calls) * (step.seconds + step.waiting);
+    EXPECT_GT(seconds, 0);
+    EXPECT_LT(seconds, 2 * first.stepSeconds);
+  }
 }
 
 TEST_F(CudaProcessesTest, AProfileHasTheTimesOfTheGpus) {

@@ -350,6 +350,63 @@ def bad_step_cases(suite: Suite) -> None:
         require("step 12: the loss is" in error, error)
         require("10 steps before it were skipped" in error, error)
 
+    def roll_back_is_exact(setting, options, bad, undone):
+        """As a run without the bad batches and those since the checkpoint."""
+        plan = suite.compile(case, setting)
+        folder = suite.folder / f"back-{len(list(suite.folder.iterdir()))}"
+        samples = folder.with_suffix(".samples")
+        log, weights, outcome = suite.train(
+            plan, *options(bad, 9), *("--checkpoint", folder),
+            *("--checkpoint-every", 2, "--log-samples", samples),
+        )
+        plain, expected, _ = suite.train(plan, *options(undone, 9, without=True))
+        last = {x["step"]: x for x in log}
+        found = [last[x["step"]]["loss"] for x in plain]
+        require(found == [x["loss"] for x in plain], f"{log}, {plain}")
+        require(weights == expected, "other weights")
+        again = [x["step"] for x in log if x.get("rolled_back")]
+        require(len(again) == len(bad), log)
+        require(outcome.stderr.count("went back to step ") == len(bad), outcome)
+        read = {}
+        for line in map(json.loads, samples.read_text().splitlines()):
+            read[line["step"]] = [x[1] for x in line["samples"]]
+        good = [x for x in range(1, 20) if x not in undone][: len(read)]
+        expected = [[BATCH * (x - 1) + i for i in range(BATCH)] for x in good]
+        require(list(read.values()) == expected, read)
+
+    def poisoned(bad, steps, without=False):
+        tokens = poison.batches(bad, 14, without=without)
+        more = () if without else ("--on-nan", "rollback")
+        return (*poison.options(tokens, steps), "--threads", 1, *more)
+
+    def spiking(bad, steps, without=False):
+        size, tokens = BATCH * SEQUENCE, []
+        for batch in range(1, 15):
+            part = [1] + [3] * (size - 1)
+            if batch in bad:
+                part[1:] = [i * i % 90 for i in range(1, size)]
+            if not (without and batch in bad):
+                tokens += part
+        path = write_list(suite.folder / f"spiking-{without}.bin", tokens + [1])
+        more = ("--on-spike", "rollback", "--spike-steps", 4)
+        return (
+            *("--tokens", path, "--token-type", "uint16", "--steps", steps),
+            *("--weights", GOLDEN / case / "model.safetensors", "--threads", 1),
+            *(() if without else more),
+        )
+
+    def does_not_roll_back(bad, message):
+        def body():
+            plan = suite.compile(case, ("1",))
+            folder = suite.folder / f"never-{len(list(suite.folder.iterdir()))}"
+            error = suite.fail(
+                plan, *poisoned(bad, 14), *("--checkpoint", folder),
+                *("--checkpoint-every", 2),
+            )
+            require(re.search(message, error) is not None, error)
+
+        return body
+
     def spiky():
         """A token over and over, then others."""
         size = BATCH * SEQUENCE
@@ -384,6 +441,29 @@ def bad_step_cases(suite: Suite) -> None:
     for setting in SETTINGS:
         name = "/".join(x.lstrip("-") for x in setting)
         suite.report.case(f"skip/{name}", lambda s=setting: skip_is_exact(s))
+    for setting in (SETTINGS[0], SETTINGS[3], SETTINGS[6]):
+        # With the bad batches those that go with them: there are checkpoints
+        # after every second step, of those that count.
+        for kind, *more in (
+            ("nan", poisoned, {4}, {3, 4}),
+            ("twice", poisoned, {3, 9}, {3, 8, 9}),
+            ("spike", spiking, {8}, {7, 8}),
+        ):
+            suite.report.case(
+                f"roll-back/{kind}/{setting[0]}",
+                lambda x=(setting, *more): roll_back_is_exact(*x),
+            )
+    suite.report.case(
+        "roll-back/too-early",
+        does_not_roll_back({1}, "step 1: there is no checkpoint in .* yet$"),
+    )
+    suite.report.case(
+        "roll-back/for-ever",
+        does_not_roll_back(
+            set(range(3, 15)),
+            "step 3: the run has gone back to step 2 10 times, in vain$",
+        ),
+    )
     suite.report.case("stop", stops)
     suite.report.case("skip-for-ever", does_not_skip_for_ever)
     suite.report.case("spikes", spikes)

@@ -267,10 +267,10 @@ void addWatchOptions(CLI::App &app, Options &options) {
                  "Batches of an evaluation, 0: all")
       ->check(natural);
   app.add_option("--on-nan", options.onNan, "At a step that is not finite")
-      ->check(CLI::IsMember({"stop", "skip"}));
+      ->check(CLI::IsMember({"stop", "skip", "rollback"}));
   app.add_option("--on-spike", options.onSpike,
                  "At a loss far above those before")
-      ->check(CLI::IsMember({"ignore", "report", "stop"}));
+      ->check(CLI::IsMember({"ignore", "report", "stop", "rollback"}));
   app.add_option("--spike-steps", train.spikeSteps,
                  "Steps that a loss is held against")
       ->check(CLI::Range(uint64_t(2), uint64_t(1) << 20));

@@ -38,9 +38,16 @@ Status profile(const plan::PlanFile &file, Options &options) {
 }
 
 runtime::SpikePolicy spikePolicyOf(const std::string &name) {
-  return name == "stop"     ? runtime::SpikePolicy::Stop
-         : name == "report" ? runtime::SpikePolicy::Report
-                            : runtime::SpikePolicy::Ignore;
+  return name == "stop"       ? runtime::SpikePolicy::Stop
+         : name == "report"   ? runtime::SpikePolicy::Report
+         : name == "rollback" ? runtime::SpikePolicy::RollBack
+                              : runtime::SpikePolicy::Ignore;
+}
+
+runtime::NonFinitePolicy nonFinitePolicyOf(const std::string &name) {
+  return name == "skip"       ? runtime::NonFinitePolicy::Skip
+         : name == "rollback" ? runtime::NonFinitePolicy::RollBack
+                              : runtime::NonFinitePolicy::Stop;
 }
 
 /// That all processes run the same plan in the same way.
@@ -74,6 +81,10 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   if (!evaluates && (train.evalEvery || train.evalSteps))
     return fail(train.evalEvery ? "--eval-every" : "--eval-steps",
                 " needs --eval-tokens or --eval-text");
+  for (auto [option, policy] : {std::pair("--on-nan", &options.onNan),
+                                {"--on-spike", &options.onSpike}})
+    if (*policy == "rollback" && options.checkpointEvery.empty())
+      return fail(option, " rollback needs --checkpoint, --checkpoint-every");
   if (!options.check && train.tokens.empty() && train.text.empty())
     return Status::failure("give --tokens or --text (or --check)");
   return Status::success();
@@ -82,10 +93,10 @@ Status checkOptions(const CLI::App &app, const Options &options) {
 Status run(Options &options) {
   if (isStandardOutput(options.train.log) || isStandardOutput(options.profile))
     options.train.summary = stderr;
-  options.train.skipNonFinite = options.onNan == "skip";
+  options.train.onNonFinite = nonFinitePolicyOf(options.onNan);
   // Whether the update follows is decided on the host.
   options.train.executor.cudaGraph =
-      options.cudaGraph == "on" && !options.train.skipNonFinite;
+      options.cudaGraph == "on" && options.onNan != "skip";
   options.train.onSpike = spikePolicyOf(options.onSpike);
   options.train.interrupted = [] { return receivedInterrupt() != 0; };
   if (!options.checkpointEvery.empty())

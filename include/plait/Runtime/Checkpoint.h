@@ -106,6 +106,9 @@ public:
   /// impossible is a failure.
   virtual Status afterStep(const RunRecord &run) = 0;
 
+  /// Waits until what is being written is complete or has failed.
+  virtual Status settle() = 0;
+
   /// Writes the state after the last step where it has not been, and waits.
   /// Fails where the state after the last step is not on the disk.
   virtual Status finish(const RunRecord &run) = 0;

@@ -26,7 +26,12 @@
 namespace plait::runtime {
 
 /// What happens when the loss is far above those before it.
-enum class SpikePolicy { Ignore, Report, Stop };
+enum class SpikePolicy { Ignore, Report, Stop, RollBack };
+
+/// What happens at a loss or gradient norm that is not a finite number. Skip:
+/// the step changes nothing. RollBack, here and above: the run goes on from the
+/// newest checkpoint with the data after the step.
+enum class NonFinitePolicy { Stop, Skip, RollBack };
 
 struct TrainOptions {
   std::string weights; // empty: from the initialisers and the seed
@@ -56,9 +61,7 @@ struct TrainOptions {
   double epsilon = 1e-8;
   double weightDecay = 0.01;
   double gradClip = 1.0; // 0: no clipping
-  /// A step whose loss or gradient norm is not finite changes nothing; else it
-  /// ends the run.
-  bool skipNonFinite = false;
+  NonFinitePolicy onNonFinite = NonFinitePolicy::Stop;
   /// A spike is a loss that is more than `spikeDeviations` standard deviations
   /// above the mean of the last `spikeSteps` steps.
   SpikePolicy onSpike = SpikePolicy::Ignore;

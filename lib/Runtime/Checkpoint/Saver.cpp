@@ -112,6 +112,8 @@ public:
     return *due ? save(run) : Status::success();
   }
 
+  Status settle() override { return advance(/*wait=*/true); }
+
   Status finish(const RunRecord &run) override {
     PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true));
     if (checkSaved(run.step).ok())

@@ -64,13 +64,14 @@ Result<Verdict> Controls::judge(uint64_t step, const StepMetrics &metrics) {
     return judgeLoss(step, at(metrics, fb::Metric::Loss));
   }
   std::string text = fail("step ", step, ": ", status.message()).message();
-  bool skips = options->skipNonFinite && !isFinite(metrics) &&
-               at(metrics, fb::Metric::TokenCount) > 0;
-  if (!skips)
+  bool mayGoOn = !isFinite(metrics) && at(metrics, fb::Metric::TokenCount) > 0;
+  if (mayGoOn && options->onNonFinite == NonFinitePolicy::RollBack)
+    return Verdict{.rollsBack = true, .warning = text};
+  if (!mayGoOn || options->onNonFinite == NonFinitePolicy::Stop)
     return fail(text, step > 1 ? "; try a lower --lr" : "");
   if (++skippedInARow > mostSkipped)
     return fail(text, ", and ", mostSkipped, " steps before it were skipped");
-  return Verdict{true, text + ", the step is skipped"};
+  return Verdict{.skipped = true, .warning = text + ", the step is skipped"};
 }
 
 /// Holds the loss against those before it.
@@ -93,6 +94,9 @@ Result<Verdict> Controls::judgeLoss(uint64_t step, double loss) {
                             .message();
       if (options->onSpike == SpikePolicy::Stop)
         return Status::failure(verdict.warning);
+      verdict.rollsBack = options->onSpike == SpikePolicy::RollBack;
+      if (verdict.rollsBack)
+        return verdict; // later ones are not held against it
     }
     losses.pop_front();
   }

@@ -20,8 +20,9 @@ Status checkMetrics(const StepMetrics &metrics);
 
 /// What a step has come to.
 struct Verdict {
-  bool skipped = false; // nothing was updated
-  std::string warning;  // empty: nothing to say
+  bool skipped = false;   // nothing was updated
+  bool rollsBack = false; // to before the step
+  std::string warning;    // empty: nothing to say
 };
 
 /// What a run decides from step to step. Processes that make the same calls
@@ -36,7 +37,9 @@ public:
   StepScalars scalars(const RunState &state) const;
   /// How much of each step is done.
   StepScope scope() const {
-    return options->skipNonFinite ? StepScope::TrainIfFinite : StepScope::Train;
+    return options->onNonFinite == NonFinitePolicy::Skip
+               ? StepScope::TrainIfFinite
+               : StepScope::Train;
   }
   /// Looks at a step that is done; fails where the run must not go on.
   Result<Verdict> judge(uint64_t step, const StepMetrics &metrics);

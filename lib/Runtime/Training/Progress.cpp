@@ -28,7 +28,7 @@ static bool isSame(const std::string &a, const std::string &b) {
 Result<Progress> Progress::begin(Executor &executor,
                                  const TrainOptions &options, Batches &batches,
                                  RunState &state) {
-  Progress progress(options, batches, state);
+  Progress progress(executor, options, batches, state);
   std::optional<Resumed> resumed;
   if (!options.resume.empty()) {
     // So that a job may say the same when it starts and when it goes on.
@@ -42,7 +42,7 @@ Result<Progress> Progress::begin(Executor &executor,
     PLAIT_RETURN_IF_ERROR(
         agree(executor, setInitialWeights(executor, options)));
   else
-    PLAIT_RETURN_IF_ERROR(progress.goOn(*resumed, batches, executor.leads()));
+    PLAIT_RETURN_IF_ERROR(progress.goOn(*resumed));
   if (options.checkpoint.directory.empty())
     return progress;
   auto created = Checkpointer::create(
@@ -54,7 +54,7 @@ Result<Progress> Progress::begin(Executor &executor,
   return progress;
 }
 
-Status Progress::goOn(const Resumed &resumed, Batches &batches, bool leads) {
+Status Progress::goOn(const Resumed &resumed) {
   const RunRecord &run = resumed.run;
   if (!options.epochs && run.step > options.steps)
     return fail("checkpoint '", resumed.path, "' is of step ", run.step,
@@ -64,7 +64,7 @@ Status Progress::goOn(const Resumed &resumed, Batches &batches, bool leads) {
     return fail("checkpoint '", resumed.path, "' has seed ", run.seed,
                 ", --seed is ", options.seed);
   bool isSameData = run.data == batches.describe();
-  if (leads) {
+  if (executor.leads()) {
     std::fprintf(stderr, "resumed step %llu from '%s'\n",
                  static_cast<unsigned long long>(run.step),
                  resumed.path.c_str());
@@ -75,9 +75,44 @@ Status Progress::goOn(const Resumed &resumed, Batches &batches, bool leads) {
                    batches.describe().c_str(), run.data.c_str());
   }
   batches.startAt(run.step, isSameData ? run.samples : 0);
+  setState(run);
+  return Status::success();
+}
+
+void Progress::setState(const RunRecord &run) {
   state.step = run.step;
   state.updates = run.updates;
   state.tokens = run.tokens;
+}
+
+Status Progress::rollBack() {
+  // As for skipped steps: then it is not the data that is bad.
+  constexpr unsigned most = 10;
+  const uint64_t step = state.step;
+  if (!checkpoints)
+    return fail("step ", step, ": there are no checkpoints to go back to");
+  PLAIT_RETURN_IF_ERROR(checkpoints->settle());
+  auto found = resume(executor, options.checkpoint.directory,
+                      /*mayBeNone=*/true);
+  if (!found.ok())
+    return found.status();
+  if (!*found)
+    return fail("step ", step, ": there is no checkpoint in '",
+                options.checkpoint.directory, "' to go back to yet");
+  const Resumed &resumed = **found;
+  rollBacks = resumed.run.step == rolledBackTo ? rollBacks + 1 : 1;
+  rolledBackTo = resumed.run.step;
+  if (rollBacks > most)
+    return fail("step ", step, ": the run has gone back to step ", rolledBackTo,
+                " ", most, " times, in vain");
+  uint64_t position = batches.positionAfter(step);
+  batches.startAt(resumed.run.step, position);
+  setState(resumed.run);
+  if (executor.leads())
+    std::fprintf(
+        stderr, "went back to step %llu from '%s', goes on with sample %llu\n",
+        static_cast<unsigned long long>(state.step), resumed.path.c_str(),
+        static_cast<unsigned long long>(position));
   return Status::success();
 }
 

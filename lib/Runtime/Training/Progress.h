@@ -25,22 +25,34 @@ public:
   Status afterStep() {
     return checkpoints ? checkpoints->afterStep(record()) : Status::success();
   }
+  /// After a step that must not have been: from the newest checkpoint on, with
+  /// the data after the step. (So do Chowdhery et al. 2022, "PaLM",
+  /// section 5.1: data seen between checkpoint and spike is left out as well.)
+  /// Fails where there is no checkpoint, or where it has been gone back to too
+  /// often.
+  Status rollBack();
   /// After the last step.
   Status finish() {
     return checkpoints ? checkpoints->finish(record()) : Status::success();
   }
 
 private:
-  Progress(const TrainOptions &options, const Batches &batches, RunState &state)
-      : options(options), batches(batches), state(state) {}
+  Progress(Executor &executor, const TrainOptions &options, Batches &batches,
+           RunState &state)
+      : executor(executor), options(options), batches(batches), state(state) {}
 
-  Status goOn(const Resumed &resumed, Batches &batches, bool leads);
+  Status goOn(const Resumed &resumed);
+  void setState(const RunRecord &run);
   RunRecord record() const;
 
+  Executor &executor;
   const TrainOptions &options;
-  const Batches &batches;
+  Batches &batches;
   RunState &state;
   std::unique_ptr<Checkpointer> checkpoints; // null: none
+  // The checkpoint that was gone back to, and how often in a row.
+  uint64_t rolledBackTo = UINT64_MAX;
+  unsigned rollBacks = 0;
 };
 
 } // namespace plait::runtime

@@ -45,6 +45,8 @@ Status StepLog::endStep(const StepReport &step) {
   std::string more = run->utilization.printFields(step.seconds);
   if (step.verdict.skipped)
     more += ", \"skipped\": true";
+  if (step.verdict.rollsBack)
+    more += ", \"rolled_back\": true";
   if (step.evaluation)
     more += ", \"eval_loss\": " + printNumber(step.evaluation->loss);
   std::fprintf(file.get(),

@@ -123,7 +123,7 @@ public:
   Status run();
 
 private:
-  Status runStep();
+  Result<bool> runStep();
   Status evaluate(StepReport &report);
   Result<bool> isInterrupted();
   Status printMemory();
@@ -148,16 +148,18 @@ Status Loop::run() {
       return state.step > start
                  ? Status::success()
                  : Status::failure("interrupted before the first step");
-    PLAIT_RETURN_IF_ERROR(runStep());
-    PLAIT_RETURN_IF_ERROR(progress.afterStep());
+    Result<bool> isGood = runStep();
+    if (!isGood.ok())
+      return isGood.status();
+    PLAIT_RETURN_IF_ERROR(*isGood ? progress.afterStep() : progress.rollBack());
     if (state.step == settled)
       PLAIT_RETURN_IF_ERROR(printMemory());
   }
   return Status::success();
 }
 
-/// The step after the one that was reached.
-Status Loop::runStep() {
+/// The step after the one that was reached; whether it may stay.
+Result<bool> Loop::runStep() {
   Controls &controls = parts.controls;
   uint64_t step = state.step + 1;
   Clock::time_point start = Clock::now();
@@ -182,8 +184,11 @@ Status Loop::runStep() {
     PLAIT_RETURN_IF_ERROR(parts.sampleLog->endStep(step));
   StepReport report = {step,    *metrics, controls.learningRate(step),
                        seconds, *verdict, {}};
-  PLAIT_RETURN_IF_ERROR(evaluate(report));
-  return tell(observers, [&](Observer &one) { return one.endStep(report); });
+  if (!verdict->rollsBack)
+    PLAIT_RETURN_IF_ERROR(evaluate(report));
+  PLAIT_RETURN_IF_ERROR(
+      tell(observers, [&](Observer &one) { return one.endStep(report); }));
+  return !verdict->rollsBack;
 }
 
 /// Evaluates, where that is due.

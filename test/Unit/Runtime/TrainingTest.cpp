@@ -39,7 +39,7 @@ std::string judge(const TrainOptions &options,
 TEST(Controls, StopOrSkipWhatIsNotFinite) {
   TrainOptions options;
   EXPECT_EQ(judge(options, {1, 2, nan, 3}), "..!");
-  options.skipNonFinite = true;
+  options.onNonFinite = NonFinitePolicy::Skip;
   EXPECT_EQ(judge(options, {1, 2, nan, 3, INFINITY, nan, 3}), "..s.ss.");
   std::vector<float> many(10, nan);
   many.push_back(1);
@@ -49,7 +49,7 @@ TEST(Controls, StopOrSkipWhatIsNotFinite) {
 
 TEST(Controls, StopWithoutTokensWhateverIsSkipped) {
   TrainOptions options;
-  options.skipNonFinite = true;
+  options.onNonFinite = NonFinitePolicy::Skip;
   auto controls = Controls::create(options);
   ASSERT_TRUE(controls.ok());
   auto verdict = controls->judge(4, {nan, nan, 0});
@@ -72,7 +72,7 @@ TEST(Controls, HoldALossAgainstThoseBeforeIt) {
   options.onSpike = SpikePolicy::Stop;
   EXPECT_EQ(judge(options, {1, 3, 1, 3, 4.01f, 1}), "....!");
   // Skipped steps have no loss.
-  options.skipNonFinite = true;
+  options.onNonFinite = NonFinitePolicy::Skip;
   EXPECT_EQ(judge(options, {1, 3, nan, 1, 3, 4}), "..s...");
 }
 

@@ -467,6 +467,15 @@ def list_cases(suite: Suite) -> None:
         ("short", f"{good},{short}", "has 32 tokens, one sample needs 33"),
     ):
         suite.report.case(f"list/{name}", refuses(expected, "--tokens", list_))
+    for name, target, expected in (
+        ("log-folder", suite.folder, "cannot write"),
+        ("log-nowhere", suite.folder / "none" / "log", "cannot write"),
+        ("log-output", "-", "--log-samples is added to a file"),
+    ):
+        suite.report.case(
+            f"list/{name}",
+            refuses(expected, "--tokens", good, "--log-samples", target),
+        )
     both = ("--tokens", good, "--epochs", 1)
     suite.report.case(
         "list/few", refuses("a batch needs 8", *both[:3], 0.1)

@@ -68,6 +68,9 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   bool evaluates = !train.evalTokens.empty() || !train.evalText.empty();
   PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
       {{"--log", train.log}, {"--profile", options.profile}}));
+  if (isStandardOutput(train.sampleLog))
+    return Status::failure("--log-samples is added to a file, which standard "
+                           "output is not");
   if (isStandardOutput(train.dashboard))
     return Status::failure("--dashboard is written again and again, which "
                            "standard output cannot be");

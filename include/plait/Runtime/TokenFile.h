@@ -96,6 +96,7 @@ private:
                                        const std::string &type,
                                        uint64_t vocabulary);
   std::span<const uint8_t> bytes() const;
+  template <typename Look> Status forEachBlock(Look look) const;
   Status inspect();
   Status checkTokens(uint64_t begin, uint64_t end) const;
   Status checkWidth() const;

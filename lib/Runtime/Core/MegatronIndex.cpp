@@ -30,8 +30,8 @@ constexpr TokenType types[] = {{"uint8", 1, false},  {"int8", 1, true},
 
 class Index {
 public:
-  Index(const std::string &path, std::span<const uint8_t> bytes)
-      : path(path), bytes(bytes) {}
+  Index(const std::string &path, const MappedFile &file)
+      : path(path), file(file), bytes(file.bytes()) {}
 
   Status readHeader();
   Status checkSequences(const std::string &tokens, uint64_t tokenBytes) const;
@@ -47,7 +47,14 @@ private:
   Status readType(uint8_t code);
   Status checkSize() const;
 
+  /// Of what has been read, no more than a few MiB are kept.
+  void release(uint64_t entry) const {
+    if (entry % (uint64_t(1) << 20) == 0)
+      file.release();
+  }
+
   const std::string &path;
+  const MappedFile &file;
   std::span<const uint8_t> bytes;
   TokenType type = {};
   uint64_t sequences = 0, bounds = 0;
@@ -99,6 +106,7 @@ Status Index::checkSequences(const std::string &tokens,
   const uint64_t offsets = headerBytes + 4 * sequences;
   uint64_t end = 0;
   for (uint64_t i = 0; i < sequences; ++i) {
+    release(i);
     auto length = load<int32_t>(headerBytes + 4 * i);
     auto offset = load<int64_t>(offsets + 8 * i);
     if (length < 0)
@@ -122,6 +130,7 @@ Status Index::checkDocuments() const {
   const uint64_t begin = headerBytes + 12 * sequences;
   uint64_t last = 0;
   for (uint64_t i = 0; i < bounds; ++i) {
+    release(i);
     auto bound = load<int64_t>(begin + 8 * i);
     if (bound < 0 || uint64_t(bound) < last || uint64_t(bound) > sequences ||
         (i == 0 && bound != 0))
@@ -143,7 +152,7 @@ Result<TokenType> runtime::readMegatronIndex(const std::string &path,
   Result<MappedFile> mapped = MappedFile::open(path, "index");
   if (!mapped.ok())
     return mapped.status();
-  Index index(path, mapped->bytes());
+  Index index(path, *mapped);
   PLAIT_RETURN_IF_ERROR(index.readHeader());
   PLAIT_RETURN_IF_ERROR(index.checkSequences(tokens, tokenBytes));
   PLAIT_RETURN_IF_ERROR(index.checkDocuments());

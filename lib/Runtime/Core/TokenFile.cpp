@@ -71,19 +71,22 @@ static bool isIn(int64_t token, uint64_t vocabulary) {
 // What is looked at
 //===----------------------------------------------------------------------===//
 
-/// Calls `look` with the bounds, in bytes, of what is looked at of `size` bytes
-/// of tokens, until it fails.
-template <typename Look>
-static Status forEachBlock(uint64_t size, unsigned tokenBytes, Look look) {
-  if (size <= TokenFile::fully)
+/// Calls `look` with the bounds, in bytes, of what is looked at, until it
+/// fails.
+template <typename Look> Status TokenFile::forEachBlock(Look look) const {
+  const uint64_t size = bytes().size();
+  if (size <= fully)
     return look(uint64_t(0), size);
   // From the first block to the last, whole tokens and not every other one.
-  uint64_t room = size - TokenFile::blockBytes;
-  for (uint64_t i = 0; i < TokenFile::blocks; ++i) {
+  const uint64_t room = size - blockBytes;
+  for (uint64_t i = 0; i < blocks; ++i) {
     auto exact = static_cast<unsigned __int128>(room) * i;
-    auto begin = static_cast<uint64_t>(exact / (TokenFile::blocks - 1));
-    begin -= begin % (uint64_t(8) * tokenBytes);
-    PLAIT_RETURN_IF_ERROR(look(begin, begin + TokenFile::blockBytes));
+    auto begin = static_cast<uint64_t>(exact / (blocks - 1));
+    begin -= begin % (uint64_t(8) * type.bytes);
+    PLAIT_RETURN_IF_ERROR(look(begin, begin + blockBytes));
+    // The system may have mapped much around the block.
+    if (const auto *mapped = std::get_if<MappedFile>(&storage))
+      mapped->release();
   }
   return Status::success();
 }
@@ -112,11 +115,10 @@ Status TokenFile::inspect() {
                 ", the size of a token");
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
-  PLAIT_RETURN_IF_ERROR(forEachBlock(
-      bytes().size(), type.bytes, [&](uint64_t begin, uint64_t end) {
-        XXH3_64bits_update(&state, bytes().data() + begin, end - begin);
-        return checkTokens(begin, end);
-      }));
+  PLAIT_RETURN_IF_ERROR(forEachBlock([&](uint64_t begin, uint64_t end) {
+    XXH3_64bits_update(&state, bytes().data() + begin, end - begin);
+    return checkTokens(begin, end);
+  }));
   contentHash = XXH3_64bits_digest(&state);
   return Status::success();
 }
@@ -137,7 +139,7 @@ Status TokenFile::checkWidth() const {
     }
     return Status::success();
   };
-  PLAIT_RETURN_IF_ERROR(forEachBlock(bytes().size(), type.bytes, look));
+  PLAIT_RETURN_IF_ERROR(forEachBlock(look));
   if (!isTwice || isZero)
     return Status::success();
   unsigned likely = std::min((isFourTimes ? 4 : 2) * type.bytes, 8u);

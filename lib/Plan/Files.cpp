@@ -21,7 +21,8 @@ using namespace plait;
 
 Result<MappedFile> MappedFile::open(const std::string &path,
                                     const std::string &what) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe without a writer would be waited for.
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     return fail("cannot open ", what, " '", path, "': ", std::strerror(errno));
   struct stat info;

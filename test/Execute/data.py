@@ -12,6 +12,7 @@ ones end in one error each."""
 
 import itertools
 import json
+import os
 import pathlib
 import shutil
 import struct
@@ -467,6 +468,13 @@ def list_cases(suite: Suite) -> None:
         ("short", f"{good},{short}", "has 32 tokens, one sample needs 33"),
     ):
         suite.report.case(f"list/{name}", refuses(expected, "--tokens", list_))
+    def is_no_pipe():
+        pipe = suite.path("pipe")
+        os.mkfifo(pipe)
+        error = suite.fail(plan, "--tokens", pipe)
+        require("not a regular file" in error, error)
+
+    suite.report.case("list/pipe", is_no_pipe)
     for name, target, expected in (
         ("log-folder", suite.folder, "cannot write"),
         ("log-nowhere", suite.folder / "none" / "log", "cannot write"),
@@ -480,6 +488,14 @@ def list_cases(suite: Suite) -> None:
     suite.report.case(
         "list/few", refuses("a batch needs 8", *both[:3], 0.1)
     )
+    for value in (0, "nan", -1):
+        outcome = suite.tools.call("plait-run", plan, *both[:3], value)
+        suite.report.case(
+            f"list/epochs-{value}",
+            lambda x=outcome: require(
+                x.code != 0 and "--epochs" in x.stderr, x.stderr
+            ),
+        )
     suite.report.case(
         "list/passes",
         refuses("--epochs needs sources without weights", "--tokens", f"{good}:1", "--epochs", 1),

@@ -227,7 +227,7 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
   auto *steps = app.add_option("--steps", train.steps, "Steps to train")
                     ->check(stepCount);
   app.add_option("--epochs", train.epochs, "Passes over the samples, instead")
-      ->check(CLI::Range(1e-9, 1e9))
+      ->check(positive)
       ->excludes(steps);
   app.add_option("--lr", train.learningRate, "Learning rate, its peak")
       ->check(positive);

@@ -83,11 +83,8 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
     return failure();
   }
   Contents fitted;
-  if (splitsPacks && operands.size() > 1) {
-    fitted.assign(operands.begin(), operands.end());
-    if (fitGenerated(operands, fitted))
-      operands = fitted;
-  }
+  if (splitsPacks && fitGenerated(operands, fitted))
+    operands = fitted;
   Result result = isPacked && splitsPacks
                       ? evaluatePacked(op, operands, rule, type)
                       : (this->*rule)(op, operands, type);

@@ -41,23 +41,33 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
   return form;
 }
 
+/// Where two operands begin their slices of `dim` alike, but do not agree on
+/// how long it is.
+static bool differInExtent(const Content &a, const Content &b, size_t dim) {
+  const Dimension &own = a.form.dims[dim], &other = b.form.dims[dim];
+  return !own.uniform && !other.uniform && own.begin == other.begin &&
+         a.form.getExtent(dim) != b.form.getExtent(dim);
+}
+
 /// How long a table is that counts from where a rank's slice begins, nobody
 /// knows but the tensor that it is used with. Whether there is one.
 bool Rules::fitGenerated(Operands operands, Contents &fitted) {
   bool found = false;
   for (size_t i = 0; i < operands.size(); ++i)
     for (size_t j = 0; j < operands.size(); ++j) {
-      const Form &own = fitted[i].form, &other = fitted[j].form;
       if (i == j || operands[i].pack || operands[j].pack)
         continue;
-      for (auto [dim, mine, its] : llvm::enumerate(own.dims, other.dims)) {
-        if (mine.uniform || its.uniform || mine.begin != its.begin ||
-            own.getExtent(dim) == other.getExtent(dim))
+      for (size_t dim = 0; dim < operands[i].form.dims.size(); ++dim) {
+        ArrayRef<Content> now = found ? ArrayRef<Content>(fitted) : operands;
+        if (!differInExtent(now[i], now[j], dim))
           continue;
-        const Term *resized =
-            terms.resize(own.term, own.getTermDim(dim), other.getExtent(dim));
+        const Form &own = now[i].form;
+        const Term *resized = terms.resize(own.term, own.getTermDim(dim),
+                                           now[j].form.getExtent(dim));
         if (!resized)
           continue;
+        if (!found)
+          fitted.assign(operands.begin(), operands.end());
         fitted[i].form.term = resized;
         found = true;
       }

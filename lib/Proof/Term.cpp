@@ -209,6 +209,7 @@ Expression Terms::finish(Term::Kind kind, SmallVector<Argument, 2> arguments) {
 
 Expression Terms::sum(ArrayRef<Argument> given) {
   SmallVector<Argument> all;
+  all.reserve(given.size());
   for (const Argument &argument : given) {
     if (argument.term->kind != Term::Sum) {
       all.push_back(argument);
@@ -218,7 +219,8 @@ Expression Terms::sum(ArrayRef<Argument> given) {
       all.push_back({inner.term, rename(inner.letters, argument.letters),
                      argument.factor * inner.factor});
   }
-  llvm::stable_sort(all, isBefore);
+  if (!llvm::is_sorted(all, isBefore))
+    llvm::stable_sort(all, isBefore);
   SmallVector<Argument, 2> arguments;
   for (Argument &argument : all)
     if (!arguments.empty() && arguments.back().term == argument.term &&

@@ -25,6 +25,12 @@ inline void printError(const CLI::App &app, const std::string &message) {
                message.c_str());
 }
 
+/// The same for what is no error of its own.
+inline void printNote(const CLI::App &app, const std::string &message) {
+  std::fprintf(stderr, "%s: note: %s\n", app.get_name().c_str(),
+               message.c_str());
+}
+
 /// What CLI11 says, in our words: the first letter small, one line.
 inline std::string describe(const CLI::ParseError &error) {
   std::string message = error.what();

@@ -94,7 +94,12 @@ class Suite:
 
 
 def errors_of(outcome: Outcome) -> list[str]:
-    return [x for x in outcome.stderr.splitlines() if x.startswith("plait-run: ")]
+    return [x for x in outcome.stderr.splitlines() if x.startswith("plait-run: error")]
+
+
+def notes_of(outcome: Outcome) -> list[str]:
+    """Where ranks of the other processes waited."""
+    return [x for x in outcome.stderr.splitlines() if x.startswith("plait-run: note")]
 
 
 def metrics(log: pathlib.Path) -> list[str]:
@@ -354,6 +359,11 @@ def signal_cases(suite: Suite) -> None:
                 "waited longer than 2 seconds for another rank" in errors[0],
                 errors[0],
             )
+            # One is stopped, one has said the above.
+            notes = notes_of(done)
+            where = r"rank (\d): step \d+, .*: (?:another rank|waited longer)"
+            told = {match[1] for x in notes if (match := re.search(where, x))}
+            require(len(notes) == len(told) == 2, done.stderr)
 
         return body
 

@@ -268,6 +268,9 @@ void addWatchOptions(CLI::App &app, Options &options) {
       ->check(natural);
   app.add_option("--on-nan", options.onNan, "At a step that is not finite")
       ->check(CLI::IsMember({"stop", "skip", "rollback"}));
+  app.add_option("--guard", train.executor.guardEvery,
+                 "Steps from one that is watched to the next, 0: none")
+      ->check(natural);
   app.add_option("--on-spike", options.onSpike,
                  "At a loss far above those before")
       ->check(CLI::IsMember({"ignore", "report", "stop", "rollback"}));

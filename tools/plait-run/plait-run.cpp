@@ -140,6 +140,22 @@ int supervise(const CLI::App &app, Options &options) {
   return 1;
 }
 
+/// One process says what has failed; the others, where their ranks waited.
+void tell(const CLI::App &app, runtime::Rendezvous *processes,
+          const Status &failure) {
+  auto says = [&](const char *text) {
+    return failure.message().find(text) != std::string::npos;
+  };
+  bool follows = processes && says("another rank has failed");
+  // At once: a launcher ends all when the first process has.
+  if (follows)
+    tool::printNote(app, failure.message());
+  if (!processes || processes->speaksOfFailure())
+    tool::printError(app, failure.message());
+  else if (!follows && says("waited longer than"))
+    tool::printNote(app, failure.message());
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -175,8 +191,8 @@ int main(int argc, char **argv) {
   Status status = checkOptions(app, options);
   if (status.ok())
     status = run(options);
-  if (!status.ok() && (!*processes || (*processes)->speaksOfFailure()))
-    tool::printError(app, status.message());
+  if (!status.ok())
+    tell(app, processes->get(), status);
   if (int signal = receivedInterrupt())
     return 128 + signal;
   return status.ok() ? 0 : 1;

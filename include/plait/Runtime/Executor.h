@@ -55,6 +55,9 @@ struct ExecutorOptions {
   Rendezvous *processes = nullptr;
   /// Round the factors of f32 matrix products to TF32's 10 bits of mantissa.
   bool tf32 = false;
+  /// Every so many steps each operation on CPUs is looked at, and the first one
+  /// that makes NaN or an infinity of finite numbers fails; 0: never.
+  uint64_t guardEvery = 0;
   /// Measures every step; null: nothing is measured. Outlives the executor.
   /// Steps of GPUs must be walked (cudaGraph), and all ranks be here.
   Profiler *profiler = nullptr;

@@ -12,14 +12,20 @@
 #include "RankThreads.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Files.h"
 #include "plait/Runtime/Rendezvous.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 using namespace plait;
 using namespace plait::runtime;
 
 namespace {
+
+/// What a rank needs to notice that another one has failed, and to come back.
+constexpr std::chrono::milliseconds leastPatience = std::chrono::seconds(3);
 
 class ThreadExecutor : public Executor {
 public:
@@ -27,14 +33,16 @@ public:
                  const std::vector<plan::Message> &messages,
                  const ExecutorOptions &options)
       : source(source), meshOf(source), others(options.processes),
-        backend(std::move(parts)), threads(backend.ranks, [this] {
-          for (RankBackend &part : backend.parts)
-            part.communicator->abort();
-        }) {
+        backend(std::move(parts)),
+        threads(
+            backend.ranks, std::max(options.timeLimit, leastPatience),
+            [this](uint32_t index) { return release(index); },
+            [this](const Status &failure) { giveUp(failure); }) {
     for (uint32_t i = 0; i < backend.ranks.size(); ++i) {
       walkers.push_back(std::make_unique<Rank>(source, meshOf, backend.ranks[i],
                                                backend.parts[i]));
       walkers.back()->assignMessages(messages);
+      walkers.back()->setGuard(options.guardEvery);
       if (options.profiler)
         walkers.back()->setClock(&options.profiler->clock(backend.ranks[i]));
     }
@@ -80,6 +88,9 @@ public:
   const fb::Plan &plan() const override { return source; }
 
 private:
+  std::string release(uint32_t failed);
+  [[noreturn]] void giveUp(const Status &failure);
+
   const fb::Plan &source;
   plan::Mesh meshOf;
   Rendezvous *others;
@@ -87,6 +98,38 @@ private:
   std::vector<std::unique_ptr<Rank>> walkers;
   RankThreads threads; // last: ends before what its jobs use
 };
+
+/// Lets all ranks fail. Where one has waited too long, returns lines on what
+/// the others do.
+std::string ThreadExecutor::release(uint32_t failed) {
+  constexpr size_t most = 16;
+  std::string lines;
+  size_t told = 0;
+  if (failed < walkers.size() && walkers[failed]->isWaiting())
+    for (uint32_t i = 0; i < walkers.size(); ++i)
+      if (std::string line = walkers[i]->describePosition();
+          i != failed && !line.empty() && told++ < most)
+        lines += "\n  " + line;
+  if (told > most)
+    lines += "\n  and " + std::to_string(told - most) + " more ranks";
+  for (RankBackend &part : backend.parts)
+    part.communicator->abort();
+  return lines;
+}
+
+/// A rank that does not come back would keep the process for ever.
+void ThreadExecutor::giveUp(const Status &failure) {
+  std::string text = failure.message();
+  for (const std::unique_ptr<Rank> &walker : walkers)
+    if (std::string line = walker->describePosition();
+        !line.empty() && !walker->isWaiting())
+      text += "\n  given up: " + line;
+  std::fprintf(stderr, "plait-run: error: %s\n", text.c_str());
+  if (others)
+    others->disconnect();
+  removeTemporaryFiles();
+  std::_Exit(1);
+}
 
 #if !PLAIT_HAS_CPU || !PLAIT_HAS_CUDA
 Result<Backend> missingBackend(const char *name, const char *option) {

@@ -169,16 +169,41 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
 
 Status Rank::walk(uint64_t number) {
   nextOperation = 0;
+  at.number = number;
+  isGuarded = guardEvery && number % guardEvery == 0 && !device.runsLater();
   if (clock)
     clock->start();
   PLAIT_RETURN_IF_ERROR(device.fork());
-  for (uint32_t i = 0; i < length(program.actions()); ++i)
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    at.action = i;
     if (Status status = runAction(i); !status.ok())
       return fail("step ", number, ", ",
                   plan::describeAction(plan, mesh.index(rank, 0), i),
                   locationOf(*program.actions()->Get(i)), ": ",
                   status.message());
+  }
+  at.number = 0;
   return device.join();
+}
+
+/// Does what waits for other ranks.
+template <typename Work> Status Rank::await(Work work) {
+  at.waits = true;
+  PLAIT_RETURN_IF_ERROR(work());
+  at.waits = false;
+  return Status::success();
+}
+
+std::string Rank::describePosition() const {
+  uint64_t number = at.number;
+  uint32_t action = at.action;
+  if (number == 0)
+    return "";
+  return "rank " + std::to_string(rank) +
+         (at.waits ? " waits in step " : " computes in step ") +
+         std::to_string(number) + ", " +
+         plan::describeAction(plan, mesh.index(rank, 0), action) +
+         locationOf(*program.actions()->Get(action));
 }
 
 /// Does the next operation of the step, in its lane.
@@ -233,11 +258,15 @@ Status Rank::runAction(uint32_t index) {
     return operate(
         [&] { return communicator.post(messageOf[index], peer, buffer); });
   case fb::ActionKind::Recv:
-    return operate(
-        [&] { return communicator.receive(messageOf[index], peer, buffer); });
+    return operate([&] {
+      return await(
+          [&] { return communicator.receive(messageOf[index], peer, buffer); });
+    });
   case fb::ActionKind::WaitSend:
-    return operate(
-        [&] { return communicator.awaitReceipt(messageOf[index], peer); });
+    return operate([&] {
+      return await(
+          [&] { return communicator.awaitReceipt(messageOf[index], peer); });
+    });
   default:
     return callFunction(action);
   }
@@ -247,12 +276,14 @@ Status Rank::callFunction(const fb::Action &action) {
   const fb::Function &function = *program.functions()->Get(action.function());
   const std::vector<uint32_t> &numbers = prepared[action.function()];
   bool endsStep = action.kind() == fb::ActionKind::Optimizer;
-  for (currentStep = 0; currentStep < numbers.size(); ++currentStep) {
-    if (endsStep && scope != StepScope::Train && currentStep == *metricSteps)
+  for (uint32_t i = 0; i < numbers.size(); ++i) {
+    at.functionStep = i;
+    if (endsStep && scope != StepScope::Train && i == *metricSteps)
       PLAIT_RETURN_IF_ERROR(decideUpdate());
     PLAIT_RETURN_IF_ERROR(operate([&] {
-      return runStepOf(action, *function.steps()->Get(currentStep),
-                       numbers[currentStep]);
+      const fb::Step &step = *function.steps()->Get(i);
+      return isGuarded ? runGuarded(action, step, numbers[i])
+                       : runStepOf(action, step, numbers[i]);
     }));
   }
   return Status::success();
@@ -273,6 +304,15 @@ Status Rank::decideUpdate() {
   return device.fork();
 }
 
+Status Rank::runGuarded(const fb::Action &action, const fb::Step &step,
+                        uint32_t number) {
+  Result<bool> isFinite = guard.isInputFinite(action, step);
+  if (!isFinite.ok())
+    return isFinite.status();
+  PLAIT_RETURN_IF_ERROR(runStepOf(action, step, number));
+  return *isFinite ? guard.checkOutput(action, step) : Status::success();
+}
+
 Status Rank::runStepOf(const fb::Action &action, const fb::Step &step,
                        uint32_t number) {
   switch (step.step_type()) {
@@ -283,8 +323,10 @@ Status Rank::runStepOf(const fb::Action &action, const fb::Step &step,
   case fb::StepKind::AttentionStep:
     return runAttention(action, *step.step_as_AttentionStep(), number);
   case fb::StepKind::CollectiveStep:
-    return runCollective(action, *step.step_as_CollectiveStep(),
-                         *groups[number].second);
+    return await([&] {
+      return runCollective(action, *step.step_as_CollectiveStep(),
+                           *groups[number].second);
+    });
   case fb::StepKind::CopyStep: {
     const fb::CopyStep &copy = *step.step_as_CopyStep();
     return device.copy(resolve(action, *copy.target()),
@@ -371,14 +413,18 @@ std::byte *Rank::resolve(const fb::Action &action, const fb::Ref &ref) const {
   return base + start + ref.offset();
 }
 
-/// Where the step that was being run comes from, as ", at …".
+/// Where the step that runs comes from, as ", at …".
 std::string Rank::locationOf(const fb::Action &action) const {
   if (plan::isTransfer(action))
     return "";
   const fb::Function &function = *program.functions()->Get(action.function());
+  uint32_t step = at.functionStep;
+  // Another thread may look at any time.
+  if (step >= length(function.steps()))
+    return ", '" + function.name()->str() + "'";
   std::string result =
-      ", '" + function.name()->str() + "' step " + std::to_string(currentStep);
-  uint32_t location = function.steps()->Get(currentStep)->location();
+      ", '" + function.name()->str() + "' step " + std::to_string(step);
+  uint32_t location = function.steps()->Get(step)->location();
   if (location < length(plan.locations()))
     result += ", at " + plan.locations()->Get(location)->str();
   return result;

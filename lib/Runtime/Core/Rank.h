@@ -9,12 +9,14 @@
 #define PLAIT_LIB_RUNTIME_CORE_RANK_H
 
 #include "Backend.h"
+#include "Guard.h"
 #include "plait/Plan/Lanes.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Profiler.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,13 +39,29 @@ public:
   void setClock(StepClock *value) { clock = value; }
   /// Numbers the messages of this rank's actions.
   void assignMessages(const std::vector<plan::Message> &messages);
+  /// Every so many steps each operation is looked at; 0: never.
+  void setGuard(uint64_t every) { guardEvery = every; }
   Status prepare();
   /// Returns when the device has done all of the step.
   Status runStep(uint64_t number, const Batches &batches,
                  const StepScalars &scalars, StepScope scope);
   Result<StepMetrics> readMetrics();
 
+  /// Of any thread: whether it waits for another rank.
+  bool isWaiting() const { return at.waits; }
+  /// Of any thread: where it is in its step, and whether it waits there; empty
+  /// outside of steps.
+  std::string describePosition() const;
+
 private:
+  /// Written by the rank's thread.
+  struct Position {
+    std::atomic<uint64_t> number = 0; // of the step; 0: in none
+    std::atomic<uint32_t> action = 0;
+    std::atomic<uint32_t> functionStep = 0;
+    std::atomic<bool> waits = false;
+  };
+
   Status prepareFunction(const fb::Function &function);
   Status prepareLanes();
   Result<uint32_t> joinGroup(const fb::CollectiveStep &step);
@@ -56,6 +74,8 @@ private:
   Status decideUpdate();
   Status runStepOf(const fb::Action &action, const fb::Step &step,
                    uint32_t prepared);
+  Status runGuarded(const fb::Action &action, const fb::Step &step,
+                    uint32_t prepared);
   Status runKernel(const fb::Action &action, const fb::KernelStep &step);
   Status runGemm(const fb::Action &action, const fb::GemmStep &step,
                  uint32_t prepared);
@@ -65,6 +85,7 @@ private:
                        Group &group);
   std::byte *resolve(const fb::Action &action, const fb::Ref &ref) const;
   std::string locationOf(const fb::Action &action) const;
+  template <typename Work> Status await(Work work);
 
   const fb::Plan &plan;
   const plan::Mesh &mesh;
@@ -87,7 +108,10 @@ private:
   std::vector<int64_t> scalars;
   std::vector<int32_t> rows;  // of the largest input
   uint32_t nextOperation = 0; // of the step
-  uint32_t currentStep = 0;   // of the function being called, for messages
+  Position at;
+  StepGuard guard{mesh, program, device};
+  uint64_t guardEvery = 0;
+  bool isGuarded = false; // the step that runs
   uint64_t stepsRun = 0;
   StepScope scope = StepScope::Train; // of the step
   // Operations keep their places among the others, but do nothing.

@@ -11,8 +11,10 @@ using namespace plait;
 using namespace plait::runtime;
 
 RankThreads::RankThreads(std::vector<uint32_t> numbers,
-                         std::function<void()> onFailure)
-    : ranks(std::move(numbers)), onFailure(std::move(onFailure)) {
+                         std::chrono::milliseconds patience, Failed onFailure,
+                         Stuck onStuck)
+    : ranks(std::move(numbers)), patience(patience),
+      onFailure(std::move(onFailure)), onStuck(std::move(onStuck)) {
   for (uint32_t index = 0; index < ranks.size(); ++index)
     threads.emplace_back([this, index] { serve(index); });
 }
@@ -34,7 +36,9 @@ Status RankThreads::run(const std::function<Status(uint32_t)> &newJob) {
   result = Status::success();
   ++generation;
   started.notify_all();
-  finished.wait(lock, [&] { return running == 0; });
+  finished.wait(lock, [&] { return running == 0 || !result.ok(); });
+  if (!finished.wait_for(lock, patience, [&] { return running == 0; }))
+    onStuck(result);
   return result;
 }
 
@@ -60,11 +64,10 @@ void RankThreads::serve(uint32_t index) {
 }
 
 void RankThreads::report(uint32_t index, const Status &status) {
-  {
-    std::lock_guard lock(mutex);
-    if (!result.ok())
-      return;
-    result = fail("rank ", ranks[index], ": ", status.message());
-  }
-  onFailure();
+  std::lock_guard lock(mutex);
+  if (!result.ok())
+    return;
+  std::string more = onFailure(index);
+  result = fail("rank ", ranks[index], ": ", status.message(), more);
+  finished.notify_one();
 }

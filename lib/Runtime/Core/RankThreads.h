@@ -10,6 +10,7 @@
 
 #include "plait/Support/Status.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -22,9 +23,16 @@ namespace plait::runtime {
 /// Threads that live as long as the object and do the same job side by side.
 class RankThreads {
 public:
-  /// One thread for each of `ranks`. `onFailure` is called, on the thread of a
-  /// rank that fails, to release the ranks that wait for it.
-  RankThreads(std::vector<uint32_t> ranks, std::function<void()> onFailure);
+  /// Called on the thread of the rank that fails first, to release the ranks
+  /// that wait for it. Returns what else is to be said.
+  using Failed = std::function<std::string(uint32_t index)>;
+  /// Called where a rank does not come back for `patience` after another one
+  /// has failed, with that failure. It must not return: nothing ends a thread.
+  using Stuck = std::function<void(const Status &failure)>;
+
+  /// One thread for each of `ranks`.
+  RankThreads(std::vector<uint32_t> ranks, std::chrono::milliseconds patience,
+              Failed onFailure, Stuck onStuck);
   ~RankThreads();
 
   /// Calls `job` on every thread and returns when all have returned: the
@@ -38,9 +46,11 @@ private:
   void report(uint32_t index, const Status &status);
 
   std::vector<uint32_t> ranks;
-  std::function<void()> onFailure;
-  std::mutex mutex; // of all below except the threads
-  std::condition_variable started, finished;
+  std::chrono::milliseconds patience;
+  Failed onFailure;
+  Stuck onStuck;
+  std::mutex mutex;                          // of all below except the threads
+  std::condition_variable started, finished; // or failed
   const std::function<Status(uint32_t)> *job = nullptr;
   uint64_t generation = 0;
   uint32_t running = 0;

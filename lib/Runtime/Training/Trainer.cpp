@@ -8,6 +8,7 @@
 #include "plait/Runtime/Trainer.h"
 
 #include "Console.h"
+#include "Core/Guard.h"
 #include "Dashboard.h"
 #include "Evaluator.h"
 #include "MetricsServer.h"
@@ -168,6 +169,8 @@ Result<bool> Loop::runStep() {
   if (!metrics.ok())
     return metrics.status();
   double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (uint64_t every = options.executor.guardEvery; every && step % every == 0)
+    PLAIT_RETURN_IF_ERROR(checkReplicas(executor, step));
   if (Profiler *profiler = options.executor.profiler) {
     if (Rendezvous *processes = executor.processes())
       PLAIT_RETURN_IF_ERROR(profiler->collect(*processes));

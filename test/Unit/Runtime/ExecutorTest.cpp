@@ -7,6 +7,7 @@
 
 #include "plait/Runtime/Executor.h"
 
+#include "Core/Guard.h"
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
 #include "plait/Runtime/Device.h"
@@ -297,6 +298,79 @@ TEST_F(ExecutorTest, AFailingRankNamesItselfAndStopsTheOthers) {
   EXPECT_NE(message.find(": step 1, program "), std::string::npos) << message;
   EXPECT_NE(message.find("waited longer than 0.2 seconds"), std::string::npos)
       << message;
+  // What the others do: one sleeps, the rest waits, some for that one.
+  EXPECT_NE(message.find("\n  rank 1 computes in step 1, program 0, action "),
+            std::string::npos)
+      << message;
+  EXPECT_NE(message.find(" waits in step 1, program 1, action "),
+            std::string::npos)
+      << message;
+}
+
+TEST_F(ExecutorTest, ARankThatSleepsForEverIsGivenUp) {
+  auto &kernel =
+      *source.programs[0]->functions[0]->steps[2]->step.AsKernelStep();
+  source.kernels[0]->symbol = "plait_test_sleep";
+  kernel.scalars = {fb::RankScalar(0, 100000000, 1, false)};
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        auto executor = Executor::create(pack(), {1, std::chrono::seconds(1)});
+        (void)(*executor)->runStep(1, batches(), {});
+      },
+      ::testing::ExitedWithCode(1),
+      "error: rank .* waited longer than 1 seconds.*"
+      "given up: rank 1 computes in step 1, program 0");
+}
+
+TEST_F(ExecutorTest, AGuardedStepNamesWhatMadeNoNumber) {
+  ExecutorOptions options = {1, patience};
+  options.guardEvery = 2;
+  auto executor = Executor::create(pack(), options);
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  ASSERT_TRUE(initializeWeights(**executor, 11).ok());
+  // Finite, but no product of it is.
+  const fb::Shard &shard = *(*executor)->program(0).shards()->Get(0);
+  Status set = (*executor)->forEachRank([&](uint32_t rank) {
+    std::vector<float> huge(1, 3e38f);
+    return rank == 0 ? (*executor)->device(0).write(
+                           shard.weight(), std::as_bytes(std::span(huge)))
+                     : Status::success();
+  });
+  ASSERT_TRUE(set.ok());
+  Batches data = batches();
+  ASSERT_TRUE((*executor)->runStep(1, data, {}).ok()) << "is not guarded";
+  auto metrics = (*executor)->runStep(2, data, {});
+  ASSERT_FALSE(metrics.ok());
+  const std::string &message = metrics.status().message();
+  EXPECT_TRUE(message.starts_with("rank 0: step 2, program 0, action "))
+      << message;
+  EXPECT_NE(message.find("guard: of finite numbers it makes inf, element "),
+            std::string::npos)
+      << message;
+}
+
+TEST_F(ExecutorTest, ReplicasThatDifferAreFound) {
+  auto executor = start();
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  ASSERT_TRUE(initializeWeights(**executor, 11).ok());
+  EXPECT_TRUE(checkReplicas(**executor, 1).ok());
+  const fb::Shard &shard = *(*executor)->program(3).shards()->Get(0);
+  auto put = [&](float value) {
+    return (*executor)->forEachRank([&](uint32_t rank) {
+      return rank == 3
+                 ? (*executor)->device(3).write(
+                       shard.weight(), std::as_bytes(std::span(&value, 1)))
+                 : Status::success();
+    });
+  };
+  ASSERT_TRUE(put(7).ok());
+  EXPECT_EQ(checkReplicas(**executor, 5).message(),
+            "guard: after step 5: parameter 'sum' differs between rank 2 and "
+            "rank 3, which should have the same of it");
+  ASSERT_TRUE(put(NAN).ok());
+  EXPECT_EQ(checkReplicas(**executor, 5).message(),
+            "rank 3: guard: its part of parameter 'sum' has nan at element 0");
 }
 
 TEST_F(ExecutorTest, RefusesMissingFeaturesAndSymbols) {

@@ -5,9 +5,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 #===-----------------------------------------------------------------------===#
-"""GPT-2 124M, fp32, one rank: tokens per second of plait, of PyTorch in every
-usual setting, and of the floor (matrix products and one AdamW pass), measured
-one after the other on this machine with the same number of threads."""
+"""Training steps of a model on one rank of this processor: plait, PyTorch eager
+and compiled (attention by SDPA, fused AdamW, bf16 by autocast), and the floor
+(step_floor.cpp: the plan's matrix products by oneDNN, plain or packed, whichever
+is faster, and all other bytes at the bandwidth of memory). No dropout. All take
+turns, round by round, since the speed of a machine that others use as well
+swings from minute to minute; what is printed are medians over the rounds, of
+seconds and of ratios within a round."""
 
 import argparse
 import json
@@ -22,92 +26,116 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-GPT2 = ROOT / "examples" / "models" / "gpt2"
-PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+# Threads that spin while they wait take the time of whoever runs beside them.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
 
-def torch_settings(compile_too: bool):
-    """(name, environment, options) of the PyTorch runs."""
-    for policy, environment in (("default", {}), ("passive", PASSIVE)):
-        for optimizer in ("foreach", "fused"):
-            name = f"PyTorch eager, {optimizer}, {policy} waiting"
-            yield name, environment, ["--optimizer", optimizer]
-        if compile_too:
-            name = f"PyTorch compile, fused, {policy} waiting"
-            yield name, environment, ["--optimizer", "fused", "--compile"]
+class Server:
+    """A process that measures once for each line that it is given."""
 
-
-def run_torch(options, seq: int, what: str, environment: dict, extra: list):
-    """The measurement's record, or None with the reason on stderr."""
-    command = [str(options.torch_python), str(HERE / "torch_gpt2.py"), what]
-    command += ["--batch", str(options.batch), "--seq", str(seq)]
-    command += ["--threads", str(options.threads)]
-    command += ["--steps", str(options.steps), *extra]
-    threads = {"OMP_NUM_THREADS": str(options.threads)}
-    done = subprocess.run(
-        command,
-        env=os.environ | threads | environment,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        reason = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        print(f"skipped {what} {extra}: {reason[0]}", file=sys.stderr)
-        return None
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def run_plait(options, seq: int) -> float:
-    """Median seconds of a step, from the log."""
-    vocabulary = json.loads((GPT2 / "config.json").read_text())["vocab_size"]
-    generator = random.Random(0)
-    count = 2 * options.batch * seq + 1
-    tokens = [generator.randrange(vocabulary) for _ in range(count)]
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        data, plan, log = (folder / x for x in ("t.bin", "p.plan", "s.jsonl"))
-        data.write_bytes(struct.pack(f"<{count}H", *tokens))
-        subprocess.run(
-            [
-                options.bin / "plaitc",
-                *(GPT2, "--mesh", "pp=1", "--seq", str(seq)),
-                *("--global-batch", str(options.batch)),
-                *("--micro-batch", str(options.batch), "-o", plan),
-            ],
-            check=True,
+    def __init__(self, name: str, command: list, threads: int):
+        self.name = name
+        environment = os.environ | WAITING | {"OMP_NUM_THREADS": str(threads)}
+        self.process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
+
+    def measure(self) -> dict:
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.name} ended with {self.process.wait()}")
+        return json.loads(line)
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Plait:
+    """A plan, and steps of it."""
+
+    def __init__(self, options, seq: int, precision: str, folder: pathlib.Path):
+        self.name, self.options, self.folder = "plait", options, folder
+        self.plan, self.data = folder / "model.plan", folder / "tokens.bin"
+        config = json.loads((options.model / "config.json").read_text())
+        vocabulary, count = config["vocab_size"], 2 * options.batch * seq + 1
+        generator = random.Random(0)
+        tokens = [generator.randrange(vocabulary) for _ in range(count)]
+        width = "H" if vocabulary <= 1 << 16 else "I"
+        self.data.write_bytes(struct.pack(f"<{count}{width}", *tokens))
+        words = [options.bin / "plaitc", options.model, "--mesh", "pp=1"]
+        words += ["--seq", seq, "--global-batch", options.batch]
+        words += ["--micro-batch", options.batch, "--precision", precision]
+        words += ["--dropout", "off", "--no-reference", "--no-prove"]
+        words += ["--attention", options.attention, "-o", self.plan]
+        subprocess.run([str(word) for word in words], check=True)
+
+    def measure(self) -> dict:
+        log = self.folder / "steps.jsonl"
+        words = [self.options.bin / "plait-run", self.plan]
+        words += ["--tokens", self.data, "--log", log, "--lr", "3e-4"]
+        words += ["--steps", 1 + self.options.steps]
+        words += ["--threads", self.options.threads]
         subprocess.run(
-            [
-                options.bin / "plait-run",
-                *(plan, "--tokens", data, "--log", log),
-                *("--steps", str(2 + options.steps), "--lr", "3e-4"),
-                *("--threads", str(options.threads)),
-            ],
+            [str(word) for word in words],
             check=True,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         records = [json.loads(line) for line in log.read_text().splitlines()]
-    return statistics.median(r["step_seconds"] for r in records[2:])
+        log.unlink()
+        steps = [record["step_seconds"] for record in records[1:]]
+        return {"seconds": statistics.median(steps)}
+
+    def close(self) -> None:
+        pass
 
 
-def measure(options, seq: int) -> None:
+def start_torch(options, seq: int, precision: str, compiled: bool) -> Server:
+    command = [options.torch_python, HERE / "torch_gpt2.py", options.model]
+    command += ["--batch", options.batch, "--seq", seq]
+    command += ["--threads", options.threads, "--steps", options.steps]
+    command += ["--bf16"] * (precision == "bf16")
+    command += ["--compile"] * compiled
+    name = "PyTorch compiled" if compiled else "PyTorch eager"
+    return Server(name, command, options.threads)
+
+
+def start_all(options, seq: int, precision: str, folder: pathlib.Path) -> list:
+    plait = Plait(options, seq, precision, folder)
+    floor = [options.bin / "plait-bench-floor", plait.plan, options.threads]
+    entries = [plait, Server("floor", floor, options.threads)]
+    if options.torch_python:
+        kinds = (False, True) if options.compile else (False,)
+        entries += [start_torch(options, seq, precision, k) for k in kinds]
+    return entries
+
+
+def compare(options, seq: int, precision: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        entries = start_all(options, seq, precision, pathlib.Path(folder))
+        rounds = []
+        for _ in range(options.rounds):
+            rounds.append({e.name: e.measure()["seconds"] for e in entries})
+        for entry in entries:
+            entry.close()
     tokens = options.batch * seq
-    rows = []
-    if not options.torch_only:
-        rows.append(("plait", run_plait(options, seq)))
-    for name, environment, extra in torch_settings(options.compile):
-        record = run_torch(options, seq, "step", environment, extra)
-        if record:
-            rows.append((name, record["seconds"]))
-    floor = run_torch(options, seq, "floor", PASSIVE, [])
-    if floor:
-        parts = f"GEMM {floor['gemm']:.3f} s, AdamW {floor['optimizer']:.3f} s"
-        rows.append((f"floor: {parts}", floor["seconds"]))
-    print(f"\nB={options.batch} T={seq}, {options.threads} threads")
-    print(f"{'':55} {'step s':>8} {'tok/s':>8} {'plait is':>9}")
-    for name, seconds in rows:
-        ratio = "" if options.torch_only else f"{seconds / rows[0][1]:8.2f}x"
-        print(f"{name:55} {seconds:8.3f} {tokens / seconds:8.1f} {ratio:>9}")
+    print(
+        f"\n{precision}, {options.batch} x {seq} tokens, "
+        f"{options.threads} threads, {options.rounds} rounds"
+    )
+    print(f"{'':20} {'step s':>8} {'tok/s':>8} {'over plait':>10}")
+    for entry in entries:
+        seconds = statistics.median(r[entry.name] for r in rounds)
+        ratio = statistics.median(r[entry.name] / r["plait"] for r in rounds)
+        row = f"{entry.name:20} {seconds:8.3f} {tokens / seconds:8.1f}"
+        print(f"{row} {ratio:10.2f}")
     sys.stdout.flush()
 
 
@@ -117,23 +145,30 @@ def main() -> None:
         "--bin", type=pathlib.Path, default=ROOT / "build" / "bin"
     )
     parser.add_argument(
+        "--model",
+        type=pathlib.Path,
+        default=ROOT / "examples" / "models" / "gpt2",
+        help="folder with config.json",
+    )
+    parser.add_argument(
         "--torch-python",
         default=sys.executable,
-        help="an interpreter with torch and transformers",
+        help="an interpreter with torch and transformers; empty: leave out",
     )
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--seq", type=int, nargs="+", default=[64, 256])
+    parser.add_argument(
+        "--precision", nargs="+", default=["fp32", "bf16"]
+    )
+    parser.add_argument("--attention", default="auto")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument(
-        "--no-compile", dest="compile", action="store_false"
-    )
-    parser.add_argument(
-        "--torch-only", action="store_true", help="leave plait out"
-    )
+    parser.add_argument("--steps", type=int, default=2, help="of a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
     options = parser.parse_args()
     for seq in options.seq:
-        measure(options, seq)
+        for precision in options.precision:
+            compare(options, seq, precision)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Planner/PlanCost.h"
 
 #include <algorithm>
 
@@ -49,6 +50,30 @@ static uint64_t getSentBytes(const plan::Mesh &mesh,
   return (members - 1) * bytes;
 }
 
+/// Counts one step that is executed `calls` times.
+static void addStep(ProgramSummary &summary, const plan::Mesh &mesh,
+                    const fb::Step &step, uint64_t calls) {
+  summary.steps[step.step_type()] += calls;
+  if (const fb::KernelStep *kernel = step.step_as_KernelStep())
+    summary.kernelBytes += calls * kernel->traffic();
+  if (const fb::CollectiveStep *collective = step.step_as_CollectiveStep())
+    summary.sentBytes[collective->axis()] +=
+        calls * getSentBytes(mesh, *collective);
+  const fb::GemmStep *product = step.step_as_GemmStep();
+  if (!product)
+    return;
+  if (product->epilogue() != fb::Epilogue::None)
+    summary.epilogues[product->epilogue()] += calls;
+  constexpr uint64_t most = 16;
+  uint64_t aligned =
+      planner::getRowAlignment(*product) * plan::elementBytes(product->dtype());
+  double flops = 2.0 * double(calls) * double(product->m()) *
+                 double(product->n()) * double(product->k());
+  for (uint32_t i = 0; i < length(product->batch()); ++i)
+    flops *= double(product->batch()->Get(i));
+  summary.productFlops[std::min(aligned, most)] += flops;
+}
+
 ProgramSummary tool::summarise(const fb::Plan &plan,
                                const fb::Program &program) {
   ProgramSummary summary;
@@ -76,16 +101,8 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
   }
   for (uint32_t i = 0; i < calls.size(); ++i) {
     const fb::Function &function = *program.functions()->Get(i);
-    for (uint32_t j = 0; j < length(function.steps()); ++j) {
-      const fb::Step &step = *function.steps()->Get(j);
-      summary.steps[step.step_type()] += calls[i];
-      if (const fb::GemmStep *product = step.step_as_GemmStep();
-          product && product->epilogue() != fb::Epilogue::None)
-        summary.epilogues[product->epilogue()] += calls[i];
-      if (const fb::CollectiveStep *collective = step.step_as_CollectiveStep())
-        summary.sentBytes[collective->axis()] +=
-            calls[i] * getSentBytes(mesh, *collective);
-    }
+    for (uint32_t j = 0; j < length(function.steps()); ++j)
+      addStep(summary, mesh, *function.steps()->Get(j), calls[i]);
   }
   return summary;
 }

@@ -1,0 +1,226 @@
+//===- step_floor.cpp - The least time that a plan's step takes -----------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What no step on this processor can go below: all matrix products of the plan
+// by oneDNN, each as fast as it is with plain or with packed operands, and all
+// bytes of the other steps at the bandwidth of memory. For each line of its
+// input it measures everything once more and prints a line of JSON, so that it
+// can take turns with what it is compared with:
+//
+//   step_floor PLAN THREADS
+//
+//===----------------------------------------------------------------------===//
+
+#include "CPU/Team.h"
+#include "plait/Plan/Check.h"
+#include "plait/Plan/Container.h"
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Messages.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <dnnl.hpp>
+#include <iostream>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+using namespace plait;
+namespace fb = plait::plan::fb;
+using plan::length;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// What makes two products equally fast.
+struct Shape {
+  int64_t batch, m, n, k;
+  bool aTransposed, bTransposed, narrow, narrowResult;
+  auto operator<=>(const Shape &) const = default;
+};
+
+/// What a step executes.
+struct Work {
+  std::map<Shape, uint64_t> products; // and how often
+  double bytes = 0;                   // of all else
+};
+
+/// Sizes of attention in terms of its products.
+void addAttention(Work &work, const fb::AttentionStep &step, uint64_t calls) {
+  bool narrow = step.dtype() == fb::DType::BF16;
+  bool forward = step.kind() == fb::AttentionKind::Forward;
+  int64_t batch = int64_t(step.batch()) * step.heads();
+  int64_t queries = step.queries(), keys = step.keys(), size = step.head_size();
+  work.products[{batch, queries, keys, size, false, true, narrow, narrow}] +=
+      calls * (forward ? 1 : 2);
+  work.products[{batch, queries, size, keys, false, false, narrow, narrow}] +=
+      calls * (forward ? 1 : 3);
+}
+
+void addStep(Work &work, const fb::Step &step, uint64_t calls) {
+  if (const auto *kernel = step.step_as_KernelStep())
+    work.bytes += double(calls) * double(kernel->traffic());
+  if (const auto *copy = step.step_as_CopyStep())
+    work.bytes += 2.0 * double(calls) * double(copy->bytes());
+  if (const auto *attention = step.step_as_AttentionStep())
+    addAttention(work, *attention, calls);
+  const auto *gemm = step.step_as_GemmStep();
+  if (!gemm)
+    return;
+  int64_t batch = 1;
+  for (uint32_t i = 0; i < length(gemm->batch()); ++i)
+    batch *= gemm->batch()->Get(i);
+  work.products[{batch, gemm->m(), gemm->n(), gemm->k(), gemm->a_col() != 1,
+                 gemm->b_col() != 1, gemm->dtype() == fb::DType::BF16,
+                 gemm->c_dtype() == fb::DType::BF16}] += calls;
+}
+
+Work countWork(const fb::Plan &plan) {
+  Work work;
+  const fb::Program &program = *plan.programs()->Get(0);
+  std::vector<uint64_t> calls(length(program.functions()), 0);
+  for (uint32_t i = 0; i < length(program.actions()); ++i)
+    if (const fb::Action &action = *program.actions()->Get(i);
+        !plan::isTransfer(action))
+      ++calls[action.function()];
+  for (uint32_t i = 0; i < calls.size(); ++i) {
+    const auto *steps = program.functions()->Get(i)->steps();
+    for (uint32_t j = 0; j < length(steps); ++j)
+      addStep(work, *steps->Get(j), calls[i]);
+  }
+  return work;
+}
+
+/// One product in one layout of its operands.
+class Product {
+public:
+  Product(const Shape &shape, bool packed, dnnl::engine &engine)
+      : stream(engine) {
+    using dims = dnnl::memory::dims;
+    using type = dnnl::memory::data_type;
+    type in = shape.narrow ? type::bf16 : type::f32;
+    type out = shape.narrowResult ? type::bf16 : type::f32;
+    auto describe = [&](int64_t rows, int64_t columns, bool transposed,
+                        bool any) {
+      dims sizes{rows, columns}, strides{columns, 1};
+      if (transposed)
+        strides = {1, rows};
+      if (shape.batch > 1) {
+        sizes.insert(sizes.begin(), shape.batch);
+        strides.insert(strides.begin(), rows * columns);
+      }
+      return any ? dnnl::memory::desc(sizes, in, dnnl::memory::format_tag::any)
+                 : dnnl::memory::desc(sizes, in, strides);
+    };
+    auto a = describe(shape.m, shape.k, shape.aTransposed, false);
+    auto b = describe(shape.k, shape.n, shape.bTransposed, packed);
+    dims sizes{shape.m, shape.n}, strides{shape.n, 1};
+    if (shape.batch > 1) {
+      sizes.insert(sizes.begin(), shape.batch);
+      strides.insert(strides.begin(), shape.m * shape.n);
+    }
+    dnnl::memory::desc c(sizes, out, strides);
+#if DNNL_VERSION_MAJOR >= 3
+    dnnl::matmul::primitive_desc chosen(engine, a, b, c);
+#else
+    dnnl::matmul::primitive_desc chosen({a, b, c}, engine);
+#endif
+    code = dnnl::matmul(chosen);
+    auto make = [&](const dnnl::memory::desc &desc) {
+      dnnl::memory memory(desc, engine);
+      fill(memory);
+      return memory;
+    };
+    arguments = {{DNNL_ARG_SRC, make(chosen.src_desc())},
+                 {DNNL_ARG_WEIGHTS, make(chosen.weights_desc())},
+                 {DNNL_ARG_DST, make(chosen.dst_desc())}};
+  }
+
+  double run() {
+    Clock::time_point start = Clock::now();
+    code.execute(stream, arguments);
+    stream.wait();
+    return secondsSince(start);
+  }
+
+private:
+  /// Ones: zeros and denormals have speeds of their own.
+  static void fill(dnnl::memory &memory) {
+    auto *words = static_cast<uint16_t *>(memory.get_data_handle());
+    for (size_t i = 0; i < memory.get_desc().get_size() / 2; ++i)
+      words[i] = 0x3f80;
+  }
+
+  dnnl::stream stream;
+  dnnl::matmul code;
+  std::unordered_map<int, dnnl::memory> arguments;
+};
+
+/// The faster of both layouts; memory for one product at a time.
+double measureProduct(const Shape &shape, dnnl::engine &engine) {
+  double best = 1e300;
+  for (bool packed : {false, true}) {
+    Product product(shape, packed, engine);
+    product.run();
+    for (int repeat = 0; repeat < 3; ++repeat)
+      best = std::min(best, product.run());
+  }
+  return best;
+}
+
+/// Bytes a second that are read and written by all threads together.
+double measureBandwidth(unsigned threads) {
+  constexpr int64_t count = 1 << 25;
+  static std::vector<float> from(count, 1.0f), to(count, 2.0f);
+  double best = 1e300;
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    Clock::time_point start = Clock::now();
+    runtime::parallelFor(threads, count, 1 << 16,
+                         [](int64_t begin, int64_t end) {
+                           for (int64_t i = begin; i < end; ++i)
+                             to[i] += 0.5f * from[i];
+                         });
+    best = std::min(best, secondsSince(start));
+  }
+  return 3.0 * sizeof(float) * count / best;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc != 3) {
+    std::cerr << "usage: step_floor PLAN THREADS\n";
+    return 1;
+  }
+  unsigned threads = std::max(1, std::atoi(argv[2]));
+  runtime::setTeamSize(threads);
+  auto file = plan::PlanFile::open(argv[1]);
+  if (!file.ok()) {
+    std::cerr << "error: " << file.status().message() << "\n";
+    return 1;
+  }
+  Work work = countWork(file->plan());
+  dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  for (std::string line; std::getline(std::cin, line);) {
+    double products = 0;
+    for (auto [shape, count] : work.products)
+      products += double(count) * measureProduct(shape, engine);
+    double bandwidth = measureBandwidth(threads),
+           memory = work.bytes / bandwidth;
+    std::printf("{\"seconds\": %g, \"gemm\": %g, \"memory\": %g, "
+                "\"bandwidth\": %g}\n",
+                products + memory, products, memory, bandwidth);
+    std::fflush(stdout);
+  }
+  return 0;
+}

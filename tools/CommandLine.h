@@ -67,10 +67,14 @@ findUnknown(const CLI::App &app, const std::vector<std::string> &arguments) {
   return "unknown command '" + *found + "', expected one of " + names;
 }
 
-/// Parses the arguments. What the program has to exit with at once, if it has:
-/// 0 after --help, 1 after an error, which has been printed unless `isQuiet`.
+/// Parses the arguments, --version among them. What the program has to exit
+/// with at once, if it has: 0 after --help, 1 after an error, which has been
+/// printed unless `isQuiet`.
 inline std::optional<int> parse(CLI::App &app, int argc, char **argv,
                                 bool isQuiet = false) {
+  if (!app.get_version_ptr())
+    app.set_version_flag("--version", app.get_name() + " " PLAIT_VERSION,
+                         "Print the version and exit");
   try {
     app.parse(argc, argv);
     return std::nullopt;

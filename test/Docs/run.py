@@ -124,7 +124,8 @@ def read_flags(tools: Tools, *command: str) -> set[str]:
 
 def check_options(tools: Tools, command: str, documented: dict) -> str:
     """Every option is in docs/, and the guide's tables name no other."""
-    flags = read_flags(tools, *command.split()) - {"--help", "--help-all"}
+    flags = read_flags(tools, *command.split())
+    flags -= {"--help", "--help-all", "--version"}
     missing = sorted(flags - documented["anywhere"])
     require(not missing, f"no page names {' '.join(missing)}")
     invented = sorted(documented.get(command, set()) - flags)

@@ -11,6 +11,7 @@
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/raw_ostream.h"
 
 /// Leaves libLLVM's own options, which exist before main, out of --help.
 static void hideLLVMOptions() {
@@ -30,6 +31,8 @@ static void shortenDiagnostics() {
 
 int main(int argc, char **argv) {
   hideLLVMOptions();
+  llvm::cl::SetVersionPrinter(
+      [](llvm::raw_ostream &out) { out << "plait-opt " PLAIT_VERSION "\n"; });
   shortenDiagnostics();
   mlir::DialectRegistry registry;
   plait::registerAllDialects(registry);

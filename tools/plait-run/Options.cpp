@@ -41,7 +41,8 @@ private:
   CLI::ConfigItem makeItem(const std::string &name, toml::node &value) const {
     const CLI::Option *option =
         app.get_option_no_throw(name == "plan" ? name : "--" + name);
-    if (!option || name == "config" || name.starts_with("help"))
+    if (!option || name == "config" || name == "version" ||
+        name.starts_with("help"))
       refuse("sets '" + name + "', which is no option");
     bool isFlag = option->get_expected_max() == 0;
     bool isText = option->get_type_name().rfind("TEXT", 0) == 0;

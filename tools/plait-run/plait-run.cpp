@@ -12,6 +12,7 @@
 #include "plait/Plan/Signals.h"
 #include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Rendezvous.h"
+#include "plait/Runtime/Version.h"
 
 #include <thread>
 
@@ -167,6 +168,12 @@ int main(int argc, char **argv) {
   options.train.executor.threads =
       std::max(1u, std::thread::hardware_concurrency());
   addOptions(app, options);
+  app.set_version_flag(
+      "--version",
+      [] {
+        return "plait-run " PLAIT_VERSION "\n" + runtime::describeLibraries();
+      },
+      "Print the version, and those of libraries, and exit");
   bool isFirst = runtime::Rendezvous::launchIndex() == 0;
   if (std::optional<int> code = tool::parse(app, argc, argv, !isFirst))
     return *code;

@@ -7,6 +7,7 @@
 
 #include "CudaBackend.h"
 
+#include "Capabilities.h"
 #include "CudaDevice.h"
 #include "CudaThreadCommunicator.h"
 #include "NcclCommunicator.h"
@@ -212,6 +213,8 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   Result<const Nccl *> nccl = Nccl::load();
   if (!nccl.ok())
     return nccl.status();
+  Capabilities capabilities = Capabilities::find();
+  PLAIT_RETURN_IF_ERROR(capabilities.checkLaunchOrder(plan, options.cudaGraph));
   std::vector<uint32_t> ranks = firstRanks(topology.ranks);
   auto backend = createDevices(plan, machine->driver, ranks,
                                {ranks.begin(), ranks.end()}, *nccl, options);
@@ -236,6 +239,8 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
   Result<const Nccl *> nccl = Nccl::load();
   if (!nccl.ok())
     return nccl.status();
+  Capabilities capabilities = Capabilities::find();
+  PLAIT_RETURN_IF_ERROR(capabilities.checkLaunchOrder(plan, options.cudaGraph));
   auto backend = createDevices(
       plan, machine->driver, {place.index},
       {static_cast<int>(place.localIndex % machine->devices)}, *nccl, options);

@@ -47,6 +47,10 @@ public:
     return number ? *others[number - 1].stream : *queue;
   }
 
+  /// Calls every library step of `rank`, whose device this is, once: before
+  /// anything is in the arena, and before there are communicators.
+  Status warmUp(uint32_t rank);
+
   Status attachThread() override { return queue->context->use(); }
   std::byte *arena() override { return memory; }
   const std::shared_ptr<DeviceMemory> &arenaMemory() const { return owned; }

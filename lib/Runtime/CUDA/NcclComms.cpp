@@ -8,6 +8,8 @@
 #include "NcclComms.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -19,61 +21,93 @@ static bool runSameProgram(const Topology &topology,
                                       ranks.back() / topology.programRanks;
 }
 
-Result<std::unique_ptr<NcclComms>>
-NcclComms::create(const Topology &topology, uint32_t rank,
-                  const ncclUniqueId &id, std::shared_ptr<CudaContext> context,
-                  std::shared_ptr<DeviceMemory> arena) {
-  Result<const Nccl *> library = Nccl::load();
-  if (!library.ok())
-    return library.status();
+/// Message routes move at most some megabytes at a time between two GPUs, and
+/// wait on the GPU for their receivers: more thread blocks than these would be
+/// taken from what computes. 4 fill a link between nodes, and half of NVLink.
+static constexpr int routeBlocks = 4;
+
+Status NcclComms::connect(const Topology &topology, uint32_t rank,
+                          const ncclUniqueId &id, const Patience &patience) {
   PLAIT_RETURN_IF_ERROR(context->use());
-  std::unique_ptr<NcclComms> result(
-      new NcclComms(**library, std::move(context), std::move(arena)));
-  const Nccl &nccl = **library;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  ncclComm_t world = nullptr;
-  PLAIT_RETURN_IF_ERROR(nccl.check(
-      nccl.ncclCommInitRankConfig(&world, static_cast<int>(topology.ranks), id,
-                                  static_cast<int>(rank), &config),
-      "ncclCommInitRankConfig"));
-  result->all.push_back(world);
-  for (const NcclSplit &split : splitWorld(topology)) {
-    auto mine =
-        std::find_if(split.begin(), split.end(), [&](const NcclPart &part) {
-          return std::binary_search(part.ranks.begin(), part.ranks.end(), rank);
-        });
-    int color = mine == split.end() ? NCCL_SPLIT_NOCOLOR
-                                    : static_cast<int>(mine - split.begin());
-    ncclComm_t comm = nullptr;
-    PLAIT_RETURN_IF_ERROR(
-        nccl.check(nccl.ncclCommSplit(world, color, static_cast<int>(rank),
-                                      &comm, &config),
-                   "ncclCommSplit"));
-    if (mine == split.end())
-      continue;
-    result->all.push_back(comm);
-    (mine->transfers ? result->routes : result->groups)[mine->index] = comm;
-    result->registerArena(comm, runSameProgram(topology, mine->ranks));
+  config.blocking = 0;
+  ncclComm_t &world = all.emplace_back(nullptr);
+  ncclResult_t begun =
+      library.ncclCommInitRankConfig(&world, static_cast<int>(topology.ranks),
+                                     id, static_cast<int>(rank), &config);
+  if (Status status = finish(world, begun, "ncclCommInitRankConfig", patience);
+      !status.ok())
+    return fail(status.message(), " to make the communicator of all ranks");
+  for (const NcclSplit &parts : splitWorld(topology))
+    PLAIT_RETURN_IF_ERROR(split(parts, topology, rank, patience));
+  return Status::success();
+}
+
+Status NcclComms::split(const NcclSplit &parts, const Topology &topology,
+                        uint32_t rank, const Patience &patience) {
+  auto mine =
+      std::find_if(parts.begin(), parts.end(), [&](const NcclPart &part) {
+        return std::binary_search(part.ranks.begin(), part.ranks.end(), rank);
+      });
+  bool takesPart = mine != parts.end();
+  // Not splitShare: kernels of communicators that share resources wait for one
+  // another (deviceStream in NCCL's enqueue.cc), which ties a rank's sends to
+  // its receives.
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  if (takesPart && mine->transfers)
+    config.maxCTAs = routeBlocks;
+  ncclComm_t &comm = all.emplace_back(nullptr);
+  ncclResult_t begun = library.ncclCommSplit(
+      all.front(), takesPart ? int(mine - parts.begin()) : NCCL_SPLIT_NOCOLOR,
+      static_cast<int>(rank), &comm, &config);
+  if (Status status = finish(all.front(), begun, "ncclCommSplit", patience);
+      !status.ok())
+    return fail(status.message(), " to make the communicators of groups");
+  if (!takesPart)
+    return Status::success();
+  (mine->transfers ? routes : groups)[mine->index] = comm;
+  return registerArena(comm, runSameProgram(topology, mine->ranks), patience);
+}
+
+Status NcclComms::finish(ncclComm_t comm, ncclResult_t result, const char *what,
+                         const Patience &patience) const {
+  constexpr std::chrono::microseconds glance(20);
+  if (result != ncclSuccess && result != ncclInProgress)
+    return library.check(result, what);
+  auto since = std::chrono::steady_clock::now();
+  while (true) {
+    ncclResult_t state = ncclSuccess;
+    PLAIT_RETURN_IF_ERROR(library.check(
+        library.ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError"));
+    if (state != ncclInProgress)
+      return library.check(state, what);
+    PLAIT_RETURN_IF_ERROR(patience.check(since));
+    std::this_thread::sleep_for(glance);
   }
-  return result;
 }
 
 /// With `symmetric` all members of `comm` have the same things at the same
 /// places. Where registering fails, NCCL copies as it does without.
-void NcclComms::registerArena(ncclComm_t comm, bool symmetric) {
+Status NcclComms::registerArena(ncclComm_t comm, bool symmetric,
+                                const Patience &patience) {
 #ifdef PLAIT_NCCL_REGISTRATION
-  Registration made = {comm, nullptr, nullptr};
+  Registration &made =
+      registrations.emplace_back(Registration{comm, nullptr, nullptr});
   std::byte *memory = arena->data();
   if (symmetric && arena->isShareable() && library.ncclCommWindowRegister &&
-      library.ncclCommWindowDeregister)
-    library.ncclCommWindowRegister(comm, memory, arena->bytes(), &made.window,
-                                   NCCL_WIN_COLL_SYMMETRIC);
+      library.ncclCommWindowDeregister) {
+    ncclResult_t begun = library.ncclCommWindowRegister(
+        comm, memory, arena->bytes(), &made.window, NCCL_WIN_COLL_SYMMETRIC);
+    if (begun == ncclSuccess || begun == ncclInProgress)
+      PLAIT_RETURN_IF_ERROR(
+          finish(comm, begun, "ncclCommWindowRegister", patience));
+  }
   // Where the members do not reach each other's memory, there is no window.
   if (!made.window && library.ncclCommRegister && library.ncclCommDeregister)
     library.ncclCommRegister(comm, memory, arena->bytes(), &made.handle);
-  if (made.handle || made.window)
-    registrations.push_back(made);
 #endif
+  return Status::success();
 }
 
 void NcclComms::deregisterArena() {
@@ -81,24 +115,25 @@ void NcclComms::deregisterArena() {
   for (const Registration &made : registrations)
     if (made.window)
       library.ncclCommWindowDeregister(made.comm, made.window);
-    else
+    else if (made.handle)
       library.ncclCommDeregister(made.comm, made.handle);
 #endif
 }
 
-NcclComms::~NcclComms() {
-  if (all.empty() || !context->use().ok())
-    return;
+void NcclComms::destroy() {
   deregisterArena();
   // Those split off before what they were split from.
   for (auto comm = all.rbegin(); comm != all.rend(); ++comm)
-    library.ncclCommDestroy(*comm);
+    if (*comm)
+      library.ncclCommDestroy(*comm);
+  all.clear();
 }
 
-Status NcclComms::check() {
-  std::lock_guard lock(mutex);
+Status NcclComms::check() const {
   for (ncclComm_t comm : all) {
     ncclResult_t state = ncclSuccess;
+    if (!comm)
+      continue;
     PLAIT_RETURN_IF_ERROR(library.check(
         library.ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError"));
     if (state != ncclInProgress)
@@ -108,12 +143,12 @@ Status NcclComms::check() {
 }
 
 void NcclComms::abort() {
-  std::lock_guard lock(mutex);
   // In a group all are told before one is taken down, which waits for the GPU,
   // where another's kernel may wait for ever (NCCL 2.22, issue 1013).
   library.ncclGroupStart();
   for (auto comm = all.rbegin(); comm != all.rend(); ++comm)
-    library.ncclCommAbort(*comm);
+    if (*comm)
+      library.ncclCommAbort(*comm);
   library.ncclGroupEnd();
   all.clear();
 }

@@ -8,51 +8,58 @@
 #ifndef PLAIT_LIB_RUNTIME_CUDA_NCCLCOMMS_H
 #define PLAIT_LIB_RUNTIME_CUDA_NCCLCOMMS_H
 
+#include "Core/World.h"
 #include "DeviceMemory.h"
 #include "NcclSplits.h"
 
+#include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 namespace plait::runtime {
 
 /// NCCL's communicators of one rank: that of all ranks and one for each
-/// NcclPart with this rank in it.
+/// NcclPart with this rank in it. They do not block (config.blocking): a call
+/// answers ncclInProgress, and nothing else may be called before finish().
+/// Owned by an NcclRank, which says who may call what when.
 class NcclComms {
 public:
-  /// Returns when all ranks have called this with the same `id` and topology.
   /// What is sent and reduced is mostly in `arena`: every communicator learns
   /// of it, so that NCCL moves it without a copy.
-  static Result<std::unique_ptr<NcclComms>>
-  create(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
-         std::shared_ptr<CudaContext> context,
-         std::shared_ptr<DeviceMemory> arena);
-  /// Destroys them. Other ranks of the same process must do so at the same
-  /// time, on other threads.
-  ~NcclComms();
-
-  /// The communicator of a part, or null when this rank is not in it.
-  ncclComm_t group(uint32_t index) const { return find(groups, index); }
-  ncclComm_t transfers(uint32_t index) const { return find(routes, index); }
-
-  /// A failure that NCCL has noticed in the background.
-  Status check();
-  /// Makes everything that waits inside NCCL, on the host and on the GPU, end.
-  /// May be called from any thread; nothing may be enqueued afterwards.
-  void abort();
-
-  const Nccl &library;
-  const std::shared_ptr<CudaContext> context;
-
-private:
   NcclComms(const Nccl &library, std::shared_ptr<CudaContext> context,
             std::shared_ptr<DeviceMemory> arena)
       : library(library), context(std::move(context)), arena(std::move(arena)) {
   }
 
-  void registerArena(ncclComm_t comm, bool symmetric);
+  /// Returns when all ranks have called this with the same `id` and topology,
+  /// or when `patience` ends; abort() must follow a failure.
+  Status connect(const Topology &topology, uint32_t rank,
+                 const ncclUniqueId &id, const Patience &patience);
+
+  /// The communicator of a part, or null when this rank is not in it.
+  ncclComm_t group(uint32_t index) const { return find(groups, index); }
+  ncclComm_t transfers(uint32_t index) const { return find(routes, index); }
+
+  /// Waits for what a call of `comm` has begun. `result` is its answer.
+  Status finish(ncclComm_t comm, ncclResult_t result, const char *what,
+                const Patience &patience) const;
+
+  /// A failure that NCCL has noticed in the background.
+  Status check() const;
+  /// Makes everything end that waits inside NCCL, on the host and on the GPU.
+  void abort();
+  /// After a good end. Other ranks of the same process must do so at the same
+  /// time, on other threads.
+  void destroy();
+
+  const Nccl &library;
+  const std::shared_ptr<CudaContext> context;
+
+private:
+  Status split(const NcclSplit &parts, const Topology &topology, uint32_t rank,
+               const Patience &patience);
+  Status registerArena(ncclComm_t comm, bool symmetric,
+                       const Patience &patience);
   void deregisterArena();
 
   using Map = std::map<uint32_t, ncclComm_t>;
@@ -68,12 +75,13 @@ private:
     void *handle;
     ncclWindow_t window;
   };
-  std::vector<Registration> registrations;
+  std::deque<Registration> registrations; // NCCL writes into them later
 #endif
   std::shared_ptr<DeviceMemory> arena; // outlives the registrations
   Map groups, routes;                  // by NcclPart::index
-  std::mutex mutex;                    // of `all`
-  std::vector<ncclComm_t> all;         // the world's first; empty when aborted
+  // The world's first; null where it is not complete. NCCL writes into them
+  // later, so that they stay where they are.
+  std::deque<ncclComm_t> all;
 };
 
 } // namespace plait::runtime

@@ -15,10 +15,8 @@
 #include "NcclCommunicator.h"
 
 #include "CudaDevice.h"
-#include "NcclComms.h"
 #include "NcclGroup.h"
-#include "StepGraphs.h"
-#include "Wait.h"
+#include "NcclRank.h"
 
 #include <algorithm>
 #include <cstring>
@@ -33,29 +31,42 @@ namespace {
 struct CommsBin {
   ~CommsBin() {
     std::vector<std::thread> threads;
-    for (std::unique_ptr<NcclComms> &comms : all)
-      threads.emplace_back([&] { comms.reset(); });
+    for (std::shared_ptr<NcclRank> &rank : all)
+      threads.emplace_back([&] { rank.reset(); });
     for (std::thread &thread : threads)
       thread.join();
   }
 
   std::mutex mutex;
-  std::vector<std::unique_ptr<NcclComms>> all;
+  std::vector<std::shared_ptr<NcclRank>> all;
+};
+
+/// The recorded step of one rank.
+class NcclStepGraph : public StepGraph {
+public:
+  explicit NcclStepGraph(std::shared_ptr<NcclRank> owner)
+      : owner(std::move(owner)) {}
+
+  Status begin() override { return owner->beginRecording(); }
+  Status end() override { return owner->endRecording(); }
+  Status replay() override { return owner->replay(); }
+
+private:
+  std::shared_ptr<NcclRank> owner;
 };
 
 class NcclCommunicator : public Communicator {
 public:
   NcclCommunicator(const Topology &topology, uint32_t rank, CudaDevice &device,
-                   std::unique_ptr<NcclComms> comms,
-                   std::shared_ptr<CommsBin> bin,
-                   std::shared_ptr<Patience> patience)
+                   std::shared_ptr<NcclRank> owner,
+                   std::shared_ptr<CommsBin> bin)
       : topology(topology), partOf(partOfMessages(topology)), rank(rank),
-        device(device), bin(std::move(bin)), patience(std::move(patience)),
-        comms(std::move(comms)) {}
+        device(device), bin(std::move(bin)), owner(std::move(owner)) {}
 
   ~NcclCommunicator() override {
+    owner->leave();
     std::lock_guard lock(bin->mutex);
-    bin->all.push_back(std::move(comms));
+    bin->all.push_back(std::move(owner));
   }
 
   /// Makes the lane of every route of this rank.
@@ -84,7 +95,7 @@ public:
     bool packs = ranks.size() > 1 && index < topology.packedBytes.size();
     auto scratch = DeviceMemory::allocate(
         device.stream().context, packs ? topology.packedBytes[index] : 0,
-        "a collective's packed tensor", &comms->library);
+        "a collective's packed tensor", &owner->library());
     if (!scratch.ok())
       return scratch.status();
     Result<uint32_t> lane = 0u;
@@ -92,8 +103,8 @@ public:
       lane = device.addLane();
     if (!lane.ok())
       return lane.status();
-    return createNcclGroup(comms->library, comms->group(index), ranks.size(),
-                           device, *lane, std::move(*scratch));
+    return createNcclGroup(owner, owner->group(index), ranks.size(), device,
+                           *lane, std::move(*scratch));
   }
 
   uint32_t laneOf(uint32_t id) const override { return routes.at(partOf[id]); }
@@ -102,16 +113,16 @@ public:
   Status post(uint32_t id, uint32_t target,
               std::span<const std::byte> bytes) override {
     return transfer(id, [&](ncclComm_t comm, CudaStream &route) {
-      return comms->library.ncclSend(bytes.data(), bytes.size(), ncclInt8,
-                                     rank < target, comm, route.handle());
+      return owner->library().ncclSend(bytes.data(), bytes.size(), ncclInt8,
+                                       rank < target, comm, route.handle());
     });
   }
 
   Status receive(uint32_t id, uint32_t source,
                  std::span<std::byte> bytes) override {
     return transfer(id, [&](ncclComm_t comm, CudaStream &route) {
-      return comms->library.ncclRecv(bytes.data(), bytes.size(), ncclInt8,
-                                     rank < source, comm, route.handle());
+      return owner->library().ncclRecv(bytes.data(), bytes.size(), ncclInt8,
+                                       rank < source, comm, route.handle());
     });
   }
 
@@ -119,32 +130,16 @@ public:
     return Status::success();
   }
 
-  Status finish() override {
-    uint32_t glances = 0;
-    Status status = waitForStream(device.stream(), [&](auto since) {
-      // NCCL is asked about once in ten milliseconds.
-      constexpr uint32_t rarely = 128;
-      PLAIT_RETURN_IF_ERROR(patience->check(since));
-      return glances++ % rarely ? Status::success() : comms->check();
-    });
-    if (!status.ok())
-      comms->abort(); // or the GPU would wait for ever
-    return status;
-  }
-
-  void abort() override {
-    patience->abort();
-    comms->abort();
-  }
+  Status finish() override { return owner->awaitStream(); }
+  void abort() override { owner->stop(); }
 
 private:
   /// Enqueues message `id` in the lane of its route.
   template <typename Enqueue> Status transfer(uint32_t id, Enqueue enqueue) {
     CudaStream &route = device.lane(laneOf(id));
-    return route.add([&] {
-      return comms->library.check(enqueue(comms->transfers(partOf[id]), route),
-                                  "an NCCL transfer");
-    });
+    ncclComm_t comm = owner->transfers(partOf[id]);
+    return owner->call(comm, "an NCCL transfer",
+                       [&] { return enqueue(comm, route); });
   }
 
   const Topology topology;
@@ -152,8 +147,7 @@ private:
   uint32_t rank;
   CudaDevice &device;
   std::shared_ptr<CommsBin> bin;
-  std::shared_ptr<Patience> patience;
-  std::unique_ptr<NcclComms> comms;
+  std::shared_ptr<NcclRank> owner;
   std::map<uint32_t, uint32_t> routes; // the lane, by part
 };
 
@@ -161,23 +155,24 @@ private:
 /// connects two ranks in their first transfer, for which each of them waits on
 /// the host: two that begin with a send would wait for ever. `byte` is device
 /// memory, left as it is if it is the same everywhere.
-Status connectRoutes(const Topology &topology, uint32_t rank,
-                     const NcclComms &comms, CudaStream &stream,
-                     std::byte *byte) {
-  const Nccl &nccl = comms.library;
+Status connectRoutes(const Topology &topology, uint32_t rank, NcclRank &owner,
+                     CudaStream &stream, std::byte *byte) {
+  const Nccl &nccl = owner.library();
   for (const NcclSplit &split : splitWorld(topology))
     for (const NcclPart &part : split) {
-      ncclComm_t comm = comms.transfers(part.index);
+      ncclComm_t comm = owner.transfers(part.index);
       if (!part.transfers || !comm)
         continue;
       bool sends = part.source == rank;
       int peer = rank == part.ranks.front(); // the index of the other one
-      PLAIT_RETURN_IF_ERROR(nccl.check(
-          sends ? nccl.ncclSend(byte, 1, ncclInt8, peer, comm, stream.handle())
-                : nccl.ncclRecv(byte, 1, ncclInt8, peer, comm, stream.handle()),
-          "an NCCL transfer"));
+      PLAIT_RETURN_IF_ERROR(owner.call(comm, "an NCCL transfer", [&] {
+        return sends ? nccl.ncclSend(byte, 1, ncclInt8, peer, comm,
+                                     stream.handle())
+                     : nccl.ncclRecv(byte, 1, ncclInt8, peer, comm,
+                                     stream.handle());
+      }));
     }
-  return stream.synchronize();
+  return owner.awaitStream();
 }
 
 /// Makes the communicator and the graph of one rank; all ranks do at once.
@@ -187,24 +182,21 @@ Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
                bool graphs) {
   auto &device = static_cast<CudaDevice &>(*part.device);
   CudaStream &stream = device.stream();
-  auto comms = NcclComms::create(topology, rank, id, stream.context,
-                                 device.arenaMemory());
-  if (!comms.ok())
-    return comms.status();
-  // The arena is still zero, on all ranks.
-  PLAIT_RETURN_IF_ERROR(
-      connectRoutes(topology, rank, **comms, stream, part.device->arena()));
-  auto communicator = std::make_unique<NcclCommunicator>(
-      topology, rank, device, std::move(*comms), std::move(bin), patience);
-  PLAIT_RETURN_IF_ERROR(communicator->prepare());
-  part.communicator = std::move(communicator);
-  if (!graphs)
-    return Status::success();
-  CudaStream *streams[] = {&stream};
-  auto made = createStepGraphs(streams, std::move(patience));
+  PLAIT_RETURN_IF_ERROR(device.warmUp(rank));
+  auto made = NcclRank::create(topology, rank, id, stream, device.arenaMemory(),
+                               std::move(patience));
   if (!made.ok())
     return made.status();
-  part.graph = std::move(made->front());
+  std::shared_ptr<NcclRank> owner = std::move(*made);
+  // The arena is still zero, on all ranks.
+  PLAIT_RETURN_IF_ERROR(
+      connectRoutes(topology, rank, *owner, stream, part.device->arena()));
+  auto communicator = std::make_unique<NcclCommunicator>(topology, rank, device,
+                                                         owner, std::move(bin));
+  PLAIT_RETURN_IF_ERROR(communicator->prepare());
+  part.communicator = std::move(communicator);
+  if (graphs)
+    part.graph = std::make_unique<NcclStepGraph>(std::move(owner));
   return Status::success();
 }
 
@@ -234,6 +226,8 @@ Status runtime::connectNcclThreads(const Topology &topology,
     threads.emplace_back([&, rank] {
       results[rank] =
           connect(topology, rank, *id, bin, patience, parts[rank], graphs);
+      if (!results[rank].ok())
+        patience->abort(); // the others need not wait for it
     });
   for (std::thread &thread : threads)
     thread.join();

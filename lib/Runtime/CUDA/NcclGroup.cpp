@@ -33,10 +33,11 @@ ncclRedOp_t operation(fb::Reduction reduction) {
 class NcclGroup : public Group {
 public:
   /// `comm` is null for a group of one rank.
-  NcclGroup(const Nccl &nccl, ncclComm_t comm, int64_t members,
+  NcclGroup(std::shared_ptr<NcclRank> owner, ncclComm_t comm, int64_t members,
             CudaDevice &device, uint32_t laneNumber,
             std::shared_ptr<DeviceMemory> scratch)
-      : nccl(nccl), comm(comm), members(members), laneNumber(laneNumber),
+      : owner(std::move(owner)), nccl(this->owner->library()), comm(comm),
+        members(members), laneNumber(laneNumber),
         stream(device.lane(laneNumber)), scratch(std::move(scratch)) {}
 
   uint32_t lane() const override { return laneNumber; }
@@ -118,19 +119,21 @@ public:
 private:
   /// Sends the j-th `bytes` of `sent` to member j and receives its own from it.
   Status exchange(const std::byte *sent, std::byte *received, uint64_t bytes) {
-    PLAIT_RETURN_IF_ERROR(
-        call("ncclGroupStart", [&] { return nccl.ncclGroupStart(); }));
-    for (int j = 0; j < members; ++j) {
-      PLAIT_RETURN_IF_ERROR(call("ncclSend", [&] {
-        return nccl.ncclSend(sent + j * bytes, bytes, ncclInt8, j, comm,
-                             stream.handle());
-      }));
-      PLAIT_RETURN_IF_ERROR(call("ncclRecv", [&] {
-        return nccl.ncclRecv(received + j * bytes, bytes, ncclInt8, j, comm,
-                             stream.handle());
-      }));
-    }
-    return call("ncclGroupEnd", [&] { return nccl.ncclGroupEnd(); });
+    return call("an NCCL exchange", [&] {
+      ncclResult_t result = nccl.ncclGroupStart();
+      for (int j = 0; j < members && isFine(result); ++j) {
+        result = nccl.ncclSend(sent + j * bytes, bytes, ncclInt8, j, comm,
+                               stream.handle());
+        if (isFine(result))
+          result = nccl.ncclRecv(received + j * bytes, bytes, ncclInt8, j, comm,
+                                 stream.handle());
+      }
+      ncclResult_t ended = nccl.ncclGroupEnd();
+      return isFine(result) ? ended : result;
+    });
+  }
+  static bool isFine(ncclResult_t result) {
+    return result == ncclSuccess || result == ncclInProgress;
   }
 
   /// All collectives of one member.
@@ -144,9 +147,10 @@ private:
   }
 
   template <typename Enqueue> Status call(const char *what, Enqueue enqueue) {
-    return stream.add([&] { return nccl.check(enqueue(), what); });
+    return owner->call(comm, what, enqueue);
   }
 
+  std::shared_ptr<NcclRank> owner;
   const Nccl &nccl;
   ncclComm_t comm;
   int64_t members;
@@ -158,9 +162,9 @@ private:
 } // namespace
 
 std::unique_ptr<Group>
-runtime::createNcclGroup(const Nccl &nccl, ncclComm_t comm, int64_t members,
-                         CudaDevice &device, uint32_t lane,
+runtime::createNcclGroup(std::shared_ptr<NcclRank> owner, ncclComm_t comm,
+                         int64_t members, CudaDevice &device, uint32_t lane,
                          std::shared_ptr<DeviceMemory> scratch) {
-  return std::make_unique<NcclGroup>(nccl, comm, members, device, lane,
-                                     std::move(scratch));
+  return std::make_unique<NcclGroup>(std::move(owner), comm, members, device,
+                                     lane, std::move(scratch));
 }

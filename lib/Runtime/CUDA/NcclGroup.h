@@ -9,19 +9,19 @@
 #define PLAIT_LIB_RUNTIME_CUDA_NCCLGROUP_H
 
 #include "CudaDevice.h"
-#include "Nccl.h"
+#include "NcclRank.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <memory>
 
 namespace plait::runtime {
 
-/// The group behind `comm`, or, where that is null, a group of one rank. Its
-/// collectives happen in lane `lane` of `device`; `scratch`, which is theirs
-/// alone, has room for the largest of them that must be packed.
-std::unique_ptr<Group> createNcclGroup(const Nccl &nccl, ncclComm_t comm,
-                                       int64_t members, CudaDevice &device,
-                                       uint32_t lane,
+/// The group behind `comm` of `owner`, or, where that is null, a group of one
+/// rank. Its collectives happen in lane `lane` of `device`; `scratch`, which is
+/// theirs alone, has room for the largest of them that must be packed.
+std::unique_ptr<Group> createNcclGroup(std::shared_ptr<NcclRank> owner,
+                                       ncclComm_t comm, int64_t members,
+                                       CudaDevice &device, uint32_t lane,
                                        std::shared_ptr<DeviceMemory> scratch);
 
 } // namespace plait::runtime

@@ -7,6 +7,8 @@
 
 #include "StepGraphs.h"
 
+#include "CudaGraph.h"
+
 using namespace plait;
 using namespace plait::runtime;
 
@@ -14,12 +16,10 @@ namespace {
 
 /// What the ranks of one graph share.
 struct Recording {
-  Recording(size_t ranks, std::shared_ptr<Patience> patience)
-      : patience(std::move(patience)), meeting(ranks) {}
-  ~Recording() {
-    if (executable && context->use().ok())
-      context->driver.cuGraphExecDestroy(executable);
-  }
+  Recording(size_t ranks, CudaStream &leader,
+            std::shared_ptr<Patience> patience)
+      : patience(std::move(patience)), meeting(ranks), context(leader.context),
+        graph(leader) {}
 
   Status barrier() { return runtime::barrier(meeting, *patience); }
 
@@ -27,7 +27,7 @@ struct Recording {
   Meeting<CUevent> meeting; // the event after each rank's work
   std::shared_ptr<CudaContext> context;
   CudaEvent leader; // what the others' streams wait for; before its context
-  CUgraphExec executable = nullptr;
+  CudaGraph graph;
 };
 
 class SharedStepGraph : public StepGraph {
@@ -36,17 +36,15 @@ public:
                   CudaStream &stream, CudaEvent event)
       : recording(std::move(recording)), index(index), stream(stream),
         event(std::move(event)) {}
+  /// While the leader's stream is there.
+  ~SharedStepGraph() override {
+    if (leads())
+      recording->graph.drop();
+  }
 
   Status begin() override {
-    if (leads()) {
-      // Relaxed: other threads may do anything meanwhile.
-      PLAIT_RETURN_IF_ERROR(stream.add([&] {
-        return stream.driver.check(
-            stream.driver.cuStreamBeginCapture(stream.handle(),
-                                               CU_STREAM_CAPTURE_MODE_RELAXED),
-            "cuStreamBeginCapture");
-      }));
-    }
+    if (leads())
+      PLAIT_RETURN_IF_ERROR(recording->graph.begin());
     // A stream that waits for an event of a recorded stream is recorded too.
     return follow();
   }
@@ -54,7 +52,7 @@ public:
   Status end() override {
     PLAIT_RETURN_IF_ERROR(gather());
     if (leads())
-      PLAIT_RETURN_IF_ERROR(instantiate());
+      PLAIT_RETURN_IF_ERROR(recording->graph.end());
     return recording->barrier();
   }
 
@@ -62,11 +60,7 @@ public:
     // The inputs of this step are written on the stream of each rank.
     PLAIT_RETURN_IF_ERROR(gather());
     if (leads())
-      PLAIT_RETURN_IF_ERROR(stream.add([&] {
-        return stream.driver.check(
-            stream.driver.cuGraphLaunch(recording->executable, stream.handle()),
-            "cuGraphLaunch");
-      }));
+      PLAIT_RETURN_IF_ERROR(recording->graph.launch());
     return follow();
   }
 
@@ -94,24 +88,6 @@ private:
     return recording->barrier();
   }
 
-  Status instantiate() {
-    return stream.add([&] {
-      CUgraph graph = nullptr;
-      const Driver &driver = stream.driver;
-      PLAIT_RETURN_IF_ERROR(
-          driver.check(driver.cuStreamEndCapture(stream.handle(), &graph),
-                       "cuStreamEndCapture"));
-      // Else kernels of urgent streams get the priority of the leader's.
-      Status status =
-          driver.check(driver.cuGraphInstantiate(
-                           &recording->executable, graph,
-                           CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
-                       "cuGraphInstantiate");
-      driver.cuGraphDestroy(graph);
-      return status;
-    });
-  }
-
   std::shared_ptr<Recording> recording;
   size_t index;
   CudaStream &stream;
@@ -123,9 +99,8 @@ private:
 Result<std::vector<std::unique_ptr<StepGraph>>>
 runtime::createStepGraphs(std::span<CudaStream *const> streams,
                           std::shared_ptr<Patience> patience) {
-  auto recording =
-      std::make_shared<Recording>(streams.size(), std::move(patience));
-  recording->context = streams.front()->context;
+  auto recording = std::make_shared<Recording>(streams.size(), *streams.front(),
+                                               std::move(patience));
   std::vector<std::unique_ptr<StepGraph>> result;
   for (size_t i = 0; i < streams.size(); ++i) {
     PLAIT_RETURN_IF_ERROR(streams[i]->context->use());

@@ -50,6 +50,8 @@ struct Backend {
 
 /// The libraries that compute, with their versions: ", oneDNN 2.7.4".
 std::string describeCpuLibraries();
+/// Those that a CUDA plan needs; opens them.
+std::string describeCudaLibraries();
 
 Result<Backend> createCpuBackend(const fb::Plan &plan, const Topology &topology,
                                  const ExecutorOptions &options);

@@ -14,6 +14,7 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
 #include "plait/Runtime/Rendezvous.h"
+#include "plait/Runtime/Version.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -183,4 +184,12 @@ std::string runtime::describeVersion() {
   version += describeCpuLibraries();
 #endif
   return version;
+}
+
+std::string runtime::describeLibraries() {
+  std::string text = describeVersion();
+#if PLAIT_HAS_CUDA
+  text += "\n" + describeCudaLibraries();
+#endif
+  return text;
 }

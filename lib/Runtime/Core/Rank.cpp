@@ -7,6 +7,7 @@
 
 #include "Rank.h"
 
+#include "Operands.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Metrics.h"
@@ -359,34 +360,14 @@ Status Rank::runGemm(const fb::Action &action, const fb::GemmStep &step,
   bool add =
       step.accumulate() == fb::Accumulate::Add ||
       (step.accumulate() == fb::Accumulate::AddUnlessFirst && !action.first());
-  GemmOperands operands = {};
-  operands.a = resolve(action, *step.a());
-  operands.b = resolve(action, *step.b());
-  operands.c = resolve(action, *step.c());
-  if (step.bias())
-    operands.bias = resolve(action, *step.bias());
-  if (step.gelu_input())
-    operands.geluInput = resolve(action, *step.gelu_input());
-  return device.gemm(number, operands, add);
+  auto place = [&](const fb::Ref &ref) { return resolve(action, ref); };
+  return device.gemm(number, operandsOf(step, place), add);
 }
 
 Status Rank::runAttention(const fb::Action &action,
                           const fb::AttentionStep &step, uint32_t number) {
-  AttentionOperands operands = {};
-  operands.q = resolve(action, *step.q());
-  operands.k = resolve(action, *step.k());
-  operands.v = resolve(action, *step.v());
-  operands.o = resolve(action, *step.out());
-  operands.stats = resolve(action, *step.stats());
-  if (step.kind() == fb::AttentionKind::Backward) {
-    operands.gradient = resolve(action, *step.d_out());
-    operands.dq = resolve(action, *step.d_q());
-    operands.dk = resolve(action, *step.d_k());
-    operands.dv = resolve(action, *step.d_v());
-  }
-  if (const fb::AttentionDropout *dropout = step.dropout())
-    operands.dropoutKeys = resolve(action, *dropout->keys());
-  return device.attention(number, operands);
+  auto place = [&](const fb::Ref &ref) { return resolve(action, ref); };
+  return device.attention(number, operandsOf(step, place));
 }
 
 Status Rank::runCollective(const fb::Action &action,
@@ -409,8 +390,7 @@ Status Rank::runCollective(const fb::Action &action,
 }
 
 std::byte *Rank::resolve(const fb::Action &action, const fb::Ref &ref) const {
-  uint64_t start = ref.slot() < 0 ? 0 : action.bindings()->Get(ref.slot());
-  return base + start + ref.offset();
+  return addressOf(base, action, ref);
 }
 
 /// Where the step that runs comes from, as ", at …".

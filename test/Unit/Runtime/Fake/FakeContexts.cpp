@@ -21,6 +21,7 @@ namespace {
 
 struct Contexts {
   std::map<int, int> holders;          // by GPU
+  std::map<int, int> made;             // by GPU, how often
   std::set<std::pair<int, int>> peers; // from, to
 };
 
@@ -47,6 +48,11 @@ bool plait::fake::isHeld(int gpu) {
   return found != contexts().holders.end() && found->second > 0;
 }
 
+int plait::fake::contextOf(int gpu) {
+  std::lock_guard guard(lock());
+  return contexts().made[gpu];
+}
+
 int plait::fake::currentGpu() { return isHeld(current) ? current : -1; }
 
 extern "C" {
@@ -57,7 +63,8 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) {
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   std::lock_guard guard(lock());
-  ++contexts().holders[device];
+  if (contexts().holders[device]++ == 0)
+    ++contexts().made[device];
   *context = reinterpret_cast<CUcontext>(intptr_t(device) + 1);
   return CUDA_SUCCESS;
 }

@@ -23,6 +23,9 @@ namespace plait::fake {
 /// Of this thread, or -1 where none is, or it is not held any more.
 int currentGpu();
 
+/// The number of the context that `gpu` has or had last.
+int contextOf(int gpu);
+
 /// Whether somebody holds the context of `gpu`.
 bool isHeld(int gpu);
 

@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <cublasLt.h>
+#include <set>
+#include <vector>
 
 using namespace plait::fake;
 
@@ -150,6 +152,21 @@ struct Product {
            (c.narrow ? 2 : 4);
   }
 };
+
+/// Kernels are loaded in their first call, for which the GPU has to be idle:
+/// where one of NCCL's waits for another rank, it never is.
+void loadKernel(const Product &product, int gpu) {
+  static std::set<std::vector<int64_t>> loaded;
+  const auto &[operation, a, b, c, dataA, dataB, dataC, alpha, beta] = product;
+  std::vector<int64_t> kernel = {gpu, contextOf(gpu), operation.a, operation.b,
+                                 operation.epilogue};
+  for (const Matrix *matrix : {&a, &b, &c})
+    kernel.insert(kernel.end(), {matrix->rows, matrix->columns, matrix->leading,
+                                 matrix->batch});
+  std::lock_guard guard(lock());
+  if (loaded.insert(kernel).second && inFlight(gpu) > 0)
+    refuse("a kernel of cuBLASLt is loaded while one of NCCL's may wait");
+}
 
 } // namespace
 
@@ -295,6 +312,7 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
       uintptr_t(workspace) % 256 || product.a.narrow != product.b.narrow ||
       !isKnown(product.operation, product.c.rows) || !product.inMemory())
     return CUBLAS_STATUS_INVALID_VALUE;
+  loadKernel(product, stream->gpu);
   enqueue(stream, [product] {
     product.run();
     return true;

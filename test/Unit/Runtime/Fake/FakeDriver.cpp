@@ -118,6 +118,23 @@ CUresult plait::fake::enqueue(CUstream stream, Work work) {
   return CUDA_SUCCESS;
 }
 
+bool plait::fake::lives(CUstream stream) {
+  std::lock_guard guard(lock());
+  return !stream || std::find(streams().begin(), streams().end(), stream) !=
+                        streams().end();
+}
+
+void plait::fake::advanceAll() {
+  std::lock_guard guard(lock());
+  for (size_t i = 0; i < streams().size(); ++i)
+    advance(streams()[i]);
+}
+
+int &plait::fake::inFlight(int gpu) {
+  static std::map<std::pair<int, int>, int> counts;
+  return counts[{gpu, contextOf(gpu)}];
+}
+
 bool plait::fake::allocated(const void *address, size_t bytes) {
   std::lock_guard guard(lock());
   auto begin = reinterpret_cast<uintptr_t>(address);
@@ -181,6 +198,7 @@ CUresult cuMemFree(CUdeviceptr address) {
   if (currentGpu() < 0)
     return CUDA_ERROR_INVALID_CONTEXT;
   std::lock_guard guard(lock());
+  advanceAll(); // as the driver waits for the GPU
   allocations().erase(uintptr_t(address));
   std::free(pointer(address));
   return CUDA_SUCCESS;
@@ -363,11 +381,12 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   std::lock_guard guard(lock());
   stream->recording->ended = true;
+  auto users = std::move(stream->recording->users);
   // The stream must have waited for all that was recorded.
   for (auto [other, time] : stream->recording->recorded)
     if (stream->clock[other] < time)
       return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-  *graph = new CUgraph_st{stream->recording};
+  *graph = new CUgraph_st{stream->recording, std::move(users)};
   return CUDA_SUCCESS;
 }
 CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph,
@@ -377,7 +396,7 @@ CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph,
     if (item.stream->urgent &&
         !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
       return CUDA_ERROR_INVALID_VALUE;
-  *executable = new CUgraphExec_st{graph->graph, {}};
+  *executable = new CUgraphExec_st{graph->graph, graph->users, {}};
   return CUDA_SUCCESS;
 }
 CUresult cuGraphDestroy(CUgraph graph) {
@@ -385,8 +404,15 @@ CUresult cuGraphDestroy(CUgraph graph) {
   return CUDA_SUCCESS;
 }
 CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  std::lock_guard guard(lock());
+  // What has been launched goes on; its users are let go at its end.
   for (auto [recorded, runner] : executable->streams)
-    cuStreamDestroy(runner);
+    push(runner, [users = executable->users]() mutable {
+      users.clear();
+      return true;
+    });
+  for (auto [recorded, runner] : executable->streams)
+    advance(runner);
   delete executable;
   return CUDA_SUCCESS;
 }

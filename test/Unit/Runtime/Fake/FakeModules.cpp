@@ -163,6 +163,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned,
     return CUDA_ERROR_INVALID_VALUE;
   if (function->gpu != stream->gpu)
     return CUDA_ERROR_INVALID_HANDLE;
+  if (setting("PLAIT_FAKE_BROKEN_GPU", -1) == stream->gpu)
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (function->epilogue)
     return enqueue(stream, [params = *static_cast<EpilogueParams *>(params[0]),
                             epilogue = function->epilogue] {

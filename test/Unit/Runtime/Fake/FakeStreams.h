@@ -52,6 +52,8 @@ struct Graph {
   int marks = 0;
   Clock recorded; // all of it
   bool ended = false;
+  // What must not go before the recording, and later what was made of it, does.
+  std::vector<std::shared_ptr<void>> users;
 };
 
 /// A use of an event.
@@ -69,6 +71,15 @@ CUresult enqueue(CUstream stream, Work work);
 
 /// What the environment variable `name` says.
 long setting(const char *name, long otherwise);
+
+/// Whether `stream` exists: a used one may be asked for, and none.
+bool lives(CUstream stream);
+
+/// Does what can be done of the work of all streams.
+void advanceAll();
+
+/// How many walked operations of NCCL's the context of a GPU has not ended.
+int &inFlight(int gpu);
 
 /// Whether [address, address + bytes) is inside one allocation.
 bool allocated(const void *address, size_t bytes);
@@ -98,9 +109,11 @@ struct CUevent_st {
 
 struct CUgraph_st {
   std::shared_ptr<plait::fake::Graph> graph;
+  std::vector<std::shared_ptr<void>> users;
 };
 struct CUgraphExec_st {
   std::shared_ptr<plait::fake::Graph> graph;
+  std::vector<std::shared_ptr<void>> users;
   std::map<CUstream, CUstream> streams; // of the recording, and what runs them
 };
 

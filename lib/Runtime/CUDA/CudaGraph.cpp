@@ -1,0 +1,64 @@
+//===- CudaGraph.cpp - Recorded work -------------------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaGraph.h"
+
+using namespace plait;
+using namespace plait::runtime;
+
+Status CudaGraph::begin() {
+  // Relaxed: other threads may do anything meanwhile.
+  Status status = stream->add([&] {
+    return stream->driver.check(
+        stream->driver.cuStreamBeginCapture(stream->handle(),
+                                            CU_STREAM_CAPTURE_MODE_RELAXED),
+        "cuStreamBeginCapture");
+  });
+  records = status.ok();
+  return status;
+}
+
+Status CudaGraph::end() {
+  records = false;
+  return stream->add([&] {
+    CUgraph graph = nullptr;
+    const Driver &driver = stream->driver;
+    PLAIT_RETURN_IF_ERROR(
+        driver.check(driver.cuStreamEndCapture(stream->handle(), &graph),
+                     "cuStreamEndCapture"));
+    // Else kernels of urgent streams get the priority of this one's.
+    Status status = driver.check(
+        driver.cuGraphInstantiate(
+            &executable, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+        "cuGraphInstantiate");
+    driver.cuGraphDestroy(graph);
+    return status;
+  });
+}
+
+Status CudaGraph::launch() {
+  return stream->add([&] {
+    return stream->driver.check(
+        stream->driver.cuGraphLaunch(executable, stream->handle()),
+        "cuGraphLaunch");
+  });
+}
+
+void CudaGraph::drop() {
+  if ((!records && !executable) || !context->use().ok())
+    return;
+  const Driver &driver = context->driver;
+  // A recording that lacks a part ends with an error and no graph.
+  CUgraph graph = nullptr;
+  if (records &&
+      driver.cuStreamEndCapture(stream->handle(), &graph) == CUDA_SUCCESS)
+    driver.cuGraphDestroy(graph);
+  if (executable)
+    driver.cuGraphExecDestroy(executable);
+  records = false;
+  executable = nullptr;
+}

@@ -1,0 +1,43 @@
+//===- CudaGraph.h - Recorded work ------------------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CUDA_CUDAGRAPH_H
+#define PLAIT_LIB_RUNTIME_CUDA_CUDAGRAPH_H
+
+#include "CudaStream.h"
+
+namespace plait::runtime {
+
+/// What has been recorded from one stream, and those that have waited for it.
+/// Used by one thread at a time.
+class CudaGraph {
+public:
+  /// `stream` is used from begin() to end() and by launch().
+  explicit CudaGraph(CudaStream &stream)
+      : stream(&stream), context(stream.context) {}
+  CudaGraph(const CudaGraph &) = delete;
+  ~CudaGraph() { drop(); }
+
+  /// What is enqueued from begin() to end() is recorded, not done.
+  Status begin();
+  Status end();
+  /// Enqueues what was recorded.
+  Status launch();
+  /// Forgets it, also halfway between begin() and end(). What has been launched
+  /// goes on.
+  void drop();
+
+private:
+  CudaStream *stream;
+  std::shared_ptr<CudaContext> context;
+  bool records = false;
+  CUgraphExec executable = nullptr;
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CUDA_CUDAGRAPH_H

@@ -1,0 +1,88 @@
+//===- WarmUp.cpp - The first call of every library step -----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// cuBLASLt and cuDNN load a kernel in its first call, for which the driver may
+// wait until the GPU is idle. Where a kernel of NCCL's waits there for another
+// rank, which waits likewise, it never is. So all of them are called once
+// before there are communicators. The arena is zero; so it is afterwards.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Operands.h"
+#include "CudaDevice.h"
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Messages.h"
+#include "plait/Plan/Ranks.h"
+
+#include <set>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+/// Walks the calls of a program for what libraries compute.
+class WarmUp {
+public:
+  WarmUp(const fb::Plan &plan, const fb::Program &program, CudaDevice &device,
+         uint32_t rank)
+      : program(program), device(device), rank(rank), mesh(plan) {}
+
+  Status run() {
+    for (const fb::Action *action : *program.actions()) {
+      if (plan::isTransfer(*action))
+        continue;
+      const fb::Function &function =
+          *program.functions()->Get(action->function());
+      for (uint32_t i = 0; i < plan::length(function.steps()); ++i)
+        PLAIT_RETURN_IF_ERROR(call(*action, *function.steps()->Get(i)));
+    }
+    return Status::success();
+  }
+  bool hasCalled() const { return !products.empty() || !attentions.empty(); }
+
+private:
+  Status call(const fb::Action &action, const fb::Step &step) {
+    auto place = [&](const fb::Ref &ref) {
+      return addressOf(device.arena(), action, ref);
+    };
+    if (const auto *gemm = step.step_as_GemmStep()) {
+      auto number = device.prepareGemm(*gemm);
+      if (!number.ok())
+        return number.status();
+      if (products.insert(*number).second)
+        return device.gemm(*number, operandsOf(*gemm, place), /*add=*/false);
+    }
+    if (const auto *attention = step.step_as_AttentionStep()) {
+      auto number = device.prepareAttention(
+          *attention, {plan::valueOf(mesh, rank, attention->first_query())});
+      if (!number.ok())
+        return number.status();
+      if (attentions.insert(*number).second)
+        return device.attention(*number, operandsOf(*attention, place));
+    }
+    return Status::success();
+  }
+
+  const fb::Program &program;
+  CudaDevice &device;
+  uint32_t rank;
+  plan::Mesh mesh;
+  std::set<uint32_t> products, attentions; // that have been called
+};
+
+} // namespace
+
+Status CudaDevice::warmUp(uint32_t rank) {
+  PLAIT_RETURN_IF_ERROR(attachThread());
+  WarmUp libraries(plan, program, *this, rank);
+  PLAIT_RETURN_IF_ERROR(libraries.run());
+  if (!libraries.hasCalled())
+    return Status::success();
+  PLAIT_RETURN_IF_ERROR(queue->fillZero(memory, owned->bytes()));
+  return queue->synchronize();
+}

@@ -1,0 +1,58 @@
+//===- Operands.h - What library steps work on ------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CORE_OPERANDS_H
+#define PLAIT_LIB_RUNTIME_CORE_OPERANDS_H
+
+#include "plait/Runtime/Device.h"
+
+namespace plait::runtime {
+
+/// Where `ref` is in an arena that begins at `base`, for a step of `action`.
+inline std::byte *addressOf(std::byte *base, const plan::fb::Action &action,
+                            const plan::fb::Ref &ref) {
+  uint64_t start = ref.slot() < 0 ? 0 : action.bindings()->Get(ref.slot());
+  return base + start + ref.offset();
+}
+
+/// `resolve` gives the address of a Ref.
+template <typename Resolve>
+GemmOperands operandsOf(const plan::fb::GemmStep &step, Resolve resolve) {
+  GemmOperands operands = {};
+  operands.a = resolve(*step.a());
+  operands.b = resolve(*step.b());
+  operands.c = resolve(*step.c());
+  if (step.bias())
+    operands.bias = resolve(*step.bias());
+  if (step.gelu_input())
+    operands.geluInput = resolve(*step.gelu_input());
+  return operands;
+}
+
+template <typename Resolve>
+AttentionOperands operandsOf(const plan::fb::AttentionStep &step,
+                             Resolve resolve) {
+  AttentionOperands operands = {};
+  operands.q = resolve(*step.q());
+  operands.k = resolve(*step.k());
+  operands.v = resolve(*step.v());
+  operands.o = resolve(*step.out());
+  operands.stats = resolve(*step.stats());
+  if (step.kind() == plan::fb::AttentionKind::Backward) {
+    operands.gradient = resolve(*step.d_out());
+    operands.dq = resolve(*step.d_q());
+    operands.dk = resolve(*step.d_k());
+    operands.dv = resolve(*step.d_v());
+  }
+  if (const plan::fb::AttentionDropout *dropout = step.dropout())
+    operands.dropoutKeys = resolve(*dropout->keys());
+  return operands;
+}
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CORE_OPERANDS_H

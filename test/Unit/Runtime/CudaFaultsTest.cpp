@@ -1,0 +1,334 @@
+//===- CudaFaultsTest.cpp - What goes wrong between GPUs ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// On the fake of Fake/, which ends the process where NCCL would wait for ever
+// or use what it has freed.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CUDA/Capabilities.h"
+#include "CUDA/RankStates.h"
+#include "Core/TcpRendezvous.h"
+#include "CudaPlan.h"
+#include "FreePort.h"
+#include "plait/Plan/Check.h"
+#include "plait/Plan/Container.h"
+#include "plait/Runtime/Executor.h"
+#include "plait/Runtime/Weights.h"
+
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <thread>
+
+using namespace plait;
+using namespace plait::runtime;
+using namespace plait::test;
+
+namespace {
+
+/// An environment variable, for as long as the object lives.
+struct Setting {
+  Setting(const char *name, const char *value) : name(name) {
+    setenv(name, value, 1);
+  }
+  ~Setting() { unsetenv(name); }
+  const char *name;
+};
+
+class CudaFaultsTest : public ::testing::Test {
+protected:
+  static constexpr StepScalars scalars = {1e-3f, 0.9f, 0.999f, 1e-8f,
+                                          0.01f, 1.0f, 0.1f,   0.001f};
+
+  std::string directory = makeDirectory();
+  std::vector<uint8_t> bytes;
+  ExecutorOptions options;
+
+  CudaFaultsTest() { options.timeLimit = std::chrono::seconds(20); }
+
+  fb::PlanT makeCudaPlan() {
+    fb::PlanT plan = makePlan();
+    fb::CodeObjectT &code = append(plan.code);
+    code.target = "x86_64";
+    code.data = readFile(PLAIT_TEST_KERNELS);
+    return toCuda(std::move(plan), directory);
+  }
+
+  const fb::Plan &pack(const fb::PlanT &plan) {
+    bytes = plan::packPlan(plan);
+    const fb::Plan &packed = *fb::GetPlan(bytes.data());
+    Status status = plan::checkPlan(packed);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return packed;
+  }
+
+  static Status runSteps(Executor &executor, uint64_t first, uint64_t last) {
+    auto batches = Batches::random(5, executor.plan());
+    if (!batches.ok())
+      return batches.status();
+    for (uint64_t step = first; step <= last; ++step)
+      if (auto metrics = executor.runStep(step, *batches, scalars);
+          !metrics.ok())
+        return metrics.status();
+    return Status::success();
+  }
+
+  /// What is said where `steps` steps are run: "" for success.
+  std::string train(const fb::Plan &plan, uint64_t steps) {
+    auto executor = Executor::create(plan, options);
+    Status status = executor.status();
+    if (status.ok())
+      status = initializeWeights(**executor, 7);
+    if (status.ok())
+      status = runSteps(**executor, 1, steps);
+    return status.ok() ? "" : status.message();
+  }
+
+  using Job = std::function<Status(const ExecutorOptions &options)>;
+
+  /// What `job` says in a process for each of `ranks` ranks: "" for success.
+  std::vector<std::string> runProcesses(uint32_t ranks, const Job &job) {
+    uint16_t port = freePort();
+    std::vector<std::string> results(ranks);
+    std::vector<std::thread> processes;
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      processes.emplace_back([&, rank] {
+        Launch launch = {"test", rank, ranks, rank, "127.0.0.1", port};
+        auto joined = TcpRendezvous::join(launch, options.timeLimit);
+        ExecutorOptions mine = options;
+        if (joined.ok())
+          mine.processes = joined->get();
+        Status status = joined.ok() ? job(mine) : joined.status();
+        results[rank] = status.ok() ? "" : status.message();
+      });
+    for (std::thread &process : processes)
+      process.join();
+    return results;
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// A rank that fails
+//===----------------------------------------------------------------------===//
+
+TEST_F(CudaFaultsTest, AFailureAfterARecordedStepEndsAllRanks) {
+  const fb::Plan &plan = pack(makeCudaPlan());
+  auto executor = Executor::create(plan, options);
+  ASSERT_TRUE(executor.ok()) << executor.status().message();
+  ASSERT_TRUE(initializeWeights(**executor, 7).ok());
+  Status status = runSteps(**executor, 1, 3); // walked, recorded, replayed
+  ASSERT_TRUE(status.ok()) << status.message();
+  status = (*executor)->forEachRank([](uint32_t rank) {
+    return rank == 1 ? fail("no more") : Status::success();
+  });
+  EXPECT_EQ(status.message(), "rank 1: no more");
+}
+
+TEST_F(CudaFaultsTest, APeerThatStopsAfterARecordedStepIsATimeOut) {
+  const fb::Plan &plan = pack(makeCudaPlan());
+  options.timeLimit = std::chrono::milliseconds(1500);
+  auto results = runProcesses(4, [&](const ExecutorOptions &mine) -> Status {
+    auto executor = Executor::create(plan, mine);
+    if (!executor.ok())
+      return executor.status();
+    PLAIT_RETURN_IF_ERROR(initializeWeights(**executor, 7));
+    PLAIT_RETURN_IF_ERROR(runSteps(**executor, 1, 3));
+    if (mine.processes->place().index == 2) {
+      // It does nothing any more, but goes when the others have given up.
+      std::this_thread::sleep_for(2 * options.timeLimit);
+      return Status::success();
+    }
+    return runSteps(**executor, 4, 4);
+  });
+  EXPECT_EQ(results[0], "rank 0: step 4: waited longer than 1.5 seconds for "
+                        "another rank");
+}
+
+TEST_F(CudaFaultsTest, AFailedRankTakesNothingFromTheOthersHands) {
+  const fb::Plan &plan = pack(makeCudaPlan());
+  for (bool graph : {false, true})
+    for (uint64_t steps : {0, 1, 2}) {
+      options.cudaGraph = graph;
+      auto executor = Executor::create(plan, options);
+      ASSERT_TRUE(executor.ok()) << executor.status().message();
+      ASSERT_TRUE(initializeWeights(**executor, 7).ok());
+      Status status = runSteps(**executor, 1, steps);
+      ASSERT_TRUE(status.ok()) << status.message();
+      if (graph && steps == 2)
+        continue; // launches nothing by itself
+      Setting broken("PLAIT_FAKE_BROKEN_GPU", "0");
+      status = runSteps(**executor, steps + 1, steps + 1);
+      EXPECT_TRUE(status.message().starts_with("rank 0: step ") &&
+                  status.message().find("cuLaunchKernel") != std::string::npos)
+          << status.message();
+    }
+}
+
+//===----------------------------------------------------------------------===//
+// Making communicators
+//===----------------------------------------------------------------------===//
+
+TEST_F(CudaFaultsTest, AMissingPeerIsATimeOut) {
+  const fb::Plan &plan = pack(makeCudaPlan());
+  options.timeLimit = std::chrono::milliseconds(700);
+  auto results = runProcesses(4, [&](const ExecutorOptions &mine) -> Status {
+    if (mine.processes->place().index != 3)
+      return Executor::create(plan, mine).status();
+    // It hears of the communicator, and then hangs.
+    auto id = mine.processes->broadcast("", Rendezvous::Wait::Limited);
+    std::this_thread::sleep_for(3 * options.timeLimit);
+    return id.status();
+  });
+  // Whoever gives up first may be what the others hear of.
+  bool told = false;
+  for (size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(results[rank].ends_with("make the communicator of all ranks"))
+        << results[rank];
+    told |= results[rank] == "waited longer than 0.7 seconds for another rank "
+                             "to make the communicator of all ranks";
+  }
+  EXPECT_TRUE(told);
+}
+
+//===----------------------------------------------------------------------===//
+// The order of launches
+//===----------------------------------------------------------------------===//
+
+/// Both ranks send before they receive, as in the steady state of 1F1B. That is
+/// sound where every route goes on by itself, and where sends need no receiver.
+fb::PlanT makeCrossing(fb::PlanT plan) {
+  fb::ActionT message;
+  message.stage = 1;
+  message.direction = fb::Direction::Backward;
+  message.buffer = 8 * 256; // free in the arenas of both
+  message.bytes = 72;
+  auto insert = [&](uint32_t program, size_t at, fb::ActionKind kind) {
+    auto &actions = plan.programs[program]->actions;
+    message.kind = kind;
+    message.peer = 1 - program;
+    actions.insert(actions.begin() + at,
+                   std::make_unique<fb::ActionT>(message));
+  };
+  // Send and receive of both microbatches come after it, and before it.
+  insert(1, 0, fb::ActionKind::Send);
+  insert(1, plan.programs[1]->actions.size() - 1, fb::ActionKind::WaitSend);
+  insert(0, 4, fb::ActionKind::Recv);
+  for (auto &program : plan.programs)
+    for (auto &region : program->regions)
+      region->last_action = program->actions.size() - 1;
+  return plan;
+}
+
+TEST_F(CudaFaultsTest, OldDriversCannotRecordPipelines) {
+  options.timeLimit = std::chrono::seconds(2);
+  const fb::Plan &plan = pack(makeCrossing(makeCudaPlan()));
+  EXPECT_EQ(train(plan, 3), "");
+  Setting driver("PLAIT_FAKE_CUDA_VERSION", "12080");
+  std::string refusal = train(plan, 3);
+  EXPECT_TRUE(refusal.starts_with(
+      "the driver supports CUDA 12.8, and before 12.9 NCCL does one thing at a "
+      "time in recorded steps, so that this plan would wait for ever; give "
+      "--cuda-graph off: deadlock: "))
+      << refusal;
+  options.cudaGraph = false;
+  EXPECT_EQ(train(plan, 3), "");
+}
+
+TEST_F(CudaFaultsTest, VeryOldDriversAndLibrariesCannotRunPipelines) {
+  options.timeLimit = std::chrono::seconds(2);
+  options.cudaGraph = false;
+  const fb::Plan &plan = pack(makeCrossing(makeCudaPlan()));
+  {
+    Setting driver("PLAIT_FAKE_CUDA_VERSION", "12020");
+    std::string refusal = train(plan, 2);
+    EXPECT_TRUE(refusal.starts_with(
+        "the driver supports CUDA 12.2, and before 12.3 NCCL does one thing at "
+        "a time, so that this plan would wait for ever: deadlock: "))
+        << refusal;
+  }
+  // The wheels of NCCL 2.26 and 2.27 for CUDA 12 are built with 12.2.
+  Setting runtime("PLAIT_FAKE_NCCL_CUDART", "12020");
+  std::string refusal = train(plan, 2);
+  EXPECT_TRUE(refusal.starts_with(
+      "NCCL was built with CUDA 12.2, and before 12.3 it does one thing at a "
+      "time, so that this plan would wait for ever: deadlock: "))
+      << refusal;
+}
+
+//===----------------------------------------------------------------------===//
+// What is written down
+//===----------------------------------------------------------------------===//
+
+TEST(RankStates, AreThoseOfTheDocumentation) {
+  std::vector<uint8_t> page = readFile(PLAIT_DOCS "/GPU.md");
+  std::string text(page.begin(), page.end()), expected;
+  for (const RankTransition &row : rankTransitions) {
+    std::string duties;
+    for (auto [has, name] :
+         {std::pair(row.duties.dropsRecording, "drop recording"),
+          {row.duties.aborts, "abort"},
+          {row.duties.destroys, "destroy"}})
+      if (has)
+        duties += (duties.empty() ? "" : ", ") + std::string(name);
+    std::ostringstream line;
+    line << "| " << nameOf(row.from) << " | " << nameOf(row.event) << " | "
+         << nameOf(row.to) << " | " << duties << (duties.empty() ? "" : " ")
+         << "|\n";
+    expected += line.str();
+  }
+  EXPECT_NE(text.find(expected), std::string::npos) << expected;
+}
+
+TEST(RankStates, HaveOneRowEachAndFreeNothingThatARecordingHas) {
+  for (const RankTransition &row : rankTransitions) {
+    EXPECT_EQ(findTransition(row.from, row.event), &row);
+    bool hasRecording = row.from == RankState::Recording ||
+                        row.from == RankState::Recorded ||
+                        row.from == RankState::Stopping;
+    if (row.duties.aborts || row.duties.destroys)
+      EXPECT_EQ(row.duties.dropsRecording, hasRecording) << nameOf(row.from);
+  }
+  // A failure, and the end, are possible at any time.
+  for (RankState state :
+       {RankState::Walking, RankState::Recording, RankState::Recorded,
+        RankState::Stopping, RankState::Aborted})
+    for (RankEvent event :
+         {RankEvent::Stop, RankEvent::StopElsewhere, RankEvent::Close})
+      EXPECT_NE(findTransition(state, event), nullptr) << nameOf(state);
+}
+
+TEST(Capabilities, ReadWhatNcclWasBuiltWith) {
+  EXPECT_EQ(findCudart(std::string_view("NCCL version %d")), 0);
+  // The text of nvidia-nccl-cu13 2.32.3.
+  EXPECT_EQ(findCudart(std::string_view("xNCCL version x\0NCCL version "
+                                        "2.32.3+cuda13.4\0",
+                                        47)),
+            13040);
+}
+
+TEST(Capabilities, SayInWhichOrderNcclLaunches) {
+  using plan::LaunchOrder;
+  struct {
+    int driver, cudart;
+    LaunchOrder walked, recorded;
+  } rows[] = {{12090, 13000, LaunchOrder::Routes, LaunchOrder::Routes},
+              {12080, 13000, LaunchOrder::Routes, LaunchOrder::Serial},
+              {12030, 12030, LaunchOrder::Routes, LaunchOrder::Serial},
+              {12020, 13000, LaunchOrder::Serial, LaunchOrder::Serial},
+              {13000, 12020, LaunchOrder::Serial, LaunchOrder::Serial},
+              {13000, 0, LaunchOrder::Routes, LaunchOrder::Routes}};
+  for (auto [driver, cudart, walked, recorded] : rows) {
+    Capabilities found;
+    found.driver = driver;
+    found.ncclCudart = cudart;
+    EXPECT_EQ(found.launchOrder(false), walked) << driver << " " << cudart;
+    EXPECT_EQ(found.launchOrder(true), recorded) << driver << " " << cudart;
+  }
+}
+
+} // namespace

@@ -67,7 +67,8 @@ def measure_plait(tools: Tools, bundle: pathlib.Path, entry) -> dict:
             outcome = tools.call(
                 "plait-run",
                 entry["plans"][str(batch)],
-                *("--text", "text", "--log", log, "--devices", 1),
+                *("--tokens", "tokens", "--token-type", "uint16"),
+                *("--log", log, "--devices", 1),
                 *("--steps", WARM_UP + STEPS, "--lr", "1e-4"),
                 cwd=bundle,
             )

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds plait-run on a GPU node and checks it there: conformance of the
-# communicators, losses against the CPU's, recorded against walked steps, NCCL
-# over processes, memory; and its speed against PyTorch's, where there is torch
+# communicators, a pipeline over NCCL with large messages, the death of one of its
+# processes, losses against the CPU's, recorded against walked steps, NCCL over
+# processes, memory, races; and its speed against PyTorch's, where there is torch
 # (TORCH_PYTHON: an interpreter that has it). Needs a C++ compiler (g++ 11 will
 # do), CMake 3.22, Ninja or Make, the CUDA toolkit and a folder made by
 # scripts/bundle.sh; nothing is installed.

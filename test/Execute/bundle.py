@@ -12,9 +12,11 @@ gpu.py executes on a machine that has a GPU but no compiler. Called by
 scripts/bundle.sh.
 """
 
+import array
 import dataclasses
 import json
 import pathlib
+import random
 import shutil
 import sys
 import tempfile
@@ -101,6 +103,30 @@ def add_trained(case: Case, layout: Layout, cpu, cuda, folder) -> dict:
     }
 
 
+def add_pipeline(cuda, folder) -> dict:
+    """Two stages of GPT-2 124M, whose messages of 3 MB fit no buffer of NCCL's;
+    gpu.py compares a process a stage with both in one."""
+    plan = folder / "plans" / "gpt2-pp2.plan"
+    cuda.run(
+        "plaitc",
+        ROOT / "examples" / "models" / "gpt2",
+        *("--mesh", "pp=2", "--schedule", "1f1b", "--precision", "bf16"),
+        *("--global-batch", 16, "--micro-batch", 2, "--seq", 1024),
+        *("-o", plan, "--no-reference"),
+    )
+    return {
+        "name": "gpt2-pp2-messages",
+        "pipeline": True,
+        "plan": f"plans/{plan.name}",
+        "ranks": 2,
+        "options": [
+            *("--tokens", "tokens", "--token-type", "uint16"),
+            *("--steps", "8", "--lr", "1e-4"),
+        ],
+        "precision": "bf16",
+    }
+
+
 def add_speed(cuda, folder, model, seq, recompute, batches) -> dict:
     """An entry of bench/gpu.py: the same training in several microbatches."""
     name = f"{model}-seq{seq}-{recompute}"
@@ -146,6 +172,8 @@ def main() -> int:
         for layout in TRAINED
         if given.filter in case
     ]
+    if given.filter in "gpt2-pp2-messages":
+        work.insert(0, lambda: add_pipeline(repeatable, given.folder))
     work += [
         lambda entry=entry: add_speed(cuda, given.folder, *entry)
         for entry in SPEED
@@ -158,8 +186,10 @@ def main() -> int:
         except Failure as failure:
             failed += 1
             print(f"left out: {failure}", flush=True)
-    # One token a byte, every byte below the smallest vocabulary.
-    (given.folder / "text").write_bytes(bytes(range(200)) * 2000)
+    # Few distinct tokens would make lookups and sums of rows too fast.
+    draws = random.Random(1)
+    tokens = array.array("H", (draws.randrange(50257) for _ in range(1 << 21)))
+    (given.folder / "tokens").write_bytes(tokens.tobytes())
     text = json.dumps(manifest, indent=1) + "\n"
     (given.folder / "manifest.json").write_text(text)
     print(f"{len(manifest)} plans, {failed} left out")

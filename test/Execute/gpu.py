@@ -7,11 +7,13 @@
 #===-----------------------------------------------------------------------===#
 """Runs what bundle.py has made, several ranks on one GPU where a plan has them.
 
-Losses are within 1e-5 (relative) of the CPU's; a recorded step gives the same
+First what has never run: two stages of GPT-2 124M over NCCL, with messages that
+fit no buffer, and what is left of a run when one of its processes is killed. Then
+losses are within 1e-5 (relative) of the CPU's; a recorded step gives the same
 bits as a walked one; one and two processes over NCCL give the same losses, save
 the same weights as one process, and agree with the reference; a profile can be
-taken. Then compute-sanitizer, where it is installed. Prints a table and leaves
-RESULTS (JSON). Called by scripts/gpu-check.sh; standard library only.
+taken. Then compute-sanitizer's four tools, where it is installed. Prints a table
+and leaves RESULTS (JSON). Called by scripts/gpu-check.sh; standard library only.
 """
 
 import filecmp
@@ -23,12 +25,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 from harness import Failure, Reporter, Tools, arguments, require
 
 # f32 products in another order; see docs/Accuracy.md. In bf16 that moves what is
 # rounded to eight bits, and GPUs round attention's weights too.
 TOLERANCE = {"fp32": 1e-5, "bf16": 3e-3}
+
+# Seconds after which a rank gives up waiting for another.
+PATIENCE = 30
 
 
 def losses_of(log: pathlib.Path) -> list[float]:
@@ -76,7 +82,7 @@ class Runner:
                 f"recorded {recorded}, walked {entry.get('walked')}")
         return self.record(entry, "graph")
 
-    def launch(self, entry, *given) -> None:
+    def start(self, entry, *given) -> list[subprocess.Popen]:
         """A process a rank on the first GPU, as if on machines of their own:
         NCCL refuses two ranks of one machine on one GPU."""
         with socket.socket() as probe:
@@ -84,7 +90,7 @@ class Runner:
             port = probe.getsockname()[1]
         binary = str(self.tools.folder / "plait-run")
         command = [binary, *map(str, given), "--devices", "1"]
-        processes = [
+        return [
             subprocess.Popen(
                 command,
                 cwd=self.bundle,
@@ -96,6 +102,8 @@ class Runner:
                     "RANK": str(rank),
                     "WORLD_SIZE": str(entry["ranks"]),
                     "LOCAL_RANK": "0",
+                    # All say that they are the first of their host.
+                    "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(port),
                     "NCCL_HOSTID": f"rank{rank}",
                     "NCCL_SOCKET_IFNAME": "lo",
@@ -104,6 +112,9 @@ class Runner:
             )
             for rank in range(entry["ranks"])
         ]
+
+    def launch(self, entry, *given) -> None:
+        processes = self.start(entry, *given)
         try:
             ended = [p.communicate(timeout=self.tools.timeout)
                      for p in processes]
@@ -113,6 +124,53 @@ class Runner:
             raise Failure(f"no end in {self.tools.timeout:g} s") from None
         for process, (text, _) in zip(processes, ended):
             require(process.returncode == 0, text.strip()[-1000:])
+
+    def check_pipeline(self, entry) -> str:
+        """Losses of a process a stage against those of one process, which
+        copies messages in memory."""
+        expected = self.train(entry, "--devices", "1")
+        with tempfile.TemporaryDirectory() as scratch:
+            log = pathlib.Path(scratch) / "log"
+            self.launch(entry, *self.command(entry, log))
+            off = farthest(losses_of(log), expected)
+        require(off <= TOLERANCE[entry["precision"]], f"loss off by {off:.3g}")
+        return self.record(entry, "pipeline", off=off)
+
+    def check_killed(self, entry) -> str:
+        """The others end by themselves, and soon, when a process is killed
+        after a step was recorded."""
+        options = list(entry["options"])
+        options[options.index("--steps") + 1] = "100000"
+        with tempfile.TemporaryDirectory() as scratch:
+            log = pathlib.Path(scratch) / "log"
+            endless = entry | {"options": options}
+            given = self.command(endless, log, "--timeout", str(PATIENCE))
+            processes = self.start(entry, *given)
+            try:
+                seconds = self.end_without_last(processes, log)
+            finally:
+                for process in processes:
+                    process.kill()
+                    process.communicate()
+        return self.record(entry, "killed", seconds=seconds)
+
+    def end_without_last(self, processes, log: pathlib.Path) -> float:
+        until = time.monotonic() + self.tools.timeout
+        while not log.exists() or len(log.read_text().splitlines()) < 3:
+            require(time.monotonic() < until, "step 3 does not end")
+            ended = [p for p in processes if p.poll() is not None]
+            require(not ended, "a process ends before it is killed")
+            time.sleep(0.05)
+        processes[-1].kill()
+        since = time.monotonic()
+        for process in processes[:-1]:
+            try:
+                text, _ = process.communicate(timeout=2 * PATIENCE)
+            except subprocess.TimeoutExpired:
+                raise Failure(f"no end in {2 * PATIENCE} s") from None
+            require(process.returncode != 0, "the others go on")
+            require("error: " in text, f"it does not say why: {text[-500:]}")
+        return time.monotonic() - since
 
     def check_nccl(self, entry) -> str:
         with tempfile.TemporaryDirectory() as scratch:
@@ -152,7 +210,7 @@ class Runner:
         require(found["step_seconds"] > 0, "a step took no time")
         return self.record(entry, "profile", step_seconds=found["step_seconds"])
 
-    def check_memory(self, entry, sanitizer: str) -> str:
+    def check_memory(self, entry, sanitizer: str, tool: str) -> str:
         with tempfile.TemporaryDirectory() as scratch:
             log = pathlib.Path(scratch) / "log"
             # Two steps: one is walked, one recorded and replayed.
@@ -162,14 +220,15 @@ class Runner:
             command = self.command(short, log, "--devices", "1")
             done = subprocess.run(
                 # Libraries ask the driver for what it may not have: no error.
-                [sanitizer, "--error-exitcode", "9", "--report-api-errors", "no",
+                [sanitizer, "--tool", tool, "--error-exitcode", "9",
+                 *(("--report-api-errors", "no") if tool == "memcheck" else ()),
                  str(self.tools.folder / "plait-run"), *command],
                 cwd=self.bundle, capture_output=True, text=True,
                 timeout=self.tools.timeout,
             )
         text = (done.stdout + done.stderr).strip()
         require(done.returncode == 0, text[-1500:])
-        return self.record(entry, "sanitizer")
+        return self.record(entry, tool)
 
 
 def main() -> int:
@@ -180,7 +239,12 @@ def main() -> int:
     reporter = Reporter("gpu", given.filter)
     runner = Runner(Tools(given.bin, given.timeout), given.bundle)
     entries = json.loads((given.bundle / "manifest.json").read_text())
-    trained = [entry for entry in entries if not entry.get("speed")]
+    for entry in entries:
+        if entry.get("pipeline"):
+            name = entry["name"]
+            reporter.case(name, lambda: runner.check_pipeline(entry))
+            reporter.case(f"{name}/killed", lambda: runner.check_killed(entry))
+    trained = [entry for entry in entries if "losses" in entry]
     for entry in trained:
         name = entry["name"]
         reporter.case(f"{name}/losses", lambda: runner.check_losses(entry))
@@ -197,10 +261,11 @@ def main() -> int:
     sanitizer = shutil.which("compute-sanitizer")
     for entry in trained if sanitizer else ():
         if entry["name"].startswith("gpt2") and entry["ranks"] in (1, 8):
-            reporter.case(
-                f"{entry['name']}/sanitizer",
-                lambda: runner.check_memory(entry, sanitizer),
-            )
+            for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
+                reporter.case(
+                    f"{entry['name']}/{tool}",
+                    lambda: runner.check_memory(entry, sanitizer, tool),
+                )
     if not sanitizer:
         print("compute-sanitizer is not installed: memory is not checked")
     text = json.dumps(

@@ -143,6 +143,7 @@ Status NcclComms::check() const {
 }
 
 void NcclComms::abort() {
+  (void)context->use(); // a thread of another rank may have another GPU
   // In a group all are told before one is taken down, which waits for the GPU,
   // where another's kernel may wait for ever (NCCL 2.22, issue 1013).
   library.ncclGroupStart();

@@ -33,13 +33,14 @@ public:
       : program(program), device(device), rank(rank), mesh(plan) {}
 
   Status run() {
-    for (const fb::Action *action : *program.actions()) {
-      if (plan::isTransfer(*action))
+    for (uint32_t i = 0; i < plan::length(program.actions()); ++i) {
+      const fb::Action &action = *program.actions()->Get(i);
+      if (plan::isTransfer(action))
         continue;
       const fb::Function &function =
-          *program.functions()->Get(action->function());
-      for (uint32_t i = 0; i < plan::length(function.steps()); ++i)
-        PLAIT_RETURN_IF_ERROR(call(*action, *function.steps()->Get(i)));
+          *program.functions()->Get(action.function());
+      for (uint32_t j = 0; j < plan::length(function.steps()); ++j)
+        PLAIT_RETURN_IF_ERROR(call(action, *function.steps()->Get(j)));
     }
     return Status::success();
   }

@@ -13,6 +13,7 @@
 #include "CudaPlan.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Container.h"
+#include "plait/Runtime/Device.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Trainer.h"
@@ -21,6 +22,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <limits>
+#include <map>
 #include <unistd.h>
 
 using namespace plait;
@@ -89,6 +92,76 @@ protected:
     PLAIT_RETURN_IF_ERROR(saveWeights(**executor, target));
     run.weights = readFile(target + "/model.safetensors");
     return run;
+  }
+
+#ifdef PLAIT_PLAITC
+  /// What plaitc makes of a GPT-2 of two layers.
+  fb::PlanT compile(const std::string &given) {
+    std::string path = directory + "/model.plan";
+    std::string command =
+        std::string(PLAIT_PLAITC) + " " PLAIT_MODEL " " + given + " -o " + path;
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    fb::PlanT plan;
+    if (auto file = plan::PlanFile::open(path); file.ok())
+      file->plan().UnPackTo(&plan);
+    plan.reference.clear();
+    return plan;
+  }
+#endif
+
+  /// Gives the first weight of every rank the value in `weights`, or infinity
+  /// where there is none, and leaves there what it was.
+  static Status exchangeWeights(Executor &executor,
+                                std::map<uint32_t, float> &weights) {
+    for (uint32_t rank : executor.ranks())
+      weights.try_emplace(rank, std::numeric_limits<float>::infinity());
+    return executor.forEachRank([&](uint32_t rank) {
+      uint64_t place = executor.program(rank).shards()->Get(0)->weight();
+      float old = 0;
+      std::span bytes(&old, 1), made(&weights.at(rank), 1);
+      PLAIT_RETURN_IF_ERROR(
+          executor.device(rank).read(place, std::as_writable_bytes(bytes)));
+      PLAIT_RETURN_IF_ERROR(
+          executor.device(rank).write(place, std::as_bytes(made)));
+      made.front() = old;
+      return Status::success();
+    });
+  }
+
+  /// The losses of two steps, of an evaluation, of a step that is finite, of
+  /// one whose loss is not, which must not change anything, and of an
+  /// evaluation after it.
+  Result<std::vector<float>> evaluateAndSkip(const fb::Plan &plan,
+                                             const ExecutorOptions &options) {
+    auto executor = Executor::create(plan, options);
+    if (!executor.ok())
+      return executor.status();
+    PLAIT_RETURN_IF_ERROR(initializeWeights(**executor, 7));
+    auto batches = Batches::random(5, plan);
+    if (!batches.ok())
+      return batches.status();
+    StepScalars scalars = {1e-3f, 0.9f, 0.999f, 1e-8f,
+                           0.01f, 1.0f, 0.1f,   1e-3f};
+    std::vector<float> losses;
+    auto step = [&](uint64_t number, StepScope scope) -> Status {
+      auto metrics = (*executor)->runStep(number, *batches, scalars, scope);
+      if (metrics.ok())
+        losses.push_back(float(at(*metrics, fb::Metric::Loss)));
+      return metrics.status();
+    };
+    PLAIT_RETURN_IF_ERROR(step(1, StepScope::Train));
+    PLAIT_RETURN_IF_ERROR(step(2, StepScope::Train));
+    PLAIT_RETURN_IF_ERROR(step(9, StepScope::Evaluate));
+    PLAIT_RETURN_IF_ERROR(step(3, StepScope::TrainIfFinite));
+    std::map<uint32_t, float> weights = {};
+    PLAIT_RETURN_IF_ERROR(exchangeWeights(**executor, weights));
+    PLAIT_RETURN_IF_ERROR(step(4, StepScope::TrainIfFinite));
+    EXPECT_FALSE(std::isfinite(losses.back()));
+    losses.pop_back();
+    PLAIT_RETURN_IF_ERROR(exchangeWeights(**executor, weights));
+    PLAIT_RETURN_IF_ERROR(step(9, StepScope::Evaluate));
+    PLAIT_RETURN_IF_ERROR(step(5, StepScope::Train));
+    return losses;
   }
 
   fb::PlanT cpuPlan() {
@@ -162,8 +235,10 @@ protected:
     for (unsigned devices : {1u, 0u})
       for (const char *side : {"compute", "urgent"}) {
         Setting lose("PLAIT_FAKE_LOSE", side);
-        // Who does not wait shows it by being early.
+        // Who does not wait shows it by being early, and a send by not waiting
+        // for its receive either.
         Setting early("PLAIT_FAKE_HASTY", *side == 'u' ? "1" : "0");
+        Setting eager("PLAIT_FAKE_EAGER_BYTES", *side == 'u' ? "99999" : "0");
         auto run = train(plan, options(devices, false));
         EXPECT_FALSE(run.ok() && run->metrics == right.metrics &&
                      run->weights == right.weights)
@@ -278,6 +353,7 @@ public:
     return fail("nobody is there");
   }
   void disconnect() override {}
+  Status openEngine() override { return fail("nobody is there"); }
 };
 } // namespace
 
@@ -312,19 +388,28 @@ TEST_F(CudaExecutorTest, AttentionMustFitTheWorkspace) {
 class CudaModelTest : public CudaExecutorTest,
                       public ::testing::WithParamInterface<const char *> {};
 
-TEST_P(CudaModelTest, EqualsTheCpu) {
+TEST_P(CudaModelTest, EqualsTheCpu) { compare(compile(GetParam())); }
+
+/// The steps of a run with `--eval-tokens` and `--on-nan skip`. What follows an
+/// evaluation, and a step that was skipped, is as if it had not been.
+TEST_F(CudaExecutorTest, EvaluatesAndSkipsAsTheCpuDoes) {
   if (access(PLAIT_PLAITC, X_OK) != 0)
     GTEST_SKIP() << PLAIT_PLAITC << " has not been built";
-  std::string path = directory + "/model.plan";
-  std::string command = std::string(PLAIT_PLAITC) + " " PLAIT_MODEL " " +
-                        GetParam() + " -o " + path;
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
-  auto file = plan::PlanFile::open(path);
-  ASSERT_TRUE(file.ok()) << file.status().message();
-  fb::PlanT plan;
-  file->plan().UnPackTo(&plan);
-  plan.reference.clear();
-  compare(plan);
+  fb::PlanT cpu = compile("--mesh pp=2,tp=2 --global-batch 4 --seq 8 "
+                          "--micro-batch 1");
+  const fb::Plan &plan = pack(cpu);
+  auto expected = evaluateAndSkip(plan, options(0, false));
+  ASSERT_TRUE(expected.ok()) << expected.status().message();
+  const fb::Plan &cuda = pack(toCuda(cpu, directory));
+  for (unsigned devices : {1u, 0u})
+    for (bool graph : {false, true}) {
+      SCOPED_TRACE(testing::Message() << devices << " GPUs, graph " << graph);
+      auto run = evaluateAndSkip(cuda, options(devices, graph));
+      ASSERT_TRUE(run.ok()) << run.status().message();
+      ASSERT_EQ(run->size(), expected->size());
+      for (size_t i = 0; i < run->size(); ++i)
+        EXPECT_NEAR((*run)[i], (*expected)[i], 1e-5 * (*expected)[i]) << i;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(

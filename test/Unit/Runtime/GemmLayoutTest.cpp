@@ -194,4 +194,22 @@ TEST(GemmAlignmentTest, TellsThatOfEpiloguesApart) {
   EXPECT_TRUE(layout(step).hasGeluInput);
 }
 
+/// Nothing is counted in 32 bits: logits of 64 sequences, and a batch of them.
+TEST(GemmLayout, CountsBeyond32Bits) {
+  fb::GemmStepT step = product(65536, 50257, 768, false, true);
+  step.c_row = 50257;
+  step = batched(std::move(step), {3, 2}, {0, 0}, {0, 0},
+                 {2 * int64_t(65536) * 50257, int64_t(65536) * 50257});
+  for (auto *tensor : {&step.a, &step.b, &step.c})
+    *tensor = std::make_unique<fb::Ref>(0, -1);
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::GemmStep::Pack(builder, &step));
+  GemmLayout layout = layoutGemm(
+      *flatbuffers::GetRoot<fb::GemmStep>(builder.GetBufferPointer()));
+  EXPECT_EQ(layout.c.rows * layout.c.columns, int64_t(3293642752));
+  int64_t last =
+      layout.places.back().c + (layout.batch - 1) * layout.c.batchStride;
+  EXPECT_EQ(last, 5 * int64_t(3293642752));
+}
+
 } // namespace

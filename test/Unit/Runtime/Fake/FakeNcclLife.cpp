@@ -85,7 +85,7 @@ extern "C" {
 
 ncclResult_t ncclGetVersion(int *version) {
   // What the real one has among its texts.
-  static char text[64];
+  static char text[64] = "NCCL"; // not empty: in the part that is in the file
   long cuda = setting("PLAIT_FAKE_NCCL_CUDART", 13000);
   std::snprintf(text, sizeof(text), "%s%d.%d.%d+cuda%ld.%ld", "NCCL version ",
                 NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, cuda / 1000,

@@ -23,6 +23,7 @@
 #include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Pipelines.h"
+#include "plait/Transforms/Steps.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -272,6 +273,10 @@ LogicalResult Compilation::keepModel() {
     if (failed(claim))
       return failure();
     model = std::move(*claim);
+    if (imported > Phase::Lower)
+      return module->emitError("is IR after phase ")
+             << stringifyPhase(imported)
+             << ", but --claim proves that up to phase lower";
     if (getPhase(*model) != Phase::Import)
       return model->emitError("--claim needs the model, but this is IR after "
                               "phase ")

@@ -7,7 +7,7 @@
 
 #include "Memory.h"
 
-#include "plait/Conversion/ToPlan.h"
+#include "plait/Transforms/Steps.h"
 
 #include <algorithm>
 #include <map>

@@ -16,10 +16,11 @@ using namespace mlir;
 using namespace plait;
 
 llvm::ArrayRef<Phase> plait::getPhases() {
-  static constexpr Phase phases[] = {
-      Phase::Import,        Phase::Shard,      Phase::Stage,
-      Phase::Differentiate, Phase::Checkpoint, Phase::Partition,
-      Phase::Schedule,      Phase::Lower,      Phase::Plan};
+  static constexpr Phase phases[] = {Phase::Import,     Phase::Shard,
+                                     Phase::Stage,      Phase::Differentiate,
+                                     Phase::Checkpoint, Phase::Partition,
+                                     Phase::Schedule,   Phase::Lower,
+                                     Phase::Steps,      Phase::Plan};
   return phases;
 }
 
@@ -41,6 +42,8 @@ StringRef plait::describePhase(Phase phase) {
     return "the order of every rank's work, verified";
   case Phase::Lower:
     return "kernels, addresses, programs";
+  case Phase::Steps:
+    return "what devices execute, in order, with addresses";
   case Phase::Plan:
     return "the checked plan file";
   }
@@ -101,6 +104,11 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     manager.addPass(createFormClustersPass());
     if (!kernelsOnly)
       manager.addPass(createPlaceBuffersPass());
+    return;
+  case Phase::Steps:
+    manager.addPass(createLowerToStepsPass());
+    manager.addPass(createOverlapCollectivesPass());
+    manager.addPass(createBucketReductionsPass());
     return;
   }
 }

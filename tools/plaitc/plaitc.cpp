@@ -127,9 +127,10 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       "of --cluster, else any");
   app.add_option("--target-cpu", options.targetCPU,
                  "processor of the ranks, e.g. x86-64-v3; if not given, host");
-  app.add_option("--compile-to", options.compileTo,
-                 "stop after a phase (import, shard, stage, differentiate,\n"
-                 "checkpoint, partition, schedule, lower) and write its IR");
+  app.add_option(
+      "--compile-to", options.compileTo,
+      "stop after a phase (import, shard, stage, differentiate,\n"
+      "checkpoint, partition, schedule, lower, steps) and write its IR");
   app.add_option("--dump-phases-to", options.dumpPhasesTo,
                  "write the IR after every phase into a folder");
   app.add_flag_callback(

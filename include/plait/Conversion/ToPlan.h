@@ -5,8 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This header and ElementType.h are the ones that see both the compiler's IR
-// and the plan's format.
+// This header sees both the compiler's IR and the plan's format.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,16 +19,12 @@
 
 namespace plait {
 
-/// The plan of a module after the phase `lower`, with the code of its kernels.
+/// The plan of a module after the phase `steps`, with the code of its kernels.
 /// Everything that it says is in the module; without `plait.target` its code is
 /// for this machine's processor. Errors are emitted at the op at fault. The
 /// plan is not checked yet.
 mlir::FailureOr<std::unique_ptr<plan::fb::PlanT>>
 convertToPlan(mlir::ModuleOp module);
-
-/// Bytes of the arena that the plan will have for `program`: its own and, on
-/// GPUs, what libraries may use.
-uint64_t getArenaBytes(plan::ProgramOp program);
 
 } // namespace plait
 

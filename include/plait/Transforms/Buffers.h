@@ -27,14 +27,14 @@ inline constexpr llvm::StringLiteral kTargetsBuffer = "targets";
 inline constexpr llvm::StringLiteral kKeysBuffer = "keys";
 inline constexpr llvm::StringLiteral kScalarsBuffer = "scalars";
 inline constexpr llvm::StringLiteral kMetricsBuffer = "metrics";
+/// Of plans for GPUs: what libraries may use during the whole step.
+inline constexpr llvm::StringLiteral kLibraryWorkspaceBuffer =
+    "library workspace";
 
-/// On a function: the bytes of its slots, the last of which is its workspace,
-/// and what each is for; on an argument its place in one of them; and on a
-/// product how it treats its buffer's old content, a plan::Accumulate.
-inline constexpr llvm::StringLiteral kSlotBytesAttr = "plan.slot_bytes";
-inline constexpr llvm::StringLiteral kSlotNamesAttr = "plan.slot_names";
-inline constexpr llvm::StringLiteral kPlaceAttr = "plan.place";
-inline constexpr llvm::StringLiteral kAccumulateAttr = "plan.accumulate";
+using plan::kAccumulateAttr;
+using plan::kPlaceAttr;
+using plan::kSlotBytesAttr;
+using plan::kSlotNamesAttr;
 
 /// The buffer of a parameter's value, gradient or moment, or of an accumulator.
 inline std::string bufferName(llvm::StringRef symbol, nn::Slot slot) {

@@ -57,6 +57,8 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
     - (P5) after `schedule`: there is one `pipe.schedule`, for the module's
       placement and as many microbatches as the configuration says.
     - (P6) after `lower`: each rank of the pipeline has a `plan.program`.
+    - (P7) after `steps`: programs call functions of steps, each its own, bind as many
+      bytes as their slots have, and have the buffers that the steps name.
   }];
 }
 
@@ -325,6 +327,83 @@ def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
     rank of `pp`.
   }];
   let dependentDialects = ["::plait::plan::PlanDialect"];
+}
+
+def LowerToStepsPass : Pass<"plan-lower-to-steps", "::mlir::ModuleOp"> {
+  let summary = "Turn functions into lists of steps";
+  let description = [{
+    Each function that a program calls becomes a `plan.function`: clusters become
+    `plan.kernel`, contractions one or more `plan.gemm`, attentions that are whole
+    `plan.attention`, collectives `plan.collective`, tables `plan.constant`. What
+    only said where a value lies is gone. Values must have been placed. For GPUs,
+    each program's arena gets a buffer for libraries.
+
+    Example:
+    ```mlir
+    func.func @forward_0() attributes {plan.slot_bytes = array<i64: 128>, plan.slot_names = ["workspace"]} {
+      %0 = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x6xf32>
+      %1 = nn.matmul %0, %0 "ab,cb->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>
+      return
+    }
+    plan.program @rank0 rank 0 bytes 256 in_flight 1 {
+      plan.buffer @"w value" parameters at 0 bytes 96 live [0, 0]
+      plan.buffer @workspace workspace at 128 bytes 128 live [0, 0]
+      plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+    }
+    ```
+  }];
+  let dependentDialects = ["::plait::plan::PlanDialect"];
+}
+
+def OverlapCollectivesPass
+    : Pass<"plan-overlap-collectives", "::mlir::ModuleOp"> {
+  let summary = "Put GEMMs beside collectives that nothing would hide";
+  let description = [{
+    Moves GEMMs up to where a collective would leave a GPU idle: between it and
+    the first step that needs its result. A GEMM is moved over other steps only
+    where neither uses bytes that the other writes, so that all results are the
+    same bits, and no other step is moved, so that collectives stay in their order.
+    In the backward pass of tensor parallelism this puts GEMMs for weight gradients
+    beside the sums of input gradients. A processor has no streams, and nothing
+    happens.
+
+    Example:
+    ```mlir
+    plan.function @backward_0 slots ["workspace"] bytes [128] {
+      plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 4 <slot 0, 0, 16> -> <slot 0, 0, 16>
+      plan.gemm m 1 n 4 k 1 of f32 a <slot 0, 0, 4> strides [1, 1] b <slot 0, 0, 16> strides [4, 1] c <slot 0, 16, 16> strides [4] of f32
+      plan.gemm m 1 n 4 k 1 of f32 a <slot 0, 32, 4> strides [1, 1] b <slot 0, 48, 16> strides [4, 1] c <slot 0, 64, 16> strides [4] of f32
+    }
+    ```
+  }];
+}
+
+def BucketReductionsPass
+    : Pass<"plan-bucket-reductions", "::mlir::ModuleOp"> {
+  let summary = "Reduce gradients in the order in which they are computed";
+  let description = [{
+    Cuts every all-reduce of gradients, in place and in a function that only one
+    `reduce` action calls, into buckets of `bucket` elements or up to twice as many,
+    and puts those first whose last element is written first. A GPU executes
+    collectives on streams of their own, each as soon as what it reads is there: so
+    the buckets of the last layers are reduced while the backward pass computes the
+    gradients of the layers before them.
+
+    All-reduces change places only within a run of neighbours over the same ranks,
+    the same on all ranks of a program; over `pp`, which programs have in common,
+    they stay. Each element is still the sum of the same numbers. A processor has no
+    streams, and nothing happens.
+
+    Example:
+    ```mlir
+    plan.function @reduce_0 slots ["workspace"] bytes [0] {
+      plan.collective all_reduce reduction sum on "dp" of f32 outer 1 middle 1 chunk 128 <@gradients, 0, 512> -> <@gradients, 0, 512>
+    }
+    ```
+  }];
+  let options = [
+    Option<"bucket", "bucket", "int64_t", "0",
+           "least elements of a bucket; 0: what rings over its ranks want">];
 }
 
 #endif // PLAIT_TRANSFORMS_PASSES_TD

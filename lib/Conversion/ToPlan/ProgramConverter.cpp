@@ -167,26 +167,28 @@ class Converter {
 public:
   Converter(ProgramOp program, SharedTables &shared, fb::PlanT &plan)
       : program(program), module(program->getParentOfType<ModuleOp>()),
-        shared(shared), plan(plan) {}
+        shared(shared), plan(plan), memory(program) {}
 
   FailureOr<std::unique_ptr<fb::ProgramT>> run();
 
 private:
+  BufferOp findBuffer(StringRef name) {
+    return memory.find(FlatSymbolRefAttr::get(module.getContext(), name));
+  }
   void addRegions();
   void addInputs();
   uint32_t addData(ConstantDataOpInterface op, StringRef name, int64_t rows);
   LogicalResult addConstant(ConstantDataOpInterface op, StringRef name);
   LogicalResult addConstants();
-  LogicalResult checkPlaces(func::FuncOp function);
   LogicalResult addFunctions();
   void addAction(ActionOp action);
-  uint64_t inputStride(StringRef name) const;
 
   ProgramOp program;
   ModuleOp module;
   SharedTables &shared;
   fb::PlanT &plan;
-  llvm::StringMap<uint64_t> offsets, bytes;
+  ProgramMemory memory;
+  llvm::StringMap<uint64_t> offsets;
   llvm::StringMap<int32_t> functions;
   llvm::DenseSet<int32_t> called;
   std::unique_ptr<fb::ProgramT> result = std::make_unique<fb::ProgramT>();
@@ -202,7 +204,6 @@ PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION)
 void Converter::addRegions() {
   for (auto buffer : program.getBody().getOps<BufferOp>()) {
     offsets[buffer.getSymName()] = buffer.getOffset();
-    bytes[buffer.getSymName()] = buffer.getBytes();
     auto region = std::make_unique<fb::RegionT>();
     region->name = buffer.getSymName().str();
     region->category = static_cast<fb::Category>(buffer.getCategory());
@@ -214,10 +215,6 @@ void Converter::addRegions() {
   }
 }
 
-uint64_t Converter::inputStride(StringRef name) const {
-  return bytes.lookup(name) / plan.microbatches;
-}
-
 constexpr std::pair<StringLiteral, fb::InputKind> kInputs[] = {
     {kTokensBuffer, fb::InputKind::Tokens},
     {kTargetsBuffer, fb::InputKind::Targets},
@@ -225,50 +222,28 @@ constexpr std::pair<StringLiteral, fb::InputKind> kInputs[] = {
 
 void Converter::addInputs() {
   for (auto [name, kind] : kInputs) {
-    if (!offsets.contains(name))
+    BufferOp buffer = findBuffer(name);
+    if (!buffer)
       continue;
     auto input = std::make_unique<fb::InputT>();
     input->kind = kind;
-    input->offset = offsets.lookup(name);
+    input->offset = buffer.getOffset();
     input->microbatches = plan.microbatches;
     input->rows = plan.micro_batch;
-    input->columns = inputStride(name) / (plan.micro_batch * sizeof(int32_t));
+    input->columns =
+        memory.getInputStride(buffer) / (plan.micro_batch * sizeof(int32_t));
     result->inputs.push_back(std::move(input));
   }
 }
 
-/// Every buffer that values are said to lie in is one of the program.
-LogicalResult Converter::checkPlaces(func::FuncOp function) {
-  WalkResult walk = function.walk([&](Operation *op) {
-    auto places = op->getAttrOfType<ArrayAttr>(kPlacesAttr);
-    if (!places)
-      return WalkResult::advance();
-    for (auto place : places.getAsRange<PlaceAttr>()) {
-      StringRef buffer = place.getBuffer().getValue();
-      if (!buffer.starts_with("slot ") && !offsets.contains(buffer)) {
-        op->emitError("lies in \"") << buffer << "\", which program @"
-                                    << program.getSymName() << " does not have";
-        return WalkResult::interrupt();
-      }
-    }
-    return WalkResult::advance();
-  });
-  return failure(walk.wasInterrupted());
-}
-
 LogicalResult Converter::addFunctions() {
-  for (auto action : program.getBody().getOps<ActionOp>()) {
-    if (!action.getCallee() || functions.contains(*action.getCallee()))
-      continue;
-    auto callee = module.lookupSymbol<func::FuncOp>(*action.getCallee());
-    if (failed(checkPlaces(callee)))
+  for (FunctionOp function : getCalled(program)) {
+    FailureOr<std::unique_ptr<fb::FunctionT>> written =
+        writeFunction(function, memory, shared.kernels, plan);
+    if (failed(written))
       return failure();
-    FailureOr<std::unique_ptr<fb::FunctionT>> converted =
-        convertFunction(callee, offsets, shared.kernels, plan);
-    if (failed(converted))
-      return failure();
-    functions[*action.getCallee()] = result->functions.size();
-    result->functions.push_back(std::move(*converted));
+    functions[function.getSymName()] = result->functions.size();
+    result->functions.push_back(std::move(*written));
   }
   return success();
 }
@@ -309,17 +284,13 @@ LogicalResult Converter::addConstant(ConstantDataOpInterface op,
 
 LogicalResult Converter::addConstants() {
   llvm::StringSet<> done;
-  for (auto &entry : functions) {
-    WalkResult walk =
-        module.lookupSymbol<func::FuncOp>(entry.getKey())
-            .walk([&](ConstantDataOpInterface op) {
-              std::string name = constantName(op);
-              return WalkResult(success(!done.insert(name).second ||
-                                        succeeded(addConstant(op, name))));
-            });
-    if (walk.wasInterrupted())
-      return failure();
-  }
+  for (FunctionOp function : getCalled(program))
+    for (auto constant : function.getBody().getOps<ConstantOp>()) {
+      StringRef name = constant.getMemory().getBuffer().getValue();
+      auto source = cast<ConstantDataOpInterface>(constant.getSource());
+      if (done.insert(name).second && failed(addConstant(source, name)))
+        return failure();
+    }
   llvm::sort(result->constants, [](const auto &a, const auto &b) {
     return a->offset < b->offset;
   });
@@ -331,26 +302,19 @@ void Converter::addAction(ActionOp op) {
   action->kind = static_cast<fb::ActionKind>(op.getKind());
   action->stage = op.getStage().value_or(0);
   action->microbatch = op.getMicrobatch().value_or(0);
-  auto address = [&](FlatSymbolRefAttr buffer) {
-    StringRef name = buffer.getValue();
-    bool input = llvm::is_contained(llvm::make_first_range(kInputs), name);
-    return offsets.lookup(name) +
-           (input ? action->microbatch * inputStride(name) : 0);
-  };
-  auto buffers = op.getBuffers().getAsRange<FlatSymbolRefAttr>();
   if (op.getCallee()) {
     action->function = functions.lookup(*op.getCallee());
     action->first = called.insert(action->function).second;
-    for (FlatSymbolRefAttr buffer : buffers)
-      action->bindings.push_back(address(buffer));
+    for (size_t slot = 0; slot < op.getBuffers().size(); ++slot)
+      action->bindings.push_back(memory.getBound(op, slot).begin);
   } else {
-    FlatSymbolRefAttr buffer = *buffers.begin();
+    auto [begin, end] = memory.getMoved(op);
     action->direction =
         op.getBackward() ? fb::Direction::Backward : fb::Direction::Forward;
     action->peer = *op.getPeer();
     action->tensor = op.getTensor().value_or(0);
-    action->buffer = address(buffer);
-    action->bytes = bytes.lookup(buffer.getValue());
+    action->buffer = begin;
+    action->bytes = end - begin;
   }
   result->actions.push_back(std::move(action));
 }
@@ -361,6 +325,10 @@ FailureOr<std::unique_ptr<fb::ProgramT>> Converter::run() {
   addRegions();
   result->scalars = offsets.lookup(kScalarsBuffer);
   result->metrics = offsets.lookup(kMetricsBuffer);
+  if (BufferOp buffer = findBuffer(kLibraryWorkspaceBuffer)) {
+    result->library_workspace = buffer.getOffset();
+    result->library_workspace_bytes = buffer.getBytes();
+  }
   addInputs();
   if (failed(shared.parameters.addShards(
           *result, ParameterPacks(module, program.getRank()), offsets)) ||

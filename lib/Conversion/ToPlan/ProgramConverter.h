@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_CONVERSION_TOPLAN_PROGRAMCONVERTER_H
 #define PLAIT_LIB_CONVERSION_TOPLAN_PROGRAMCONVERTER_H
 
-#include "FunctionConverter.h"
+#include "WriteSteps.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"

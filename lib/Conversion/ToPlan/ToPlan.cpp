@@ -7,20 +7,13 @@
 
 #include "plait/Conversion/ToPlan.h"
 
-#include "Attention.h"
-#include "FunctionConverter.h"
 #include "ProgramConverter.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
-#include "plait/Plan/Attention.h"
-#include "plait/Plan/Buckets.h"
-#include "plait/Plan/Overlap.h"
 #include "plait/Transforms/Names.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace plait;
@@ -130,78 +123,6 @@ static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {
   return success();
 }
 
-/// Has the attentions of a program give the same bits in every run, or not.
-static void prepareAttention(fb::ProgramT &program, bool deterministic) {
-  for (auto &function : program.functions)
-    for (auto &step : function->steps)
-      if (fb::AttentionStepT *attention = step->step.AsAttentionStep())
-        attention->deterministic = deterministic;
-}
-
-/// What the library for products may use on GPUs: what cuBLAS itself takes by
-/// default, which later architectures profit from.
-static uint64_t productWorkspace(TargetAttr target) {
-  return uint64_t(target.getCubin() == "sm_80" ? 8 : 32) << 20;
-}
-
-/// What products and the largest attention of a program may use.
-static uint64_t libraryWorkspace(ProgramOp program, bool deterministic,
-                                 TargetAttr target) {
-  uint64_t bytes = productWorkspace(target);
-  auto count = [&](auto attention) {
-    auto step = convertAttention(attention, [](Value) { return fb::Ref(); });
-    if (failed(step))
-      return;
-    (*step)->deterministic = deterministic;
-    bytes = std::max(bytes,
-                     gpuAttentionWorkspace(**step, target.getArchitecture()));
-  };
-  llvm::SmallDenseSet<Attribute> seen;
-  for (auto action : program.getOps<ActionOp>()) {
-    auto callee = action.getCalleeAttr();
-    if (!callee || !seen.insert(callee).second)
-      continue;
-    SymbolTable::lookupNearestSymbolFrom(action, callee)
-        ->walk([&](Operation *op) {
-          if (auto forward = dyn_cast<nn::AttentionOp>(op))
-            count(forward);
-          else if (auto backward = dyn_cast<nn::AttentionGradOp>(op))
-            count(backward);
-        });
-  }
-  return bytes;
-}
-
-static uint64_t alignLibraryWorkspace(uint64_t bytes) {
-  return llvm::alignTo(bytes, 256);
-}
-
-uint64_t plait::getArenaBytes(ProgramOp program) {
-  auto module = program->getParentOfType<ModuleOp>();
-  TargetAttr target = getTarget(module);
-  if (!target || !target.isGPU())
-    return program.getBytes();
-  return alignLibraryWorkspace(program.getBytes()) +
-         libraryWorkspace(program, getConfiguration(module).deterministic,
-                          target);
-}
-
-/// Appends memory for libraries to the arena of a program.
-static void addLibraryWorkspace(fb::ProgramT &program, uint64_t bytes) {
-  uint64_t offset = alignLibraryWorkspace(program.arena_bytes);
-  program.library_workspace = offset;
-  program.library_workspace_bytes = bytes;
-  program.arena_bytes = offset + bytes;
-  auto region = std::make_unique<fb::RegionT>();
-  region->name = "library workspace";
-  region->category = fb::Category::Workspace;
-  region->offset = offset;
-  region->bytes = bytes;
-  region->last_action =
-      program.actions.empty() ? 0 : program.actions.size() - 1;
-  program.regions.push_back(std::move(region));
-}
-
 /// What code is generated for; fails where there is none for the module's
 /// target.
 static FailureOr<codegen::Target> findCodeTarget(ModuleOp module) {
@@ -220,20 +141,13 @@ static FailureOr<codegen::Target> findCodeTarget(ModuleOp module) {
       codegen::TargetGPU{target.getName().str(), target.getCubin().str()});
 }
 
-/// Orders and cuts steps so that communication is hidden, and reserves what
-/// libraries need.
-static void finishForGPUs(fb::PlanT &plan, ModuleOp module) {
+/// What the runtime needs to know of the devices.
+static void describeDevices(fb::PlanT &plan, ModuleOp module) {
   TargetAttr target = getTarget(module);
-  bool deterministic = getConfiguration(module).deterministic;
-  overlapCollectives(plan);
-  bucketReductions(plan);
+  if (!target || !target.isGPU())
+    return;
   plan.backend = "cuda";
   plan.device_reserve = target.getReserved();
-  for (auto [program, op] :
-       llvm::zip_equal(plan.programs, module.getOps<ProgramOp>())) {
-    prepareAttention(*program, deterministic);
-    addLibraryWorkspace(*program, libraryWorkspace(op, deterministic, target));
-  }
 }
 
 FailureOr<std::unique_ptr<fb::PlanT>> plait::convertToPlan(ModuleOp module) {
@@ -255,7 +169,6 @@ FailureOr<std::unique_ptr<fb::PlanT>> plait::convertToPlan(ModuleOp module) {
   addShardSummary(*plan);
   if (failed(addCode(*plan, *library)))
     return failure();
-  if (std::holds_alternative<codegen::TargetGPU>(*target))
-    finishForGPUs(*plan, module);
+  describeDevices(*plan, module);
   return plan;
 }

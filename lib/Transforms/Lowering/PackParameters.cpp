@@ -22,10 +22,10 @@
 
 #include "StepEnd.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
-#include "plait/Plan/Buckets.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
+#include "plait/Transforms/Steps.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -421,9 +421,7 @@ struct PackParametersPass
     SmallVector<ArrayRef<ParameterEnd>> packs;
     for (ArrayRef<ParameterEnd> group : groups) {
       if (group.front().isDivided)
-        cut(group,
-            bucket ? bucket : plan::bucketElements(uint32_t(division.parts)),
-            packs);
+        cut(group, bucket ? bucket : getBucketElements(division.parts), packs);
       else
         packs.push_back(group);
     }

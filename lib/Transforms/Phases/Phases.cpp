@@ -15,6 +15,7 @@
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
+#include "plait/Transforms/Steps.h"
 
 #include <cmath>
 
@@ -177,6 +178,10 @@ static LogicalResult verifyPhase(ModuleOp module) {
   if (getPlacement(module).getRanks() != ranks)
     return module.emitError("has ") << getPlacement(module) << ", but " << ranks
                                     << " ranks on " << kPipelineAxis;
+  if (reached >= Phase::Steps)
+    return failure(failed(verifySchedule(module, mesh)) ||
+                   failed(verifyPrograms(module)) ||
+                   failed(verifySteps(module)));
   if (failed(verifyFunctions(module)) ||
       (reached >= Phase::Partition && failed(verifyLocal(module))) ||
       (reached >= Phase::Schedule && failed(verifySchedule(module, mesh))) ||

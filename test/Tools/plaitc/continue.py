@@ -26,7 +26,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PHASES = ["import", "shard", "stage", "differentiate", "checkpoint",
-          "partition", "schedule", "lower"]
+          "partition", "schedule", "lower", "steps"]
 
 # Each makes microbatches of 4 sequences over all ranks, as mlp.mlir wants them,
 # and names the layers of its stages where that is not left to the compiler.
@@ -66,14 +66,14 @@ def compile_all(number, model, name, options, out, every):
         "--no-reference", "--no-prove", "--dump-phases-to", folder, "-o", direct)
     dumps = [folder / f"{i}-{phase}.mlir" for i, phase in enumerate(PHASES)]
     for index, (phase, dump) in enumerate(zip(PHASES, dumps)):
-        if every or phase == "lower" or index == number % len(PHASES):
+        if every or phase == "steps" or index == number % len(PHASES):
             plan = folder / f"{phase}.plan"
             run("plaitc", dump, "--no-reference", "--no-prove", "-o", plan)
             check(direct, plan)
-        if phase == "lower":
+        if phase == "steps":
             continue
         lowered = folder / f"{phase}-plaitc.mlir"
-        run("plaitc", dump, "--compile-to", "lower", "-o", lowered)
+        run("plaitc", dump, "--compile-to", "steps", "-o", lowered)
         check(dumps[-1], lowered)
         lowered = folder / f"{phase}-plait-opt.mlir"
         run("plait-opt", dump, "-o", lowered,

@@ -5,8 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Turns CPU plans into CUDA plans whose kernels are the same code, in the order
-// that the compiler gives CUDA plans.
+// Turns CPU plans into CUDA plans whose kernels are the same code.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +14,6 @@
 
 #include "TestPlan.h"
 #include "plait/Plan/Attention.h"
-#include "plait/Plan/Overlap.h"
 
 #include <map>
 #include <tuple>
@@ -68,7 +66,6 @@ inline fb::PlanT toCuda(fb::PlanT plan, const std::string &directory) {
   code.data.assign(text.begin(), text.end());
   plan.backend = "cuda";
   plan.reference.clear();
-  plan::overlapCollectives(plan);
   return plan;
 }
 

@@ -21,6 +21,10 @@ static int64_t findPitch(Value value) {
     Operation *parent = argument.getOwner()->getParentOp();
     if (auto cluster = dyn_cast<plan::ClusterOp>(parent))
       return findPitch(cluster.getOperand(argument.getArgNumber()));
+    if (auto kernel = dyn_cast<plan::KernelOp>(parent)) {
+      auto pitches = kernel->getAttrOfType<DenseI64ArrayAttr>(plan::kPitchAttr);
+      return pitches ? pitches[argument.getArgNumber()] : 0;
+    }
     auto function = dyn_cast<FunctionOpInterface>(parent);
     auto pitch = function ? function.getArgAttrOfType<IntegerAttr>(
                                 argument.getArgNumber(), plan::kPitchAttr)

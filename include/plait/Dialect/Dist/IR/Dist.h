@@ -28,9 +28,6 @@
 
 namespace plait::dist {
 
-/// What a collective moves; the plan file and the planner have the same values.
-enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll };
-
 /// The blocks that a collective's tensors consist of, in elements, as
 /// CollectiveStep in Plan.fbs explains them.
 struct CollectiveBlocks {

@@ -8,39 +8,16 @@
 #ifndef PLAIT_DIALECT_DIST_IR_DISTOPS_TD
 #define PLAIT_DIALECT_DIST_IR_DISTOPS_TD
 
-include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/IR/TensorEncoding.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "plait/Dialect/Dist/IR/DistBase.td"
 include "plait/Interfaces/OpInterfaces.td"
-
-def DistDialect : Dialect {
-  let name = "dist";
-  let summary = "Meshes, shardings and collectives";
-  let description = [{
-    How tensors lie on a mesh of ranks. Before partitioning, a tensor type is
-    global and carries a `#dist.sharding` as its encoding; `dist.reshard` is the
-    only op that changes it. Partitioning replaces global types by the types of
-    one rank's block and reshards by collectives.
-  }];
-  let cppNamespace = "::plait::dist";
-  let useDefaultAttributePrinterParser = 1;
-}
 
 //===----------------------------------------------------------------------===//
 // Attributes
 //===----------------------------------------------------------------------===//
-
-def Dist_ReductionEnum : I32EnumAttr<"Reduction", "how partial values combine", [
-    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
-  let cppNamespace = "::plait::dist";
-  let genSpecializedAttr = 0;
-}
-def Dist_ReductionAttr : EnumAttr<DistDialect, Dist_ReductionEnum, "reduction"> {
-  let assemblyFormat = "$value";
-}
 
 def Dist_ShardingAttr : AttrDef<DistDialect, "Sharding", [
     DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {

@@ -54,7 +54,8 @@ def Plait_PhaseEnum : I32EnumAttr<"Phase", "a phase of a compilation, in order",
     I32EnumAttrCase<"Partition", 5, "partition">,
     I32EnumAttrCase<"Schedule", 6, "schedule">,
     I32EnumAttrCase<"Lower", 7, "lower">,
-    I32EnumAttrCase<"Plan", 8, "plan">]> {
+    I32EnumAttrCase<"Steps", 8, "steps">,
+    I32EnumAttrCase<"Plan", 9, "plan">]> {
   let cppNamespace = "::plait";
   let genSpecializedAttr = 0;
 }

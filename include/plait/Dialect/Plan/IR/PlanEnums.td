@@ -20,6 +20,17 @@ def Plan_AccumulateEnum : I32EnumAttr<"Accumulate", "what becomes of the old val
     I32EnumAttrCase<"Add", 1, "add">,
     I32EnumAttrCase<"AddUnlessFirst", 2, "add_unless_first">]> {
   let cppNamespace = "::plait::plan";
+  let genSpecializedAttr = 0;
+}
+
+def Plan_EpilogueEnum : I32EnumAttr<"Epilogue", "what a GEMM becomes in the same call", [
+    I32EnumAttrCase<"None", 0, "none">,
+    I32EnumAttrCase<"Bias", 1, "bias">,
+    I32EnumAttrCase<"Gelu", 2, "gelu">,
+    I32EnumAttrCase<"BiasGelu", 3, "bias_gelu">,
+    I32EnumAttrCase<"GeluGradient", 4, "gelu_gradient">]> {
+  let cppNamespace = "::plait::plan";
+  let genSpecializedAttr = 0;
 }
 
 def Plan_CategoryEnum : I32EnumAttr<"Category", "what memory is used for", [

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a rank executes; the contracts are in PlanOps.td. The plan *file* is
-// another thing: see include/plait/Plan.
+// What a rank executes; the contracts are in PlanOps.td and PlanStepOps.td. The
+// plan *file* is another thing: see include/plait/Plan.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,23 +23,56 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 
 #include "plait/Dialect/Plan/IR/PlanDialect.h.inc"
 #include "plait/Dialect/Plan/IR/PlanEnums.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "plait/Dialect/Plan/IR/PlanAttrs.h.inc"
+
+namespace plait::plan {
+
+/// One tensor of a step.
+struct StepUse {
+  llvm::StringRef what; ///< For messages: "A", "input".
+  MemoryAttr memory;
+  bool writes = false; ///< Else it is only read; to accumulate is to write.
+};
+
+} // namespace plait::plan
+
+#include "plait/Dialect/Plan/IR/PlanInterfaces.h.inc"
 #define GET_OP_CLASSES
 #include "plait/Dialect/Plan/IR/PlanOps.h.inc"
 
 namespace plait::plan {
 
-/// The attribute with the places of an op's results: an array of PlaceAttr.
+/// Attributes of value form: see docs/Phases.md. Slots end with the workspace.
 inline constexpr llvm::StringLiteral kPlacesAttr = "plan.places";
+inline constexpr llvm::StringLiteral kSlotBytesAttr = "plan.slot_bytes";
+inline constexpr llvm::StringLiteral kSlotNamesAttr = "plan.slot_names";
+inline constexpr llvm::StringLiteral kPlaceAttr = "plan.place";
+inline constexpr llvm::StringLiteral kAccumulateAttr = "plan.accumulate";
 
 /// What every offset in an arena is a multiple of, in bytes: a cache line, and
 /// the widest vector.
 inline constexpr int64_t kAlignment = 64;
+
+/// From the first element of a strided box to its last: how many there are.
+inline int64_t countSpan(llvm::ArrayRef<int64_t> sizes,
+                         llvm::ArrayRef<int64_t> strides) {
+  int64_t last = 0;
+  for (auto [size, stride] : llvm::zip_equal(sizes, strides))
+    last += (size - 1) * stride;
+  return last + 1;
+}
+
+/// The steps of a function, in order.
+inline auto getSteps(FunctionOp function) {
+  return function.getBody().getOps<StepOpInterface>();
+}
 
 } // namespace plait::plan
 

@@ -8,59 +8,16 @@
 #ifndef PLAIT_DIALECT_PLAN_IR_PLANOPS_TD
 #define PLAIT_DIALECT_PLAN_IR_PLANOPS_TD
 
-include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/EnumAttr.td"
-include "mlir/IR/OpBase.td"
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
-include "plait/Dialect/Pipe/IR/PipeBase.td"
-include "plait/Dialect/Plan/IR/PlanEnums.td"
-
-def PlanDialect : Dialect {
-  let name = "plan";
-  let summary = "What a rank executes";
-  let description = [{
-    The last form before the plan file. Computation is still in value form, in
-    functions of one rank's local tensors; `plan.cluster` groups what one
-    generated kernel does, and the attribute `plan.places` on an op says where
-    its results lie in memory. A `plan.program` lists the buffers of one rank's
-    arena and the actions of its step.
-  }];
-  let cppNamespace = "::plait::plan";
-  let dependentDialects = ["::plait::pipe::PipeDialect"];
-  let useDefaultAttributePrinterParser = 1;
-}
-
-//===----------------------------------------------------------------------===//
-// Attributes
-//===----------------------------------------------------------------------===//
-
-def Plan_PlaceAttr : AttrDef<PlanDialect, "Place"> {
-  let mnemonic = "place";
-  let summary = "Where a value lies";
-  let description = [{
-    `offset` bytes into a buffer: one that the action binds to a slot of the
-    function ("slot 2"; the function's workspace is a slot too), or one of the
-    program ("w gradient").
-
-    Example: `#plan.place<"slot 2", 4096>`.
-  }];
-  let parameters = (ins "::mlir::StringAttr":$buffer, "int64_t":$offset);
-  let assemblyFormat = "`<` $buffer `,` $offset `>`";
-}
-
-def Plan_CategoryAttr : EnumAttr<PlanDialect, Plan_CategoryEnum, "category"> {
-  let assemblyFormat = "$value";
-}
+include "plait/Dialect/Plan/IR/PlanBase.td"
+include "plait/Dialect/Plan/IR/PlanStepOps.td"
 
 //===----------------------------------------------------------------------===//
 // Clusters
 //===----------------------------------------------------------------------===//
-
-class Plan_Op<string mnemonic, list<Trait> traits = []>
-    : Op<PlanDialect, mnemonic, traits>;
 
 def Plan_ClusterOp : Plan_Op<"cluster", [Pure, IsolatedFromAbove,
     SingleBlockImplicitTerminator<"::plait::plan::YieldOp">]> {

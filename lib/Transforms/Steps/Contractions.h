@@ -1,23 +1,22 @@
-//===- Products.h - Contractions as strided matrix products ---*- C++ -*-===//
+//===- Contractions.h - Contractions as strided GEMMs -----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_CONVERSION_TOPLAN_PRODUCTS_H
-#define PLAIT_LIB_CONVERSION_TOPLAN_PRODUCTS_H
+#ifndef PLAIT_LIB_TRANSFORMS_STEPS_CONTRACTIONS_H
+#define PLAIT_LIB_TRANSFORMS_STEPS_CONTRACTIONS_H
 
-#include "plait/Interfaces/OpInterfaces.h"
-#include "plait/Plan/Plan_generated.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
 
-#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Builders.h"
 
 namespace plait {
 
-/// The library calls that compute `op`, whose tensors are row-major at `lhs`,
-/// `rhs` and `result`; the first treats the result's buffer as `accumulate`
-/// says, the others add to it.
+/// Creates the library calls that compute `op`, whose tensors are row-major at
+/// `lhs`, `rhs` and `result`; the first treats the result's buffer as
+/// `accumulate` says, the others add to it.
 ///
 /// The letters of the contraction fall into four groups: those in all three
 /// tensors (batch), in the left and the result (rows), in the right and the
@@ -25,14 +24,15 @@ namespace plait {
 /// behind one another in both tensors is one long dimension. Where they do
 /// not, the outer letters of rows and columns become batch dimensions, with
 /// stride 0 in the operand that does not have them, and the outer summed
-/// letters a sequence of products. Where a batch letter is innermost, columns
+/// letters a sequence of GEMMs. Where a batch letter is innermost, columns
 /// become batch dimensions as a whole, and rows too if they must: always right,
 /// and slow where no rows are left. Nothing is ever copied or transposed.
-std::vector<std::unique_ptr<plan::fb::GemmStepT>>
-convertContraction(ContractionOpInterface op, const plan::fb::Ref &lhs,
-                   const plan::fb::Ref &rhs, const plan::fb::Ref &result,
-                   plan::fb::Accumulate accumulate);
+llvm::SmallVector<plan::GemmOp>
+createGemms(mlir::OpBuilder &builder, mlir::Location loc,
+            ContractionOpInterface op, plan::MemoryAttr lhs,
+            plan::MemoryAttr rhs, plan::MemoryAttr result,
+            plan::Accumulate accumulate);
 
 } // namespace plait
 
-#endif // PLAIT_LIB_CONVERSION_TOPLAN_PRODUCTS_H
+#endif // PLAIT_LIB_TRANSFORMS_STEPS_CONTRACTIONS_H

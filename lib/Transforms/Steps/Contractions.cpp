@@ -1,15 +1,15 @@
-//===- Products.cpp - Contractions as strided matrix products ---*- C++ -*-===//
+//===- Contractions.cpp - Contractions as strided GEMMs ---------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Products.h"
+#include "Contractions.h"
 
-#include "plait/Conversion/ElementType.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
-#include "plait/Plan/Check.h"
+
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace plait;
@@ -39,7 +39,14 @@ struct Group {
   std::string inner, outer;
 };
 
-/// One contraction on its way to products.
+/// A GEMM before it has addresses: sizes, and strides in elements.
+struct Gemm {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t aRow = 0, aColumn = 0, bRow = 0, bColumn = 0, cRow = 0;
+  SmallVector<int64_t> batch, aBatch, bBatch, cBatch;
+};
+
+/// One contraction on its way to GEMMs.
 class Converter {
 public:
   Converter(ContractionOpInterface op, bool swapped)
@@ -49,20 +56,19 @@ public:
         b(right, op->getOperand(swapped ? 0 : 1)), c(result, op->getResult(0)) {
   }
 
-  std::vector<std::unique_ptr<fb::GemmStepT>> run(const fb::Ref &lhs,
-                                                  const fb::Ref &rhs,
-                                                  const fb::Ref &out,
-                                                  fb::Accumulate accumulate);
+  SmallVector<GemmOp> run(OpBuilder &builder, Location loc, MemoryAttr lhs,
+                          MemoryAttr rhs, MemoryAttr out,
+                          Accumulate accumulate);
 
 private:
   /// The letters of both strings, in the order of the first, but for those of
   /// `without` and those of extent 1.
   std::string common(StringRef first, StringRef second, StringRef without = "");
   Group collapse(StringRef letters, const Strides &x, const Strides &y);
-  void addBatch(fb::GemmStepT &step, StringRef letters);
-  bool setStrides(fb::GemmStepT &step, const Group &rows, const Group &columns,
+  void addBatch(Gemm &gemm, StringRef letters);
+  bool setStrides(Gemm &gemm, const Group &rows, const Group &columns,
                   const Group &summed);
-  fb::GemmStepT makeProduct(Group rows, Group columns, const Group &summed);
+  Gemm makeGemm(Group rows, Group columns, const Group &summed);
 
   ContractionOpInterface op;
   StringRef left, right, result;
@@ -104,8 +110,8 @@ Group Converter::collapse(StringRef letters, const Strides &x,
 }
 
 /// Letters that lie around each other in all three tensors are one dimension.
-void Converter::addBatch(fb::GemmStepT &step, StringRef letters) {
-  auto isAround = [](const std::vector<int64_t> &strides, int64_t stride,
+void Converter::addBatch(Gemm &gemm, StringRef letters) {
+  auto isAround = [](ArrayRef<int64_t> strides, int64_t stride,
                      int64_t extent) {
     return strides.back() == stride * extent;
   };
@@ -114,19 +120,18 @@ void Converter::addBatch(fb::GemmStepT &step, StringRef letters) {
     int64_t x = left.contains(letter) ? a[letter] : 0;
     int64_t y = right.contains(letter) ? b[letter] : 0;
     int64_t z = c[letter];
-    if (!step.batch.empty() && isAround(step.a_batch, x, extent) &&
-        isAround(step.b_batch, y, extent) &&
-        isAround(step.c_batch, z, extent)) {
-      step.batch.back() *= extent;
-      step.a_batch.back() = x;
-      step.b_batch.back() = y;
-      step.c_batch.back() = z;
+    if (!gemm.batch.empty() && isAround(gemm.aBatch, x, extent) &&
+        isAround(gemm.bBatch, y, extent) && isAround(gemm.cBatch, z, extent)) {
+      gemm.batch.back() *= extent;
+      gemm.aBatch.back() = x;
+      gemm.bBatch.back() = y;
+      gemm.cBatch.back() = z;
       continue;
     }
-    step.batch.push_back(extent);
-    step.a_batch.push_back(x);
-    step.b_batch.push_back(y);
-    step.c_batch.push_back(z);
+    gemm.batch.push_back(extent);
+    gemm.aBatch.push_back(x);
+    gemm.bBatch.push_back(y);
+    gemm.cBatch.push_back(z);
   }
 }
 
@@ -145,16 +150,16 @@ static bool setPair(int64_t &row, int64_t &column, int64_t rowStride,
 
 /// Whether matrices of these rows and columns lie in memory as a library wants
 /// them.
-bool Converter::setStrides(fb::GemmStepT &step, const Group &rows,
-                           const Group &columns, const Group &summed) {
-  step.m = rows.extent;
-  step.n = columns.extent;
-  step.k = summed.extent;
-  step.c_row = rows.innermost ? c[rows.innermost] : columns.extent;
-  return setPair(step.a_row, step.a_col, a[rows.innermost], a[summed.innermost],
-                 step.m, step.k) &&
-         setPair(step.b_row, step.b_col, b[summed.innermost],
-                 b[columns.innermost], step.k, step.n) &&
+bool Converter::setStrides(Gemm &gemm, const Group &rows, const Group &columns,
+                           const Group &summed) {
+  gemm.m = rows.extent;
+  gemm.n = columns.extent;
+  gemm.k = summed.extent;
+  gemm.cRow = rows.innermost ? c[rows.innermost] : columns.extent;
+  return setPair(gemm.aRow, gemm.aColumn, a[rows.innermost],
+                 a[summed.innermost], gemm.m, gemm.k) &&
+         setPair(gemm.bRow, gemm.bColumn, b[summed.innermost],
+                 b[columns.innermost], gemm.k, gemm.n) &&
          (!columns.innermost || c[columns.innermost] == 1);
 }
 
@@ -162,64 +167,95 @@ bool Converter::setStrides(fb::GemmStepT &step, const Group &rows,
 /// as in "bsh,h->bsh", a matrix has no dimension of stride 1: the columns
 /// become a part of the batch, and where that is not enough the rows as well.
 /// What is left then, a row times a column, always has one.
-fb::GemmStepT Converter::makeProduct(Group rows, Group columns,
-                                     const Group &summed) {
-  fb::GemmStepT step;
+Gemm Converter::makeGemm(Group rows, Group columns, const Group &summed) {
+  Gemm gemm;
   std::string batch;
   for (char letter : common(result, left))
     if (right.contains(letter))
       batch += letter;
   batch += rows.outer + columns.outer;
   for (Group *group : {&columns, &rows}) {
-    if (setStrides(step, rows, columns, summed))
+    if (setStrides(gemm, rows, columns, summed))
       break;
     batch += group->inner;
     *group = Group();
   }
-  (void)setStrides(step, rows, columns, summed);
-  addBatch(step, batch);
-  return step;
+  (void)setStrides(gemm, rows, columns, summed);
+  addBatch(gemm, batch);
+  return gemm;
 }
 
-std::vector<std::unique_ptr<fb::GemmStepT>>
-Converter::run(const fb::Ref &lhs, const fb::Ref &rhs, const fb::Ref &out,
-               fb::Accumulate accumulate) {
+/// What the plan computes with: bf16 or, for all others, f32.
+static Type getArithmeticType(Value value) {
+  Type type = getElementTypeOrSelf(value);
+  return type.isBF16() ? type : Float32Type::get(type.getContext());
+}
+
+static SmallVector<int64_t> join(std::initializer_list<int64_t> matrix,
+                                 ArrayRef<int64_t> batch) {
+  SmallVector<int64_t> all(matrix);
+  all.append(batch.begin(), batch.end());
+  return all;
+}
+
+/// The part of an operand that begins `offset` elements further on and ends
+/// with the last element of the strided box.
+static MemoryAttr getPart(MemoryAttr memory, int64_t offset,
+                          ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
+                          Type type) {
+  int64_t unit = type.getIntOrFloatBitWidth() / 8;
+  return memory.getPart(offset * unit, countSpan(sizes, strides) * unit);
+}
+
+SmallVector<GemmOp> Converter::run(OpBuilder &builder, Location loc,
+                                   MemoryAttr lhs, MemoryAttr rhs,
+                                   MemoryAttr out, Accumulate accumulate) {
   Group rows = collapse(common(result, left, right), c, a);
   Group columns = collapse(common(result, right, left), c, b);
   Group summed = collapse(common(left, right, result), a, b);
-  fb::GemmStepT first = makeProduct(rows, columns, summed);
-  first.dtype = getElementDType(op->getOperand(0));
-  first.c_dtype = getElementDType(op->getResult(0));
+  Gemm gemm = makeGemm(rows, columns, summed);
+  Type type = getArithmeticType(op->getOperand(0));
+  Type resultType = getArithmeticType(op->getResult(0));
+  auto aStrides = join({gemm.aRow, gemm.aColumn}, gemm.aBatch);
+  auto bStrides = join({gemm.bRow, gemm.bColumn}, gemm.bBatch);
+  auto cSizes = join({gemm.m, gemm.n}, gemm.batch);
+  MemoryAttr written =
+      getPart(out, 0, cSizes, join({gemm.cRow, 1}, gemm.cBatch), resultType);
 
-  // One product for every value of the outer summed letters.
-  std::vector<std::unique_ptr<fb::GemmStepT>> steps;
+  // One GEMM for every value of the outer summed letters.
+  SmallVector<GemmOp> gemms;
   int64_t count = 1;
   for (char letter : summed.outer)
     count *= op.getExtent(letter);
   for (int64_t index = 0; index < count; ++index) {
-    auto step = std::make_unique<fb::GemmStepT>(first);
     int64_t rest = index, aOffset = 0, bOffset = 0;
     for (char letter : llvm::reverse(summed.outer)) {
       aOffset += rest % op.getExtent(letter) * a[letter];
       bOffset += rest % op.getExtent(letter) * b[letter];
       rest /= op.getExtent(letter);
     }
-    int64_t bytes = elementBytes(first.dtype);
-    step->a =
-        std::make_unique<fb::Ref>(lhs.offset() + aOffset * bytes, lhs.slot());
-    step->b =
-        std::make_unique<fb::Ref>(rhs.offset() + bOffset * bytes, rhs.slot());
-    step->c = std::make_unique<fb::Ref>(out);
-    step->accumulate = index == 0 ? accumulate : fb::Accumulate::Add;
-    steps.push_back(std::move(step));
+    gemms.push_back(GemmOp::create(
+        builder, loc, gemm.m, gemm.n, gemm.k,
+        gemm.batch.empty() ? DenseI64ArrayAttr()
+                           : builder.getDenseI64ArrayAttr(gemm.batch),
+        type,
+        getPart(lhs, aOffset, join({gemm.m, gemm.k}, gemm.batch), aStrides,
+                type),
+        aStrides,
+        getPart(rhs, bOffset, join({gemm.k, gemm.n}, gemm.batch), bStrides,
+                type),
+        bStrides, written, join({gemm.cRow}, gemm.cBatch), resultType,
+        index == 0 ? accumulate : Accumulate::Add, Epilogue::None,
+        /*bias=*/MemoryAttr(), /*gelu_input=*/MemoryAttr()));
   }
-  return steps;
+  return gemms;
 }
 
-std::vector<std::unique_ptr<fb::GemmStepT>>
-plait::convertContraction(ContractionOpInterface op, const fb::Ref &lhs,
-                          const fb::Ref &rhs, const fb::Ref &result,
-                          fb::Accumulate accumulate) {
+SmallVector<GemmOp> plait::createGemms(OpBuilder &builder, Location loc,
+                                       ContractionOpInterface op,
+                                       MemoryAttr lhs, MemoryAttr rhs,
+                                       MemoryAttr result,
+                                       Accumulate accumulate) {
   // The result's innermost letter (of those longer than 1) must be a column:
   // exchange the operands if only the left one has it.
   bool swapped = false;
@@ -228,7 +264,7 @@ plait::convertContraction(ContractionOpInterface op, const fb::Ref &lhs,
       swapped = !op.getRhsLetters().contains(letter);
       break;
     }
-  Converter converter(op, swapped);
-  return swapped ? converter.run(rhs, lhs, result, accumulate)
-                 : converter.run(lhs, rhs, result, accumulate);
+  if (swapped)
+    std::swap(lhs, rhs);
+  return Converter(op, swapped).run(builder, loc, lhs, rhs, result, accumulate);
 }

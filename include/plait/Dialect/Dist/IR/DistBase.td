@@ -1,0 +1,54 @@
+//===- DistBase.td - The dist dialect and its enumerations ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// In a file of their own, for dialects whose ops have these attributes, too.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_DIST_IR_DISTBASE_TD
+#define PLAIT_DIALECT_DIST_IR_DISTBASE_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+def DistDialect : Dialect {
+  let name = "dist";
+  let summary = "Meshes, shardings and collectives";
+  let description = [{
+    How tensors lie on a mesh of ranks. Before partitioning, a tensor type is
+    global and carries a `#dist.sharding` as its encoding; `dist.reshard` is the
+    only op that changes it. Partitioning replaces global types by the types of
+    one rank's block and reshards by collectives.
+  }];
+  let cppNamespace = "::plait::dist";
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def Dist_ReductionEnum : I32EnumAttr<"Reduction", "how partial values combine", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
+  let cppNamespace = "::plait::dist";
+  let genSpecializedAttr = 0;
+}
+def Dist_ReductionAttr : EnumAttr<DistDialect, Dist_ReductionEnum, "reduction"> {
+  let assemblyFormat = "$value";
+}
+
+def Dist_CollectiveKindEnum : I32EnumAttr<"CollectiveKind",
+    "what a collective moves; plan file and planner have the same values", [
+    I32EnumAttrCase<"AllReduce", 0, "all_reduce">,
+    I32EnumAttrCase<"AllGather", 1, "all_gather">,
+    I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">,
+    I32EnumAttrCase<"AllToAll", 3, "all_to_all">]> {
+  let cppNamespace = "::plait::dist";
+  let genSpecializedAttr = 0;
+}
+def Dist_CollectiveKindAttr
+    : EnumAttr<DistDialect, Dist_CollectiveKindEnum, "collective_kind"> {
+  let assemblyFormat = "$value";
+}
+
+#endif // PLAIT_DIALECT_DIST_IR_DISTBASE_TD

@@ -1,0 +1,75 @@
+//===- Steps.h - Where a program's steps work -------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_TRANSFORMS_STEPS_H
+#define PLAIT_TRANSFORMS_STEPS_H
+
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/DenseMap.h"
+#include <optional>
+
+namespace plait {
+
+/// The buffers of a program by name, and the addresses that follow from them.
+/// The program must outlive it and keep its buffers.
+class ProgramMemory {
+public:
+  explicit ProgramMemory(plan::ProgramOp program);
+
+  /// Null: the program has no such buffer.
+  plan::BufferOp find(mlir::FlatSymbolRefAttr name) const {
+    return buffers.lookup(name.getAttr());
+  }
+
+  /// Bytes of the arena.
+  struct Range {
+    int64_t begin, end;
+  };
+  /// What `action` binds to slot `slot` of its callee. Of the model's inputs,
+  /// whose buffers hold all microbatches, that is one microbatch.
+  Range getBound(plan::ActionOp action, int64_t slot) const;
+  /// The buffer that a transfer moves.
+  Range getMoved(plan::ActionOp action) const;
+  /// Where `memory` is when `action` calls its function.
+  Range resolve(plan::ActionOp action, plan::MemoryAttr memory) const;
+  /// Bytes of one microbatch's rows in a buffer of the model's inputs.
+  int64_t getInputStride(plan::BufferOp buffer) const {
+    return int64_t(buffer.getBytes()) / microbatches;
+  }
+
+private:
+  Range getRange(plan::ActionOp action, mlir::Attribute buffer) const;
+
+  llvm::DenseMap<mlir::StringAttr, plan::BufferOp> buffers;
+  int64_t microbatches = 1;
+};
+
+/// The functions that a program calls, in the order of their first calls.
+llvm::SmallVector<plan::FunctionOp> getCalled(plan::ProgramOp program);
+
+/// Fails with an error unless every program of `module` calls functions of
+/// steps that no other one calls, binds to each slot as many bytes as it has,
+/// and has the buffers that their steps name.
+mlir::LogicalResult verifySteps(mlir::ModuleOp module);
+
+/// The least elements of a bucket of gradients that `ranks` ranks reduce: rings
+/// over more ranks need more bytes to hide their latency. The rule, and the
+/// numbers, of Megatron-core's DistributedDataParallelConfig.
+constexpr int64_t getBucketElements(int64_t ranks) {
+  int64_t perRank = 1'000'000 * ranks, least = 40'000'000;
+  return perRank > least ? perRank : least;
+}
+
+/// Bytes of the arena that the plan will have for `program`: its own and, on
+/// GPUs, what libraries may use.
+int64_t getArenaBytes(plan::ProgramOp program);
+
+} // namespace plait
+
+#endif // PLAIT_TRANSFORMS_STEPS_H

@@ -1,0 +1,472 @@
+//===- PlanSteps.cpp - Steps of the plan dialect --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What each kind of step uses, costs and is checked for. The plan file is
+// checked again when it is read (lib/Plan/CheckSteps.cpp), since it may come
+// from anywhere; here slips of a pass or a hand are found where they are made.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+#include "plait/Dialect/Plan/IR/PlanInterfaces.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// MemoryAttr
+//===----------------------------------------------------------------------===//
+
+Attribute MemoryAttr::parse(AsmParser &parser, Type) {
+  int64_t slot = -1, offset = 0, bytes = 0;
+  FlatSymbolRefAttr buffer;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess())
+    return {};
+  if (succeeded(parser.parseOptionalKeyword("slot"))) {
+    if (parser.parseInteger(slot))
+      return {};
+  } else if (parser.parseAttribute(buffer)) {
+    return {};
+  }
+  if (parser.parseComma() || parser.parseInteger(offset) ||
+      parser.parseComma() || parser.parseInteger(bytes) ||
+      parser.parseGreater())
+    return {};
+  return parser.getChecked<MemoryAttr>(loc, parser.getContext(), slot, buffer,
+                                       offset, bytes);
+}
+
+void MemoryAttr::print(AsmPrinter &printer) const {
+  printer << '<';
+  if (getBuffer())
+    printer << getBuffer();
+  else
+    printer << "slot " << getSlot();
+  printer << ", " << getOffset() << ", " << getBytes() << '>';
+}
+
+LogicalResult MemoryAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 int64_t slot, FlatSymbolRefAttr buffer,
+                                 int64_t offset, int64_t bytes) {
+  // (C1)
+  if (offset < 0 || bytes < 0)
+    return emitError() << "memory of " << bytes << " bytes begins at byte "
+                       << offset << ", expected numbers of 0 or more";
+  // (C2)
+  if (buffer ? slot != -1 : slot < 0)
+    return emitError() << "memory is in slot " << slot
+                       << ", expected 0 or more, or a buffer";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// FunctionOp and ConstantOp
+//===----------------------------------------------------------------------===//
+
+/// (C3)
+static LogicalResult verifyInside(FunctionOp function, Operation *step,
+                                  const StepUse &use) {
+  int64_t slot = use.memory.getSlot();
+  if (slot < 0)
+    return success();
+  ArrayRef<int64_t> slots = function.getBytes();
+  if (slot >= int64_t(slots.size()))
+    return step->emitOpError("has ")
+           << use.what << " in slot " << slot << ", but its function has "
+           << slots.size();
+  if (use.memory.getEnd() > slots[slot])
+    return step->emitOpError("has ")
+           << use.what << " up to byte " << use.memory.getEnd() << " of slot "
+           << slot << ", which has " << slots[slot];
+  return success();
+}
+
+LogicalResult FunctionOp::verifyRegions() {
+  // (C2)
+  ArrayRef<int64_t> bytes = getBytes();
+  if (bytes.empty() || bytes.size() != getSlots().size())
+    return emitOpError("has ")
+           << getSlots().size() << " names and " << bytes.size()
+           << " sizes of slots, expected one each or more";
+  for (int64_t size : bytes)
+    if (size < 0)
+      return emitOpError("has a slot of ") << size << " bytes";
+  for (Operation &op : getBody().front()) {
+    auto step = dyn_cast<StepOpInterface>(op);
+    // (C1)
+    if (!step && !isa<ConstantOp>(op))
+      return op.emitOpError("is neither a step nor a constant, but in @")
+             << getSymName();
+    if (!step)
+      continue;
+    for (const StepUse &use : step.getUses())
+      if (failed(verifyInside(*this, &op, use)))
+        return failure();
+  }
+  return success();
+}
+
+static int64_t countBytes(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
+}
+
+LogicalResult ConstantOp::verifyRegions() {
+  // (C1)
+  Block &block = getBody().front();
+  auto yield = cast<YieldOp>(block.getTerminator());
+  Operation &source = block.front();
+  if (!isa<ConstantDataOpInterface>(source) ||
+      yield->getPrevNode() != &source ||
+      yield.getOperands() != source.getResults())
+    return emitOpError("expected one op that knows numbers, and its result");
+  // (C2)
+  int64_t bytes = countBytes(source.getResult(0).getType());
+  if (!getMemory().getBuffer() || getMemory().getBytes() != bytes)
+    return emitOpError("lies in ")
+           << getMemory() << ", expected " << bytes << " bytes of a buffer";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// KernelOp
+//===----------------------------------------------------------------------===//
+
+ClusterOp KernelOp::getCluster() {
+  return cast<ClusterOp>(getBody().front().front());
+}
+
+SmallVector<StepUse> KernelOp::getUses() {
+  SmallVector<StepUse> uses;
+  for (auto memory : getInputs().getAsRange<MemoryAttr>())
+    uses.push_back({"an input", memory});
+  for (auto memory : getOutputs().getAsRange<MemoryAttr>())
+    uses.push_back({"an output", memory, /*writes=*/true});
+  return uses;
+}
+
+/// (C2)
+static LogicalResult verifySizes(KernelOp op, StringRef what, ArrayAttr given,
+                                 ValueRange values) {
+  if (given.size() != values.size())
+    return op.emitOpError("has ")
+           << given.size() << " " << what << "s, expected " << values.size();
+  for (auto [memory, value] :
+       llvm::zip_equal(given.getAsRange<MemoryAttr>(), values))
+    if (memory.getBytes() != getStoredBytes(value))
+      return op.emitOpError("has an ")
+             << what << " of " << memory.getBytes() << " bytes, expected "
+             << getStoredBytes(value) << ", those of " << value.getType();
+  return success();
+}
+
+LogicalResult KernelOp::verifyRegions() {
+  Block &block = getBody().front();
+  auto pitches = (*this)->getAttrOfType<DenseI64ArrayAttr>(kPitchAttr);
+  if ((*this)->hasAttr(kPitchAttr) &&
+      (!pitches || pitches.size() != block.getNumArguments()))
+    return emitOpError("has ")
+           << (*this)->getAttr(kPitchAttr) << " as " << kPitchAttr
+           << ", expected an i64 for each of " << block.getNumArguments()
+           << " inputs";
+  // (C1)
+  auto yield = cast<YieldOp>(block.getTerminator());
+  auto cluster = dyn_cast<ClusterOp>(block.front());
+  if (!cluster || yield->getPrevNode() != cluster ||
+      cluster.getOperands() != ValueRange(block.getArguments()) ||
+      yield.getOperands() != cluster.getResults())
+    return emitOpError("expected one plan.cluster of the arguments, and its "
+                       "results");
+  if (failed(
+          verifySizes(*this, "input", getInputs(), block.getArguments())) ||
+      failed(verifySizes(*this, "output", getOutputs(), cluster.getResults())))
+    return failure();
+  // (C3)
+  if (int64_t(getFlops()) < 0 || int64_t(getTraffic()) < 0)
+    return emitOpError("has ") << int64_t(getFlops()) << " flops and "
+                               << int64_t(getTraffic()) << " bytes of traffic";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// GemmOp
+//===----------------------------------------------------------------------===//
+
+static bool isFloat(Type type) { return type.isF32() || type.isBF16(); }
+
+static int64_t countBytes(ArrayRef<int64_t> sizes, ArrayRef<int64_t> batch,
+                          ArrayRef<int64_t> strides, Type type) {
+  SmallVector<int64_t> all(sizes);
+  all.append(batch.begin(), batch.end());
+  return countSpan(all, strides) * type.getIntOrFloatBitWidth() / 8;
+}
+
+int64_t GemmOp::countABytes() {
+  return countBytes({int64_t(getM()), int64_t(getK())}, getBatchSizes(),
+                    getAStrides(), getType());
+}
+
+int64_t GemmOp::countBBytes() {
+  return countBytes({int64_t(getK()), int64_t(getN())}, getBatchSizes(),
+                    getBStrides(), getType());
+}
+
+/// C's columns lie side by side, and have no stride.
+int64_t GemmOp::countCBytes() {
+  SmallVector<int64_t> strides(getCStrides());
+  strides.insert(strides.begin() + 1, 1);
+  return countBytes({int64_t(getM()), int64_t(getN())}, getBatchSizes(),
+                    strides, getCType());
+}
+
+SmallVector<StepUse> GemmOp::getUses() {
+  SmallVector<StepUse> uses = {{"A", getA()}, {"B", getB()}};
+  if (MemoryAttr bias = getBiasAttr())
+    uses.push_back({"the bias", bias});
+  if (MemoryAttr input = getGeluInputAttr())
+    uses.push_back(
+        {"GELU's input", input, getEpilogue() != Epilogue::GeluGradient});
+  uses.push_back({"C", getC(), /*writes=*/true});
+  return uses;
+}
+
+double GemmOp::getMatrixFlops() {
+  double flops = 2.0 * int64_t(getM()) * int64_t(getN()) * int64_t(getK());
+  for (int64_t size : getBatchSizes())
+    flops *= double(size);
+  return flops;
+}
+
+/// (C1) and (C2)
+static LogicalResult verifyStrides(GemmOp op, StringRef what,
+                                   ArrayRef<int64_t> strides, bool isResult) {
+  size_t expected = op.getBatchSizes().size() + (isResult ? 1 : 2);
+  if (strides.size() != expected)
+    return op.emitOpError("has ") << strides.size() << " strides of " << what
+                                  << ", expected " << expected;
+  for (int64_t stride : strides)
+    if (stride < 0)
+      return op.emitOpError("has a stride of ") << what << " of " << stride;
+  if (!isResult && strides[0] != 1 && strides[1] != 1)
+    return op.emitOpError("has strides ")
+           << strides[0] << " and " << strides[1] << " of " << what
+           << "'s rows and columns, expected 1 as one of them";
+  return success();
+}
+
+/// (C5)
+static LogicalResult verifyEpilogue(GemmOp op) {
+  Epilogue kind = op.getEpilogue();
+  bool adds = kind == Epilogue::Bias || kind == Epilogue::BiasGelu;
+  bool isPlain = kind == Epilogue::None || kind == Epilogue::Bias;
+  bool reads = kind == Epilogue::GeluGradient;
+  if (adds != bool(op.getBiasAttr()) || (isPlain && op.getGeluInputAttr()) ||
+      (reads && !op.getGeluInputAttr()))
+    return op.emitOpError("has operands that are not those of epilogue ")
+           << stringifyEpilogue(kind);
+  bool overwrites = op.getAccumulate() == Accumulate::Overwrite;
+  if (kind != Epilogue::None && (!op.getBatchSizes().empty() || !overwrites))
+    return op.emitOpError("has epilogue ")
+           << stringifyEpilogue(kind) << " and "
+           << (overwrites ? "a batch" : "adds to C");
+  return success();
+}
+
+LogicalResult GemmOp::verify() {
+  // (C1)
+  SmallVector<int64_t> sizes = {int64_t(getM()), int64_t(getN()),
+                                int64_t(getK())};
+  llvm::append_range(sizes, getBatchSizes());
+  for (int64_t size : sizes)
+    if (size < 1)
+      return emitOpError("has a size of ") << size << ", expected at least 1";
+  if (failed(verifyStrides(*this, "A", getAStrides(), false)) ||
+      failed(verifyStrides(*this, "B", getBStrides(), false)) ||
+      failed(verifyStrides(*this, "C", getCStrides(), true)))
+    return failure();
+  // (C4)
+  if (!isFloat(getType()) || (!getCType().isF32() && getCType() != getType()))
+    return emitOpError("is of ")
+           << getType() << " with C of " << getCType()
+           << ", expected f32 or bf16, and C of f32 or the same";
+  // (C3)
+  std::pair<StepUse, int64_t> operands[] = {{{"A", getA()}, countABytes()},
+                                            {{"B", getB()}, countBBytes()},
+                                            {{"C", getC()}, countCBytes()}};
+  for (const auto &[use, bytes] : operands)
+    if (use.memory.getBytes() != bytes)
+      return emitOpError("has ") << use.memory.getBytes() << " bytes of "
+                                 << use.what << ", expected " << bytes;
+  return verifyEpilogue(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// AttentionOp
+//===----------------------------------------------------------------------===//
+
+SmallVector<StepUse> AttentionOp::getUses() {
+  bool forward = !getGradients();
+  SmallVector<StepUse> uses = {{"q", getQ()}, {"k", getK()}, {"v", getV()}};
+  if (MemoryAttr keys = getDropoutKeysAttr())
+    uses.push_back({"dropout's keys", keys});
+  uses.push_back({"stats", getStats(), forward});
+  uses.push_back({"out", getOut(), forward});
+  if (forward)
+    return uses;
+  static constexpr StringRef names[] = {"out's gradient", "q's gradient",
+                                        "k's gradient", "v's gradient"};
+  for (auto [index, memory] :
+       llvm::enumerate(getGradients()->getAsRange<MemoryAttr>()))
+    uses.push_back({names[index], memory, /*writes=*/index > 0});
+  return uses;
+}
+
+/// (C3)
+static LogicalResult verifyTensors(AttentionOp op) {
+  int64_t unit = op.getType().getIntOrFloatBitWidth() / 8;
+  int64_t rows = int64_t(op.getBatch()) * int64_t(op.getHeads()) *
+                 int64_t(op.getQueries());
+  int64_t query = rows * int64_t(op.getHeadSize()) * unit;
+  int64_t key = int64_t(op.getBatch()) * int64_t(op.getKvHeads()) *
+                int64_t(op.getKeys()) * int64_t(op.getHeadSize()) * unit;
+  SmallVector<std::pair<MemoryAttr, int64_t>> tensors = {
+      {op.getQ(), query},
+      {op.getK(), key},
+      {op.getV(), key},
+      {op.getOut(), query},
+      {op.getStats(), rows * int64_t(sizeof(float))}};
+  if (auto gradients = op.getGradients()) {
+    const int64_t sizes[] = {query, query, key, key};
+    for (auto [memory, bytes] :
+         llvm::zip_equal(gradients->getAsRange<MemoryAttr>(), sizes))
+      tensors.push_back({memory, bytes});
+  }
+  if (MemoryAttr keys = op.getDropoutKeysAttr())
+    tensors.push_back(
+        {keys, int64_t(op.getBatch()) * int64_t(sizeof(int32_t))});
+  for (auto [memory, bytes] : tensors)
+    if (memory.getBytes() != bytes)
+      return op.emitOpError("has a tensor at ")
+             << memory << ", expected " << bytes << " bytes";
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  // (C1)
+  const int64_t sizes[] = {int64_t(getBatch()),   int64_t(getHeads()),
+                           int64_t(getKvHeads()), int64_t(getQueries()),
+                           int64_t(getKeys()),    int64_t(getHeadSize())};
+  for (int64_t size : sizes)
+    if (size < 1)
+      return emitOpError("has a size of ") << size << ", expected at least 1";
+  if (getHeads() % getKvHeads())
+    return emitOpError("has ") << getHeads() << " heads over " << getKvHeads();
+  if (auto window = getWindow();
+      window && (*window < 1 || *window >= getKeys()))
+    return emitOpError("has a window of ")
+           << *window << ", expected 1 to below " << getKeys();
+  // (C2)
+  if (getGradients() && getGradients()->size() != 4)
+    return emitOpError("has ")
+           << getGradients()->size() << " gradients, expected none or 4";
+  // (C4)
+  if (!isFloat(getType()))
+    return emitOpError("is of ") << getType() << ", expected f32 or bf16";
+  // (C5)
+  bool drops = bool(getDropoutKeysAttr());
+  if (drops != bool(getProbabilityAttr()) || drops != bool(getSiteAttr()))
+    return emitOpError("has a part of what dropout needs: keys, probability "
+                       "and site");
+  return verifyTensors(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// CollectiveOp
+//===----------------------------------------------------------------------===//
+
+SmallVector<StepUse> CollectiveOp::getUses() {
+  return {{"input", getInput()}, {"output", getOutput(), /*writes=*/true}};
+}
+
+Attribute CollectiveOp::getStream() {
+  Attribute members = getMembersAttr();
+  if (!members)
+    return getAxisAttr();
+  return ArrayAttr::get(getContext(), {getAxisAttr(), members});
+}
+
+int64_t CollectiveOp::countRanks() {
+  if (auto members = getMembers())
+    return members->size();
+  dist::MeshOp mesh = dist::MeshOp::find(*this);
+  return mesh ? mesh.getAxisSize(getAxis()) : 0;
+}
+
+/// (C4)
+static LogicalResult verifyBlocks(CollectiveOp op) {
+  int64_t one = int64_t(op.getOuter()) * int64_t(op.getMiddle()) *
+                int64_t(op.getChunk()) * op.getType().getIntOrFloatBitWidth() /
+                8;
+  int64_t all = one * op.countRanks();
+  dist::CollectiveKind kind = op.getKind();
+  bool exchanges = kind == dist::CollectiveKind::AllToAll;
+  bool readsAll = exchanges || kind == dist::CollectiveKind::ReduceScatter;
+  bool writesAll = exchanges || kind == dist::CollectiveKind::AllGather;
+  int64_t input = readsAll ? all : one, output = writesAll ? all : one;
+  if (op.getInput().getBytes() == input && op.getOutput().getBytes() == output)
+    return success();
+  return op.emitOpError("has ")
+         << op.getInput().getBytes() << " bytes in and "
+         << op.getOutput().getBytes() << " out, expected " << input << " and "
+         << output;
+}
+
+LogicalResult CollectiveOp::verify() {
+  // (C1)
+  dist::MeshOp mesh = dist::MeshOp::find(*this);
+  int64_t ranks = mesh ? mesh.getAxisSize(getAxis()) : 0;
+  if (ranks < 1)
+    return emitOpError("is over \"")
+           << getAxis() << "\", which is no axis of the mesh";
+  // (C2)
+  for (int64_t size :
+       {int64_t(getOuter()), int64_t(getMiddle()), int64_t(getChunk())})
+    if (size < 1)
+      return emitOpError("has a size of ") << size << ", expected at least 1";
+  dist::CollectiveKind kind = getKind();
+  StringRef name = dist::stringifyCollectiveKind(kind);
+  if (kind != dist::CollectiveKind::AllToAll &&
+      (getMiddle() != 1 || getSplitsInner()))
+    return emitOpError("is an ") << name << " that cuts two dimensions";
+  // (C3)
+  bool reduces = kind == dist::CollectiveKind::AllReduce ||
+                 kind == dist::CollectiveKind::ReduceScatter;
+  if (reduces != getReduction().has_value())
+    return emitOpError("is an ")
+           << name << (reduces ? " without" : " with") << " a reduction";
+  if (reduces && !isFloat(getType()))
+    return emitOpError("reduces ") << getType() << ", expected f32 or bf16";
+  // (C5)
+  int64_t last = -1;
+  for (int64_t member : getMembers().value_or(ArrayRef<int64_t>())) {
+    if (member <= last || member >= ranks)
+      return emitOpError("has members [")
+             << *getMembers() << "], expected ascending indices below "
+             << ranks;
+    last = member;
+  }
+  // (C6)
+  if (isInPlace() && kind != dist::CollectiveKind::AllReduce)
+    return emitOpError("is an ") << name << " in place";
+  return verifyBlocks(*this);
+}

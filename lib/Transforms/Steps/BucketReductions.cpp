@@ -1,0 +1,199 @@
+//===- BucketReductions.cpp - Gradients reduced in buckets ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Passes.h"
+#include "plait/Transforms/Steps.h"
+
+#include "mlir/IR/Remarks.h"
+
+namespace plait {
+#define GEN_PASS_DEF_BUCKETREDUCTIONSPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+namespace {
+
+/// A part of an all-reduce, and the last operation before it that writes there.
+struct Bucket {
+  CollectiveOp step;
+  ProgramMemory::Range range;
+  std::pair<size_t, size_t> written = {0, 0}; // action, step
+  bool isWritten = false;
+};
+
+/// Cuts the reductions of one action.
+class ActionBuckets {
+public:
+  /// `least`: elements of a bucket; 0: what rings over its ranks want.
+  ActionBuckets(ArrayRef<ActionOp> actions, size_t action,
+                const llvm::DenseMap<Attribute, FunctionOp> &functions,
+                const ProgramMemory &memory, int64_t least)
+      : actions(actions), action(action), functions(functions), memory(memory),
+        least(least) {}
+
+  /// Replaces runs of all-reduces over the same ranks.
+  void run() {
+    auto steps = llvm::to_vector(getSteps(getCallee(actions[action])));
+    for (size_t i = 0; i < steps.size();) {
+      size_t end = i;
+      SmallVector<CollectiveOp> run;
+      while (end < steps.size() && isSum(steps[end]) &&
+             steps[i].getStream() == steps[end].getStream())
+        run.push_back(cast<CollectiveOp>(*steps[end++]));
+      replace(run);
+      i = std::max(i + 1, end);
+    }
+  }
+
+private:
+  FunctionOp getCallee(ActionOp call) const {
+    auto callee = call.getCalleeAttr();
+    return callee ? functions.lookup(callee.getAttr()) : FunctionOp();
+  }
+
+  /// Whether `step` is a sum in place. Along the pipeline programs meet that
+  /// need not agree about what is written first.
+  static bool isSum(StepOpInterface step) {
+    auto collective = dyn_cast<CollectiveOp>(*step);
+    return collective && collective.getAxis() != kPipelineAxis &&
+           collective.getKind() == dist::CollectiveKind::AllReduce &&
+           collective.getReduction() == dist::Reduction::Sum &&
+           collective.isInPlace();
+  }
+
+  void replace(ArrayRef<CollectiveOp> run) {
+    SmallVector<Bucket> buckets;
+    for (CollectiveOp whole : run)
+      cut(whole, buckets);
+    findWrites(buckets);
+    llvm::stable_sort(buckets, [](const Bucket &left, const Bucket &right) {
+      return left.written < right.written;
+    });
+    for (Bucket &bucket : buckets)
+      bucket.step->moveBefore(run.front());
+    tell(run, buckets.size());
+    for (CollectiveOp whole : run)
+      whole.erase();
+  }
+
+  static void tell(ArrayRef<CollectiveOp> run, size_t buckets) {
+    if (run.empty())
+      return;
+    CollectiveOp first = run.front();
+    auto function = cast<FunctionOp>(first->getParentOp());
+    auto options = remark::RemarkOpts::name("bucket")
+                       .category("plan-bucket-reductions")
+                       .function(function.getSymName());
+    remark::analysis(first.getLoc(), options)
+        << remark::add("{0} all-reduces over {1} are reduced in {2} buckets",
+                       run.size(), first.getAxis().str(), buckets);
+  }
+
+  void cut(CollectiveOp whole, SmallVectorImpl<Bucket> &buckets) const {
+    int64_t ranks = whole.countRanks();
+    int64_t elements = int64_t(whole.getOuter()) * int64_t(whole.getChunk());
+    int64_t unit = whole.getType().getIntOrFloatBitWidth() / 8;
+    int64_t wanted = least ? least : getBucketElements(ranks);
+    int64_t count = std::max<int64_t>(1, elements / wanted);
+    // Multiples of 64 elements keep vector accesses aligned.
+    int64_t length = llvm::alignTo(llvm::divideCeil(elements, count), 64);
+    OpBuilder builder(whole);
+    for (int64_t begin = 0; begin < elements; begin += length) {
+      auto part = cast<CollectiveOp>(builder.clone(*whole));
+      int64_t size = std::min(length, elements - begin);
+      MemoryAttr bytes = whole.getInput().getPart(begin * unit, size * unit);
+      part.setOuter(1);
+      part.setChunk(size);
+      part.setInputAttr(bytes);
+      part.setOutputAttr(bytes);
+      buckets.push_back({part, memory.resolve(actions[action], bytes)});
+    }
+  }
+
+  /// From the last operation before the action backwards. A function that ran
+  /// later as well wrote the same gradients then.
+  void findWrites(MutableArrayRef<Bucket> buckets) const {
+    size_t missing = buckets.size();
+    llvm::SmallDenseSet<FunctionOp> seen;
+    for (size_t i = action; i-- > 0 && missing > 0;) {
+      FunctionOp function = getCallee(actions[i]);
+      if (!function || !seen.insert(function).second)
+        continue;
+      auto steps = llvm::to_vector(getSteps(function));
+      for (size_t j = steps.size(); j-- > 0 && missing > 0;)
+        for (const StepUse &use : steps[j].getUses())
+          if (use.writes)
+            missing -= markWritten(
+                buckets, memory.resolve(actions[i], use.memory), {i, j});
+    }
+  }
+
+  /// Returns how many buckets the operation `at` is the last to write.
+  static size_t markWritten(MutableArrayRef<Bucket> buckets,
+                            ProgramMemory::Range range,
+                            std::pair<size_t, size_t> at) {
+    size_t found = 0;
+    for (Bucket &bucket : buckets)
+      if (!bucket.isWritten && range.begin < bucket.range.end &&
+          bucket.range.begin < range.end) {
+        bucket.written = at;
+        bucket.isWritten = true;
+        ++found;
+      }
+    return found;
+  }
+
+  ArrayRef<ActionOp> actions;
+  size_t action;
+  const llvm::DenseMap<Attribute, FunctionOp> &functions;
+  const ProgramMemory &memory;
+  int64_t least;
+};
+
+struct BucketReductionsPass
+    : plait::impl::BucketReductionsPassBase<BucketReductionsPass> {
+  using BucketReductionsPassBase::BucketReductionsPassBase;
+
+  void runOnOperation() override {
+    TargetAttr target = getTarget(getOperation());
+    if (!target || !target.isGPU())
+      return;
+    if (bucket < 0) {
+      getOperation().emitError("bucket is ")
+          << bucket << ", expected 0 or more elements";
+      return signalPassFailure();
+    }
+    if (failed(verifySteps(getOperation())))
+      return signalPassFailure();
+    for (auto program : getOperation().getOps<ProgramOp>())
+      run(program);
+  }
+
+  /// Whose reductions are called by one action, and that is a reduce.
+  void run(ProgramOp program) {
+    ProgramMemory memory(program);
+    auto actions = llvm::to_vector(program.getBody().getOps<ActionOp>());
+    llvm::DenseMap<Attribute, FunctionOp> functions;
+    for (FunctionOp function : getCalled(program))
+      functions[function.getSymNameAttr()] = function;
+    llvm::DenseMap<Attribute, int64_t> calls;
+    for (ActionOp action : actions)
+      if (auto callee = action.getCalleeAttr())
+        ++calls[callee.getAttr()];
+    for (auto [index, action] : llvm::enumerate(actions))
+      if (action.getKind() == pipe::ActionKind::Reduce &&
+          calls[action.getCalleeAttr().getAttr()] == 1)
+        ActionBuckets(actions, index, functions, memory, bucket).run();
+  }
+};
+} // namespace

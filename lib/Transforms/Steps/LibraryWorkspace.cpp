@@ -1,0 +1,98 @@
+//===- LibraryWorkspace.cpp - Memory for libraries ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LibraryWorkspace.h"
+
+#include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Plan/Attention.h"
+#include "plait/Transforms/Buffers.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+/// What the library for GEMMs may use: what cuBLAS itself takes by default,
+/// which later architectures profit from.
+static uint64_t getGemmWorkspace(TargetAttr target) {
+  return uint64_t(target.getCubin() == "sm_80" ? 8 : 32) << 20;
+}
+
+/// What an attention may use.
+template <typename OpTy>
+static uint64_t getAttentionWorkspace(OpTy op, fb::AttentionKind kind,
+                                      bool deterministic, int architecture) {
+  ArrayRef<int64_t> query = op.getQuery().getType().getShape();
+  fb::AttentionStepT step;
+  step.kind = kind;
+  step.batch = query[0];
+  step.queries = query[1];
+  step.keys = op.getKey().getType().getDimSize(1);
+  step.kv_heads = query[2];
+  step.heads = query[2] * query[3];
+  step.head_size = query[4];
+  step.deterministic = deterministic;
+  return gpuAttentionWorkspace(step, architecture);
+}
+
+/// What GEMMs and the largest attention of a program may use.
+static uint64_t getLibraryWorkspace(ProgramOp program, TargetAttr target) {
+  auto module = program->getParentOfType<ModuleOp>();
+  bool deterministic = getConfiguration(module).deterministic;
+  int architecture = target.getArchitecture();
+  uint64_t bytes = getGemmWorkspace(target);
+  auto add = [&](auto op, fb::AttentionKind kind) {
+    bytes = std::max(
+        bytes, getAttentionWorkspace(op, kind, deterministic, architecture));
+  };
+  llvm::SmallDenseSet<Attribute> seen;
+  for (auto action : program.getBody().getOps<ActionOp>()) {
+    auto callee = action.getCalleeAttr();
+    if (!callee || !seen.insert(callee).second)
+      continue;
+    module.lookupSymbol(callee)->walk([&](Operation *op) {
+      llvm::TypeSwitch<Operation *>(op)
+          .Case(
+              [&](nn::AttentionOp op) { add(op, fb::AttentionKind::Forward); })
+          .Case([&](nn::AttentionGradOp op) {
+            add(op, fb::AttentionKind::Backward);
+          });
+    });
+  }
+  return bytes;
+}
+
+/// Where it begins: cuBLAS wants workspaces aligned to 256 bytes.
+static uint64_t alignLibraryWorkspace(uint64_t bytes) {
+  return llvm::alignTo(bytes, 256);
+}
+
+int64_t plait::getArenaBytes(ProgramOp program) {
+  auto module = program->getParentOfType<ModuleOp>();
+  TargetAttr target = getTarget(module);
+  if (!target || !target.isGPU() || getPhase(module) >= Phase::Steps)
+    return program.getBytes();
+  return alignLibraryWorkspace(program.getBytes()) +
+         getLibraryWorkspace(program, target);
+}
+
+void plait::addLibraryWorkspace(ProgramOp program) {
+  int64_t bytes = getLibraryWorkspace(
+      program, getTarget(program->getParentOfType<ModuleOp>()));
+  int64_t offset = alignLibraryWorkspace(program.getBytes());
+  auto actions = program.getBody().getOps<ActionOp>();
+  int64_t count = llvm::range_size(actions);
+  auto builder = OpBuilder::atBlockEnd(&program.getBody().front());
+  if (count)
+    builder.setInsertionPoint(*actions.begin());
+  BufferOp::create(builder, program.getLoc(), kLibraryWorkspaceBuffer,
+                   Category::Workspace, offset, bytes, 0,
+                   std::max<int64_t>(0, count - 1));
+  program.setBytes(offset + bytes);
+}

@@ -1,0 +1,319 @@
+//===- LowerToSteps.cpp - Functions as lists of steps ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Every op that some device executes becomes one step, or several, with the
+// memory that its values have been given. What only says where a value lies is
+// gone afterwards.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Contractions.h"
+#include "LibraryWorkspace.h"
+#include "plait/Analysis/KernelTraffic.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
+#include "plait/Transforms/Buffers.h"
+#include "plait/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace plait {
+#define GEN_PASS_DEF_LOWERTOSTEPSPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+namespace {
+
+/// Converts one function.
+class Converter {
+public:
+  /// `deterministic`: attention gives the same bits in every run.
+  Converter(func::FuncOp function, bool deterministic)
+      : function(function), deterministic(deterministic), builder(function) {}
+
+  LogicalResult run();
+
+private:
+  MemoryAttr getMemory(Value value);
+  ArrayAttr getMemories(ValueRange values);
+  Location locate(Operation *op);
+  LogicalResult verifyPlaces();
+  LogicalResult convert(Operation *op);
+  void convertConstant(Operation *op);
+  void convertCluster(ClusterOp op);
+  void convertMatmul(nn::MatmulOp op);
+  void convertFused(nn::FusedMatmulOp op);
+  template <typename OpTy>
+  AttentionOp createAttention(OpTy op, ArrayAttr gradients);
+  void convertCollective(dist::CollectiveOpInterface op);
+
+  func::FuncOp function;
+  bool deterministic;
+  OpBuilder builder;
+};
+
+} // namespace
+
+/// Where passes have placed a value; null: nowhere.
+static PlaceAttr getPlace(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    return function.getArgAttrOfType<PlaceAttr>(argument.getArgNumber(),
+                                                kPlaceAttr);
+  }
+  auto places = value.getDefiningOp()->getAttrOfType<ArrayAttr>(kPlacesAttr);
+  return cast<PlaceAttr>(places[cast<OpResult>(value).getResultNumber()]);
+}
+
+MemoryAttr Converter::getMemory(Value value) {
+  PlaceAttr place = getPlace(value);
+  StringRef name = place.getBuffer().getValue();
+  int64_t slot = -1, bytes = getStoredBytes(value);
+  FlatSymbolRefAttr buffer;
+  if (!name.consume_front("slot ") || name.getAsInteger(10, slot))
+    buffer = FlatSymbolRefAttr::get(place.getBuffer());
+  return MemoryAttr::get(builder.getContext(), slot, buffer, place.getOffset(),
+                         bytes);
+}
+
+ArrayAttr Converter::getMemories(ValueRange values) {
+  SmallVector<Attribute> memories;
+  for (Value value : values)
+    memories.push_back(getMemory(value));
+  return builder.getArrayAttr(memories);
+}
+
+/// Messages name the op that a step comes from.
+Location Converter::locate(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  if (StringAttr origin = findOrigin(op->getLoc()))
+    out << origin.getValue() << ' ';
+  out << '(' << op->getName() << ')';
+  return NameLoc::get(builder.getStringAttr(text), op->getLoc());
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels and constants
+//===----------------------------------------------------------------------===//
+
+/// Ends the body of a step with the results of the op that is in it alone.
+static void yieldResults(OpBuilder &builder, Operation *op) {
+  op->removeAttr(kPlacesAttr);
+  builder.setInsertionPointAfter(op);
+  YieldOp::create(builder, op->getLoc(), op->getResults());
+}
+
+void Converter::convertConstant(Operation *op) {
+  auto constant =
+      ConstantOp::create(builder, locate(op), getMemory(op->getResult(0)));
+  OpBuilder inner = OpBuilder::atBlockBegin(&constant.getBody().emplaceBlock());
+  yieldResults(inner, inner.clone(*op));
+}
+
+void Converter::convertCluster(ClusterOp op) {
+  auto kernel = KernelOp::create(
+      builder, locate(op), getMemories(op.getOperands()),
+      getMemories(op.getResults()), int64_t(getKernelFlops(op)),
+      int64_t(getKernelTraffic(op)));
+  Block &block = kernel.getBody().emplaceBlock();
+  SmallVector<int64_t> pitches;
+  for (Value operand : op.getOperands()) {
+    block.addArgument(operand.getType(), op.getLoc());
+    auto extent = block.getArguments().back();
+    int64_t pitch = getRowPitch(operand);
+    pitches.push_back(pitch == getRowPitch(extent) ? 0 : pitch);
+  }
+  if (llvm::any_of(pitches, [](int64_t pitch) { return pitch; }))
+    kernel->setAttr(kPitchAttr, builder.getDenseI64ArrayAttr(pitches));
+  OpBuilder inner = OpBuilder::atBlockBegin(&block);
+  Operation *moved = inner.insert(op->cloneWithoutRegions());
+  moved->getRegion(0).takeBody(op.getBody());
+  moved->setOperands(block.getArguments());
+  yieldResults(inner, moved);
+}
+
+//===----------------------------------------------------------------------===//
+// Library steps
+//===----------------------------------------------------------------------===//
+
+void Converter::convertMatmul(nn::MatmulOp op) {
+  auto mode = op->getAttrOfType<IntegerAttr>(kAccumulateAttr);
+  createGemms(builder, locate(op), op, getMemory(op.getLhs()),
+              getMemory(op.getRhs()), getMemory(op.getResult()),
+              mode ? static_cast<Accumulate>(mode.getInt())
+                   : Accumulate::Overwrite);
+}
+
+void Converter::convertFused(nn::FusedMatmulOp op) {
+  // One GEMM, by the op's constraints.
+  GemmOp gemm = createGemms(builder, locate(op), op, getMemory(op.getLhs()),
+                            getMemory(op.getRhs()), getMemory(op.getResult()),
+                            Accumulate::Overwrite)
+                    .front();
+  if (op.getGeluInput())
+    gemm.setEpilogue(Epilogue::GeluGradient);
+  else if (op.getGelu())
+    gemm.setEpilogue(op.getBias() ? Epilogue::BiasGelu : Epilogue::Gelu);
+  else
+    gemm.setEpilogue(Epilogue::Bias);
+  if (Value bias = op.getBias())
+    gemm.setBiasAttr(getMemory(bias));
+  if (Value input = op.getGelu() ? op.getPreactivation() : op.getGeluInput())
+    gemm.setGeluInputAttr(getMemory(input));
+}
+
+/// Query head h of the step is head h % r of group h / r, for groups of r.
+template <typename OpTy>
+AttentionOp Converter::createAttention(OpTy op, ArrayAttr gradients) {
+  ArrayRef<int64_t> query = op.getQuery().getType().getShape();
+  int64_t keys = op.getKey().getType().getDimSize(1);
+  // A window of the whole sequence is none.
+  int64_t window = op.getWindow().value_or(keys);
+  IntegerAttr narrow =
+      window < keys ? builder.getI64IntegerAttr(window) : IntegerAttr();
+  Value dropped = op.getDropoutKeys();
+  return AttentionOp::create(
+      builder, locate(op), /*batch=*/query[0], /*heads=*/query[2] * query[3],
+      /*kv_heads=*/query[2], /*queries=*/query[1], keys, /*head_size=*/query[4],
+      getElementTypeOrSelf(op.getQuery()), getMemory(op.getQuery()),
+      getMemory(op.getKey()), getMemory(op.getValue()), getMemory(op.getOut()),
+      getMemory(op.getLse()), op.getScale(), narrow, op.getBeginAttr(),
+      gradients, dropped ? getMemory(dropped) : MemoryAttr(),
+      op.getProbabilityAttr(), op.getSiteAttr(), op.getGroupBeginAttr(),
+      deterministic);
+}
+
+/// What the plan moves elements as: bf16, or four bytes.
+static Type getMovedType(Value value) {
+  Type type = getElementTypeOrSelf(value);
+  return type.isBF16() ? type : Float32Type::get(type.getContext());
+}
+
+void Converter::convertCollective(dist::CollectiveOpInterface op) {
+  dist::CollectiveBlocks blocks = op.getBlocks();
+  dist::ReductionAttr reduction;
+  if (std::optional<dist::Reduction> combination = op.getCombination())
+    reduction = dist::ReductionAttr::get(op.getContext(), *combination);
+  DenseI64ArrayAttr members;
+  if (auto given = op.getMembers(); given && !given->empty())
+    members = builder.getDenseI64ArrayAttr(*given);
+  CollectiveOp::create(builder, locate(op), op.getKind(), reduction,
+                       op.getAxis(), members, getMovedType(op.getInput()),
+                       blocks.outer, blocks.middle, blocks.chunk,
+                       blocks.splitsInner, getMemory(op.getInput()),
+                       getMemory(op->getResult(0)));
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+LogicalResult Converter::convert(Operation *op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](ClusterOp op) { return convertCluster(op), success(); })
+      .Case([&](nn::MatmulOp op) { return convertMatmul(op), success(); })
+      .Case([&](nn::FusedMatmulOp op) { return convertFused(op), success(); })
+      .Case([&](nn::AttentionOp op) {
+        return createAttention(op, ArrayAttr()), success();
+      })
+      .Case([&](nn::AttentionGradOp op) {
+        createAttention(
+            op, getMemories({op.getGradient(), op.getQueryGradient(),
+                             op.getKeyGradient(), op.getValueGradient()}));
+        return success();
+      })
+      .Case([&](dist::CollectiveOpInterface op) {
+        return convertCollective(op), success();
+      })
+      .Case([&](ConstantDataOpInterface op) {
+        return convertConstant(op), success();
+      })
+      // These only say where a value lies.
+      .Case<nn::ReadOp, nn::WriteOp, nn::AccumulateOp, nn::MetricOp,
+            nn::StepScalarOp, func::ReturnOp>(
+          [](Operation *) { return success(); })
+      .Default([](Operation *op) -> LogicalResult {
+        return op->emitError("cannot be executed: no step computes '")
+               << op->getName() << "'";
+      });
+}
+
+/// Every value has a place.
+LogicalResult Converter::verifyPlaces() {
+  for (BlockArgument argument : function.getArguments())
+    if (!getPlace(argument))
+      return function.emitError("has no ")
+             << kPlaceAttr << " of argument " << argument.getArgNumber();
+  for (Operation &op : function.getBody().front()) {
+    auto places = op.getAttrOfType<ArrayAttr>(kPlacesAttr);
+    size_t count =
+        places ? llvm::count_if(places, llvm::IsaPred<PlaceAttr>) : 0;
+    if (count != op.getNumResults() || (places && places.size() != count))
+      return op.emitError("has ") << op.getNumResults() << " results, but "
+                                  << count << " places in " << kPlacesAttr;
+  }
+  return success();
+}
+
+LogicalResult Converter::run() {
+  auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
+  auto names = function->getAttrOfType<ArrayAttr>(kSlotNamesAttr);
+  if (!bytes || !names)
+    return function.emitError("has no ")
+           << (bytes ? kSlotNamesAttr : kSlotBytesAttr)
+           << ": its values have no addresses";
+  if (failed(verifyPlaces()))
+    return failure();
+  auto steps = FunctionOp::create(builder, function.getLoc(),
+                                  function.getSymName(), names, bytes);
+  builder.createBlock(&steps.getBody());
+  // Values keep their ops to the end: where they lie is asked of those.
+  for (Operation &op : function.getBody().front())
+    if (failed(convert(&op)))
+      return failure();
+  function.erase();
+  return success();
+}
+
+namespace {
+struct LowerToStepsPass : plait::impl::LowerToStepsPassBase<LowerToStepsPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    TargetAttr target = getTarget(module);
+    bool isGPU = target && target.isGPU();
+    if (isGPU)
+      for (auto program : module.getOps<ProgramOp>())
+        addLibraryWorkspace(program);
+    bool deterministic = isGPU && getConfiguration(module).deterministic;
+    for (Attribute name : findCallees())
+      if (auto function =
+              module.lookupSymbol<func::FuncOp>(cast<StringAttr>(name)))
+        if (failed(Converter(function, deterministic).run()))
+          return signalPassFailure();
+    if (failed(verifySteps(module)))
+      signalPassFailure();
+  }
+
+  /// What programs call.
+  llvm::SetVector<Attribute> findCallees() {
+    llvm::SetVector<Attribute> names;
+    for (auto program : getOperation().getOps<ProgramOp>())
+      for (auto action : program.getBody().getOps<ActionOp>())
+        if (auto callee = action.getCalleeAttr())
+          names.insert(callee.getAttr());
+    return names;
+  }
+};
+} // namespace

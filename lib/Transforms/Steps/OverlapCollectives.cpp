@@ -1,0 +1,277 @@
+//===- OverlapCollectives.cpp - GEMMs beside collectives ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Transforms/Passes.h"
+#include "plait/Transforms/Steps.h"
+
+#include "mlir/IR/Remarks.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace plait {
+#define GEN_PASS_DEF_OVERLAPCOLLECTIVESPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+namespace {
+
+/// What a GPU computes while a byte of a collective's result crosses its links:
+/// an H100 has 990 TFLOP/s in bf16 and sends and receives 450 GB/s each over
+/// NVLink. Slower links leave more time, smaller GEMMs use less of the peak.
+constexpr double flopsPerByte = 990e12 / 450e9;
+
+/// Bytes of one slot, or of the arena.
+struct Bytes {
+  int64_t slot; // -1: the arena
+  int64_t begin, end;
+};
+
+/// A set of bytes.
+class ByteSet {
+public:
+  void add(const Bytes &bytes) {
+    if (bytes.begin >= bytes.end)
+      return;
+    auto &ranges = slots[bytes.slot];
+    int64_t begin = bytes.begin, end = bytes.end;
+    auto next = ranges.upper_bound(begin);
+    if (next != ranges.begin() && std::prev(next)->second >= begin)
+      --next;
+    while (next != ranges.end() && next->first <= end) {
+      begin = std::min(begin, next->first);
+      end = std::max(end, next->second);
+      next = ranges.erase(next);
+    }
+    ranges.emplace(begin, end);
+  }
+
+  bool touches(const Bytes &bytes) const {
+    auto ranges = slots.find(bytes.slot);
+    if (ranges == slots.end())
+      return false;
+    auto next = ranges->second.lower_bound(bytes.end);
+    return next != ranges->second.begin() &&
+           std::prev(next)->second > bytes.begin;
+  }
+
+private:
+  std::map<int64_t, std::map<int64_t, int64_t>> slots; // end by begin
+};
+
+/// What steps read and write.
+class Footprint {
+public:
+  void add(const Bytes &bytes, bool writes) {
+    (writes ? written : read).add(bytes);
+  }
+  bool conflicts(const Bytes &bytes, bool writes) const {
+    return written.touches(bytes) || (writes && read.touches(bytes));
+  }
+
+private:
+  ByteSet read, written;
+};
+
+/// Of each slot of a function the first one that some action binds to the same
+/// bytes; -1 where these are bytes of the arena that steps name directly.
+class Aliases {
+public:
+  Aliases(FunctionOp function, ArrayRef<ActionOp> calls,
+          const ProgramMemory &memory)
+      : function(function), memory(memory) {
+    for (size_t slot = 0; slot < function.getBytes().size(); ++slot)
+      aliases.push_back(slot);
+    for (StepOpInterface step : getSteps(function))
+      for (const StepUse &use : step.getUses())
+        if (use.memory.getBuffer())
+          named.add(locate(use.memory));
+    for (ActionOp action : calls)
+      add(action);
+    for (int64_t &alias : aliases)
+      alias = find(alias);
+  }
+
+  /// Where slots overlap is not the same in all actions: one that has an alias
+  /// counts as a whole.
+  Bytes resolve(MemoryAttr used) const {
+    if (used.getBuffer())
+      return locate(used);
+    int64_t slot = used.getSlot();
+    if (aliases[slot] != slot)
+      return {aliases[slot], 0, std::numeric_limits<int64_t>::max()};
+    return {slot, used.getOffset(), used.getEnd()};
+  }
+
+private:
+  /// Of memory that a step names directly.
+  Bytes locate(MemoryAttr used) const {
+    ProgramMemory::Range range = memory.resolve(ActionOp(), used);
+    return {-1, range.begin, range.end};
+  }
+
+  void add(ActionOp action) {
+    SmallVector<ProgramMemory::Range> bound;
+    for (size_t slot = 0; slot < aliases.size(); ++slot) {
+      bound.push_back(memory.getBound(action, slot));
+      bound.back().end = bound.back().begin + function.getBytes()[slot];
+    }
+    SmallVector<int64_t> slots(aliases.size());
+    std::iota(slots.begin(), slots.end(), 0);
+    llvm::sort(slots, [&](int64_t left, int64_t right) {
+      return bound[left].begin < bound[right].begin;
+    });
+    int64_t end = 0; // of the slots so far; the last of which is `owner`
+    int64_t owner = 0;
+    for (int64_t slot : slots) {
+      if (named.touches({-1, bound[slot].begin, bound[slot].end}))
+        join(find(slot), -1);
+      if (bound[slot].begin < end)
+        join(find(slot), find(owner));
+      if (bound[slot].end > end) {
+        end = bound[slot].end;
+        owner = slot;
+      }
+    }
+  }
+
+  int64_t find(int64_t slot) const {
+    while (slot >= 0 && aliases[slot] != slot)
+      slot = aliases[slot];
+    return slot;
+  }
+  void join(int64_t left, int64_t right) {
+    if (int64_t later = std::max(left, right); later >= 0)
+      aliases[later] = std::min(left, right);
+  }
+
+  FunctionOp function;
+  const ProgramMemory &memory;
+  ByteSet named; // of the arena, by steps
+  SmallVector<int64_t> aliases;
+};
+
+/// Orders the steps of one function.
+class Orderer {
+public:
+  Orderer(FunctionOp function, const Aliases &aliases) {
+    for (StepOpInterface step : getSteps(function)) {
+      order.push_back(order.size());
+      steps.push_back(step);
+      auto &list = uses.emplace_back();
+      for (const StepUse &use : step.getUses())
+        list.push_back({aliases.resolve(use.memory), use.writes});
+    }
+  }
+
+  void run() {
+    for (size_t i = 0; i < order.size(); ++i)
+      if (steps[order[i]].getStream())
+        fill(i);
+    if (llvm::is_sorted(order))
+      return;
+    Block *block = steps.front()->getBlock();
+    for (uint32_t step : order)
+      steps[step]->moveBefore(block, block->end());
+  }
+
+private:
+  struct ResolvedUse {
+    Bytes bytes;
+    bool writes;
+  };
+
+  bool conflicts(const Footprint &footprint, uint32_t step) const {
+    return llvm::any_of(uses[step], [&](const ResolvedUse &use) {
+      return footprint.conflicts(use.bytes, use.writes);
+    });
+  }
+  void add(Footprint &footprint, uint32_t step) const {
+    for (const ResolvedUse &use : uses[step])
+      footprint.add(use.bytes, use.writes);
+  }
+  double flopsAt(size_t position) {
+    return steps[order[position]].getMatrixFlops();
+  }
+
+  /// Gives the collective at `position` something to hide behind.
+  void fill(size_t position) {
+    Footprint collective;
+    add(collective, order[position]);
+    const Bytes &result = uses[order[position]].back().bytes;
+    double missing = flopsPerByte * double(result.end - result.begin);
+    size_t user = position + 1;
+    for (; user < order.size() && !conflicts(collective, order[user]); ++user)
+      missing -= flopsAt(user);
+    // What a GEMM would be moved over, from the user on.
+    Footprint between;
+    size_t first = user;
+    for (size_t i = user; i < order.size() && missing > 0; ++i) {
+      double flops = flopsAt(i);
+      if (flops == 0 || conflicts(collective, order[i]) ||
+          conflicts(between, order[i])) {
+        add(between, order[i]);
+        continue;
+      }
+      missing -= flops;
+      std::rotate(order.begin() + user, order.begin() + i,
+                  order.begin() + i + 1);
+      ++user;
+    }
+    tell(steps[order[position]], user - first, missing);
+  }
+
+  /// Why the collective is hidden, or not.
+  static void tell(StepOpInterface collective, size_t moved, double missing) {
+    auto function = cast<FunctionOp>(collective->getParentOp());
+    auto options = remark::RemarkOpts::name("overlap")
+                       .category("plan-overlap-collectives")
+                       .function(function.getSymName());
+    if (moved)
+      remark::passed(collective.getLoc(), options)
+          << remark::add("{0} GEMMs moved beside this collective", moved);
+    if (missing > 0)
+      remark::missed(collective.getLoc(), options)
+          << remark::add("{0:E2} more FLOPs would be needed to hide this "
+                         "collective, and no GEMM is left that may be moved",
+                         missing);
+  }
+
+  SmallVector<StepOpInterface> steps;
+  std::vector<SmallVector<ResolvedUse>> uses; // by step
+  SmallVector<uint32_t> order;
+};
+
+struct OverlapCollectivesPass
+    : plait::impl::OverlapCollectivesPassBase<OverlapCollectivesPass> {
+  void runOnOperation() override {
+    TargetAttr target = getTarget(getOperation());
+    if (!target || !target.isGPU())
+      return;
+    if (failed(verifySteps(getOperation())))
+      return signalPassFailure();
+    for (auto program : getOperation().getOps<ProgramOp>()) {
+      ProgramMemory memory(program);
+      llvm::DenseMap<Attribute, SmallVector<ActionOp>> calls;
+      for (auto action : program.getBody().getOps<ActionOp>())
+        if (auto callee = action.getCalleeAttr())
+          calls[callee.getAttr()].push_back(action);
+      for (FunctionOp function : getCalled(program)) {
+        Aliases aliases(function, calls[function.getSymNameAttr()], memory);
+        Orderer(function, aliases).run();
+      }
+    }
+  }
+};
+} // namespace

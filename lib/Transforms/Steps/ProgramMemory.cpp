@@ -1,0 +1,151 @@
+//===- ProgramMemory.cpp - Where a program's steps work -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Pipe/IR/Pipe.h"
+#include "plait/Transforms/Buffers.h"
+#include "plait/Transforms/Steps.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+/// Whether the buffer holds the rows of all microbatches.
+static bool isInput(StringRef name) {
+  return name == kTokensBuffer || name == kTargetsBuffer || name == kKeysBuffer;
+}
+
+ProgramMemory::ProgramMemory(ProgramOp program) {
+  for (auto buffer : program.getBody().getOps<BufferOp>())
+    buffers[buffer.getSymNameAttr()] = buffer;
+  if (auto schedule = pipe::findSchedule(program->getParentOfType<ModuleOp>()))
+    microbatches = std::max<int64_t>(1, schedule.getMicrobatches());
+}
+
+ProgramMemory::Range ProgramMemory::getRange(ActionOp action,
+                                             Attribute name) const {
+  BufferOp buffer = find(cast<FlatSymbolRefAttr>(name));
+  int64_t begin = buffer.getOffset(), bytes = buffer.getBytes();
+  if (isInput(buffer.getSymName())) {
+    bytes = getInputStride(buffer);
+    begin += int64_t(action.getMicrobatch().value_or(0)) * bytes;
+  }
+  return {begin, begin + bytes};
+}
+
+ProgramMemory::Range ProgramMemory::getBound(ActionOp action,
+                                             int64_t slot) const {
+  return getRange(action, action.getBuffers()[slot]);
+}
+
+ProgramMemory::Range ProgramMemory::getMoved(ActionOp action) const {
+  return getRange(action, action.getBuffers()[0]);
+}
+
+ProgramMemory::Range ProgramMemory::resolve(ActionOp action,
+                                            MemoryAttr memory) const {
+  int64_t base = memory.getBuffer()
+                     ? int64_t(find(memory.getBuffer()).getOffset())
+                     : getBound(action, memory.getSlot()).begin;
+  return {base + memory.getOffset(), base + memory.getEnd()};
+}
+
+SmallVector<FunctionOp> plait::getCalled(ProgramOp program) {
+  llvm::SetVector<Attribute> names;
+  for (auto action : program.getBody().getOps<ActionOp>())
+    if (auto callee = action.getCalleeAttr())
+      names.insert(callee.getAttr());
+  auto module = program->getParentOfType<ModuleOp>();
+  SmallVector<FunctionOp> functions;
+  for (Attribute name : names)
+    if (auto function = module.lookupSymbol<FunctionOp>(cast<StringAttr>(name)))
+      functions.push_back(function);
+  return functions;
+}
+
+//===----------------------------------------------------------------------===//
+// Verification
+//===----------------------------------------------------------------------===//
+
+/// What `op` names is inside of a buffer of the program.
+static LogicalResult verifyBuffer(Operation *op, StringRef what,
+                                  MemoryAttr memory, ProgramOp program,
+                                  const ProgramMemory &buffers) {
+  if (!memory.getBuffer())
+    return success();
+  BufferOp buffer = buffers.find(memory.getBuffer());
+  if (!buffer)
+    return op->emitError("has ")
+           << what << " in " << memory.getBuffer() << ", which program @"
+           << program.getSymName() << " does not have";
+  if (memory.getEnd() > int64_t(buffer.getBytes()))
+    return op->emitError("has ")
+           << what << " up to byte " << memory.getEnd() << " of "
+           << memory.getBuffer() << ", which has " << buffer.getBytes();
+  return success();
+}
+
+static LogicalResult verifyFunction(FunctionOp function, ProgramOp program,
+                                    const ProgramMemory &buffers) {
+  for (auto constant : function.getBody().getOps<ConstantOp>())
+    if (failed(verifyBuffer(constant, "a table", constant.getMemory(), program,
+                            buffers)))
+      return failure();
+  for (StepOpInterface step : getSteps(function))
+    for (const StepUse &use : step.getUses())
+      if (failed(verifyBuffer(step, use.what, use.memory, program, buffers)))
+        return failure();
+  return success();
+}
+
+static LogicalResult verifyCall(ActionOp action, FunctionOp function,
+                                const ProgramMemory &buffers) {
+  ArrayRef<int64_t> slots = function.getBytes();
+  if (action.getBuffers().size() != slots.size())
+    return action.emitOpError("binds ")
+           << action.getBuffers().size() << " buffers, but @"
+           << function.getSymName() << " has " << slots.size() << " slots";
+  for (auto [slot, bytes] : llvm::enumerate(slots)) {
+    ProgramMemory::Range bound = buffers.getBound(action, slot);
+    if (bound.end - bound.begin < bytes)
+      return action.emitOpError("binds ")
+             << bound.end - bound.begin << " bytes to slot " << slot << " of @"
+             << function.getSymName() << ", which has " << bytes;
+  }
+  return success();
+}
+
+LogicalResult plait::verifySteps(ModuleOp module) {
+  llvm::DenseMap<FunctionOp, ProgramOp> callers;
+  for (auto program : module.getOps<ProgramOp>()) {
+    ProgramMemory buffers(program);
+    llvm::DenseMap<StringAttr, FunctionOp> functions;
+    for (FunctionOp function : getCalled(program)) {
+      functions[function.getSymNameAttr()] = function;
+      auto [caller, isNew] = callers.try_emplace(function, program);
+      if (!isNew)
+        return function.emitOpError("is called by programs @")
+               << caller->second.getSymName() << " and @"
+               << program.getSymName() << ", expected one";
+      if (failed(verifyFunction(function, program, buffers)))
+        return failure();
+    }
+    for (auto action : program.getBody().getOps<ActionOp>()) {
+      auto callee = action.getCalleeAttr();
+      if (!callee)
+        continue;
+      FunctionOp function = functions.lookup(callee.getAttr());
+      if (!function)
+        return action.emitOpError("calls ")
+               << callee << ", which is no function of steps";
+      if (failed(verifyCall(action, function, buffers)))
+        return failure();
+    }
+  }
+  return success();
+}

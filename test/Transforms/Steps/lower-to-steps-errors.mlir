@@ -1,0 +1,103 @@
+// RUN: plait-opt %s -split-input-file -verify-diagnostics --plan-lower-to-steps
+
+// expected-error @+1 {{has no plan.slot_bytes: its values have no addresses}}
+func.func @forward_0() {
+  return
+}
+plan.program @rank0 rank 0 bytes 0 in_flight 1 {
+  plan.action forward stage 0 microbatch 0 call @forward_0 []
+}
+
+// -----
+
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  // expected-error @+1 {{has 1 results, but 0 places in plan.places}}
+  %0 = nn.fill 1.0 : tensor<4xf32>
+  return
+}
+plan.program @rank0 rank 0 bytes 0 in_flight 1 {
+  plan.action forward stage 0 microbatch 0 call @forward_0 []
+}
+
+// -----
+
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  // expected-error @+1 {{cannot be executed: no step computes 'nn.fill'}}
+  %0 = nn.fill 1.0 {plan.places = [#plan.place<"slot 0", 0>]} : tensor<4xf32>
+  return
+}
+plan.program @rank0 rank 0 bytes 0 in_flight 1 {
+  plan.action forward stage 0 microbatch 0 call @forward_0 []
+}
+
+// -----
+
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x4xf32>
+  // expected-error @+1 {{has A in @"w value", which program @rank0 does not have}}
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}
+
+// -----
+
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x4xf32>
+  // expected-error @+1 {{has A up to byte 64 of @"w value", which has 32}}
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
+  plan.buffer @"w value" parameters at 64 bytes 32 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}
+
+// -----
+
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  return
+}
+plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+  // expected-error @+1 {{binds 0 buffers, but @forward_0 has 1 slots}}
+  plan.action forward stage 0 microbatch 0 call @forward_0 []
+}
+
+// -----
+
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  return
+}
+plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 32 live [0, 0]
+  // expected-error @+1 {{binds 32 bytes to slot 0 of @forward_0, which has 64}}
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}
+
+// -----
+
+plan.program @rank0 rank 0 bytes 64 in_flight 1 {
+  // expected-error @+1 {{calls @forward_0, which is no function of steps}}
+  plan.action forward stage 0 microbatch 0 call @forward_0 []
+}
+
+// -----
+
+// expected-error @+1 {{is called by programs @rank0 and @rank1, expected one}}
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 0>, plan.slot_names = ["workspace"]} {
+  return
+}
+plan.program @rank0 rank 0 bytes 0 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 0 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}
+plan.program @rank1 rank 1 bytes 0 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 0 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}

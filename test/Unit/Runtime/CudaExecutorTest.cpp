@@ -231,9 +231,15 @@ protected:
   }
 
   /// Without the events between lanes, in either direction, results differ.
+  /// Not so where urgent lanes wait for nothing and each step has the same
+  /// metrics and no update, as in the test plan: over NCCL ranks meet on the
+  /// host in the first step, and meanwhile a GPU computes what it has.
   void expectEventsMatter(const fb::Plan &plan, const Run &right) {
+    bool repeats = right.metrics.front() == right.metrics.back();
     for (unsigned devices : {1u, 0u})
       for (const char *side : {"compute", "urgent"}) {
+        if (repeats && devices == 0 && *side == 'u')
+          continue;
         Setting lose("PLAIT_FAKE_LOSE", side);
         // Who does not wait shows it by being early, and a send by not waiting
         // for its receive either.

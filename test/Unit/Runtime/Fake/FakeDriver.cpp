@@ -198,7 +198,6 @@ CUresult cuMemFree(CUdeviceptr address) {
   if (currentGpu() < 0)
     return CUDA_ERROR_INVALID_CONTEXT;
   std::lock_guard guard(lock());
-  advanceAll(); // as the driver waits for the GPU
   allocations().erase(uintptr_t(address));
   std::free(pointer(address));
   return CUDA_SUCCESS;

@@ -220,8 +220,8 @@ static bool mayOverwrite(plan::ClusterOp cluster, unsigned result,
   for (Operation &op : body.without_terminator()) {
     Value value = op.getResult(0);
     bool reads = llvm::is_contained(op.getOperands(), read);
-    bool isAlike =
-        addsUp(&op) || (isElementwise(&op) && shapeOf(value) == shapeOf(read));
+    bool isAlike = addsUp(&op) || (isElementwise(&op) &&
+                                   countElements(value) == countElements(read));
     bool isLater = countElements(value) >= countElements(read) &&
                    sums.lookup(value) > sums.lookup(written);
     if ((reads && !isAlike) || isLater)

@@ -362,7 +362,7 @@ def overlap(lines: Lines) -> Iterator[Change]:
 
 
 textual("over-argument", "a result lies over what the function is given", r'(plan\.places = \[#plan\.place<)"slot (?!0)\d+", \d+', r'\1"slot 0", 0')
-textual("small-buffer", "a buffer is too small for what lies in it", r'(plan\.buffer .* (?:activations|transfers|workspace) at \d+ bytes) \d+', r"\1 32")
+textual("small-buffer", "a buffer is too small for what lies in it", r'(plan\.buffer .* (?:activations|transfers|workspace) at \d+ bytes) (?!0\b)\d+', r"\1 32")
 textual("short-life", "a buffer dies before it is read", r"(plan\.buffer .* activations .* live \[(\d+)), \d+", r"\1, \2")
 textual("one-buffer", "two slots of a call are one buffer", r'(plan\.action +(?:forward|backward).*)@"[^"]*", (@"[^"]*")', r"\1\2, \2")
 

@@ -21,6 +21,7 @@ import concurrent.futures.process
 import contextlib
 import gzip
 import json
+import multiprocessing
 import os
 import pathlib
 import signal
@@ -224,24 +225,35 @@ def work(task):
 def encode_in_order(tasks, encoder: Encoder, options):
     """The results of tasks in their order, few at a time."""
     if options.workers == 1:
-        yield from map(encoder, tasks)
+        for task in tasks:
+            end_if_stopped()
+            yield encoder(task)
         return
     pool = concurrent.futures.ProcessPoolExecutor(
         options.workers, initializer=start_worker,
         initargs=(options.tokenizer, options.eos),
     )  # fmt: skip
+    finished = False
     try:
         waiting = collections.deque()
         for task in tasks:
             waiting.append(pool.submit(work, task))
+            end_if_stopped()
             if len(waiting) > 2 * options.workers:
                 yield waiting.popleft().result()
         while waiting:
+            end_if_stopped()
             yield waiting.popleft().result()
+        finished = True
     except concurrent.futures.process.BrokenProcessPool:
         raise Failure("a worker was killed, for want of memory perhaps") from None
     finally:
-        pool.shutdown(cancel_futures=True)
+        # A pool that was interrupted, in the middle of anything, may not end by
+        # itself.
+        if not finished:
+            for worker in multiprocessing.active_children():
+                worker.kill()
+        pool.shutdown(wait=finished, cancel_futures=True)
 
 
 #===-----------------------------------------------------------------------===#
@@ -391,8 +403,20 @@ def find_packages() -> None:
     )
 
 
+stopped = []  # by which signal
+
+
 def end(signum, frame):
-    raise KeyboardInterrupt(signum)
+    """Noted for the work to end between two tasks: what is raised in a callback of
+    the pool is printed and forgotten there. A second signal does not wait."""
+    stopped.append(signum)
+    if len(stopped) > 1:
+        os._exit(128 + signum)
+
+
+def end_if_stopped() -> None:
+    if stopped:
+        raise KeyboardInterrupt(stopped[0])
 
 
 def fail(message: str) -> int:
@@ -404,13 +428,14 @@ def main() -> int:
     # Workers are processes; threads beside them would only get in their way.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     options = parse()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     try:
         find_packages()
         prepare(options)
     except KeyboardInterrupt as stop:
-        return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+        # Without waiting for the pool.
+        os._exit(128 + stop.args[0])
     except OSError as error:
         name = f"'{error.filename}': " if error.filename else ""
         return fail(f"{name}{error.strerror or error}")

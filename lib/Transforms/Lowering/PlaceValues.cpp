@@ -173,8 +173,9 @@ void Placer::placeInResult(Value result, Value operand) {
       places[result] != place(slots.results[returned->getOperandNumber()]))
     return;
   // What has been made in the place of others takes them along.
+  plan::PlaceAttr taken = places[result];
   for (Value value = operand; value; value = inPlaceOf.lookup(value))
-    places[value] = places[result];
+    places[value] = taken;
 }
 
 void Placer::workInPlace() {

@@ -36,7 +36,7 @@ def Plan_FunctionOp : Plan_Op<"function", [Symbol, IsolatedFromAbove,
 
     Example:
     ```mlir
-    plan.function @forward_0 slots ["residual", "workspace"] bytes [4096, 64] {
+    plan.function @forward_0 slots ["residual", "workspace"] bytes [4096, 128] {
       plan.gemm m 8 n 16 k 4 of f32 a <slot 1, 0, 128> strides [4, 1] b <@"w value", 0, 256> strides [16, 1] c <slot 0, 0, 512> strides [16] of f32
     }
     ```
@@ -63,10 +63,12 @@ def Plan_ConstantOp : Plan_Op<"constant", [HasParent<"FunctionOp">,
 
     Example:
     ```mlir
-    plan.function @forward_0 slots ["workspace"] bytes [64] {
-      plan.constant <@"rope_table of 8 x 4", 0, 128> {
-        %0 = nn.rope_table theta 1.000000e+04 : tensor<8x4xf32>
-        plan.yield %0 : tensor<8x4xf32>
+    builtin.module {
+      plan.function @forward_0 slots ["workspace"] bytes [64] {
+        plan.constant <@"rope_table of 8 x 4", 0, 128> {
+          %0 = nn.rope_table theta 1.000000e+04 : tensor<8x4xf32>
+          plan.yield %0 : tensor<8x4xf32>
+        }
       }
     }
     ```
@@ -101,15 +103,17 @@ def Plan_KernelOp : Plan_StepOp<"kernel", [],
 
     Example:
     ```mlir
-    plan.function @forward_0 slots ["x", "workspace"] bytes [64, 64] {
-      plan.kernel [#plan.memory<slot 0, 0, 32>] -> [#plan.memory<slot 1, 0, 32>] flops 8 traffic 64 {
-      ^bb0(%x: tensor<2x4xf32>):
-        %y = plan.cluster(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32> {
-        ^bb0(%a: tensor<2x4xf32>):
-          %s = nn.add %a, %a : tensor<2x4xf32>
-          plan.yield %s : tensor<2x4xf32>
+    builtin.module {
+      plan.function @forward_0 slots ["x", "workspace"] bytes [64, 64] {
+        plan.kernel [#plan.memory<slot 0, 0, 32>] -> [#plan.memory<slot 1, 0, 32>] flops 8 traffic 64 {
+        ^bb0(%x: tensor<2x4xf32>):
+          %y = plan.cluster(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32> {
+          ^bb0(%a: tensor<2x4xf32>):
+            %s = nn.add %a, %a : tensor<2x4xf32>
+            plan.yield %s : tensor<2x4xf32>
+          }
+          plan.yield %y : tensor<2x4xf32>
         }
-        plan.yield %y : tensor<2x4xf32>
       }
     }
     ```

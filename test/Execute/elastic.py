@@ -27,7 +27,16 @@ import tempfile
 import time
 
 from checkpoints import TOLERANCE, fast_folder, read_checkpoint
-from harness import GOLDEN, ROOT, Failure, Reporter, Tools, arguments, require
+from harness import (
+    GOLDEN,
+    ROOT,
+    Failure,
+    Reporter,
+    Tools,
+    arguments,
+    attend_to_signals,
+    require,
+)
 from mpi import ENVIRONMENT, children_of, is_running, wait_for
 
 BATCH, SEQUENCE = 8, 64
@@ -505,6 +514,7 @@ def goodput_case(suite: Suite, seconds: int, faults: int) -> None:
 
 
 def main() -> int:
+    attend_to_signals()
     parser = arguments(__doc__)
     parser.add_argument(
         "--long", action="store_true", help="more faults, a full disk, and what faults cost"

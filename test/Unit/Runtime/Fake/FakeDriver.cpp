@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <malloc.h>
 #include <map>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 
 using namespace plait::fake;
@@ -82,10 +84,16 @@ void wait(CUstream stream, const std::shared_ptr<Mark> &mark) {
 bool hasLost = false;
 
 /// Work that does not wait for events may come after what it works on is freed:
-/// from the first such run on, memory stays.
+/// from the first such run on, addresses stay, and pages are given back.
 void release(void *memory) {
   if (!hasLost)
-    std::free(memory);
+    return std::free(memory);
+  constexpr uintptr_t page = 4096;
+  uintptr_t first = uintptr_t(memory);
+  uintptr_t last = (first + malloc_usable_size(memory)) / page * page;
+  first = (first + page - 1) / page * page;
+  if (first < last)
+    madvise(reinterpret_cast<void *>(first), last - first, MADV_DONTNEED);
 }
 
 /// Whether `stream` ignores `event`.

@@ -21,7 +21,8 @@ finish() {
     echo "$name: $n_good passed, $n_bad failed in $seconds s"
   done < <(cat "$logs"/*.counts 2> /dev/null)
   # What failed, once more, where it is seen.
-  grep -hE '^(FAIL|FAIL:|\[  FAILED  \].*ms\)) ' "$logs"/*.log 2> /dev/null
+  grep -hE '^FAIL:? |^\[  FAILED  \] .*\([0-9]+ ms\)$| ended with code [0-9]+ after ' \
+    "$logs"/*.log 2> /dev/null
   echo "all in $((SECONDS - began)) s"
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

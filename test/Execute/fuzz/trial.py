@@ -152,9 +152,9 @@ class Trial:
         arguments = self.compile_arguments(folder)
         compiled = tools.call("plaitc", *arguments)
         if "computes something else than the model" in compiled.stderr:
+            told = compiled.stderr.strip()[-1500:]
             compiled = tools.call("plaitc", *arguments, "--no-prove")
             verdict = self.execute(tools, folder, compiled)
-            told = compiled.stderr.strip()[-1500:]
             return verdict if verdict.failed else Verdict("false alarm", told)
         return self.execute(tools, folder, compiled)
 

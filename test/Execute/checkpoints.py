@@ -525,15 +525,17 @@ def damage_cases(suite: Suite) -> None:
 #===-----------------------------------------------------------------------===#
 
 
-# Runs what it is given and says what that took at most, in KiB.
+# Runs what follows its first argument, a folder, and writes the most KiB that it
+# took into a file there: lines of two processes may join on their way out.
 PEAK = """import os, subprocess, sys
-_, status, usage = os.wait4(subprocess.Popen(sys.argv[1:]).pid, 0)
-print("peak", usage.ru_maxrss)
+child = subprocess.Popen(sys.argv[2:])
+_, status, usage = os.wait4(child.pid, 0)
+open(f"{sys.argv[1]}/{child.pid}", "w").write(str(usage.ru_maxrss))
 sys.exit(status != 0)"""
 
 
 def memory_cases(suite: Suite) -> None:
-    def check(mesh: str, *launcher):
+    def check(mesh: str, processes: int, *launcher):
         model = suite.folder / "large"
         model.mkdir(exist_ok=True)
         config = json.loads((NANO / "config.json").read_text())
@@ -546,16 +548,18 @@ def memory_cases(suite: Suite) -> None:
 
         def peak(*more) -> int:
             """Of the process that takes most."""
-            done = subprocess.run(
-                [*launcher, sys.executable, "-c", PEAK,
-                 suite.tools.folder / "plait-run",
-                 *map(str, suite.command(plan, *more))],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                env=ENVIRONMENT, timeout=suite.tools.timeout,
-            )
-            require(done.returncode == 0, done.stderr)
-            peaks = re.findall(r"^peak (\d+)$", done.stdout, re.M)
-            return max(map(int, peaks)) * 1024
+            with tempfile.TemporaryDirectory(dir=suite.folder) as peaks:
+                done = subprocess.run(
+                    [*launcher, sys.executable, "-c", PEAK, peaks,
+                     suite.tools.folder / "plait-run",
+                     *map(str, suite.command(plan, *more))],
+                    stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                    env=ENVIRONMENT, timeout=suite.tools.timeout,
+                )
+                require(done.returncode == 0, done.stderr)
+                found = [int(x.read_text()) for x in pathlib.Path(peaks).iterdir()]
+                require(len(found) == processes, f"{len(found)} peaks")
+                return max(found) * 1024
 
         bare = peak(1)
         saving = peak(1, "--checkpoint", folder, "--save", folder / "saved")
@@ -571,8 +575,10 @@ def memory_cases(suite: Suite) -> None:
             f"--weights +{weights - bare >> 20}"
         )
 
-    suite.report.case("memory", lambda: check("1"))
-    suite.report.case("memory-of-processes", lambda: check("tp=2", "mpirun", "-n", "2"))
+    suite.report.case("memory", lambda: check("1", 1))
+    suite.report.case(
+        "memory-of-processes", lambda: check("tp=2", 2, "mpirun", "-n", "2")
+    )
 
 
 def main() -> int:

@@ -115,14 +115,17 @@ Value Emitter::emitValue(Value value) {
     return known;
   OpBuilder::InsertionGuard guard(builder);
   moveTo(scope);
-  auto stored = reloads.find(value);
-  Value element =
-      stored == reloads.end()
-          ? emitOp(op)
-          : loadLanes(
-                getResultPointer(stored->second), getElementTypeOrSelf(value),
-                offsetOf(value, space.getDims(value),
-                         plan::getRowPitch(cluster.getResult(stored->second))));
+  Value element;
+  if (auto stored = reloads.find(value); stored != reloads.end()) {
+    int64_t pitch = plan::getRowPitch(cluster.getResult(stored->second));
+    element =
+        loadLanes(getResultPointer(stored->second), getElementTypeOrSelf(value),
+                  offsetOf(value, space.getDims(value), pitch));
+  } else {
+    element = emitOp(op);
+    if (isKept(value))
+      element = asKept(element);
+  }
   scopes[scope].values[value] = element;
   return element;
 }

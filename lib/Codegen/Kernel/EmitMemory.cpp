@@ -12,6 +12,11 @@
 // moves a pair as one word, whose halves a shift and a mask widen, and rounds
 // pairs by an instruction.
 //
+// What a kernel keeps for others it also goes on with in its rounded form, as
+// every reader of it will: where a gradient cancels, as that of a norm along
+// what it divides by, what is left of two forms of a value would be their
+// difference.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Emitter.h"
@@ -128,6 +133,26 @@ Value Emitter::roundPairs(Value floats) {
       builder, VectorType::get({count}, builder.getI32Type()), pairs);
 }
 
+/// Whether `value` is bf16, a result, and read inside of the kernel as well.
+bool Emitter::isKept(Value value) {
+  if (!getElementTypeOrSelf(value).isBF16() || value.hasOneUse())
+    return false;
+  return llvm::any_of(llvm::seq<unsigned>(cluster.getNumResults()),
+                      [&](unsigned result) {
+                        return getYielded(result).get() == value &&
+                               getMode(result) == plan::Accumulate::Overwrite;
+                      });
+}
+
+/// `floats` as whoever loads them will have them.
+Value Emitter::asKept(Value floats) {
+  Value bits = roundsPairs ? roundPairs(floats) : round(floats);
+  bool pairs = roundsPairs && isa<VectorType>(floats.getType());
+  Value kept = pairs ? widenPairs(bits) : widen(bits);
+  roundedBits[kept] = bits;
+  return kept;
+}
+
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
@@ -197,7 +222,9 @@ Value Emitter::loadMasked(Value pointer, Type element, Value offset,
 void Emitter::store(Value pointer, Type element, Value value, Value offset) {
   bool vector = isa<VectorType>(value.getType());
   Value address = elementAddress(builder, pointer, storedType(element), offset);
-  if (element.isBF16())
+  if (Value bits = roundedBits.lookup(value); bits && element.isBF16())
+    value = bits;
+  else if (element.isBF16())
     value = roundsPairs ? roundPairs(value) : round(value);
   uint32_t bytes = bytesOf(element);
   if (vector && mask)

@@ -94,7 +94,7 @@ public:
   ScopeIndex getScope(mlir::OpOperand &use) const;
   /// Gives a reduction's result its value.
   void setValue(mlir::Value value, ScopeIndex scope, mlir::Value element) {
-    scopes[scope].values[value] = element;
+    scopes[scope].values[value] = isKept(value) ? asKept(element) : element;
   }
 
   //===--- Elements -------------------------------------------------------===//
@@ -195,6 +195,8 @@ private:
   mlir::Value widenPairs(mlir::Value pairs);
   mlir::Value round(mlir::Value floats);
   mlir::Value roundPairs(mlir::Value floats);
+  bool isKept(mlir::Value value);
+  mlir::Value asKept(mlir::Value floats);
   mlir::Value emitInside(mlir::Value inside, mlir::Value pointer,
                          mlir::Type element, int64_t width, mlir::Value offset);
   mlir::Value guardOf(llvm::ArrayRef<int64_t> dims, ScopeIndex scope);
@@ -207,6 +209,8 @@ private:
   llvm::DenseMap<mlir::Value, ScopeIndex> valueScope;
   llvm::DenseSet<mlir::Value> costly;
   llvm::DenseMap<mlir::Value, unsigned> reloads;
+  /// What a store writes of numbers that were rounded before.
+  llvm::DenseMap<mlir::Value, mlir::Value> roundedBits;
 };
 
 } // namespace plait::codegen

@@ -140,10 +140,7 @@ def layer_norm(e: Evaluation, op: Op, x, weight, bias):
     mean = x.mean(-1)
     variance = (x - mean[..., None]).square().mean(-1)
     rstd = (variance + op.attrs["epsilon"]).rsqrt()
-    # A kernel takes the statistics of a value that it has not rounded yet, and
-    # the backward pass holds them against the rounded one: a row without any
-    # variance, as all of one element, does not cancel.
-    normal = (e.round(x) - mean[..., None]) * rstd[..., None]
+    normal = (x - mean[..., None]) * rstd[..., None]
     return e.round(normal * weight + bias), mean.detach(), rstd.detach()
 
 

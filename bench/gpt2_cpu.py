@@ -30,18 +30,21 @@ ROOT = HERE.parent
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
 
+def make_environment(threads: int) -> dict:
+    return os.environ | WAITING | {"OMP_NUM_THREADS": str(threads)}
+
+
 class Server:
     """A process that measures once for each line that it is given."""
 
     def __init__(self, name: str, command: list, threads: int):
         self.name = name
-        environment = os.environ | WAITING | {"OMP_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen(
             [str(word) for word in command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=make_environment(threads),
         )
 
     def measure(self) -> dict:
@@ -87,6 +90,7 @@ class Plait:
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=make_environment(self.options.threads),
         )
         records = [json.loads(line) for line in log.read_text().splitlines()]
         log.unlink()

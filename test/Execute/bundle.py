@@ -22,7 +22,8 @@ import sys
 import tempfile
 
 from harness import ROOT, Failure, Tools, arguments
-from run import ONE_RANK, WHOLE, Case, Layout
+from layouts import ONE_RANK, WHOLE, Layout
+from run import Case
 
 TRAINED = (
     ONE_RANK,

@@ -520,9 +520,7 @@ def damage_cases(suite: Suite) -> None:
     suite.report.case("full-disk", full_disk)
 
 
-#===-----------------------------------------------------------------------===#
-# Memory
-#===-----------------------------------------------------------------------===#
+#===-- Memory -------------------------------------------------------------===#
 
 
 # Runs what follows its first argument, a folder, and writes the most KiB that it
@@ -576,9 +574,8 @@ def memory_cases(suite: Suite) -> None:
         )
 
     suite.report.case("memory", lambda: check("1", 1))
-    suite.report.case(
-        "memory-of-processes", lambda: check("tp=2", 2, "mpirun", "-n", "2")
-    )
+    two = "tp=2", 2, "mpirun", "-n", "2"
+    suite.report.case("memory-of-processes", lambda: check(*two))
 
 
 def main() -> int:

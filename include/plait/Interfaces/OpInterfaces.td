@@ -48,7 +48,8 @@ def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
       "bool", "isLinear", (ins), "", "return false;">,
   ];
   let verify = [{ return ::plait::detail::verifyShardings($_op); }];
-  let verifyWithRegions = 0;
+  // After what the op itself verifies: its factors follow from its attributes.
+  let verifyWithRegions = 1;
 }
 
 def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {

@@ -353,6 +353,17 @@ func.func @c1_broadcast_order(%x: tensor<4x2xf32>) {
 
 // -----
 
+// What an op verifies of itself comes before its shardings, which are held against
+// factors that follow from its attributes.
+dist.mesh @mesh ["tp"] = [2]
+func.func @c1_broadcast_split(%x: tensor<4xf32, #dist.sharding<@mesh, [{}]>>) {
+  // expected-error @+1 {{lists dimension 2147483648 after -1 of a tensor of rank 2}}
+  %0 = nn.broadcast %x dims [2147483648] : tensor<4xf32, #dist.sharding<@mesh, [{}]>> -> tensor<4x4xf32, #dist.sharding<@mesh, [{}, {}]>>
+  return
+}
+
+// -----
+
 func.func @c2_broadcast(%x: tensor<4xf32>) {
   // expected-error @+1 {{turns extent 4 into 5 along dimension 1}}
   %0 = nn.broadcast %x dims [1] : tensor<4xf32> -> tensor<2x5xf32>

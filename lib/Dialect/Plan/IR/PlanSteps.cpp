@@ -173,12 +173,14 @@ static LogicalResult verifySizes(KernelOp op, StringRef what, ArrayAttr given,
 LogicalResult KernelOp::verifyRegions() {
   Block &block = getBody().front();
   auto pitches = (*this)->getAttrOfType<DenseI64ArrayAttr>(kPitchAttr);
-  if ((*this)->hasAttr(kPitchAttr) &&
-      (!pitches || pitches.size() != block.getNumArguments()))
+  bool isRight = pitches && size_t(pitches.size()) == block.getNumArguments() &&
+                 llvm::all_of_zip(pitches.asArrayRef(),
+                                  block.getArgumentTypes(), isRowPitch);
+  if ((*this)->hasAttr(kPitchAttr) && !isRight)
     return emitOpError("has ")
            << (*this)->getAttr(kPitchAttr) << " as " << kPitchAttr
            << ", expected an i64 for each of " << block.getNumArguments()
-           << " inputs";
+           << " inputs: 0, or the extent of its rows and up to 128 more";
   // (C1)
   auto yield = cast<YieldOp>(block.getTerminator());
   auto cluster = dyn_cast<ClusterOp>(block.front());
@@ -187,8 +189,7 @@ LogicalResult KernelOp::verifyRegions() {
       yield.getOperands() != cluster.getResults())
     return emitOpError("expected one plan.cluster of the arguments, and its "
                        "results");
-  if (failed(
-          verifySizes(*this, "input", getInputs(), block.getArguments())) ||
+  if (failed(verifySizes(*this, "input", getInputs(), block.getArguments())) ||
       failed(verifySizes(*this, "output", getOutputs(), cluster.getResults())))
     return failure();
   // (C3)

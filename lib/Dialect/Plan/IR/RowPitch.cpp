@@ -48,6 +48,15 @@ int64_t plan::getStoredBytes(Value value) {
   return rows * getRowPitch(value) * type.getElementTypeBitWidth() / 8;
 }
 
+bool plan::isRowPitch(int64_t pitch, Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (pitch == 0 || !tensor)
+    return pitch == 0;
+  int64_t extent = tensor.getRank() ? tensor.getShape().back() : 1;
+  constexpr int64_t line = 128;
+  return pitch >= extent && pitch - extent <= line;
+}
+
 int64_t plan::choosePitch(int64_t extent, int64_t bytes) {
   constexpr int64_t shortest = 64, longRow = 1024, load = 16, line = 128;
   if (extent < shortest || extent * bytes % load == 0)

@@ -34,6 +34,8 @@ def PlanDialect : Dialect {
                            "::plait::nn::NNDialect",
                            "::plait::pipe::PipeDialect"];
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
 }
 
 class Plan_Op<string mnemonic, list<Trait> traits = []>
@@ -51,10 +53,14 @@ def Plan_PlaceAttr : AttrDef<PlanDialect, "Place"> {
     function ("slot 2"; the function's workspace is a slot too), or one of the
     program ("w gradient").
 
+    Constraints:
+    - (C1) offset is 0 or more.
+
     Example: `#plan.place<"slot 2", 4096>`.
   }];
   let parameters = (ins "::mlir::StringAttr":$buffer, "int64_t":$offset);
   let assemblyFormat = "`<` $buffer `,` $offset `>`";
+  let genVerifyDecl = 1;
 }
 
 def Plan_MemoryAttr : AttrDef<PlanDialect, "Memory"> {

@@ -35,6 +35,10 @@ int64_t getRowPitch(mlir::Value value);
 /// The bytes that it takes, those after the last row included.
 int64_t getStoredBytes(mlir::Value value);
 
+/// Whether `pitch` is one for a tensor of `type`, or 0: rows do not overlap,
+/// nor lie further apart than a line of any cache, 128 elements.
+bool isRowPitch(int64_t pitch, mlir::Type type);
+
 /// The pitch that rows of `extent` elements of `bytes` bytes are best at:
 /// multiples of 16 bytes, the most that one load moves; of long rows, of 128, a
 /// line of a GPU's cache. Short rows are left as they are.

@@ -1,0 +1,110 @@
+//===- PlanAttributes.cpp - Attributes on ops of other dialects -----------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What value form says of memory stands on ops of `nn`, `dist` and `func`.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::plan;
+
+LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                StringAttr buffer, int64_t offset) {
+  // (C1)
+  if (offset < 0)
+    return emitError() << "a place at offset " << offset
+                       << " of a buffer, expected 0 or more";
+  return success();
+}
+
+/// Whether an array has what `isRight` accepts for each of `count` things.
+template <typename AttrT> static bool hasEach(Attribute value, size_t count) {
+  auto array = dyn_cast<ArrayAttr>(value);
+  return array && array.size() == count &&
+         llvm::all_of(array, llvm::IsaPred<AttrT>);
+}
+
+/// Empty if the attribute is one of value form and right on `op`, else what was
+/// expected.
+static StringRef getExpected(Operation *op, StringRef name, Attribute value) {
+  if (name == kPlacesAttr)
+    return hasEach<PlaceAttr>(value, op->getNumResults())
+               ? ""
+               : "a #plan.place for each result";
+  if (name == kAccumulateAttr) {
+    auto mode = dyn_cast<IntegerAttr>(value);
+    return mode && mode.getType().isSignlessInteger(32) &&
+                   symbolizeAccumulate(mode.getInt())
+               ? ""
+               : "an i32 that is 0, 1 or 2";
+  }
+  if (name == kSlotBytesAttr) {
+    auto bytes = dyn_cast<DenseI64ArrayAttr>(value);
+    return bytes && llvm::all_of(bytes.asArrayRef(),
+                                 [](int64_t size) { return size >= 0; })
+               ? ""
+               : "an array of i64, 0 or more";
+  }
+  if (name == kSlotNamesAttr) {
+    auto bytes = op->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
+    return bytes && hasEach<StringAttr>(value, bytes.size())
+               ? ""
+               : "a string for each of plan.slot_bytes";
+  }
+  if (name != kPitchAttr)
+    return "another name: the dialect has no such attribute";
+  // A kernel knows its inputs only after its region was verified.
+  auto pitches = dyn_cast<DenseI64ArrayAttr>(value);
+  if (isa<KernelOp>(op) && pitches)
+    return "";
+  bool isRight =
+      pitches && size_t(pitches.size()) == op->getNumResults() &&
+      llvm::all_of_zip(pitches.asArrayRef(), op->getResultTypes(), isRowPitch);
+  return isRight ? ""
+                 : "an i64 for each result: 0, or the extent of its rows and "
+                   "up to 128 more";
+}
+
+LogicalResult PlanDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
+  StringRef expected =
+      getExpected(op, attribute.getName(), attribute.getValue());
+  if (expected.empty())
+    return success();
+  return op->emitError("'")
+         << op->getName() << "' op has " << attribute.getName().getValue()
+         << " = " << attribute.getValue() << ", expected " << expected;
+}
+
+LogicalResult PlanDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned argument,
+                                                    NamedAttribute attribute) {
+  StringRef name = attribute.getName(), expected;
+  Attribute value = attribute.getValue();
+  Type type = cast<FunctionOpInterface>(op).getArgumentTypes()[argument];
+  if (name == kPlaceAttr) {
+    expected = isa<PlaceAttr>(value) ? "" : "a #plan.place";
+  } else if (name == kPitchAttr) {
+    auto pitch = dyn_cast<IntegerAttr>(value);
+    bool isRight = pitch && pitch.getType().isSignlessInteger(64) &&
+                   isRowPitch(pitch.getInt(), type);
+    expected = isRight ? "" : "0, or the extent of its rows and up to 128 more";
+  } else {
+    expected = "another name: the dialect has no such attribute";
+  }
+  if (expected.empty())
+    return success();
+  return op->emitError("'")
+         << op->getName() << "' op has argument " << argument << " with "
+         << name << " = " << value << ", expected " << expected;
+}

@@ -1,0 +1,159 @@
+#===- layouts.py - How a training run is spread -----------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""The meshes, schedules and options that run.py varies."""
+
+import dataclasses
+import itertools
+
+MESHES = (
+    {},
+    {"tp": 2},
+    {"tp": 4},
+    {"dp": 2},
+    {"dp": 4},
+    {"pp": 2},
+    {"pp": 4},
+    {"pp": 2, "dp": 2, "tp": 2},
+)
+RECOMPUTE = ("none", "full")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How one run is spread: the options of plaitc that may not matter."""
+
+    mesh: tuple
+    schedule: str
+    recompute: str
+    sequence_parallel: bool = False
+    precision: str = "fp32"
+    attention: str = ""
+    epilogues: str = ""
+    zero: int = 0
+
+    @property
+    def alone(self) -> "Layout":
+        """One rank that computes the same way."""
+        return dataclasses.replace(
+            ONE_RANK, precision=self.precision, attention=self.attention
+        )
+
+    @property
+    def axes(self) -> dict[str, int]:
+        return {"pp": 1, "dp": 1, "cp": 1, "tp": 1} | dict(self.mesh)
+
+    @property
+    def mesh_text(self) -> str:
+        mesh = dict(self.mesh) or {"pp": 1}
+        return ",".join(f"{axis}={size}" for axis, size in mesh.items())
+
+    @property
+    def name(self) -> str:
+        sequence = "/sequence-parallel" if self.sequence_parallel else ""
+        precision = "/bf16" if self.precision == "bf16" else ""
+        attention = f"/{self.attention}" if self.attention else ""
+        epilogues = f"/epilogues-{self.epilogues}" if self.epilogues else ""
+        zero = f"/zero-{self.zero}" if self.zero else ""
+        return (
+            f"{self.mesh_text}/{self.schedule}/{self.recompute}"
+            f"{sequence}{precision}{attention}{epilogues}{zero}"
+        )
+
+
+ONE_RANK = Layout((), "1f1b", "none")
+WHOLE = Layout((("pp", 2), ("dp", 2), ("tp", 2)), "1f1b", "full")
+
+
+def layouts(meshes=MESHES):
+    for mesh in meshes:
+        schedules = ("gpipe", "1f1b") if mesh.get("pp", 1) > 1 else ("1f1b",)
+        for schedule, recompute in itertools.product(schedules, RECOMPUTE):
+            yield Layout(tuple(mesh.items()), schedule, recompute)
+
+
+def sequence_parallel(meshes=({"tp": 2}, {"tp": 4}, dict(WHOLE.mesh))):
+    """The same with the sequence split over tp between the matmuls."""
+    for layout in layouts(meshes):
+        yield dataclasses.replace(layout, sequence_parallel=True)
+
+
+def mixed(meshes=({}, {"tp": 2}, {"dp": 2}, {"pp": 2}, dict(WHOLE.mesh))):
+    """The same in bf16."""
+    for layout in layouts(meshes):
+        yield dataclasses.replace(layout, precision="bf16")
+
+
+def flash():
+    """The same with attention in one step."""
+    for layout in layouts(({}, {"tp": 2}, dict(WHOLE.mesh))):
+        yield dataclasses.replace(layout, attention="flash")
+    for layout in (ONE_RANK, WHOLE):
+        yield dataclasses.replace(
+            layout, attention="flash", precision="bf16"
+        )
+
+
+def fused():
+    """The same with biases and GELU in the matmuls, as GPUs have them. One rank
+    that computes without is what the losses are held against."""
+    meshes = ({}, {"tp": 2}, {"dp": 2}, {"pp": 2}, dict(WHOLE.mesh))
+    for layout in layouts(meshes):
+        yield dataclasses.replace(layout, epilogues="all")
+    for layout in (ONE_RANK, WHOLE):
+        yield dataclasses.replace(layout, epilogues="bias")
+        yield dataclasses.replace(
+            layout, precision="bf16", epilogues="all", attention="flash"
+        )
+
+
+def divided():
+    """The same with the optimizer's state, gradients, parameters divided over
+    dp."""
+    for layout in layouts(({"dp": 2}, {"dp": 4}, dict(WHOLE.mesh))):
+        yield dataclasses.replace(layout, zero=1)
+    for zero in (2, 3):
+        yield dataclasses.replace(WHOLE, zero=zero)
+    yield dataclasses.replace(WHOLE, zero=1, sequence_parallel=True)
+    yield dataclasses.replace(ONE_RANK, zero=1)
+    for layout in mixed(({"dp": 4}, dict(WHOLE.mesh))):
+        yield dataclasses.replace(layout, zero=1)
+
+
+def selective():
+    """Cheap values computed again: all of a layer this small but what it takes
+    them from."""
+    for layout in (ONE_RANK, WHOLE):
+        yield dataclasses.replace(layout, recompute="selective")
+    yield dataclasses.replace(
+        WHOLE, schedule="gpipe", recompute="selective", precision="bf16"
+    )
+
+
+def context():
+    """The same with the sequence split over cp, in every company. Ranks of cp
+    that do not hold the first positions mask, rotate and look up by what they
+    hold; gradients that are scaled by cp fail here by a factor."""
+    axes = ({"cp": 2}, {"cp": 4}, {"dp": 2, "cp": 2}, {"cp": 2, "tp": 2})
+    for layout in layouts(axes):
+        if layout.recompute == "none" or layout.axes["cp"] == 4:
+            yield layout
+            yield dataclasses.replace(layout, attention="flash")
+    whole = Layout(
+        (("pp", 2), ("dp", 2), ("cp", 2), ("tp", 2)), "1f1b", "full"
+    )
+    yield dataclasses.replace(whole, attention="flash")
+    whole = dataclasses.replace(whole, recompute="none", zero=1)
+    yield whole
+    yield dataclasses.replace(whole, precision="bf16")
+    yield dataclasses.replace(whole, precision="bf16", attention="flash")
+    both = Layout((("cp", 2), ("tp", 2)), "1f1b", "none", True)
+    yield both
+    yield dataclasses.replace(both, attention="flash", recompute="full")
+    yield Layout((("pp", 4), ("cp", 2)), "gpipe", "none")
+
+
+CONTEXT = Layout((("dp", 2), ("cp", 2), ("tp", 2)), "1f1b", "none")

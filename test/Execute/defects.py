@@ -8,7 +8,8 @@
 """Compiles small plans, proves them, and seeds each kind of defect
 (defect_kinds.py) into the IR after phases `partition` and `lower`. A case is one kind: every one of
 its modules must be refused: by the proof, as wrong or as not proven, or before by the
-verifiers of the ops. `--table` prints what refused how many as Markdown.
+verifiers of the ops. `--table` prints what refused how many, and how one of them is
+told, as Markdown.
 
 A message is at the right place if it, or a note of it, is at a line that was changed,
 at one that uses what such a line defines or comes from the same part of the model in
@@ -52,6 +53,22 @@ PROOF = "computes something else than the model asks for"
 UNPROVEN = "cannot be proven"
 
 Counts = collections.Counter
+
+
+class Row:
+    """What became of the defects of a kind."""
+
+    def __init__(self):
+        self.counts = Counts()
+        self.example = ""  # the message of one, rather of one at the right place
+        self.is_placed = False
+
+    def add(self, verdict: str, message: str) -> None:
+        self.counts[verdict] += 1
+        is_placed = verdict == "proof"
+        if not self.example or (is_placed and not self.is_placed):
+            text = message.split(PROOF + ": ")[-1].split("error: ")[-1]
+            self.example, self.is_placed = text, is_placed
 
 
 def find_changed(old: list[str], new: list[str]) -> set[int]:
@@ -126,9 +143,10 @@ def write_dropout(folder: pathlib.Path) -> None:
 
 
 def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
-              table: dict[str, Counts], pool) -> str:
+              table: dict[str, Row], pool) -> str:
     _, generate = defect_kinds.KINDS[name]
-    counts, bad, example = table[name], [], ""
+    row, bad = table[name], []
+    counts = row.counts
     for plan in plans:
         changes = list(generate(plan.lines))
         chosen = chance.sample(changes, min(most, len(changes)))
@@ -136,7 +154,7 @@ def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
             lambda item: plan.judge(item[1][1], f"{name}-{item[0]}"),
             enumerate(chosen))
         for (at, lines), (verdict, message) in zip(chosen, judged):
-            counts[verdict] += 1
+            row.add(verdict, message)
             if verdict in ("survived", "crashed"):
                 bad.append(f"{verdict}: {plan.name}, line {at + 1}: "
                            f"{plan.lines[at].strip()[:200]}\n"
@@ -144,30 +162,35 @@ def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
             elif verdict == "elsewhere":
                 print(f"     elsewhere: {plan.name}, line {at + 1}: "
                       f"{plan.lines[at].strip()[:120]}\n       {message[:300]}")
-            elif verdict == "proof" and not example:
-                example = message.split(PROOF + ": ")[-1]
     if not counts and len(plans) == len(PLANS):
         raise Failure("there is no place for it in any plan")
     if bad:
         raise Failure("\n".join([f"{len(bad)} of {sum(counts.values())}"] + bad[:6]))
-    return ", ".join(f"{n} {v}" for v, n in counts.items() if n) + f": {example[:160]}"
+    return ", ".join(f"{n} {v}" for v, n in counts.items() if n) + f": {row.example[:160]}"
 
 
-def print_table(table: dict[str, Counts]) -> None:
+def shorten(message: str) -> str:
+    """Of a message what fits a table."""
+    text = message.replace("|", "\\|").replace("<", "&lt;")
+    return text if len(text) <= 120 else text[:text.rfind(" ", 0, 118)] + " …"
+
+
+def print_table(table: dict[str, Row]) -> None:
     print("| defect | seeded | wrong | of these there | not proven | verifiers | "
-          "not refused |")
-    print("|---|---|---|---|---|---|---|")
-    for name, counts in table.items():
+          "not refused | one is told so |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, row in table.items():
+        counts = row.counts
         total = sum(counts.values())
         rest = counts["survived"] + counts["crashed"]
         wrong = counts["proof"] + counts["elsewhere"]
         print(f"| {defect_kinds.KINDS[name][0]} | {total} | {wrong} | "
               f"{counts['proof']} | {counts['unproven']} | {counts['verifier']} | "
-              f"{rest} |")
+              f"{rest} | {shorten(row.example)} |")
 
 
-def print_share(table: dict[str, Counts]) -> None:
-    total = sum(table.values(), Counts())
+def print_share(table: dict[str, Row]) -> None:
+    total = sum((row.counts for row in table.values()), Counts())
     wrong = total["proof"] + total["elsewhere"]
     if wrong:
         print(f"{sum(total.values())} defects of {len(table)} kinds; of {wrong} that "
@@ -184,7 +207,7 @@ def main() -> int:
     options = parser.parse_args()
     tools = Tools(options.bin, options.timeout)
     reporter = Reporter("defects", options.filter)
-    table = {name: Counts() for name in defect_kinds.KINDS}
+    table = {name: Row() for name in defect_kinds.KINDS}
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(2) as pool:
         plans = []

@@ -119,6 +119,9 @@ public:
   virtual std::span<const uint32_t> ranks() const = 0;
   /// One line that says where they run; empty where that goes without saying.
   virtual const std::string &placement() const = 0;
+  /// One line with the versions of the libraries that compute and communicate,
+  /// in the process of rank 0; empty in others, and on CPUs.
+  virtual const std::string &libraries() const = 0;
   /// A line for each GPU: what the arenas take of its memory, and what the
   /// libraries have taken by now, which is all there will be after two steps.
   /// Empty on CPUs.

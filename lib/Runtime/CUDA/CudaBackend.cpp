@@ -121,6 +121,7 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
                               std::vector<uint32_t> ranks,
                               const std::vector<int> &ordinals,
                               const Nccl *nccl,
+                              const Capabilities &capabilities,
                               const ExecutorOptions &options) {
   std::map<int, Gpu> gpus;
   for (size_t i = 0; i < ranks.size(); ++i)
@@ -134,6 +135,8 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
                          std::to_string(plan::Mesh(plan).ranks()) + " on " +
                          gpu.context->describe();
   }
+  if (ranks.front() == 0)
+    backend.libraries = capabilities.describe();
   auto recording = std::make_shared<std::mutex>();
   plan::Mesh mesh(plan);
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -193,7 +196,7 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
     ordinals.push_back(static_cast<int>(rank % machine->devices));
   auto backend =
       createDevices(plan, machine->driver, firstRanks(topology.ranks), ordinals,
-                    /*nccl=*/nullptr, options);
+                    /*nccl=*/nullptr, Capabilities::find(), options);
   if (!backend.ok())
     return backend.status();
   PLAIT_RETURN_IF_ERROR(connectCudaThreads(topology, options.timeLimit,
@@ -216,8 +219,9 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   Capabilities capabilities = Capabilities::find();
   PLAIT_RETURN_IF_ERROR(capabilities.checkLaunchOrder(plan, options.cudaGraph));
   std::vector<uint32_t> ranks = firstRanks(topology.ranks);
-  auto backend = createDevices(plan, machine->driver, ranks,
-                               {ranks.begin(), ranks.end()}, *nccl, options);
+  auto backend =
+      createDevices(plan, machine->driver, ranks, {ranks.begin(), ranks.end()},
+                    *nccl, capabilities, options);
   if (!backend.ok())
     return backend.status();
   PLAIT_RETURN_IF_ERROR(connectNcclThreads(topology, options.timeLimit,
@@ -241,9 +245,10 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
     return nccl.status();
   Capabilities capabilities = Capabilities::find();
   PLAIT_RETURN_IF_ERROR(capabilities.checkLaunchOrder(plan, options.cudaGraph));
-  auto backend = createDevices(
-      plan, machine->driver, {place.index},
-      {static_cast<int>(place.localIndex % machine->devices)}, *nccl, options);
+  auto backend =
+      createDevices(plan, machine->driver, {place.index},
+                    {static_cast<int>(place.localIndex % machine->devices)},
+                    *nccl, capabilities, options);
   if (!backend.ok())
     return backend.status();
   PLAIT_RETURN_IF_ERROR(

@@ -44,6 +44,7 @@ struct Backend {
   std::vector<uint32_t> ranks;
   std::vector<RankBackend> parts; // one for each of `ranks`
   std::string placement;          // see Executor::placement
+  std::string libraries;          // see Executor::libraries
   // See Executor::describeMemory; null: there is nothing to say.
   std::function<Result<std::string>()> describeMemory;
 };

@@ -40,9 +40,10 @@ runtime::makeExecutor(const fb::Plan &plan, const TrainOptions &options) {
   auto executor = Executor::create(plan, options.executor);
   if (!executor.ok())
     return executor.status();
-  if (const std::string &placement = (*executor)->placement();
-      !placement.empty())
-    std::fprintf(stderr, "%s\n", placement.c_str());
+  for (const std::string *line :
+       {&(*executor)->libraries(), &(*executor)->placement()})
+    if (!line->empty())
+      std::fprintf(stderr, "%s\n", line->c_str());
   return executor;
 }
 

@@ -5,11 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CUDA/CublasLt.h"
 #include "CUDA/CudaBackend.h"
 #include "Products.h"
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <gtest/gtest.h>
 
 using namespace plait;
@@ -25,6 +28,10 @@ protected:
   static constexpr size_t elements = 20000;
 
   void SetUp() override {
+#ifdef PLAIT_REAL_CUBLASLT
+    if (std::filesystem::exists(PLAIT_REAL_CUBLASLT))
+      setenv("PLAIT_REAL_CUBLASLT", PLAIT_REAL_CUBLASLT, 1);
+#endif
     constexpr uint64_t workspace = 5 * operandBytes;
     fb::PlanT source = makeArenaPlan(1, workspace + workspaceBytes);
     source.programs[0]->library_workspace = workspace;
@@ -39,6 +46,8 @@ protected:
     backend = std::move(*made);
     ASSERT_TRUE(device().attachThread().ok());
   }
+
+  void TearDown() override { unsetenv("PLAIT_REAL_CUBLASLT"); }
 
   Device &device() { return *backend.parts.front().device; }
 
@@ -78,6 +87,26 @@ protected:
   std::vector<uint8_t> plan;
   Backend backend;
 };
+
+/// The real library refuses values of another size than it expects; all tests
+/// here would fail if the runtime gave it one.
+TEST_F(CublasProductsTest, DescriptorsAreHeldToTheLibrary) {
+  if (!std::getenv("PLAIT_REAL_CUBLASLT"))
+    GTEST_SKIP() << "there is no cuBLASLt";
+  auto library = CublasLt::load();
+  ASSERT_TRUE(library.ok()) << library.status().message();
+  cublasLtMatrixLayout_t layout = nullptr;
+  ASSERT_EQ(
+      (*library)->cublasLtMatrixLayoutCreate(&layout, CUDA_R_16BF, 8, 8, 8),
+      CUBLAS_STATUS_SUCCESS);
+  int64_t batch = 1;
+  for (size_t bytes : {1, 2, 4, 8})
+    EXPECT_EQ((*library)->cublasLtMatrixLayoutSetAttribute(
+                  layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, bytes),
+              bytes == 4 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE)
+        << bytes;
+  (*library)->cublasLtMatrixLayoutDestroy(layout);
+}
 
 TEST_F(CublasProductsTest, Floats) {
   forEachLayout({{40, 56, 24}}, {8}, [&](const fb::GemmStepT &shape) {

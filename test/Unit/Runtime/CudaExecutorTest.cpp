@@ -260,6 +260,10 @@ TEST_F(CudaExecutorTest, SaysWhereRanksRun) {
   auto one = Executor::create(plan, options(1, true));
   ASSERT_TRUE(one.ok()) << one.status().message();
   EXPECT_EQ((*one)->placement(), "ranks 0 to 3 of 4 on GPU 0 (Fake)");
+  EXPECT_TRUE((*one)->libraries().starts_with("CUDA driver "))
+      << (*one)->libraries();
+  EXPECT_NE((*one)->libraries().find(", cuBLASLt 13.0.0, "), std::string::npos)
+      << (*one)->libraries();
   auto three = Executor::create(plan, options(3, true));
   ASSERT_TRUE(three.ok()) << three.status().message();
   EXPECT_EQ((*three)->placement(),

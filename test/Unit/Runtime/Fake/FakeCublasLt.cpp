@@ -7,6 +7,7 @@
 
 #include "FakeContexts.h"
 #include "FakeStreams.h"
+#include "RealCublasLt.h"
 #include "plait/Support/BFloat16.h"
 
 #include <cmath>
@@ -61,6 +62,21 @@ struct Preference {
   uint32_t alignment = 256;
 };
 
+/// What a handle of the library is to us: our descriptor and the real one.
+template <typename T> struct Described;
+template <> struct Described<Operation> {
+  Operation ours;
+  RealOperation real;
+};
+template <> struct Described<Matrix> {
+  Matrix ours;
+  RealLayout real;
+};
+template <> struct Described<Preference> {
+  Preference ours;
+  RealPreference real;
+};
+
 /// As the library's documentation has them: GELU in its tanh form.
 double gelu(double x) {
   return 0.5 * x *
@@ -95,7 +111,10 @@ bool isKnown(const Operation &operation, int64_t rows) {
 }
 
 template <typename T, typename Handle> T &as(Handle handle) {
-  return *reinterpret_cast<T *>(handle);
+  return reinterpret_cast<Described<T> *>(handle)->ours;
+}
+template <typename T, typename Handle> auto &realOf(Handle handle) {
+  return reinterpret_cast<Described<T> *>(handle)->real;
 }
 
 /// Element (row, column) of op(matrix).
@@ -191,11 +210,12 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *object,
                                         cudaDataType_t scale) {
   if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  *object = reinterpret_cast<cublasLtMatmulDesc_t>(new Operation);
+  *object = reinterpret_cast<cublasLtMatmulDesc_t>(
+      new Described<Operation>{{}, makeRealOperation(compute, scale)});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t object) {
-  delete &as<Operation>(object);
+  delete reinterpret_cast<Described<Operation> *>(object);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t
@@ -203,6 +223,8 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t object,
                                cublasLtMatmulDescAttributes_t attribute,
                                const void *value, size_t bytes) {
   auto &operation = as<Operation>(object);
+  if (auto status = realOf<Operation>(object).set(attribute, value, bytes))
+    return status;
   auto read = [&](auto &target) {
     if (bytes != sizeof(target))
       return CUBLAS_STATUS_INVALID_VALUE;
@@ -231,18 +253,21 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *object,
                                           uint64_t columns, int64_t leading) {
   if ((type != CUDA_R_32F && type != CUDA_R_16BF) || leading < int64_t(rows))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  *object = reinterpret_cast<cublasLtMatrixLayout_t>(new Matrix{
-      type == CUDA_R_16BF, int64_t(rows), int64_t(columns), leading, 1, 0});
+  *object = reinterpret_cast<cublasLtMatrixLayout_t>(new Described<Matrix>{
+      {type == CUDA_R_16BF, int64_t(rows), int64_t(columns), leading, 1, 0},
+      makeRealLayout(type, rows, columns, leading)});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t object) {
-  delete &as<Matrix>(object);
+  delete reinterpret_cast<Described<Matrix> *>(object);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t
 cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t object,
                                  cublasLtMatrixLayoutAttribute_t attribute,
-                                 const void *value, size_t) {
+                                 const void *value, size_t bytes) {
+  if (auto status = realOf<Matrix>(object).set(attribute, value, bytes))
+    return status;
   if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
     as<Matrix>(object).batch = *static_cast<const int32_t *>(value);
   else
@@ -251,17 +276,21 @@ cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t object,
 }
 cublasStatus_t
 cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *object) {
-  *object = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
+  *object = reinterpret_cast<cublasLtMatmulPreference_t>(
+      new Described<Preference>{{}, makeRealPreference()});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t
 cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t object) {
-  delete &as<Preference>(object);
+  delete reinterpret_cast<Described<Preference> *>(object);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t object,
-    cublasLtMatmulPreferenceAttributes_t attribute, const void *value, size_t) {
+    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+    size_t bytes) {
+  if (auto status = realOf<Preference>(object).set(attribute, value, bytes))
+    return status;
   if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
     as<Preference>(object).workspace = *static_cast<const uint64_t *>(value);
   else
@@ -274,7 +303,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatrixLayout_t layout, cublasLtMatmulPreference_t preference, int,
     cublasLtMatmulHeuristicResult_t results[], int *count) {
   *count = 0;
-  if (as<int>(handle) != currentGpu())
+  if (*reinterpret_cast<int *>(handle) != currentGpu())
     return CUBLAS_STATUS_NOT_INITIALIZED;
   const auto &operation = as<Operation>(object);
   if (!isKnown(operation, as<Matrix>(layout).rows))
@@ -304,7 +333,8 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                      d,
                      *static_cast<const float *>(alpha),
                      *static_cast<const float *>(beta)};
-  if (as<int>(handle) != currentGpu() || stream->gpu != currentGpu())
+  if (*reinterpret_cast<int *>(handle) != currentGpu() ||
+      stream->gpu != currentGpu())
     return CUBLAS_STATUS_ARCH_MISMATCH;
   uintptr_t addresses = uintptr_t(a) | uintptr_t(b) | uintptr_t(d);
   if (c != d || layoutC != layoutD || addresses % algo->data[0] ||

@@ -68,6 +68,15 @@ if [ ! build/venv-data/installed -nt tools/plait-data/requirements.txt ]; then
   touch build/venv-data/installed
 fi
 
+# Where there is the toolkit's assembler: what shows its code to
+# test/Codegen/lint.py.
+disassembler=13.5.37
+if PATH="$PATH:/usr/local/cuda/bin" command -v ptxas > /dev/null &&
+  ! compgen -G "build/venv/lib/*/*/nvidia_cuda_nvdisasm-$disassembler.*" > /dev/null; then
+  build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps \
+    "nvidia-cuda-nvdisasm==$disassembler"
+fi
+
 # Where there is a CUDA toolkit with cuDNN: cuDNN's front end, of which only the
 # headers are used; what its package depends on is for Python.
 frontend=1.32.0

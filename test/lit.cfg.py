@@ -7,6 +7,7 @@
 """`lit test` finds the tools in build/bin, or where `--param plait_bin=DIR` or
 the environment variable PLAIT_BUILD (a build folder) says."""
 
+import glob
 import os
 import shutil
 import subprocess
@@ -48,3 +49,10 @@ if "nvptx64" in targets.stdout:
 path = os.pathsep.join([os.environ["PATH"], "/usr/local/cuda/bin"])
 if shutil.which("ptxas", path=path):
     config.available_features.add("ptxas")
+wheel = "venv/lib/*/site-packages/nvidia/*/bin/nvdisasm"
+if shutil.which("nvdisasm", path=path) or glob.glob(
+    os.path.join(root, "build", wheel)
+):
+    config.available_features.add("nvdisasm")
+if shutil.which("flatc"):
+    config.available_features.add("flatc")

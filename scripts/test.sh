@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs, builds and runs every test. The last line sums up all runners:
 # "N passed, N failed". A runner that ends without saying how many tests it ran
-# counts as one failure. Options: --quick leaves out the GPT-2 124M runs.
+# counts as one failure. Options: --quick leaves out the GPT-2 124M runs, --fuzz
+# builds the fuzz targets too and runs each for a minute.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -126,4 +127,9 @@ run outputs "${counts[@]}" build/venv/bin/python test/Execute/outputs.py
 run mpi "${counts[@]}" build/venv/bin/python test/Execute/mpi.py
 run elastic "${counts[@]}" build/venv/bin/python test/Execute/elastic.py
 run docs "${counts[@]}" build/venv/bin/python test/Docs/run.py
+if [ "${1:-}" = --fuzz ]; then
+  cmake --preset fuzz > /dev/null
+  stage fuzz-build cmake --build --preset fuzz
+  run fuzz "${counts[@]}" python3 test/Fuzz/run.py
+fi
 finish

@@ -1,0 +1,17 @@
+//===- PlanFile.cpp - Any bytes as the file of a plan ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Fuzz.h"
+#include "plait/Plan/Container.h"
+
+using namespace plait;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  fuzz::MemoryFile file({data, size});
+  fuzz::require(plan::PlanFile::open(file.path()).status());
+  return 0;
+}

@@ -1,0 +1,17 @@
+//===- Safetensors.cpp - Any bytes as weights ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Runtime/Safetensors.h"
+#include "Fuzz.h"
+
+using namespace plait;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  fuzz::MemoryFile file({data, size});
+  fuzz::require(runtime::WeightFiles::open(file.path()).status());
+  return 0;
+}

@@ -236,7 +236,7 @@ LogicalResult Compilation::checkBatch() {
   int64_t batch = configuration.microBatch * layout.data;
   if (shape[0] == batch && shape[1] == configuration.sequence)
     return success();
-  return loss.emitError("is for ")
+  return loss.emitError("@loss is for ")
          << shape[0] << " sequences of " << shape[1]
          << " tokens, but --micro-batch " << configuration.microBatch
          << " times dp " << layout.data << " is " << batch << ", and --seq is "
@@ -274,7 +274,7 @@ LogicalResult Compilation::keepModel() {
       return failure();
     model = std::move(*claim);
     if (imported > Phase::Lower)
-      return module->emitError("is IR after phase ")
+      return module->emitError("the input is IR after phase ")
              << stringifyPhase(imported)
              << ", but --claim proves that up to phase lower";
     if (getPhase(*model) != Phase::Import)
@@ -420,7 +420,7 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
 Status Compilation::checkMemory() {
   if (!cluster)
     return Status::success();
-  uint64_t usable = cluster.getMemory() - cluster.getReserved();
+  int64_t usable = cluster.getMemory() - cluster.getReserved();
   for (auto program : module->getOps<plan::ProgramOp>())
     if (getArenaBytes(program) > usable)
       return fail("stage ", program.getRank(), " needs ",

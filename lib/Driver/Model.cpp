@@ -129,7 +129,7 @@ static Result<std::string> readConfig(const CompileOptions &options) {
 LogicalResult plait::pinShardings(ModuleOp module,
                                   const CompileOptions &options) {
   if (!options.shardings.empty() && getPhase(module) != Phase::Import)
-    return module.emitError("is IR after phase ")
+    return module.emitError("the input is IR after phase ")
            << stringifyPhase(getPhase(module))
            << ", in which shardings are not pinned any more";
   for (const auto &[pattern, axes] : options.shardings) {
@@ -158,7 +158,7 @@ LogicalResult plait::pinShardings(ModuleOp module,
 LogicalResult plait::removeDropout(ModuleOp module) {
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
   if (!loss || getPhase(module) != Phase::Import)
-    return module.emitError("is IR after phase ")
+    return module.emitError("the input is IR after phase ")
            << stringifyPhase(getPhase(module))
            << ", from which dropout is not removed any more";
   auto clear = [](auto attention) {

@@ -136,7 +136,8 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
         nn::Slot slot = nn::getStateSlot(slotIndex);
         std::optional<uint64_t> offset = find(slot);
         if (!offset)
-          return nn::ParameterOp(parameter).emitError("has a gradient but no ")
+          return nn::ParameterOp(parameter).emitOpError(
+                     "has a gradient but no ")
                  << nn::stringifySlot(slot) << " in the programs";
         auto state = std::make_unique<fb::StateSlotT>();
         state->name = name;

@@ -135,7 +135,7 @@ static FailureOr<codegen::Target> findCodeTarget(ModuleOp module) {
   ArrayRef<StringRef> names = codegen::TargetGPU::getNames();
   for (StringRef name : {target.getName(), target.getCubin()})
     if (!llvm::is_contained(names, name))
-      return module.emitError("is for ")
+      return module.emitOpError("is for ")
              << name << ", but there is code for " << llvm::join(names, ", ");
   return codegen::Target(
       codegen::TargetGPU{target.getName().str(), target.getCubin().str()});

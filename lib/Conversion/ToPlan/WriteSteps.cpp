@@ -269,8 +269,8 @@ LogicalResult Writer::add(Operation *op) {
       llvm::TypeSwitch<Operation *, LogicalResult>(op)
           .Case<KernelOp, GemmOp, AttentionOp, CollectiveOp>(set)
           .Default([](Operation *op) -> LogicalResult {
-            return op->emitError("is a step that the plan file has no table "
-                                 "for");
+            return op->emitOpError("is a step that the plan file has no table "
+                                   "for");
           });
   if (failed(written))
     return failure();

@@ -148,7 +148,7 @@ LogicalResult PaddingAnalysis::maskReduced(ShardableOpInterface op,
     }
   if (isNeutral())
     return success();
-  return op->emitError("cannot partition ")
+  return op->emitOpError("cannot partition ")
          << op->getName() << ": it reduces the padding of factor "
          << rule.factors[factor].name << ", of " << rule.factors[factor].size
          << " elements, and no mask of its operands makes that neutral";

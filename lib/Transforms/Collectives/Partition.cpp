@@ -192,7 +192,7 @@ struct PartitionPass : plait::impl::PartitionPassBase<PartitionPass> {
   void runOnOperation() override {
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
     if (!mesh) {
-      getOperation().emitError("has no mesh");
+      getOperation().emitOpError("has no mesh");
       return signalPassFailure();
     }
     for (auto function : getOperation().getOps<func::FuncOp>())

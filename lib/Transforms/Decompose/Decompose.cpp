@@ -85,7 +85,8 @@ FailureOr<bool> DecomposePass::keepsLibrarySteps() {
     if (!status || status->ok())
       return WalkResult::advance();
     if (kind == AttentionKind::Flash)
-      op.emitError("is not computed by flash attention: ") << status->message();
+      op.emitOpError("is not computed by flash attention: ")
+          << status->message();
     return WalkResult::interrupt();
   });
   if (!result.wasInterrupted())

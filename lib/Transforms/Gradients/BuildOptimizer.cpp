@@ -310,7 +310,7 @@ struct BuildOptimizerPass
       std::optional<int64_t> rank = getRank(function);
       auto adds = function.getOps<nn::AccumulateOp>();
       if (!rank && !adds.empty())
-        return (*adds.begin()).emitError("accumulates in @")
+        return (*adds.begin()).emitOpError("accumulates in @")
                << function.getSymName() << ", which belongs to no stage";
       for (nn::AccumulateOp op : adds)
         sums[{op.getSymbolAttr(), *rank}].push_back(op);
@@ -351,7 +351,7 @@ struct BuildOptimizerPass
     for (const Held &entry : held) {
       ParameterOp parameter = entry.parameter;
       if (!parameter.getShardingAttr())
-        return parameter.emitError("has a gradient but no sharding");
+        return parameter.emitOpError("has a gradient but no sharding");
     }
     return success();
   }
@@ -376,7 +376,7 @@ struct BuildOptimizerPass
   void runOnOperation() override {
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
     if (!mesh) {
-      getOperation().emitError("has no mesh");
+      getOperation().emitOpError("has no mesh");
       return signalPassFailure();
     }
     FailureOr<Accumulated> accumulated = findAccumulated();

@@ -487,7 +487,7 @@ struct DifferentiatePass
     auto check = [](Operation *op, TypeRange types) -> LogicalResult {
       for (Type type : types)
         if (!ShardingAttr::of(type))
-          return op->emitError("has type ") << type << " without a sharding";
+          return op->emitOpError("has type ") << type << " without a sharding";
       return success();
     };
     if (failed(check(function, function.getArgumentTypes())))
@@ -501,7 +501,7 @@ struct DifferentiatePass
   void runOnOperation() override {
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
     if (!mesh) {
-      getOperation().emitError("has no mesh");
+      getOperation().emitOpError("has no mesh");
       return signalPassFailure();
     }
     JointFunctions functions;

@@ -61,7 +61,7 @@ LogicalResult PlaceBuffersPass::findFunctions(Calls &calls) {
       continue;
     auto [known, isNew] = calls.functions.try_emplace(own, function);
     if (!isNew) {
-      InFlightDiagnostic diag = function.emitError("does ")
+      InFlightDiagnostic diag = function.emitOpError("does ")
                                 << own << ", as another function does";
       diag.attachNote(known->second.getLoc()) << "the other one";
       return diag;
@@ -95,7 +95,7 @@ LogicalResult PlaceBuffersPass::checkCalls(pipe::ScheduleOp op,
         continue;
       pipe::FunctionAttr callee = calls.getCallee(&getContext(), rank, action);
       if (!calls.functions.contains(callee))
-        return op.emitError("has action ")
+        return op.emitOpError("has action ")
                << schedule::print(action) << " on rank " << rank
                << ", but no function does " << callee;
     }
@@ -107,11 +107,11 @@ LogicalResult PlaceBuffersPass::checkCalls(pipe::ScheduleOp op,
 FailureOr<Calls> PlaceBuffersPass::findCalls() {
   auto schedules = getOperation().getOps<pipe::ScheduleOp>();
   if (schedules.empty())
-    return getOperation().emitError("has no pipe.schedule");
+    return getOperation().emitOpError("has no pipe.schedule");
   pipe::ScheduleOp op = *schedules.begin();
   pipe::PlacementAttr placement = getPlacement(getOperation());
   if (op.getPlacement() != placement)
-    return op.emitError("orders stages on ")
+    return op.emitOpError("orders stages on ")
            << op.getPlacement() << ", but they lie on " << placement;
   Result<schedule::Schedule> schedule = pipe::parseSchedule(op);
   if (!schedule.ok())

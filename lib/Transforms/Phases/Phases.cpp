@@ -63,7 +63,7 @@ static LogicalResult verifyModel(ModuleOp module) {
     return module.emitError(status.message());
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
   if (!loss || loss.isExternal() || loss.getNumResults() != 2)
-    return module.emitError("has no function @")
+    return module.emitOpError("has no function @")
            << nn::kLossFunction << " of a loss and a number of targets";
   auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr);
   auto vocab = model ? model.getAs<IntegerAttr>("vocab") : IntegerAttr();
@@ -74,7 +74,7 @@ static LogicalResult verifyModel(ModuleOp module) {
 static LogicalResult verifyShardings(ModuleOp module) {
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
   if (!loss || loss.isExternal())
-    return module.emitError("has no function @") << nn::kLossFunction;
+    return module.emitOpError("has no function @") << nn::kLossFunction;
   if (Value value = findTensor(loss, /*hasSharding=*/false))
     return emitError(value.getLoc(), "has type ")
            << value.getType() << " without a sharding after phase shard";
@@ -94,7 +94,7 @@ static LogicalResult verifyFunctions(ModuleOp module) {
   auto verify = [&](ActionKind action, int64_t index) -> LogicalResult {
     if (has(action, index))
       return success();
-    return module.emitError("has no function ")
+    return module.emitOpError("has no function ")
            << pipe::FunctionAttr::get(module.getContext(), action, index)
            << " after phase " << stringifyPhase(getPhase(module));
   };
@@ -132,7 +132,7 @@ static LogicalResult verifyLocal(ModuleOp module) {
 static LogicalResult verifySchedule(ModuleOp module, dist::MeshOp mesh) {
   auto schedules = llvm::to_vector(module.getOps<pipe::ScheduleOp>());
   if (schedules.size() != 1)
-    return module.emitError("has ")
+    return module.emitOpError("has ")
            << schedules.size() << " schedules, expected one";
   pipe::ScheduleOp schedule = schedules.front();
   Result<int64_t> microbatches =
@@ -158,7 +158,7 @@ static LogicalResult verifyPrograms(ModuleOp module) {
   int64_t ranks = getPlacement(module).getRanks();
   if (count == ranks)
     return success();
-  return module.emitError("has ")
+  return module.emitOpError("has ")
          << count << " programs, expected one for each of " << ranks
          << " ranks of " << kPipelineAxis;
 }
@@ -170,14 +170,14 @@ static LogicalResult verifyPhase(ModuleOp module) {
     return verifyModel(module);
   dist::MeshOp mesh = dist::MeshOp::find(module);
   if (!mesh)
-    return module.emitError("has no mesh after phase ")
+    return module.emitOpError("has no mesh after phase ")
            << stringifyPhase(reached);
   if (reached == Phase::Shard)
     return verifyShardings(module);
   int64_t ranks = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
   if (getPlacement(module).getRanks() != ranks)
-    return module.emitError("has ") << getPlacement(module) << ", but " << ranks
-                                    << " ranks on " << kPipelineAxis;
+    return module.emitOpError("has ") << getPlacement(module) << ", but "
+                                      << ranks << " ranks on " << kPipelineAxis;
   if (reached >= Phase::Steps)
     return failure(failed(verifySchedule(module, mesh)) ||
                    failed(verifyPrograms(module)) ||
@@ -225,7 +225,7 @@ struct BeginPhasePass : plait::impl::BeginPhasePassBase<BeginPhasePass> {
     Phase expected =
         *begins == Phase::Import ? Phase::Import : Phase(int(*begins) - 1);
     if (getPhase(module) != expected) {
-      module.emitError("is IR after phase ")
+      module.emitOpError("is IR after phase ")
           << stringifyPhase(getPhase(module)) << ", but phase " << phase
           << " expects that after " << stringifyPhase(expected);
       return signalPassFailure();

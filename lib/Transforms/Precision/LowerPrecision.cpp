@@ -55,7 +55,7 @@ struct LowerPrecisionPass
       return;
     auto loss = getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
     if (!loss) {
-      getOperation().emitError("has no function @loss to compute in bf16");
+      getOperation().emitOpError("has no function @loss to compute in bf16");
       return signalPassFailure();
     }
     Block &body = loss.getBody().front();
@@ -68,7 +68,7 @@ struct LowerPrecisionPass
     for (OpOperand &result : body.getTerminator()->getOpOperands())
       if (result.get().getType() !=
           loss.getResultTypes()[result.getOperandNumber()]) {
-        loss.emitError("returns result ")
+        loss.emitOpError("returns result ")
             << result.getOperandNumber()
             << " in bf16, expected one that nn.softmax_cross_entropy makes";
         return signalPassFailure();

@@ -81,7 +81,7 @@ LogicalResult Assigner::checkReads() {
   WalkResult walk = function.walk([&](nn::ReadOp read) {
     nn::ParameterOp parameter = nn::findParameter(read, tables);
     if (!parameter) {
-      read.emitError("reads ")
+      read.emitOpError("reads ")
           << read.getSymbolAttr() << ", which is no parameter";
       return WalkResult::interrupt();
     }
@@ -91,7 +91,7 @@ LogicalResult Assigner::checkReads() {
     for (ArrayAttr axes : pinned.getDims())
       for (auto axis : axes.getAsRange<StringAttr>())
         if (axis.getValue() == kPipelineAxis) {
-          parameter.emitError("has a sharding over axis ")
+          parameter.emitOpError("has a sharding over axis ")
               << axis << ", along which ranks hold other layers";
           return WalkResult::interrupt();
         }
@@ -362,7 +362,7 @@ struct AssignShardingsPass
     auto function =
         getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
     if (!mesh || !function) {
-      getOperation().emitError("has no mesh or no function @loss to shard");
+      getOperation().emitOpError("has no mesh or no function @loss to shard");
       return signalPassFailure();
     }
     TrainingConfiguration configuration = getConfiguration(getOperation());

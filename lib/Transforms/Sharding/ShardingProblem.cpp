@@ -233,7 +233,7 @@ LogicalResult ShardingProblem::addReadCosts(nn::ReadOp read) {
   nn::ParameterOp parameter = nn::findParameter(read, tables);
   dist::ShardingAttr pinned = nn::getSharding(parameter);
   if (pinned && !llvm::is_contained(state.choices, pinned.findDim(axis)))
-    return parameter.emitError("cannot be split along dimension ")
+    return parameter.emitOpError("cannot be split along dimension ")
            << pinned.findDim(axis) << " over " << axis.getValue() << "="
            << blocks << ", as its sharding says";
   double bytes = bytesOf(read.getResult());

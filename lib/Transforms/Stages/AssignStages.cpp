@@ -41,7 +41,7 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
         getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
     if (!mesh || !function) {
-      getOperation().emitError("has no mesh or no function @loss to cut");
+      getOperation().emitOpError("has no mesh or no function @loss to cut");
       return signalPassFailure();
     }
     configuration = getConfiguration(getOperation());
@@ -105,7 +105,7 @@ LogicalResult AssignStagesPass::checkGivenCut(func::FuncOp function,
   if (layers.empty())
     return success();
   if (static_cast<int64_t>(layers.size()) != stages)
-    return function.emitError("is cut into ")
+    return function.emitError("@loss is cut into ")
            << stages << " stages, but layers are given for " << layers.size();
   int64_t sum = 0;
   for (auto [stage, size] : llvm::enumerate(layers)) {
@@ -114,12 +114,12 @@ LogicalResult AssignStagesPass::checkGivenCut(func::FuncOp function,
                   (static_cast<int64_t>(stage) + 1 == stages && found.after);
     int64_t least = hasEnd && stages > 1 ? 0 : 1;
     if (size < least || size > count)
-      return function.emitError("gets a stage of ")
+      return function.emitError("@loss gets a stage of ")
              << size << " layers, expected " << least << " to " << count;
     sum += size;
   }
   if (sum != count)
-    return function.emitError("has ")
+    return function.emitError("@loss has ")
            << count << " layers, but " << sum << " are given";
   return success();
 }
@@ -134,7 +134,7 @@ static FailureOr<Layers> findLayers(func::FuncOp function) {
   for (Operation &op : function.getBody().front()) {
     if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr)) {
       if (layer.getInt() < current)
-        return op.emitError("belongs to layer ")
+        return op.emitOpError("belongs to layer ")
                << layer.getInt() << " but stands after layer " << current;
       current = layer.getInt();
       layers.costs[current] += costOf(&op);

@@ -69,16 +69,16 @@ LogicalResult Outliner::checkStages() {
       continue;
     // Left out by a pass or by hand, it would land on the last stage.
     if (!getStage(&op) && !op.hasTrait<OpTrait::IsTerminator>())
-      return op.emitError("is on no stage, expected the attribute ")
+      return op.emitOpError("is on no stage, expected the attribute ")
              << pipe::kStageAttr;
     int64_t stage = stageOf(&op);
     if (stage >= stages)
-      return op.emitError("is on stage ")
+      return op.emitOpError("is on stage ")
              << stage << ", expected 0 to " << stages - 1;
     for (Value operand : op.getOperands())
       if (Operation *source = operand.getDefiningOp();
           source && !isSource(source) && stageOf(source) > stage)
-        return op.emitError("is on stage ")
+        return op.emitOpError("is on stage ")
                << stage << " but reads from stage " << stageOf(source);
   }
   return success();
@@ -200,7 +200,7 @@ struct OutlineStagesPass
     auto loss = getOperation().lookupSymbol<func::FuncOp>(nn::kLossFunction);
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
     if (!loss || !mesh) {
-      getOperation().emitError("has no mesh or no function @loss to outline");
+      getOperation().emitOpError("has no mesh or no function @loss to outline");
       return signalPassFailure();
     }
     if (failed(Outliner(loss, getPlacement(getOperation()).getStages()).run()))

@@ -245,7 +245,7 @@ LogicalResult Converter::convert(Operation *op) {
             nn::StepScalarOp, func::ReturnOp>(
           [](Operation *) { return success(); })
       .Default([](Operation *op) -> LogicalResult {
-        return op->emitError("cannot be executed: no step computes '")
+        return op->emitOpError("cannot be executed: no step computes '")
                << op->getName() << "'";
       });
 }
@@ -254,15 +254,15 @@ LogicalResult Converter::convert(Operation *op) {
 LogicalResult Converter::verifyPlaces() {
   for (BlockArgument argument : function.getArguments())
     if (!getPlace(argument))
-      return function.emitError("has no ")
+      return function.emitOpError("has no ")
              << kPlaceAttr << " of argument " << argument.getArgNumber();
   for (Operation &op : function.getBody().front()) {
     auto places = op.getAttrOfType<ArrayAttr>(kPlacesAttr);
     size_t count =
         places ? llvm::count_if(places, llvm::IsaPred<PlaceAttr>) : 0;
     if (count != op.getNumResults() || (places && places.size() != count))
-      return op.emitError("has ") << op.getNumResults() << " results, but "
-                                  << count << " places in " << kPlacesAttr;
+      return op.emitOpError("has ") << op.getNumResults() << " results, but "
+                                    << count << " places in " << kPlacesAttr;
   }
   return success();
 }
@@ -271,7 +271,7 @@ LogicalResult Converter::run() {
   auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
   auto names = function->getAttrOfType<ArrayAttr>(kSlotNamesAttr);
   if (!bytes || !names)
-    return function.emitError("has no ")
+    return function.emitOpError("has no ")
            << (bytes ? kSlotNamesAttr : kSlotBytesAttr)
            << ": its values have no addresses";
   if (failed(verifyPlaces()))

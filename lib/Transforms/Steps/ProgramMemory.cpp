@@ -80,11 +80,11 @@ static LogicalResult verifyBuffer(Operation *op, StringRef what,
     return success();
   BufferOp buffer = buffers.find(memory.getBuffer());
   if (!buffer)
-    return op->emitError("has ")
+    return op->emitOpError("has ")
            << what << " in " << memory.getBuffer() << ", which program @"
            << program.getSymName() << " does not have";
   if (memory.getEnd() > int64_t(buffer.getBytes()))
-    return op->emitError("has ")
+    return op->emitOpError("has ")
            << what << " up to byte " << memory.getEnd() << " of "
            << memory.getBuffer() << ", which has " << buffer.getBytes();
   return success();

@@ -12,8 +12,8 @@
 // BEGIN-NOT: plait.origin
 // BEGIN: nn.matmul {{.*}} loc("head"(
 
-// TWICE: error: is IR after phase shard, but phase shard expects that after import
-// ORDER: error: is IR after phase import, but phase stage expects that after shard
+// TWICE: error: 'builtin.module' op is IR after phase shard, but phase shard expects that after import
+// ORDER: error: 'builtin.module' op is IR after phase import, but phase stage expects that after shard
 // NAME: error: phase is "shred", expected a name of a phase
 
 // A forward and two backward products of 2 · 16 · (2 · 4) · 8.

@@ -93,7 +93,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-warning @+1 {{is not trained: the loss that @loss returns does not depend on @other}}
+  // expected-warning @+1 {{@other is not trained: the loss that @loss returns does not depend on it}}
   nn.parameter @other : tensor<8xf32> init<mean = 0.0, std = 0.5>
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>
@@ -109,7 +109,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 // It is read, but what is made of it goes nowhere.
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
-  // expected-warning @+1 {{is not trained: the loss that @loss returns does not depend on @other}}
+  // expected-warning @+1 {{@other is not trained: the loss that @loss returns does not depend on it}}
   nn.parameter @other : tensor<8xf32> init<mean = 0.0, std = 0.5>
   func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
     %e = nn.read @embed value : tensor<16x8xf32>

@@ -4,7 +4,7 @@
 
 // More stages than layers: what comes before the layers is a stage of its own, and
 // so is what comes after them. In the middle a stage has a layer.
-// MIDDLE: error: gets a stage of 0 layers, expected 1 to 2
+// MIDDLE: error: @loss gets a stage of 0 layers, expected 1 to 2
 // CHECK: pipe.placement = #pipe.placement<looped, ranks = 4, chunks = 1>
 dist.mesh @mesh ["pp"] = [4]
 func.func @loss(%x: tensor<4xf32>) -> tensor<4xf32> {

@@ -6,10 +6,10 @@
 
 // By cost the first stage would have two of the three.
 dist.mesh @mesh ["pp"] = [2]
-// COUNT: error: is cut into 2 stages, but layers are given for 3
-// SUM: error: has 3 layers, but 2 are given
-// ZERO: error: gets a stage of 0 layers, expected 1 to 3
-// MANY: error: gets a stage of 4 layers, expected 1 to 3
+// COUNT: error: @loss is cut into 2 stages, but layers are given for 3
+// SUM: error: @loss has 3 layers, but 2 are given
+// ZERO: error: @loss gets a stage of 0 layers, expected 1 to 3
+// MANY: error: @loss gets a stage of 4 layers, expected 1 to 3
 func.func @loss(%x: tensor<4xf32>) -> tensor<4xf32> {
   // CHECK: nn.neg {{.*}}pipe.stage = 0
   %0 = nn.neg %x {nn.layer = 0 : i64} : tensor<4xf32>

@@ -142,9 +142,9 @@ LogicalResult LossVerifier::verifyResults() {
     used.insert(cast<ReadOp>(read).getSymbolAttr());
   for (auto parameter : loss->getParentRegion()->front().getOps<ParameterOp>())
     if (!used.contains(FlatSymbolRefAttr::get(parameter.getSymNameAttr())))
-      parameter.emitWarning("is not trained: the loss that @")
-          << kLossFunction << " returns does not depend on @"
-          << parameter.getSymName();
+      parameter.emitWarning("@")
+          << parameter.getSymName() << " is not trained: the loss that @"
+          << kLossFunction << " returns does not depend on it";
   if (used.empty())
     return loss.emitOpError("returns a loss that depends on no parameter");
   return success();
@@ -192,14 +192,14 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
     auto layer = dyn_cast<IntegerAttr>(attribute.getValue());
     if (layer && layer.getType().isInteger(64) && layer.getInt() >= 0)
       return success();
-    return op->emitError("has ")
+    return op->emitOpError("has ")
            << kLayerAttr << " = " << attribute.getValue()
            << ", expected the index of a layer, an i64 of at least 0";
   }
   if (attribute.getName() == kBackwardAttr &&
       isa<UnitAttr>(attribute.getValue()))
     return success();
-  return op->emitError("has attribute ")
+  return op->emitOpError("has attribute ")
          << attribute.getName() << " = " << attribute.getValue()
          << ", expected " << kLayerAttr << " = i or " << kBackwardAttr;
 }

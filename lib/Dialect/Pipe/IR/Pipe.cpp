@@ -186,7 +186,7 @@ template <typename AttrT>
 static LogicalResult verifyKind(Operation *op, NamedAttribute attribute) {
   if (isa<AttrT>(attribute.getValue()))
     return success();
-  return op->emitError("has ")
+  return op->emitOpError("has ")
          << attribute.getName() << " = " << attribute.getValue()
          << ", expected a " << AttrT::name;
 }
@@ -200,19 +200,20 @@ LogicalResult PipeDialect::verifyOperationAttribute(Operation *op,
     if (number && number.getType().isSignlessInteger(64) &&
         number.getInt() >= 0)
       return success();
-    return op->emitError("has ") << kStageAttr << " = " << attribute.getValue()
-                                 << ", expected an i64 of 0 or more";
+    return op->emitOpError("has ")
+           << kStageAttr << " = " << attribute.getValue()
+           << ", expected an i64 of 0 or more";
   }
   if (name == kPlacementAttr)
     return verifyKind<PlacementAttr>(op, attribute);
   if (name != kFunctionAttr)
-    return op->emitError("has an attribute ")
+    return op->emitOpError("has an attribute ")
            << attribute.getName() << ", which the pipe dialect does not know";
   if (failed(verifyKind<FunctionAttr>(op, attribute)))
     return failure();
   auto function = dyn_cast<FunctionOpInterface>(op);
   if (!function)
-    return op->emitError("has ") << kFunctionAttr << " but is no function";
+    return op->emitOpError("has ") << kFunctionAttr << " but is no function";
   auto kind = cast<FunctionAttr>(attribute.getValue());
   return success(succeeded(verifyPorts(function, kind, /*isResult=*/false)) &&
                  succeeded(verifyPorts(function, kind, /*isResult=*/true)));
@@ -221,12 +222,12 @@ LogicalResult PipeDialect::verifyOperationAttribute(Operation *op,
 /// (C1) and (C2) of a port.
 static LogicalResult verifyPort(Operation *op, NamedAttribute attribute) {
   if (attribute.getName() != kPortAttr)
-    return op->emitError("has an attribute ")
+    return op->emitOpError("has an attribute ")
            << attribute.getName() << ", which the pipe dialect does not know";
   if (failed(verifyKind<PortAttr>(op, attribute)))
     return failure();
   if (!op->hasAttr(kFunctionAttr))
-    return op->emitError("has a port but no ") << kFunctionAttr;
+    return op->emitOpError("has a port but no ") << kFunctionAttr;
   return success();
 }
 

@@ -233,10 +233,10 @@ LogicalResult PlaitDialect::verifyOperationAttribute(Operation *op,
   StringRef name = attribute.getName();
   if (StringRef expected = getExpected(name, attribute.getValue());
       !expected.empty())
-    return op->emitError("has ") << name << " = " << attribute.getValue()
-                                 << ", expected " << expected;
+    return op->emitOpError("has ") << name << " = " << attribute.getValue()
+                                   << ", expected " << expected;
   if (name != kOriginAttr && !isa<ModuleOp>(op))
-    return op->emitError("has ") << name << ", which is for modules";
+    return op->emitOpError("has ") << name << ", which is for modules";
   return success();
 }
 

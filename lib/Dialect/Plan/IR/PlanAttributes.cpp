@@ -81,9 +81,9 @@ LogicalResult PlanDialect::verifyOperationAttribute(Operation *op,
       getExpected(op, attribute.getName(), attribute.getValue());
   if (expected.empty())
     return success();
-  return op->emitError("'")
-         << op->getName() << "' op has " << attribute.getName().getValue()
-         << " = " << attribute.getValue() << ", expected " << expected;
+  return op->emitOpError("has ")
+         << attribute.getName().getValue() << " = " << attribute.getValue()
+         << ", expected " << expected;
 }
 
 LogicalResult PlanDialect::verifyRegionArgAttribute(Operation *op, unsigned,
@@ -104,7 +104,7 @@ LogicalResult PlanDialect::verifyRegionArgAttribute(Operation *op, unsigned,
   }
   if (expected.empty())
     return success();
-  return op->emitError("'")
-         << op->getName() << "' op has argument " << argument << " with "
-         << name << " = " << value << ", expected " << expected;
+  return op->emitOpError("has argument ")
+         << argument << " with " << name << " = " << value << ", expected "
+         << expected;
 }

@@ -30,7 +30,7 @@ Buffer::Buffer(size_t count, bool half) : count(count), half(half) {
   size_t pages = (need + page - 1) / page * page;
   mapped = pages + page;
   map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   mprotect(static_cast<char *>(map) + pages, page, PROT_NONE);
   start = static_cast<char *>(map) + pages - need;
 }
@@ -106,7 +106,8 @@ void HostCode::call(const std::string &symbol, const std::vector<void *> &args,
   function(args.data(), scalars.data(), begin, end);
 }
 
-Kernel::Kernel(const Cluster &cluster, codegen::Target target) {
+Kernel::Kernel(const Cluster &cluster, codegen::Target target)
+    : inputs(cluster.inputs.size()) {
   context.loadDialect<nn::NNDialect, dist::DistDialect, plan::PlanDialect,
                       mlir::func::FuncDialect>();
   mlir::ScopedDiagnosticHandler handler(
@@ -149,15 +150,29 @@ void Kernel::call(std::vector<Buffer *> args, std::vector<int64_t> scalars,
   code->call(info.symbol, pointers, scalars, begin, end);
 }
 
-void Kernel::launch(std::vector<Buffer *> args, std::vector<int64_t> scalars,
-                    bool reversed) {
+std::vector<PtxBuffer> Kernel::describe(const std::vector<Buffer *> &args) {
   std::vector<PtxBuffer> buffers;
   for (Buffer *buffer : args)
-    buffers.push_back({buffer->start, buffer->bytes()});
-  int64_t blocks =
-      (info.extent + info.indicesPerBlock - 1) / info.indicesPerBlock;
-  EXPECT_EQ(module->launch(info.symbol, blocks, buffers, scalars, reversed), "")
+    buffers.push_back(
+        {buffer->start, buffer->bytes(), buffers.size() >= inputs});
+  return buffers;
+}
+
+void Kernel::launch(std::vector<Buffer *> args, std::vector<int64_t> scalars,
+                    bool reversed) {
+  EXPECT_EQ(module->launch(info.symbol, countBlocks(), describe(args), scalars,
+                           reversed),
+            "")
       << ptx;
+}
+
+int64_t Kernel::countBlocks() const {
+  return (info.extent + info.indicesPerBlock - 1) / info.indicesPerBlock;
+}
+
+std::string Kernel::runBlocks(const std::vector<int64_t> &blocks,
+                              const std::vector<Buffer *> &args) {
+  return module->launchSome(info.symbol, blocks, describe(args), {});
 }
 
 void Kernel::operator()(std::vector<Buffer *> args,

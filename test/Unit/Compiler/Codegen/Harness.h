@@ -99,6 +99,12 @@ public:
   void expectSplit(std::vector<Buffer *> args, size_t firstResult,
                    std::vector<int64_t> scalars = {});
 
+  /// The GPU's blocks of a call, and some of them alone: an empty string, or
+  /// what went wrong.
+  int64_t countBlocks() const;
+  std::string runBlocks(const std::vector<int64_t> &blocks,
+                        const std::vector<Buffer *> &args);
+
   codegen::KernelInfo info;
   std::string errors;
   std::string ptx; ///< For GPUs.
@@ -108,7 +114,9 @@ private:
             int64_t begin, int64_t end);
   void launch(std::vector<Buffer *> args, std::vector<int64_t> scalars,
               bool reversed);
+  std::vector<PtxBuffer> describe(const std::vector<Buffer *> &args);
 
+  size_t inputs; ///< The arguments that are not results.
   mlir::MLIRContext context;
   std::unique_ptr<HostCode> code;
   std::unique_ptr<PtxModule> module;

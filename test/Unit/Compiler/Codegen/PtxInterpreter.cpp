@@ -10,7 +10,9 @@
 #include "PtxArithmetic.h"
 #include "PtxMemory.h"
 
+#include <algorithm>
 #include <bit>
+#include <numeric>
 #include <regex>
 
 using namespace plait;
@@ -362,6 +364,17 @@ std::string PtxModule::launch(const std::string &symbol, int64_t blocks,
                               const std::vector<PtxBuffer> &buffers,
                               const std::vector<int64_t> &scalars,
                               bool reversed) {
+  std::vector<int64_t> order(blocks);
+  std::iota(order.begin(), order.end(), 0);
+  if (reversed)
+    std::reverse(order.begin(), order.end());
+  return launchSome(symbol, order, buffers, scalars);
+}
+
+std::string PtxModule::launchSome(const std::string &symbol,
+                                  const std::vector<int64_t> &blocks,
+                                  const std::vector<PtxBuffer> &buffers,
+                                  const std::vector<int64_t> &scalars) {
   auto found = kernels.find(symbol);
   if (found == kernels.end())
     return "there is no kernel '" + symbol + "'";
@@ -373,8 +386,7 @@ std::string PtxModule::launch(const std::string &symbol, int64_t blocks,
     return symbol + " has " + std::to_string(found->second->paramBytes.size()) +
            " parameters, not " + std::to_string(params.size());
   PtxMemory memory(buffers);
-  for (int64_t number = 0; number < blocks; ++number) {
-    int64_t block = reversed ? blocks - 1 - number : number;
+  for (int64_t block : blocks) {
     std::string error = BlockRun(*found->second, params, memory, block).run();
     if (!error.empty())
       return symbol + ": " + error;

@@ -12,9 +12,10 @@
 // Threads run one after another, each up to the next point where it waits for
 // others, which is an order that a GPU may choose. What no order may do is an
 // error: an access outside of all buffers or at an address that is no multiple
-// of its size; a word that one thread writes and another reads or writes, with
-// no barrier between if it is shared memory; shared memory that nobody wrote;
-// an exchange or a barrier that some thread never comes to.
+// of its size; a write to what the step does not declare as written; a word
+// that one thread writes and another reads or writes, with no barrier between
+// if it is shared memory; shared memory that nobody wrote; an exchange or a
+// barrier that some thread never comes to.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,10 +30,12 @@
 
 namespace plait::test {
 
-/// Memory that kernels may touch; its address on the device is that here.
+/// Memory that kernels may read and, if it is a result of the step, write; its
+/// address on the device is that here.
 struct PtxBuffer {
   void *start;
   size_t bytes;
+  bool isResult = true;
 };
 
 class PtxModule {
@@ -48,6 +51,11 @@ public:
   std::string launch(const std::string &symbol, int64_t blocks,
                      const std::vector<PtxBuffer> &buffers,
                      const std::vector<int64_t> &scalars, bool reversed);
+  /// Runs these blocks of a grid alone, in this order.
+  std::string launchSome(const std::string &symbol,
+                         const std::vector<int64_t> &blocks,
+                         const std::vector<PtxBuffer> &buffers,
+                         const std::vector<int64_t> &scalars);
 
   struct Kernel;
 

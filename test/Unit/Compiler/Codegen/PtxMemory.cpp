@@ -21,27 +21,42 @@ PtxMemory::PtxMemory(const std::vector<PtxBuffer> &buffers) {
       if (area.start == start)
         known = &area;
     if (!known)
-      known = &areas.emplace_back(Area{start, {}});
-    known->words.resize(
-        std::max(known->words.size(), buffer.bytes / kWordBytes));
+      known = &areas.emplace_back();
+    known->start = start;
+    known->isResult |= buffer.isResult;
+    known->resize(std::max<uint64_t>(known->count, buffer.bytes / kWordBytes));
   }
+}
+
+void PtxMemory::Area::resize(uint64_t words) {
+  count = words;
+  pages.resize((words + kPageWords - 1) / kPageWords);
+}
+
+PtxMemory::Word &PtxMemory::Area::at(uint64_t index) {
+  std::unique_ptr<Word[]> &page = pages[index / kPageWords];
+  if (!page)
+    page = std::make_unique<Word[]>(kPageWords);
+  return page[index % kPageWords];
 }
 
 void PtxMemory::startBlock(uint64_t bytes) {
   sharedBytes.assign(bytes, 0);
-  sharedArea.words.assign(bytes / kWordBytes, Word());
+  sharedArea.pages.clear();
+  sharedArea.resize(bytes / kWordBytes);
 }
 
 void PtxMemory::passBarrier() {
-  for (Word &word : sharedArea.words)
-    word.writer = word.reader = kNobody;
+  for (std::unique_ptr<Word[]> &page : sharedArea.pages)
+    for (uint64_t index = 0; page && index < Area::kPageWords; ++index)
+      page[index].writer = page[index].reader = kNobody;
 }
 
 PtxMemory::Area *PtxMemory::find(uint64_t address, uint64_t bytes,
                                  bool shared) {
   auto inside = [&](const Area &area) {
     return address >= area.start &&
-           address + bytes <= area.start + kWordBytes * area.words.size();
+           address + bytes <= area.start + kWordBytes * area.count;
   };
   if (shared)
     return inside(sharedArea) ? &sharedArea : nullptr;
@@ -58,11 +73,13 @@ std::string PtxMemory::check(uint64_t address, uint64_t bytes, bool shared,
   Area *area = find(address, bytes, shared);
   if (!area)
     return "is outside of all buffers";
+  if (writes && !shared && !area->isResult)
+    return "writes to what is no result of the step";
   auto other = [&](int64_t owner) {
     return owner != kNobody && owner != thread;
   };
   for (uint64_t offset = 0; offset < bytes; offset += kWordBytes) {
-    Word &word = area->words[(address + offset - area->start) / kWordBytes];
+    Word &word = area->at((address + offset - area->start) / kWordBytes);
     if (other(word.writer))
       return "thread " + std::to_string(word.writer) + " writes the same word";
     if (writes && other(word.reader))

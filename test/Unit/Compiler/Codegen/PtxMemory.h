@@ -10,6 +10,8 @@
 
 #include "PtxInterpreter.h"
 
+#include <memory>
+
 namespace plait::test {
 
 /// The buffers of a launch and the shared memory of its current block. Notes
@@ -35,9 +37,16 @@ private:
     int64_t writer = kNobody, reader = kNobody;
     bool written = false; // shared memory: ever
   };
+  /// Kept in pages, made when they are first used: most of a large buffer may
+  /// never be.
   struct Area {
-    uint64_t start = 0;
-    std::vector<Word> words;
+    static constexpr uint64_t kPageWords = 1024;
+    uint64_t start = 0, count = 0; // in words
+    bool isResult = false;
+    std::vector<std::unique_ptr<Word[]>> pages;
+
+    void resize(uint64_t words);
+    Word &at(uint64_t index);
   };
 
   Area *find(uint64_t address, uint64_t bytes, bool shared);

@@ -230,6 +230,83 @@ TEST(PtxTest, InPlace) {
 }
 
 //===----------------------------------------------------------------------===//
+// More elements than 32 bits count
+//===----------------------------------------------------------------------===//
+
+// The logits of GPT-2 with 64 sequences of 1024 tokens. Only some blocks are
+// run, so that only some pages of the buffers come to be.
+static constexpr int64_t kTokens = 65536, kWords = 50257;
+
+static float numberAt(int64_t element) { return float(1 + element % 251); }
+
+/// Runs the first block, the one with element 2^31 and the last one of a kernel
+/// that reads numberAt() of each element and writes `want` of it.
+static void expectLarge(Kernel &kernel, std::vector<Buffer *> between,
+                        float (*want)(float)) {
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  int64_t count = kTokens * kWords;
+  Buffer x(count, /*half=*/true), y(count, /*half=*/true);
+  int64_t share = count / kernel.info.extent * kernel.info.indicesPerBlock;
+  std::vector<int64_t> blocks = {0, (int64_t(1) << 31) / share,
+                                 kernel.countBlocks() - 1};
+  auto forElements = [&](auto visit) {
+    for (int64_t block : blocks)
+      for (int64_t at = block * share;
+           at < std::min(count, (block + 1) * share); ++at)
+        visit(at);
+  };
+  forElements([&](int64_t at) { x.halves()[at] = BFloat16(numberAt(at)); });
+  std::vector<Buffer *> args = {&x};
+  args.insert(args.end(), between.begin(), between.end());
+  args.push_back(&y);
+  ASSERT_EQ(kernel.runBlocks(blocks, args), "");
+  forElements([&](int64_t at) {
+    ASSERT_EQ(float(y.halves()[at]), want(numberAt(at))) << at;
+  });
+}
+
+TEST(PtxTest, ElementsBeyond2To31) {
+  Kernel flat({{sized("tensor<RxCxbf16>", kTokens, kWords)},
+               {sized("tensor<RxCxbf16>", kTokens, kWords)},
+               sized(R"(
+    %y = nn.add %0, %0 : tensor<RxCxbf16>
+    plan.yield %y : tensor<RxCxbf16>)",
+                     kTokens, kWords)});
+  expectLarge(flat, {}, [](float x) { return 2 * x; });
+  // Odd rows that differ in what is added have an index an element.
+  Kernel odd({{sized("tensor<RxCxbf16>", kTokens, kWords),
+               sized("tensor<Cxbf16>", kTokens, kWords)},
+              {sized("tensor<RxCxbf16>", kTokens, kWords)},
+              sized(R"(
+    %b = nn.broadcast %1 dims [1] : tensor<Cxbf16> -> tensor<RxCxbf16>
+    %y = nn.add %0, %b : tensor<RxCxbf16>
+    plan.yield %y : tensor<RxCxbf16>)",
+                    kTokens, kWords)});
+  EXPECT_GT(odd.info.extent, int64_t(1) << 31);
+  Buffer ones(kWords, /*half=*/true);
+  for (int64_t word = 0; word < kWords; ++word)
+    ones.halves()[word] = BFloat16(1);
+  expectLarge(odd, {&ones}, [](float x) { return x + 1; });
+}
+
+TEST(PtxTest, RowsBeyond2To31) {
+  Kernel kernel({{sized("tensor<RxCxf32>", kTokens, kWords)},
+                 {sized("tensor<Rxf32>", kTokens, kWords)},
+                 sized(R"(
+    %m = nn.reduce max %0 dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    plan.yield %m : tensor<Rxf32>)",
+                       kTokens, kWords)});
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  Buffer x(kTokens * kWords), m(kTokens);
+  int64_t blocks = kernel.countBlocks(), rows = kTokens / blocks;
+  for (int64_t row = kTokens - rows; row < kTokens; ++row)
+    x[row * kWords + row % kWords] = float(row);
+  ASSERT_EQ(kernel.runBlocks({blocks - 1}, {&x, &m}), "");
+  for (int64_t row = kTokens - rows; row < kTokens; ++row)
+    EXPECT_EQ(m[row], float(row));
+}
+
+//===----------------------------------------------------------------------===//
 // Targets
 //===----------------------------------------------------------------------===//
 
@@ -277,7 +354,7 @@ TEST(PtxTest, BarriersAreNeeded) {
 
 /// Runs `body` with 64 threads on 64 words; %rd1 is their address, %rd2 the
 /// address of the thread's own, %r1 the thread.
-static std::string interpret(const std::string &body) {
+static std::string interpret(const std::string &body, bool isResult = true) {
   PtxModule module;
   std::string error = module.parse(R"(
 .visible .entry test(
@@ -304,7 +381,7 @@ $exit:
     return error;
   Buffer words(64);
   words.fill(0);
-  return module.launch("test", 1, {{words.start, 256}}, {}, false);
+  return module.launch("test", 1, {{words.start, 256, isResult}}, {}, false);
 }
 
 static void expectError(const std::string &body, const std::string &reason) {
@@ -341,4 +418,7 @@ TEST(Interpreter, FindsErrors) {
   expectError("@%p1 bra $exit;\nshfl.sync.bfly.b32 %r4, %r1, 1, 31, -1;",
               "never come");
   expectError("tanh.approx.f32 %r4, %r1;", "does not know");
+  EXPECT_NE(interpret("st.global.b32 [%rd2], %r1;", /*isResult=*/false)
+                .find("is no result of the step"),
+            std::string::npos);
 }

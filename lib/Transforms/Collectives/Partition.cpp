@@ -34,7 +34,9 @@ class Partitioner {
 public:
   Partitioner(func::FuncOp function, dist::MeshOp mesh)
       : function(function), mesh(mesh), builder(function.getContext()),
-        padding(function, mesh) {}
+        padding(function, mesh),
+        splits(llvm::any_of(mesh.getSizes(),
+                            [](int64_t size) { return size > 1; })) {}
 
   LogicalResult run();
 
@@ -57,6 +59,7 @@ private:
   dist::MeshOp mesh;
   OpBuilder builder;
   PaddingAnalysis padding;
+  bool splits; // on one rank nothing is padded, and blocks are whole
 };
 
 } // namespace
@@ -65,12 +68,16 @@ Partitioner::Global Partitioner::describe(Operation *op) {
   Global global;
   for (OpOperand &operand : op->getOpOperands()) {
     global.operands.push_back(ShardingAttr::of(operand.get()));
-    global.lowered.push_back(padding.getLowered(operand));
+    global.lowered.push_back(splits ? padding.getLowered(operand)
+                                    : SmallVector<Padding>());
   }
   for (Value result : op->getResults()) {
     global.results.push_back(ShardingAttr::of(result));
-    global.cleared.push_back(padding.getCleared(result));
+    global.cleared.push_back(splits ? padding.getCleared(result)
+                                    : SmallVector<Padding>());
   }
+  if (!splits)
+    return global;
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)
     return global;
@@ -172,7 +179,7 @@ void Partitioner::localizeTypes() {
 }
 
 LogicalResult Partitioner::run() {
-  if (failed(padding.run()))
+  if (splits && failed(padding.run()))
     return failure();
   Block &body = function.getBody().front();
   std::vector<std::pair<Operation *, Global>> ops;

@@ -119,6 +119,7 @@ run defects "${counts[@]}" build/venv/bin/python test/Execute/defects.py
 # Debian's PyTorch is the system interpreter's.
 run rates "${counts[@]}" /usr/bin/python3 test/Execute/rates.py
 run dropout "${counts[@]}" /usr/bin/python3 test/Execute/dropout.py
+run documents "${counts[@]}" /usr/bin/python3 test/Execute/documents.py
 run random "${counts[@]}" /usr/bin/python3 test/Execute/random_models.py
 run combinations "${counts[@]}" \
   /usr/bin/python3 test/Execute/random_models.py --configs --draws 100

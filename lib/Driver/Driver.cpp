@@ -92,7 +92,7 @@ private:
   LogicalResult prove(Phase phase);
   LogicalResult dump(Phase phase);
   void show(Phase phase) const;
-  void tellOfDropout() const;
+  void tellOfUnfused() const;
 
   const CompileOptions &options;
   ModelContext &context;
@@ -123,7 +123,7 @@ LogicalResult Compilation::read() {
   if (failed(read))
     return failure();
   module = std::move(*read);
-  return options.dropout ? success() : removeDropout(*module);
+  return adaptModel(*module, options);
 }
 
 Status Compilation::chooseMesh() {
@@ -380,16 +380,18 @@ CertificatePtr Compilation::takeCertificate() {
 }
 
 /// The planner tells for itself.
-void Compilation::tellOfDropout() const {
+void Compilation::tellOfUnfused() const {
   TargetAttr where = getTarget(*module);
-  bool drops = false;
-  getModule().walk(
-      [&](nn::AttentionOp op) { drops |= bool(op.getDropoutKeys()); });
-  if (drops && options.cluster.empty() && where &&
+  bool drops = false, masks = false;
+  getModule().walk([&](nn::AttentionOp op) {
+    drops |= bool(op.getDropoutKeys());
+    masks |= bool(op.getStarts());
+  });
+  if ((drops || masks) && options.cluster.empty() && where &&
       where.getArchitecture() > 0 &&
       getConfiguration().attention == AttentionKind::Auto &&
       getConfiguration().precision == Precision::BF16)
-    noteUnfusedAttention();
+    noteUnfusedAttention(drops);
 }
 
 LogicalResult Compilation::runTo(Phase last, bool verifies) {
@@ -402,7 +404,7 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
       continue;
     show(phase);
     if (phase == Phase::Lower && verifies)
-      tellOfDropout();
+      tellOfUnfused();
     PassManager manager(context.get());
     // Once a phase: after each of its passes it would take as long as they do.
     manager.enableVerifier(false);

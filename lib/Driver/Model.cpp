@@ -45,9 +45,11 @@ void plait::printError(const llvm::Twine &message) {
   startMessage("error") << message << "\n";
 }
 
-void plait::noteUnfusedAttention() {
-  startMessage("note") << "attention is unfused, because it has dropout; "
-                          "--dropout off allows flash\n";
+void plait::noteUnfusedAttention(bool drops) {
+  startMessage("note") << "attention is unfused, because it has "
+                       << (drops ? "dropout; --dropout off allows flash"
+                                 : "a document mask")
+                       << "\n";
 }
 
 void plait::printWarning(const llvm::Twine &message) {
@@ -155,12 +157,7 @@ LogicalResult plait::pinShardings(ModuleOp module,
   return success();
 }
 
-LogicalResult plait::removeDropout(ModuleOp module) {
-  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
-  if (!loss || getPhase(module) != Phase::Import)
-    return module.emitError("the input is IR after phase ")
-           << stringifyPhase(getPhase(module))
-           << ", from which dropout is not removed any more";
+static LogicalResult removeDropout(func::FuncOp loss) {
   auto clear = [](auto attention) {
     attention.getDropoutKeysMutable().clear();
     attention.removeProbabilityAttr();
@@ -174,10 +171,41 @@ LogicalResult plait::removeDropout(ModuleOp module) {
       dropout.erase();
     }
   });
-  constexpr unsigned keys = 2;
-  if (loss.getNumArguments() > keys && loss.getArgument(keys).use_empty())
-    return loss.eraseArgument(keys);
+  if (BlockArgument keys = nn::findKeys(loss); keys && keys.use_empty())
+    return loss.eraseArgument(keys.getArgNumber());
   return success();
+}
+
+/// Gives all attentions the starts of documents, for which the function gets an
+/// argument, if it has none.
+static LogicalResult addDocumentMask(func::FuncOp loss) {
+  auto attentions = llvm::to_vector(loss.getOps<nn::AttentionOp>());
+  if (attentions.empty())
+    return loss.emitError("@loss has no attention for a document mask");
+  if (!nn::findStarts(loss) &&
+      failed(loss.insertArgument(loss.getNumArguments(),
+                                 loss.getArgument(0).getType(), {},
+                                 loss.getLoc())))
+    return failure();
+  for (nn::AttentionOp attention : attentions)
+    attention.getStartsMutable().assign(nn::findStarts(loss));
+  return success();
+}
+
+LogicalResult plait::adaptModel(ModuleOp module,
+                                const CompileOptions &options) {
+  if (options.dropout && !options.documentMask)
+    return success();
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  if (!loss || getPhase(module) != Phase::Import)
+    return module.emitError("the input is IR after phase ")
+           << stringifyPhase(getPhase(module))
+           << (options.dropout
+                   ? ", in which documents are not masked any more"
+                   : ", from which dropout is not removed any more");
+  if (!options.dropout && failed(removeDropout(loss)))
+    return failure();
+  return options.documentMask ? addDocumentMask(loss) : success();
 }
 
 FailureOr<OwningOpRef<ModuleOp>>
@@ -185,7 +213,7 @@ plait::importConfig(ModelContext &context, const CompileOptions &options,
                     int64_t batch, int64_t sequence) {
   auto module =
       importHuggingFace(*context.get(), options.model, {batch, sequence});
-  if (failed(module) || (!options.dropout && failed(removeDropout(**module))))
+  if (failed(module) || failed(adaptModel(**module, options)))
     return failure();
   Result<std::string> config = readConfig(options);
   if (!report(config.status()))

@@ -33,17 +33,18 @@ private:
 /// Whether the model is a .mlir file.
 bool isText(const CompileOptions &options);
 
-/// Tells that dropout is why GPUs take the slower attention, for which nobody
-/// has asked.
-void noteUnfusedAttention();
+/// Tells why GPUs take the slower attention, for which nobody has asked.
+/// `drops`: it has dropout; else a document mask.
+void noteUnfusedAttention(bool drops);
 
-/// Leaves a model without dropout. Failures, such as IR that is no model any
-/// more, have been reported.
-mlir::LogicalResult removeDropout(mlir::ModuleOp module);
+/// Takes dropout out of a model, or gives it a document mask, if the options say
+/// so. Failures, such as IR that is no model any more, have been reported.
+mlir::LogicalResult adaptModel(mlir::ModuleOp module,
+                               const CompileOptions &options);
 
 /// Imports a model that is no .mlir file for `batch` sequences, over all
-/// data-parallel ranks, of `sequence` tokens, with dropout if the options leave
-/// it in. Failures have been reported.
+/// data-parallel ranks, of `sequence` tokens, adapted to the options.
+/// Failures have been reported.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 importConfig(ModelContext &context, const CompileOptions &options,
              int64_t batch, int64_t sequence);

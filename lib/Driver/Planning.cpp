@@ -141,7 +141,7 @@ public:
 private:
   Status prepare();
   FailureOr<OwningOpRef<ModuleOp>> importModel(int64_t batch);
-  Status setDropout();
+  Status setAttention();
   bool canPlace(const Configuration &choice) const;
   Status place(planner::SearchResult &result);
   Status tell(const planner::SearchResult &result);
@@ -310,19 +310,22 @@ FailureOr<OwningOpRef<ModuleOp>> Planning::importModel(int64_t batch) {
   return module;
 }
 
-/// What the model's dropout of attention means for the training.
-Status Planning::setDropout() {
+/// What dropout of the model's attention, and its document mask, mean for the
+/// training.
+Status Planning::setAttention() {
   training.dropout = profile->dropsScores();
-  bool fused = training.dropout && training.flashAttention &&
-               !cluster.device.isProcessor && planning.framework == "plait";
+  bool fused = (training.dropout || profile->masksDocuments()) &&
+               training.flashAttention && !cluster.device.isProcessor &&
+               planning.framework == "plait";
   if (!fused)
     return Status::success();
   if (options.pins.attention == AttentionKind::Flash)
-    return fail("--attention is flash, but the model's attention has dropout, "
-                "which plait computes on GPUs with --attention unfused; "
-                "--dropout off leaves it out");
+    return fail("--attention is flash, but the model's attention has ",
+                training.dropout ? "dropout" : "a document mask",
+                ", which plait computes on GPUs with --attention unfused",
+                training.dropout ? "; --dropout off leaves it out" : "");
   training.flashAttention = false;
-  noteUnfusedAttention();
+  noteUnfusedAttention(training.dropout);
   return Status::success();
 }
 
@@ -336,7 +339,7 @@ bool Planning::start() {
   profile = ModelProfile::create(
       *context.get(), [this](int64_t batch) { return importModel(batch); },
       width);
-  return profile && report(setDropout());
+  return profile && report(setAttention());
 }
 
 std::optional<Configuration> Planning::run() {

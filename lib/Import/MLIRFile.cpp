@@ -16,16 +16,21 @@ using namespace mlir;
 using namespace plait;
 
 /// Whether `type` is from two tensor<b x s x i32>, and perhaps a tensor<b x
-/// i32>, to two tensor<f32>.
+/// i32>, and perhaps one more of the first, to two tensor<f32>.
 static bool isLoss(FunctionType type) {
-  if (type.getNumInputs() < 2 || type.getNumInputs() > 3 ||
-      type.getNumResults() != 2 || type.getInput(0) != type.getInput(1) ||
+  if (type.getNumInputs() < 2 || type.getNumResults() != 2 ||
+      type.getInput(0) != type.getInput(1) ||
       type.getResult(0) != type.getResult(1))
     return false;
   auto ids = dyn_cast<RankedTensorType>(type.getInput(0));
-  if (ids && type.getNumInputs() == 3 &&
-      type.getInput(2) != RankedTensorType::get(ids.getShape().take_front(),
-                                                ids.getElementType()))
+  ArrayRef<Type> more = type.getInputs().drop_front(2);
+  if (ids && !more.empty() &&
+      more.front() == RankedTensorType::get(ids.getShape().take_front(),
+                                            ids.getElementType()))
+    more = more.drop_front(); // keys
+  if (!more.empty() && more.front() == ids)
+    more = more.drop_front(); // starts
+  if (!more.empty())
     return false;
   auto scalar = dyn_cast<RankedTensorType>(type.getResult(0));
   return ids && scalar && ids.getRank() == 2 && ids.hasStaticShape() &&
@@ -43,7 +48,8 @@ static LogicalResult checkLoss(ModuleOp module) {
     return loss.emitError("function @")
            << nn::kLossFunction << " is " << loss.getFunctionType()
            << ", expected (tensor<BxSxi32>, tensor<BxSxi32>) -> (tensor<f32>, "
-              "tensor<f32>), with dropout a third argument, tensor<Bxi32>";
+              "tensor<f32>), with dropout a further argument, tensor<Bxi32>, "
+              "and with a document mask tensor<BxSxi32>";
   return success();
 }
 

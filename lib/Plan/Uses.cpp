@@ -118,6 +118,10 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
                            {"v", step.v(), value, unit},
                            {"o", step.out(), output, unit, forward},
                            {"stats", step.stats(), stats, wide, forward}};
+  if (step.starts())
+    uses.push_back({"starts", step.starts(),
+                    elementCount({step.batch(), step.queries()}),
+                    sizeof(int32_t)});
   if (const fb::AttentionDropout *dropout = step.dropout())
     uses.push_back({"dropout's keys", dropout->keys(),
                     elementCount({step.batch()}), sizeof(int32_t)});

@@ -226,11 +226,26 @@ Rules::Result Rules::evaluateCausalMask(Operation *op, Operands operands,
   if (failed(checkBegin(op, input.form, query, mask.getBegin())) ||
       failed(checkBegin(op, input.form, key, std::nullopt)))
     return failure();
-  Argument argument = input.form.asArgument();
-  Letters letters = argument.letters;
+  Contents parts{input};
+  SmallVector<Argument> arguments{input.form.asArgument()};
+  if (mask.getStarts()) {
+    // Of each query: the same for all of its keys.
+    Content &starts = parts.emplace_back(operands[1]);
+    if (failed(requireWhole(op, starts)))
+      return failure();
+    arguments.push_back(starts.form.asArgument());
+    starts.form.dims.emplace_back();
+  }
+  FailureOr<Form> form = unify(op, parts);
+  if (failed(form))
+    return failure();
+  Letters letters;
+  for (auto [index, dim] : llvm::enumerate(form->dims))
+    if (!dim.uniform)
+      letters.push_back(index);
   Result result = finish(
-      op, {}, input.form,
-      terms.apply("nn.causal_mask", mask.getWindowAttr(), argument, letters),
+      op, {}, *form,
+      terms.apply("nn.causal_mask", mask.getWindowAttr(), arguments, letters),
       type);
   for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
     own.padding = given.padding.join(NumberRange::exactly(-INFINITY));

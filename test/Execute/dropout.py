@@ -17,7 +17,6 @@ import array
 import dataclasses
 import functools
 import json
-import math
 import pathlib
 import re
 import sys
@@ -30,14 +29,13 @@ from harness import (
     Tools,
     arguments,
     require,
-    write_safetensors,
     write_tokens,
 )
-from masks import draw, models
+from masks import draw, models, training
+from masks.training import draw_weights, excess, write_weights
 
 BATCH, SEQUENCE, STEPS, SEED = 8, 16, 3, 7
 VOCABULARY = 97
-RECIPE = {"lr": 0.01, "eps": 1e-3, "weight_decay": 0.1, "beta2": 0.99}
 # fp32 against fp64, three steps; the farthest of these runs were off by 3e-7 and
 # 3e-6.
 TOLERANCE = {"loss": 2e-6, "grad_norm": 2e-5}
@@ -111,26 +109,6 @@ MISTAKES = {
 }
 
 
-def draw_weights(config: dict) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(11)
-    return {
-        name: torch.randn(shape, generator=generator) * 0.1
-        + (len(shape) == 1 and name.endswith("weight"))
-        for name, shape in models.shapes(config).items()
-    }
-
-
-def write_weights(path: pathlib.Path, weights: dict) -> None:
-    header, data = {}, b""
-    for name, tensor in weights.items():
-        values = array.array("f", tensor.flatten().tolist()).tobytes()
-        offsets = [len(data), len(data) + len(values)]
-        shape = list(tensor.shape)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": offsets}
-        data += values
-    write_safetensors(path, header, data)
-
-
 class Drop:
     """The dropouts of one forward pass, in order."""
 
@@ -151,53 +129,17 @@ class Drop:
 
 def train(config: dict, tokens: list[int], numbers) -> list[dict]:
     """Loss and gradient norm of each step."""
-    weights = {
-        name: tensor.double().requires_grad_()
-        for name, tensor in draw_weights(config).items()
-    }
-    groups = [
-        {
-            "params": [w for w in weights.values() if (w.dim() > 1) == decays],
-            "weight_decay": RECIPE["weight_decay"] * decays,
-        }
-        for decays in (False, True)
-    ]
-    update = torch.optim.AdamW(
-        groups, RECIPE["lr"], (0.9, RECIPE["beta2"]), RECIPE["eps"]
+
+    def forward(weights: dict, step: int, rows) -> torch.Tensor:
+        return models.logits(config, weights, rows, Drop(step, numbers))
+
+    return training.train(
+        draw_weights(config), training.cut(tokens, STEPS, BATCH, SEQUENCE), forward
     )
-    steps = []
-    for step in range(1, STEPS + 1):
-        first = (step - 1) * BATCH * SEQUENCE
-        rows = torch.tensor(
-            [
-                tokens[first + row * SEQUENCE :][: SEQUENCE + 1]
-                for row in range(BATCH)
-            ]
-        )
-        drop = Drop(step, numbers)
-        logits = models.logits(config, weights, rows[:, :-1], drop)
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), rows[:, 1:].flatten()
-        )
-        update.zero_grad()
-        loss.backward()
-        squares = [w.grad.square().sum().item() for w in weights.values()]
-        steps.append({"loss": loss.item(), "grad_norm": math.sqrt(sum(squares))})
-        update.step()
-    return steps
 
 
 def correct(step: int, row: int, site: int):
     return SEED, step, row, site
-
-
-def excess(found: list[dict], expected: list[dict], tolerance: dict) -> float:
-    """The largest relative difference over its tolerance."""
-    return max(
-        abs(own[name] - other[name]) / abs(other[name]) / bound
-        for own, other in zip(found, expected)
-        for name, bound in tolerance.items()
-    )
 
 
 class Suite:
@@ -233,14 +175,12 @@ class Suite:
     def steps(self, run: Run, plan: pathlib.Path, seed: int = SEED) -> list[dict]:
         log = self.folder / "steps.jsonl"
         log.unlink(missing_ok=True)
-        recipe = [(f"--{k.replace('_', '-')}", v) for k, v in RECIPE.items()]
         self.tools.run(
             "plait-run",
             plan,
             *("--tokens", self.folder / "tokens.bin", "--log", log),
             *("--weights", self.folder / run.model / "weights.safetensors"),
-            *("--seed", seed, "--steps", STEPS, "--grad-clip", 0),
-            *(word for option in recipe for word in option),
+            *("--seed", seed, "--steps", STEPS, *training.OPTIONS),
         )
         lines = log.read_text().splitlines()
         return [json.loads(line) for line in lines]

@@ -146,6 +146,16 @@ std::vector<std::string> getTokenTypeNames() {
   return names;
 }
 
+// Not the conversion to unsigned numbers: it wraps negative ones.
+const CLI::Validator natural(
+    [](std::string &text) {
+      uint64_t value = 0;
+      bool valid = text[0] != '-' && CLI::detail::lexical_cast(text, value);
+      return valid ? std::string()
+                   : "Value " + text + " not in range 0 to 2^64 - 1";
+    },
+    "in [0 - 2^64)");
+
 /// How a run is interrupted and goes on.
 void addCheckpointOptions(CLI::App &app, Options &options) {
   runtime::CheckpointOptions &checkpoint = options.train.checkpoint;
@@ -178,6 +188,9 @@ void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--text", train.text, "The same of text, a token a byte")
       ->excludes(tokens);
   app.add_flag("--shuffle", train.shuffle, "Permute the samples");
+  app.add_option("--document-end", train.documentEnd,
+                 "Token behind which attention does not look back")
+      ->check(natural);
   app.add_option("--log-samples", train.sampleLog,
                  "Append which samples each step read, JSON lines");
   app.add_flag("--check", options.check,
@@ -208,15 +221,6 @@ const CLI::Validator positive(
       return valid ? std::string() : "Value " + text + " not in range 0 to 1e9";
     },
     "in [0 - 1e9]");
-// Not the conversion to unsigned numbers: it wraps negative ones.
-const CLI::Validator natural(
-    [](std::string &text) {
-      uint64_t value = 0;
-      bool valid = text[0] != '-' && CLI::detail::lexical_cast(text, value);
-      return valid ? std::string()
-                   : "Value " + text + " not in range 0 to 2^64 - 1";
-    },
-    "in [0 - 2^64)");
 const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
 
 /// How it is trained. The help shows the defaults.
@@ -341,9 +345,9 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
 std::string plait::findExcludedByCheck(const CLI::App &app) {
   // What a comparison has in common with a run.
   static const std::set<std::string> common = {
-      "help",       "config",  "plan",    "weights",    "tokens",
-      "token-type", "text",    "shuffle", "check",      "tf32",
-      "seed",       "threads", "devices", "cuda-graph", "timeout"};
+      "help",    "config",     "plan",    "weights",     "tokens", "token-type",
+      "text",    "shuffle",    "check",   "tf32",        "seed",   "threads",
+      "devices", "cuda-graph", "timeout", "document-end"};
   for (const CLI::Option *option : app.get_options())
     if (option->count() && !common.count(option->get_single_name()))
       return "--" + option->get_single_name();

@@ -119,6 +119,10 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
          "config: what the model says; or off")
       ->check(CLI::IsMember({"config", "off"}))
       ->default_str("config");
+  app.add_flag(
+      "--document-mask", options.documentMask,
+      "keep attention within documents; plait-run --document-end says\n"
+      "where they end");
   app.add_option("--backend", options.backend,
                  "what runs it: cpu or cuda; if not given, what --cluster has");
   app.add_option(

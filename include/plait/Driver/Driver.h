@@ -47,11 +47,14 @@ struct CompileOptions {
   /// but bias for sm_80, and none on processors. What the module and this both
   /// say has to agree.
   ConfigurationPins pins;
-  /// A file with the order of a step as plait/Schedule/Csv.h has it, in place of
-  /// `schedule` and `chunks`; for models, not for later phases. Empty: none.
+  /// A file with the order of a step as plait/Schedule/Csv.h has it, in place
+  /// of `schedule` and `chunks`; for models, not for later phases. Empty: none.
   std::string scheduleFile;
   /// Whether the model's dropout stays in.
   bool dropout = true;
+  /// Whether every attention of the model looks back no further than to where
+  /// the document of its token begins.
+  bool documentMask = false;
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
   std::vector<std::pair<std::string, std::string>> shardings;

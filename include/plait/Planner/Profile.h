@@ -54,6 +54,8 @@ public:
 
   /// Whether the model's attention drops elements of its softmax.
   bool dropsScores();
+  /// Whether it stays within documents.
+  bool masksDocuments();
 
 private:
   struct Model; // folded: one layer of each kind

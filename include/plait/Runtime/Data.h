@@ -17,6 +17,10 @@
 // microbatch i of it is the i-th run of micro_batch rows. So the batch of a
 // step does not depend on the mesh.
 //
+// A document ends with the token that endDocuments() names and at the end of
+// the sample. The start of a position is the first position of its document in
+// the sample.
+//
 // The key of that row, from which dropout draws, is the first word of
 // Philox4x32-10 (see Random.h) of the counter (low half of r, high half of r,
 // low half of n, high half of n) under the key (low half of the seed, high half
@@ -79,6 +83,10 @@ public:
   /// Rows get the keys of `seed`; before, those of 0.
   void drawKeys(uint64_t seed) { keySeed = seed; }
 
+  /// Documents end with `token`, which belongs to them; before, a sample is
+  /// one. Fails where the vocabulary has no such token.
+  Status endDocuments(uint64_t token);
+
   /// From now on rows are asked for by a plan without data parallelism whose
   /// microbatches are those of `replicas` replicas, `rows` rows each, side by
   /// side: it gets the rows that those replicas have at the same time.
@@ -122,6 +130,8 @@ private:
   static Result<Batches> create(std::vector<TokenFile> sources,
                                 std::vector<double> weights,
                                 const fb::Plan &plan);
+  Status findStarts(const Sample &sample, int64_t first,
+                    std::span<int32_t> target) const;
   int64_t findRow(int64_t row) const;
   Sample findSample(uint64_t step, int64_t row) const;
 
@@ -129,13 +139,15 @@ private:
           SampleOrder samples, const fb::Plan &plan)
       : sources(std::move(sources)), weights(std::move(weights)),
         samples(std::move(samples)), sequence(plan.sequence()),
-        globalBatch(plan.global_batch()) {}
+        globalBatch(plan.global_batch()), vocabulary(plan.vocab_size()) {}
 
   std::vector<TokenFile> sources;
   std::vector<double> weights; // empty: none
   SampleOrder samples;
   int64_t sequence;
   int64_t globalBatch;
+  int64_t vocabulary;
+  std::optional<int32_t> documentEnd;
   uint64_t keySeed = 0;
   std::optional<uint64_t> shuffleSeed;
   uint64_t startStep = 0, startPosition = 0; // see startAt()

@@ -52,6 +52,7 @@ struct AttentionOperands {
   std::byte *o, *stats;      // written forward, read backward
   const std::byte *gradient; // of o
   std::byte *dq, *dk, *dv;
+  const std::byte *starts; // of documents
   const std::byte *dropoutKeys;
 };
 

@@ -39,12 +39,13 @@ struct TrainOptions {
   std::string tokens;
   std::string tokenType;
   std::string text;
-  std::string log;              // empty: none, "-": standard output
-  std::string sampleLog;        // empty: none; see Training/SampleLog.h
-  std::string save;             // empty: do not save
-  std::string resume;           // empty: begin with the first step
-  CheckpointOptions checkpoint; // which are written
-  uint64_t planHash = 0;        // PlanFile::hash(), for checkpoints
+  std::optional<uint64_t> documentEnd; // the token that ends a document
+  std::string log;                     // empty: none, "-": standard output
+  std::string sampleLog;               // empty: none; see Training/SampleLog.h
+  std::string save;                    // empty: do not save
+  std::string resume;                  // empty: begin with the first step
+  CheckpointOptions checkpoint;        // which are written
+  uint64_t planHash = 0;               // PlanFile::hash(), for checkpoints
   uint64_t steps = 20;
   std::optional<double> epochs; // passes over all samples, instead of `steps`
   uint64_t seed = 0;

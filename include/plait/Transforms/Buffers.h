@@ -25,6 +25,7 @@ namespace plait {
 inline constexpr llvm::StringLiteral kTokensBuffer = "tokens";
 inline constexpr llvm::StringLiteral kTargetsBuffer = "targets";
 inline constexpr llvm::StringLiteral kKeysBuffer = "keys";
+inline constexpr llvm::StringLiteral kStartsBuffer = "starts";
 inline constexpr llvm::StringLiteral kScalarsBuffer = "scalars";
 inline constexpr llvm::StringLiteral kMetricsBuffer = "metrics";
 /// Of plans for GPUs: what libraries may use during the whole step.

@@ -219,7 +219,8 @@ void Converter::addRegions() {
 constexpr std::pair<StringLiteral, fb::InputKind> kInputs[] = {
     {kTokensBuffer, fb::InputKind::Tokens},
     {kTargetsBuffer, fb::InputKind::Targets},
-    {kKeysBuffer, fb::InputKind::Keys}};
+    {kKeysBuffer, fb::InputKind::Keys},
+    {kStartsBuffer, fb::InputKind::Starts}};
 
 void Converter::addInputs() {
   for (auto [name, kind] : kInputs) {

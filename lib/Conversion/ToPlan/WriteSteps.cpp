@@ -224,6 +224,8 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   }
   if (failed(writeBegin(op, op.getBeginAttr(), step.first_query)))
     return failure();
+  if (MemoryAttr starts = op.getStartsAttr())
+    step.starts = point(starts);
   if (!op.getDropoutKeysAttr())
     return step;
   step.dropout = std::make_unique<fb::AttentionDropoutT>();

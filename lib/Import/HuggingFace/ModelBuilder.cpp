@@ -68,9 +68,9 @@ Value LayerBuilder::attention(Value query, Value key, Value value,
   double scale = 1.0 / std::sqrt(static_cast<double>(shape[4]));
   return nn::AttentionOp::create(
              builder, loc, type, type.clone(ArrayRef<int64_t>(lse)), query, key,
-             value, dropout.keys, builder.getF32FloatAttr(scale), IntegerAttr(),
-             nn::BeginAttr(), dropout.probability, dropout.site,
-             nn::BeginAttr())
+             value, /*starts=*/Value(), dropout.keys,
+             builder.getF32FloatAttr(scale), IntegerAttr(), nn::BeginAttr(),
+             dropout.probability, dropout.site, nn::BeginAttr())
       .getOut();
 }
 

@@ -367,3 +367,11 @@ bool ModelProfile::dropsScores() {
   });
   return drops;
 }
+
+bool ModelProfile::masksDocuments() {
+  bool masks = false;
+  getModel(kBatches[0].first)->module->walk([&](nn::AttentionOp op) {
+    masks |= bool(op.getStarts());
+  });
+  return masks;
+}

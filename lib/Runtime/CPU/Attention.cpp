@@ -101,8 +101,8 @@ private:
         narrow(rows[row], target[row], step.head_size);
   }
 
-  Block blockAt(int64_t begin) const;
-  std::pair<int64_t, int64_t> seenBy(int64_t query) const;
+  Block blockAt(int64_t sequence, int64_t begin) const;
+  std::pair<int64_t, int64_t> seenBy(int64_t sequence, int64_t query) const;
   Rows weigh(const Block &block, Rows q, Rows k, int64_t sequence, int64_t head,
              float *sums);
   void drop(const Block &block, int64_t sequence, int64_t head, Rows rows);
@@ -121,16 +121,29 @@ private:
 
 /// The keys that a query sees, as a half-open range.
 template <typename T>
-std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t query) const {
-  int64_t next = first.query + query + 1;
-  int64_t end = step.causal ? std::min(step.keys, next) : step.keys;
-  int64_t begin = step.window ? next - step.window : 0;
+std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t sequence,
+                                              int64_t query) const {
+  int64_t own = first.query + query;
+  int64_t end = step.causal ? std::min(step.keys, own + 1) : step.keys;
+  int64_t begin = step.window ? own + 1 - step.window : 0;
+  if (operands.starts) {
+    auto *starts = reinterpret_cast<const int32_t *>(operands.starts);
+    int64_t start = starts[sequence * step.queries + query];
+    begin = std::max(begin, std::min(start, own));
+  }
   return {std::clamp<int64_t>(begin, 0, end), end};
 }
 
-template <typename T> Block Worker<T>::blockAt(int64_t begin) const {
+template <typename T>
+Block Worker<T>::blockAt(int64_t sequence, int64_t begin) const {
   int64_t end = std::min(begin + blockRows, step.queries);
-  return {begin, end, seenBy(begin).first, seenBy(end - 1).second};
+  auto [keyBegin, keyEnd] = seenBy(sequence, begin);
+  for (int64_t query = begin + 1; query < end; ++query) {
+    auto seen = seenBy(sequence, query);
+    keyBegin = std::min(keyBegin, seen.first);
+    keyEnd = std::max(keyEnd, seen.second);
+  }
+  return {begin, end, keyBegin, keyEnd};
 }
 
 /// Row-major C = alpha op(A) op(B) + beta C.
@@ -155,7 +168,7 @@ Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
   multiply('N', 'T', block.rows(), keys, step.head_size, step.scale, q,
            {k[block.keyBegin], k.stride}, 0, scores);
   for (int64_t row = 0; row < block.rows(); ++row) {
-    auto [begin, end] = seenBy(block.begin + row);
+    auto [begin, end] = seenBy(sequence, block.begin + row);
     float *first = scores[row] + (begin - block.keyBegin);
     float *last = scores[row] + (end - block.keyBegin);
     float *saved = statistics(sequence, block.begin + row, head);
@@ -207,7 +220,7 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
   float *start = room;
   for (int64_t begin = 0; begin < step.queries; begin += blockRows) {
     room = start;
-    Block block = blockAt(begin);
+    Block block = blockAt(sequence, begin);
     int64_t rows = block.rows();
     Span span = {sequence, head, begin, rows};
     Rows q = load(at(operands.q, step.q_strides, span));
@@ -276,7 +289,7 @@ void Worker<T>::backward(int64_t sequence, int64_t group) {
   for (int64_t head = group * shared; head < (group + 1) * shared; ++head)
     for (int64_t begin = 0; begin < step.queries; begin += blockRows) {
       room = start;
-      backwardBlock(blockAt(begin), sequence, head, k, v, dk, dv);
+      backwardBlock(blockAt(sequence, begin), sequence, head, k, v, dk, dv);
     }
   store(dk, targetK);
   store(dv, targetV);

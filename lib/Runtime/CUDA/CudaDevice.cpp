@@ -108,6 +108,8 @@ Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
   // cuDNN draws other masks than the ones that are meant.
   if (step.dropout())
     return fail("GPUs do not compute attention steps with dropout");
+  if (step.starts())
+    return fail("GPUs do not compute attention steps within documents");
   if (!attentions) {
     auto made = createCudaAttention(*queue, libraryWorkspace());
     if (!made.ok())

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <utility>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -198,6 +199,14 @@ void Batches::interleave(int64_t newReplicas, int64_t rows) {
   replicaRows = rows;
 }
 
+Status Batches::endDocuments(uint64_t token) {
+  if (token >= uint64_t(vocabulary))
+    return fail("--document-end is ", token, ", the vocabulary has ",
+                vocabulary, " tokens");
+  documentEnd = int32_t(token);
+  return Status::success();
+}
+
 /// Where row `row` is in the global batch: see interleave().
 int64_t Batches::findRow(int64_t row) const {
   int64_t together = replicas * replicaRows;
@@ -210,6 +219,23 @@ Sample Batches::findSample(uint64_t step, int64_t row) const {
   return samples.find(positionAfter(step - 1) + uint64_t(findRow(row)));
 }
 
+/// The starts of the positions from `first` on. Those before say where the
+/// document of the first one begins.
+Status Batches::findStarts(const Sample &sample, int64_t first,
+                           std::span<int32_t> target) const {
+  std::vector<int32_t> tokens(first + target.size());
+  PLAIT_RETURN_IF_ERROR(
+      sources[sample.source].read(sample.index * sequence, tokens));
+  int32_t start = 0;
+  for (int64_t position = 0; position < int64_t(tokens.size()); ++position) {
+    if (position >= first)
+      target[position - first] = start;
+    if (tokens[position] == documentEnd)
+      start = int32_t(position) + 1;
+  }
+  return Status::success();
+}
+
 Status Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
                         int64_t first, std::span<int32_t> target) const {
   if (kind == fb::InputKind::Keys) {
@@ -218,6 +244,8 @@ Status Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
     return Status::success();
   }
   Sample sample = findSample(step, row);
+  if (kind == fb::InputKind::Starts)
+    return findStarts(sample, first, target);
   if (record && kind == fb::InputKind::Tokens)
     record->add(findRow(row), samples.number(sample));
   return sources[sample.source].read(
@@ -229,6 +257,8 @@ void Batches::prefetchRow(uint64_t step, int64_t row, fb::InputKind kind,
                           int64_t first, int64_t count) const {
   if (kind == fb::InputKind::Keys)
     return;
+  if (kind == fb::InputKind::Starts) // found in all tokens up to there
+    count += std::exchange(first, 0);
   Sample sample = findSample(step, row);
   sources[sample.source].prefetch(sample.index * sequence +
                                       (kind == fb::InputKind::Targets) + first,

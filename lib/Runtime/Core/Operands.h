@@ -48,6 +48,8 @@ AttentionOperands operandsOf(const plan::fb::AttentionStep &step,
     operands.dk = resolve(*step.d_k());
     operands.dv = resolve(*step.d_v());
   }
+  if (step.starts())
+    operands.starts = resolve(*step.starts());
   if (const plan::fb::AttentionDropout *dropout = step.dropout())
     operands.dropoutKeys = resolve(*dropout->keys());
   return operands;

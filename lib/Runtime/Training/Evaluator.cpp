@@ -7,6 +7,7 @@
 
 #include "Evaluator.h"
 
+#include "Setup.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Metrics.h"
 
@@ -15,18 +16,9 @@
 using namespace plait;
 using namespace plait::runtime;
 
-/// Whether the plan drops elements at random.
-static bool dropsElements(const fb::Plan &plan) {
-  for (const fb::Program *program : *plan.programs())
-    for (uint32_t i = 0; i < plan::length(program->inputs()); ++i)
-      if (program->inputs()->Get(i)->kind() == fb::InputKind::Keys)
-        return true;
-  return false;
-}
-
 /// Whether the forward passes of the plan are what an evaluation needs.
 static Status checkPlan(const fb::Plan &plan) {
-  if (dropsElements(plan))
+  if (takesInput(plan, fb::InputKind::Keys))
     return Status::failure("the plan drops elements at random, which an "
                            "evaluation must not: compile with --dropout off");
   for (uint32_t i = 0; i < plan::length(plan.programs()); ++i)
@@ -47,6 +39,7 @@ Result<std::optional<Evaluator>> Evaluator::open(const fb::Plan &plan,
              : Batches::fromTokens(path, options.tokenType, plan);
   if (!batches.ok())
     return batches.status();
+  PLAIT_RETURN_IF_ERROR(setDocumentEnd(plan, options, *batches));
   auto samples = batches->order().passSamples();
   if (!samples)
     return fail(isText ? "--eval-text" : "--eval-tokens", " '", path,

@@ -7,6 +7,7 @@
 
 #include "Setup.h"
 
+#include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Weights.h"
 
@@ -23,11 +24,35 @@ Result<Batches> runtime::openBatches(const fb::Plan &plan,
           ? Batches::fromTokens(options.tokens, options.tokenType, plan)
       : !options.text.empty() ? Batches::fromText(options.text, plan)
                               : Batches::random(options.seed, plan);
-  if (batches.ok() && options.shuffle)
+  if (!batches.ok())
+    return batches;
+  if (options.shuffle)
     batches->shuffle(options.seed);
-  if (batches.ok())
-    batches->drawKeys(options.seed);
+  batches->drawKeys(options.seed);
+  PLAIT_RETURN_IF_ERROR(setDocumentEnd(plan, options, *batches));
   return batches;
+}
+
+bool runtime::takesInput(const fb::Plan &plan, fb::InputKind kind) {
+  for (const fb::Program *program : *plan.programs())
+    for (uint32_t i = 0; i < plan::length(program->inputs()); ++i)
+      if (program->inputs()->Get(i)->kind() == kind)
+        return true;
+  return false;
+}
+
+Status runtime::setDocumentEnd(const fb::Plan &plan,
+                               const TrainOptions &options, Batches &batches) {
+  bool isMasked = takesInput(plan, fb::InputKind::Starts);
+  if (isMasked && !options.documentEnd)
+    return Status::failure("attention of the plan stays within documents: "
+                           "--document-end has to say which token ends one");
+  if (!isMasked && options.documentEnd)
+    return Status::failure("--document-end is given, but attention of the plan "
+                           "runs over all of a sample: compile it with "
+                           "--document-mask");
+  return isMasked ? batches.endDocuments(*options.documentEnd)
+                  : Status::success();
 }
 
 Status runtime::agree(Executor &executor, const Status &mine) {

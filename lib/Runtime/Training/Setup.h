@@ -15,6 +15,14 @@ namespace plait::runtime {
 /// The data that the options name, random tokens if none.
 Result<Batches> openBatches(const fb::Plan &plan, const TrainOptions &options);
 
+/// Whether ranks of the plan take an input of `kind`.
+bool takesInput(const fb::Plan &plan, fb::InputKind kind);
+
+/// Tells `batches` where their documents end. Fails where the plan needs to
+/// know and the options do not say, or the other way round.
+Status setDocumentEnd(const fb::Plan &plan, const TrainOptions &options,
+                      Batches &batches);
+
 /// All processes call this with how it went for them; each gets the failure of
 /// the lowest rank that has one. Of one process it is `mine`.
 Status agree(Executor &executor, const Status &mine);

@@ -113,7 +113,8 @@ private:
 static StringRef getInputBuffer(PortKind kind) {
   return kind == PortKind::Tokens    ? kTokensBuffer
          : kind == PortKind::Targets ? kTargetsBuffer
-                                     : kKeysBuffer;
+         : kind == PortKind::Keys    ? kKeysBuffer
+                                     : kStartsBuffer;
 }
 
 /// Extends the life of a buffer to the next action.

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
@@ -39,6 +40,7 @@ private:
   void buildStage(int64_t stage);
   SmallVector<PortAttr> addArguments(func::FuncOp function, int64_t stage,
                                      IRMapping &mapping);
+  PortKind getInputKind(BlockArgument argument);
   void cloneBody(int64_t stage, IRMapping &mapping);
   void cloneSources(Operation *user, IRMapping &mapping);
   SmallVector<PortAttr> addResults(int64_t stage, IRMapping &mapping);
@@ -108,16 +110,22 @@ SmallVector<PortAttr> Outliner::addArguments(func::FuncOp function,
     mapping.map(source, entry->addArgument(source.getType(), source.getLoc()));
     ports.push_back(PortAttr::get(builder.getContext(), kind, index));
   };
-  constexpr PortKind inputs[] = {PortKind::Tokens, PortKind::Targets,
-                                 PortKind::Keys};
-  for (auto [argument, kind] : llvm::zip_first(loss.getArguments(), inputs))
+  for (BlockArgument argument : loss.getArguments())
     if (llvm::any_of(argument.getUsers(),
                      [&](Operation *user) { return stageOf(user) == stage; }))
-      add(argument, kind, 0);
+      add(argument, getInputKind(argument), 0);
   if (stage > 0)
     for (auto [index, value] : llvm::enumerate(boundaries[stage - 1]))
       add(value, PortKind::Input, index);
   return ports;
+}
+
+/// Of an argument of the loss function.
+PortKind Outliner::getInputKind(BlockArgument argument) {
+  return argument.getArgNumber() == 0     ? PortKind::Tokens
+         : argument.getArgNumber() == 1   ? PortKind::Targets
+         : argument == nn::findKeys(loss) ? PortKind::Keys
+                                          : PortKind::Starts;
 }
 
 /// Copies the sources that `user` reads and the stage does not have yet.

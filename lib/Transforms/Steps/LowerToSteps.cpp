@@ -183,14 +183,16 @@ AttentionOp Converter::createAttention(OpTy op, ArrayAttr gradients) {
   int64_t window = op.getWindow().value_or(keys);
   IntegerAttr narrow =
       window < keys ? builder.getI64IntegerAttr(window) : IntegerAttr();
-  Value dropped = op.getDropoutKeys();
+  auto find = [&](Value value) {
+    return value ? getMemory(value) : MemoryAttr();
+  };
   return AttentionOp::create(
       builder, locate(op), /*batch=*/query[0], /*heads=*/query[2] * query[3],
       /*kv_heads=*/query[2], /*queries=*/query[1], keys, /*head_size=*/query[4],
       getElementTypeOrSelf(op.getQuery()), getMemory(op.getQuery()),
       getMemory(op.getKey()), getMemory(op.getValue()), getMemory(op.getOut()),
       getMemory(op.getLse()), op.getScale(), narrow, op.getBeginAttr(),
-      gradients, dropped ? getMemory(dropped) : MemoryAttr(),
+      gradients, find(op.getStarts()), find(op.getDropoutKeys()),
       op.getProbabilityAttr(), op.getSiteAttr(), op.getGroupBeginAttr(),
       deterministic);
 }

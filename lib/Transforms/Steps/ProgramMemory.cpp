@@ -17,7 +17,8 @@ using namespace plait::plan;
 
 /// Whether the buffer holds the rows of all microbatches.
 static bool isInput(StringRef name) {
-  return name == kTokensBuffer || name == kTargetsBuffer || name == kKeysBuffer;
+  return name == kTokensBuffer || name == kTargetsBuffer ||
+         name == kKeysBuffer || name == kStartsBuffer;
 }
 
 ProgramMemory::ProgramMemory(ProgramOp program) {

@@ -217,6 +217,30 @@ func.func @c1_grad_gradient(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, 
 
 // -----
 
+func.func @c6_attention(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %s: tensor<2x8xi32>) {
+  // expected-error @+1 {{has starts 'tensor<2x8xi32>', expected the shape [2x4]}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 starts %s {begin = #nn.begin<"cp" * 4>} : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8xi32>) -> (tensor<2x4x2x3x4xf32>, tensor<2x2x3x4xf32>)
+  return
+}
+
+// -----
+
+func.func @c6_grad(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>, %s: tensor<2xi32>) {
+  // expected-error @+1 {{has starts 'tensor<2xi32>', expected the shape [2x8]}}
+  %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 starts %s : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @c3_causal_mask(%x: tensor<2x8x8xf32>, %s: tensor<2xi32>) {
+  // expected-error @+1 {{has starts 'tensor<2xi32>', expected the shape [2x8]}}
+  %0 = nn.causal_mask %x starts %s : tensor<2xi32> : tensor<2x8x8xf32>
+  return
+}
+
+// -----
+
 func.func @c2_grad_window(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %l: tensor<2x2x3x8xf32>) {
   // expected-error @+1 {{has window -1, less than 1}}
   %0:3 = nn.attention_grad %q, %k, %k, %q, %l, %q scale 0.5 window -1 : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
@@ -757,7 +781,7 @@ func.func @dropout_has_a_number_begin(%x: tensor<2x4xf32>, %k: tensor<2xi32>) {
 
 func.func @attention_drops_without_a_site(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %keys: tensor<2xi32>) {
   // expected-error @+1 {{has one of dropout's keys, probability and site, expected all or none}}
-  %0, %1 = "nn.attention"(%q, %k, %k, %keys) {scale = 0.5 : f32, probability = 0.1 : f64} : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  %0, %1 = "nn.attention"(%q, %k, %k, %keys) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>, scale = 0.5 : f32, probability = 0.1 : f64} : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
   return
 }
 

@@ -145,6 +145,21 @@ func.func @attention_of_some_queries(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x2
   return
 }
 
+// Several documents in a sequence.
+// CHECK-LABEL: func @attention_within_documents
+func.func @attention_within_documents(%q: tensor<2x4x2x3x4xf32>, %k: tensor<2x8x2x4xf32>, %starts: tensor<2x4xi32>,
+                                      %keys: tensor<2xi32>, %x: tensor<2x2x3x4x8xf32>, %rows: tensor<2x2x3x4xi32>) {
+  // CHECK: nn.attention %{{.*}} scale 5.000000e-01 window 3 starts %[[STARTS:.*]] dropout %[[KEYS:.*]] probability 1.000000e-01 site 3 {begin = #nn.begin<"cp" * 4>} :
+  %o, %lse = nn.attention %q, %k, %k scale 5.0e-01 window 3 starts %starts dropout %keys probability 0.1 site 3 {begin = #nn.begin<"cp" * 4>} : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x4xi32>, tensor<2xi32>) -> (tensor<2x4x2x3x4xf32>, tensor<2x2x3x4xf32>)
+  // CHECK: nn.attention_grad {{.*}} scale 5.000000e-01 starts %[[STARTS]] {begin = #nn.begin<"cp" * 4>} :
+  %dq, %dk, %dv = nn.attention_grad %q, %k, %k, %o, %lse, %o scale 5.0e-01 starts %starts {begin = #nn.begin<"cp" * 4>} : (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>, tensor<2x4x2x3x4xf32>, tensor<2x2x3x4xf32>, tensor<2x4x2x3x4xf32>, tensor<2x4xi32>) -> (tensor<2x4x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>)
+  // CHECK: nn.broadcast %[[STARTS]] dims [0, 3] : tensor<2x4xi32> -> tensor<2x2x3x4xi32>
+  %0 = nn.broadcast %starts dims [0, 3] : tensor<2x4xi32> -> tensor<2x2x3x4xi32>
+  // CHECK: nn.causal_mask %{{.*}} window 3 starts %{{.*}} : tensor<2x2x3x4xi32> {begin = #nn.begin<"cp" * 4>} : tensor<2x2x3x4x8xf32>
+  %1 = nn.causal_mask %x window 3 starts %0 : tensor<2x2x3x4xi32> {begin = #nn.begin<"cp" * 4>} : tensor<2x2x3x4x8xf32>
+  return
+}
+
 // CHECK-LABEL: func @elementwise
 func.func @elementwise(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>) {
   // CHECK: nn.neg %{{.*}} : tensor<2x4xf32>

@@ -6,7 +6,8 @@
 #===-----------------------------------------------------------------------===#
 """The two families as Hugging Face's transformers compute them in training mode
 (modeling_gpt2.py and modeling_llama.py), with dropouts that are given: `drop(x,
-probability)` is called in the order in which they have it."""
+probability)` is called in the order in which they have it. `attend` may be another
+function of the same arguments."""
 
 import math
 
@@ -103,7 +104,7 @@ def gelu(x):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * cube))
 
 
-def gpt2(config: dict, w: dict, tokens, drop):
+def gpt2(config: dict, w: dict, tokens, drop, attend=attend):
     """The logits."""
     heads, hidden = config["n_head"], config["n_embd"]
     eps = 1e-5
@@ -141,7 +142,7 @@ def rotate(x, theta):
     return x * angle.cos().to(x) + half * angle.sin().to(x)
 
 
-def llama(config: dict, w: dict, tokens, drop):
+def llama(config: dict, w: dict, tokens, drop, attend=attend):
     """The logits."""
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
     theta = config["rope_theta"]
@@ -173,7 +174,7 @@ def llama(config: dict, w: dict, tokens, drop):
     return norm(x, "model.norm") @ w["lm_head.weight"].T
 
 
-def logits(config: dict, w: dict, tokens, drop):
+def logits(config: dict, w: dict, tokens, drop, attend=attend):
     return (gpt2 if config["model_type"] == "gpt2" else llama)(
-        config, w, tokens, drop
+        config, w, tokens, drop, attend
     )

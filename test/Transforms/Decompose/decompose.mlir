@@ -135,3 +135,15 @@ func.func @attention_with_dropout(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x16x2x4
   %dq, %dk, %dv = nn.attention_grad %q, %k, %k, %o, %lse, %o scale 0.5 dropout %keys probability 0.1 site 3 {begin = #nn.begin<"cp" * 8>, group_begin = #nn.begin<"tp" * 2>} : (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<2xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>)
   return %dq, %dk, %dv : tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>
 }
+
+// LATE-LABEL: func.func @attention_within_documents(
+// LATE-SAME: %[[STARTS:[^:]*]]: tensor<2x8xi32>)
+// LATE: %[[ROWS:.*]] = nn.broadcast %[[STARTS]] dims [0, 3] : tensor<2x8xi32> -> tensor<2x2x3x8xi32>
+// LATE: nn.causal_mask %{{.*}} starts %[[ROWS]] : tensor<2x2x3x8xi32> {begin = #nn.begin<"cp" * 8>} : tensor<2x2x3x8x16xf32>
+// LATE: %[[AGAIN:.*]] = nn.broadcast %[[STARTS]] dims [0, 3]
+// LATE: nn.causal_mask %{{.*}} starts %[[AGAIN]]
+func.func @attention_within_documents(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x16x2x4xf32>, %starts: tensor<2x8xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>) {
+  %o, %lse = nn.attention %q, %k, %k scale 0.5 starts %starts {begin = #nn.begin<"cp" * 8>} : (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>, tensor<2x8xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  %dq, %dk, %dv = nn.attention_grad %q, %k, %k, %o, %lse, %o scale 0.5 starts %starts {begin = #nn.begin<"cp" * 8>} : (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>, tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>, tensor<2x8x2x3x4xf32>, tensor<2x8xi32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>)
+  return %dq, %dk, %dv : tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>
+}

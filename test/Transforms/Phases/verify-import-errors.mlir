@@ -216,8 +216,22 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
 // -----
 
 //===----------------------------------------------------------------------===//
-// (L4) keys are dropout's
+// (L4) keys are dropout's, starts are attention's
 //===----------------------------------------------------------------------===//
+
+module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<2x4xi32>, %targets: tensor<2x4xi32>, %keys: tensor<2xi32>, %starts: tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value : tensor<16x8xf32>
+    // expected-error @+1 {{'nn.embedding' op uses argument 3 of @loss, the starts of documents, which only attention does}}
+    %x = nn.embedding %e, %starts : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
+    %logits = nn.matmul %x, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
+    %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)
+    return %s, %n : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
 
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
@@ -225,7 +239,7 @@ module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t"
     %e = nn.read @embed value : tensor<16x8xf32>
     %x = nn.embedding %e, %tokens : (tensor<16x8xf32>, tensor<2x4xi32>) -> tensor<2x4x8xf32>
     %y = nn.dropout %x, %keys probability 0.1 site 0 : tensor<2x4x8xf32>, tensor<2xi32>
-    // expected-error @+1 {{'nn.embedding' op uses the third argument of @loss, the keys, which only dropout does}}
+    // expected-error @+1 {{'nn.embedding' op uses argument 2 of @loss, the keys, which only dropout does}}
     %z = nn.embedding %e, %keys : (tensor<16x8xf32>, tensor<2xi32>) -> tensor<2x8xf32>
     %logits = nn.matmul %y, %e "bsh,vh->bsv" : (tensor<2x4x8xf32>, tensor<16x8xf32>) -> tensor<2x4x16xf32>
     %s, %n = nn.softmax_cross_entropy %logits, %targets ignore -100 : (tensor<2x4x16xf32>, tensor<2x4xi32>) -> (tensor<f32>, tensor<f32>)

@@ -31,6 +31,15 @@ struct Shape {
   int64_t firstQuery = 0; // the position of query 0 among the keys
   double dropout = 0;     // the probability
   int64_t firstGroup = 0; // the index of key head 0 among all ranks'
+  int64_t document = 0;   // positions of a document; 0: all are one
+
+  /// Where the document of a position begins; of sequence b the first one ends
+  /// b positions early.
+  int64_t startOf(int64_t b, int64_t position) const {
+    return document
+               ? std::max(int64_t(0), (position + b) / document * document - b)
+               : 0;
+  }
 };
 
 /// Of dropout.
@@ -61,9 +70,9 @@ public:
     int64_t heads = isKey ? shape.kvHeads : shape.heads;
     return ((b * rows + row) * heads + head) * shape.size;
   }
-  bool sees(int64_t query, int64_t key) const {
+  bool sees(int64_t b, int64_t query, int64_t key) const {
     query += shape.firstQuery;
-    return (!shape.causal || key <= query) &&
+    return (!shape.causal || key <= query) && key >= shape.startOf(b, query) &&
            (!shape.window || key > query - shape.window);
   }
   double product(const Numbers &x, int64_t i, const Numbers &y,
@@ -142,7 +151,7 @@ public:
 private:
   double weight(const Tensors &t, int64_t b, int64_t h, int64_t g, int64_t i,
                 int64_t j, double shift) const {
-    if (!sees(i, j))
+    if (!sees(b, i, j))
       return 0;
     return std::exp(
         scale() * product(t.q, at(b, i, h, false), t.k, at(b, j, g, true)) -
@@ -182,6 +191,8 @@ inline fb::AttentionStepT makeStep(const Shape &shape, fb::DType dtype,
   step.scale = float(Reference(shape).scale());
   step.causal = shape.causal;
   step.window = shape.window;
+  if (shape.document)
+    step.starts = std::make_unique<fb::Ref>(0, -1);
   if (shape.dropout) {
     step.dropout = std::make_unique<fb::AttentionDropoutT>();
     step.dropout->keys = std::make_unique<fb::Ref>(0, -1);

@@ -74,6 +74,13 @@ Tensors run(const Shape &shape, const Tensors &t, fb::DType dtype,
   for (int64_t sequence = 0; sequence < shape.batch; ++sequence)
     keys.push_back(keyOf(sequence));
   operands.dropoutKeys = reinterpret_cast<const std::byte *>(keys.data());
+  std::vector<int32_t> starts;
+  for (int64_t sequence = 0; sequence < shape.batch; ++sequence)
+    for (int64_t query = 0; query < shape.queries; ++query)
+      starts.push_back(
+          int32_t(shape.startOf(sequence, shape.firstQuery + query)));
+  if (shape.document)
+    operands.starts = reinterpret_cast<const std::byte *>(starts.data());
   for (auto kind : {fb::AttentionKind::Forward, fb::AttentionKind::Backward}) {
     Status status = compute(library, makeStep(shape, dtype, kind),
                             {shape.firstQuery, shape.firstGroup}, operands);
@@ -101,7 +108,12 @@ const Shape shapes[] = {{1, 1, 1, 1, 1, 8},
                         {1, 2, 2, 9, 9, 16, 0, true, 0, 1e-12},
                         // One rank of a mesh of three by two.
                         {2, 4, 2, 70, 210, 16, 0, true, 70, 0.3,
-                         /*firstGroup=*/2}};
+                         /*firstGroup=*/2},
+                        {2, 4, 2, 77, 77, 40, 0, true, 0, 0, 0, /*document=*/5},
+                        {2, 2, 1, 200, 200, 24, 0, true, 0, 0, 0, 90},
+                        {1, 2, 1, 65, 65, 16, 0, true, 0, 0, 0, 1},
+                        {2, 2, 1, 150, 150, 24, 20, true, 0, 0, 0, 30},
+                        {2, 4, 2, 70, 210, 16, 0, true, 70, 0.3, 2, 60}};
 
 class AttentionTest
     : public ::testing::TestWithParam<std::tuple<Shape, unsigned>> {
@@ -164,6 +176,31 @@ TEST(AttentionReference, AgreesWithCentralDifferences) {
         ASSERT_NEAR((t.*gradient)[i], slope, 1e-8);
       }
   }
+}
+
+/// Starts that no data has, behind the query or in no order: every query sees
+/// itself, and none a key before its start.
+TEST(AttentionStarts, MayBeAnything) {
+  constexpr int64_t queries = 6;
+  Tensors t = makeTensors({1, 1, 1, queries, queries, 8});
+  auto compute = [&](std::vector<int32_t> starts) {
+    AttentionLibrary library(1);
+    std::vector<float> q(t.q.begin(), t.q.end()), k(t.k.begin(), t.k.end()),
+        v(t.v.begin(), t.v.end()), o(q.size()), stats(queries);
+    auto bytes = [](auto &values) {
+      return reinterpret_cast<std::byte *>(values.data());
+    };
+    AttentionOperands operands = {bytes(q), bytes(k), bytes(v), bytes(o),
+                                  bytes(stats)};
+    operands.starts = bytes(starts);
+    fb::AttentionStepT step =
+        makeStep({1, 1, 1, queries, queries, 8, 0, true, 0, 0, 0, 1},
+                 fb::DType::F32, fb::AttentionKind::Forward);
+    EXPECT_TRUE(::compute(library, step, {}, operands).ok());
+    return o;
+  };
+  EXPECT_EQ(compute({0, 1 << 30, -5, 3, 1, INT32_MIN}),
+            compute({0, 1, 0, 3, 1, 0}));
 }
 
 TEST(AttentionThreads, DoNotChangeTheBits) {

@@ -71,6 +71,38 @@ TEST_F(DataTest, KeysFollowFromSeedStepAndRow) {
             (Tokens{1601570834, 1601570834}));
 }
 
+TEST_F(DataTest, DocumentsStartBehindTheirEnds) {
+  fb::PlanT longer = makePlan();
+  longer.sequence = 6;
+  auto packed = plan::packPlan(longer);
+  // Samples 9 1 1 9 9 1 and 1 9 1 1 1 9, of which 9 ends a document.
+  writeFile(path, {9, 1, 1, 9, 9, 1, 1, 9, 1, 1, 1, 9, 1});
+  auto batches = Batches::fromText(path, *fb::GetPlan(packed.data()));
+  ASSERT_TRUE(batches.ok()) << batches.status().message();
+  auto starts = [&](int64_t row, int64_t first, size_t count) {
+    Tokens found(count, -1);
+    Status status =
+        batches->readRow(1, row, fb::InputKind::Starts, first, found);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return found;
+  };
+  EXPECT_EQ(starts(0, 0, 6), (Tokens{0, 0, 0, 0, 0, 0}));
+  std::string before = batches->describe();
+  ASSERT_TRUE(batches->endDocuments(9).ok());
+  EXPECT_EQ(starts(0, 0, 6), (Tokens{0, 1, 1, 1, 4, 5}));
+  // What a sample before ended with does not count.
+  EXPECT_EQ(starts(1, 0, 6), (Tokens{0, 0, 2, 2, 2, 2}));
+  // A rank of cp has a part of the positions.
+  EXPECT_EQ(starts(0, 2, 3), (Tokens{1, 1, 4}));
+  EXPECT_EQ(starts(1, 4, 2), (Tokens{2, 2}));
+  // The samples are the same, so that a run with it goes on from one without.
+  EXPECT_EQ(batches->describe(), before);
+  EXPECT_EQ(batches->endDocuments(uint64_t(longer.vocab_size)).message(),
+            "--document-end is " + std::to_string(longer.vocab_size) +
+                ", the vocabulary has " + std::to_string(longer.vocab_size) +
+                " tokens");
+}
+
 TEST_F(DataTest, TokensHaveTwoOrFourBytes) {
   writeFile(path, {1, 0, 2, 0, 3, 0});
   auto batches = Batches::fromTokens(path, "", plan);

@@ -9,8 +9,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/Builders.h"
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/Matchers.h"
 #include "plait/Plan/Plan_generated.h"
@@ -44,10 +42,10 @@ static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
-/// Fails with an error unless `value` has exactly this shape (the op's C1).
+/// Fails with an error unless `value`, if there is one, has exactly this shape.
 static LogicalResult verifyShape(Operation *op, const char *what, Value value,
                                  ArrayRef<int64_t> expected) {
-  if (shapeOf(value) == expected)
+  if (!value || shapeOf(value) == expected)
     return success();
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -161,8 +159,9 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
       failed(verifyShape(op, "lse", op.getLse(), lseShape)) ||
       failed(verifyWindow(op, op.getWindow())))
     return failure();
-  // (C5)
-  if (failed(verifyDropout(op, op.getDropoutKeys(), q[0],
+  // (C5), (C6)
+  if (failed(verifyShape(op, "starts", op.getStarts(), q.take_front(2))) ||
+      failed(verifyDropout(op, op.getDropoutKeys(), q[0],
                            op.getProbabilityAttr(), op.getSiteAttr())))
     return failure();
   return verifyQueries(op, q[1], keys, op.getBeginAttr());
@@ -379,7 +378,11 @@ LogicalResult CausalMaskOp::verify() {
   if (shapeOf(getInput()).size() < 2)
     return emitOpError("has input ")
            << getInput().getType() << ", expected at least two dimensions";
-  return verifyWindow(*this, getWindow());
+  if (failed(verifyWindow(*this, getWindow())))
+    return failure();
+  // (C3)
+  return verifyShape(*this, "starts", getStarts(),
+                     shapeOf(getInput()).drop_back());
 }
 
 LogicalResult MaskPaddingOp::verify() {

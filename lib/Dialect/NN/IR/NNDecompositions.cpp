@@ -53,7 +53,13 @@ template <typename OpTy> static Value buildScores(NNBuilder &nn, OpTy op) {
   Value product =
       nn.widen(nn.matmul(op.getQuery(), op.getKey(), "bsgrd,btgd->bgrst"));
   Value scaled = nn.scale(product, op.getScale().convertToDouble());
-  return nn.unary<CausalMaskOp>(scaled, op.getWindowAttr(), op.getBeginAttr());
+  Value starts = op.getStarts();
+  if (starts) {
+    auto shape = cast<RankedTensorType>(scaled.getType()).getShape();
+    starts = nn.broadcast(starts, shape.drop_back(), {0, 3});
+  }
+  return nn.unary<CausalMaskOp>(scaled, starts, op.getWindowAttr(),
+                                op.getBeginAttr());
 }
 
 /// Processors take any attention in one step.
@@ -64,6 +70,9 @@ static Status checkAttentionStep(OpTy op, int architecture) {
   if (op.getDropoutKeys())
     return fail("its dropout is computed by GPUs with --attention unfused, or "
                 "left out with --dropout off");
+  if (op.getStarts())
+    return fail("its document mask is computed by GPUs with --attention "
+                "unfused");
   RankedTensorType query = op.getQuery().getType();
   auto dtype = query.getElementType().isBF16() ? plan::fb::DType::BF16
                                                : plan::fb::DType::F32;

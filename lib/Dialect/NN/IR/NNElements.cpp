@@ -175,6 +175,11 @@ Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
     Value near = compare(context, arith::CmpIPredicate::slt, distance, width);
     seen = emit<arith::AndIOp>(context, {seen, near});
   }
+  if (getStarts()) {
+    Value start = emit<arith::MinSIOp>(context, {operands[1], query});
+    Value inside = compare(context, arith::CmpIPredicate::sge, key, start);
+    seen = emit<arith::AndIOp>(context, {seen, inside});
+  }
   Value hidden = constant(context, -std::numeric_limits<float>::infinity());
   return select(context, seen, operands[0], hidden);
 }

@@ -38,12 +38,11 @@ Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
       builder, getLoc(), dist::plainType(getQuery().getType()),
       dist::plainType(getKey().getType()),
       dist::plainType(getValue().getType()), getQuery(), getKey(), getValue(),
-      getOut(), getLse(), cotangents[0], getDropoutKeys(), getScaleAttr(),
-      getWindowAttr(), getBeginAttr(), getProbabilityAttr(), getSiteAttr(),
-      getGroupBeginAttr());
+      getOut(), getLse(), cotangents[0], getStarts(), getDropoutKeys(),
+      getScaleAttr(), getWindowAttr(), getBeginAttr(), getProbabilityAttr(),
+      getSiteAttr(), getGroupBeginAttr());
   Values gradients(ValueRange(grad.getResults()));
-  if (getDropoutKeys())
-    gradients.push_back(Value());
+  gradients.resize(getNumOperands()); // integers have none
   return gradients;
 }
 

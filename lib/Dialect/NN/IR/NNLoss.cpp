@@ -33,7 +33,8 @@ public:
 private:
   LogicalResult verifyEffects(Operation &op);
   LogicalResult verifyIndices(Operation &op);
-  LogicalResult verifyKeys();
+  LogicalResult verifyUses(BlockArgument argument, StringRef name,
+                           StringRef user, bool (*isMeant)(OpOperand &));
   LogicalResult verifySelection(Operation &op, Value ids, Value from,
                                 int64_t dim);
   LogicalResult verifyResults();
@@ -150,20 +151,31 @@ LogicalResult LossVerifier::verifyResults() {
   return success();
 }
 
+/// All ops with dropout take its keys as their last operand.
+static bool isDropoutKey(OpOperand &use) {
+  Operation *op = use.getOwner();
+  return op->hasAttr(kSiteAttr) &&
+         use.getOperandNumber() + 1 == op->getNumOperands();
+}
+
+static bool isAttentionStart(OpOperand &use) {
+  auto attention = dyn_cast<AttentionOp>(use.getOwner());
+  return attention && attention.getStarts() &&
+         use.getOperandNumber() ==
+             attention.getStartsMutable().begin()->getOperandNumber();
+}
+
 /// (L4)
-LogicalResult LossVerifier::verifyKeys() {
-  constexpr unsigned keys = 2;
-  if (loss.getNumArguments() <= keys)
+LogicalResult LossVerifier::verifyUses(BlockArgument argument, StringRef name,
+                                       StringRef user,
+                                       bool (*isMeant)(OpOperand &)) {
+  if (!argument)
     return success();
-  for (OpOperand &use : loss.getArgument(keys).getUses()) {
-    Operation *op = use.getOwner();
-    // All ops with dropout take its keys as their last operand.
-    bool drops = op->hasAttr(kSiteAttr) &&
-                 use.getOperandNumber() + 1 == op->getNumOperands();
-    if (!drops)
-      return op->emitOpError("uses the third argument of @")
-             << kLossFunction << ", the keys, which only dropout does";
-  }
+  for (OpOperand &use : argument.getUses())
+    if (!isMeant(use))
+      return use.getOwner()->emitOpError("uses argument ")
+             << argument.getArgNumber() << " of @" << kLossFunction << ", the "
+             << name << ", which only " << user << " does";
   return success();
 }
 
@@ -173,9 +185,28 @@ LogicalResult LossVerifier::verify() {
   for (Operation &op : loss.getFunctionBody().front())
     if (failed(verifyEffects(op)) || failed(verifyIndices(op)))
       return failure();
-  if (failed(verifyKeys()))
+  if (failed(verifyUses(findKeys(loss), "keys", "dropout", isDropoutKey)) ||
+      failed(verifyUses(findStarts(loss), "starts of documents", "attention",
+                        isAttentionStart)))
     return failure();
   return verifyResults();
+}
+
+/// The argument behind tokens and targets that has `rank` dimensions.
+static BlockArgument findArgument(FunctionOpInterface loss, int64_t rank) {
+  for (BlockArgument argument : loss.getArguments())
+    if (auto type = dyn_cast<RankedTensorType>(argument.getType());
+        type && type.getRank() == rank && argument.getArgNumber() > 1)
+      return argument;
+  return {};
+}
+
+BlockArgument nn::findKeys(FunctionOpInterface loss) {
+  return findArgument(loss, 1);
+}
+
+BlockArgument nn::findStarts(FunctionOpInterface loss) {
+  return findArgument(loss, 2);
 }
 
 LogicalResult nn::verifyLoss(FunctionOpInterface loss, int64_t vocab) {

@@ -132,8 +132,10 @@ void EmbeddingGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
 
 /// The factors of attention. Backward, every block of queries adds to the
 /// gradients of all keys and values.
-static FactorRule attentionRule(ArrayRef<int64_t> query, int64_t keys,
-                                bool backward, bool drops) {
+template <typename OpTy>
+static FactorRule attentionRule(OpTy op, bool backward) {
+  ArrayRef<int64_t> query = shapeOf(op.getQuery());
+  int64_t keys = shapeOf(op.getKey())[1];
   FactorRule rule;
   int b = rule.add("batch", FactorKind::Parallel, query[0]);
   int s = rule.add("query", backward ? FactorKind::Sum : FactorKind::Parallel,
@@ -156,19 +158,19 @@ static FactorRule attentionRule(ArrayRef<int64_t> query, int64_t keys,
     rule.operands = {q, k, k};
     rule.results = {q, lse};
   }
-  if (drops)
+  if (op.getStarts())
+    rule.operands.push_back({b, s});
+  if (op.getDropoutKeys())
     rule.operands.push_back({b});
   return rule;
 }
 
 FactorRule AttentionOp::getFactorRule() {
-  return attentionRule(shapeOf(getQuery()), shapeOf(getKey())[1],
-                       /*backward=*/false, bool(getDropoutKeys()));
+  return attentionRule(*this, /*backward=*/false);
 }
 
 FactorRule AttentionGradOp::getFactorRule() {
-  return attentionRule(shapeOf(getQuery()), shapeOf(getKey())[1],
-                       /*backward=*/true, bool(getDropoutKeys()));
+  return attentionRule(*this, /*backward=*/true);
 }
 
 /// Tells `op` which positions the rank has if they, dimension 1 of its first

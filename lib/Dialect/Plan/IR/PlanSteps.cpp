@@ -318,6 +318,8 @@ LogicalResult GemmOp::verify() {
 SmallVector<StepUse> AttentionOp::getUses() {
   bool forward = !getGradients();
   SmallVector<StepUse> uses = {{"q", getQ()}, {"k", getK()}, {"v", getV()}};
+  if (MemoryAttr starts = getStartsAttr())
+    uses.push_back({"starts of documents", starts});
   if (MemoryAttr keys = getDropoutKeysAttr())
     uses.push_back({"dropout's keys", keys});
   uses.push_back({"stats", getStats(), forward});
@@ -352,6 +354,10 @@ static LogicalResult verifyTensors(AttentionOp op) {
          llvm::zip_equal(gradients->getAsRange<MemoryAttr>(), sizes))
       tensors.push_back({memory, bytes});
   }
+  if (MemoryAttr starts = op.getStartsAttr())
+    tensors.push_back(
+        {starts, int64_t(op.getBatch()) * int64_t(op.getQueries()) *
+                     int64_t(sizeof(int32_t))});
   if (MemoryAttr keys = op.getDropoutKeysAttr())
     tensors.push_back(
         {keys, int64_t(op.getBatch()) * int64_t(sizeof(int32_t))});

@@ -60,9 +60,16 @@ inline constexpr llvm::StringLiteral kLossFunction = "loss";
 inline constexpr llvm::StringLiteral kModelAttr = "plait.model";
 
 /// (L1) to (L4) of the dialect for the body of the loss function, which takes
-/// tokens, targets and maybe keys and returns two numbers; ids are less than
-/// `vocab`, unless it is 0 and not known. Errors name the op or the parameter.
+/// tokens, targets and maybe keys and starts and returns two numbers; ids are
+/// less than `vocab`, unless it is 0 and not known. Errors name the op or the
+/// parameter.
 mlir::LogicalResult verifyLoss(mlir::FunctionOpInterface loss, int64_t vocab);
+
+/// Of the arguments of the loss function, behind tokens and targets [b, s]: the
+/// keys [b] of its dropout, and where the documents of its tokens start [b, s].
+/// Null where it has none.
+mlir::BlockArgument findKeys(mlir::FunctionOpInterface loss);
+mlir::BlockArgument findStarts(mlir::FunctionOpInterface loss);
 
 /// The element type that the gradient of `primal` has: that of `primal`, but
 /// f32 for a parameter's compute copy, resharded or not. Its gradient is added

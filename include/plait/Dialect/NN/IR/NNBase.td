@@ -23,8 +23,9 @@ def NNDialect : Dialect {
     Value semantics on ranked tensors of static shape. A model is a module with
     `nn.parameter` symbols and one function `@loss` from tokens and targets (both
     `tensor<batch x sequence x i32>`), and with dropout from keys
-    (`tensor<batch x i32>`, a random number of each sequence), to the summed loss
-    and the number of targets that count. An op may carry the discardable attribute `nn.layer = i`:
+    (`tensor<batch x i32>`, a random number of each sequence), and with a document
+    mask from starts (of the type of the tokens: the position at which the document
+    of each begins), to the summed loss and the number of targets that count. An op may carry the discardable attribute `nn.layer = i`:
     the index of the repeated block it belongs to, the unit of pipeline stages
     and of recomputation.
 
@@ -36,7 +37,7 @@ def NNDialect : Dialect {
       which is not a constant of 0 or less.
     - (L3) what ids select from is large enough: a row of a table, or a class,
       for each id of the vocabulary; a row for each number of an `nn.iota`.
-    - (L4) keys are used by dropout alone.
+    - (L4) keys are used by dropout alone, and starts by attention.
   }];
   let cppNamespace = "::plait::nn";
   let hasOperationAttrVerify = 1;

@@ -153,7 +153,7 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
 }
 
 def NN_AttentionOp : NN_Op<"attention", [
-    Pure, AllElementTypesMatch<["query", "key", "value", "out"]>,
+    Pure, AttrSizedOperandSegments, AllElementTypesMatch<["query", "key", "value", "out"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
@@ -166,7 +166,9 @@ def NN_AttentionOp : NN_Op<"attention", [
     attention). out = softmax(scale · q kᵀ, over keys not after the query) v;
     `lse` is the logarithm of the softmax's denominator, [batch, group, head,
     sequence], which the backward pass needs. With `window` w, a query sees the
-    last w keys only, itself among them.
+    last w keys only, itself among them. With `starts` it sees no key before
+    starts[b, s], the position at which its document begins, where several lie in
+    one sequence; but itself always.
 
     With `dropout`, the softmax, a tensor [b, g, r, s, t], goes through
     `nn.dropout` with these keys, probability and site before it meets v; `lse`
@@ -180,10 +182,11 @@ def NN_AttentionOp : NN_Op<"attention", [
     - (C1) query and `out` are [b, s, g, r, d], key and value [b, t, g, d], `lse`
       [b, g, r, s].
     - (C2) `window`, if given, is at least 1.
-    - (C3) all but `lse` and dropout's keys have one element type.
+    - (C3) all but `lse`, `starts` and dropout's keys have one element type.
     - (C4) t is s, or with `begin` at least s.
     - (C5) dropout's keys, [b], `probability` and `site` come together, with the
       bounds of `nn.dropout`.
+    - (C6) `starts` are [b, s].
 
     Example:
     ```mlir
@@ -191,7 +194,7 @@ def NN_AttentionOp : NN_Op<"attention", [
     ```
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
-                       NN_FloatTensor:$value,
+                       NN_FloatTensor:$value, Optional<NN_IntTensor>:$starts,
                        Optional<NN_IntTensor>:$dropout_keys, F32Attr:$scale,
                        OptionalAttr<I64Attr>:$window,
                        OptionalAttr<NN_BeginAttr>:$begin,
@@ -201,6 +204,7 @@ def NN_AttentionOp : NN_Op<"attention", [
   let results = (outs NN_FloatTensor:$out, NN_Statistics:$lse);
   let assemblyFormat = [{
     $query `,` $key `,` $value `scale` $scale (`window` $window^)?
+    (`starts` $starts^)?
     (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
     attr-dict `:` functional-type(operands, results)
   }];
@@ -208,7 +212,7 @@ def NN_AttentionOp : NN_Op<"attention", [
 }
 
 def NN_AttentionGradOp : NN_Op<"attention_grad", [
-    Pure, AllElementTypesMatch<["query", "key", "value", "out", "gradient",
+    Pure, AttrSizedOperandSegments, AllElementTypesMatch<["query", "key", "value", "out", "gradient",
       "query_gradient", "key_gradient", "value_gradient"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
@@ -218,15 +222,15 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
   let description = [{
     The scores are computed again from query, key and `lse` (Dao et al. 2022,
     "FlashAttention", Algorithm 4). `out` and `lse` are the results of the
-    `nn.attention`, `gradient` is that of `out`. `begin`, `group_begin` and
-    dropout as in `nn.attention`.
+    `nn.attention`, `gradient` is that of `out`. `starts`, `begin`,
+    `group_begin` and dropout as in `nn.attention`.
 
     Constraints:
     - (C1) shapes as for `nn.attention`; the results have those of query, key
       and value.
     - (C2) `window`, if given, is at least 1.
-    - (C3) all but `lse` and dropout's keys have one element type.
-    - (C4) and (C5) of `nn.attention`.
+    - (C3) all but `lse`, `starts` and dropout's keys have one element type.
+    - (C4) to (C6) of `nn.attention`.
 
     Example:
     ```mlir
@@ -236,6 +240,7 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, NN_FloatTensor:$out,
                        NN_Statistics:$lse, NN_FloatTensor:$gradient,
+                       Optional<NN_IntTensor>:$starts,
                        Optional<NN_IntTensor>:$dropout_keys,
                        F32Attr:$scale, OptionalAttr<I64Attr>:$window,
                        OptionalAttr<NN_BeginAttr>:$begin,
@@ -247,7 +252,7 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
                       NN_FloatTensor:$value_gradient);
   let assemblyFormat = [{
     $query `,` $key `,` $value `,` $out `,` $lse `,` $gradient `scale` $scale
-    (`window` $window^)?
+    (`window` $window^)? (`starts` $starts^)?
     (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
     attr-dict `:` functional-type(operands, results)
   }];

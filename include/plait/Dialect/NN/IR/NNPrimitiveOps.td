@@ -224,8 +224,8 @@ def NN_BroadcastOp : NN_Op<"broadcast", [
     %y = nn.broadcast %b dims [2] : tensor<4xf32> -> tensor<2x8x4xf32>
     ```
   }];
-  let arguments = (ins NN_FloatTensor:$input, DenseI64ArrayAttr:$dims);
-  let results = (outs NN_FloatTensor:$result);
+  let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs NN_Tensor:$result);
   let assemblyFormat = [{
     $input `dims` $dims attr-dict `:` type($input) `->` type($result)
   }];
@@ -306,24 +306,32 @@ def NN_ValidOp : NN_Op<"valid", NN_Compute # [
   let hasVerifier = 1;
 }
 
-def NN_CausalMaskOp : NN_Op<"causal_mask", [Pure, SameOperandsAndResultType,
+def NN_CausalMaskOp : NN_Op<"causal_mask", [
+    Pure, AllTypesMatch<["input", "result"]>,
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
   let summary = "Minus infinity where a key is out of a query's sight";
   let description = [{
     The last two dimensions are query and key. Keys after the query are masked,
-    and with `window` w those more than w - 1 before it. On a rank that holds one
-    block of the queries, the position of the first is `begin`.
+    and with `window` w those more than w - 1 before it. With `starts`, a position
+    for each query, keys before that are masked too, but never the one at the
+    query itself. On a rank that holds one block of the queries, the position of
+    the first is `begin`.
 
     Constraints:
     - (C1) the input has at least two dimensions.
     - (C2) `window`, if given, is at least 1.
+    - (C3) `starts` have all dimensions of the input but the last.
 
     Example: `%y = nn.causal_mask %x : tensor<2x8x8xf32>`.
   }];
-  let arguments = (ins NN_FloatTensor:$input, OptionalAttr<I64Attr>:$window,
+  let arguments = (ins NN_FloatTensor:$input, Optional<NN_IntTensor>:$starts,
+                       OptionalAttr<I64Attr>:$window,
                        OptionalAttr<NN_BeginAttr>:$begin);
   let results = (outs NN_FloatTensor:$result);
-  let assemblyFormat = "$input (`window` $window^)? attr-dict `:` type($result)";
+  let assemblyFormat = [{
+    $input (`window` $window^)? (`starts` $starts^ `:` type($starts))? attr-dict
+    `:` type($result)
+  }];
   let hasVerifier = 1;
 }
 

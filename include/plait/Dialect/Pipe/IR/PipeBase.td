@@ -75,11 +75,12 @@ def Pipe_PortKindEnum : I32EnumAttr<"PortKind", "what crosses a function's borde
     I32EnumAttrCase<"Tokens", 0, "tokens">,
     I32EnumAttrCase<"Targets", 1, "targets">,
     I32EnumAttrCase<"Keys", 2, "keys">,
-    I32EnumAttrCase<"Input", 3, "input">,
-    I32EnumAttrCase<"Output", 4, "output">,
-    I32EnumAttrCase<"InputGradient", 5, "input_gradient">,
-    I32EnumAttrCase<"OutputGradient", 6, "output_gradient">,
-    I32EnumAttrCase<"Residual", 7, "residual">]> {
+    I32EnumAttrCase<"Starts", 3, "starts">,
+    I32EnumAttrCase<"Input", 4, "input">,
+    I32EnumAttrCase<"Output", 5, "output">,
+    I32EnumAttrCase<"InputGradient", 6, "input_gradient">,
+    I32EnumAttrCase<"OutputGradient", 7, "output_gradient">,
+    I32EnumAttrCase<"Residual", 8, "residual">]> {
   let cppNamespace = "::plait::pipe";
   let genSpecializedAttr = 0;
 }
@@ -126,13 +127,13 @@ def Pipe_PortAttr : Pipe_Attr<"Port", "port"> {
   let description = [{
     Ports of one stage and microbatch that are equal are one value. `tokens` and
     `targets` are the rows of a batch, `keys` the numbers of its rows that dropout
-    draws from. `output i` of a stage is `input i` of the next, `input_gradient i`
+    draws from, `starts` where the document of each of its tokens begins. `output i` of a stage is `input i` of the next, `input_gradient i`
     of a stage `output_gradient i` of the one before. A `residual` is kept from
     one function of the stage to a later one.
 
     Constraints:
-    - (C1) the index is 0 or more; of tokens, targets and keys it is 0, and not
-      written.
+    - (C1) the index is 0 or more; of tokens, targets, keys and starts it is 0,
+      and not written.
 
     Example: `#pipe.port<input 0>`, `#pipe.port<tokens>`.
   }];
@@ -140,8 +141,8 @@ def Pipe_PortAttr : Pipe_Attr<"Port", "port"> {
                         "int64_t":$index);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    /// Whether there is only one of its kind: tokens, targets or keys.
-    static bool isSingle(PortKind kind) { return kind <= PortKind::Keys; }
+    /// Whether there is only one of its kind: tokens, targets, keys or starts.
+    static bool isSingle(PortKind kind) { return kind <= PortKind::Starts; }
     bool isModelInput() const { return isSingle(getKind()); }
     /// "input 0", "tokens".
     std::string getText() const;

@@ -190,7 +190,8 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
   let summary = "Attention or its gradients, by a library";
   let description = [{
     Tensors are row-major [batch, position, head, element]; `stats` is f32 [batch,
-    head, query]. With `window`, a query sees as many keys. `begin` is the position
+    head, query]. With `window`, a query sees as many keys; with `starts`, int32
+    [batch, query], none before the position there. `begin` is the position
     of the rank's first query, `group_begin` its first key head, for dropout.
 
     Constraints:
@@ -217,6 +218,7 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
                        OptionalAttr<I64Attr>:$window,
                        OptionalAttr<NN_BeginAttr>:$begin,
                        OptionalAttr<Plan_MemoryArray>:$gradients,
+                       OptionalAttr<Plan_MemoryAttr>:$starts,
                        OptionalAttr<Plan_MemoryAttr>:$dropout_keys,
                        OptionalAttr<F64Attr>:$probability,
                        OptionalAttr<I64Attr>:$site,
@@ -226,7 +228,7 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
     `batch` $batch `heads` $heads `kv_heads` $kv_heads `queries` $queries
     `keys` $keys `head_size` $head_size `of` $type `q` $q `k` $k `v` $v
     `out` $out `stats` $stats `scale` $scale (`window` $window^)?
-    (`begin` $begin^)? (`gradients` $gradients^)?
+    (`begin` $begin^)? (`gradients` $gradients^)? (`starts` $starts^)?
     (`dropout` $dropout_keys^ `probability` $probability `site` $site)?
     (`group_begin` $group_begin^)? (`deterministic` $deterministic^)? attr-dict
   }];

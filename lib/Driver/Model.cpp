@@ -127,7 +127,23 @@ static Result<std::string> readConfig(const CompileOptions &options) {
   return std::string(file->bytes().begin(), file->bytes().end());
 }
 
-/// Matches parameters by name.
+/// The parameters whose name `pattern` matches, at least one. `what` asks for
+/// them.
+static FailureOr<SmallVector<nn::ParameterOp>>
+findParameters(ModuleOp module, StringRef pattern, StringRef what) {
+  llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
+  if (!glob)
+    return module.emitError(what)
+           << " \"" << pattern << "\": " << llvm::toString(glob.takeError());
+  SmallVector<nn::ParameterOp> found;
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    if (glob->match(parameter.getSymName()))
+      found.push_back(parameter);
+  if (found.empty())
+    return module.emitError("no parameter is called \"") << pattern << "\"";
+  return found;
+}
+
 LogicalResult plait::pinShardings(ModuleOp module,
                                   const CompileOptions &options) {
   if (!options.shardings.empty() && getPhase(module) != Phase::Import)
@@ -135,24 +151,29 @@ LogicalResult plait::pinShardings(ModuleOp module,
            << stringifyPhase(getPhase(module))
            << ", in which shardings are not pinned any more";
   for (const auto &[pattern, axes] : options.shardings) {
-    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
-    if (!glob)
-      return module.emitError("sharding of \"")
-             << pattern << "\": " << llvm::toString(glob.takeError());
     Attribute sharding = parseAttribute("#dist.sharding<@mesh, " + axes + ">",
                                         module.getContext());
     if (!sharding)
       return module.emitError("sharding \"")
              << axes << "\" does not parse, expected something like "
              << "[{}, {\"tp\"}]";
-    bool matched = false;
-    for (auto parameter : module.getOps<nn::ParameterOp>())
-      if (glob->match(parameter.getSymName())) {
-        parameter.setShardingAttr(sharding);
-        matched = true;
-      }
-    if (!matched)
-      return module.emitError("no parameter is called \"") << pattern << "\"";
+    auto parameters = findParameters(module, pattern, "sharding of");
+    if (failed(parameters))
+      return failure();
+    for (nn::ParameterOp parameter : *parameters)
+      parameter.setShardingAttr(sharding);
+  }
+  return success();
+}
+
+static LogicalResult removeDecay(ModuleOp module,
+                                 const std::vector<std::string> &patterns) {
+  for (const std::string &pattern : patterns) {
+    auto parameters = findParameters(module, pattern, "--no-decay");
+    if (failed(parameters))
+      return failure();
+    for (nn::ParameterOp parameter : *parameters)
+      parameter.setDecay(false);
   }
   return success();
 }
@@ -194,16 +215,18 @@ static LogicalResult addDocumentMask(func::FuncOp loss) {
 
 LogicalResult plait::adaptModel(ModuleOp module,
                                 const CompileOptions &options) {
-  if (options.dropout && !options.documentMask)
+  if (options.dropout && !options.documentMask && options.noDecay.empty())
     return success();
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
   if (!loss || getPhase(module) != Phase::Import)
     return module.emitError("the input is IR after phase ")
            << stringifyPhase(getPhase(module))
-           << (options.dropout
+           << (!options.dropout ? ", from which dropout is not removed any more"
+               : options.documentMask
                    ? ", in which documents are not masked any more"
-                   : ", from which dropout is not removed any more");
-  if (!options.dropout && failed(removeDropout(loss)))
+                   : ", in which weight decay is not taken off any more");
+  if ((!options.dropout && failed(removeDropout(loss))) ||
+      failed(removeDecay(module, options.noDecay)))
     return failure();
   return options.documentMask ? addDocumentMask(loss) : success();
 }

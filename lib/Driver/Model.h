@@ -37,8 +37,9 @@ bool isText(const CompileOptions &options);
 /// `drops`: it has dropout; else a document mask.
 void noteUnfusedAttention(bool drops);
 
-/// Takes dropout out of a model, or gives it a document mask, if the options say
-/// so. Failures, such as IR that is no model any more, have been reported.
+/// Takes dropout out of a model, gives it a document mask, and takes weight
+/// decay off parameters, as the options say. Failures, such as IR that is no
+/// model any more, have been reported.
 mlir::LogicalResult adaptModel(mlir::ModuleOp module,
                                const CompileOptions &options);
 

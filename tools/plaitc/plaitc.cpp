@@ -123,6 +123,11 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       "--document-mask", options.documentMask,
       "keep attention within documents; plait-run --document-end says\n"
       "where they end");
+  app.add_option("--no-decay", options.noDecay)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("PARAMETER")
+      ->description("without weight decay, * matches; may repeat");
   app.add_option("--backend", options.backend,
                  "what runs it: cpu or cuda; if not given, what --cluster has");
   app.add_option(

@@ -55,6 +55,9 @@ struct CompileOptions {
   /// Whether every attention of the model looks back no further than to where
   /// the document of its token begins.
   bool documentMask = false;
+  /// Parameters to which weight decay does not apply, whatever the model says:
+  /// names, `*` matching anything.
+  std::vector<std::string> noDecay;
   /// Pinned shardings: a parameter's name, `*` matching anything, and the axes
   /// of each dimension as in `#dist.sharding`: `[{}, {"tp"}]`.
   std::vector<std::pair<std::string, std::string>> shardings;

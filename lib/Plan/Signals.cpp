@@ -19,6 +19,7 @@
 using namespace plait;
 
 static std::atomic<int> deferred = 0;
+static std::atomic<bool> isToldToEnd = false; // by more than SIGUSR1
 static const char *deferringTool = nullptr;
 /// Ends a progress line that is on the terminal.
 static const char *lineEnd = "";
@@ -44,11 +45,13 @@ static void removeAndDie(int signal) {
 static void defer(int signal) {
   int error = errno;
   int none = 0;
-  if (!deferred.compare_exchange_strong(none, signal)) {
+  // What a launcher passes on may come before or after what it was told itself,
+  // as when SLURM cancels a job.
+  if (signal != SIGUSR1 && isToldToEnd.exchange(true)) {
     removeTemporaryFiles();
     _exit(128 + signal);
   }
-  if (!deferringTool)
+  if (!deferred.compare_exchange_strong(none, signal) || !deferringTool)
     return;
   // write() alone is allowed here.
   for (const char *part :

@@ -21,8 +21,8 @@ void removeTemporaryFilesOnSignals();
 /// From now on the first SIGINT, SIGTERM or SIGUSR1 (which launchers pass on,
 /// other than the first two) is kept for receivedInterrupt(), and answered with
 /// a line on standard error that begins with `tool`, which must outlive the
-/// process's last signal; null: with none. The second one removes the temporary
-/// files and ends the process at once, with 128 plus its number.
+/// process's last signal; null: with none. The second SIGINT or SIGTERM removes
+/// the temporary files and ends the process at once, with 128 plus its number.
 void deferInterrupts(const char *tool);
 
 /// The signal that was deferred, 0: none. Any thread may ask at any time.

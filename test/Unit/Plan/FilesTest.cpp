@@ -215,6 +215,26 @@ TEST_F(FilesTest, TheSecondInterruptEndsAtOnce) {
   EXPECT_EQ(list(), Names{});
 }
 
+TEST_F(FilesTest, WhatALauncherPassesOnIsNoSecondInterrupt) {
+  for (auto [first, second] :
+       {std::pair(SIGUSR1, SIGTERM), {SIGTERM, SIGUSR1}, {SIGUSR1, SIGUSR1}}) {
+    int status = runInChild([&, first = first, second = second] {
+      close(STDERR_FILENO);
+      deferInterrupts("test");
+      raise(first);
+      raise(second);
+      if (receivedInterrupt() != first)
+        _exit(1);
+      raise(SIGINT);
+      _exit(2);
+    });
+    // After SIGUSR1 alone, SIGINT is the first of its kind.
+    int expected = first == second ? 2 : 128 + SIGINT;
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == expected)
+        << first << " " << second << ": " << status;
+  }
+}
+
 TEST(JsonTest, SaysWhereAnErrorIs) {
   auto error = [](std::string_view text) {
     auto bytes = reinterpret_cast<const uint8_t *>(text.data());

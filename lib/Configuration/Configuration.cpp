@@ -26,7 +26,8 @@ std::string Field::getKeyword() const {
 //===----------------------------------------------------------------------===//
 
 std::span<const std::string_view> plait::getWords(Recompute) {
-  static constexpr std::string_view words[] = {"none", "selective", "full"};
+  static constexpr std::string_view words[] = {"none", "selective", "full",
+                                               "auto"};
   return words;
 }
 
@@ -90,10 +91,6 @@ static Status parseWord(std::string_view name, std::string_view text,
 }
 
 Status plait::parse(std::string_view name, std::string_view text,
-                    Recompute &value) {
-  return parseWord(name, text, value);
-}
-Status plait::parse(std::string_view name, std::string_view text,
                     Precision &value) {
   return parseWord(name, text, value);
 }
@@ -155,6 +152,147 @@ Status plait::parse(std::string_view name, std::string_view text,
       return failParsing(name, text, "a number after the last comma");
   }
   return Status::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Recomputation
+//===----------------------------------------------------------------------===//
+
+static Recomputation::Stage makeStage(Recompute kind) {
+  return {kind == Recompute::Full ? Recomputation::kAll : 0,
+          kind == Recompute::Selective ? Recomputation::kAll : 0};
+}
+
+Recomputation::Recomputation(Recompute kind)
+    : stages{makeStage(kind)}, isAuto(kind == Recompute::Auto) {}
+
+Recompute Recomputation::Stage::getKind(int layer) const {
+  if (layer < full)
+    return Recompute::Full;
+  return layer - full < selective ? Recompute::Selective : Recompute::None;
+}
+
+std::optional<Recompute> Recomputation::getUniform() const {
+  for (Recompute kind : {Recompute::Auto, Recompute::None, Recompute::Selective,
+                         Recompute::Full})
+    if (*this == Recomputation(kind))
+      return kind;
+  return std::nullopt;
+}
+
+static std::string printStage(const Recomputation::Stage &stage) {
+  std::string text;
+  for (auto [kind, count] : {std::pair(Recompute::Full, stage.full),
+                             std::pair(Recompute::Selective, stage.selective)})
+    if (count > 0)
+      text += (text.empty() ? "" : "+") + print(kind) +
+              (count == Recomputation::kAll ? "" : ":" + std::to_string(count));
+  return text.empty() ? print(Recompute::None) : text;
+}
+
+std::string plait::print(const Recomputation &value) {
+  if (value.isAuto)
+    return print(Recompute::Auto);
+  std::string text;
+  for (auto stage = value.stages.begin(); stage != value.stages.end();) {
+    auto next = std::find_if(stage, value.stages.end(), [&](const auto &other) {
+      return other != *stage;
+    });
+    text += (text.empty() ? "" : "/") + printStage(*stage) +
+            (next - stage == 1 ? "" : "*" + std::to_string(next - stage));
+    stage = next;
+  }
+  return text;
+}
+
+/// What is in front of `separator`, which is removed too.
+static std::string_view takeUntil(std::string_view &text, char separator) {
+  std::string_view part = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(text.size(), part.size() + 1));
+  return part;
+}
+
+/// Whether nothing stands before, after or between two separators.
+static bool hasEmptyPart(std::string_view text) {
+  constexpr std::string_view separators = ":+/*";
+  bool isEmpty = true;
+  for (char letter : text) {
+    bool separates = separators.find(letter) != std::string_view::npos;
+    if (separates && isEmpty)
+      return true;
+    isEmpty = separates;
+  }
+  return isEmpty;
+}
+
+/// "full:4+selective".
+static Status parseStage(std::string_view name, std::string_view text,
+                         Recomputation::Stage &stage) {
+  // Each kind recomputes less than the one in front of it.
+  Recompute last = Recompute::Auto;
+  bool isLeft = true; // some layers of the stage are
+  while (!text.empty()) {
+    std::string_view count = takeUntil(text, '+');
+    std::string_view word = takeUntil(count, ':');
+    Recompute kind;
+    PLAIT_RETURN_IF_ERROR(parseWord(name, word, kind));
+    bool isNone = kind == Recompute::None;
+    if (!isLeft || kind >= last || (isNone && !count.empty()))
+      return fail(name, " has ", word,
+                  " where it cannot stand, expected full:N before selective:N "
+                  "before none");
+    last = kind;
+    isLeft = !isNone && !count.empty();
+    int layers = Recomputation::kAll;
+    if (!count.empty())
+      PLAIT_RETURN_IF_ERROR(parse(name, count, layers));
+    if (!isNone)
+      (kind == Recompute::Full ? stage.full : stage.selective) = layers;
+  }
+  return Status::success();
+}
+
+Status plait::parse(std::string_view name, std::string_view text,
+                    Recomputation &value) {
+  value = Recomputation();
+  if (text == print(Recompute::Auto)) {
+    value.isAuto = true;
+    return Status::success();
+  }
+  if (hasEmptyPart(text))
+    return failParsing(name, text,
+                       "none, selective, full, auto, or layers of virtual "
+                       "stages as full:4+selective/none*2");
+  constexpr size_t most = size_t(1) << 16; // virtual stages
+  std::vector<Recomputation::Stage> stages;
+  std::string_view rest = text;
+  do {
+    std::string_view times = takeUntil(rest, '/');
+    std::string_view kinds = takeUntil(times, '*');
+    Recomputation::Stage stage;
+    int count = 1;
+    PLAIT_RETURN_IF_ERROR(parseStage(name, kinds, stage));
+    if (!times.empty())
+      PLAIT_RETURN_IF_ERROR(parse(name, times, count));
+    if (stages.size() + size_t(count) > most)
+      return fail(name, " has more than ", most, " virtual stages");
+    stages.insert(stages.end(), size_t(count), stage);
+  } while (!rest.empty());
+  // Equal meanings are equal values.
+  bool isSame = std::all_of(stages.begin(), stages.end(), [&](const auto &one) {
+    return one == stages.front();
+  });
+  stages.resize(isSame ? 1 : stages.size());
+  value.stages = std::move(stages);
+  return Status::success();
+}
+
+Status plait::checkStages(const Recomputation &recompute, int64_t stages) {
+  int64_t given = int64_t(recompute.stages.size());
+  if (given == 1 || given == stages)
+    return Status::success();
+  return fail("recompute is given for ", given, " virtual stages (",
+              print(recompute), "), the pipeline has ", stages);
 }
 
 //===----------------------------------------------------------------------===//
@@ -290,14 +428,22 @@ static Status checkChunks(const Strategy &strategy) {
       .status();
 }
 
+/// What no list of values says.
+static Status checkValues(const Strategy &strategy) {
+  if (strategy.recompute.isAuto)
+    return fail("recompute is auto, which is resolved for the memory of a "
+                "--cluster: give one, or another kind");
+  return checkChunks(strategy);
+}
+
 Status plait::checkExecutable(const Strategy &strategy) {
   ExecutableCheck check;
   visitStrategy(check, strategy, getExecutable());
-  return check.status.ok() ? checkChunks(strategy) : check.status;
+  return check.status.ok() ? checkValues(strategy) : check.status;
 }
 
 Status plait::checkExecutable(const TrainingConfiguration &configuration) {
   ExecutableCheck check;
   visitConfiguration(check, configuration, getExecutable());
-  return check.status.ok() ? checkChunks(configuration) : check.status;
+  return check.status.ok() ? checkValues(configuration) : check.status;
 }

@@ -180,6 +180,8 @@ Schedule Search::runV() {
     for (Rhythm rhythm :
          {getHalfRhythm(problem.stages), getMinRhythm(problem.stages)})
       for (double window : {rhythm.window, 6.0}) {
+        if (atBound())
+          return std::move(best);
         rhythm.window = window;
         take(runRhythm(problem, costs, memory, rhythm, getAllowance(span)));
       }

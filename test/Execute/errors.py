@@ -164,6 +164,8 @@ def option_cases(compiler: Compiler) -> None:
     refuse("mesh-text", ["mesh"], mesh="tp")
     refuse("schedule", ["zigzag"], schedule="zigzag")
     refuse("recompute", ["some"], recompute="some")
+    refuse("recompute-auto", ["auto", "--cluster"], recompute="auto")
+    refuse("recompute-stages", ["2 virtual stages", "has 1"], recompute="full/none")
     refuse("phase", ["nowhere"], compile_to="nowhere")
     refuse("output-folder-missing", ["absent"], o="absent/out.plan")
     refuse("output-is-folder", ["/tmp"], o="/tmp")

@@ -131,6 +131,10 @@ def selective():
     yield dataclasses.replace(
         WHOLE, schedule="gpipe", recompute="selective", precision="bf16"
     )
+    # Layers that differ, and virtual stages.
+    yield dataclasses.replace(ONE_RANK, recompute="full:1+selective")
+    for kinds in ("selective:1", "full:1/selective:1"):
+        yield dataclasses.replace(WHOLE, recompute=kinds)
 
 
 def context():

@@ -19,7 +19,9 @@
 
 #include "plait/Support/Status.h"
 
+#include <compare>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,8 +33,42 @@ namespace plait {
 /// What the backward pass computes again: nothing; of each layer what is cheap
 /// for the memory that it frees, as norms, activations and the inside of an
 /// attention that is not one step (other frameworks: that alone, Korthikanti et
-/// al. 2022); or whole layers.
-enum class Recompute : uint8_t { None, Selective, Full };
+/// al. 2022); or whole layers. Auto is for the planner to resolve: of each
+/// layer the least with which the model fits.
+enum class Recompute : uint8_t { None, Selective, Full, Auto };
+
+/// What is computed again of each layer. Of a virtual stage the first layers
+/// are those of which most is: their backward pass comes last, when what the
+/// others have kept is free (the "block" method of Megatron-LM).
+struct Recomputation {
+  static constexpr int kAll = std::numeric_limits<int>::max();
+
+  /// Layers of one virtual stage: the first `full` are computed again whole, of
+  /// the next `selective` what is cheap, of the others nothing. There may be
+  /// fewer than are asked for.
+  struct Stage {
+    int full = 0, selective = 0;
+    /// Of a layer, counted from the first of the stage.
+    Recompute getKind(int layer) const;
+    auto operator<=>(const Stage &) const = default;
+  };
+
+  /// In the order of the forward pass; one stands for all.
+  std::vector<Stage> stages = {Stage()};
+  bool isAuto = false;
+
+  Recomputation() = default;
+  /// The same for all layers.
+  Recomputation(Recompute kind);
+
+  const Stage &getStage(size_t stage) const {
+    return stages[stages.size() == 1 ? 0 : stage];
+  }
+  /// What is said of all layers alike, or Auto; none where layers differ.
+  std::optional<Recompute> getUniform() const;
+
+  auto operator<=>(const Recomputation &) const = default;
+};
 
 /// Of activations and matrix products. 16-bit training keeps fp32 master
 /// weights and moments.
@@ -57,9 +93,11 @@ enum class EpilogueKind : uint8_t { None, Bias, All };
     "of each virtual stage, e.g. 11,11,10; if not given, cut by cost")         \
   X(int64_t, microBatch, "micro-batch", 1,                                     \
     "sequences of a microbatch on one data-parallel rank")                     \
-  X(Recompute, recompute, "recompute", Recompute::None,                        \
-    "what the backward pass computes again; selective: what is cheap;\n"       \
-    "full: whole layers")                                                      \
+  X(Recomputation, recompute, "recompute", Recompute::None,                    \
+    "what the backward pass computes again: none; selective: what is\n"        \
+    "cheap; full: whole layers; full:4+selective: of each virtual stage\n"     \
+    "the first 4, cheap of the rest; auto: the least that fits a\n"            \
+    "--cluster")                                                               \
   X(int, zero, "zero", 0,                                                      \
     "data-parallel ranks divide 1: the optimizer's state, 2: gradients\n"      \
     "as well, 3: parameters as well")                                          \
@@ -155,6 +193,10 @@ void visitConfiguration(Visit &&visit, Views &...views) {
 //===----------------------------------------------------------------------===//
 
 std::string print(Recompute value);
+/// "full", or by virtual stage "full:4+selective/selective*2/none": of the
+/// first stage four layers and the others, of the next two all, of the last
+/// none.
+std::string print(const Recomputation &value);
 std::string print(Precision value);
 std::string print(AttentionKind value);
 std::string print(EpilogueKind value);
@@ -169,7 +211,8 @@ std::string print(const std::vector<int> &value); // "11,11,10"
 /// number outside of the field's bounds (at most 16,777,216: products of sizes
 /// stay far from overflow), and on a schedule or an optimizer that there is
 /// not. A bool is true, false, on or off.
-Status parse(std::string_view name, std::string_view text, Recompute &value);
+Status parse(std::string_view name, std::string_view text,
+             Recomputation &value);
 Status parse(std::string_view name, std::string_view text, Precision &value);
 Status parse(std::string_view name, std::string_view text,
              AttentionKind &value);
@@ -232,6 +275,9 @@ const ConfigurationSpace &getExecutable();
 /// its value and the values there are.
 Status checkExecutable(const TrainingConfiguration &configuration);
 Status checkExecutable(const Strategy &strategy);
+
+/// Success where `recompute` says something of each of `stages` virtual stages.
+Status checkStages(const Recomputation &recompute, int64_t stages);
 
 } // namespace plait
 

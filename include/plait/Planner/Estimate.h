@@ -98,6 +98,7 @@ struct Estimate {
   std::vector<StageTime> stages;   // by virtual stage
   std::vector<StageMemory> memory; // by rank of the pipeline
   std::vector<int> layers;         // by virtual stage: what was cut
+  Recomputation recompute;         // never Auto
 
   double peakMemory() const {
     double peak = 0;
@@ -107,11 +108,16 @@ struct Estimate {
   }
 };
 
-/// Predicts a step. Fails when the configuration makes no sense (the batch does
-/// not divide, more virtual stages than layers, an unknown schedule, more ranks
-/// than the cluster has); not fitting into memory is no failure: compare
-/// peakMemory() with cluster.device.usableBytes(). `work` must be of the
-/// configuration's tensor-parallel degree and sequence parallelism.
+/// Predicts a step. Where recomputation is Auto, each rank gets the fastest
+/// choice for its layers with which it fits: first layers whole, cheap parts of
+/// the next. That is exact for layers that are alike and one virtual stage a
+/// rank; of several, the one that holds the most microbatches comes first. What
+/// cannot fit computes all layers again. Fails when the configuration makes no
+/// sense (the batch does not divide, more virtual stages than layers, an
+/// unknown schedule, more ranks than the cluster has); not fitting into memory
+/// is no failure: compare peakMemory() with cluster.device.usableBytes().
+/// `work` must be of the configuration's tensor-parallel degree and sequence
+/// parallelism.
 Result<Estimate> estimate(const Work &work, const Cluster &cluster,
                           const Training &training,
                           const Configuration &configuration);

@@ -7,6 +7,7 @@
 
 #include "Report/Projected.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace plait;
@@ -19,6 +20,19 @@ double planner::getRuleSeconds(double flops, double tokens, double parameters,
 
 double planner::getComputeOptimalTokens(double parameters) {
   return 20 * parameters;
+}
+
+/// The part of the layers that is computed again whole.
+static double getFullShare(const Configuration &configuration) {
+  if (std::optional<Recompute> kind = configuration.recompute.getUniform())
+    return *kind == Recompute::Full;
+  double all = 0, full = 0;
+  for (size_t stage = 0; stage < configuration.layers.size(); ++stage) {
+    int layers = configuration.layers[stage];
+    all += layers;
+    full += std::min(layers, configuration.recompute.getStage(stage).full);
+  }
+  return all > 0 ? full / all : 0;
 }
 
 Projection planner::project(const Goal &goal, const SearchResult &result,
@@ -39,7 +53,7 @@ Projection planner::project(const Goal &goal, const SearchResult &result,
   if (goal.price)
     projection.money = *goal.price * projection.deviceHours;
   projection.modelFlops = projection.steps * estimate.modelFlops;
-  projection.ruleFlops = configuration.recompute == Recompute::Full ? 8 : 6;
+  projection.ruleFlops = 6 + 2 * getFullShare(configuration);
   projection.ruleRate = projection.ruleFlops / 6 * estimate.modelFlops /
                         (devices * estimate.iterationSeconds);
   projection.ruleSeconds =

@@ -37,6 +37,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace plait;
 using namespace plait::planner;
@@ -44,15 +45,47 @@ using namespace plait::planner;
 /// Estimates and bounds add up the same terms in another order.
 static constexpr double rounding = 1 - 1e-9;
 
+/// Where layers differ in what they compute again, or may, they take no less
+/// time than where all do the fastest, and no less memory than where all do the
+/// smallest.
 const Probe *Bounds::getProbe(const Work &work,
                               const Configuration &configuration, bool splits) {
-  Key key(&work, configuration.context, configuration.microBatch,
-          configuration.recompute, splits);
+  Recompute kind =
+      configuration.recompute.getUniform().value_or(Recompute::Auto);
+  if (kind != Recompute::Auto)
+    return getProbeOf(work, configuration, kind, splits);
+  Key key(&work, configuration.context, configuration.microBatch, kind, splits);
+  auto [entry, isNew] = probes.try_emplace(key);
+  std::optional<Probe> &probe = entry->second;
+  if (!isNew)
+    return probe ? &*probe : nullptr;
+  for (Recompute each :
+       {Recompute::None, Recompute::Selective, Recompute::Full}) {
+    const Probe *found = getProbeOf(work, configuration, each, splits);
+    if (!found)
+      return nullptr;
+    if (!probe)
+      probe = *found;
+    StageMemory memory = probe->memory;
+    memory.activations =
+        std::min(memory.activations, found->memory.activations);
+    if (found->work() < probe->work())
+      probe = *found;
+    probe->memory = memory;
+  }
+  return &*probe;
+}
+
+const Probe *Bounds::getProbeOf(const Work &work,
+                                const Configuration &configuration,
+                                Recompute kind, bool splits) {
+  Key key(&work, configuration.context, configuration.microBatch, kind, splits);
   auto [entry, isNew] = probes.try_emplace(key);
   std::optional<Probe> &probe = entry->second;
   if (!isNew)
     return probe ? &*probe : nullptr;
   Configuration one = configuration;
+  one.recompute = kind;
   one.pipeline = one.data = one.chunks = 1;
   one.zero = 0;
   one.layers.clear();
@@ -69,7 +102,7 @@ const Probe *Bounds::getProbe(const Work &work,
   probe = Probe{time.forward, time.backwardInput, time.backwardWeight,
                 estimate->overheadSeconds, estimate->memory.front()};
   if (splits)
-    if (const Probe *whole = getProbe(work, configuration, false))
+    if (const Probe *whole = getProbeOf(work, configuration, kind, false))
       probe->memory = whole->memory;
   return &*probe;
 }
@@ -241,8 +274,43 @@ static std::vector<double> getHeld(const Configuration &configuration,
   return held;
 }
 
+/// Auto cuts stages for one of three kinds. With each cut, what is not computed
+/// again bounds its time, and what is all computed again its memory.
 bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
                       bool splits, double seconds, double &bytes) {
+  if (!configuration.recompute.isAuto)
+    return isBeatenBy(work, configuration, splits, seconds, bytes);
+  Configuration one = configuration;
+  double least = std::numeric_limits<double>::max();
+  for (Recompute kind :
+       {Recompute::None, Recompute::Selective, Recompute::Full}) {
+    one.recompute = kind;
+    one.layers = configuration.layers;
+    // Only what holds too much, whatever it takes.
+    bool isLarge = isBeatenBy(work, one, splits,
+                              std::numeric_limits<double>::max(), bytes);
+    least = std::min(least, bytes);
+    if (isLarge)
+      continue;
+    std::shared_ptr<const StageProbe> probe = getStageProbe(work, one, splits);
+    if (!probe)
+      return false;
+    one.layers = probe->estimate.layers;
+    for (Recompute fast : {Recompute::None, Recompute::Selective}) {
+      one.recompute = fast;
+      double memory = 0; // not the reason
+      if (fast <= kind &&
+          (!isBeatenBy(work, one, splits, seconds, memory) || memory > 0))
+        return false;
+    }
+    least = 0;
+  }
+  bytes = least;
+  return true;
+}
+
+bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
+                        bool splits, double seconds, double &bytes) {
   bytes = 0;
   std::shared_ptr<const StageProbe> probe =
       getStageProbe(work, configuration, splits);

@@ -19,7 +19,7 @@ using namespace plait::planner;
 //===----------------------------------------------------------------------===//
 
 static std::string toText(int value) { return std::to_string(value); }
-static std::string toText(Recompute value) { return print(value); }
+static std::string toText(const Recomputation &value) { return print(value); }
 static std::string toText(bool value) { return value ? "on" : "off"; }
 static std::string toText(const std::string &value) { return value; }
 
@@ -40,6 +40,24 @@ static Status restrict(std::vector<T> &choices, const std::optional<T> &pin,
                 space.name, "', which has ", list);
   }
   choices = {*pin};
+  return Status::success();
+}
+
+/// Auto stands for all kinds, layer by layer. It and what says more than a kind
+/// can be pinned in any space: fitting layers takes a search several times as
+/// long, so that it has to be asked for.
+static Status restrictRecompute(std::vector<Recomputation> &choices,
+                                const std::optional<Recomputation> &pin,
+                                const SearchSpace &space) {
+  const Recomputation automatic = Recompute::Auto;
+  bool hasAuto =
+      std::find(choices.begin(), choices.end(), automatic) != choices.end();
+  bool isOne =
+      pin ? pin->getUniform().value_or(Recompute::Auto) == Recompute::Auto
+          : hasAuto;
+  if (!isOne)
+    return restrict(choices, pin, "recompute", space);
+  choices = {pin.value_or(automatic)};
   return Status::success();
 }
 
@@ -116,7 +134,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
       restrict(choices.context, pins.context, "context", space));
   PLAIT_RETURN_IF_ERROR(restrict(choices.zero, pins.zero, "zero", space));
   PLAIT_RETURN_IF_ERROR(
-      restrict(choices.recompute, pins.recompute, "recompute", space));
+      restrictRecompute(choices.recompute, pins.recompute, space));
   PLAIT_RETURN_IF_ERROR(restrict(choices.sequenceParallel,
                                  pins.sequenceParallel, "sequence parallelism",
                                  space));
@@ -125,7 +143,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   // Attention that keeps no scores has nothing of them to compute again.
   if (training.flashAttention && !training.framework.recomputesCheap &&
       choices.recompute.size() > 1)
-    std::erase(choices.recompute, Recompute::Selective);
+    std::erase(choices.recompute, Recomputation(Recompute::Selective));
   Result<std::vector<ScheduleChoice>> schedules =
       getScheduleChoices(names, chunks);
   if (!schedules.ok())

@@ -39,7 +39,7 @@ public:
   bool mayIdle = false;
   std::vector<int> context, zero; // ascending
   bool joinsReplicas = false;     // as the framework says
-  std::vector<Recompute> recompute;
+  std::vector<Recomputation> recompute;
   std::vector<bool> sequenceParallel;
   std::vector<ScheduleChoice> schedules;
 

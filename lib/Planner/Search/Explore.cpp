@@ -46,7 +46,7 @@ Configuration Explorer::toConfiguration(const Node &node) const {
   configuration.chunks = node.schedule->chunks;
   configuration.schedule = node.schedule->name;
   configuration.microBatch = node.microBatch;
-  configuration.recompute = node.recompute;
+  configuration.recompute = *node.recompute;
   configuration.sequenceParallel = node.work->sequenceParallel;
   configuration.layers = input.pins.layers.value_or(std::vector<int>());
   int stages = node.mesh.pipeline * node.schedule->chunks;
@@ -117,9 +117,9 @@ void Explorer::addMesh(const Work &work, const Mesh &mesh) {
 
 void Explorer::addMembers(Node node) {
   for (int64_t size : choices.getMicroBatches(node.mesh, input.training))
-    for (Recompute recompute : choices.recompute) {
+    for (const Recomputation &recompute : choices.recompute) {
       node.microBatch = size;
-      node.recompute = recompute;
+      node.recompute = &recompute;
       addNode(node);
     }
 }
@@ -190,6 +190,10 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
       needed = std::max(needed, memory.resident() + memory.activations);
     Leaf leaf{estimate->iterationSeconds, estimate->peakMemory(),
               configuration};
+    if (configuration.recompute.isAuto) {
+      leaf.configuration.recompute = std::move(estimate->recompute);
+      leaf.configuration.layers = std::move(estimate->layers);
+    }
     if (!outcome.smallest || leaf.peak < outcome.smallest->peak)
       outcome.smallest = leaf;
     if (leaf.peak <= usable && (!outcome.best || isBetter(leaf, *outcome.best)))
@@ -328,7 +332,7 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
   one.sequenceParallel = work.sequenceParallel;
   // Sizes that divide a replica's sequences divide all of them.
   for (int64_t size : choices.getMicroBatches(Mesh(), input.training))
-    for (Recompute recompute : choices.recompute)
+    for (const Recomputation &recompute : choices.recompute)
       for (const ScheduleChoice &schedule : choices.schedules) {
         one.microBatch = size;
         one.recompute = recompute;

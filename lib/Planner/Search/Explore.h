@@ -33,7 +33,7 @@ struct Node {
   const ScheduleChoice *schedule = nullptr;
   const Work *work = nullptr;
   int64_t microBatch = 1;
-  Recompute recompute = Recompute::None;
+  const Recomputation *recompute = nullptr; // of the choices
   bool even = false; // the same number of layers on each virtual stage
   int family = 0;    // of the same mesh and schedule
   int64_t index = 0; // in the order of enumeration
@@ -68,6 +68,11 @@ public:
   /// By degree of tensor parallelism and sequence parallelism.
   const std::map<std::pair<int, bool>, const Work *> &getWorks() const {
     return works;
+  }
+
+  /// Whether each layer's recomputation is searched for.
+  bool fitsRecompute() const {
+    return choices.recompute.size() == 1 && choices.recompute.front().isAuto;
   }
 
   SearchCounts counts;

@@ -99,7 +99,10 @@ void Remedies::tryOptions() {
   auto tryRecompute = [&](Recompute kind) {
     std::string option = "--recompute " + print(kind);
     return tryChange(option.c_str(), [kind](SearchSpace &space, Pins &pins) {
-      return makePossible(space.recompute, pins.recompute, kind);
+      bool changes =
+          makePossible(space.recompute, pins.recompute, Recomputation(kind));
+      pins.recompute = kind; // a space may leave the choice to Auto
+      return changes;
     });
   };
   auto mesh = [](SearchSpace &, Pins &pins) {

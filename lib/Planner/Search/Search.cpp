@@ -75,6 +75,7 @@ static Alternative makeAlternative(Configuration configuration,
   alternative.fits = estimate.peakMemory() <= cluster.device.usableBytes();
   alternative.configuration = std::move(configuration);
   alternative.configuration.layers = estimate.layers;
+  alternative.configuration.recompute = estimate.recompute;
   alternative.estimate = std::move(estimate);
   alternative.why = explainLoss(pick, alternative, cluster);
   return alternative;
@@ -132,6 +133,8 @@ void Summary::moveLayers() {
   if (pick.pipeline == 1 || input.pins.layers)
     return;
   Configuration moved = pick;
+  if (explorer.fitsRecompute())
+    moved.recompute = Recompute::Auto;
   pick.layers = schedule::improveCut(
       result.estimate.layers, most, [&](const std::vector<int> &layers) {
         moved.layers = layers;
@@ -144,6 +147,7 @@ void Summary::moveLayers() {
         result.estimate = std::move(*estimate);
         return true;
       });
+  pick.recompute = result.estimate.recompute;
 }
 
 Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
@@ -180,6 +184,9 @@ void Summary::addVariant(const std::string &change,
   if (!work)
     return;
   configuration.layers = input.pins.layers.value_or(std::vector<int>());
+  // What was fitted to the pick's stages does not fit others.
+  if (explorer.fitsRecompute() && !configuration.recompute.getUniform())
+    configuration.recompute = Recompute::Auto;
   Result<Estimate> estimate =
       planner::estimate(*work, input.cluster, input.training, configuration);
   if (!estimate.ok())

@@ -40,6 +40,27 @@ SearchSpace SearchSpace::all() {
 // Words
 //===----------------------------------------------------------------------===//
 
+/// The kind, or of how many layers which is.
+static std::string summarize(const Configuration &configuration) {
+  const Recomputation &recompute = configuration.recompute;
+  if (recompute.getUniform() || configuration.layers.empty())
+    return print(recompute);
+  int all = 0, full = 0, selective = 0;
+  for (size_t stage = 0; stage < configuration.layers.size(); ++stage)
+    for (int layer = 0; layer < configuration.layers[stage]; ++layer, ++all) {
+      Recompute kind = recompute.getStage(stage).getKind(layer);
+      full += kind == Recompute::Full;
+      selective += kind == Recompute::Selective;
+    }
+  std::ostringstream out;
+  if (full)
+    out << "full in " << full << (selective ? " and " : "");
+  if (selective)
+    out << "selective in " << selective;
+  out << (full + selective ? "" : "none") << " of " << all << " layers";
+  return out.str();
+}
+
 std::string planner::print(const Configuration &configuration) {
   std::ostringstream out;
   out << "pp " << configuration.pipeline << ", dp " << configuration.data
@@ -52,7 +73,7 @@ std::string planner::print(const Configuration &configuration) {
     out << ", chunks " << configuration.chunks;
   out << ", micro-batch " << configuration.microBatch;
   if (configuration.recompute != Recompute::None)
-    out << ", recompute " << print(configuration.recompute);
+    out << ", recompute " << summarize(configuration);
   if (configuration.zero > 0)
     out << ", zero " << configuration.zero;
   if (configuration.sequenceParallel)

@@ -58,9 +58,9 @@ struct PassTime {
 class BlockTimer {
 public:
   BlockTimer(const Block &block, const Context &context, bool split,
-             bool isLayer)
+             bool isLayer, Recompute kind)
       : block(block), context(context), split(split), isLayer(isLayer),
-        options(context.costOptions()) {}
+        kind(kind), options(context.costOptions()) {}
 
   StageTime run();
 
@@ -78,6 +78,7 @@ private:
   const Block &block;
   const Context &context;
   bool split, isLayer;
+  Recompute kind;
   CostOptions options;
   PassTime forward, input, weight;
   /// Communication of the backward pass that may still find work to hide
@@ -121,8 +122,7 @@ double BlockTimer::gatherSeconds(const Operation &op) const {
                                  context.cluster);
   };
   bool forward = op.pass == Pass::Forward;
-  bool repeated =
-      !forward && isLayer && context.configuration.recompute == Recompute::Full;
+  bool repeated = !forward && kind == Recompute::Full;
   return (repeated ? 0 : secondsOf(CollectiveKind::AllGather)) +
          (forward ? 0 : secondsOf(CollectiveKind::ReduceScatter));
 }
@@ -192,14 +192,13 @@ void BlockTimer::add(const Operation &op) {
 /// The inside of attention alone, or the whole forward pass with its
 /// communication.
 void BlockTimer::recompute(StageTime &time) const {
-  Recompute what = context.configuration.recompute;
-  if (what == Recompute::Selective && !options.flashAttention) {
+  if (kind == Recompute::Selective && !options.flashAttention) {
     time.recompute = forward.attention.seconds;
     time.backwardInput += forward.attention.seconds;
     time.memory += forward.attention.memory;
     time.launch += forward.attention.launch;
   }
-  if (what != Recompute::Full)
+  if (kind != Recompute::Full)
     return;
   time.recompute = time.forward - time.tensorForward - time.contextForward;
   time.tensorBackward += time.tensorForward;
@@ -226,21 +225,22 @@ StageTime BlockTimer::run() {
   time.tensorBackward = input.collective;
   time.contextForward = forward.context;
   time.contextBackward = input.context;
-  if (isLayer)
-    recompute(time);
+  recompute(time);
   return time;
 }
 
 StageTime planner::getBlockTime(int index, const Context &context, bool split,
-                                bool isLayer) {
+                                bool isLayer, Recompute kind) {
   StageTime time =
-      BlockTimer(context.block(index), context, split, isLayer).run();
-  if (!context.recomputesCheap())
+      BlockTimer(context.block(index, kind), context, split, isLayer, kind)
+          .run();
+  if (!context.recomputesCheap(kind))
     return time;
   // What is cheap is part of the backward pass, where kernels that need it may
   // compute it.
   StageTime plain =
-      BlockTimer(context.work.blocks[index], context, split, isLayer).run();
+      BlockTimer(context.work.blocks[index], context, split, isLayer, kind)
+          .run();
   time.recompute +=
       std::max(0.0, time.backwardInput + time.backwardWeight -
                         plain.backwardInput - plain.backwardWeight);

@@ -32,13 +32,13 @@ struct Context {
   double gradientBytes() const {
     return training.fp32Gradients ? 4 : elementBytes(training.precision);
   }
-  /// Whether the blocks are those of Work::cheapBlocks.
-  bool recomputesCheap() const {
-    return configuration.recompute == Recompute::Selective &&
-           framework().recomputesCheap && !work.cheapBlocks.empty();
+  /// Whether a block of which `kind` is recomputed is of Work::cheapBlocks.
+  bool recomputesCheap(Recompute kind) const {
+    return kind == Recompute::Selective && framework().recomputesCheap &&
+           !work.cheapBlocks.empty();
   }
-  const Block &block(int index) const {
-    return recomputesCheap() ? work.cheapBlocks[index] : work.blocks[index];
+  const Block &block(int index, Recompute kind) const {
+    return recomputesCheap(kind) ? work.cheapBlocks[index] : work.blocks[index];
   }
   /// Ranks over which gradients are summed.
   int replicas() const { return configuration.data * configuration.context; }
@@ -69,9 +69,10 @@ struct Context {
 
 /// Seconds of one microbatch of block `index`. `split` says that the schedule
 /// runs the gradients of weights apart, where they hide no communication. Only
-/// layers are recomputed, not what comes before and after them.
+/// layers are recomputed, not what comes before and after them: its `kind` is
+/// None.
 StageTime getBlockTime(int index, const Context &context, bool split,
-                       bool isLayer);
+                       bool isLayer, Recompute kind);
 
 } // namespace plait::planner
 

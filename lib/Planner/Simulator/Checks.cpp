@@ -87,6 +87,7 @@ static Status checkLayers(const Context &context) {
   const Configuration &configuration = context.configuration;
   int64_t layers = context.work.layers();
   int64_t stages = int64_t(configuration.pipeline) * configuration.chunks;
+  PLAIT_RETURN_IF_ERROR(checkStages(configuration.recompute, stages));
   const std::vector<int> &given = configuration.layers;
   if (given.empty() && stages > context.work.mostStages())
     return fail("the pipeline has ", stages, " virtual stages, the model ",

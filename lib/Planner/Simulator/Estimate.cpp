@@ -19,32 +19,40 @@ using namespace plait::planner;
 // Stages
 //===----------------------------------------------------------------------===//
 
-void Estimator::timeBlocks(bool split) {
+const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
+  std::vector<StageTime> &times = blockTimes[size_t(kind)];
+  if (!times.empty())
+    return times;
   std::vector<bool> isLayer(work.blocks.size());
   for (size_t i = size_t(work.before); i + work.after < work.order.size(); ++i)
     isLayer[work.order[i]] = true;
-  blockTimes.reserve(work.blocks.size());
+  times.reserve(work.blocks.size());
   for (int block = 0; block < int(work.blocks.size()); ++block)
-    blockTimes.push_back(getBlockTime(block, context, split, isLayer[block]));
+    times.push_back(getBlockTime(block, context, generator->splitsBackward,
+                                 isLayer[block],
+                                 isLayer[block] ? kind : Recompute::None));
+  return times;
 }
 
-void Estimator::cut(schedule::Placement placement) {
+void Estimator::cut(Recompute kind) {
   if (!configuration.layers.empty()) {
     result.layers = configuration.layers;
     return;
   }
+  const std::vector<StageTime> &times = timeBlocks(kind);
+  auto getSeconds = [&](int place) { return times[work.order[place]].sum(); };
   std::vector<double> costs(size_t(work.layers()));
   for (size_t i = 0; i < costs.size(); ++i)
-    costs[i] = blockSeconds(work.before + int(i));
+    costs[i] = getSeconds(work.before + int(i));
   double before = 0, after = 0;
   for (int i = 0; i < work.before; ++i)
-    before += blockSeconds(i);
+    before += getSeconds(i);
   for (int i = 0; i < work.after; ++i)
-    after += blockSeconds(int(work.order.size()) - 1 - i);
+    after += getSeconds(int(work.order.size()) - 1 - i);
   schedule::Problem problem;
   problem.stages = uint32_t(configuration.pipeline);
   problem.chunks = uint32_t(configuration.chunks);
-  problem.placement = placement;
+  problem.placement = generator->placement;
   auto ifAny = [](int blocks, double seconds) {
     return blocks > 0 ? std::optional(seconds) : std::nullopt;
   };
@@ -52,41 +60,66 @@ void Estimator::cut(schedule::Placement placement) {
                                       ifAny(work.after, after), problem);
 }
 
-void Estimator::fillStages() {
-  stages.resize(result.layers.size());
-  int next = 0;
-  auto append = [&](StageBlocks &stage, int count, bool isLayer) {
-    for (; count > 0; --count, ++next) {
-      int block = work.order[next];
-      if (stage.entries.empty() || stage.entries.back().block != block)
-        stage.entries.push_back({block, 0, isLayer});
-      ++stage.entries.back().count;
-    }
+StageBlocks Estimator::makeStage(size_t stage,
+                                 const Recomputation::Stage &kinds) const {
+  StageBlocks made;
+  auto append = [&](int place, Recompute kind) {
+    int block = work.order[place];
+    std::vector<StageBlocks::Entry> &entries = made.entries;
+    if (entries.empty() || entries.back().block != block ||
+        entries.back().recompute != kind)
+      entries.push_back({block, 0, kind});
+    ++entries.back().count;
   };
-  append(stages.front(), work.before, false);
-  for (size_t stage = 0; stage < stages.size(); ++stage)
-    append(stages[stage], result.layers[stage], true);
-  append(stages.back(), work.after, false);
+  for (int place = 0; stage == 0 && place < work.before; ++place)
+    append(place, Recompute::None);
+  for (int layer = 0; layer < result.layers[stage]; ++layer)
+    append(starts[stage] + layer, kinds.getKind(layer));
+  bool isLast = stage + 1 == result.layers.size();
+  for (int place = work.after; isLast && place > 0; --place)
+    append(int(work.order.size()) - place, Recompute::None);
+  return made;
+}
+
+Status Estimator::fillStages(const Recomputation &recompute,
+                             Microbatches microbatches) {
+  starts.clear();
+  stages.clear();
+  int next = work.before;
+  for (size_t stage = 0; stage < result.layers.size(); ++stage) {
+    starts.push_back(next);
+    next += result.layers[stage];
+    stages.push_back(makeStage(stage, recompute.getStage(stage)));
+  }
+  result.recompute = recompute;
+  timeStages();
+  return makePipeline(microbatches);
+}
+
+StageTime Estimator::timeStage(const StageBlocks &stage) {
+  StageTime sum;
+  for (const StageBlocks::Entry &entry : stage.entries) {
+    const StageTime &time = timeBlocks(entry.recompute)[entry.block];
+    sum.forward += entry.count * time.forward;
+    sum.backwardInput += entry.count * time.backwardInput;
+    sum.backwardWeight += entry.count * time.backwardWeight;
+    sum.recompute += entry.count * time.recompute;
+    sum.tensorForward += entry.count * time.tensorForward;
+    sum.tensorBackward += entry.count * time.tensorBackward;
+    sum.contextForward += entry.count * time.contextForward;
+    sum.contextBackward += entry.count * time.contextBackward;
+    sum.memory += entry.count * time.memory;
+    sum.launch += entry.count * time.launch;
+  }
+  return sum;
 }
 
 void Estimator::timeStages() {
   bool accumulates = configuration.microbatches(context.training) > 1;
+  result.stages.clear();
   result.stages.reserve(stages.size());
   for (const StageBlocks &stage : stages) {
-    StageTime &sum = result.stages.emplace_back();
-    for (const StageBlocks::Entry &entry : stage.entries) {
-      const StageTime &time = blockTimes[entry.block];
-      sum.forward += entry.count * time.forward;
-      sum.backwardInput += entry.count * time.backwardInput;
-      sum.backwardWeight += entry.count * time.backwardWeight;
-      sum.recompute += entry.count * time.recompute;
-      sum.tensorForward += entry.count * time.tensorForward;
-      sum.tensorBackward += entry.count * time.tensorBackward;
-      sum.contextForward += entry.count * time.contextForward;
-      sum.contextBackward += entry.count * time.contextBackward;
-      sum.memory += entry.count * time.memory;
-      sum.launch += entry.count * time.launch;
-    }
+    StageTime &sum = result.stages.emplace_back(timeStage(stage));
     const StageBlocks *one[] = {&stage};
     if (!accumulates)
       continue;
@@ -118,8 +151,7 @@ std::vector<const StageBlocks *> Estimator::stagesOf(uint32_t rank) const {
 // Pipeline
 //===----------------------------------------------------------------------===//
 
-Status Estimator::makePipeline(const schedule::Generator &generator,
-                               Microbatches microbatches) {
+Status Estimator::makePipeline(Microbatches microbatches) {
   schedule::Problem problem;
   problem.stages = uint32_t(configuration.pipeline);
   problem.chunks = uint32_t(configuration.chunks);
@@ -128,13 +160,13 @@ Status Estimator::makePipeline(const schedule::Generator &generator,
   StageCost typical = {time.forward, time.backwardInput, time.backwardWeight};
   if (microbatches == Microbatches::Some) {
     Result<PipelineModel> model =
-        PipelineModel::get(generator.name, problem, typical);
+        PipelineModel::get(generator->name, problem, typical);
     if (model.ok())
       pipeline = std::move(*model);
     return model.status();
   }
   Result<schedule::Schedule> generated =
-      generateFor(generator.name, problem, typical);
+      generateFor(generator->name, problem, typical);
   if (!generated.ok())
     return generated.status();
   schedule = std::move(*generated);
@@ -163,8 +195,6 @@ static TransferCost getTransfer(const Block &block, const Context &context) {
 }
 
 void Estimator::timePipeline() {
-  if (configuration.pipeline > 1)
-    transfer = getTransfer(work.blocks[work.order[work.before]], context);
   result.transferSeconds = transfer.seconds;
   PipelineTime time = pipeline.run(getStageCosts(), transfer);
   result.pipelineSeconds = time.seconds;
@@ -273,6 +303,7 @@ void Estimator::timeStep() {
 
 void Estimator::findMemory() {
   uint32_t ranks = pipeline.getProblem().stages;
+  result.memory.clear();
   result.memory.reserve(ranks);
   for (uint32_t rank = 0; rank < ranks; ++rank)
     result.memory.push_back(getMemory(rank, stagesOf(rank), pipeline, context));
@@ -300,15 +331,14 @@ void Estimator::sumUp() {
 
 Status Estimator::run(Microbatches microbatches) {
   PLAIT_RETURN_IF_ERROR(checkConfiguration(context));
-  Result<const schedule::Generator *> generator =
+  Result<const schedule::Generator *> found =
       schedule::findGenerator(configuration.schedule);
-  if (!generator.ok())
-    return generator.status();
-  timeBlocks((*generator)->splitsBackward);
-  cut((*generator)->placement);
-  fillStages();
-  timeStages();
-  PLAIT_RETURN_IF_ERROR(makePipeline(**generator, microbatches));
+  if (!found.ok())
+    return found.status();
+  generator = *found;
+  if (configuration.pipeline > 1)
+    transfer = getTransfer(work.blocks[work.order[work.before]], context);
+  PLAIT_RETURN_IF_ERROR(recompute(microbatches));
   timePipeline();
   timeStep();
   findMemory();

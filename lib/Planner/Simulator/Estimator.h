@@ -14,6 +14,8 @@
 #include "Step.h"
 #include "plait/Schedule/Generators.h"
 
+#include <array>
+
 namespace plait::planner {
 
 /// Whether all microbatches are simulated, or some and the rest continued.
@@ -41,12 +43,25 @@ public:
   std::vector<const StageBlocks *> stagesOf(uint32_t rank) const;
 
 private:
-  Status makePipeline(const schedule::Generator &generator,
-                      Microbatches microbatches);
-  void timeBlocks(bool split);
-  void cut(schedule::Placement placement);
-  void fillStages();
+  Status makePipeline(Microbatches microbatches);
+  /// By block; computed when it is asked for.
+  const std::vector<StageTime> &timeBlocks(Recompute kind);
+  /// Layers by virtual stage, for layers of which `kind` is recomputed.
+  void cut(Recompute kind);
+  StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;
+  StageTime timeStage(const StageBlocks &stage);
+  /// Stages, their times and the pipeline, of result.layers.
+  Status fillStages(const Recomputation &recompute, Microbatches microbatches);
   void timeStages();
+
+  // Recomputation.cpp.
+  Status recompute(Microbatches microbatches);
+  std::vector<Recompute> getKinds();
+  Status fit(Recompute kind, Microbatches microbatches);
+  struct RankLayers;
+  void fitRank(uint32_t rank, Recompute least, Recomputation &found);
+  void applyTo(const std::vector<uint32_t> &order, RankLayers some,
+               Recomputation &found);
   void timePipeline();
   void timeStep();
   void findMemory();
@@ -54,18 +69,15 @@ private:
   void share(double busy);
   void sumUp();
   StepLoad getHeaviestLoad() const;
-  /// Seconds of one microbatch, of the block at `index` of the work's order.
-  double blockSeconds(int index) const {
-    return blockTimes[work.order[index]].sum();
-  }
-
   const Context &context;
   const Work &work;
   const Configuration &configuration;
+  const schedule::Generator *generator = nullptr;
   PipelineModel pipeline;
   schedule::Schedule schedule;
-  std::vector<StageTime> blockTimes; // by block
-  std::vector<StageBlocks> stages;   // by virtual stage
+  std::array<std::vector<StageTime>, 3> blockTimes; // by kind and block
+  std::vector<StageBlocks> stages;                  // by virtual stage
+  std::vector<int> starts; // of their layers, in the work's order
   TransferCost transfer;
   double stretch = 1;
   Estimate result;

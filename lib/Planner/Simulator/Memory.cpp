@@ -67,14 +67,12 @@ static double keptBytes(const Block &block, const Context &context) {
 }
 
 double planner::savedBytes(const StageBlocks &stage, const Context &context) {
-  Recompute recompute = context.configuration.recompute;
   double bytes = 0;
   for (const StageBlocks::Entry &entry : stage.entries) {
-    const Block &block = context.block(entry.block);
-    // What comes before and after the layers is not recomputed.
-    if (!entry.isLayer || recompute == Recompute::None)
+    const Block &block = context.block(entry.block, entry.recompute);
+    if (entry.recompute == Recompute::None)
       bytes += entry.count * keptBytes(block, context);
-    else if (recompute == Recompute::Selective)
+    else if (entry.recompute == Recompute::Selective)
       bytes += entry.count * toBytes(block.kept, context);
     else
       bytes += entry.count * toBytes(block.input, context);
@@ -86,7 +84,8 @@ double planner::weightBytes(const StageBlocks &stage, const Context &context) {
   double bytes = 0;
   for (const StageBlocks::Entry &entry : stage.entries)
     bytes += entry.count *
-             toBytes(context.block(entry.block).keptForWeights, context);
+             toBytes(context.block(entry.block, entry.recompute).keptForWeights,
+                     context);
   return bytes;
 }
 
@@ -108,17 +107,15 @@ static double contextBytes(const Block &block, const Context &context) {
 /// recomputes.
 static double temporaryBytes(const StageBlocks::Entry &entry,
                              const Context &context) {
-  const Block &block = context.block(entry.block);
+  const Block &block = context.block(entry.block, entry.recompute);
   double bytes =
       toBytes(block.workspace, context) + contextBytes(block, context);
   // The gradients of the scores, beside the ones of the softmax.
   if (!context.training.flashAttention)
     bytes = std::max(bytes, scoreBytes(block, context));
-  if (!entry.isLayer)
-    return bytes;
-  if (context.configuration.recompute == Recompute::Full)
+  if (entry.recompute == Recompute::Full)
     bytes += keptBytes(block, context);
-  else if (context.configuration.recompute == Recompute::Selective)
+  else if (entry.recompute == Recompute::Selective)
     bytes += scoreBytes(block, context);
   return bytes;
 }
@@ -183,7 +180,7 @@ StageMemory planner::getMemory(uint32_t rank,
   for (const StageBlocks *stage : stages)
     for (const StageBlocks::Entry &entry : stage->entries) {
       temporary = std::max(temporary, temporaryBytes(entry, context));
-      const Block &block = context.block(entry.block);
+      const Block &block = context.work.blocks[entry.block];
       gathered = std::max(gathered, gatheredBytes(block, context));
     }
   memory.activations = getActivations(rank, stages, pipeline, context);

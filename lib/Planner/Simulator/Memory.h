@@ -21,7 +21,8 @@ struct StageBlocks {
   struct Entry {
     int block = 0;
     int count = 0;
-    bool isLayer = false;
+    /// None of what is no layer.
+    Recompute recompute = Recompute::None;
   };
   std::vector<Entry> entries;
 };

@@ -248,23 +248,40 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
       getOperation().emitError(status.message());
       return signalPassFailure();
     }
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      if (doesAction(function, pipe::ActionKind::Joint))
-        runOn(function, configuration.recompute);
+    auto joint = llvm::make_filter_range(
+        getOperation().getOps<func::FuncOp>(), [](func::FuncOp function) {
+          return doesAction(function, pipe::ActionKind::Joint);
+        });
+    const Recomputation &recompute = configuration.recompute;
+    if (Status status = checkStages(recompute, llvm::range_size(joint));
+        !status.ok()) {
+      getOperation().emitError(status.message());
+      return signalPassFailure();
+    }
+    for (func::FuncOp function : joint)
+      runOn(function,
+            recompute.getStage(getStageFunction(function).getIndex()));
   }
 
-  void runOn(func::FuncOp function, Recompute recompute) {
+  void runOn(func::FuncOp function, const Recomputation::Stage &kinds) {
     Recomputer recomputer(function);
-    std::map<int64_t, SmallVector<Operation *>> layers;
+    std::map<int64_t, SmallVector<Operation *>> layers; // backward ops
     SmallVector<Operation *> backward;
     for (Operation &op : function.getBody().front()) {
-      if (!isBackward(&op))
+      if (isBackward(&op))
+        backward.push_back(&op);
+      auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr);
+      if (!layer)
         continue;
-      backward.push_back(&op);
-      if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
-        layers[layer.getInt()].push_back(&op);
+      SmallVector<Operation *> &own = layers[layer.getInt()];
+      if (isBackward(&op))
+        own.push_back(&op);
     }
-    for (auto &[layer, users] : layers) {
+    for (auto [place, entry] : llvm::enumerate(layers)) {
+      auto &[layer, users] = entry;
+      if (users.empty()) // nothing of it is trained
+        continue;
+      Recompute recompute = kinds.getKind(int(place));
       auto isOwn = [layer = layer](Operation *op) {
         auto own = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr);
         return own && own.getInt() == layer;

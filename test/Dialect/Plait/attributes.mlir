@@ -19,6 +19,13 @@ module attributes {plait.configuration = #plait.configuration<
 
 // -----
 
+// CHECK: #plait.configuration<recompute = "full:1+selective/none*2">
+module attributes {plait.configuration = #plait.configuration<
+    recompute = "full:1+selective/none/none">} {
+}
+
+// -----
+
 // CHECK: plait.phase = #plait.phase<partition>
 module attributes {plait.phase = #plait.phase<partition>} {
 }

@@ -19,7 +19,7 @@ module attributes {plait.configuration = #plait.configuration<zero = 1, zero = 0
 // -----
 
 // (C3) its value is of the field's type
-// expected-error @+1 {{recompute is "half", expected none, selective or full}}
+// expected-error @+1 {{recompute is "half", expected none, selective, full or auto}}
 module attributes {plait.configuration = #plait.configuration<recompute = half>} {
 }
 

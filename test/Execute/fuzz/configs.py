@@ -154,7 +154,7 @@ def draw_planned(rng: random.Random) -> ConfigTrial:
     for name, values in (
         ("--micro-batch", ("1", "2")),
         ("--schedule", ("gpipe", "1f1b", "zb-h1")),
-        ("--recompute", ("none", "selective", "full")),
+        ("--recompute", ("none", "selective", "full", "auto", "full:1")),
         ("--zero", ("0", "1")),
         ("--precision", ("fp32", "bf16")),
     ):
@@ -194,8 +194,11 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     options += ["--global-batch", str(micro * microbatches * axes["dp"])]
     # Ranks of cp hold equal parts of a sequence.
     options += ["--seq", str(rng.choice((8, 13, 16) if axes["cp"] == 1 else (8, 24)))]
+    # Of each virtual stage its own.
+    kinds = ("none", "selective", "full", "full:1", "full:1+selective")
+    by_stage = "/".join(rng.choice(kinds) for _ in range(stages))
     for name, values in (
-        ("--recompute", ("none", "selective", "full")),
+        ("--recompute", ("none", "selective", "full", "full:1+selective:1", by_stage)),
         ("--zero", ("0", "1", "2", "3")),
         ("--precision", ("fp32", "fp32", "fp32", "bf16")),
         ("--attention", ("flash", "unfused")),

@@ -73,7 +73,7 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
   Configuration c;
   auto innermost = [&](const Work &work) {
     for (int zero : setting.space.zero)
-      for (Recompute recompute : setting.space.recompute)
+      for (const Recomputation &recompute : setting.space.recompute)
         for (int64_t micro : setting.space.microBatch) {
           c.zero = zero;
           c.recompute = recompute;
@@ -222,6 +222,8 @@ TEST(Search, IsExactOverEverything) {
   setting.shape.layers = 24;
   setting.cluster = *parseCluster("v100:2x4");
   checkExact(setting);
+  setting.space.recompute.push_back(Recompute::Auto);
+  checkExact(setting);
 }
 
 /// The bound of each configuration against its estimate.
@@ -335,7 +337,7 @@ TEST(Search, ReadsPins) {
   EXPECT_EQ(message("sp=maybe"),
             "sequence-parallel is \"maybe\", expected true, false, on or off");
   EXPECT_EQ(message("recompute=some"),
-            "recompute is \"some\", expected none, selective or full");
+            "recompute is \"some\", expected none, selective, full or auto");
   EXPECT_EQ(message("depth=4").rfind("unknown pin 'depth', expected one of", 0),
             0u);
   EXPECT_NE(message("schedule=2f2b").find("unknown schedule '2f2b'"),

@@ -117,6 +117,14 @@ struct FieldPrinter {
   void printValue(const std::string &value) {
     printer << "\"" << value << "\"";
   }
+  /// A word, if it is one.
+  void printValue(const Recomputation &value) {
+    std::string text = plait::print(value);
+    if (value.getUniform())
+      printer << text;
+    else
+      printValue(text);
+  }
   void printValue(const std::vector<int> &value) {
     printer << "[";
     llvm::interleaveComma(value, printer);

@@ -1,0 +1,242 @@
+//===- RecomputationTest.cpp - What layers compute again ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TransformerSource.h"
+#include "TransformerWork.h"
+#include "plait/Planner/Estimate.h"
+#include "plait/Planner/Search.h"
+#include "plait/Schedule/Generators.h"
+
+#include <gtest/gtest.h>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+TEST(Recomputation, IsReadAndWritten) {
+  for (const char *text :
+       {"none", "selective", "full", "auto", "full:4", "selective:2",
+        "full:4+selective", "full:4+selective:3", "full/none",
+        "full:1+selective/selective*2/none*60"}) {
+    Recomputation value;
+    Status status = parse("recompute", text, value);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(print(value), text);
+  }
+  // What means the same is the same.
+  for (auto [text, same] : {std::pair("full:4+none", "full:4"),
+                            {"full*3", "full"},
+                            {"full:2/full:2", "full:2"}}) {
+    Recomputation value;
+    ASSERT_TRUE(parse("recompute", text, value).ok());
+    EXPECT_EQ(print(value), same);
+  }
+  Recomputation value;
+  ASSERT_TRUE(parse("recompute", "full:1+selective:2/selective", value).ok());
+  EXPECT_EQ(value.getStage(0).getKind(0), Recompute::Full);
+  EXPECT_EQ(value.getStage(0).getKind(2), Recompute::Selective);
+  EXPECT_EQ(value.getStage(0).getKind(3), Recompute::None);
+  EXPECT_EQ(value.getStage(1).getKind(99), Recompute::Selective);
+}
+
+TEST(Recomputation, SaysWhatItCannotRead) {
+  for (const char *text : {"",
+                           "some",
+                           "full:",
+                           "full:0",
+                           "full:x",
+                           "full:99999999999",
+                           "+full",
+                           "full/",
+                           "full//none",
+                           "full*0",
+                           "full*",
+                           "selective:1+full",
+                           "full+selective",
+                           "full:1+full:2",
+                           "none:2",
+                           "none+full",
+                           "auto:2",
+                           "full/auto",
+                           "full:1*70000",
+                           "full*65536/none"}) {
+    Recomputation value;
+    Status status = parse("recompute", text, value);
+    ASSERT_FALSE(status.ok()) << text;
+    EXPECT_NE(status.message().find("recompute"), std::string::npos);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Fitting
+//===----------------------------------------------------------------------===//
+
+struct Setting {
+  TransformerShape shape;
+  Training training;
+  Cluster cluster = *parseCluster("a100-80g:2x4");
+  Configuration configuration;
+
+  Setting() {
+    shape.layers = 10;
+    shape.hidden = 4096;
+    shape.heads = 32;
+    shape.vocabulary = 32000;
+    shape.sequence = training.sequence = 2048;
+    training.globalBatch = 16;
+    // Scores are the larger part of what layers keep.
+    training.flashAttention = false;
+    configuration.tensor = 2;
+    configuration.pipeline = 4;
+  }
+
+  Estimate run(const Recomputation &recompute) {
+    configuration.recompute = recompute;
+    Work work = buildTransformerWork(shape, configuration.tensor, false);
+    auto estimate = planner::estimate(work, cluster, training, configuration);
+    EXPECT_TRUE(estimate.ok()) << estimate.status().message();
+    return estimate.ok() ? *estimate : Estimate();
+  }
+  void setMemory(double bytes) {
+    cluster.device.memoryBytes = bytes + cluster.device.reservedBytes;
+  }
+};
+
+/// Seconds of the layers of each rank with the fastest of all choices that fit:
+/// every number of layers of each kind is tried, on each rank alone.
+std::vector<double> tryAll(Setting setting, const std::vector<int> &layers) {
+  setting.configuration.layers = layers;
+  double usable = setting.cluster.device.usableBytes();
+  std::vector<double> least(layers.size(), 1e300);
+  for (int full = 0; full <= setting.shape.layers; ++full)
+    for (int cheap = 0; full + cheap <= setting.shape.layers; ++cheap) {
+      Recomputation recompute;
+      recompute.stages = {{full, cheap}};
+      Estimate estimate = setting.run(recompute);
+      for (size_t rank = 0; rank < layers.size(); ++rank)
+        if (estimate.memory[rank].peak() <= usable)
+          least[rank] = std::min(least[rank], estimate.stages[rank].sum());
+    }
+  return least;
+}
+
+TEST(Recomputation, IsTheFastestThatFits) {
+  Setting setting;
+  double most = setting.run(Recompute::None).peakMemory();
+  double fewest = setting.run(Recompute::Full).peakMemory();
+  int mixed = 0;
+  for (int step = 0; step <= 12; ++step) {
+    setting.setMemory(fewest + (most - fewest) * step / 12);
+    Estimate found = setting.run(Recompute::Auto);
+    EXPECT_LE(found.peakMemory(), setting.cluster.device.usableBytes());
+    std::vector<double> least = tryAll(setting, found.layers);
+    for (size_t rank = 0; rank < least.size(); ++rank)
+      EXPECT_NEAR(found.stages[rank].sum(), least[rank], 1e-12 * least[rank])
+          << "rank " << rank << " of step " << step;
+    mixed += !found.recompute.getUniform();
+    // What was found is the same when it is given.
+    Setting given = setting;
+    given.configuration.layers = found.layers;
+    Estimate again = given.run(found.recompute);
+    EXPECT_EQ(again.iterationSeconds, found.iterationSeconds);
+    EXPECT_EQ(again.peakMemory(), found.peakMemory());
+  }
+  EXPECT_GE(mixed, 8);
+}
+
+/// With every schedule: no slower than any one kind for all layers that fits.
+TEST(Recomputation, BeatsOneKindForAll) {
+  for (const schedule::Generator &generator : schedule::getGenerators()) {
+    Setting setting;
+    setting.configuration.schedule = generator.name;
+    setting.configuration.pipeline = 2;
+    setting.configuration.chunks = int(generator.minChunks);
+    Estimate none = setting.run(Recompute::None);
+    Estimate full = setting.run(Recompute::Full);
+    for (double part : {0.3, 0.6, 0.9}) {
+      setting.setMemory(full.peakMemory() +
+                        (none.peakMemory() - full.peakMemory()) * part);
+      double usable = setting.cluster.device.usableBytes();
+      Estimate found = setting.run(Recompute::Auto);
+      EXPECT_LE(found.peakMemory(), usable) << generator.name;
+      if (generator.searches)
+        EXPECT_LE(found.iterationSeconds, full.iterationSeconds);
+      else
+        EXPECT_LT(found.iterationSeconds, full.iterationSeconds)
+            << generator.name;
+      Estimate cheap = setting.run(Recompute::Selective);
+      if (cheap.peakMemory() <= usable)
+        EXPECT_LE(found.iterationSeconds, cheap.iterationSeconds * (1 + 1e-9))
+            << generator.name;
+    }
+  }
+}
+
+TEST(Recomputation, IsFullWhereNothingFits) {
+  Setting setting;
+  setting.setMemory(1e9);
+  EXPECT_EQ(setting.run(Recompute::Auto).recompute, Recompute::Full);
+}
+
+TEST(Recomputation, NeedsAsManyStages) {
+  Setting setting;
+  Recomputation &recompute = setting.configuration.recompute;
+  ASSERT_TRUE(parse("recompute", "full/none", recompute).ok());
+  Work work = buildTransformerWork(setting.shape, 2, false);
+  auto estimate = planner::estimate(work, setting.cluster, setting.training,
+                                    setting.configuration);
+  ASSERT_FALSE(estimate.ok());
+  EXPECT_EQ(estimate.status().message(),
+            "recompute is given for 2 virtual stages (full/none), the "
+            "pipeline has 4");
+}
+
+/// A search that fits each layer finds nothing slower than one that picks a
+/// kind for all, and the same when its pick is pinned.
+TEST(Recomputation, IsSearchedFor) {
+  Setting setting;
+  for (double gigabytes : {12.0, 16.0, 24.0}) {
+    setting.setMemory(gigabytes * 1e9);
+    SearchSpace space;
+    space.schedule = {"1f1b", "zb-v"};
+    space.chunks = {1, 2};
+    space.microBatch = {1, 2};
+    space.zero = {0, 1};
+    space.recompute = {Recompute::None, Recompute::Selective, Recompute::Full};
+    TransformerSource source(setting.shape);
+    Result<SearchResult> uniform =
+        search(source, setting.cluster, setting.training, space);
+    space.recompute.push_back(Recompute::Auto);
+    Result<SearchResult> layers =
+        search(source, setting.cluster, setting.training, space);
+    ASSERT_EQ(uniform.ok(), layers.ok());
+    if (!layers.ok())
+      continue;
+    EXPECT_LE(layers->estimate.iterationSeconds,
+              uniform->estimate.iterationSeconds * (1 + 1e-9));
+    EXPECT_FALSE(layers->configuration.recompute.isAuto);
+    EXPECT_LE(layers->estimate.peakMemory(),
+              setting.cluster.device.usableBytes());
+    Pins pins;
+    pins.recompute = layers->configuration.recompute;
+    pins.pipeline = layers->configuration.pipeline;
+    pins.layers = layers->configuration.layers;
+    Result<SearchResult> pinned =
+        search(source, setting.cluster, setting.training, space, pins);
+    ASSERT_TRUE(pinned.ok()) << pinned.status().message();
+    EXPECT_NEAR(pinned->estimate.iterationSeconds,
+                layers->estimate.iterationSeconds,
+                1e-9 * layers->estimate.iterationSeconds);
+  }
+}
+
+} // namespace

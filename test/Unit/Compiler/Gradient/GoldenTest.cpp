@@ -162,8 +162,8 @@ static Value buildAttention(GradientHarness &test, Value q, Value k, Value v) {
   auto op = nn::AttentionOp::create(
       test.builder, test.nn.loc, q.getType(),
       test.type({shape[0], shape[2], shape[3], shape[1]}), q, k, v, Value(),
-      test.builder.getF32FloatAttr(0.5), IntegerAttr(), nn::BeginAttr(),
-      FloatAttr(), IntegerAttr(), nn::BeginAttr());
+      Value(), test.builder.getF32FloatAttr(0.5), IntegerAttr(),
+      nn::BeginAttr(), FloatAttr(), IntegerAttr(), nn::BeginAttr());
   return op.getOut();
 }
 

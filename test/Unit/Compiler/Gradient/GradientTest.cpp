@@ -153,9 +153,14 @@ static Case attention(const std::string &name, int64_t heads) {
             Value v = test.input(random({2, 5, 2, 4}, 3));
             bool windowed = name == "window";
             bool drops = name == "dropout";
+            // Documents of 2, 2 and 1 tokens, and of 1, 2 and 2.
+            Value starts = name == "documents"
+                               ? test.ids({2, 5}, {0, 0, 2, 2, 4, //
+                                                   0, 1, 1, 3, 3})
+                               : Value();
             auto op = nn::AttentionOp::create(
                 test.builder, test.nn.loc, q.getType(),
-                test.type({2, 2, heads, 5}), q, k, v,
+                test.type({2, 2, heads, 5}), q, k, v, starts,
                 drops ? test.ids({2}, {12345, -678}) : Value(),
                 test.builder.getF32FloatAttr(0.5),
                 windowed ? test.builder.getI64IntegerAttr(2) : IntegerAttr(),
@@ -182,8 +187,12 @@ static Case rope(bool inverse) {
 }
 
 static std::vector<Case> getModelCases() {
-  std::vector<Case> cases = {attention("grouped", 3), attention("window", 1),
-                             attention("dropout", 2), rope(false), rope(true)};
+  std::vector<Case> cases = {attention("grouped", 3),
+                             attention("window", 1),
+                             attention("dropout", 2),
+                             attention("documents", 2),
+                             rope(false),
+                             rope(true)};
   cases.push_back({"nn.layer_norm", [](GradientHarness &test) {
                      Value x = test.input(random({2, 3, 7}, 1));
                      Value w = test.input(random({7}, 2));

@@ -19,16 +19,31 @@
 
 namespace plait::tool {
 
+/// `message` without what moves a terminal's cursor or changes its colours:
+/// names in it may come from a damaged file.
+inline std::string makePrintable(const std::string &message) {
+  std::string text;
+  for (char letter : message) {
+    auto code = static_cast<unsigned char>(letter);
+    bool isControl =
+        (code < 0x20 && code != '\n' && code != '\t') || code == 0x7f;
+    char escaped[] = "\\x00";
+    std::snprintf(escaped, sizeof(escaped), "\\x%02x", code);
+    text += isControl ? std::string(escaped) : std::string(1, letter);
+  }
+  return text;
+}
+
 /// Prints "TOOL: error: MESSAGE" on standard error.
 inline void printError(const CLI::App &app, const std::string &message) {
   std::fprintf(stderr, "%s: error: %s\n", app.get_name().c_str(),
-               message.c_str());
+               makePrintable(message).c_str());
 }
 
 /// The same for what is no error of its own.
 inline void printNote(const CLI::App &app, const std::string &message) {
   std::fprintf(stderr, "%s: note: %s\n", app.get_name().c_str(),
-               message.c_str());
+               makePrintable(message).c_str());
 }
 
 /// What CLI11 says, in our words: the first letter small, one line.

@@ -359,11 +359,12 @@ def signal_cases(suite: Suite) -> None:
                 "waited longer than 2 seconds for another rank" in errors[0],
                 errors[0],
             )
-            # One is stopped, one has said the above.
+            # One has said the above, and one is stopped, which mpirun wakes
+            # before it ends it: there may be time for a word.
             notes = notes_of(done)
             where = r"rank (\d): step \d+, .*: (?:another rank|waited longer)"
             told = {match[1] for x in notes if (match := re.search(where, x))}
-            require(len(notes) == len(told) == 2, done.stderr)
+            require(2 <= len(notes) == len(told) <= 3, done.stderr)
 
         return body
 

@@ -516,6 +516,22 @@ def json_cases(compiler: Compiler, tools: Tools, report: Reporter) -> None:
             bench(name, content)
 
 
+def terminal_cases(tools: Tools, report: Reporter) -> None:
+    """Names may come from a damaged file: what they would do to a terminal is
+    shown instead."""
+
+    def refuse(*words):
+        def body():
+            outcome = tools.call(*words)
+            require("\x1b" not in outcome.stderr, repr(outcome.stderr))
+            return check_refused(outcome, [r"no\\x1b\[31m\.plan"], {}, {})
+
+        report.case(f"{words[0]}/control-characters", body)
+
+    refuse("plait-run", "no\x1b[31m.plan", "--check")
+    refuse("plait-plan", "show", "no\x1b[31m.plan")
+
+
 def main() -> int:
     options = arguments(__doc__).parse_args()
     tools = Tools(options.bin, options.timeout)
@@ -525,6 +541,7 @@ def main() -> int:
         cases(compiler)
     usage_cases(tools, report)
     json_cases(compiler, tools, report)
+    terminal_cases(tools, report)
     runner = Runner(tools, report)
     # Not through case(): a filter for one of the others must not skip it.
     compiled = Reporter("errors", "")

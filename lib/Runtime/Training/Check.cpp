@@ -41,8 +41,11 @@ constexpr Limits halves = {0x1p-12, 0x1p-5};
 /// weights 138 were farther off than `halves`, by up to 5 times that mean.
 constexpr int noiseDraws = 8;
 constexpr double noiseFactor = 8;
-/// Beyond this, rounding could not be told from what is computed wrongly.
+/// Beyond this, rounding could not be told from what is computed wrongly. A
+/// loss below 1 is a difference of logits that are rounded at their own size:
+/// it may be off by as much as one of 1.
 constexpr Limits largest = {0x1p-6, 0x1p-2};
+constexpr double smallestLoss = 1e-3; // of those that this is true of
 constexpr size_t maxRows = 20;
 
 using Gradients = std::vector<std::vector<float>>; // by parameter
@@ -202,7 +205,8 @@ Status allowNoise(Bounds &bounds, Executor &reference, const Batches &batches,
     double noise = noiseFactor * std::sqrt(squares / noiseDraws);
     bound = std::max(bound, std::min(noise, most));
   };
-  raise(bounds.loss, loss, largest.loss);
+  double size = std::abs(at(expected.metrics, fb::Metric::Loss));
+  raise(bounds.loss, loss, largest.loss / std::clamp(size, smallestLoss, 1.0));
   raise(bounds.norm, norm, largest.gradient);
   for (size_t i = 0; i < gradients.size(); ++i)
     raise(bounds.gradients[i], gradients[i], largest.gradient);

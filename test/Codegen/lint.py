@@ -298,10 +298,7 @@ def main() -> int:
             row.print()
         if number < options.top or row.use.bytes >= HEAVY_BYTES * row.use.calls:
             faults += row.find_faults()
-    for fault in faults:
-        print(fault)
-    print("failed" if faults else "passed")
-    return 1 if faults else 0
+    return ptxas.finish(faults)
 
 
 if __name__ == "__main__":

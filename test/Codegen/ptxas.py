@@ -112,6 +112,14 @@ def find_faults(kernels: dict[str, Kernel], label: str) -> list[str]:
     return faults
 
 
+def finish(faults: list[str]) -> int:
+    """Prints them, and a last line; what to exit with."""
+    for fault in faults:
+        print(fault)
+    print("failed" if faults else "passed")
+    return 1 if faults else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", action="append", default=[])
@@ -141,10 +149,7 @@ def main() -> int:
                         f"{kernel.local:6} {kernel.spills:7} "
                         f"{kernel.instructions:4}"
                     )
-    for fault in faults:
-        print(fault)
-    print("failed" if faults else "passed")
-    return 1 if faults else 0
+    return finish(faults)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ alone. Loss and gradient norm agree for three steps. Other masks would not pass.
 
 Runs under an interpreter with PyTorch and NumPy, Debian's."""
 
-import dataclasses
 import functools
 import json
 import pathlib
@@ -25,40 +24,28 @@ import torch
 
 from harness import Reporter, Tools, arguments, require
 from masks import models, training
-from masks.training import draw_weights, excess, write_weights
+from masks.runs import (
+    BATCH,
+    BF16,
+    FLASH,
+    FULL,
+    SEQUENCE,
+    SP,
+    STEPS,
+    TOLERANCE,
+    VOCABULARY,
+    Run,
+    RunSuite,
+)
+from masks.training import draw_weights, excess
 
-BATCH, SEQUENCE, STEPS = 8, 16, 3
-VOCABULARY, END = 97, 5
-# fp32 against fp64, three steps; the farthest of these runs were off by a tenth.
-TOLERANCE = {"loss": 2e-6, "grad_norm": 2e-5}
-# Eight bits: 2**-9 a rounding, averaged by the loss; off by an eighth.
-BF16_TOLERANCE = {"loss": 2**-9, "grad_norm": 2**-5}
+END = 5
 MODELS = {
     "gpt2": models.GPT2 | {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0},
     "llama": models.LLAMA | {"attention_dropout": 0.0},
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    model: str
-    mesh: str
-    options: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        words = [word.lstrip("-") for word in self.options]
-        return "/".join((self.model, self.mesh, *words))
-
-    @property
-    def tolerance(self) -> dict[str, float]:
-        return BF16_TOLERANCE if "bf16" in self.options else TOLERANCE
-
-
-FULL = ("--recompute", "full")
-FLASH = ("--attention", "flash")
-BF16 = ("--precision", "bf16")
-SP = ("--sequence-parallel",)
 RUNS = (
     *(
         Run(model, mesh, options)
@@ -165,9 +152,9 @@ MISTAKES = {
 }
 
 
-class Suite:
+class Suite(RunSuite):
     def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
-        self.tools, self.report, self.folder = tools, report, folder
+        super().__init__(tools, report, folder, MODELS)
         # Documents of 5 tokens on average, some of their end alone.
         source = random.Random(5)
         self.tokens = [
@@ -176,10 +163,6 @@ class Suite:
         ]
         packed = struct.pack(f"<{len(self.tokens)}H", *self.tokens)
         (folder / "tokens.bin").write_bytes(packed)
-        for name, config in MODELS.items():
-            (folder / name).mkdir()
-            (folder / name / "config.json").write_text(json.dumps(config))
-            write_weights(folder / name / "weights.safetensors", draw_weights(config))
 
     def train(self, model: str, forward) -> list[dict]:
         batches = training.cut(self.tokens, STEPS, BATCH, SEQUENCE)
@@ -189,47 +172,12 @@ class Suite:
     def expected(self, model: str) -> list[dict]:
         return self.train(model, masked(MODELS[model]))
 
-    def compile(self, run: Run, *more) -> pathlib.Path:
-        plan = self.folder / "run.plan"
-        micro = () if "--micro-batch" in run.options else ("--micro-batch", 1)
-        self.tools.run(
-            "plaitc",
-            self.folder / run.model / "config.json",
-            *("--mesh", run.mesh, *run.options, *micro),
-            *("--global-batch", BATCH, "--seq", SEQUENCE, "-o", plan),
-            *more,
-        )
-        return plan
-
-    def start(self, run: Run, plan: pathlib.Path) -> list:
-        return [
-            plan,
-            *("--tokens", self.folder / "tokens.bin"),
-            *("--weights", self.folder / run.model / "weights.safetensors"),
-        ]
-
-    def steps(self, run: Run, plan: pathlib.Path, *more) -> list[dict]:
-        log = self.folder / "steps.jsonl"
-        log.unlink(missing_ok=True)
-        self.tools.run(
-            "plait-run",
-            *self.start(run, plan),
-            *("--log", log, "--steps", STEPS, *training.OPTIONS, *more),
-        )
-        return [json.loads(line) for line in log.read_text().splitlines()]
-
     #===-- Cases ----------------------------------------------------------===#
 
     def check_run(self, run: Run) -> str:
         plan = self.compile(run, "--document-mask", "--no-reference")
         found = self.steps(run, plan, "--document-end", END)
-        off = excess(found, self.expected(run.model), run.tolerance)
-        require(
-            off <= 1,
-            f"{off:.3g} of what is allowed: {found}, expected "
-            f"{self.expected(run.model)}",
-        )
-        return f"{off:.2g} of what is allowed"
+        return self.compare(run, found)
 
     def check_alone(self) -> str:
         """Packed, a document trains as it does alone."""

@@ -14,9 +14,7 @@ drawn the mask that it is to draw. That other masks would not pass is tested, to
 Runs under an interpreter with PyTorch and NumPy, Debian's."""
 
 import array
-import dataclasses
 import functools
-import json
 import pathlib
 import re
 import sys
@@ -32,40 +30,26 @@ from harness import (
     write_tokens,
 )
 from masks import draw, models, training
-from masks.training import draw_weights, excess, write_weights
+from masks.runs import (
+    BATCH,
+    BF16,
+    FLASH,
+    FULL,
+    SELECTIVE,
+    SEQUENCE,
+    SP,
+    STEPS,
+    TOLERANCE,
+    VOCABULARY,
+    Run,
+    RunSuite,
+)
+from masks.training import draw_weights, excess
 
-BATCH, SEQUENCE, STEPS, SEED = 8, 16, 3, 7
-VOCABULARY = 97
-# fp32 against fp64, three steps; the farthest of these runs were off by 3e-7 and
-# 3e-6.
-TOLERANCE = {"loss": 2e-6, "grad_norm": 2e-5}
-# Eight bits: 2**-9 a rounding, averaged by the loss; the farthest of these runs
-# were off by a third of these.
-BF16_TOLERANCE = {"loss": 2**-9, "grad_norm": 2**-5}
+SEED = 7
 MODELS = {"gpt2": models.GPT2, "llama": models.LLAMA}
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    model: str
-    mesh: str
-    options: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        words = [word.lstrip("-") for word in self.options]
-        return "/".join((self.model, self.mesh, *words))
-
-    @property
-    def tolerance(self) -> dict[str, float]:
-        return BF16_TOLERANCE if "bf16" in self.options else TOLERANCE
-
-
-FULL = ("--recompute", "full")
-SELECTIVE = ("--recompute", "selective")
-FLASH = ("--attention", "flash")
-BF16 = ("--precision", "bf16")
-SP = ("--sequence-parallel",)
 RUNS = (
     *(
         Run(model, mesh, options)
@@ -142,60 +126,25 @@ def correct(step: int, row: int, site: int):
     return SEED, step, row, site
 
 
-class Suite:
+class Suite(RunSuite):
     def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
-        self.tools, self.report, self.folder = tools, report, folder
+        super().__init__(tools, report, folder, MODELS)
         path = folder / "tokens.bin"
         write_tokens(path, 5, STEPS * BATCH * SEQUENCE + 1, VOCABULARY)
         self.tokens = array.array("H", path.read_bytes()).tolist()
-        for name, config in MODELS.items():
-            (folder / name).mkdir()
-            self.write_config(name, config)
-            write_weights(folder / name / "weights.safetensors", draw_weights(config))
-
-    def write_config(self, name: str, config: dict) -> None:
-        (self.folder / name / "config.json").write_text(json.dumps(config))
 
     @functools.cache
     def expected(self, model: str) -> list[dict]:
         return train(MODELS[model], self.tokens, correct)
 
-    def compile(self, run: Run, *more) -> pathlib.Path:
-        plan = self.folder / "run.plan"
-        micro = () if "--micro-batch" in run.options else ("--micro-batch", 1)
-        self.tools.run(
-            "plaitc",
-            self.folder / run.model / "config.json",
-            *("--mesh", run.mesh, *run.options, *micro),
-            *("--global-batch", BATCH, "--seq", SEQUENCE, "-o", plan),
-            *more,
-        )
-        return plan
-
-    def steps(self, run: Run, plan: pathlib.Path, seed: int = SEED) -> list[dict]:
-        log = self.folder / "steps.jsonl"
-        log.unlink(missing_ok=True)
-        self.tools.run(
-            "plait-run",
-            plan,
-            *("--tokens", self.folder / "tokens.bin", "--log", log),
-            *("--weights", self.folder / run.model / "weights.safetensors"),
-            *("--seed", seed, "--steps", STEPS, *training.OPTIONS),
-        )
-        lines = log.read_text().splitlines()
-        return [json.loads(line) for line in lines]
+    def steps(self, run: Run, plan: pathlib.Path, *more) -> list[dict]:
+        return super().steps(run, plan, "--seed", SEED, *more)
 
     #===-- Cases ----------------------------------------------------------===#
 
     def check_run(self, run: Run) -> str:
-        found = self.steps(run, self.compile(run, "--no-reference"))
-        off = excess(found, self.expected(run.model), run.tolerance)
-        require(
-            off <= 1,
-            f"{off:.3g} of what is allowed: {found}, expected "
-            f"{self.expected(run.model)}",
-        )
-        return f"{off:.2g} of what is allowed"
+        plan = self.compile(run, "--no-reference")
+        return self.compare(run, self.steps(run, plan))
 
     def check_against_reference(self, run: Run) -> str:
         """plait-run --check compares with one rank, which draws the same."""

@@ -148,6 +148,21 @@ def write_safetensors(path: pathlib.Path, header: dict, data: bytes) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+def write_floats(path: pathlib.Path, tensors: dict) -> None:
+    """PyTorch's tensors by name, as fp32."""
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        numbers = tensor.flatten().tolist()
+        begin = len(data)
+        data += struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, len(data)],
+        }
+    write_safetensors(path, header, data)
+
+
 def write_tokens(path: pathlib.Path, seed: int, count: int, bound: int) -> None:
     """`count` numbers below `bound`, uint16."""
     draw = random.Random(seed)

@@ -18,7 +18,7 @@ import shlex
 
 import torch
 
-from harness import Failure, Tools, read_safetensors, write_safetensors
+from harness import Failure, Tools, read_safetensors, write_floats
 
 from .graph import Graph, to_text
 from .layout import Layout, draw_layout, finish_layout, run_options
@@ -100,18 +100,8 @@ class Trial:
     def write(self, folder: pathlib.Path) -> None:
         (folder / "model.mlir").write_text(to_text(self.graph))
         (folder / "tokens.bin").write_bytes(array.array("H", self.tokens))
-        header, data = {}, b""
-        for name in self.graph.parameters:
-            tensor = self.weights[name].float()
-            values = array.array("f", tensor.flatten().tolist()).tobytes()
-            offsets = [len(data), len(data) + len(values)]
-            header[name] = {
-                "dtype": "F32",
-                "shape": list(tensor.shape),
-                "data_offsets": offsets,
-            }
-            data += values
-        write_safetensors(folder / "weights.safetensors", header, data)
+        drawn = {name: self.weights[name] for name in self.graph.parameters}
+        write_floats(folder / "weights.safetensors", drawn)
 
     def compile_arguments(self, folder) -> list[str]:
         options = self.layout.options(self.graph)

@@ -7,13 +7,10 @@
 """Trains the models of models.py in PyTorch, in fp64, from weights that plait-run
 is given as well, with the recipe that it gets as OPTIONS."""
 
-import array
 import math
-import pathlib
 
 import torch
 
-from harness import write_safetensors
 from masks import models
 
 RECIPE = {"lr": 0.01, "eps": 1e-3, "weight_decay": 0.1, "beta2": 0.99}
@@ -30,17 +27,6 @@ def draw_weights(config: dict) -> dict[str, torch.Tensor]:
         + (len(shape) == 1 and name.endswith("weight"))
         for name, shape in models.shapes(config).items()
     }
-
-
-def write_weights(path: pathlib.Path, weights: dict) -> None:
-    header, data = {}, b""
-    for name, tensor in weights.items():
-        values = array.array("f", tensor.flatten().tolist()).tobytes()
-        offsets = [len(data), len(data) + len(values)]
-        shape = list(tensor.shape)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": offsets}
-        data += values
-    write_safetensors(path, header, data)
 
 
 def cut(tokens: list[int], steps: int, batch: int, sequence: int) -> list:

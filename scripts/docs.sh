@@ -20,4 +20,5 @@ generate plan dialect-doc Dialect/Plan/IR/PlanOps.td -dialect=plan
 generate plait dialect-doc Dialect/Plait/IR/PlaitAttrs.td -dialect=plait
 generate Passes pass-doc Transforms/Passes.td
 generate Interfaces op-interface-docs Interfaces/OpInterfaces.td
+generate NNInterfaces op-interface-docs Dialect/NN/IR/NNInterfaces.td
 echo "reference: $out"

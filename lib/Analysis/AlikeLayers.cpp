@@ -38,8 +38,8 @@ static void describe(Operation *op, SymbolTableCollection &tables,
       append(attribute.getName());
       append(attribute.getValue());
     }
-  if (auto read = dyn_cast<nn::ReadOp>(op))
-    if (nn::ParameterOp parameter = nn::findParameter(read, tables))
+  if (auto access = dyn_cast<nn::SlotOpInterface>(op))
+    if (nn::ParameterOp parameter = nn::findParameter(access, tables))
       append(parameter.getShardingAttr());
   appendNumber(op->getNumOperands());
   for (Value operand : op->getOperands()) {

@@ -177,7 +177,7 @@ void Comparison::forEachPair(
   for (RankState &state : plan.getRanks()) {
     for (auto &[key, own] : state.getWritten()) {
       auto expected = claim.getWritten().find(key);
-      bool isAdded = isa_and_nonnull<nn::AccumulateOp>(own.writer);
+      bool isAdded = nn::getSlotAccess(own.writer) == nn::SlotAccess::Add;
       if (expected != claim.getWritten().end() &&
           (isAdded ? holders(key) == 1 : outlivesStep(key.second)))
         visit(own.content.form.term, expected->second.content.form.term);

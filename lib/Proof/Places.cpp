@@ -299,7 +299,7 @@ LogicalResult Frame::checkHome(Operation *op, StringRef symbol, Slot slot,
   auto own = known.find(value);
   Place home = findHome(symbol, slot, value.getType());
   if (own != known.end() && own->second.place == home) {
-    if (!isa<nn::ReadOp>(op)) {
+    if (nn::getSlotAccess(op) != nn::SlotAccess::Read) {
       memory.write(home, {home.end, own->second.time, op, true});
       return success();
     }
@@ -324,11 +324,17 @@ LogicalResult Frame::checkHome(Operation *op, StringRef symbol, Slot slot,
 // Functions
 //===----------------------------------------------------------------------===//
 
+/// Whether the op stands for what is in memory before the step computes.
+static bool comesFromOutside(Operation *op) {
+  return nn::getSlotAccess(op) == nn::SlotAccess::Read ||
+         isa<nn::StepScalarOp>(op);
+}
+
 /// Tables that need no operand are not computed in the step: each lies in a
 /// buffer that has nothing else.
 static bool isTable(Operation *op) {
   return op->getNumOperands() == 0 && op->getNumRegions() == 0 &&
-         op->getNumResults() == 1 && !isa<nn::ReadOp, nn::StepScalarOp>(op);
+         op->getNumResults() == 1 && !comesFromOutside(op);
 }
 
 LogicalResult Frame::checkTable(Operation *op) {
@@ -352,23 +358,19 @@ LogicalResult Frame::checkTable(Operation *op) {
 }
 
 LogicalResult Frame::checkAccess(Operation *op) {
-  if (auto read = dyn_cast<nn::ReadOp>(op))
-    return checkHome(read, read.getSymbol(), read.getSlot(), read);
-  if (auto write = dyn_cast<nn::WriteOp>(op))
-    return checkHome(write, write.getSymbol(), write.getSlot(),
-                     write.getInput());
-  if (auto add = dyn_cast<nn::AccumulateOp>(op))
-    return checkHome(add, add.getSymbol(), add.getSlot(), add.getInput());
+  if (auto access = dyn_cast<nn::SlotOpInterface>(op))
+    return checkHome(op, access.getSymbol(), access.getSlot(),
+                     access.getTensor());
   if (isTable(op))
     return checkTable(op);
   // What the trainer sets lies where the trainer puts it.
-  return isa<nn::StepScalarOp>(op) ? success() : checkResults(op);
+  return comesFromOutside(op) ? success() : checkResults(op);
 }
 
 /// What is in the buffer of a parameter when the function ends is meant to be.
 LogicalResult Frame::checkLeft(Operation *op, Value value) {
   auto own = known.find(value);
-  if (own == known.end() || isa<nn::ReadOp, nn::StepScalarOp>(op) ||
+  if (own == known.end() || comesFromOutside(op) ||
       tables.contains(own->second.place.buffer) ||
       own->second.place.buffer.getValue() == kMetricsBuffer ||
       own->second.place.buffer.getValue().starts_with("slot "))

@@ -52,7 +52,7 @@ struct Address {
 struct Adding {
   unsigned sum; // by number
   plan::Accumulate mode;
-  nn::AccumulateOp op;
+  nn::SlotOpInterface op;
 };
 
 /// What a function takes or gives, and where: `slot` is -1 if it lies in none.
@@ -198,7 +198,7 @@ static plan::Accumulate getMode(OpResult result) {
 SmallVector<Adding> Programs::findAddings(func::FuncOp function) {
   SmallVector<std::pair<Operation *, Adding>> found;
   for (auto op : function.getOps<nn::AccumulateOp>())
-    if (auto result = dyn_cast<OpResult>(op.getInput())) {
+    if (auto result = dyn_cast<OpResult>(op.getTensor())) {
       std::pair key(op.getSymbolAttr().getAttr(), int64_t(op.getSlot()));
       unsigned sum = sums.try_emplace(key, sums.size()).first->second;
       found.push_back({result.getOwner(), {sum, getMode(result), op}});

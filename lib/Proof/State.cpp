@@ -38,10 +38,9 @@ Symbols::Symbols(ModuleOp module)
         computed.insert(member.getValue());
   };
   module.walk([&](Operation *op) {
-    if (auto read = dyn_cast<nn::ReadOp>(op))
-      note(read.getSymbol(), read.getSlot());
-    else if (auto write = dyn_cast<nn::WriteOp>(op))
-      note(write.getSymbol(), write.getSlot());
+    auto access = dyn_cast<nn::SlotOpInterface>(op);
+    if (access && access.getAccess() != nn::SlotAccess::Add)
+      note(access.getSymbol(), access.getSlot());
   });
 }
 
@@ -91,13 +90,13 @@ FailureOr<RankState::Stored> RankState::find(Operation *op, StringRef name,
   return failure();
 }
 
-FailureOr<Content> RankState::read(nn::ReadOp op) {
+FailureOr<Content> RankState::read(nn::SlotOpInterface op) {
   if (nn::PackOp pack = symbols.findPack(op.getSymbol()))
     return readPack(op, pack);
   FailureOr<Stored> slot = find(op, op.getSymbol(), op.getSlot());
   if (failed(slot))
     return failure();
-  auto type = op.getType();
+  auto type = op.getTensor().getType();
   if (!slot->rows.empty() || slot->content.type != type) {
     rules.report.wrong(op) << "reads " << type << " of "
                            << getLeafName(op.getSymbol(), op.getSlot())
@@ -108,8 +107,8 @@ FailureOr<Content> RankState::read(nn::ReadOp op) {
   return slot->content;
 }
 
-LogicalResult RankState::store(nn::WriteOp op, nn::ParameterOp parameter,
-                               Stored value) {
+LogicalResult RankState::store(nn::SlotOpInterface op,
+                               nn::ParameterOp parameter, Stored value) {
   touched.insert(parameter.getSymName());
   Stored &slot = stored[{parameter.getSymName(), op.getSlot()}];
   if (outlivesStep(op.getSlot()) && slot.writer) {
@@ -123,7 +122,7 @@ LogicalResult RankState::store(nn::WriteOp op, nn::ParameterOp parameter,
   return success();
 }
 
-LogicalResult RankState::write(nn::WriteOp op, const Content &content) {
+LogicalResult RankState::write(nn::SlotOpInterface op, const Content &content) {
   if (nn::PackOp pack = symbols.findPack(op.getSymbol()))
     return writePack(op, pack, content);
   nn::ParameterOp parameter = symbols.findParameter(op.getSymbol());
@@ -134,7 +133,7 @@ LogicalResult RankState::write(nn::WriteOp op, const Content &content) {
 }
 
 LogicalResult RankState::accumulate(const Contribution &contribution) {
-  nn::AccumulateOp op = contribution.op;
+  nn::SlotOpInterface op = contribution.op;
   rules.terms.setOrigin(op);
   nn::ParameterOp parameter = symbols.findParameter(op.getSymbol());
   StringRef name = op.getSymbol();
@@ -164,7 +163,8 @@ SmallVector<RankTerm, 2> RankState::getRows(nn::PackOp pack, Slot slot) {
                           pack.getSlotType(slot).getDimSize(0));
 }
 
-FailureOr<Content> RankState::readPack(nn::ReadOp op, nn::PackOp pack) {
+FailureOr<Content> RankState::readPack(nn::SlotOpInterface op,
+                                       nn::PackOp pack) {
   auto whole = std::make_shared<Pack>();
   Operation *writer = nullptr;
   whole->elements = cast<ShapedType>(pack.getType()).getNumElements();
@@ -188,15 +188,17 @@ FailureOr<Content> RankState::readPack(nn::ReadOp op, nn::PackOp pack) {
     whole->members.push_back(
         {offset, member.getValue(), slot->content.type, slot->content.form});
   }
-  if (op.getType().getShape() != pack.getSlotType(op.getSlot()).getShape()) {
-    rules.report.wrong(op) << "reads " << op.getType() << " of a slot of "
+  if (op.getTensor().getType().getShape() !=
+      pack.getSlotType(op.getSlot()).getShape()) {
+    rules.report.wrong(op) << "reads " << op.getTensor().getType()
+                           << " of a slot of "
                            << pack.getSlotType(op.getSlot());
     return failure();
   }
-  return Content{op.getType(), {}, std::move(whole), writer};
+  return Content{op.getTensor().getType(), {}, std::move(whole), writer};
 }
 
-LogicalResult RankState::writePack(nn::WriteOp op, nn::PackOp pack,
+LogicalResult RankState::writePack(nn::SlotOpInterface op, nn::PackOp pack,
                                    const Content &content) {
   if (!content.pack || content.pack->rows != getRows(pack, op.getSlot()) ||
       content.pack->reducedColumns)

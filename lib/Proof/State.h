@@ -68,7 +68,7 @@ inline bool outlivesStep(nn::Slot slot) {
 
 /// Something that is added up over the microbatches of a step.
 struct Contribution {
-  nn::AccumulateOp op;
+  nn::SlotOpInterface op;
   Content content; // of one microbatch
 };
 
@@ -85,8 +85,8 @@ public:
     mlir::Operation *writer = nullptr;
   };
 
-  llvm::FailureOr<Content> read(nn::ReadOp op);
-  llvm::LogicalResult write(nn::WriteOp op, const Content &content);
+  llvm::FailureOr<Content> read(nn::SlotOpInterface op);
+  llvm::LogicalResult write(nn::SlotOpInterface op, const Content &content);
   /// All microbatches' sum of a contribution.
   llvm::LogicalResult accumulate(const Contribution &contribution);
 
@@ -102,10 +102,10 @@ public:
 private:
   llvm::FailureOr<Stored> find(mlir::Operation *op, llvm::StringRef name,
                                nn::Slot slot);
-  llvm::FailureOr<Content> readPack(nn::ReadOp op, nn::PackOp pack);
-  llvm::LogicalResult store(nn::WriteOp op, nn::ParameterOp parameter,
+  llvm::FailureOr<Content> readPack(nn::SlotOpInterface op, nn::PackOp pack);
+  llvm::LogicalResult store(nn::SlotOpInterface op, nn::ParameterOp parameter,
                             Stored value);
-  llvm::LogicalResult writePack(nn::WriteOp op, nn::PackOp pack,
+  llvm::LogicalResult writePack(nn::SlotOpInterface op, nn::PackOp pack,
                                 const Content &content);
   llvm::SmallVector<RankTerm, 2> getRows(nn::PackOp pack, nn::Slot slot);
 

@@ -36,23 +36,30 @@ LogicalResult Interpreter::runCluster(Operation *op) {
   return success();
 }
 
+LogicalResult Interpreter::runAccess(nn::SlotOpInterface access) {
+  switch (access.getAccess()) {
+  case nn::SlotAccess::Read: {
+    FailureOr<Content> content = state.read(access);
+    if (failed(content))
+      return failure();
+    bind(access.getTensor(), std::move(*content));
+    return success();
+  }
+  case nn::SlotAccess::Replace:
+    return state.write(access, get(access.getTensor()));
+  case nn::SlotAccess::Add:
+    contributions.push_back({access, get(access.getTensor())});
+    return success();
+  }
+  llvm_unreachable("access of an unknown kind");
+}
+
 LogicalResult Interpreter::run(Operation *op) {
   rules.terms.setOrigin(op);
   if (isa<plan::ClusterOp>(op))
     return runCluster(op);
-  if (auto read = dyn_cast<nn::ReadOp>(op)) {
-    FailureOr<Content> content = state.read(read);
-    if (failed(content))
-      return failure();
-    bind(read, std::move(*content));
-    return success();
-  }
-  if (auto write = dyn_cast<nn::WriteOp>(op))
-    return state.write(write, get(write.getInput()));
-  if (auto accumulate = dyn_cast<nn::AccumulateOp>(op)) {
-    contributions.push_back({accumulate, get(accumulate.getInput())});
-    return success();
-  }
+  if (auto access = dyn_cast<nn::SlotOpInterface>(op))
+    return runAccess(access);
   if (auto metric = dyn_cast<nn::MetricOp>(op)) {
     state.metrics[metric.getName().str()] = {get(metric.getInput()), {}, op};
     return success();
@@ -161,7 +168,8 @@ LogicalResult Step::call(func::FuncOp function) {
     interpreter.bind(argument, std::move(*content));
   }
   for (Operation &op : function.getBody().front()) {
-    if (isa<nn::WriteOp, nn::MetricOp>(op)) {
+    if (nn::getSlotAccess(&op) == nn::SlotAccess::Replace ||
+        isa<nn::MetricOp>(op)) {
       rules.report.unproven(&op) << "the step is not at its end";
       return failure();
     }

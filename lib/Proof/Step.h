@@ -43,6 +43,7 @@ public:
 
 private:
   llvm::LogicalResult runCluster(mlir::Operation *op);
+  llvm::LogicalResult runAccess(nn::SlotOpInterface access);
 
   Rules &rules;
   RankState &state;

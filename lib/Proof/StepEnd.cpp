@@ -39,7 +39,7 @@ struct Remaining {
   LogicalResult advance(Report &report) {
     while (!ops.empty() && !crossesPipeline(ops.back())) {
       Operation *op = ops.pop_back_val();
-      if (isa<nn::AccumulateOp>(op)) {
+      if (nn::getSlotAccess(op) == nn::SlotAccess::Add) {
         report.unproven(op) << "the sums over microbatches are complete";
         return failure();
       }

@@ -68,7 +68,9 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
   eraseUnreadParameters(function);
   FoldedBlocks folded;
   std::map<int64_t, int64_t> blockOf;
-  auto isRead = [](Operation &op) { return isa<nn::ReadOp>(op); };
+  auto isRead = [](Operation &op) {
+    return nn::getSlotAccess(&op) == nn::SlotAccess::Read;
+  };
   auto layerOf = [](Operation &op) {
     return op.getAttrOfType<IntegerAttr>(nn::kLayerAttr);
   };

@@ -227,7 +227,7 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
     for (Value operand : overwritten)
       read.erase(operand);
     release(overwritten, &op);
-    if (!isa<nn::ReadOp>(op))
+    if (nn::getSlotAccess(&op) != nn::SlotAccess::Read)
       for (Value result : op.getResults())
         if (auto it = lastUse.find(result);
             it != lastUse.end() && it->second != terminator)

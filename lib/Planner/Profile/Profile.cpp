@@ -94,7 +94,7 @@ ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
 static void assignStages(func::FuncOp loss) {
   Builder builder(loss.getContext());
   for (Operation &op : loss.getBody().front().without_terminator()) {
-    if (isa<nn::ReadOp>(op))
+    if (nn::getSlotAccess(&op) == nn::SlotAccess::Read)
       continue;
     Attribute stage = op.getAttr(nn::kLayerAttr);
     // What a pass has added without saying where belongs to what it reads.

@@ -81,7 +81,8 @@ private:
   void seedOutputs();
   LogicalResult visit(Operation *op);
   void visitReshard(dist::ReshardOp op);
-  LogicalResult visitRead(nn::ReadOp op);
+  LogicalResult visitAccess(nn::SlotOpInterface op);
+  LogicalResult visitRead(nn::SlotOpInterface op);
   LogicalResult visitDifferentiable(Operation *op);
   SmallVector<Value> buildGradients(Operation *op, ArrayRef<Value> cotangents);
   Operation *keepComparisons(Operation *op, ArrayRef<Operation *> created,
@@ -117,7 +118,7 @@ void Differentiator::findActive() {
     if (isFloat(argument))
       active.insert(argument);
   for (Operation &op : function.getBody().front()) {
-    bool depends = isa<nn::ReadOp>(op) ||
+    bool depends = nn::getSlotAccess(&op) == nn::SlotAccess::Read ||
                    llvm::any_of(op.getOperands(), [&](Value operand) {
                      return active.contains(operand);
                    });
@@ -203,12 +204,12 @@ void Differentiator::visitReshard(dist::ReshardOp op) {
 /// has been scattered to them. That of a parameter which is worked on before it
 /// meets the batch, as in tanh(w) · x, has been combined on its way and is
 /// whole on all ranks: it accumulates as such.
-LogicalResult Differentiator::visitRead(nn::ReadOp op) {
-  Value total = sum(op.getResult());
+LogicalResult Differentiator::visitRead(nn::SlotOpInterface op) {
+  Value total = sum(op.getTensor());
   if (!total)
     return success();
   // As the optimizer's state, where that is divided further than the value.
-  ShardingAttr wanted = ShardingAttr::of(op.getResult());
+  ShardingAttr wanted = ShardingAttr::of(op.getTensor());
   nn::ParameterOp parameter = nn::findParameter(op, tables);
   if (parameter && parameter.getStateAttr())
     wanted = nn::getSharding(parameter, nn::Slot::Gradient);
@@ -321,15 +322,20 @@ Value Differentiator::seedOne(Value loss) {
                             builder.getF32FloatAttr(1.0));
 }
 
+LogicalResult Differentiator::visitAccess(nn::SlotOpInterface op) {
+  if (op.getAccess() == nn::SlotAccess::Read)
+    return visitRead(op);
+  if (op.getSymbol() == kLossSum)
+    contribute(op.getTensor(), seedOne(op.getTensor()));
+  return success();
+}
+
 LogicalResult Differentiator::visit(Operation *op) {
   if (auto reshardOp = dyn_cast<dist::ReshardOp>(op))
     visitReshard(reshardOp);
-  else if (auto read = dyn_cast<nn::ReadOp>(op)) {
-    if (failed(visitRead(read)))
+  else if (auto access = dyn_cast<nn::SlotOpInterface>(op)) {
+    if (failed(visitAccess(access)))
       return failure();
-  } else if (auto accumulate = dyn_cast<nn::AccumulateOp>(op)) {
-    if (accumulate.getSymbol() == kLossSum)
-      contribute(accumulate.getInput(), seedOne(accumulate.getInput()));
   } else if (failed(visitDifferentiable(op))) {
     return failure();
   }

@@ -47,7 +47,8 @@ static nn::FillOp findSeed(Block &body) {
 /// itself.
 static bool isStored(Operation *op) {
   return llvm::any_of(op->getUsers(), [](Operation *user) {
-    return isa<nn::AccumulateOp, func::ReturnOp>(user);
+    return nn::getSlotAccess(user) == nn::SlotAccess::Add ||
+           isa<func::ReturnOp>(user);
   });
 }
 

@@ -61,7 +61,8 @@ private:
 void Delayer::delayProducts() {
   OpSet ends; // all that leads to stores, and to no more work
   for (Operation &op : llvm::reverse(body.without_terminator())) {
-    bool leads = isa<nn::AccumulateOp>(op) || feedsOnly(&op, ends);
+    bool leads =
+        nn::getSlotAccess(&op) == nn::SlotAccess::Add || feedsOnly(&op, ends);
     if (leads && isProduct(&op))
       delayed.insert(&op);
     else if (leads && !isWork(&op))

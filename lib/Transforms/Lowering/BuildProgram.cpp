@@ -86,7 +86,7 @@ private:
   void addCall(const Action &action);
   void addTransfer(const Action &action);
   void stand(StringRef name, Category category, int64_t bytes);
-  RankedTensorType getMasterType(nn::ReadOp read);
+  RankedTensorType getMasterType(nn::SlotOpInterface access);
   void addAccessed(Operation *op);
   void addStanding();
   void emit();
@@ -257,12 +257,13 @@ findUnreadParameters(ModuleOp module) {
   return unread;
 }
 
-/// What a rank has of the value that `read` reads a copy of.
-RankedTensorType ProgramBuilder::getMasterType(nn::ReadOp read) {
-  nn::ParameterOp parameter = nn::findParameter(read, tables);
+/// What a rank has of the value that `access` has a copy of.
+RankedTensorType ProgramBuilder::getMasterType(nn::SlotOpInterface access) {
+  nn::ParameterOp parameter = nn::findParameter(access, tables);
   if (!parameter || !parameter.getStateAttr())
-    return read.getType().clone(Float32Type::get(read.getContext()));
-  return dist::MeshOp::find(read).getLocalType(dist::withSharding(
+    return access.getTensor().getType().clone(
+        Float32Type::get(access.getContext()));
+  return dist::MeshOp::find(access).getLocalType(dist::withSharding(
       parameter.getType(), nn::getSharding(parameter, nn::Slot::Gradient)));
 }
 
@@ -285,16 +286,12 @@ void ProgramBuilder::addAccessed(Operation *op) {
       type = pack.getSlotType(slot);
     stand(packs.locate(symbol, slot).buffer, category, byteSize(type));
   };
-  if (auto read = dyn_cast<nn::ReadOp>(op)) {
-    access(read.getSymbol(), read.getSlot(), read.getType());
+  if (auto own = dyn_cast<nn::SlotOpInterface>(op)) {
+    access(own.getSymbol(), own.getSlot(), own.getTensor().getType());
     // What is saved is the value, also where nothing updates it.
-    if (read.getSlot() == nn::Slot::Compute)
-      access(read.getSymbol(), nn::Slot::Value, getMasterType(read));
-  } else if (auto write = dyn_cast<nn::WriteOp>(op))
-    access(write.getSymbol(), write.getSlot(), write.getInput().getType());
-  else if (auto add = dyn_cast<nn::AccumulateOp>(op))
-    access(add.getSymbol(), add.getSlot(), add.getInput().getType());
-  else if (isa<ConstantDataOpInterface>(op))
+    if (own.getSlot() == nn::Slot::Compute)
+      access(own.getSymbol(), nn::Slot::Value, getMasterType(own));
+  } else if (isa<ConstantDataOpInterface>(op))
     stand(constantName(op), Category::Constants,
           byteSize(op->getResult(0).getType()));
 }

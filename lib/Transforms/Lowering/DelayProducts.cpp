@@ -29,7 +29,7 @@ static bool isGradient(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
   return costed && costed.getWorkShape().kind == WorkShape::Contraction &&
          !op->use_empty() && llvm::all_of(op->getUsers(), [](Operation *user) {
-           return isa<nn::AccumulateOp>(user);
+           return nn::getSlotAccess(user) == nn::SlotAccess::Add;
          });
 }
 

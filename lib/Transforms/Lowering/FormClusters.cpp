@@ -180,17 +180,18 @@ llvm::SetVector<Operation *> Former::findSources(Operation *op) {
 }
 
 void Former::createUnits() {
-  llvm::DenseMap<Attribute, SmallVector<Operation *>> accesses;
+  llvm::DenseMap<Attribute, SmallVector<nn::SlotOpInterface>> accesses;
   for (Operation &op : body) {
     if (isFree(&op) && llvm::none_of(op.getUses(), needsMemory))
       continue;
     llvm::SetVector<Operation *> earlier = findSources(&op);
     // Accesses to one parameter keep their order.
-    if (auto symbol = op.getAttrOfType<FlatSymbolRefAttr>("symbol")) {
-      for (Operation *other : accesses[symbol])
-        if (!isa<nn::ReadOp>(op) || !isa<nn::ReadOp>(other))
+    if (auto access = dyn_cast<nn::SlotOpInterface>(op)) {
+      for (nn::SlotOpInterface other : accesses[access.getSymbolAttr()])
+        if (access.getAccess() != nn::SlotAccess::Read ||
+            other.getAccess() != nn::SlotAccess::Read)
           earlier.insert(other);
-      accesses[symbol].push_back(&op);
+      accesses[access.getSymbolAttr()].push_back(access);
     }
     before[&op] = earlier.takeVector();
     bool fusable = findRole(&op).has_value();
@@ -468,7 +469,7 @@ SmallVector<int> Former::orderUnits() {
     auto it = unitOf.find(&op);
     if (it == unitOf.end() || units[it->second].ops.back() != &op)
       continue;
-    if (isa<nn::AccumulateOp>(op) && !isReady(it->second))
+    if (nn::getSlotAccess(&op) == nn::SlotAccess::Add && !isReady(it->second))
       waiting.push_back(it->second);
     else
       visit(it->second);

@@ -92,8 +92,8 @@ private:
 
 /// The buffer that an op without inputs stands for, or null.
 plan::PlaceAttr Placer::sourcePlace(Operation *op) {
-  if (auto read = dyn_cast<nn::ReadOp>(op))
-    return place(read.getSymbol(), read.getSlot());
+  if (auto access = dyn_cast<nn::SlotOpInterface>(op))
+    return place(access.getSymbol(), access.getSlot());
   if (auto scalar = dyn_cast<nn::StepScalarOp>(op))
     return place(kScalarsBuffer, sizeof(float) * findScalar(scalar.getName()));
   if (isa<ConstantDataOpInterface>(op))
@@ -111,10 +111,8 @@ plan::PlaceAttr Placer::fixedPlace(Value value) {
     Operation *user = use.getOwner();
     if (isa<func::ReturnOp>(user))
       return place(slots.results[use.getOperandNumber()]);
-    if (auto write = dyn_cast<nn::WriteOp>(user))
-      return place(write.getSymbol(), write.getSlot());
-    if (auto accumulate = dyn_cast<nn::AccumulateOp>(user))
-      return place(accumulate.getSymbol(), accumulate.getSlot());
+    if (auto access = dyn_cast<nn::SlotOpInterface>(user))
+      return place(access.getSymbol(), access.getSlot());
     if (auto metric = dyn_cast<nn::MetricOp>(user))
       return place(kMetricsBuffer,
                    sizeof(float) * findMetric(metric.getName()));

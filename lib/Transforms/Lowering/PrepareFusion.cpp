@@ -40,30 +40,37 @@ bool plait::needsMemory(OpOperand &use) {
 // What is stored
 //===----------------------------------------------------------------------===//
 
+/// Writing back what was read changes nothing.
+static bool isWrittenBack(nn::SlotOpInterface access) {
+  if (!access || access.getAccess() != nn::SlotAccess::Replace)
+    return false;
+  auto source = access.getTensor().getDefiningOp<nn::SlotOpInterface>();
+  return source && source.getSymbol() == access.getSymbol() &&
+         source.getSlot() == access.getSlot();
+}
+
 static void copyStoredValues(Block &body) {
   OpBuilder builder(body.getParentOp()->getContext());
   llvm::DenseSet<Value> returned;
   for (Operation &op : llvm::make_early_inc_range(body)) {
-    bool stores = isa<nn::WriteOp, nn::AccumulateOp, nn::MetricOp>(op);
-    if (!stores && !isa<func::ReturnOp>(op))
+    // What has no result stores its operands, or returns them.
+    if (op.getNumResults())
       continue;
-    // Writing back what was read changes nothing.
-    if (auto write = dyn_cast<nn::WriteOp>(op))
-      if (auto read = write.getInput().getDefiningOp<nn::ReadOp>();
-          read && read.getSymbol() == write.getSymbol() &&
-          read.getSlot() == write.getSlot()) {
-        write.erase();
-        continue;
-      }
+    if (isWrittenBack(dyn_cast<nn::SlotOpInterface>(op))) {
+      op.erase();
+      continue;
+    }
     for (OpOperand &operand : op.getOpOperands()) {
       Operation *source = operand.get().getDefiningOp();
-      bool computed = source && !isa<nn::ReadOp, nn::StepScalarOp>(source) &&
+      bool computed = source &&
+                      nn::getSlotAccess(source) != nn::SlotAccess::Read &&
+                      !isa<nn::StepScalarOp>(source) &&
                       !isa<ConstantDataOpInterface>(source);
       bool alone = operand.get().hasOneUse();
       // Kernels and products can add to what is in a buffer, nothing else.
       bool overwrites =
-          source && !findRole(source) && !isa<nn::MatmulOp>(source);
-      bool isAccumulate = isa<nn::AccumulateOp>(op);
+          source && !findRole(source) && !isa<ContractionOpInterface>(source);
+      bool isAccumulate = nn::getSlotAccess(&op) == nn::SlotAccess::Add;
       bool first = returned.insert(operand.get()).second;
       if (computed && first && !(isAccumulate && (!alone || overwrites)))
         continue;

@@ -52,7 +52,7 @@ private:
   SmallVector<Attribute> tokenAxes(ArrayRef<int> classesOfDims, unsigned dim);
   ShardingAttr publishedSharding(Value value);
   ShardingAttr divide(Type type, ShardingAttr sharding);
-  void storeParameter(nn::ReadOp read);
+  void storeParameter(nn::SlotOpInterface read);
   void gatherForLayers(Value stored, ShardingAttr found);
   FactorAxes factorAxes(ShardableOpInterface op);
   void shardOp(Operation *op, const FactorAxes &axes);
@@ -241,9 +241,9 @@ ShardingAttr Assigner::divide(Type type, ShardingAttr sharding) {
 
 /// A parameter lies as its sharding says, which may be over more axes than its
 /// users want it: then it is gathered for them.
-void Assigner::storeParameter(nn::ReadOp read) {
+void Assigner::storeParameter(nn::SlotOpInterface read) {
   nn::ParameterOp parameter = nn::findParameter(read, tables);
-  Value value = read.getResult();
+  Value value = read.getTensor();
   ShardingAttr found = publishedSharding(value);
   ShardingAttr stored = nn::getSharding(parameter);
   if (!stored)
@@ -281,7 +281,7 @@ void Assigner::gatherForLayers(Value stored, ShardingAttr found) {
 }
 
 void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
-  if (auto read = dyn_cast<nn::ReadOp>(op))
+  if (auto read = dyn_cast<nn::SlotOpInterface>(op))
     return storeParameter(read);
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)
@@ -300,7 +300,7 @@ void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
 void Assigner::pinParameters() {
   function.walk([&](nn::ReadOp read) {
     nn::ParameterOp parameter = nn::findParameter(read, tables);
-    parameter.setShardingAttr(ShardingAttr::of(read.getResult()));
+    parameter.setShardingAttr(ShardingAttr::of(read.getTensor()));
   });
   // What nobody reads is saved as it was.
   for (auto parameter :

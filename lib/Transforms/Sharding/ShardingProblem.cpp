@@ -98,7 +98,7 @@ bool ShardingProblem::canSplit(int root, int64_t extent) const {
 
 void ShardingProblem::findDifferentiable() {
   function.walk([&](Operation *op) {
-    bool depends = isa<nn::ReadOp>(op);
+    bool depends = nn::getSlotAccess(op) == nn::SlotAccess::Read;
     if (isa<DifferentiableOpInterface>(op))
       depends = llvm::any_of(op->getOperands(), [&](Value operand) {
         return differentiable.contains(operand);
@@ -134,12 +134,12 @@ void ShardingProblem::addVariables() {
   function.walk([&](Operation *op) {
     if (layers.representative(op) != op)
       return;
-    if (auto read = dyn_cast<nn::ReadOp>(op)) {
+    if (auto read = dyn_cast<nn::SlotOpInterface>(op)) {
       // All reads of a parameter find it in one place.
       auto [it, isNew] = firstRead.try_emplace(read.getSymbolAttr().getAttr(),
-                                               read.getResult());
+                                               read.getTensor());
       if (isNew)
-        declareValue(read.getResult());
+        declareValue(read.getTensor());
       return;
     }
     if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {
@@ -166,7 +166,7 @@ const ShardingProblem::Variable &
 ShardingProblem::variableOf(Value value) const {
   if (Operation *op = value.getDefiningOp()) {
     Operation *first = layers.representative(op);
-    if (auto read = dyn_cast<nn::ReadOp>(first))
+    if (auto read = dyn_cast<nn::SlotOpInterface>(first))
       value = firstRead.find(read.getSymbolAttr().getAttr())->second;
     else
       value = first->getResult(cast<OpResult>(value).getResultNumber());
@@ -228,15 +228,15 @@ int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,
   return rule.factors[factor].kind == FactorKind::Parallel ? kNone : kPartial;
 }
 
-LogicalResult ShardingProblem::addReadCosts(nn::ReadOp read) {
-  const Variable &state = variableOf(read.getResult());
+LogicalResult ShardingProblem::addReadCosts(nn::SlotOpInterface read) {
+  const Variable &state = variableOf(read.getTensor());
   nn::ParameterOp parameter = nn::findParameter(read, tables);
   dist::ShardingAttr pinned = nn::getSharding(parameter);
   if (pinned && !llvm::is_contained(state.choices, pinned.findDim(axis)))
     return parameter.emitOpError("cannot be split along dimension ")
            << pinned.findDim(axis) << " over " << axis.getValue() << "="
            << blocks << ", as its sharding says";
-  double bytes = bytesOf(read.getResult());
+  double bytes = bytesOf(read.getTensor());
   network.addCost(state.id, [&](int x) {
     int dim = foundAt(state.choices[x]);
     if (pinned && pinned.findDim(axis) != dim)
@@ -314,7 +314,7 @@ LogicalResult ShardingProblem::solve() {
   addVariables();
   llvm::DenseSet<Attribute> counted;
   WalkResult walk = function.walk([&](Operation *op) {
-    if (auto read = dyn_cast<nn::ReadOp>(op)) {
+    if (auto read = dyn_cast<nn::SlotOpInterface>(op)) {
       if (counted.insert(read.getSymbolAttr()).second &&
           failed(addReadCosts(read)))
         return WalkResult::interrupt();

@@ -202,7 +202,8 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
   }
   Builder builder(function.getContext());
   for (Operation &op : function.getBody().front()) {
-    if (isa<nn::ReadOp, func::ReturnOp>(op))
+    if (nn::getSlotAccess(&op) == nn::SlotAccess::Read ||
+        isa<func::ReturnOp>(op))
       continue;
     int64_t stage = stages - 1;
     while (stage > 0 && found->layerOf[&op] < firsts[stage])

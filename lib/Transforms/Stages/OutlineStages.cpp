@@ -138,10 +138,10 @@ void Outliner::cloneSources(Operation *user, IRMapping &mapping) {
     copy->removeAttr(pipe::kStageAttr);
     mapping.map(operand, copy->getResult(0));
     // A parameter is read once.
-    if (auto read = dyn_cast<nn::ReadOp>(source))
-      for (auto other : loss.getOps<nn::ReadOp>())
+    if (auto read = dyn_cast<nn::SlotOpInterface>(source))
+      for (auto other : loss.getOps<nn::SlotOpInterface>())
         if (other.getSymbolAttr() == read.getSymbolAttr())
-          mapping.map(other.getResult(), copy->getResult(0));
+          mapping.map(other.getTensor(), copy->getResult(0));
   }
 }
 

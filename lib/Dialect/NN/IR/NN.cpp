@@ -24,6 +24,8 @@ using namespace plait::nn;
 #include "plait/Dialect/NN/IR/NNEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "plait/Dialect/NN/IR/NNAttrs.cpp.inc"
+#include "plait/Dialect/NN/IR/NNInterfaces.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "plait/Dialect/NN/IR/NNOps.cpp.inc"
 

@@ -34,14 +34,26 @@
 #include "plait/Dialect/NN/IR/NNAttrs.h.inc"
 
 namespace plait::nn {
+/// What an op does to a slot of a parameter.
+enum class SlotAccess { Read, Replace, Add };
+
 /// One parallel factor per dimension of the result: no dimension is special.
 FactorRule elementwiseRule(mlir::Operation *op);
 } // namespace plait::nn
+
+#include "plait/Dialect/NN/IR/NNInterfaces.h.inc"
 
 #define GET_OP_CLASSES
 #include "plait/Dialect/NN/IR/NNOps.h.inc"
 
 namespace plait::nn {
+
+/// What `op`, which may be null, does to a slot; nothing where it is no such
+/// op.
+inline std::optional<SlotAccess> getSlotAccess(mlir::Operation *op) {
+  auto access = llvm::dyn_cast_or_null<SlotOpInterface>(op);
+  return access ? std::optional(access.getAccess()) : std::nullopt;
+}
 
 /// The discardable attribute with the index of the repeated block of an op.
 inline constexpr llvm::StringLiteral kLayerAttr = "nn.layer";

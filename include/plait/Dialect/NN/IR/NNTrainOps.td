@@ -9,6 +9,7 @@
 #define PLAIT_DIALECT_NN_IR_NNTRAINOPS_TD
 
 include "plait/Dialect/NN/IR/NNBase.td"
+include "plait/Dialect/NN/IR/NNInterfaces.td"
 
 def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let summary = "A trainable tensor";
@@ -119,7 +120,7 @@ def NN_PackOp : NN_Op<"pack", [
 }
 
 def NN_ReadOp : NN_Op<"read", [
-    MemoryEffects<[MemRead]>,
+    MemoryEffects<[MemRead]>, NN_SlotOpInterface,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The present value of a parameter, its gradient or a moment";
   let description = [{
@@ -136,17 +137,33 @@ def NN_ReadOp : NN_Op<"read", [
   let arguments = (ins FlatSymbolRefAttr:$symbol, NN_SlotAttr:$slot);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$symbol $slot attr-dict `:` type($result)";
+  let extraClassDeclaration = [{
+    ::plait::nn::SlotAccess getAccess() {
+      return ::plait::nn::SlotAccess::Read;
+    }
+    ::mlir::TypedValue<::mlir::RankedTensorType> getTensor() {
+      return getResult();
+    }
+  }];
 }
 
-class NN_StoreOp<string mnemonic> : NN_Op<mnemonic, [
-    MemoryEffects<[MemWrite]>,
+class NN_StoreOp<string mnemonic, string access> : NN_Op<mnemonic, [
+    MemoryEffects<[MemWrite]>, NN_SlotOpInterface,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let arguments = (ins NN_FloatTensor:$input, FlatSymbolRefAttr:$symbol,
                        NN_SlotAttr:$slot);
   let assemblyFormat = "$input `to` $symbol $slot attr-dict `:` type($input)";
+  let extraClassDeclaration = [{
+    ::plait::nn::SlotAccess getAccess() {
+      return ::plait::nn::SlotAccess::}] # access # [{;
+    }
+    ::mlir::TypedValue<::mlir::RankedTensorType> getTensor() {
+      return getInput();
+    }
+  }];
 }
 
-def NN_WriteOp : NN_StoreOp<"write"> {
+def NN_WriteOp : NN_StoreOp<"write", "Replace"> {
   let summary = "Replaces a parameter, its gradient or a moment";
   let description = [{
     Constraints: as for `nn.read`.
@@ -155,7 +172,7 @@ def NN_WriteOp : NN_StoreOp<"write"> {
   }];
 }
 
-def NN_AccumulateOp : NN_StoreOp<"accumulate"> {
+def NN_AccumulateOp : NN_StoreOp<"accumulate", "Add"> {
   let summary = "Adds to a gradient or an accumulator";
   let description = [{
     What is added up over the microbatches of a step may be a partial sum.

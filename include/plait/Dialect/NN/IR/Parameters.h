@@ -18,12 +18,11 @@
 
 namespace plait::nn {
 
-/// The parameter that `read` reads; null where it reads an accumulator or a
-/// pack.
-inline ParameterOp findParameter(ReadOp read,
+/// The parameter that `op` reads or stores; null where that is an accumulator
+/// or a pack.
+inline ParameterOp findParameter(SlotOpInterface op,
                                  mlir::SymbolTableCollection &tables) {
-  return tables.lookupNearestSymbolFrom<ParameterOp>(read,
-                                                     read.getSymbolAttr());
+  return tables.lookupNearestSymbolFrom<ParameterOp>(op, op.getSymbolAttr());
 }
 
 /// How `parameter` lies in the mesh; null where that is not said (yet), or

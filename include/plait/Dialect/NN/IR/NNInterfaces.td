@@ -1,0 +1,33 @@
+//===- NNInterfaces.td - What ops of the step have in common ---*- tablegen -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_DIALECT_NN_IR_NNINTERFACES_TD
+#define PLAIT_DIALECT_NN_IR_NNINTERFACES_TD
+
+include "mlir/IR/OpBase.td"
+
+def NN_SlotOpInterface : OpInterface<"SlotOpInterface"> {
+  let cppNamespace = "::plait::nn";
+  let description = [{
+    An op that reads, replaces or adds to a slot of a parameter or a pack, or to
+    an accumulator: all that a step remembers goes through such ops.
+  }];
+  let methods = [
+    InterfaceMethod<"What the op does to the slot.",
+      "::plait::nn::SlotAccess", "getAccess", (ins)>,
+    InterfaceMethod<"The parameter, pack or accumulator.",
+      "::mlir::FlatSymbolRefAttr", "getSymbolAttr", (ins)>,
+    InterfaceMethod<"Its slot.", "::plait::nn::Slot", "getSlot", (ins)>,
+    InterfaceMethod<"What was read, or what is stored.",
+      "::mlir::TypedValue<::mlir::RankedTensorType>", "getTensor", (ins)>,
+  ];
+  let extraSharedClassDeclaration = [{
+    ::llvm::StringRef getSymbol() { return $_op.getSymbolAttr().getValue(); }
+  }];
+}
+
+#endif // PLAIT_DIALECT_NN_IR_NNINTERFACES_TD

@@ -145,10 +145,13 @@ static FactorRule attentionRule(OpTy op, bool backward) {
   int g = rule.add("key/value heads", FactorKind::Parallel, query[2],
                    /*mustDivide=*/true);
   // Where there are too few groups, every rank has some heads of each of them,
-  // and keys and values whole.
+  // and keys and values whole; not with dropout, whose masks go by groups.
+  bool isWhole = bool(op.getDropoutKeys());
   int r = rule.add("query heads of each",
-                   backward ? FactorKind::Sum : FactorKind::Parallel, query[3],
-                   /*mustDivide=*/true);
+                   isWhole    ? FactorKind::Whole
+                   : backward ? FactorKind::Sum
+                              : FactorKind::Parallel,
+                   query[3], /*mustDivide=*/true);
   int d = rule.add("head size", FactorKind::Whole, query[4]);
   FactorRule::DimFactors q{b, s, g, r, d}, k{b, t, g, d}, lse{b, g, r, s};
   if (backward) {

@@ -57,10 +57,13 @@ static double attentionStepSeconds(const fb::AttentionStep &step,
   operation.heads = step.heads();
   operation.keyValueHeads = step.kv_heads();
   operation.headSize = step.head_size();
-  operation.queries = step.queries();
-  operation.keys = step.keys();
+  operation.queries = operation.keys = step.keys();
   operation.causal = step.causal();
   CostOptions options;
+  // Ranks that share the queries run one program: the slowest counts, which has
+  // the last of them.
+  options.context = int(step.keys() / std::max<int64_t>(1, step.queries()));
+  options.balancedContext = false;
   options.precision =
       step.dtype() == fb::DType::BF16 ? Precision::BF16 : Precision::FP32;
   options.microBatch = step.batch();

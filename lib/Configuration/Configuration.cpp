@@ -46,6 +46,11 @@ std::span<const std::string_view> plait::getWords(EpilogueKind) {
   return words;
 }
 
+std::span<const std::string_view> plait::getWords(ContextParallel) {
+  static constexpr std::string_view words[] = {"gather", "heads"};
+  return words;
+}
+
 template <typename Kind> static std::string printWord(Kind value) {
   return std::string(getWords(value)[size_t(value)]);
 }
@@ -54,6 +59,7 @@ std::string plait::print(Recompute value) { return printWord(value); }
 std::string plait::print(Precision value) { return printWord(value); }
 std::string plait::print(AttentionKind value) { return printWord(value); }
 std::string plait::print(EpilogueKind value) { return printWord(value); }
+std::string plait::print(ContextParallel value) { return printWord(value); }
 std::string plait::print(bool value) { return value ? "true" : "false"; }
 std::string plait::print(int64_t value) { return std::to_string(value); }
 
@@ -100,6 +106,11 @@ Status plait::parse(std::string_view name, std::string_view text,
 }
 Status plait::parse(std::string_view name, std::string_view text,
                     EpilogueKind &value) {
+  return parseWord(name, text, value);
+}
+
+Status plait::parse(std::string_view name, std::string_view text,
+                    ContextParallel &value) {
   return parseWord(name, text, value);
 }
 

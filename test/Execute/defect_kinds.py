@@ -89,6 +89,12 @@ for one, other in (("tp", "dp"), ("dp", "tp"), ("cp", "dp"), ("pp", "dp"),
         rf'on @mesh\["{one}"\]',
         f'on @mesh["{other}"]',
     )
+textual(
+    "exchange",
+    "positions are exchanged for heads with ranks that have others",
+    r'(dist\.all_to_all .* on @mesh)\["cp"\]',
+    r'\1["dp"]',
+)
 textual("sum-to-max", "a sum over ranks is a maximum", r"(dist\.\w+ .*\]) +sum", r"\1 max")
 textual("max-to-sum", "a maximum over ranks is a sum", r"(dist\.\w+ .*\]) +max", r"\1 sum")
 textual(

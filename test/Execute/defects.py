@@ -46,6 +46,8 @@ PLANS = {
     "dropout-flash": [DROPOUT, *SMALL, "--mesh=dp=2,cp=2,tp=2", "--zero=3",
                       "--attention=flash", "--recompute=full", "--optimizer=sgd"],
     "llama": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--micro-batch=2"],
+    "llama-heads": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--context-parallel=heads",
+                    "--attention=flash"],
 }
 # After another phase than `lower`.
 PLANS |= {f"{name}-partitioned": PLANS[name] for name in ("mlp-zero", "gpt2")}

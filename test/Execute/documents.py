@@ -29,6 +29,7 @@ from masks.runs import (
     BF16,
     FLASH,
     FULL,
+    HEADS,
     SEQUENCE,
     SP,
     STEPS,
@@ -67,6 +68,9 @@ RUNS = (
     Run("gpt2", "pp=1", ("--micro-batch", "4", "--recompute", "selective")),
     Run("gpt2", "tp=4", FLASH),
     Run("llama", "dp=2,cp=2,tp=2", FLASH + FULL),
+    Run("gpt2", "cp=4", HEADS),
+    Run("llama", "dp=2,cp=2", HEADS + FLASH + FULL),
+    Run("llama", "cp=2,tp=2", HEADS),
 )
 
 

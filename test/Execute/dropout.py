@@ -35,6 +35,7 @@ from masks.runs import (
     BF16,
     FLASH,
     FULL,
+    HEADS,
     SELECTIVE,
     SEQUENCE,
     SP,
@@ -80,6 +81,10 @@ RUNS = (
     Run("gpt2", "tp=4", SP),
     Run("gpt2", "pp=2,cp=2,tp=2", FULL),
     Run("gpt2", "pp=1", ("--micro-batch", "4")),
+    Run("gpt2", "dp=2,cp=2,tp=2", HEADS + FLASH),
+    Run("gpt2", "cp=4", HEADS + FULL),
+    Run("llama", "cp=2", HEADS),
+    Run("llama", "dp=2,cp=2", HEADS + FLASH + BF16),
 )
 
 # Masks that are not what they are to be: another seed, or those that should

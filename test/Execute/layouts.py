@@ -34,6 +34,7 @@ class Layout:
     attention: str = ""
     epilogues: str = ""
     zero: int = 0
+    context_parallel: str = ""
 
     @property
     def alone(self) -> "Layout":
@@ -58,9 +59,10 @@ class Layout:
         attention = f"/{self.attention}" if self.attention else ""
         epilogues = f"/epilogues-{self.epilogues}" if self.epilogues else ""
         zero = f"/zero-{self.zero}" if self.zero else ""
+        context = f"/{self.context_parallel}" if self.context_parallel else ""
         return (
             f"{self.mesh_text}/{self.schedule}/{self.recompute}"
-            f"{sequence}{precision}{attention}{epilogues}{zero}"
+            f"{sequence}{precision}{attention}{epilogues}{zero}{context}"
         )
 
 
@@ -160,4 +162,30 @@ def context():
     yield Layout((("pp", 4), ("cp", 2)), "gpipe", "none")
 
 
+def by_heads():
+    """The same with attention split by heads over cp."""
+    none, full = "none", "full"
+    for axes, recompute, attention, more in (
+        ({"cp": 2}, none, "", {}),
+        ({"cp": 2}, full, "flash", {}),
+        ({"cp": 2}, "selective", "flash", {"precision": "bf16"}),
+        ({"dp": 2, "cp": 2}, none, "flash", {"zero": 3}),
+        ({"pp": 2, "cp": 2}, full, "", {"zero": 1}),
+        ({"cp": 2, "tp": 2}, none, "flash", {"sequence_parallel": True}),
+        ({"cp": 2, "tp": 2}, full, "", {}),
+        (WHOLE_CONTEXT, none, "flash", {"zero": 2}),
+        (WHOLE_CONTEXT, none, "", {"precision": "bf16"}),
+    ):
+        yield Layout(
+            tuple(axes.items()), "1f1b", recompute, attention=attention,
+            context_parallel="heads", **more
+        )
+
+
+# Beside four ranks of tp there are too few key/value heads of Llama's four: keys
+# and values are gathered, and ranks have one of the two query heads of each.
+FEW_HEADS = Layout(
+    (("cp", 2), ("tp", 4)), "1f1b", "none", context_parallel="heads"
+)
+WHOLE_CONTEXT = {"pp": 2, "dp": 2, "cp": 2, "tp": 2}
 CONTEXT = Layout((("dp", 2), ("cp", 2), ("tp", 2)), "1f1b", "none")

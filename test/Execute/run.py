@@ -39,10 +39,12 @@ from harness import (
     write_safetensors,
 )
 from layouts import (
+    FEW_HEADS,
     CONTEXT,
     ONE_RANK,
     WHOLE,
     Layout,
+    by_heads,
     context,
     divided,
     flash,
@@ -108,6 +110,11 @@ class Case:
             *(["--attention", layout.attention] if layout.attention else []),
             *(["--epilogues", layout.epilogues] if layout.epilogues else []),
             *(["--zero", layout.zero] if layout.zero else []),
+            *(
+                ["--context-parallel", layout.context_parallel]
+                if layout.context_parallel
+                else []
+            ),
             *("-o", plan),
         )
 
@@ -377,18 +384,19 @@ class Matrix:
 
         self.add(f"{case.name}/{first.name}/loaded-by/{second.name}", body)
 
-    def add_long_sequence(self) -> None:
+    def add_long_sequence(self, kind: str, heads: int, groups: int) -> None:
         """One layer of Llama on a sequence of 8,192 tokens: eight ranks of cp
         have the loss of one rank in less than a quarter of its memory. (Of
-        65,536 tokens in 90,607,872 instead of 515,707,136 bytes.)"""
+        65,536 tokens with four heads in two groups, gathered, in 90,607,872
+        instead of 515,707,136 bytes.)"""
         length, vocabulary = 8192, 256
 
         def body(folder):
             config = json.loads((Case("llama-small-test").inputs
                                  / "config.json").read_text())
             config |= {
-                "num_attention_heads": 4,
-                "num_key_value_heads": 2,
+                "num_attention_heads": heads,
+                "num_key_value_heads": groups,
                 "intermediate_size": 128,
                 "num_hidden_layers": 1,
                 "vocab_size": vocabulary,
@@ -403,6 +411,7 @@ class Matrix:
                 self.tools.run(
                     "plaitc", folder, "--mesh", f"cp={size}",
                     *("--attention", "flash", "--no-reference"),
+                    *("--context-parallel", kind),
                     *("--global-batch", 1, "--seq", length, "-o", plan),
                 )
                 log = folder / f"{size}.jsonl"
@@ -421,7 +430,7 @@ class Matrix:
             require(off <= ONE_RANK_TOLERANCE, f"losses {losses}")
             return f"arenas {arenas}, one rank off {off:.2g}"
 
-        self.add(f"llama/cp=8/{length}-tokens", body)
+        self.add(f"llama/cp=8/{kind}/{length}-tokens", body)
 
     def add_check(self, case: Case, layout: Layout) -> None:
         """plait-run --check agrees that the gradients are right."""
@@ -478,6 +487,7 @@ def main() -> int:
         matrix.add_layouts(case, divided())
         matrix.add_layouts(case, selective())
         matrix.add_layouts(case, context())
+        matrix.add_layouts(case, by_heads())
         matrix.add_repeatable(case, CONTEXT)
         matrix.add_check(case, CONTEXT)
         matrix.add_check(case, dataclasses.replace(CONTEXT, attention="flash"))
@@ -492,12 +502,15 @@ def main() -> int:
         matrix.add_check(case, WHOLE)
         matrix.add_check(case, dataclasses.replace(WHOLE, precision="bf16"))
         matrix.add_check(case, dataclasses.replace(WHOLE, attention="flash"))
+    few = dataclasses.replace(FEW_HEADS, attention="flash", recompute="full")
+    matrix.add_layouts(llama, (FEW_HEADS, few))
     # Llama has neither biases nor GELU.
     matrix.add_layouts(gpt2, fused())
     matrix.add_check(gpt2, dataclasses.replace(WHOLE, epilogues="all"))
     matrix.add_layouts(llama3, layouts(({}, {"pp": 2, "tp": 2}, {"cp": 4})))
     matrix.add_layouts(Case("gpt2-small-test-plain"), (ONE_RANK, WHOLE))
-    matrix.add_long_sequence()
+    matrix.add_long_sequence("gather", 4, 2)
+    matrix.add_long_sequence("heads", 8, 8)
     matrix.add_weights_without_prefix(gpt2)
     matrix.add_several_files(llama)
     matrix.add_resumed(gpt2, WHOLE, ONE_RANK)

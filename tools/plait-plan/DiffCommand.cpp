@@ -76,6 +76,8 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("schedule", plan.schedule()->str());
   facts.emplace_back("recompute", plan.recompute()->str());
   facts.emplace_back("zero", int(plan.zero()));
+  if (plan.context_parallel())
+    facts.emplace_back("context-parallel", plan.context_parallel()->str());
   facts.emplace_back("sequence", plan.sequence());
   facts.emplace_back("global batch", plan.global_batch());
   facts.emplace_back("micro-batch", plan.micro_batch());

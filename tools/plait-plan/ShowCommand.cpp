@@ -76,6 +76,8 @@ static void showHeader(const fb::Plan &plan) {
             << plan.recompute()->str();
   if (plan.zero())
     std::cout << ", zero " << int(plan.zero());
+  if (plan.context_parallel())
+    std::cout << ", context-parallel " << plan.context_parallel()->str();
   std::cout << "\n";
   std::cout << "precision " << plan::precisionOf(plan) << "\n";
   showOptimizer(plan);

@@ -83,6 +83,14 @@ enum class AttentionKind : uint8_t { Auto, Flash, Unfused };
 /// and its gradient too.
 enum class EpilogueKind : uint8_t { None, Bias, All };
 
+/// What the ranks of cp, which have a part of each sequence, exchange so that
+/// queries meet the keys of all parts. Gather: keys and values, which each rank
+/// then has whole; under a causal mask the last one has the most work. Heads:
+/// sequences for heads, by all-to-alls before attention and after it, so that
+/// each rank has some heads of all queries (Jacobs et al. 2023, "DeepSpeed
+/// Ulysses"); they have to divide the heads.
+enum class ContextParallel : uint8_t { Gather, Heads };
+
 /// What the planner chooses beside the mesh: X(type, member, name, default,
 /// help). The name is that of an option and of a pin; in IR it has underscores.
 #define PLAIT_STRATEGY_FIELDS(X)                                               \
@@ -102,7 +110,11 @@ enum class EpilogueKind : uint8_t { None, Bias, All };
     "data-parallel ranks divide 1: the optimizer's state, 2: gradients\n"      \
     "as well, 3: parameters as well")                                          \
   X(bool, sequenceParallel, "sequence-parallel", false,                        \
-    "let tp split the sequence where that is cheaper")
+    "let tp split the sequence where that is cheaper")                         \
+  X(ContextParallel, contextParallel, "context-parallel",                      \
+    ContextParallel::Gather,                                                   \
+    "for attention, ranks of cp gather keys and values, or exchange\n"         \
+    "positions for heads (all-to-all)")
 
 /// What is given, or follows from what the training runs on.
 #define PLAIT_TRAINING_FIELDS(X)                                               \
@@ -200,6 +212,7 @@ std::string print(const Recomputation &value);
 std::string print(Precision value);
 std::string print(AttentionKind value);
 std::string print(EpilogueKind value);
+std::string print(ContextParallel value);
 std::string print(bool value); // true or false
 std::string print(int64_t value);
 inline std::string print(int value) { return print(int64_t(value)); }
@@ -217,6 +230,8 @@ Status parse(std::string_view name, std::string_view text, Precision &value);
 Status parse(std::string_view name, std::string_view text,
              AttentionKind &value);
 Status parse(std::string_view name, std::string_view text, EpilogueKind &value);
+Status parse(std::string_view name, std::string_view text,
+             ContextParallel &value);
 Status parse(std::string_view name, std::string_view text, bool &value);
 Status parse(std::string_view name, std::string_view text, int64_t &value);
 Status parse(std::string_view name, std::string_view text, int &value);
@@ -234,6 +249,7 @@ std::span<const std::string_view> getWords(Recompute);
 std::span<const std::string_view> getWords(Precision);
 std::span<const std::string_view> getWords(AttentionKind);
 std::span<const std::string_view> getWords(EpilogueKind);
+std::span<const std::string_view> getWords(ContextParallel);
 
 /// Reads one field of any of the views; fails as parse() does, and where no
 /// field is called `name`, with a list of those there are.

@@ -39,6 +39,8 @@ struct CostOptions {
   /// the sequence (balanced), or the cost is that of the last ones.
   int context = 1;
   bool balancedContext = true;
+  /// They have of attention 1/context of the heads, and all queries.
+  bool contextHeads = false;
   /// Traffic per element that the product of a weight's gradient has at its
   /// result. Where it adds to a sum of 4 bytes over microbatches: reads and
   /// writes them.

@@ -54,7 +54,8 @@ struct Framework {
   /// attention, once more before its backward pass, and their gradients are
   /// reduced and scattered after it; each rank has consecutive queries, so that
   /// the last one sees the most keys. Otherwise they pass round a ring beside
-  /// the work, which is even (Liu et al. 2023).
+  /// the work, which is even (Liu et al. 2023). With ContextParallel::Heads
+  /// neither.
   bool gathersContext = true;
   /// With ZeRO 2, what microbatches add up to is a rank's part of the
   /// gradients, so that they are reduced after each. Otherwise after the last.

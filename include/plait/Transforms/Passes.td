@@ -121,8 +121,13 @@ def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
   let summary = "Give every value of the loss function a sharding";
   let description = [{
     Requires a `dist.mesh` and plain types. The first dimension of the
-    function's arguments, the batch, is split over `dp`, and so is everything
-    that moves with it. On the axis `tp` an exact solver picks for each op the
+    function's arguments, the batch, is split over `dp`, the second one, the
+    sequence, over `cp`, and so is everything that moves with them. An op whose
+    work is uneven along the sequence, as attention's is, has of what it cannot
+    split the whole: keys and values are gathered. With `context_parallel = heads`
+    in the configuration `cp` splits the heads of such an op in its place, the
+    first of its factors that have to be split evenly and that `cp` divides
+    inside of `tp`; it is an error if there is none. On the axis `tp` an exact solver picks for each op the
     factor that is split, so that communication, memory and repeated work
     together are least; layers that are alike get the same answer. A parameter
     with a `sharding` keeps it. With `sequence_parallel` in the configuration,

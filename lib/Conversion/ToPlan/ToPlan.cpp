@@ -57,6 +57,9 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   plan.microbatches = schedule.getMicrobatches();
   plan.model_flops = double(getModelFlops(module)) * double(plan.microbatches);
   dist::MeshOp mesh = dist::MeshOp::find(module);
+  if (configuration.contextParallel != ContextParallel::Gather &&
+      mesh.getAxisSize(kContextAxis) > 1)
+    plan.context_parallel = print(configuration.contextParallel);
   for (auto [name, size] : llvm::zip_equal(
            mesh.getAxes().getAsRange<StringAttr>(), mesh.getSizes())) {
     auto axis = std::make_unique<fb::MeshAxisT>();

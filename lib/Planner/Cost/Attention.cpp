@@ -120,10 +120,13 @@ Cost unfusedCost(const Sizes &sizes, const Device &device,
 Cost planner::attentionCost(const Operation &operation, const Device &device,
                             const CostOptions &options) {
   Sizes sizes = {double(operation.heads) * double(options.microBatch),
-                 double(operation.queries) / options.context,
-                 double(operation.keys), double(operation.headSize), 1};
+                 double(operation.queries), double(operation.keys),
+                 double(operation.headSize), 1};
+  (options.contextHeads ? sizes.batch : sizes.queries) /= options.context;
   if (operation.causal)
-    sizes.seen = options.balancedContext ? 0.5 : 1 - 0.5 / options.context;
+    sizes.seen = options.balancedContext || options.contextHeads
+                     ? 0.5
+                     : 1 - 0.5 / options.context;
   if (sizes.batch <= 0 || sizes.queries <= 0 || sizes.keys <= 0 ||
       sizes.headSize <= 0)
     return {};

@@ -120,6 +120,8 @@ void Page::writeConfiguration() {
        {"recompute", print(c.recompute)},
        {"ZeRO stage", number(c.zero)},
        {"sequence parallelism", c.sequenceParallel ? "on" : "off"},
+       {"context parallelism",
+        c.context > 1 ? print(c.contextParallel) : "off"},
        {"batch", number(training.globalBatch) + " sequences of " +
                      number(training.sequence) + " tokens"},
        {"precision", print(training.precision)},

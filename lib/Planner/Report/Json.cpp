@@ -24,6 +24,7 @@ static json getConfiguration(const Configuration &configuration) {
           {"recompute", print(configuration.recompute)},
           {"zero", configuration.zero},
           {"sequence_parallel", configuration.sequenceParallel},
+          {"context_parallel", print(configuration.contextParallel)},
           {"layers", configuration.layers}};
 }
 

@@ -54,7 +54,8 @@ const Probe *Bounds::getProbe(const Work &work,
       configuration.recompute.getUniform().value_or(Recompute::Auto);
   if (kind != Recompute::Auto)
     return getProbeOf(work, configuration, kind, splits);
-  Key key(&work, configuration.context, configuration.microBatch, kind, splits);
+  Key key(&work, configuration.context, configuration.contextParallel,
+          configuration.microBatch, kind, splits);
   auto [entry, isNew] = probes.try_emplace(key);
   std::optional<Probe> &probe = entry->second;
   if (!isNew)
@@ -79,7 +80,8 @@ const Probe *Bounds::getProbe(const Work &work,
 const Probe *Bounds::getProbeOf(const Work &work,
                                 const Configuration &configuration,
                                 Recompute kind, bool splits) {
-  Key key(&work, configuration.context, configuration.microBatch, kind, splits);
+  Key key(&work, configuration.context, configuration.contextParallel,
+          configuration.microBatch, kind, splits);
   auto [entry, isNew] = probes.try_emplace(key);
   std::optional<Probe> &probe = entry->second;
   if (!isNew)
@@ -215,8 +217,9 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
   Configuration one = configuration;
   if (one.chunks == 1)
     one.schedule = splits ? "zb-h1" : "1f1b";
-  StageKey key(&work, one.context, one.pipeline, one.data, one.zero, one.chunks,
-               one.microBatch, one.recompute, one.schedule, one.layers);
+  StageKey key(&work, one.context, one.contextParallel, one.pipeline, one.data,
+               one.zero, one.chunks, one.microBatch, one.recompute,
+               one.schedule, one.layers);
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = stageProbes.find(key);

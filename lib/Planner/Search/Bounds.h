@@ -82,15 +82,17 @@ private:
   const Training &training;
   /// Any work that has been probed: waiting for replicas does not depend on it.
   const Work *anyWork = nullptr;
-  using Key = std::tuple<const Work *, int, int64_t, Recompute, bool>;
+  using Key =
+      std::tuple<const Work *, int, ContextParallel, int64_t, Recompute, bool>;
   const Probe *getProbeOf(const Work &work, const Configuration &configuration,
                           Recompute kind, bool splits);
   bool isBeatenBy(const Work &work, const Configuration &configuration,
                   bool splits, double seconds, double &bytes);
   std::map<Key, std::optional<Probe>> probes;
   std::map<int, double> waitShares;
-  using StageKey = std::tuple<const Work *, int, int, int, int, int, int64_t,
-                              Recomputation, std::string, std::vector<int>>;
+  using StageKey =
+      std::tuple<const Work *, int, ContextParallel, int, int, int, int,
+                 int64_t, Recomputation, std::string, std::vector<int>>;
   std::mutex mutex; // of stageProbes
   std::map<StageKey, std::shared_ptr<const StageProbe>> stageProbes;
   std::string refusal;

@@ -22,6 +22,7 @@ static std::string toText(int value) { return std::to_string(value); }
 static std::string toText(const Recomputation &value) { return print(value); }
 static std::string toText(bool value) { return value ? "on" : "off"; }
 static std::string toText(const std::string &value) { return value; }
+static std::string toText(ContextParallel value) { return print(value); }
 
 /// What is left of `choices`: all of them in order, or the pinned one, which
 /// has to be one of them.
@@ -128,6 +129,7 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.zero = space.zero;
   choices.recompute = space.recompute;
   choices.sequenceParallel = space.sequenceParallel;
+  choices.contextParallel = space.contextParallel;
   std::vector<std::string> names = space.schedule;
   std::vector<int> chunks = space.chunks;
   PLAIT_RETURN_IF_ERROR(
@@ -138,6 +140,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   PLAIT_RETURN_IF_ERROR(restrict(choices.sequenceParallel,
                                  pins.sequenceParallel, "sequence parallelism",
                                  space));
+  PLAIT_RETURN_IF_ERROR(restrict(choices.contextParallel, pins.contextParallel,
+                                 "context-parallel", space));
   PLAIT_RETURN_IF_ERROR(restrict(names, pins.schedule, "schedule", space));
   PLAIT_RETURN_IF_ERROR(restrict(chunks, pins.chunks, "chunks", space));
   // Attention that keeps no scores has nothing of them to compute again.
@@ -228,6 +232,12 @@ std::vector<int64_t> Choices::getMicroBatches(const Mesh &mesh,
     if (sequences % size == 0)
       result.push_back(size);
   return result;
+}
+
+std::span<const ContextParallel>
+Choices::getContextParallel(int context) const {
+  std::span<const ContextParallel> all = contextParallel;
+  return context == 1 ? all.first(1) : all;
 }
 
 std::vector<int> Choices::getZeroStages(const Mesh &mesh) const {

@@ -10,6 +10,8 @@
 
 #include "plait/Planner/Search.h"
 
+#include <span>
+
 namespace plait::planner {
 
 /// A mesh, without what it runs.
@@ -41,6 +43,7 @@ public:
   bool joinsReplicas = false;     // as the framework says
   std::vector<Recomputation> recompute;
   std::vector<bool> sequenceParallel;
+  std::vector<ContextParallel> contextParallel;
   std::vector<ScheduleChoice> schedules;
 
   /// Degrees of tensor parallelism: those that are worth a profile in any
@@ -64,6 +67,8 @@ public:
   std::vector<const ScheduleChoice *> getSchedules(const Mesh &mesh,
                                                    int64_t stages) const;
   std::vector<int> getZeroStages(const Mesh &mesh) const;
+  /// Without ranks that share a sequence one stands for all.
+  std::span<const ContextParallel> getContextParallel(int context) const;
   std::vector<int64_t> getMicroBatches(const Mesh &mesh,
                                        const Training &training) const;
 

@@ -28,7 +28,7 @@ bool planner::isBetter(const Leaf &a, const Leaf &b) {
     const Configuration &c = leaf.configuration;
     return std::tie(leaf.seconds, c.tensor, c.pipeline, c.context, c.zero,
                     c.chunks, c.schedule, c.recompute, c.microBatch,
-                    c.sequenceParallel);
+                    c.sequenceParallel, c.contextParallel);
   };
   return key(a) < key(b);
 }
@@ -47,6 +47,7 @@ Configuration Explorer::toConfiguration(const Node &node) const {
   configuration.schedule = node.schedule->name;
   configuration.microBatch = node.microBatch;
   configuration.recompute = *node.recompute;
+  configuration.contextParallel = node.contextParallel;
   configuration.sequenceParallel = node.work->sequenceParallel;
   configuration.layers = input.pins.layers.value_or(std::vector<int>());
   int stages = node.mesh.pipeline * node.schedule->chunks;
@@ -117,11 +118,14 @@ void Explorer::addMesh(const Work &work, const Mesh &mesh) {
 
 void Explorer::addMembers(Node node) {
   for (int64_t size : choices.getMicroBatches(node.mesh, input.training))
-    for (const Recomputation &recompute : choices.recompute) {
-      node.microBatch = size;
-      node.recompute = &recompute;
-      addNode(node);
-    }
+    for (const Recomputation &recompute : choices.recompute)
+      for (ContextParallel kind :
+           choices.getContextParallel(node.mesh.context)) {
+        node.microBatch = size;
+        node.recompute = &recompute;
+        node.contextParallel = kind;
+        addNode(node);
+      }
 }
 
 void Explorer::addNode(Node node) {
@@ -333,13 +337,16 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
   // Sizes that divide a replica's sequences divide all of them.
   for (int64_t size : choices.getMicroBatches(Mesh(), input.training))
     for (const Recomputation &recompute : choices.recompute)
-      for (const ScheduleChoice &schedule : choices.schedules) {
-        one.microBatch = size;
-        one.recompute = recompute;
-        const Probe *probe = bounds.getProbe(work, one, schedule.splits);
-        if (probe)
-          entry->second = std::min(entry->second, probe->work() / double(size));
-      }
+      for (const ScheduleChoice &schedule : choices.schedules)
+        for (ContextParallel kind : choices.getContextParallel(context)) {
+          one.microBatch = size;
+          one.recompute = recompute;
+          one.contextParallel = kind;
+          const Probe *probe = bounds.getProbe(work, one, schedule.splits);
+          if (probe)
+            entry->second =
+                std::min(entry->second, probe->work() / double(size));
+        }
   return entry->second;
 }
 

@@ -34,6 +34,7 @@ struct Node {
   const Work *work = nullptr;
   int64_t microBatch = 1;
   const Recomputation *recompute = nullptr; // of the choices
+  ContextParallel contextParallel = ContextParallel::Gather;
   bool even = false; // the same number of layers on each virtual stage
   int family = 0;    // of the same mesh and schedule
   int64_t index = 0; // in the order of enumeration

@@ -232,6 +232,13 @@ void Summary::addVariants() {
            [&](Configuration &c) { c.recompute = kind; });
   with(pick.sequenceParallel ? "sp off" : "sp on",
        [&](Configuration &c) { c.sequenceParallel = !c.sequenceParallel; });
+  if (pick.context > 1) {
+    bool gathers = pick.contextParallel == ContextParallel::Gather;
+    ContextParallel other =
+        gathers ? ContextParallel::Heads : ContextParallel::Gather;
+    with("context-parallel " + print(other),
+         [&](Configuration &c) { c.contextParallel = other; });
+  }
   for (int zero = 0; zero <= 3; ++zero)
     if (zero != pick.zero && pick.data * pick.context > 1)
       with("zero " + std::to_string(zero),

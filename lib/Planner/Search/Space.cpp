@@ -31,6 +31,7 @@ SearchSpace SearchSpace::all() {
   space.recompute = {Recompute::None, Recompute::Selective, Recompute::Full};
   space.zero = {0, 1, 2, 3};
   space.sequenceParallel = {false, true};
+  space.contextParallel = {ContextParallel::Gather, ContextParallel::Heads};
   space.chunks = {1, 2, 3, 4, 5, 6, 7, 8};
   space.context = {1, 2, 4, 8, 16, 32, 64};
   return space;
@@ -78,6 +79,9 @@ std::string planner::print(const Configuration &configuration) {
     out << ", zero " << configuration.zero;
   if (configuration.sequenceParallel)
     out << ", sp";
+  if (configuration.context > 1 &&
+      configuration.contextParallel != ContextParallel::Gather)
+    out << ", context-parallel " << print(configuration.contextParallel);
   return out.str();
 }
 

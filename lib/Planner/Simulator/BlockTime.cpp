@@ -20,6 +20,7 @@ CostOptions Context::costOptions() const {
   options.microBatch = configuration.microBatch;
   options.context = configuration.context;
   options.balancedContext = !framework().gathersContext;
+  options.contextHeads = exchangesHeads();
   // Otherwise a kernel of its own adds (getAccumulationCost).
   options.weightGradientBytes = framework().fusedAccumulation
                                     ? 2 * gradientBytes()
@@ -70,6 +71,7 @@ private:
   double collectiveSecondsOf(const Operation &op) const;
   double contextSeconds(const Operation &op) const;
   double gatherSeconds(const Operation &op) const;
+  double exchangeSeconds(const Operation &op) const;
   double ringSeconds(const Operation &op) const;
   void add(const Operation &op);
   void hide(double &collective, double beside);
@@ -108,6 +110,8 @@ double BlockTimer::collectiveSecondsOf(const Operation &op) const {
 double BlockTimer::contextSeconds(const Operation &op) const {
   if (options.context == 1)
     return 0;
+  if (options.contextHeads)
+    return exchangeSeconds(op);
   return context.framework().gathersContext ? gatherSeconds(op)
                                             : ringSeconds(op);
 }
@@ -125,6 +129,22 @@ double BlockTimer::gatherSeconds(const Operation &op) const {
   bool repeated = !forward && kind == Recompute::Full;
   return (repeated ? 0 : secondsOf(CollectiveKind::AllGather)) +
          (forward ? 0 : secondsOf(CollectiveKind::ReduceScatter));
+}
+
+/// Positions are exchanged for heads: of queries, keys and values before
+/// attention, of its result after it, and of as many gradients in the backward
+/// pass, for which what attention reads is kept. Where there are too few
+/// key/value heads, keys and values are gathered.
+double BlockTimer::exchangeSeconds(const Operation &op) const {
+  double bytesOfHead = double(op.keys) / options.context * op.headSize *
+                       options.microBatch * elementBytes(options.precision);
+  auto secondsOf = [&](int64_t heads) {
+    return 2 * collectiveSeconds(CollectiveKind::AllToAll, heads * bytesOfHead,
+                                 context.contextGroup(), context.cluster);
+  };
+  return secondsOf(op.heads) + (op.keyValueHeads % options.context == 0
+                                    ? secondsOf(op.keyValueHeads)
+                                    : gatherSeconds(op));
 }
 
 /// Ring attention: each rank of cp passes its keys and values on while it works

@@ -29,6 +29,11 @@ struct Context {
   double sequences() const {
     return double(configuration.microBatch) / configuration.context;
   }
+  /// Whether ranks of cp exchange positions for heads.
+  bool exchangesHeads() const {
+    return configuration.context > 1 &&
+           configuration.contextParallel == ContextParallel::Heads;
+  }
   double gradientBytes() const {
     return training.fp32Gradients ? 4 : elementBytes(training.precision);
   }

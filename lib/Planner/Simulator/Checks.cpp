@@ -83,6 +83,28 @@ static Status checkDivisions(const Context &context) {
   return Status::success();
 }
 
+/// As the compiler splits heads over cp: those of one group only without
+/// dropout.
+static Status checkHeads(const Context &context) {
+  if (!context.exchangesHeads())
+    return Status::success();
+  int64_t members = context.configuration.context;
+  for (const Block &block : context.work.blocks)
+    for (const Operation &op : block.operations) {
+      if (op.kind != OperationKind::Attention ||
+          op.keyValueHeads % members == 0 ||
+          (!context.training.dropout &&
+           op.heads / op.keyValueHeads % members == 0))
+        continue;
+      return fail("context-parallel is heads, but cp ", members,
+                  " does not divide the ", op.keyValueHeads,
+                  " key/value heads or ", op.heads / op.keyValueHeads,
+                  " query heads of each that a rank of tp ",
+                  context.configuration.tensor, " has");
+    }
+  return Status::success();
+}
+
 static Status checkLayers(const Context &context) {
   const Configuration &configuration = context.configuration;
   int64_t layers = context.work.layers();
@@ -113,5 +135,6 @@ Status planner::checkConfiguration(const Context &context) {
   PLAIT_RETURN_IF_ERROR(checkDevices(context));
   PLAIT_RETURN_IF_ERROR(checkWork(context));
   PLAIT_RETURN_IF_ERROR(checkDivisions(context));
+  PLAIT_RETURN_IF_ERROR(checkHeads(context));
   return checkLayers(context);
 }

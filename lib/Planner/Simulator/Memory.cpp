@@ -62,8 +62,23 @@ static double scoreBytes(const Block &block, const Context &context) {
   return scores * bytes * context.sequences();
 }
 
+/// What attention reads and writes by positions, where that is kept by heads
+/// as well: its result, which its own backward pass reads by heads and the
+/// matmul behind it by positions. Of scores nobody needs the result.
+static double exchangedBytes(const Block &block, const Context &context) {
+  if (!context.exchangesHeads() || !context.training.flashAttention)
+    return 0;
+  double elements = 0;
+  for (const Operation &op : block.operations)
+    if (op.kind == OperationKind::Attention && op.pass == Pass::Forward)
+      elements += double(op.heads) * op.headSize * op.queries;
+  return elements * context.sequences() *
+         elementBytes(context.training.precision);
+}
+
 static double keptBytes(const Block &block, const Context &context) {
-  return toBytes(block.kept, context) + scoreBytes(block, context);
+  return toBytes(block.kept, context) + exchangedBytes(block, context) +
+         scoreBytes(block, context);
 }
 
 double planner::savedBytes(const StageBlocks &stage, const Context &context) {
@@ -73,7 +88,8 @@ double planner::savedBytes(const StageBlocks &stage, const Context &context) {
     if (entry.recompute == Recompute::None)
       bytes += entry.count * keptBytes(block, context);
     else if (entry.recompute == Recompute::Selective)
-      bytes += entry.count * toBytes(block.kept, context);
+      bytes += entry.count *
+               (toBytes(block.kept, context) + exchangedBytes(block, context));
     else
       bytes += entry.count * toBytes(block.input, context);
   }
@@ -90,15 +106,25 @@ double planner::weightBytes(const StageBlocks &stage, const Context &context) {
 }
 
 /// Keys and values of a whole sequence, and their gradients, where ranks that
-/// share it gather them.
+/// share it gather them. What is exchanged for heads is there twice: queries,
+/// keys and values forward, backward the gradients of these and of the result.
 static double contextBytes(const Block &block, const Context &context) {
-  if (context.configuration.context == 1 || !context.framework().gathersContext)
+  double members = context.configuration.context;
+  bool exchanges = context.exchangesHeads();
+  if (members == 1 || (!exchanges && !context.framework().gathersContext))
     return 0;
   double most = 0;
-  for (const Operation &op : block.operations)
-    if (op.kind == OperationKind::Attention)
-      most = std::max(most, double(op.keys) * op.keyValueHeads * op.headSize *
-                                (op.pass == Pass::Forward ? 2 : 4));
+  for (const Operation &op : block.operations) {
+    if (op.kind != OperationKind::Attention)
+      continue;
+    bool isForward = op.pass == Pass::Forward;
+    bool gathers = !exchanges || op.keyValueHeads % int64_t(members) != 0;
+    double keyValues = double(op.keyValueHeads) *
+                       (gathers ? (isForward ? 2 : 4) : 2 / members);
+    double queries = exchanges ? op.heads * (isForward ? 1 : 2) / members : 0;
+    most =
+        std::max(most, double(op.keys) * (queries + keyValues) * op.headSize);
+  }
   return most * double(context.configuration.microBatch) *
          elementBytes(context.training.precision);
 }

@@ -8,7 +8,9 @@
 // 1. Group the dimensions of all values into classes that move together.
 // 2. Split the class of the batch over "dp", that of the sequence over "cp".
 // 3. Choose on "tp", exactly, what each op splits (ShardingProblem.h).
-// 4. Write the shardings into the types and reshards between them.
+// 4. With `context_parallel = heads`, split by "cp" another factor of the ops
+//    whose work is not even along the sequence.
+// 5. Write the shardings into the types and reshards between them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +21,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace plait {
@@ -32,15 +35,19 @@ using namespace plait::dist;
 
 namespace {
 
-/// Steps 1 to 4 for one function.
+/// Steps 1 to 5 for one function.
 class Assigner {
 public:
-  Assigner(func::FuncOp function, MeshOp mesh, bool splitSequence,
-           unsigned zero)
-      : function(function), mesh(mesh), splitSequence(splitSequence),
-        zero(zero), meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
+  Assigner(func::FuncOp function, MeshOp mesh,
+           const TrainingConfiguration &configuration)
+      : function(function), mesh(mesh),
+        splitSequence(configuration.sequenceParallel), zero(configuration.zero),
+        byHeads(configuration.contextParallel == ContextParallel::Heads &&
+                mesh.getAxisSize(kContextAxis) > 1),
+        meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
         builder(function.getContext()),
-        tensor(builder.getStringAttr(kTensorAxis)) {}
+        tensor(builder.getStringAttr(kTensorAxis)),
+        context(builder.getStringAttr(kContextAxis)) {}
 
   LogicalResult run();
 
@@ -54,7 +61,9 @@ private:
   ShardingAttr divide(Type type, ShardingAttr sharding);
   void storeParameter(nn::SlotOpInterface read);
   void gatherForLayers(Value stored, ShardingAttr found);
-  FactorAxes factorAxes(ShardableOpInterface op);
+  FailureOr<FactorAxes> factorAxes(ShardableOpInterface op);
+  LogicalResult splitHeads(ShardableOpInterface op, const FactorRule &rule,
+                           FactorAxes &axes);
   void shardOp(Operation *op, const FactorAxes &axes);
   void publish(Value result);
   void pinParameters();
@@ -63,9 +72,10 @@ private:
   MeshOp mesh;
   bool splitSequence;
   unsigned zero; // what ranks of dp divide: 2 gradients, 3 parameters, too
+  bool byHeads;  // ranks of cp exchange positions for heads
   FlatSymbolRefAttr meshRef;
   OpBuilder builder;
-  StringAttr tensor;
+  StringAttr tensor, context;
   FactorClasses classes;
   /// What splits the classes of the tokens' dimensions.
   llvm::SmallMapVector<int, StringAttr, 2> axisOfClass;
@@ -186,7 +196,7 @@ ShardingAttr Assigner::publishedSharding(Value value) {
                            Reduction::Sum);
 }
 
-FactorAxes Assigner::factorAxes(ShardableOpInterface op) {
+FailureOr<FactorAxes> Assigner::factorAxes(ShardableOpInterface op) {
   FactorRule rule = op.getFactorRule();
   int chosen = problem ? problem->getFactor(op) : ShardingProblem::kNone;
   FactorAxes axes;
@@ -199,7 +209,46 @@ FactorAxes Assigner::factorAxes(ShardableOpInterface op) {
       along.push_back(tensor);
     axes.push_back(builder.getArrayAttr(along));
   }
+  if (byHeads && failed(splitHeads(op, rule, axes)))
+    return failure();
   return axes;
+}
+
+/// Where cp would split a factor along which work is uneven, as the queries of
+/// attention, has it split the first of the factors that must be split evenly,
+/// the heads, that it divides inside of what tp leaves of them. That what lies
+/// along the sequence is exchanged for it follows from the shardings, and so
+/// does that keys and values of which every rank has heads are gathered.
+LogicalResult Assigner::splitHeads(ShardableOpInterface op,
+                                   const FactorRule &rule, FactorAxes &axes) {
+  auto isUneven = [&](size_t index) {
+    return !rule.factors[index].isBalanced &&
+           llvm::is_contained(axes[index], context);
+  };
+  auto indices = llvm::seq<size_t>(0, rule.factors.size());
+  auto uneven = llvm::find_if(indices, isUneven);
+  if (uneven == indices.end())
+    return success();
+  int64_t ranks = mesh.getAxisSize(context);
+  SmallVector<Factor> heads; // what tp leaves of them
+  for (size_t index : indices) {
+    Factor factor = rule.factors[index];
+    if (!factor.mustDivide || factor.kind == FactorKind::Whole)
+      continue;
+    factor.size /= mesh.getBlocks(axes[index]);
+    if (factor.size % ranks == 0) {
+      SmallVector<Attribute> inner(axes[index].getValue());
+      inner.push_back(context);
+      axes[index] = builder.getArrayAttr(inner);
+      axes[*uneven] = builder.getArrayAttr({});
+      return success();
+    }
+    // Along one there is nothing to divide.
+    if (heads.empty() || factor.size > 1)
+      heads.push_back(factor);
+  }
+  return reportIndivisible(op, kContextAxis, ranks, heads)
+         << ", or --context-parallel gather";
 }
 
 /// Brings a result to where its users find it. A partial value that only
@@ -209,7 +258,8 @@ void Assigner::publish(Value result) {
   bool onlyReturned = llvm::all_of(result.getUsers(), [](Operation *user) {
     return isa<func::ReturnOp>(user);
   });
-  ShardingAttr wanted = problem || ShardingAttr::of(result).isPartial()
+  bool maySplitElse = problem || byHeads;
+  ShardingAttr wanted = maySplitElse || ShardingAttr::of(result).isPartial()
                             ? publishedSharding(result)
                             : ShardingAttr::of(result);
   if (onlyReturned || ShardingAttr::of(result) == wanted)
@@ -339,8 +389,14 @@ LogicalResult Assigner::run() {
   // Decided for all ops before the first reshard hides a value from its class.
   SmallVector<std::pair<Operation *, FactorAxes>> ops;
   for (Operation &op : function.getBody().front()) {
+    ops.push_back({&op, FactorAxes()});
     auto shardable = dyn_cast<ShardableOpInterface>(op);
-    ops.push_back({&op, shardable ? factorAxes(shardable) : FactorAxes()});
+    if (!shardable)
+      continue;
+    FailureOr<FactorAxes> axes = factorAxes(shardable);
+    if (failed(axes))
+      return failure();
+    ops.back().second = std::move(*axes);
   }
   for (auto &[op, axes] : ops)
     shardOp(op, axes);
@@ -366,9 +422,7 @@ struct AssignShardingsPass
       return signalPassFailure();
     }
     TrainingConfiguration configuration = getConfiguration(getOperation());
-    if (failed(Assigner(function, mesh, configuration.sequenceParallel,
-                        configuration.zero)
-                   .run()))
+    if (failed(Assigner(function, mesh, configuration).run()))
       signalPassFailure();
   }
 };

@@ -39,10 +39,9 @@ static RankedTensorType typeOf(Value value) {
 // What may be split
 //===----------------------------------------------------------------------===//
 
-/// "tp=8 does not divide the 4 key/value heads or 2 query heads of each of
-/// nn.attention; possible are 1, 2, 4".
-static void reportIndivisible(ShardableOpInterface op, StringRef axis,
-                              int64_t blocks, ArrayRef<Factor> factors) {
+InFlightDiagnostic plait::reportIndivisible(ShardableOpInterface op,
+                                            StringRef axis, int64_t blocks,
+                                            ArrayRef<Factor> factors) {
   InFlightDiagnostic diag = op.emitError()
                             << axis << "=" << blocks << " does not divide the ";
   SmallVector<int64_t> divisors;
@@ -59,6 +58,7 @@ static void reportIndivisible(ShardableOpInterface op, StringRef axis,
   llvm::sort(divisors);
   divisors.erase(llvm::unique(divisors), divisors.end());
   llvm::interleaveComma(divisors, diag);
+  return diag;
 }
 
 LogicalResult ShardingProblem::checkDivisibility() {

@@ -34,6 +34,12 @@
 
 namespace plait {
 
+/// "tp=8 does not divide the 4 key/value heads or 2 query heads of each of
+/// nn.attention; possible are 1, 2, 4".
+mlir::InFlightDiagnostic reportIndivisible(ShardableOpInterface op,
+                                           mlir::StringRef axis, int64_t blocks,
+                                           mlir::ArrayRef<Factor> factors);
+
 class ShardingProblem {
 public:
   static constexpr int kNone = -1;

@@ -9,11 +9,11 @@ module attributes {plait.configuration = #plait.configuration<schedule = "1f1b",
 
 // -----
 
-// CHECK: #plait.configuration<schedule = "zb-v", chunks = 2, layers = [2, 1, 1, 2], micro_batch = 4, recompute = full, zero = 1, sequence_parallel = true, global_batch = 64, seq = 32, precision = bf16, attention = flash, epilogues = all, deterministic = true>
+// CHECK: #plait.configuration<schedule = "zb-v", chunks = 2, layers = [2, 1, 1, 2], micro_batch = 4, recompute = full, zero = 1, sequence_parallel = true, context_parallel = heads, global_batch = 64, seq = 32, precision = bf16, attention = flash, epilogues = all, deterministic = true>
 module attributes {plait.configuration = #plait.configuration<
     seq = 32, deterministic = true, epilogues = all, attention = flash,
     precision = bf16, global_batch = 64, sequence_parallel = true, zero = 1,
-    recompute = full, micro_batch = 4, layers = [2, 1, 1, 2], chunks = 2,
+    context_parallel = heads, recompute = full, micro_batch = 4, layers = [2, 1, 1, 2], chunks = 2,
     schedule = "zb-v">} {
 }
 

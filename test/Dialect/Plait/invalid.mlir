@@ -43,6 +43,12 @@ module attributes {plait.configuration = #plait.configuration<sequence_parallel 
 
 // -----
 
+// expected-error @+1 {{context-parallel is "ring", expected gather or heads}}
+module attributes {plait.configuration = #plait.configuration<context_parallel = ring>} {
+}
+
+// -----
+
 // (C4) numbers are 1 to 16,777,216, zero is 0 to 3
 // expected-error @+1 {{micro-batch is "0", expected 1 to 16777216}}
 module attributes {plait.configuration = #plait.configuration<micro_batch = 0>} {

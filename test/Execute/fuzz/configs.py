@@ -165,15 +165,20 @@ def draw_planned(rng: random.Random) -> ConfigTrial:
     return ConfigTrial(draw_config(rng), options)
 
 
+def get_heads(config: dict) -> tuple[int, int]:
+    """Of keys and values, and query heads of each."""
+    heads = config.get("n_head", config.get("num_attention_heads"))
+    shared = config.get("num_key_value_heads", heads)
+    return shared, heads // shared
+
+
 def draw_axes(rng: random.Random, ranks: int, config: dict) -> dict[str, int]:
     """Powers of two, up to `ranks` in all; tp as the heads allow."""
     axes = {"pp": 1, "dp": 1, "cp": 1, "tp": 1}
-    heads = config.get("n_head", config.get("num_attention_heads"))
-    shared = config.get("num_key_value_heads", heads)
     while ranks > 1:
         axis = rng.choice(("pp", "pp", "dp", "cp", "tp"))
         parts = 2 * axes["tp"]
-        if axis != "tp" or 0 in (shared % parts, heads // shared % parts):
+        if axis != "tp" or any(n % parts == 0 for n in get_heads(config)):
             axes[axis] *= 2
         ranks //= 2
     return axes
@@ -208,6 +213,11 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
         options += [name, rng.choice(values)]
     if rng.random() < 0.4:
         options.append("--sequence-parallel")
+    parts = axes["cp"] * axes["tp"]
+    # Dropout's masks go by the heads of keys and values.
+    divided = get_heads(config)[: 1 if config.get("attention_dropout") else 2]
+    if axes["cp"] > 1 and any(n % parts == 0 for n in divided):
+        options += ["--context-parallel", rng.choice(("gather", "heads", "heads"))]
     return ConfigTrial(config, options)
 
 

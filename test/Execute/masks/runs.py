@@ -25,6 +25,7 @@ TOLERANCE = {"loss": 2e-6, "grad_norm": 2e-5}
 BF16_TOLERANCE = {"loss": 2**-9, "grad_norm": 2**-5}
 
 FULL = ("--recompute", "full")
+HEADS = ("--context-parallel", "heads")
 SELECTIVE = ("--recompute", "selective")
 FLASH = ("--attention", "flash")
 BF16 = ("--precision", "bf16")

@@ -29,6 +29,7 @@ QUICK = [
     ("gpt2", "cpu:4", 16, 256, "zero=2,dp=4"),
     ("gpt2", "cpu:4", 16, 256, "zero=3,dp=4"),
     ("llama-3-8b", "h100:8x8", 512, 8192, "recompute=full"),
+    ("llama-3.1-8b", "h100:2x8", 2, 65536, "cp=4,context-parallel=heads"),
     ("llama-3-8b", "h100:8x8", 512, 8192, "pp=4,schedule=zb-v,chunks=2"),
 ]
 ALL = [

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "PublishedRuns.h"
+#include "plait/Planner/Cost.h"
 
 #include <gtest/gtest.h>
 
@@ -371,9 +372,9 @@ TEST(Estimate, FasterLinksAndDevicesAreNotSlower) {
   EXPECT_LT(setting.run().iterationSeconds, links);
 }
 
-/// A sequence over four ranks: a quarter of the tokens each, all of the keys. In
-/// a ring all ranks have as much to do; with consecutive queries the last ones
-/// see seven eighths of the keys where one rank's see half.
+/// A sequence over four ranks: a quarter of the tokens each, all of the keys.
+/// In a ring all ranks have as much to do; with consecutive queries the last
+/// ones see seven eighths of the keys where one rank's see half.
 TEST(Estimate, ContextParallelismDividesASequence) {
   Setting setting;
   setting.shape.sequence = setting.training.sequence = 65536;
@@ -391,6 +392,41 @@ TEST(Estimate, ContextParallelismDividesASequence) {
   setting.training.framework.gathersContext = false;
   EXPECT_NEAR(setting.run().stages[0].forward / one.stages[0].forward, 0.25,
               0.02);
+}
+
+/// By heads the work is even as in a ring. What is exchanged forward are
+/// queries, keys, values and the result, all of one size here.
+TEST(Estimate, ContextParallelismByHeads) {
+  Setting setting;
+  setting.shape.sequence = setting.training.sequence = 65536;
+  setting.shape.learnedPositions = false;
+  setting.training.globalBatch = 1;
+  Estimate one = setting.run();
+  setting.configuration.context = 4;
+  Estimate gathered = setting.run();
+  setting.configuration.contextParallel = ContextParallel::Heads;
+  Estimate heads = setting.run();
+  auto workOf = [](const Estimate &e) {
+    return e.stages[0].forward - e.stages[0].contextForward;
+  };
+  EXPECT_NEAR(workOf(heads) / workOf(one), 0.25, 0.02);
+  EXPECT_LT(workOf(heads), 0.9 * workOf(gathered));
+  // The result of attention is kept by heads and by positions.
+  double layers = double(setting.shape.layers);
+  double result = 65536 / 4 * double(setting.shape.hidden) * 2;
+  EXPECT_NEAR(heads.memory[0].activations,
+              gathered.memory[0].activations + layers * result, 1);
+  double exchange = collectiveSeconds(CollectiveKind::AllToAll, result, {4, 4},
+                                      setting.cluster);
+  EXPECT_NEAR(heads.stages[0].contextForward / (layers * 4 * exchange), 1,
+              1e-9);
+  setting.configuration.context = 3;
+  setting.shape.sequence = setting.training.sequence = 3 * 16384;
+  Result<Estimate> refused = setting.tryRun();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find(
+                "context-parallel is heads, but cp 3 does not divide"),
+            std::string::npos);
 }
 
 /// Elementwise work of layers goes through memory more often, all else stays.

@@ -85,8 +85,7 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                 "model_flops", "bubble_fraction", "exposed_comm_seconds",
                 "breakdown_seconds", "roofline_seconds", "memory_bytes",
                 "memory_limit_bytes", "configuration", "idle_devices", "search",
-                "alternatives",
-                "variants"}));
+                "alternatives", "variants"}));
   EXPECT_EQ(keysOf(content["exposed_comm_seconds"]),
             (std::set<std::string>{"tp", "pp", "dp", "cp", "ep"}));
   EXPECT_EQ(
@@ -94,11 +93,26 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
       (std::set<std::string>{"arithmetic", "memory", "launches", "tp", "pp",
                              "dp", "cp", "ep", "bubble", "wait", "overhead"}));
   EXPECT_EQ(keysOf(content["configuration"]),
-            (std::set<std::string>{
-                "pp", "dp", "tp", "cp", "chunks", "schedule", "micro_batch",
-                "microbatches", "recompute", "zero", "sequence_parallel",
-                "layers", "global_batch", "sequence", "precision", "attention",
-                "dropout", "framework", "cluster"}));
+            (std::set<std::string>{"pp",
+                                   "dp",
+                                   "tp",
+                                   "cp",
+                                   "chunks",
+                                   "schedule",
+                                   "micro_batch",
+                                   "microbatches",
+                                   "recompute",
+                                   "zero",
+                                   "sequence_parallel",
+                                   "context_parallel",
+                                   "layers",
+                                   "global_batch",
+                                   "sequence",
+                                   "precision",
+                                   "attention",
+                                   "dropout",
+                                   "framework",
+                                   "cluster"}));
   EXPECT_EQ(keysOf(content["search"]),
             (std::set<std::string>{"considered", "estimated", "pruned",
                                    "lower_bound_seconds", "within_percent",

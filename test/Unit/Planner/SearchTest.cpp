@@ -110,8 +110,13 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
         for (c.pipeline = 1; c.pipeline <= ranks; ++c.pipeline) {
           c.context = cp;
           for (c.data = 1; c.ranks() <= ranks; ++c.data)
-            if (c.ranks() == ranks || !setting.cluster.device.isProcessor)
-              schedules(work);
+            for (ContextParallel kind : setting.space.contextParallel) {
+              c.contextParallel = kind;
+              bool isSame = cp == 1 && kind != setting.space.contextParallel[0];
+              if (!isSame &&
+                  (c.ranks() == ranks || !setting.cluster.device.isProcessor))
+                schedules(work);
+            }
         }
     }
 }
@@ -323,7 +328,8 @@ TEST(Search, KeepsPins) {
 
 TEST(Search, ReadsPins) {
   const char *text = "pp=2,dp=3,tp=4,cp=1,schedule=zb-v,chunks=2,micro-batch=8,"
-                     "recompute=selective,zero=1,sp=off";
+                     "recompute=selective,zero=1,sp=off,"
+                     "context-parallel=heads";
   EXPECT_EQ(print(*parsePins(text)), text);
   auto message = [](const char *text) {
     Result<Pins> pins = parsePins(text);
@@ -336,6 +342,8 @@ TEST(Search, ReadsPins) {
   EXPECT_EQ(message("tp=4,tp=2"), "tp is given twice");
   EXPECT_EQ(message("sp=maybe"),
             "sequence-parallel is \"maybe\", expected true, false, on or off");
+  EXPECT_EQ(message("context-parallel=ring"),
+            "context-parallel is \"ring\", expected gather or heads");
   EXPECT_EQ(message("recompute=some"),
             "recompute is \"some\", expected none, selective, full or auto");
   EXPECT_EQ(message("depth=4").rfind("unknown pin 'depth', expected one of", 0),

@@ -35,9 +35,9 @@ StringRef plait::describePhase(Phase phase) {
   case Phase::Differentiate:
     return "forward and backward, joint";
   case Phase::Checkpoint:
-    return "forward, backward, reduce and optimizer functions";
+    return "forward and backward functions";
   case Phase::Partition:
-    return "one rank's tensors, with collectives";
+    return "one rank's tensors, with collectives, and the end of the step";
   case Phase::Schedule:
     return "the order of every rank's work, verified";
   case Phase::Lower:
@@ -82,11 +82,13 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     // again with what it repeats.
     manager.addPass(createCheckpointPass());
     manager.addPass(createSplitPhasesPass());
-    if (!kernelsOnly)
-      manager.addPass(createBuildOptimizerPass());
     addCleanup(manager);
     return;
   case Phase::Partition:
+    if (!kernelsOnly) {
+      manager.addPass(createPackParametersPass());
+      manager.addPass(createBuildOptimizerPass());
+    }
     manager.addPass(createPartitionPass());
     addCleanup(manager);
     manager.addPass(createMergeResidualsPass());
@@ -98,9 +100,6 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     manager.addPass(createFuseEpiloguesPass());
     manager.addPass(createDecomposePass());
     addCleanup(manager);
-    // Where parameters lie is of no interest without addresses.
-    if (!kernelsOnly)
-      manager.addPass(createPackParametersPass());
     manager.addPass(createFormClustersPass());
     if (!kernelsOnly)
       manager.addPass(createPlaceBuffersPass());

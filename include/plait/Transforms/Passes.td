@@ -51,9 +51,9 @@ def VerifyPhasePass : Pass<"plait-verify-phase", "::mlir::ModuleOp"> {
       sharding.
     - (P3) after `stage` up to `lower`: each virtual stage of the placement has
       the functions that its phase makes: forward; joint; forward and backward
-      (or backward_input and backward_weight), and each rank reduce and
-      optimizer. The placement is for the mesh.
-    - (P4) after `partition`: no tensor has a sharding.
+      (or backward_input and backward_weight). The placement is for the mesh.
+    - (P4) after `partition`: no tensor has a sharding, and each rank has the
+      functions reduce and optimizer.
     - (P5) after `schedule`: there is one `pipe.schedule`, for the module's
       placement and as many microbatches as the configuration says.
     - (P6) after `lower`: each rank of the pipeline has a `plan.program`.
@@ -225,20 +225,51 @@ def MergeResidualsPass : Pass<"pipe-merge-residuals", "::mlir::ModuleOp"> {
   }];
 }
 
-def BuildOptimizerPass : Pass<"nn-build-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Write the end of a step: reduction, clipping, AdamW";
-  let description = [{
-    Creates for each rank of `pp` `@reduce_i`, which combines the gradients of
-    its replicas (and of the ranks that share a parameter), and `@optimizer_i`: mean
-    loss, global norm, clipping and AdamW with decoupled decay (Loshchilov and
-    Hutter 2019), on the rank's part of each parameter.
-  }];
-  let dependentDialects = ["::plait::pipe::PipeDialect"];
-}
-
 //===----------------------------------------------------------------------===//
 // partition: [nn+dist] -> one rank's local graph
 //===----------------------------------------------------------------------===//
+
+def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
+  let summary = "Reduce and update many parameters at once";
+  let description = [{
+    For each rank of `pp`: parameters whose gradients are to be reduced over the same
+    axes, that the global norm counts alike, and to which the optimizer does the same
+    get places side by side (`nn.pack`), so that one all-reduce, one sum of squares
+    and one update do for all of them. What is done to an element stays the same; the
+    squares are added up in another order, by rows of the pack. A gradient that other
+    ranks of `pp` take part in reducing is alone in its pack, and a parameter whose
+    value, gradient and state are not split alike is in none. One with padding, in
+    which the optimizer would leave something else than zeros, is reduced and counted
+    with others like it, and updated alone.
+
+    With `zero = 1` in the configuration packs are divided over dp: their gradients
+    are reduced and scattered, after which a rank counts and updates its own rows of
+    the pack and gathers those of the others. Such packs have at least `bucket`
+    elements but not many more, and the last layers' come first, so that they
+    are reduced while the backward pass computes the others. A parameter that
+    cannot be divided is packed as without.
+  }];
+  let options = [
+    Option<"bucket", "bucket", "int64_t", "0",
+           "least elements of a divided pack; 0: what rings over dp want">];
+  let dependentDialects = ["::plait::dist::DistDialect",
+                           "::plait::nn::NNDialect"];
+}
+
+def BuildOptimizerPass : Pass<"nn-build-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Write the end of a step: reduction, clipping, update";
+  let description = [{
+    Creates for each rank of `pp` `@reduce_i`, which combines the gradients of
+    its replicas (and of the ranks that share a parameter), and `@optimizer_i`: mean
+    loss, global norm, clipping and the update of the configuration's `optimizer`.
+    Both are written for one rank's blocks, with their collectives, while the other
+    functions still have the shardings that say what is left to be combined. What is
+    done to the members of an `nn.pack` is written once, for all of them; fails where
+    that would not be the same.
+  }];
+  let dependentDialects = ["::plait::dist::DistDialect",
+                           "::plait::pipe::PipeDialect"];
+}
 
 def PartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
   let summary = "Turn global tensors into one rank's blocks";
@@ -282,33 +313,6 @@ def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::ModuleOp"> {
     neither.
   }];
   let dependentDialects = ["::plait::nn::NNDialect"];
-}
-
-def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
-  let summary = "Reduce and update many parameters at once";
-  let description = [{
-    For each rank of `pp`: parameters whose gradients `@reduce_i` reduces alike, which
-    the global norm counts alike, and to which `@optimizer_i` does the same
-    element by element, get places side by side (`nn.pack`), and one all-reduce,
-    one sum of squares and one update take the place of theirs. What is done to
-    an element stays the same; the squares are added up in another order, by
-    rows of the pack. A gradient that other ranks of `pp` take part in reducing is
-    alone in its pack, and a parameter whose gradient is reduced by anything but
-    all-reduces is left alone. An update that depends on where an element is in
-    its parameter (it masks padding) stays as it is.
-
-    With `zero = 1` in the configuration packs are divided over dp: the all-reduce over dp becomes a
-    reduce-scatter, after which a rank counts and updates its own rows of the
-    pack and gathers those of the others. Such packs have at least `bucket`
-    elements but not many more, and the last layers' come first, so that they
-    are reduced while the backward pass computes the others. A parameter that
-    cannot be divided is packed as without.
-  }];
-  let options = [
-    Option<"bucket", "bucket", "int64_t", "0",
-           "least elements of a divided pack; 0: what rings over dp want">];
-  let dependentDialects = ["::plait::dist::DistDialect",
-                           "::plait::nn::NNDialect"];
 }
 
 def FormClustersPass : Pass<"plan-form-clusters", "::mlir::ModuleOp"> {

@@ -21,14 +21,14 @@ static constexpr double kLowest = -std::numeric_limits<double>::infinity();
 // Types
 //===----------------------------------------------------------------------===//
 
-SmallVector<Padding> plait::getPadding(dist::MeshOp mesh, Value value) {
+SmallVector<Padding> plait::getPadding(dist::MeshOp mesh, Type type) {
   SmallVector<Padding> result;
-  ShardingAttr sharding = ShardingAttr::of(value);
+  ShardingAttr sharding = ShardingAttr::of(type);
   if (!sharding)
     return result;
-  auto type = cast<RankedTensorType>(value.getType());
   for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
-    int64_t extent = type.getDimSize(dim), blocks = mesh.getBlocks(axes);
+    int64_t extent = cast<RankedTensorType>(type).getDimSize(dim);
+    int64_t blocks = mesh.getBlocks(axes);
     if (extent % blocks)
       result.push_back({static_cast<int64_t>(dim),
                         mesh.getBegin(axes, llvm::divideCeil(extent, blocks)),
@@ -72,7 +72,7 @@ bool PaddingAnalysis::isPadded(const FactorRule &rule, Operation *op,
 
 SmallVector<Padding> PaddingAnalysis::getCleared(Value value) const {
   SmallVector<Padding> result;
-  for (const Padding &padding : getPadding(mesh, value))
+  for (const Padding &padding : getPadding(mesh, value.getType()))
     // What was cleared for one user may have become zero by what others had
     // cleared before it.
     if (cleared.contains({value, padding.dim}) &&
@@ -85,7 +85,7 @@ SmallVector<Padding> PaddingAnalysis::getLowered(OpOperand &use) const {
   SmallVector<Padding> result;
   auto dims = lowered.find(&use);
   if (dims != lowered.end())
-    for (const Padding &padding : getPadding(mesh, use.get()))
+    for (const Padding &padding : getPadding(mesh, use.get().getType()))
       if (llvm::is_contained(dims->second, padding.dim))
         result.push_back(padding);
   return result;
@@ -180,10 +180,10 @@ LogicalResult PaddingAnalysis::visit(ShardableOpInterface op) {
 /// What only moves numbers takes and gives zeros.
 void PaddingAnalysis::visitMove(Operation *op) {
   for (Value operand : op->getOperands())
-    for (const Padding &padding : getPadding(mesh, operand))
+    for (const Padding &padding : getPadding(mesh, operand.getType()))
       clear(operand, padding.dim);
   for (Value result : op->getResults())
-    for (const Padding &padding : getPadding(mesh, result))
+    for (const Padding &padding : getPadding(mesh, result.getType()))
       define(result, padding.dim,
              hasFloats(result) ? NumberRange::exactly(0) : NumberRange::any());
 }
@@ -192,7 +192,7 @@ LogicalResult PaddingAnalysis::runOnce() {
   lowered.clear();
   Block &body = function.getBody().front();
   for (BlockArgument argument : body.getArguments())
-    for (const Padding &padding : getPadding(mesh, argument))
+    for (const Padding &padding : getPadding(mesh, argument.getType()))
       define(argument, padding.dim,
              hasFloats(argument) ? NumberRange::exactly(0)
                                  : NumberRange::any());

@@ -35,8 +35,8 @@ struct Padding {
   int64_t limit;
 };
 
-/// The padding of a value, by its (global) type.
-llvm::SmallVector<Padding> getPadding(dist::MeshOp mesh, mlir::Value value);
+/// The padding of a value of a (global) type.
+llvm::SmallVector<Padding> getPadding(dist::MeshOp mesh, mlir::Type type);
 
 /// Finds the masks that a function with global types needs. Changes nothing.
 class PaddingAnalysis {

@@ -9,20 +9,20 @@
 // number happens here, once, so that the result does not depend on how the
 // batch was cut into microbatches and ranks.
 //
+// A pack has a shape on a rank and none on the mesh, so the end of a step is
+// written with the types of one rank's blocks, and with its collectives.
+//
 //===----------------------------------------------------------------------===//
 
+#include "../Collectives/LowerReshard.h"
+#include "../Collectives/PaddingAnalysis.h"
 #include "../Sharding/FactorClasses.h"
+#include "ParameterUses.h"
 #include "Updates.h"
-#include "plait/Dialect/NN/IR/NNBuilder.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/StageFunctions.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
-
-#include <map>
 
 namespace plait {
 #define GEN_PASS_DEF_BUILDOPTIMIZERPASS
@@ -34,181 +34,274 @@ using namespace plait;
 using dist::ShardingAttr;
 using nn::NNBuilder;
 using nn::ParameterOp;
+using nn::Slot;
 using pipe::ActionKind;
 
 namespace {
 
-struct Recorder : OpBuilder::Listener {
-  SmallVector<Operation *> ops;
-  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
-    if (isa<ShardableOpInterface>(op))
-      ops.push_back(op);
+/// What is reduced, counted and updated as one: a pack, or what is in none.
+struct Unit {
+  nn::PackOp pack; // null: one parameter
+  SmallVector<ParameterUse *> members;
+
+  /// The same is done to all members.
+  ParameterUse &get() { return *members.front(); }
+  bool isDivided() { return pack && pack.getAxis(); }
+  Operation *getOp() {
+    return pack ? pack.getOperation() : get().parameter.getOperation();
   }
+  Location getLoc() { return getOp()->getLoc(); }
+  StringRef getSymbol() { return SymbolTable::getSymbolName(getOp()); }
 };
 
-/// How the microbatches leave what they added up on a rank of the pipeline: as
-/// partial sums over some axes. By symbol and rank.
-using Accumulated = llvm::MapVector<Attribute, std::map<int64_t, ShardingAttr>>;
-
-/// A parameter and how the ranks that hold it leave its gradient.
-struct Held {
-  ParameterOp parameter;
-  std::map<int64_t, ShardingAttr> gradients;
-  bool hasComputeCopy;
-
-  bool isHeldBy(int64_t rank) const { return gradients.count(rank); }
+/// A sum over packs on its way to become one over all ranks.
+struct NormPart {
+  Value sum;
+  StringAttr divided; // the axis that it is still to be summed over
 };
 
 /// Writes the functions of one rank of the pipeline, for all its stages.
 class StepEnd {
 public:
-  StepEnd(ModuleOp module, dist::MeshOp mesh, int64_t rank, ArrayRef<Held> held,
-          const Accumulated &accumulated)
-      : mesh(mesh), placement(getPlacement(module)), rank(rank), held(held),
-        accumulated(accumulated),
+  StepEnd(ModuleOp module, dist::MeshOp mesh, int64_t rank, ParameterUses &uses,
+          MutableArrayRef<Unit> units)
+      : module(module), mesh(mesh), placement(getPlacement(module)), rank(rank),
+        uses(uses), units(units),
         meshRef(FlatSymbolRefAttr::get(mesh.getSymNameAttr())),
-        builder(module.getBodyRegion()), nn(builder, module.getLoc()) {
-    builder.setListener(&recorder);
-  }
+        builder(module.getBodyRegion()), nn(builder, module.getLoc()),
+        scalar(RankedTensorType::get({}, builder.getF32Type())) {}
 
-  void buildReduce(ModuleOp module);
-  void buildOptimizer(ModuleOp module);
+  /// Fails with an error where a parameter cannot be moved to where it is
+  /// updated.
+  LogicalResult buildReduce();
+  LogicalResult buildOptimizer();
 
 private:
-  void beginFunction(ModuleOp module, ActionKind action);
-  void endFunction();
-  void flush();
-  ShardingAttr whole() { return ShardingAttr::getReplicated(meshRef, 0); }
-  Value read(const Held &entry, nn::Slot slot);
-  void write(Value value, const Held &entry, nn::Slot slot);
+  void beginFunction(ActionKind action);
+  LogicalResult endFunction();
+  Value move(Value block, RankedTensorType whole, ShardingAttr from,
+             ShardingAttr to);
+  Value readSlot(Unit &unit, Slot slot, ShardingAttr sharding);
+  void writeSlot(Value value, Unit &unit, Slot slot);
+  Value read(Unit &unit, Slot slot);
+  void write(Value value, Unit &unit, Slot slot);
   Value step(StringRef name);
   Value total(StringRef name);
+  Value sumOver(StringAttr axis, Value value, ArrayRef<int64_t> members = {});
   Value sumOverRanks(Value value, ArrayRef<int64_t> members = {});
+  void reduceParameter(Unit &unit, ArrayRef<int64_t> holders);
+  void reducePack(Unit &unit, ArrayRef<int64_t> holders);
+  void reduce(Unit &unit);
+  void count(NormPart &part, Unit &unit);
   Value squaredNorm();
   Value clipFactor(Value norm);
-  void update(const Held &entry, Value gradientScale, UpdateRule &rule);
+  Value maskPadding(Value value, ParameterUse &use);
+  void update(Unit &unit, Value gradientScale, UpdateRule &rule);
 
+  ModuleOp module;
   dist::MeshOp mesh;
   pipe::PlacementAttr placement;
   int64_t rank;
-  ArrayRef<Held> held;
-  const Accumulated &accumulated;
+  ParameterUses &uses;
+  MutableArrayRef<Unit> units; // those of the rank that have gradients
   FlatSymbolRefAttr meshRef;
-  Recorder recorder;
   OpBuilder builder;
   NNBuilder nn;
+  RankedTensorType scalar;
+  bool canMove = true;
 };
 
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Pieces
+// Reading and writing
 //===----------------------------------------------------------------------===//
 
-void StepEnd::beginFunction(ModuleOp module, ActionKind action) {
+void StepEnd::beginFunction(ActionKind action) {
   builder.setInsertionPointToEnd(module.getBody());
   func::FuncOp function =
       createStageFunction(builder, module.getLoc(), action, rank);
   builder.setInsertionPointToStart(&function.getBody().front());
 }
 
-void StepEnd::endFunction() {
-  flush();
-  func::ReturnOp::create(builder, nn.loc);
+LogicalResult StepEnd::endFunction() {
+  func::ReturnOp::create(builder, module.getLoc());
+  return success(canMove);
 }
 
-/// Gives the ops created so far their shardings.
-void StepEnd::flush() {
-  shardNewOps(recorder.ops, {}, meshRef);
-  recorder.ops.clear();
+/// `block` of a tensor that is `whole` on the mesh, by collectives.
+Value StepEnd::move(Value block, RankedTensorType whole, ShardingAttr from,
+                    ShardingAttr to) {
+  FailureOr<Value> moved =
+      lowerReshard(builder, block.getLoc(), block, whole, from, to, mesh);
+  canMove &= succeeded(moved);
+  return canMove ? *moved : block;
 }
 
-/// Where `slot` lies: the value of which there is a copy is the optimizer's
-/// own.
-static ShardingAttr getSharding(const Held &entry, nn::Slot slot) {
-  bool isMaster = slot == nn::Slot::Value && entry.hasComputeCopy;
-  return nn::getSharding(entry.parameter, isMaster ? nn::Slot::Gradient : slot);
+/// What the rank has of `slot`: of a parameter, its block by `sharding`.
+Value StepEnd::readSlot(Unit &unit, Slot slot, ShardingAttr sharding) {
+  auto type = unit.pack ? unit.pack.getSlotType(slot)
+                        : unit.get().getBlock(mesh, sharding);
+  return nn::ReadOp::create(builder, unit.getLoc(), type, unit.getSymbol(),
+                            slot);
 }
 
-/// What the rank updates of `slot`.
-Value StepEnd::read(const Held &entry, nn::Slot slot) {
-  ParameterOp parameter = entry.parameter;
-  auto type = dist::withSharding(parameter.getType(), getSharding(entry, slot));
-  Value value = nn::ReadOp::create(builder, parameter.getLoc(), type,
-                                   parameter.getSymName(), slot);
-  return reshard(builder, value, getSharding(entry, nn::Slot::Gradient));
+void StepEnd::writeSlot(Value value, Unit &unit, Slot slot) {
+  nn::WriteOp::create(builder, unit.getLoc(), value, unit.getSymbol(), slot);
+}
+
+/// What the rank updates of `slot`. Of a divided pack these are some rows.
+Value StepEnd::read(Unit &unit, Slot slot) {
+  if (unit.isDivided() && slot == Slot::Gradient)
+    slot = Slot::Reduced;
+  ShardingAttr sharding = unit.get().getSharding(slot);
+  Value value = readSlot(unit, slot, sharding);
+  if (!unit.pack)
+    return move(value, unit.get().getType(), sharding, unit.get().getState());
+  if (!unit.isDivided() || unit.pack.isDivided(slot))
+    return value;
+  return dist::SliceOp::create(
+      builder, unit.getLoc(), unit.pack.getSlotType(Slot::Reduced), value,
+      meshRef, builder.getArrayAttr(unit.pack.getAxisAttr()),
+      builder.getI64IntegerAttr(0));
 }
 
 /// Stores what the rank has updated, for all that hold it.
-void StepEnd::write(Value value, const Held &entry, nn::Slot slot) {
-  ParameterOp parameter = entry.parameter;
-  nn::WriteOp::create(builder, parameter.getLoc(),
-                      reshard(builder, value, getSharding(entry, slot)),
-                      parameter.getSymName(), slot);
+void StepEnd::write(Value value, Unit &unit, Slot slot) {
+  if (!unit.pack) {
+    auto whole = unit.get().getType().clone(getElementTypeOrSelf(value));
+    value =
+        move(value, whole, unit.get().getState(), unit.get().getSharding(slot));
+  } else if (unit.isDivided() && !unit.pack.isDivided(slot)) {
+    value = dist::AllGatherOp::create(
+        builder, unit.getLoc(), unit.pack.getSlotType(slot), value, meshRef,
+        unit.pack.getAxisAttr(), builder.getI64IntegerAttr(0));
+  }
+  writeSlot(value, unit, slot);
 }
 
 Value StepEnd::step(StringRef name) {
-  auto type = RankedTensorType::get({}, builder.getF32Type(), whole());
-  return nn::StepScalarOp::create(builder, nn.loc, type, name);
+  return nn::StepScalarOp::create(builder, nn.loc, scalar, name);
+}
+
+//===----------------------------------------------------------------------===//
+// Sums over ranks
+//===----------------------------------------------------------------------===//
+
+Value StepEnd::sumOver(StringAttr axis, Value value,
+                       ArrayRef<int64_t> members) {
+  bool isPipeline = axis == kPipelineAxis;
+  return dist::AllReduceOp::create(
+      builder, nn.loc, value.getType(), value, meshRef, axis,
+      dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
+      members.empty() ? DenseI64ArrayAttr()
+                      : builder.getDenseI64ArrayAttr(members),
+      isPipeline ? builder.getUnitAttr() : UnitAttr());
 }
 
 /// A sum over the pipeline, or over some of its ranks.
 Value StepEnd::sumOverRanks(Value value, ArrayRef<int64_t> members) {
   if (placement.getRanks() == 1)
     return value;
-  flush();
-  return dist::AllReduceOp::create(
-      builder, nn.loc, value.getType(), value, meshRef,
-      builder.getStringAttr(kPipelineAxis),
-      dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
-      members.empty() ? DenseI64ArrayAttr()
-                      : builder.getDenseI64ArrayAttr(members),
-      builder.getUnitAttr());
+  return sumOver(builder.getStringAttr(kPipelineAxis), value, members);
 }
 
 /// An accumulator's total over all ranks; only that of the last stage has one.
 Value StepEnd::total(StringRef name) {
-  auto plain = RankedTensorType::get({}, builder.getF32Type());
-  Value value;
-  if (rank == placement.getRank(placement.getStages() - 1)) {
-    auto symbol = FlatSymbolRefAttr::get(builder.getContext(), name);
-    ShardingAttr sharding = accumulated.find(symbol)->second.at(rank);
-    Value part =
-        nn::ReadOp::create(builder, nn.loc, dist::withSharding(plain, sharding),
-                           name, nn::Slot::Value);
-    value = reshard(builder, part, whole());
-  } else {
-    value =
-        nn::FillOp::create(builder, nn.loc, dist::withSharding(plain, whole()),
-                           builder.getF32FloatAttr(0.0));
+  if (rank != placement.getRank(placement.getStages() - 1))
+    return sumOverRanks(nn::FillOp::create(builder, nn.loc, scalar,
+                                           builder.getF32FloatAttr(0.0)));
+  auto symbol = FlatSymbolRefAttr::get(builder.getContext(), name);
+  ShardingAttr sharding = uses.accumulated.find(symbol)->second.at(rank);
+  Value part =
+      nn::ReadOp::create(builder, nn.loc, scalar, name, nn::Slot::Value);
+  return sumOverRanks(
+      move(part, scalar, sharding, ShardingAttr::getReplicated(meshRef, 0)));
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+void StepEnd::reduceParameter(Unit &unit, ArrayRef<int64_t> holders) {
+  ParameterUse &use = unit.get();
+  ShardingAttr left = use.gradients.at(rank);
+  Value gradient = readSlot(unit, Slot::Gradient, left);
+  Value reduced = move(gradient, use.getType(), left, use.getState());
+  if (holders.size() > 1)
+    reduced = sumOverRanks(reduced, holders);
+  if (reduced != gradient)
+    writeSlot(reduced, unit, Slot::Gradient);
+}
+
+/// Stored after each sum, so that all-reduces work in place.
+void StepEnd::reducePack(Unit &unit, ArrayRef<int64_t> holders) {
+  Slot slot = Slot::Gradient;
+  for (StringAttr axis : unit.get().getReducedAxes(mesh, rank)) {
+    Value input = readSlot(unit, slot, {});
+    if (unit.isDivided() && axis == unit.pack.getAxisAttr()) {
+      slot = Slot::Reduced;
+      input = dist::ReduceScatterOp::create(
+          builder, unit.getLoc(), unit.pack.getSlotType(slot), input, meshRef,
+          axis,
+          dist::ReductionAttr::get(builder.getContext(), dist::Reduction::Sum),
+          builder.getI64IntegerAttr(0));
+    } else {
+      input = sumOver(axis, input);
+    }
+    writeSlot(input, unit, slot);
   }
-  return sumOverRanks(value);
+  if (holders.size() > 1)
+    writeSlot(sumOverRanks(readSlot(unit, slot, {}), holders), unit, slot);
+}
+
+void StepEnd::reduce(Unit &unit) {
+  SmallVector<int64_t> holders(llvm::make_first_range(unit.get().gradients));
+  nn.loc = unit.getLoc();
+  unit.pack ? reducePack(unit, holders) : reduceParameter(unit, holders);
+  nn.loc = module.getLoc();
+}
+
+/// Adds the squares of a gradient. What divided packs count is summed over
+/// their axis once, as long as nothing else was added.
+void StepEnd::count(NormPart &part, Unit &unit) {
+  nn.loc = unit.getLoc();
+  Value gradient = read(unit, Slot::Gradient);
+  Value squares = nn.mul(gradient, gradient);
+  Value sum = unit.pack ? nn.sumRows(nn.sumRows(squares)) : nn.sumAll(squares);
+  nn.loc = module.getLoc();
+  StringAttr axis = unit.isDivided() ? unit.pack.getAxisAttr() : StringAttr();
+  if (part.sum && axis != part.divided) {
+    if (axis)
+      sum = sumOver(axis, sum);
+    if (part.divided)
+      part.sum = sumOver(part.divided, part.sum);
+    axis = {};
+  }
+  part = {part.sum ? nn.add(part.sum, sum) : sum, axis};
 }
 
 /// The square of the norm of the gradient sums, every parameter counted once:
 /// by the first of the ranks that hold it.
 Value StepEnd::squaredNorm() {
-  llvm::MapVector<Attribute, Value> groups;
-  for (const Held &entry : held) {
-    if (entry.gradients.begin()->first != rank)
+  llvm::MapVector<Attribute, NormPart> parts; // by the axes that split them
+  for (Unit &unit : units) {
+    if (unit.get().gradients.begin()->first != rank)
       continue;
-    Value gradient = read(entry, nn::Slot::Gradient);
-    Value sum = nn.sumAll(nn.mul(gradient, gradient));
-    flush();
-    Value &group = groups[ShardingAttr::of(sum)];
-    group = group ? nn.add(group, sum) : sum;
+    SmallVector<Attribute> axes(llvm::map_range(
+        unit.get().getSplitAxes(mesh), [](StringAttr axis) { return axis; }));
+    count(parts[builder.getArrayAttr(axes)], unit);
   }
-  flush();
   Value total;
-  for (auto [sharding, group] : groups) {
-    Value moved = reshard(builder, group, whole());
-    total = total ? nn.add(total, moved) : moved;
+  for (auto &[axes, part] : parts) {
+    Value sum = part.divided ? sumOver(part.divided, part.sum) : part.sum;
+    for (auto axis : cast<ArrayAttr>(axes).getAsRange<StringAttr>())
+      sum = sumOver(axis, sum);
+    total = total ? nn.add(total, sum) : sum;
   }
   if (!total)
-    total = nn::FillOp::create(
-        builder, nn.loc,
-        RankedTensorType::get({}, builder.getF32Type(), whole()),
-        builder.getF32FloatAttr(0.0));
+    total = nn::FillOp::create(builder, nn.loc, scalar,
+                               builder.getF32FloatAttr(0.0));
   return sumOverRanks(total);
 }
 
@@ -229,50 +322,63 @@ Value StepEnd::clipFactor(Value norm) {
 // Updates
 //===----------------------------------------------------------------------===//
 
-void StepEnd::update(const Held &entry, Value gradientScale, UpdateRule &rule) {
-  ParameterOp parameter = entry.parameter;
-  auto type = cast<RankedTensorType>(parameter.getType());
-  Value sum = read(entry, nn::Slot::Gradient);
-  Value gradient =
-      nn.mul(sum, nn.broadcast(gradientScale, type.getShape(), {}));
-  auto readSlot = [&](nn::Slot slot) { return read(entry, slot); };
+/// `value`, which an update has computed, with zeros in the padding.
+Value StepEnd::maskPadding(Value value, ParameterUse &use) {
+  Type type = dist::withSharding(use.getType(), use.getState());
+  Value masked = value;
+  for (const Padding &padding : getPadding(mesh, type))
+    if (!deriveUpdatePadding(value, padding.dim).is(0))
+      masked = nn::MaskPaddingOp::create(
+          builder, nn.loc, value.getType(), masked, padding.dim,
+          nn::BeginAttr::get(builder.getContext(), padding.begin),
+          padding.limit, APFloat(0.0f));
+  return masked;
+}
+
+void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
+  ParameterUse &use = unit.get();
+  nn.loc = unit.getLoc();
+  Value sum = read(unit, Slot::Gradient);
+  ArrayRef<int64_t> shape = cast<ShapedType>(sum.getType()).getShape();
+  Value gradient = nn.mul(sum, nn.broadcast(gradientScale, shape, {}));
+  auto readOld = [&](Slot slot) { return read(unit, slot); };
   Update updated =
-      rule.apply({type.getShape(), gradient, parameter.getDecay(), readSlot});
+      rule.apply({shape, gradient, use.parameter.getDecay(), readOld});
+  if (!unit.pack) {
+    updated.value = maskPadding(updated.value, use);
+    for (Value &state : updated.state)
+      state = maskPadding(state, use);
+  }
   Value copy;
-  if (entry.hasComputeCopy)
+  if (use.hasCopy)
     copy = nn.cast(updated.value, builder.getBF16Type());
-  flush();
-  write(updated.value, entry, nn::Slot::Value);
+  write(updated.value, unit, Slot::Value);
   if (copy)
-    write(copy, entry, nn::Slot::Compute);
+    write(copy, unit, Slot::Compute);
   for (auto [index, state] : llvm::enumerate(updated.state))
-    write(state, entry, nn::getStateSlot(index));
+    write(state, unit, nn::getStateSlot(index));
+  nn.loc = module.getLoc();
 }
 
 //===----------------------------------------------------------------------===//
 // The two functions
 //===----------------------------------------------------------------------===//
 
-void StepEnd::buildReduce(ModuleOp module) {
-  beginFunction(module, ActionKind::Reduce);
-  for (const Held &entry : held) {
-    if (!entry.isHeldBy(rank))
-      continue;
-    Value gradient = read(entry, nn::Slot::Gradient);
-    gradient.setType(
-        dist::withSharding(gradient.getType(), entry.gradients.at(rank)));
-    gradient =
-        reshard(builder, gradient, getSharding(entry, nn::Slot::Gradient));
-    SmallVector<int64_t> members(llvm::make_first_range(entry.gradients));
-    if (members.size() > 1)
-      gradient = sumOverRanks(gradient, members);
-    write(gradient, entry, nn::Slot::Gradient);
-  }
-  endFunction();
+LogicalResult StepEnd::buildReduce() {
+  beginFunction(ActionKind::Reduce);
+  // Packs are divided so that what is there first is reduced first, and the
+  // last layers' gradients are.
+  for (Unit &unit : llvm::reverse(units))
+    if (unit.isDivided())
+      reduce(unit);
+  for (Unit &unit : units)
+    if (!unit.isDivided())
+      reduce(unit);
+  return endFunction();
 }
 
-void StepEnd::buildOptimizer(ModuleOp module) {
-  beginFunction(module, ActionKind::Optimizer);
+LogicalResult StepEnd::buildOptimizer() {
+  beginFunction(ActionKind::Optimizer);
   Value lossSum = total(kLossSum);
   Value count = total(kTokenCount);
   Value inverse = nn.div(nn.fillLike(count, 1.0), count);
@@ -281,115 +387,127 @@ void StepEnd::buildOptimizer(ModuleOp module) {
   Value norm = nn.mul(root, inverse);
   Value clip = clipFactor(norm);
   Value scale = nn.mul(clip, inverse);
-  std::unique_ptr<UpdateRule> rule =
-      createUpdateRule(getConfiguration(module).optimizer, nn,
-                       [&](StringRef name) { return step(name); });
-  flush();
+  std::string optimizer = getConfiguration(module).optimizer;
+  std::unique_ptr<UpdateRule> rule = createUpdateRule(
+      optimizer, nn, [&](StringRef name) { return step(name); });
   nn::MetricOp::create(builder, nn.loc, loss, "Loss");
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
-  for (const Held &entry : held)
-    if (entry.isHeldBy(rank))
-      update(entry, scale, *rule);
-  endFunction();
+  for (Unit &unit : units) {
+    if (!unit.pack || unit.get().isUpdatedInPack(mesh, optimizer)) {
+      update(unit, scale, *rule);
+      continue;
+    }
+    for (ParameterUse *member : unit.members) {
+      Unit alone{{}, {member}};
+      update(alone, scale, *rule);
+    }
+  }
+  return endFunction();
 }
 
 //===----------------------------------------------------------------------===//
 // The pass
 //===----------------------------------------------------------------------===//
 
+/// That members of packs can be treated as one follows from how packs are made,
+/// unless by hand.
+static LogicalResult checkMember(nn::PackOp pack, ParameterUse &first,
+                                 ParameterUse &use, dist::MeshOp mesh,
+                                 StringRef optimizer) {
+  int64_t rank = pack.getRank();
+  StringRef name = use.parameter.getSymName();
+  if (!use.isSplitOnce(mesh))
+    return pack.emitOpError("has member @")
+           << name << ", whose value, gradient and state are not split alike";
+  if (&use != &first && !endAlike(first, use, rank, mesh, optimizer))
+    return pack.emitOpError("has members @")
+           << first.parameter.getSymName() << " and @" << name
+           << ", which are not reduced, counted and updated alike";
+  if (pack.getAxis() && !use.canDivide(*pack.getAxis(), mesh, optimizer))
+    return pack.emitOpError("is divided over axis ")
+           << pack.getAxisAttr() << ", but not all ranks along it can update @"
+           << name << " by rows";
+  return success();
+}
+
+/// What one rank updates, in the order of the parameters.
+static FailureOr<SmallVector<Unit>> findUnits(ModuleOp module,
+                                              ParameterUses &uses, int64_t rank,
+                                              dist::MeshOp mesh) {
+  llvm::DenseMap<Attribute, nn::PackOp> packs; // by members
+  for (auto pack : module.getOps<nn::PackOp>())
+    if (int64_t(pack.getRank()) == rank)
+      for (Attribute member : pack.getMembers())
+        packs[member] = pack;
+  std::string optimizer = getConfiguration(module).optimizer;
+  llvm::MapVector<Operation *, Unit> units; // by parameter or pack
+  for (ParameterUse &use : uses.parameters) {
+    auto symbol = FlatSymbolRefAttr::get(use.parameter.getSymNameAttr());
+    Unit own{packs.lookup(symbol), {&use}};
+    auto [entry, isNew] = units.insert({own.getOp(), own});
+    Unit &unit = entry->second;
+    if (own.pack &&
+        failed(checkMember(own.pack, unit.get(), use, mesh, optimizer)))
+      return failure();
+    if (!isNew)
+      unit.members.push_back(&use);
+  }
+  auto found = llvm::to_vector(llvm::make_second_range(units));
+  llvm::erase_if(found,
+                 [&](Unit &unit) { return !unit.get().gradients.count(rank); });
+  return found;
+}
+
 namespace {
 struct BuildOptimizerPass
     : plait::impl::BuildOptimizerPassBase<BuildOptimizerPass> {
-  FailureOr<Accumulated> findAccumulated() {
-    Accumulated found;
-    llvm::MapVector<std::pair<Attribute, int64_t>,
-                    SmallVector<nn::AccumulateOp>>
-        sums; // by symbol and rank
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      std::optional<int64_t> rank = getRank(function);
-      auto adds = function.getOps<nn::AccumulateOp>();
-      if (!rank && !adds.empty())
-        return (*adds.begin()).emitOpError("accumulates in @")
-               << function.getSymName() << ", which belongs to no stage";
-      for (nn::AccumulateOp op : adds)
-        sums[{op.getSymbolAttr(), *rank}].push_back(op);
-    }
-    for (auto &[key, adds] : sums)
-      found[key.first].try_emplace(key.second, alignSharding(adds));
-    return found;
-  }
-
-  /// Functions of one rank add to one buffer: what some of them leave partial
-  /// and others do not is summed up before it is added.
-  ShardingAttr alignSharding(ArrayRef<nn::AccumulateOp> adds) {
-    ShardingAttr common =
-        ShardingAttr::of(nn::AccumulateOp(adds[0]).getInput());
-    SmallVector<StringAttr> axes(common.getPartial());
-    for (nn::AccumulateOp add : adds)
-      llvm::erase_if(axes, [&](StringAttr axis) {
-        return !ShardingAttr::of(add.getInput()).isPartialOver(axis);
-      });
-    common = common.withoutPartial().withPartial(axes);
-    for (nn::AccumulateOp add : adds) {
-      OpBuilder builder(add);
-      add.getInputMutable().assign(reshard(builder, add.getInput(), common));
-    }
-    return common;
-  }
-
   /// What StepEnd relies on.
-  LogicalResult check(const Accumulated &accumulated, ArrayRef<Held> held) {
+  LogicalResult check(ParameterUses &uses) {
     pipe::PlacementAttr placement = getPlacement(getOperation());
     int64_t last = placement.getStages() - 1;
     for (StringRef name : {kLossSum, kTokenCount}) {
-      auto it = accumulated.find(FlatSymbolRefAttr::get(&getContext(), name));
-      if (it == accumulated.end() || !it->second.count(placement.getRank(last)))
+      auto it =
+          uses.accumulated.find(FlatSymbolRefAttr::get(&getContext(), name));
+      if (it == uses.accumulated.end() ||
+          !it->second.count(placement.getRank(last)))
         return getOperation().emitError("stage ")
                << last << " does not accumulate @" << name;
-    }
-    for (const Held &entry : held) {
-      ParameterOp parameter = entry.parameter;
-      if (!parameter.getShardingAttr())
-        return parameter.emitOpError("has a gradient but no sharding");
     }
     return success();
   }
 
-  /// The parameters that have gradients, in the order of the module.
-  SmallVector<Held> findHeld(const Accumulated &accumulated) {
-    llvm::DenseSet<Attribute> copied;
-    getOperation().walk([&](nn::ReadOp read) {
-      if (read.getSlot() == nn::Slot::Compute)
-        copied.insert(read.getSymbolAttr());
+  /// What some functions of a rank leave partial and others do not is summed up
+  /// before it is added.
+  void alignAccumulates(ParameterUses &uses) {
+    getOperation().walk([&](nn::AccumulateOp add) {
+      int64_t rank = *getRank(add->getParentOfType<func::FuncOp>());
+      OpBuilder builder(add);
+      add.getInputMutable().assign(
+          reshard(builder, add.getInput(),
+                  uses.accumulated.find(add.getSymbolAttr())->second.at(rank)));
     });
-    SmallVector<Held> held;
-    for (auto parameter : getOperation().getOps<ParameterOp>()) {
-      auto symbol = FlatSymbolRefAttr::get(parameter.getSymNameAttr());
-      auto it = accumulated.find(symbol);
-      if (it != accumulated.end())
-        held.push_back({parameter, it->second, copied.contains(symbol)});
-    }
-    return held;
   }
 
   void runOnOperation() override {
-    dist::MeshOp mesh = dist::MeshOp::find(getOperation());
+    ModuleOp module = getOperation();
+    dist::MeshOp mesh = dist::MeshOp::find(module);
     if (!mesh) {
-      getOperation().emitOpError("has no mesh");
+      module.emitOpError("has no mesh");
       return signalPassFailure();
     }
-    FailureOr<Accumulated> accumulated = findAccumulated();
-    if (failed(accumulated))
+    FailureOr<ParameterUses> uses = ParameterUses::find(module);
+    if (failed(uses) || failed(check(*uses)))
       return signalPassFailure();
-    SmallVector<Held> held = findHeld(*accumulated);
-    if (failed(check(*accumulated, held)))
-      return signalPassFailure();
-    int64_t ranks = getPlacement(getOperation()).getRanks();
+    alignAccumulates(*uses);
+    int64_t ranks = getPlacement(module).getRanks();
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      StepEnd end(getOperation(), mesh, rank, held, *accumulated);
-      end.buildReduce(getOperation());
-      end.buildOptimizer(getOperation());
+      auto units = findUnits(module, *uses, rank, mesh);
+      if (failed(units))
+        return signalPassFailure();
+      StepEnd end(module, mesh, rank, *uses, *units);
+      if (failed(end.buildReduce()) || failed(end.buildOptimizer()))
+        return signalPassFailure();
     }
   }
 };

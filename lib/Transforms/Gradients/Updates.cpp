@@ -7,6 +7,8 @@
 
 #include "Updates.h"
 
+#include "plait/Interfaces/Padding.h"
+
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -170,4 +172,44 @@ std::unique_ptr<UpdateRule> plait::createUpdateRule(StringRef optimizer,
                       .Case("lion", create<Lion>)
                       .Default(nullptr);
   return chosen(nn, readScalar);
+}
+
+//===----------------------------------------------------------------------===//
+// Padding
+//===----------------------------------------------------------------------===//
+
+NumberRange plait::deriveUpdatePadding(Value result, int64_t dim) {
+  if (cast<RankedTensorType>(result.getType()).getRank() == 0)
+    return getUnpadded(result.getType());
+  auto op = result.getDefiningOp<ShardableOpInterface>();
+  // What is read has zeros there, and what only moves it keeps them.
+  if (!op)
+    return NumberRange::exactly(0);
+  SmallVector<NumberRange> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(deriveUpdatePadding(operand, dim));
+  return derivePadding(op, op.getFactorRule().results[0][dim], operands)[0];
+}
+
+bool plait::keepsPadding(MLIRContext *context, StringRef optimizer,
+                         bool decays) {
+  Block scratch;
+  OpBuilder builder(context);
+  builder.setInsertionPointToEnd(&scratch);
+  NNBuilder nn(builder, builder.getUnknownLoc());
+  auto type = RankedTensorType::get({1}, builder.getF32Type());
+  auto readScalar = [&](StringRef name) -> Value {
+    return nn::StepScalarOp::create(
+        builder, nn.loc, RankedTensorType::get({}, builder.getF32Type()), name);
+  };
+  auto read = [&](Slot slot) -> Value {
+    return nn::ReadOp::create(builder, nn.loc, type, "parameter", slot);
+  };
+  auto rule = createUpdateRule(optimizer, nn, readScalar);
+  Update update =
+      rule->apply({type.getShape(), read(Slot::Gradient), decays, read});
+  auto isZero = [](Value result) {
+    return deriveUpdatePadding(result, 0).is(0);
+  };
+  return isZero(update.value) && llvm::all_of(update.state, isZero);
 }

@@ -111,7 +111,7 @@ static LogicalResult verifyFunctions(ModuleOp module) {
                     stage))))
       return failure();
   }
-  if (reached >= Phase::Checkpoint)
+  if (reached >= Phase::Partition)
     for (int64_t rank = 0; rank < placement.getRanks(); ++rank)
       if (failed(verify(ActionKind::Reduce, rank)) ||
           failed(verify(ActionKind::Optimizer, rank)))

@@ -36,3 +36,109 @@ func.func @f(%x: tensor<f32, #s>) {
   nn.accumulate %x to @loss_sum value : tensor<f32, #s>
   return
 }
+
+// -----
+
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["tp"] = [2]
+nn.accumulator @loss_sum : tensor<f32>
+func.func @forward_0(%x: tensor<f32> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  // expected-error @+1 {{adds 'tensor<f32>', which has no sharding}}
+  nn.accumulate %x to @loss_sum value : tensor<f32>
+  return
+}
+
+//===----------------------------------------------------------------------===//
+// Packs that were made by hand
+//===----------------------------------------------------------------------===//
+
+// -----
+
+#v = #dist.sharding<@mesh, [{}]>
+#dv = #dist.sharding<@mesh, [{}], partial = {"dp"}>
+#dp = #dist.sharding<@mesh, [{"dp"}]>
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["dp"] = [2]
+// expected-error @+1 {{has members @a and @b, which are not reduced, counted and updated alike}}
+nn.pack @pack rank 0 [@a, @b] at [0, 32] : tensor<1x64xf32>
+nn.parameter @a : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.parameter @b : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.accumulator @loss_sum : tensor<f32>
+nn.accumulator @token_count : tensor<f32>
+func.func @forward_0(%x: tensor<f32, #s> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  nn.accumulate %x to @loss_sum value : tensor<f32, #s>
+  nn.accumulate %x to @token_count value : tensor<f32, #s>
+  return
+}
+func.func @backward_0(%p: tensor<32xf32, #dv> {pipe.port = #pipe.port<residual 0>}, %w: tensor<32xf32, #v> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  nn.accumulate %p to @a gradient : tensor<32xf32, #dv>
+  nn.accumulate %w to @b gradient : tensor<32xf32, #v>
+  return
+}
+
+// -----
+
+#v = #dist.sharding<@mesh, [{}]>
+#dv = #dist.sharding<@mesh, [{}], partial = {"dp"}>
+#dp = #dist.sharding<@mesh, [{"dp"}]>
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["dp"] = [2]
+// expected-error @+1 {{has members @a and @frozen, which are not reduced, counted and updated alike}}
+nn.pack @pack rank 0 [@a, @frozen] at [0, 32] : tensor<1x64xf32>
+nn.parameter @a : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.parameter @frozen : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.accumulator @loss_sum : tensor<f32>
+nn.accumulator @token_count : tensor<f32>
+func.func @forward_0(%x: tensor<f32, #s> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  nn.accumulate %x to @loss_sum value : tensor<f32, #s>
+  nn.accumulate %x to @token_count value : tensor<f32, #s>
+  return
+}
+func.func @backward_0(%p: tensor<32xf32, #dv> {pipe.port = #pipe.port<residual 0>}, %w: tensor<32xf32, #v> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  nn.accumulate %p to @a gradient : tensor<32xf32, #dv>
+  return
+}
+
+// -----
+
+#v = #dist.sharding<@mesh, [{}]>
+#dv = #dist.sharding<@mesh, [{}], partial = {"dp"}>
+#dp = #dist.sharding<@mesh, [{"dp"}]>
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["dp"] = [2]
+// expected-error @+1 {{has member @a, whose value, gradient and state are not split alike}}
+nn.pack @pack rank 0 [@a] at [0] : tensor<1x32xf32>
+nn.parameter @a : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v state #dp
+nn.accumulator @loss_sum : tensor<f32>
+nn.accumulator @token_count : tensor<f32>
+func.func @forward_0(%x: tensor<f32, #s> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  nn.accumulate %x to @loss_sum value : tensor<f32, #s>
+  nn.accumulate %x to @token_count value : tensor<f32, #s>
+  return
+}
+func.func @backward_0(%p: tensor<32xf32, #dv> {pipe.port = #pipe.port<residual 0>}, %w: tensor<32xf32, #dp> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  nn.accumulate %w to @a gradient : tensor<32xf32, #dp>
+  return
+}
+
+// -----
+
+#v = #dist.sharding<@mesh, [{}]>
+#dv = #dist.sharding<@mesh, [{}], partial = {"dp"}>
+#dp = #dist.sharding<@mesh, [{"dp"}]>
+#s = #dist.sharding<@mesh, []>
+dist.mesh @mesh ["dp"] = [2]
+// expected-error @+1 {{is divided over axis "dp", but not all ranks along it can update @a by rows}}
+nn.pack @pack rank 0 [@a] at [0] divided on @mesh["dp"] : tensor<2x32xf32>
+nn.parameter @a : tensor<32xf32> init<mean = 0.0, std = 0.02> sharding #v
+nn.accumulator @loss_sum : tensor<f32>
+nn.accumulator @token_count : tensor<f32>
+func.func @forward_0(%x: tensor<f32, #s> {pipe.port = #pipe.port<input 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  nn.accumulate %x to @loss_sum value : tensor<f32, #s>
+  nn.accumulate %x to @token_count value : tensor<f32, #s>
+  return
+}
+func.func @backward_0(%p: tensor<32xf32, #dv> {pipe.port = #pipe.port<residual 0>}, %w: tensor<32xf32, #v> {pipe.port = #pipe.port<residual 1>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  nn.accumulate %w to @a gradient : tensor<32xf32, #v>
+  return
+}

@@ -1,0 +1,183 @@
+//===- PackParameters.cpp - One update for many parameters ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A parameter's reduction, norm and update are small beside what it takes to
+// start them. Parameters to which the same is to be done are laid side by side,
+// so that it is written once, for all of them.
+//
+// The gaps between them hold zeros from the start of a run, and nothing writes
+// to those of gradients; AdamW leaves zeros of zeros. (Where its epsilon is 0,
+// the gaps of values become 0 / 0, which no kernel but the update reads.) So do
+// the paddings of the parameters themselves: see PaddingAnalysis.h.
+//
+// A divided pack (Rajbhandari et al. 2020, ZeRO 1) has a rank reduce, count and
+// update only its own rows, which is as much communication: a ring sums up as
+// a reduce-scatter and an all-gather anyway.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ParameterUses.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
+#include "plait/Transforms/Steps.h"
+
+#include "llvm/Support/MathExtras.h"
+
+namespace plait {
+#define GEN_PASS_DEF_PACKPARAMETERSPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+
+/// Packs are tables with rows of at most so many elements: the norm is summed
+/// up by rows, side by side, and then over rows. Enough rows for every core of
+/// a GPU, and few enough that the second sum takes no time.
+static constexpr int64_t kColumns = 4096;
+
+using Members = ArrayRef<ParameterUse *>;
+
+/// Cuts a group into packs of at least `elements`; `count` says how many a
+/// parameter has.
+static void cut(Members group, int64_t elements,
+                llvm::function_ref<int64_t(ParameterUse &)> count,
+                SmallVectorImpl<Members> &packs) {
+  auto countAll = [&](Members members) {
+    int64_t sum = 0;
+    for (ParameterUse *member : members)
+      sum += count(*member);
+    return sum;
+  };
+  int64_t rest = countAll(group);
+  while (rest >= 2 * elements) {
+    size_t length = 1;
+    while (countAll(group.take_front(length)) < elements)
+      ++length;
+    packs.push_back(group.take_front(length));
+    rest -= countAll(packs.back());
+    group = group.drop_front(length);
+    if (rest >= elements)
+      continue;
+    // What is left would be too little.
+    packs.back() = {packs.back().data(), length + group.size()};
+    return;
+  }
+  if (!group.empty())
+    packs.push_back(group);
+}
+
+namespace {
+struct PackParametersPass
+    : plait::impl::PackParametersPassBase<PackParametersPass> {
+  using PackParametersPassBase::PackParametersPassBase;
+
+  int64_t countElements(ParameterUse &use) {
+    return use.getBlock(mesh, use.getState()).getNumElements();
+  }
+
+  bool isDivided(Members members) {
+    return parts > 1 && members.front()->canDivide(kDataAxis, mesh, optimizer);
+  }
+
+  /// The parameters of `rank` to which the same is done, together.
+  SmallVector<SmallVector<ParameterUse *>> findGroups(ParameterUses &uses,
+                                                      int64_t rank) {
+    SmallVector<SmallVector<ParameterUse *>> groups;
+    for (ParameterUse &use : uses.parameters) {
+      // A number is too little to have rows.
+      if (!use.ranks.count(rank) || !use.isSplitOnce(mesh) ||
+          use.getType().getRank() == 0)
+        continue;
+      auto group = llvm::find_if(groups, [&](const auto &group) {
+        return endAlike(*group.front(), use, rank, mesh, optimizer);
+      });
+      if (group == groups.end())
+        groups.push_back({&use});
+      else
+        group->push_back(&use);
+    }
+    return groups;
+  }
+
+  void createPack(Members members, int64_t rank, unsigned index,
+                  SymbolTable &symbols) {
+    bool isDivided = this->isDivided(members);
+    SmallVector<Attribute> names;
+    SmallVector<int64_t> offsets;
+    int64_t total = 0;
+    for (ParameterUse *member : members) {
+      names.push_back(
+          FlatSymbolRefAttr::get(member->parameter.getSymNameAttr()));
+      offsets.push_back(total);
+      total =
+          llvm::alignTo(total + countElements(*member), nn::PackOp::kAlignment);
+    }
+    // Every rank has as many rows.
+    int64_t shares = isDivided ? parts : 1;
+    int64_t part = llvm::divideCeil(total, shares);
+    int64_t columns = std::clamp<int64_t>(llvm::PowerOf2Ceil(part),
+                                          nn::PackOp::kAlignment, kColumns);
+    int64_t rows = llvm::alignTo(llvm::divideCeil(total, columns), shares);
+    OpBuilder builder(&getContext());
+    builder.setInsertionPoint(*getOperation().getOps<func::FuncOp>().begin());
+    auto type = RankedTensorType::get({rows, columns}, builder.getF32Type());
+    std::string name = ("pack" + Twine(rank) + "." + Twine(index)).str();
+    auto loc = NameLoc::get(builder.getStringAttr(name));
+    symbols.insert(nn::PackOp::create(
+        builder, loc, name, rank, builder.getArrayAttr(names), offsets, type,
+        isDivided ? FlatSymbolRefAttr::get(mesh.getSymNameAttr())
+                  : FlatSymbolRefAttr(),
+        isDivided ? builder.getStringAttr(kDataAxis) : StringAttr(),
+        isDivided && members.front()->hasCopy));
+  }
+
+  void packRank(ParameterUses &uses, int64_t rank, SymbolTable &symbols) {
+    auto groups = findGroups(uses, rank);
+    auto count = [&](ParameterUse &use) { return countElements(use); };
+    SmallVector<Members> packs;
+    for (Members group : groups)
+      if (isDivided(group))
+        cut(group, bucket ? bucket : getBucketElements(parts), count, packs);
+      else
+        packs.push_back(group);
+    // In the order of their first members.
+    llvm::sort(packs, [](Members left, Members right) {
+      return left.front() < right.front();
+    });
+    for (auto [index, members] : llvm::enumerate(packs))
+      createPack(members, rank, index, symbols);
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    TrainingConfiguration configuration = getConfiguration(module);
+    mesh = dist::MeshOp::find(module);
+    if (Status status = checkExecutable(configuration); !status.ok()) {
+      module.emitError(status.message());
+      return signalPassFailure();
+    }
+    if (!mesh) {
+      module.emitOpError("has no mesh");
+      return signalPassFailure();
+    }
+    FailureOr<ParameterUses> uses = ParameterUses::find(module);
+    if (failed(uses))
+      return signalPassFailure();
+    optimizer = configuration.optimizer;
+    parts = configuration.zero ? mesh.getAxisSize(kDataAxis) : 1;
+    SymbolTable symbols(module);
+    for (int64_t rank = 0; rank < getPlacement(module).getRanks(); ++rank)
+      packRank(*uses, rank, symbols);
+  }
+
+  dist::MeshOp mesh;
+  std::string optimizer;
+  int64_t parts; // that packs are divided into, if at all
+};
+} // namespace

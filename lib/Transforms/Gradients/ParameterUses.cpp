@@ -1,0 +1,164 @@
+//===- ParameterUses.cpp - Who holds a parameter, and how -----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ParameterUses.h"
+
+#include "../Collectives/PaddingAnalysis.h"
+#include "Updates.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Transforms/StageFunctions.h"
+
+using namespace mlir;
+using namespace plait;
+using dist::MeshOp;
+using dist::ShardingAttr;
+using nn::Slot;
+
+//===----------------------------------------------------------------------===//
+// One parameter
+//===----------------------------------------------------------------------===//
+
+ShardingAttr ParameterUse::getSharding(Slot slot) {
+  bool isMaster = slot == Slot::Value && hasCopy;
+  return nn::getSharding(parameter, isMaster ? Slot::Gradient : slot);
+}
+
+/// The axes that split each of `rank` dimensions; null splits none.
+static SmallVector<SmallVector<StringAttr>>
+getSplits(MeshOp mesh, ShardingAttr sharding, int64_t rank) {
+  SmallVector<SmallVector<StringAttr>> splits(rank);
+  if (sharding)
+    for (auto [split, axes] : llvm::zip_equal(splits, sharding.getDims()))
+      for (auto axis : axes.getAsRange<StringAttr>())
+        if (mesh.getAxisSize(axis) > 1)
+          split.push_back(axis);
+  return splits;
+}
+
+bool ParameterUse::isSplitOnce(MeshOp mesh) {
+  int64_t dims = getType().getRank();
+  auto splits = getSplits(mesh, getState(), dims);
+  if (getSplits(mesh, nn::getSharding(parameter), dims) != splits)
+    return false;
+  return llvm::all_of(gradients, [&](const auto &gradient) {
+    ShardingAttr sharding = gradient.second;
+    return getSplits(mesh, sharding, dims) == splits &&
+           sharding.getReduction() == dist::Reduction::Sum;
+  });
+}
+
+SmallVector<StringAttr> ParameterUse::getReducedAxes(MeshOp mesh,
+                                                     int64_t rank) {
+  auto axes = llvm::to_vector(gradients.at(rank).getPartial());
+  llvm::erase_if(axes,
+                 [&](StringAttr axis) { return mesh.getAxisSize(axis) <= 1; });
+  return axes;
+}
+
+SmallVector<StringAttr> ParameterUse::getSplitAxes(MeshOp mesh) {
+  SmallVector<StringAttr> all;
+  for (ArrayRef<StringAttr> axes :
+       getSplits(mesh, getState(), getType().getRank()))
+    llvm::append_range(all, axes);
+  return all;
+}
+
+bool ParameterUse::isUpdatedInPack(MeshOp mesh, StringRef optimizer) {
+  Type type = dist::withSharding(getType(), getState());
+  return getPadding(mesh, type).empty() ||
+         keepsPadding(parameter.getContext(), optimizer, parameter.getDecay());
+}
+
+bool ParameterUse::canDivide(StringRef axis, MeshOp mesh, StringRef optimizer) {
+  auto isReduced = [&](const auto &gradient) {
+    return llvm::is_contained(getReducedAxes(mesh, gradient.first), axis);
+  };
+  return isTrained() && !valueIsRead && llvm::all_of(gradients, isReduced) &&
+         isUpdatedInPack(mesh, optimizer);
+}
+
+bool plait::endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
+                     MeshOp mesh, StringRef optimizer) {
+  bool isTrained = a.gradients.count(rank);
+  if (b.gradients.count(rank) != isTrained || a.hasCopy != b.hasCopy ||
+      a.valueIsRead != b.valueIsRead)
+    return false;
+  if (!isTrained)
+    return true;
+  // Where other programs take part, what is reduced together must not depend on
+  // what else a rank has.
+  return a.gradients.size() == 1 && b.gradients.size() == 1 &&
+         a.parameter.getDecay() == b.parameter.getDecay() &&
+         a.getReducedAxes(mesh, rank) == b.getReducedAxes(mesh, rank) &&
+         a.getSplitAxes(mesh) == b.getSplitAxes(mesh) &&
+         a.isUpdatedInPack(mesh, optimizer) ==
+             b.isUpdatedInPack(mesh, optimizer);
+}
+
+//===----------------------------------------------------------------------===//
+// All of them
+//===----------------------------------------------------------------------===//
+
+/// Functions of one rank add to one buffer: it is partial over the axes over
+/// which all of them leave it so.
+static void join(Accumulated &accumulated, int64_t rank,
+                 ShardingAttr sharding) {
+  auto [known, isNew] = accumulated.try_emplace(rank, sharding);
+  if (isNew)
+    return;
+  SmallVector<StringAttr> axes(known->second.getPartial());
+  llvm::erase_if(
+      axes, [&](StringAttr axis) { return !sharding.isPartialOver(axis); });
+  known->second = known->second.withoutPartial().withPartial(axes);
+}
+
+FailureOr<ParameterUses> ParameterUses::find(ModuleOp module) {
+  ParameterUses uses;
+  llvm::DenseMap<Attribute, size_t> indices;
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    indices[FlatSymbolRefAttr::get(parameter.getSymNameAttr())] =
+        uses.parameters.size();
+    uses.parameters.push_back({parameter, {}, {}});
+  }
+  auto findUse = [&](FlatSymbolRefAttr symbol) {
+    auto it = indices.find(symbol);
+    return it == indices.end() ? nullptr : &uses.parameters[it->second];
+  };
+  for (auto function : module.getOps<func::FuncOp>()) {
+    std::optional<int64_t> rank = getRank(function);
+    function.walk([&](nn::ReadOp read) {
+      ParameterUse *use = findUse(read.getSymbolAttr());
+      if (!use)
+        return;
+      if (rank)
+        use->ranks.insert(*rank);
+      use->hasCopy |= read.getSlot() == Slot::Compute;
+      use->valueIsRead |= read.getSlot() == Slot::Value;
+    });
+    for (auto add : function.getOps<nn::AccumulateOp>()) {
+      if (!rank)
+        return add.emitOpError("accumulates in @")
+               << function.getSymName() << ", which belongs to no stage";
+      ShardingAttr sharding = ShardingAttr::of(add.getInput());
+      if (!sharding)
+        return add.emitOpError("adds ")
+               << add.getInput().getType() << ", which has no sharding";
+      join(uses.accumulated[add.getSymbolAttr()], *rank, sharding);
+      if (ParameterUse *use = findUse(add.getSymbolAttr()))
+        use->ranks.insert(*rank);
+    }
+  }
+  for (ParameterUse &use : uses.parameters) {
+    auto symbol = FlatSymbolRefAttr::get(use.parameter.getSymNameAttr());
+    use.gradients = uses.accumulated.lookup(symbol);
+    // Of no interest without a copy.
+    use.valueIsRead &= use.hasCopy;
+    if (use.isTrained() && !use.parameter.getShardingAttr())
+      return use.parameter.emitOpError("has a gradient but no sharding");
+  }
+  return uses;
+}

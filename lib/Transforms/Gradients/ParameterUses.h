@@ -1,0 +1,95 @@
+//===- ParameterUses.h - Who holds a parameter, and how ---------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What follows from the functions of all stages about the end of a step: which
+// ranks of the pipeline have a parameter, how their microbatches leave its
+// gradient, and so what is left to be done. Asked while values still have
+// shardings.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_TRANSFORMS_GRADIENTS_PARAMETERUSES_H
+#define PLAIT_LIB_TRANSFORMS_GRADIENTS_PARAMETERUSES_H
+
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <map>
+#include <set>
+
+namespace plait {
+
+/// By rank of the pipeline: how its microbatches leave what they add up, as
+/// partial sums over some axes.
+using Accumulated = std::map<int64_t, dist::ShardingAttr>;
+
+/// A parameter, and what the stages do with it.
+struct ParameterUse {
+  nn::ParameterOp parameter;
+  /// Of the ranks that add to its gradient; none: it is frozen. The first one
+  /// counts it in the norm.
+  Accumulated gradients;
+  /// The ranks that have it.
+  std::set<int64_t> ranks;
+  /// Whether there is a bf16 copy to compute with, and whether the value itself
+  /// is read all the same.
+  bool hasCopy = false, valueIsRead = false;
+
+  bool isTrained() { return !gradients.empty(); }
+  /// Of all ranks together.
+  mlir::RankedTensorType getType() {
+    return llvm::cast<mlir::RankedTensorType>(parameter.getType());
+  }
+  /// A rank's block of it by `sharding`, in f32.
+  mlir::RankedTensorType getBlock(dist::MeshOp mesh,
+                                  dist::ShardingAttr sharding) {
+    return mesh.getLocalType(dist::withSharding(getType(), sharding));
+  }
+  /// How `slot` lies: a value of which there is a copy is the optimizer's own.
+  dist::ShardingAttr getSharding(nn::Slot slot);
+  /// How it lies where it is updated.
+  dist::ShardingAttr getState() { return getSharding(nn::Slot::Gradient); }
+
+  /// Whether all that a rank has of it is split in one way, and its gradients
+  /// have only to be added up.
+  bool isSplitOnce(dist::MeshOp mesh);
+  /// The axes over which `rank` has partial sums of the gradient.
+  llvm::SmallVector<mlir::StringAttr> getReducedAxes(dist::MeshOp mesh,
+                                                     int64_t rank);
+  /// The axes that it is split over where it is updated. Axes of one rank are
+  /// in neither list.
+  llvm::SmallVector<mlir::StringAttr> getSplitAxes(dist::MeshOp mesh);
+  /// Whether one update may take it with what lies beside it: it has no
+  /// padding, or `optimizer` leaves zeros there.
+  bool isUpdatedInPack(dist::MeshOp mesh, llvm::StringRef optimizer);
+  /// Whether the ranks along `axis` may each update some rows of its pack: all
+  /// that hold it add its gradient up over the axis, and read nothing of what
+  /// is divided.
+  bool canDivide(llvm::StringRef axis, dist::MeshOp mesh,
+                 llvm::StringRef optimizer);
+};
+
+/// Whether `rank` reduces, counts and updates both in the same way.
+bool endAlike(ParameterUse &a, ParameterUse &b, int64_t rank, dist::MeshOp mesh,
+              llvm::StringRef optimizer);
+
+struct ParameterUses {
+  std::vector<ParameterUse> parameters; // in the order of the module
+  /// Of parameters and accumulators, by symbol.
+  llvm::MapVector<mlir::Attribute, Accumulated> accumulated;
+
+  /// Fails with an error where something is added up by no stage, or without a
+  /// sharding.
+  static mlir::FailureOr<ParameterUses> find(mlir::ModuleOp module);
+};
+
+} // namespace plait
+
+#endif // PLAIT_LIB_TRANSFORMS_GRADIENTS_PARAMETERUSES_H

@@ -8,8 +8,10 @@
 and one PASS or FAIL line a case. Standard library only."""
 
 import argparse
+import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 import random
 import signal
@@ -24,6 +26,10 @@ GOLDEN = ROOT / "test" / "golden"
 
 class Failure(Exception):
     """A case that did not do what it must; the text says how."""
+
+
+class Skipped(Exception):
+    """A case that cannot run here; the text says why."""
 
 
 @dataclasses.dataclass
@@ -97,6 +103,8 @@ class Reporter:
         start = time.monotonic()
         try:
             remark, good = body() or "", True
+        except Skipped as reason:
+            remark, good = f"skipped: {reason}", True
         except Failure as failure:
             remark, good = str(failure), False
         except Exception as error:  # the suite goes on: a case has failed
@@ -128,6 +136,19 @@ def arguments(description: str) -> argparse.ArgumentParser:
         "--timeout", type=float, default=300, help="seconds, for one tool"
     )
     return parser
+
+
+@contextlib.contextmanager
+def mounted(folder: pathlib.Path, options: str):
+    """A file system of its own in `folder`, with `options` as "size=9m"."""
+    folder.mkdir(exist_ok=True)
+    mount = ("mount", "-t", "tmpfs", "-o", options, "plait", folder)
+    if os.geteuid() != 0 or subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
+        raise Skipped("cannot mount here")
+    try:
+        yield
+    finally:
+        subprocess.run(("umount", "-l", folder))
 
 
 def require(condition: bool, message: str) -> None:

@@ -89,8 +89,9 @@ Status Console::endRun(const RunState &state, const Status &outcome) {
   if (state.step < run->options.steps)
     std::fprintf(out, "of %llu ",
                  static_cast<unsigned long long>(run->options.steps));
-  std::fprintf(out, "steps, loss %.6f%s, arena bytes", loss,
-               printSpeed().c_str());
+  bool isOne = state.step == 1 && run->options.steps == 1;
+  std::fprintf(out, "%s, loss %.6f%s, arena bytes", isOne ? "step" : "steps",
+               loss, printSpeed().c_str());
   for (const fb::Program *program : *run->plan.programs())
     std::fprintf(out, " %llu",
                  static_cast<unsigned long long>(program->arena_bytes()));

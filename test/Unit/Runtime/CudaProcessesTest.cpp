@@ -140,6 +140,8 @@ TEST_F(CudaProcessesTest, LeaveNothingWhereSavingFails) {
 TEST_F(CudaProcessesTest, AnEndedProcessEndsTheOthers) {
   const fb::Plan &plan = pack(smallPlan());
   options.save = directory + "/saved";
+  // What the others wait for does not come; there is no sooner end.
+  options.executor.timeLimit = std::chrono::seconds(4);
   auto results = runProcesses(4, [&](const TrainOptions &mine) {
     if (mine.executor.processes->place().index != 2)
       return train(plan, mine);

@@ -395,7 +395,37 @@ def signal_cases(suite: Suite) -> None:
         require(undisturbed == resumed, "other weights")
         return done.stderr.replace("\n", "; ")
 
+    def stopped_while_writing():
+        """A process is stopped where the others wait for its part of a checkpoint."""
+        folder = suite.folder / "stopped"
+        process = subprocess.Popen(
+            suite.command(
+                4, suite.small(), "--tokens", suite.tokens, "--steps", 10**6,
+                *("--checkpoint", folder, "--checkpoint-every", 1, "--keep", 1),
+                *("--timeout", 2),
+            ),
+            stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+        )
+
+        def stop_in_time() -> bool:
+            if process.poll() is not None:
+                return True
+            if not any(folder.glob("*.partial")):
+                return False
+            victim = children_of(process.pid)[2]  # it has ranks 4 and 5
+            os.kill(victim, signal.SIGSTOP)
+            time.sleep(0.01)
+            begun = next(folder.glob("*.partial"), None)
+            lacks = begun is not None and not any(begun.glob("rank-00004*"))
+            os.kill(victim, 0 if lacks else signal.SIGCONT)
+            return lacks
+
+        wait_for(stop_in_time, "a checkpoint that is being written")
+        errors = process.communicate(timeout=60)[1]
+        require("waited longer than 2 seconds for another rank" in errors, errors)
+
     suite.report.case("killed", killed)
+    suite.report.case("stopped-while-writing", stopped_while_writing)
     suite.report.case("killed-and-resumed", goes_on)
     suite.report.case("stopped", stopped(2))
     suite.report.case("stopped-first", stopped(0))

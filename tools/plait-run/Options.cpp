@@ -168,6 +168,13 @@ void addCheckpointOptions(CLI::App &app, Options &options) {
                  "Checkpoints to keep, the newest (else all)")
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40))
       ->needs(directory);
+  auto *replica =
+      app.add_option("--replica", checkpoint.replica,
+                     "Copies in memory of two hosts: directory, as /dev/shm")
+          ->needs(directory);
+  app.add_option("--replica-every", options.replicaEvery,
+                 "Steps, or time (else as --checkpoint-every)")
+      ->needs(replica);
   app.add_option("--resume", options.train.resume,
                  "Go on from the newest checkpoint in a directory")
       ->excludes(app.get_option("--profile"));

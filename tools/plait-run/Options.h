@@ -20,7 +20,7 @@ struct Options {
   bool check = false;
   double timeout = 600;
   std::string cudaGraph = "on";
-  std::string checkpointEvery; // see parseCheckpointEvery
+  std::string checkpointEvery, replicaEvery; // see parseCheckpointEvery
   std::string onNan = "stop";
   std::string onSpike = "ignore";
   bool supervise = false;

@@ -15,6 +15,7 @@
 #include "plait/Runtime/Version.h"
 
 #include <thread>
+#include <tuple>
 
 using namespace plait;
 
@@ -89,6 +90,10 @@ Status checkOptions(const CLI::App &app, const Options &options) {
                                 {"--on-spike", &options.onSpike}})
     if (*policy == "rollback" && options.checkpointEvery.empty())
       return fail(option, " rollback needs --checkpoint, --checkpoint-every");
+  if (!train.checkpoint.replica.empty() && options.checkpointEvery.empty() &&
+      options.replicaEvery.empty())
+    return Status::failure(
+        "--replica needs --replica-every, or --checkpoint-every");
   if (!options.check && train.tokens.empty() && train.text.empty())
     return Status::failure("give --tokens or --text (or --check)");
   return Status::success();
@@ -103,11 +108,20 @@ Status run(Options &options) {
       options.cudaGraph == "on" && options.onNan != "skip";
   options.train.onSpike = spikePolicyOf(options.onSpike);
   options.train.interrupted = [] { return receivedInterrupt() != 0; };
-  if (!options.checkpointEvery.empty())
-    if (Status status = runtime::parseCheckpointEvery(options.checkpointEvery,
-                                                      options.train.checkpoint);
-        !status.ok())
-      return fail("--checkpoint-every: ", status.message());
+  runtime::CheckpointOptions &checkpoint = options.train.checkpoint;
+  for (auto [name, text, interval] :
+       {std::tuple("--checkpoint-every", &options.checkpointEvery,
+                   &checkpoint.every),
+        {"--replica-every",
+         options.replicaEvery.empty() ? &options.checkpointEvery
+                                      : &options.replicaEvery,
+         &checkpoint.replicaEvery}}) {
+    auto parsed = text->empty() ? runtime::CheckpointInterval()
+                                : runtime::parseCheckpointEvery(*text);
+    if (!parsed.ok())
+      return fail(name, ": ", parsed.status().message());
+    *interval = *parsed;
+  }
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (runtime::Rendezvous *processes = options.train.executor.processes)
     PLAIT_RETURN_IF_ERROR(compareProcesses(*processes, file));

@@ -14,6 +14,10 @@
 // A folder appears under its name, step-00000120, when all of it is on the
 // disk: what is being written is called step-00000120.partial.
 //
+// Copies of the newest state may be kept in the memory of hosts, too: each host
+// has the files of its own ranks and those of the host before it, so that any
+// one of them may be lost.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PLAIT_RUNTIME_CHECKPOINT_H
@@ -35,6 +39,7 @@ namespace plait::runtime {
 namespace fb = plan::fb;
 
 class Executor;
+class Rendezvous;
 
 /// Where a run is, beside its tensors.
 struct RunRecord {
@@ -58,32 +63,51 @@ struct PlanIdentity {
   static PlanIdentity of(const fb::Plan &plan, uint64_t hash);
 };
 
-struct CheckpointOptions {
-  std::string directory; // empty: none are written
-  uint64_t everySteps = 0;
-  std::chrono::seconds everySeconds{0};
-  uint64_t keep = 0; // the newest ones; 0: all
+/// When checkpoints are written; both 0: after the last step only.
+struct CheckpointInterval {
+  uint64_t steps = 0;
+  std::chrono::seconds seconds{0};
 };
 
-/// "10": steps; "30s", "30m", "2h": time. Sets one of the two of `options`.
-Status parseCheckpointEvery(const std::string &text,
-                            CheckpointOptions &options);
+struct CheckpointOptions {
+  std::string directory; // empty: none are written
+  CheckpointInterval every;
+  uint64_t keep = 0; // the newest ones; 0: all
+  /// A directory in memory, or on a disk, of each host; empty: no copies.
+  std::string replica;
+  CheckpointInterval replicaEvery;
+};
+
+/// "10": steps; "30s", "30m", "2h": time.
+Result<CheckpointInterval> parseCheckpointEvery(const std::string &text);
 
 /// What a run goes on from.
 struct Resumed {
   RunRecord run;
-  std::string path; // of the folder
+  std::string path;      // of the folder
+  std::string directory; // that resume() was given
+  bool isReplica = false;
+  /// Of the run, if its copies in memory were looked for; else empty.
+  std::string replicaId;
   /// Steps of newer ones that are damaged.
   std::vector<uint64_t> damaged;
 };
 
 /// Sets weights and what the optimizer keeps from the newest complete
-/// checkpoint of `path`, which is a directory of them or one itself. One that
-/// is damaged is a warning, and the one before it is taken. Nothing where
-/// `mayBeNone` and there is no checkpoint. Fails where the checkpoint does not
-/// fit the plan. All processes of a run call this.
+/// checkpoint of `path`, which is a directory of them or one itself, or from
+/// its copies below `replica` where those are as new. One that is damaged is a
+/// warning, and the one before it is taken. Nothing where `mayBeNone` and there
+/// is no checkpoint. Fails where the checkpoint does not fit the plan. All
+/// processes of a run call this.
 Result<std::optional<Resumed>> resume(Executor &executor,
-                                      const std::string &path, bool mayBeNone);
+                                      const std::string &path, bool mayBeNone,
+                                      const std::string &replica = "");
+
+/// How many bytes of its host's memory this process will take for copies in
+/// `options.replica`, beside what they take already. All processes call this.
+Result<uint64_t> replicaBytes(const fb::Plan &plan,
+                              const CheckpointOptions &options,
+                              Rendezvous *processes);
 
 /// Writes the checkpoints of a run. All processes of the run make the same
 /// calls.
@@ -92,8 +116,9 @@ public:
   /// Makes the directory where there is none, takes it for this run alone, and
   /// removes what earlier runs left unfinished. There must be no checkpoints in
   /// it but those before the one that the run goes on from; damaged ones are
-  /// renamed to step-00000120.damaged. `identity` is that of the plan of
-  /// `executor`, which outlives this.
+  /// renamed to step-00000120.damaged. Copies in memory of another run that had
+  /// the directory are removed. `identity` is that of the plan of `executor`,
+  /// which outlives this.
   static Result<std::unique_ptr<Checkpointer>>
   create(Executor &executor, const CheckpointOptions &options,
          const PlanIdentity &identity, const std::optional<Resumed> &resumed);
@@ -110,7 +135,8 @@ public:
   virtual Status settle() = 0;
 
   /// Writes the state after the last step where it has not been, and waits.
-  /// Fails where the state after the last step is not on the disk.
+  /// Fails where the state after the last step is not on the disk; then copies
+  /// in memory stay.
   virtual Status finish(const RunRecord &run) = 0;
 };
 

@@ -53,6 +53,9 @@ struct ExecutorOptions {
   /// The processes that run the plan together, which outlive the executor;
   /// null: all ranks are in this one.
   Rendezvous *processes = nullptr;
+  /// What this process takes of its host's memory beside arenas, for copies of
+  /// checkpoints; asked when the processes know their hosts. Empty: nothing.
+  std::function<Result<uint64_t>()> copyBytes = {};
   /// Round the factors of f32 matrix products to TF32's 10 bits of mantissa.
   bool tf32 = false;
   /// Every so many steps each operation on CPUs is looked at, and the first one

@@ -200,8 +200,12 @@ Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
   uint64_t bytes = 0;
   for (uint32_t rank : backend.ranks)
     bytes += arenaBytesOf(plan, rank);
-  PLAIT_RETURN_IF_ERROR(
-      checkHostMemory(bytes, backend.ranks.size(), options.processes));
+  Result<uint64_t> copies =
+      options.copyBytes ? options.copyBytes() : Result<uint64_t>(0);
+  if (!copies.ok())
+    return copies.status();
+  PLAIT_RETURN_IF_ERROR(checkHostMemory(bytes + *copies, backend.ranks.size(),
+                                        options.processes, *copies));
   auto devices = createCpuDevices(
       plan, backend.ranks, std::max(1u, options.threads / local->onHost));
   if (!devices.ok())

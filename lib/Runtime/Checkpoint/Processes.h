@@ -15,7 +15,16 @@
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Rendezvous.h"
 
+#include <cstdio>
+#include <functional>
+#include <future>
+#include <optional>
+
 namespace plait::runtime {
+
+inline void warn(const std::string &message) {
+  std::fprintf(stderr, "plait-run: warning: %s\n", message.c_str());
+}
 
 /// What all processes have given.
 inline Result<std::vector<std::string>> tellAll(Executor &executor,
@@ -25,24 +34,58 @@ inline Result<std::vector<std::string>> tellAll(Executor &executor,
   return std::vector<std::string>{mine};
 }
 
-/// How it went for all of them; waits for as long as the others take. Unlike
-/// after Rendezvous::agree(), a run may go on where it failed.
+/// How it went for all of them: the first failure. Unlike after
+/// Rendezvous::agree(), a run may go on.
 inline Status agreeOn(Executor &executor, const Status &mine) {
-  Rendezvous *processes = executor.processes();
-  if (!processes)
-    return mine;
-  constexpr auto forEver = Rendezvous::Wait::ForEver;
-  auto all = processes->gather(mine.ok() ? "" : mine.message(), forEver);
+  auto all = tellAll(executor, mine.ok() ? "" : mine.message());
   if (!all.ok())
     return all.status();
-  std::string first; // of the processes that have failed
   for (const std::string &one : *all)
-    if (first.empty())
-      first = one;
-  auto verdict = processes->broadcast(first, forEver);
-  if (!verdict.ok())
-    return verdict.status();
-  return verdict->empty() ? Status::success() : Status::failure(*verdict);
+    if (!one.empty())
+      return Status::failure(one);
+  return Status::success();
+}
+
+/// How a task of each process has ended in all of them; nothing while it goes
+/// on in one. Waits for the own one for as long as `patience`.
+inline Result<std::optional<Status>>
+askAll(Executor &executor, const std::shared_future<Status> &task,
+       std::chrono::milliseconds patience) {
+  constexpr char doneWord[] = "done";
+  std::string mine; // nothing while it goes on
+  if (task.wait_for(patience) == std::future_status::ready)
+    mine = task.get().ok() ? doneWord : task.get().message();
+  auto all = tellAll(executor, mine);
+  if (!all.ok())
+    return all.status();
+  std::optional<Status> ended = Status::success();
+  for (const std::string &one : *all) {
+    if (one.empty())
+      return std::optional<Status>();
+    if (ended->ok() && one != doneWord)
+      ended = Status::failure(one);
+  }
+  return ended;
+}
+
+/// How long processes that wait for each other's tasks say nothing.
+constexpr std::chrono::milliseconds askingPause(50);
+
+/// Does `job`, which says nothing to other processes in the way of
+/// Rendezvous, in all of them, and agrees on how it went. It may take longer
+/// than the time limit of the run; a process that is stopped may not.
+inline Status doTogether(Executor &executor, std::function<Status()> job) {
+  if (!executor.processes())
+    return job();
+  std::shared_future<Status> task =
+      std::async(std::launch::async, std::move(job));
+  while (true) {
+    auto ended = askAll(executor, task, askingPause);
+    if (!ended.ok())
+      return ended.status();
+    if (*ended)
+      return **ended;
+  }
 }
 
 } // namespace plait::runtime

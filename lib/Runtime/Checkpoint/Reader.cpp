@@ -22,8 +22,6 @@ using namespace plait::runtime;
 static constexpr int64_t releaseElements = 1 << 22;
 
 Result<CheckpointReader> CheckpointReader::open(const std::string &path) {
-  CheckpointReader reader;
-  reader.path = path;
   std::string name = path + "/" + indexName;
   Result<MappedFile> file = MappedFile::open(name, "checkpoint");
   if (!file.ok())
@@ -31,22 +29,40 @@ Result<CheckpointReader> CheckpointReader::open(const std::string &path) {
   Result<CheckpointIndex> index = CheckpointIndex::parse(file->bytes());
   if (!index.ok())
     return fail("checkpoint '", name, "' ", index.status().message());
-  reader.parts = std::move(*index);
-  PLAIT_RETURN_IF_ERROR(reader.openFiles());
+  return open(path, std::move(*index), {});
+}
+
+Result<CheckpointReader> CheckpointReader::open(const std::string &path,
+                                                CheckpointIndex index,
+                                                const std::vector<bool> &here) {
+  CheckpointReader reader;
+  reader.path = path;
+  reader.parts = std::move(index);
+  PLAIT_RETURN_IF_ERROR(reader.openFiles(here));
   for (const auto &[tensorName, tensor] : reader.parts.tensors)
     PLAIT_RETURN_IF_ERROR(reader.checkTensor(tensorName, tensor));
   return reader;
 }
 
-Status CheckpointReader::openFiles() {
+static Status checkSize(const std::string &name, const MappedFile &mapped,
+                        const StoredFile &file) {
+  return mapped.bytes().size() == file.bytes
+             ? Status::success()
+             : fail("checkpoint '", name, "' has ", mapped.bytes().size(),
+                    " bytes, its index says ", file.bytes);
+}
+
+Status CheckpointReader::openFiles(const std::vector<bool> &here) {
   for (const StoredFile &file : parts.files) {
+    if (!here.empty() && !here[files.size()]) {
+      files.emplace_back();
+      continue;
+    }
     std::string name = path + "/" + file.name;
     Result<MappedFile> mapped = MappedFile::open(name, "checkpoint");
     if (!mapped.ok())
       return mapped.status();
-    if (mapped->bytes().size() != file.bytes)
-      return fail("checkpoint '", name, "' has ", mapped->bytes().size(),
-                  " bytes, its index says ", file.bytes);
+    PLAIT_RETURN_IF_ERROR(checkSize(name, *mapped, file));
     Result<WeightFiles> opened = WeightFiles::open(name, {name});
     if (!opened.ok())
       return opened.status();
@@ -64,8 +80,13 @@ Status CheckpointReader::checkTensor(const std::string &name,
                   map.status().message());
     Slot slot = {std::move(*map), {}, stored.files};
     for (size_t i = 0; i < stored.boxes.size(); ++i) {
+      const std::optional<WeightFiles> &file = files[stored.files[i]];
+      if (!file) {
+        slot.sources.push_back(nullptr);
+        continue;
+      }
       TensorShape box = storedTensor(name, slotName, stored.boxes[i]);
-      auto source = files[stored.files[i]].find(box.name, box.shape);
+      auto source = file->find(box.name, box.shape);
       if (!source.ok())
         return source.status();
       if ((*source)->type != FileTensor::Type::F32)
@@ -77,12 +98,13 @@ Status CheckpointReader::checkTensor(const std::string &name,
   return Status::success();
 }
 
-Status CheckpointReader::verify(uint32_t number) const {
-  const StoredFile &file = parts.files[number];
+Status CheckpointReader::verify(const std::string &path,
+                                const StoredFile &file) {
   std::string name = path + "/" + file.name;
   Result<MappedFile> mapped = MappedFile::open(name, "checkpoint");
   if (!mapped.ok())
     return mapped.status();
+  PLAIT_RETURN_IF_ERROR(checkSize(name, *mapped, file));
   auto state = std::make_unique<XXH3_state_t>();
   XXH3_64bits_reset(state.get());
   for (auto rest = mapped->bytes(); !rest.empty(); mapped->release()) {
@@ -174,19 +196,37 @@ CheckpointReader::find(const std::string &tensor,
   return found == slots.end() ? nullptr : &found->second;
 }
 
+Result<BoxMap::Found> CheckpointReader::Cursor::find(int64_t begin,
+                                                     int64_t most) {
+  BoxMap::Found found = slot->map.find(begin, most, hint);
+  return found.count
+             ? Result<BoxMap::Found>(found)
+             : fail("checkpoint '", reader->path, "' lacks element ", begin);
+}
+
+void CheckpointReader::Cursor::readFound(const BoxMap::Found &found,
+                                         std::span<float> target) {
+  slot->sources[found.box]->read(found.begin, target);
+  unreleased += found.count;
+  if (unreleased < releaseElements)
+    return;
+  for (const std::optional<WeightFiles> &file : reader->files)
+    if (file)
+      file->release();
+  unreleased = 0;
+}
+
 Result<CheckpointReader::Cursor::Part>
 CheckpointReader::Cursor::readPart(int64_t begin, std::span<float> target) {
-  BoxMap::Found found = slot->map.find(begin, target.size(), hint);
-  if (!found.count)
-    return fail("checkpoint '", reader->path, "' lacks element ", begin);
-  slot->sources[found.box]->read(found.begin, target.first(found.count));
-  unreleased += found.count;
-  if (unreleased >= releaseElements) {
-    for (const WeightFiles &file : reader->files)
-      file.release();
-    unreleased = 0;
-  }
-  return Part{slot->files[found.box], found.count};
+  Result<BoxMap::Found> found = find(begin, target.size());
+  if (!found.ok())
+    return found.status();
+  uint32_t file = fileOf(*found);
+  if (slot->sources[found->box])
+    readFound(*found, target.first(found->count));
+  else
+    PLAIT_RETURN_IF_ERROR(fetch(file, target.first(found->count)));
+  return Part{file, found->count};
 }
 
 Status CheckpointReader::Cursor::read(int64_t begin, std::span<float> target) {

@@ -11,7 +11,9 @@
 #include "Index.h"
 #include "plait/Runtime/Safetensors.h"
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 
 namespace plait::runtime {
@@ -22,19 +24,27 @@ public:
   /// Where the elements of one slot of a tensor are.
   struct Slot {
     BoxMap map;
-    std::vector<const FileTensor *> sources; // by box
-    std::vector<uint32_t> files;             // by box, of the index
+    std::vector<const FileTensor *>
+        sources;                 // by box; null: the file is not here
+    std::vector<uint32_t> files; // by box, of the index
   };
 
   /// Fails where the index does not hold, a file is missing or has another
   /// size, or boxes are not where the index says or overlap.
   static Result<CheckpointReader> open(const std::string &path);
+  /// One whose index is known, and that has some of its files at `path`: those
+  /// of `here`, by number. Empty: all.
+  static Result<CheckpointReader> open(const std::string &path,
+                                       CheckpointIndex index,
+                                       const std::vector<bool> &here);
 
   const std::string &getPath() const { return path; }
   const CheckpointIndex &index() const { return parts; }
 
   /// Reads file `file` of the index and compares its checksum.
-  Status verify(uint32_t file) const;
+  Status verify(uint32_t file) const { return verify(path, parts.files[file]); }
+  /// Of a file in the folder `path`; its size, too.
+  static Status verify(const std::string &path, const StoredFile &file);
 
   /// Fails unless the checkpoint has each element of each tensor and slot of
   /// `plan`, and nothing else.
@@ -43,11 +53,15 @@ public:
   /// Null: there is none.
   const Slot *find(const std::string &tensor, const std::string &slot) const;
 
+  /// Gets elements of a file that is not here: the next ones of those that this
+  /// cursor, and others of its rank, have not asked for.
+  using Fetch = std::function<Status(uint32_t file, std::span<float> target)>;
+
   /// Reads one slot, a part at a time. For one thread.
   class Cursor {
   public:
-    Cursor(const CheckpointReader &reader, const Slot &slot)
-        : reader(&reader), slot(&slot) {}
+    Cursor(const CheckpointReader &reader, const Slot &slot, Fetch fetch = {})
+        : reader(&reader), slot(&slot), fetch(std::move(fetch)) {}
 
     /// Elements [begin, begin + target.size()) of the global tensor.
     Status read(int64_t begin, std::span<float> target);
@@ -60,22 +74,31 @@ public:
     };
     Result<Part> readPart(int64_t begin, std::span<float> target);
 
+    /// Where the first of these elements are; readFound() reads what is here.
+    Result<BoxMap::Found> find(int64_t begin, int64_t most);
+    void readFound(const BoxMap::Found &found, std::span<float> target);
+    uint32_t fileOf(const BoxMap::Found &found) const {
+      return slot->files[found.box];
+    }
+
   private:
     const CheckpointReader *reader;
     const Slot *slot;
+    Fetch fetch;
     uint32_t hint = 0;
     int64_t unreleased = 0; // elements read
   };
 
 private:
-  Status openFiles();
+  Status openFiles(const std::vector<bool> &here);
   Status checkTensor(const std::string &name, const StoredTensor &tensor);
   Status checkCovered(const std::string &name, const std::string &slotName,
                       const Shape &shape, const std::vector<Box> &boxes) const;
 
   std::string path;
   CheckpointIndex parts;
-  std::vector<WeightFiles> files; // by file of the index
+  // By file of the index; nothing: it is not here.
+  std::vector<std::optional<WeightFiles>> files;
   std::map<std::pair<std::string, std::string>, Slot> slots;
 };
 

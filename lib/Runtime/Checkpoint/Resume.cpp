@@ -5,15 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Contents.h"
-#include "Core/Shards.h"
 #include "Processes.h"
-#include "Reader.h"
-#include "Store.h"
-#include "plait/Plan/Defaults.h"
-#include "plait/Runtime/Checkpoint.h"
+#include "Replicas.h"
 
-#include <cstdio>
+#include <algorithm>
 #include <mutex>
 
 using namespace plait;
@@ -55,65 +50,90 @@ static Status verifyFiles(Executor &executor, const CheckpointReader &reader) {
 /// Opens what is at `path` and reads all of it.
 static Result<CheckpointReader> openVerified(Executor &executor,
                                              const std::string &path) {
-  Result<CheckpointReader> reader = CheckpointReader::open(path);
-  PLAIT_RETURN_IF_ERROR(agreeOn(executor, reader.status()));
-  PLAIT_RETURN_IF_ERROR(agreeOn(executor, verifyFiles(executor, *reader)));
+  Result<CheckpointReader> reader = Status::failure("not opened");
+  PLAIT_RETURN_IF_ERROR(doTogether(executor, [&] {
+    reader = CheckpointReader::open(path);
+    return reader.ok() ? verifyFiles(executor, *reader) : reader.status();
+  }));
   return reader;
 }
 
-static Status load(Executor &executor, const CheckpointReader &reader) {
-  return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
-                                    const fb::Parameter &parameter) {
-    auto sourceOf = [&](const std::string &slot) -> ElementSource {
-      CheckpointReader::Cursor cursor(
-          reader, *reader.find(parameter.file_name()->str(), slot));
-      return [cursor](int64_t begin, std::span<float> target) mutable {
-        return cursor.read(begin, target);
-      };
-    };
-    PLAIT_RETURN_IF_ERROR(
-        setWeights(executor, rank, shard, parameter, sourceOf(weightSlot)));
-    for (uint32_t i = 0; i < plan::length(shard.state()); ++i) {
-      const fb::StateSlot &slot = *shard.state()->Get(i);
-      PLAIT_RETURN_IF_ERROR(setTensor(executor, rank, shard, parameter,
-                                      stateOf(shard, slot),
-                                      sourceOf(slot.name()->str())));
-    }
-    return Status::success();
-  });
+namespace {
+
+/// What a run may go on from, on the disk or in memory.
+struct Candidate {
+  uint64_t step;
+  std::string path;
+  Replicas::Entry *replica; // null: on the disk
+};
+
+} // namespace
+
+/// Newest first; of equal ones that in memory, which is read faster.
+static std::vector<Candidate>
+findCandidates(const std::vector<CheckpointStore::Entry> &stored,
+               Replicas &replicas) {
+  std::vector<Candidate> candidates;
+  for (Replicas::Entry &entry : replicas.entries())
+    candidates.push_back({entry.step, replicas.pathOf(entry), &entry});
+  for (const CheckpointStore::Entry &entry : stored)
+    candidates.push_back({entry.step, entry.path, nullptr});
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate &a, const Candidate &b) { return a.step > b.step; });
+  return candidates;
 }
 
-Result<std::optional<Resumed>>
-runtime::resume(Executor &executor, const std::string &path, bool mayBeNone) {
+Result<std::optional<Resumed>> runtime::resume(Executor &executor,
+                                               const std::string &path,
+                                               bool mayBeNone,
+                                               const std::string &replica) {
   auto found = findCheckpoints(path);
   // Where there may be no checkpoint there may be no directory.
   if (!found.ok() && mayBeNone)
     found = std::vector<CheckpointStore::Entry>();
   PLAIT_RETURN_IF_ERROR(agreeOn(executor, found.status()));
   PLAIT_RETURN_IF_ERROR(compareViews(executor, path, *found));
-  if (found->empty())
+  auto replicas = Replicas::find(executor, replica, path);
+  if (!replicas.ok())
+    return replicas.status();
+  std::vector<Candidate> candidates = findCandidates(*found, *replicas);
+  if (candidates.empty())
     return mayBeNone ? Result<std::optional<Resumed>>(std::nullopt)
                      : failToFind(path);
+  // Memory that has lost its content is no reason not to begin.
+  bool mayBegin = mayBeNone && found->empty();
   Resumed resumed;
+  resumed.directory = path;
+  resumed.replicaId = replicas->id();
   Status reason = Status::success(); // why the newest is none
-  for (const CheckpointStore::Entry &entry : *found) {
-    Result<CheckpointReader> reader = openVerified(executor, entry.path);
+  for (const Candidate &candidate : candidates) {
+    Result<CheckpointReader> reader =
+        candidate.replica ? replicas->open(*candidate.replica)
+                          : openVerified(executor, candidate.path);
     if (!reader.ok()) {
-      if (executor.leads() && found->size() > 1)
-        std::fprintf(stderr, "plait-run: warning: %s; trying the one before\n",
-                     reader.status().message().c_str());
+      bool isLast = &candidate == &candidates.back();
+      if (executor.leads() && (candidates.size() > 1 || mayBegin))
+        warn(reader.status().message() +
+             (isLast ? "; there is none before" : "; trying the one before"));
       if (reason.ok())
         reason = reader.status();
-      resumed.damaged.push_back(entry.step);
+      if (!candidate.replica)
+        resumed.damaged.push_back(candidate.step);
       continue;
     }
-    PLAIT_RETURN_IF_ERROR(
-        agreeOn(executor, reader->checkFits(executor.plan())));
-    PLAIT_RETURN_IF_ERROR(agreeOn(executor, load(executor, *reader)));
+    PLAIT_RETURN_IF_ERROR(doTogether(executor, [&] {
+      PLAIT_RETURN_IF_ERROR(reader->checkFits(executor.plan()));
+      return candidate.replica ? replicas->load(*candidate.replica, *reader)
+                               : load(executor, *reader, nullptr);
+    }));
     resumed.run = reader->index().run;
-    resumed.path = entry.path;
+    resumed.path = candidate.path;
+    resumed.isReplica = candidate.replica != nullptr;
     return std::optional(std::move(resumed));
   }
-  return found->size() > 1 ? fail("no checkpoint in '", path, "' is whole")
-                           : reason;
+  if (mayBegin)
+    return std::optional<Resumed>();
+  return candidates.size() > 1 ? fail("no checkpoint in '", path, "' is whole")
+                               : reason;
 }

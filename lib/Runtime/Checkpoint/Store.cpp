@@ -216,12 +216,14 @@ Status CheckpointStore::prune(uint64_t keep) const {
   auto entries = list();
   if (!entries.ok())
     return entries.status();
-  for (size_t i = keep; i < entries->size(); ++i) {
-    // Not a folder that lacks files for a while.
-    uint64_t step = (*entries)[i].step;
-    PLAIT_RETURN_IF_ERROR(renameFolder(pathOf(step), partialPathOf(step)));
-    abandon(step);
-  }
+  for (size_t i = keep; i < entries->size(); ++i)
+    PLAIT_RETURN_IF_ERROR(remove((*entries)[i].step));
+  return Status::success();
+}
+
+Status CheckpointStore::remove(uint64_t step) const {
+  PLAIT_RETURN_IF_ERROR(renameFolder(pathOf(step), partialPathOf(step)));
+  abandon(step);
   return Status::success();
 }
 

@@ -81,6 +81,7 @@ public:
   /// Removes what nobody reads.
   Status removeUnfinished() const;
 
+  const std::string &path() const { return directory; }
   std::string pathOf(uint64_t step) const;
   std::string partialPathOf(uint64_t step) const;
 
@@ -91,6 +92,8 @@ public:
   /// Removes it.
   void abandon(uint64_t step) const;
 
+  /// Removes one; not a folder that lacks files for a while.
+  Status remove(uint64_t step) const;
   /// Removes all but the `keep` newest.
   Status prune(uint64_t keep) const;
 

@@ -127,28 +127,29 @@ std::vector<MemoryPool> runtime::readMemoryPools(const std::string &root) {
 }
 
 Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
-                                Rendezvous *processes) {
+                                Rendezvous *processes, uint64_t copies) {
   std::ostringstream mine;
-  mine << bytes << ' ' << ranks << ' '
+  mine << bytes << ' ' << copies << ' ' << ranks << ' '
        << (processes ? processes->place().host : "this host") << '\n';
   for (const MemoryPool &pool : readMemoryPools())
     mine << pool.key << '\n' << pool.where << '\n' << pool.available << '\n';
   auto verdict = [](std::span<const std::string> texts) {
     struct Load {
-      uint64_t bytes = 0, ranks = 0, available = UINT64_MAX;
+      uint64_t bytes = 0, copies = 0, ranks = 0, available = UINT64_MAX;
       std::string host, where;
     };
     std::map<std::string, Load> pools;
     for (const std::string &text : texts) {
       std::istringstream lines(text);
-      uint64_t bytes = 0, ranks = 0;
+      uint64_t bytes = 0, copies = 0, ranks = 0;
       std::string host, key, where, available;
-      lines >> bytes >> ranks >> std::ws;
+      lines >> bytes >> copies >> ranks >> std::ws;
       std::getline(lines, host);
       while (std::getline(lines, key) && std::getline(lines, where) &&
              std::getline(lines, available)) {
         Load &load = pools[key];
         load.bytes += bytes;
+        load.copies += copies;
         load.ranks += ranks;
         load.available =
             std::min<uint64_t>(load.available, std::stoull(available));
@@ -160,8 +161,11 @@ Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
       if (load.bytes > load.available)
         return fail(load.ranks, load.ranks == 1 ? " rank on " : " ranks on ",
                     load.host, load.ranks == 1 ? " needs " : " need ",
-                    load.bytes, " bytes of memory, ", load.available,
-                    " are free", load.where);
+                    load.bytes, " bytes of memory",
+                    load.copies ? ", " + std::to_string(load.copies) +
+                                      " of them for --replica"
+                                : "",
+                    ", ", load.available, " are free", load.where);
     return Status::success();
   };
   if (processes)

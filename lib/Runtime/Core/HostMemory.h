@@ -27,9 +27,11 @@ struct MemoryPool {
 std::vector<MemoryPool> readMemoryPools(const std::string &root = "");
 
 /// Fails where `ranks` ranks of this process, which will take `bytes` bytes,
-/// and those of the other processes (null: there are none) do not fit a pool
-/// that they share. All processes call this before they take anything.
-Status checkHostMemory(uint64_t bytes, size_t ranks, Rendezvous *processes);
+/// `copies` of them for copies of checkpoints, and those of the other processes
+/// (null: there are none) do not fit a pool that they share. All processes call
+/// this before they take anything.
+Status checkHostMemory(uint64_t bytes, size_t ranks, Rendezvous *processes,
+                       uint64_t copies = 0);
 
 } // namespace plait::runtime
 

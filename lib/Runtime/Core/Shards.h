@@ -22,14 +22,30 @@ using ShardJob = std::function<Status(uint32_t rank, const fb::Shard &shard,
 /// the ranks.
 Status forEachShard(Executor &executor, const ShardJob &job);
 
+/// The arena of a rank. Without a device it is one of another process: nothing
+/// is written, but sources are asked for the same elements in the same order.
+struct RankArena {
+  RankArena(Executor &executor, uint32_t rank)
+      : mesh(executor.mesh()), rank(rank), device(&executor.device(rank)) {}
+  RankArena(const plan::Mesh &mesh, uint32_t rank) : mesh(mesh), rank(rank) {}
+
+  Status write(uint64_t offset, std::span<const std::byte> bytes) const {
+    return device ? device->write(offset, bytes) : Status::success();
+  }
+
+  const plan::Mesh &mesh;
+  uint32_t rank;
+  Device *device = nullptr;
+};
+
 /// Sets `tensor` of a shard to what `source` has of the file tensor. Called on
 /// the thread of the rank, as is the next.
-Status setTensor(Executor &executor, uint32_t rank, const fb::Shard &shard,
+Status setTensor(const RankArena &arena, const fb::Shard &shard,
                  const fb::Parameter &parameter, const ShardTensor &tensor,
                  const ElementSource &source);
 
 /// Sets the weights of a shard, and the copy that the program computes with.
-Status setWeights(Executor &executor, uint32_t rank, const fb::Shard &shard,
+Status setWeights(const RankArena &arena, const fb::Shard &shard,
                   const fb::Parameter &parameter, const ElementSource &source);
 
 } // namespace plait::runtime

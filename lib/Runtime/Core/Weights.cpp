@@ -35,22 +35,20 @@ std::span<const int64_t> shapeOf(const flatbuffers::Vector<int64_t> &shape) {
 
 /// Sets elements of the copy of `shard` that the program computes with, if
 /// there is one, from element `begin` of the rank's block on.
-Status storeCopy(Executor &executor, uint32_t rank, const fb::Shard &shard,
-                 int64_t begin, std::span<const float> elements) {
+Status storeCopy(const RankArena &arena, const fb::Shard &shard, int64_t begin,
+                 std::span<const float> elements) {
   if (shard.compute_dtype() != fb::DType::BF16)
     return Status::success();
   std::vector<BFloat16> rounded(elements.begin(), elements.end());
-  return executor.device(rank).write(shard.compute_weight() +
-                                         begin * sizeof(BFloat16),
-                                     std::as_bytes(std::span(rounded)));
+  return arena.write(shard.compute_weight() + begin * sizeof(BFloat16),
+                     std::as_bytes(std::span(rounded)));
 }
 
 /// Sets the weights of `shard`, which the rank has all of, to `block`.
-Status storeShard(Executor &executor, uint32_t rank, const fb::Shard &shard,
+Status storeShard(const RankArena &arena, const fb::Shard &shard,
                   std::span<const float> block) {
-  PLAIT_RETURN_IF_ERROR(
-      executor.device(rank).write(shard.weight(), std::as_bytes(block)));
-  return storeCopy(executor, rank, shard, 0, block);
+  PLAIT_RETURN_IF_ERROR(arena.write(shard.weight(), std::as_bytes(block)));
+  return storeCopy(arena, shard, 0, block);
 }
 
 Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
@@ -281,34 +279,31 @@ Status runtime::forEachShard(Executor &executor, const ShardJob &job) {
   });
 }
 
-Status runtime::setTensor(Executor &executor, uint32_t rank,
-                          const fb::Shard &shard,
+Status runtime::setTensor(const RankArena &arena, const fb::Shard &shard,
                           const fb::Parameter &parameter,
                           const ShardTensor &tensor,
                           const ElementSource &source) {
-  Piece piece(executor.mesh(), rank, shard, parameter, tensor);
-  return fillWindows(executor.mesh(), rank, parameter, piece, source,
+  Piece piece(arena.mesh, arena.rank, shard, parameter, tensor);
+  return fillWindows(arena.mesh, arena.rank, parameter, piece, source,
                      [&](int64_t begin, std::span<const float> window) {
-                       return executor.device(rank).write(
-                           piece.offset + begin * sizeof(float),
-                           std::as_bytes(window));
+                       return arena.write(piece.offset + begin * sizeof(float),
+                                          std::as_bytes(window));
                      });
 }
 
-Status runtime::setWeights(Executor &executor, uint32_t rank,
-                           const fb::Shard &shard,
+Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
                            const fb::Parameter &parameter,
                            const ElementSource &source) {
   PLAIT_RETURN_IF_ERROR(
-      setTensor(executor, rank, shard, parameter, weightOf(shard), source));
+      setTensor(arena, shard, parameter, weightOf(shard), source));
   if (shard.compute_dtype() != fb::DType::BF16)
     return Status::success();
   // The whole block, of which the rank may have a part in f32.
-  Piece block(executor.mesh(), rank, shard, parameter,
+  Piece block(arena.mesh, arena.rank, shard, parameter,
               {shard.compute_weight(), false});
-  return fillWindows(executor.mesh(), rank, parameter, block, source,
+  return fillWindows(arena.mesh, arena.rank, parameter, block, source,
                      [&](int64_t begin, std::span<const float> window) {
-                       return storeCopy(executor, rank, shard, begin, window);
+                       return storeCopy(arena, shard, begin, window);
                      });
 }
 
@@ -325,7 +320,7 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
     int64_t read = 0;
-    return setWeights(executor, rank, shard, parameter,
+    return setWeights({executor, rank}, shard, parameter,
                       [&](int64_t begin, std::span<float> target) {
                         tensors[shard.parameter()]->read(begin, target);
                         if ((read += target.size()) >= windowElements) {
@@ -356,7 +351,7 @@ Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
     NormalStream normals(seed, parameter.file_name()->string_view(),
                          parameter.init_value(), parameter.init_std());
     bool constant = parameter.init() == fb::InitKind::Constant;
-    return setWeights(executor, rank, shard, parameter,
+    return setWeights({executor, rank}, shard, parameter,
                       [&](int64_t begin, std::span<float> target) {
                         if (constant)
                           std::fill(target.begin(), target.end(),
@@ -404,7 +399,7 @@ runtime::disturbWeights(Executor &executor, uint64_t seed) {
                               {uint32_t(seed), uint32_t(seed >> 32)});
           (*block)[i] *= words[0] & 1 ? 1 + 0x1p-9f : 1 - 0x1p-9f;
         }
-        return storeShard(executor, rank, shard, *block);
+        return storeShard({executor, rank}, shard, *block);
       }));
   return weights;
 }
@@ -414,7 +409,7 @@ Status runtime::restoreWeights(Executor &executor,
   auto next = weights.begin();
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &) {
-    return storeShard(executor, rank, shard, *next++);
+    return storeShard({executor, rank}, shard, *next++);
   });
 }
 

@@ -40,7 +40,8 @@ struct Region {
 
 /// Messages of different channels do not meet; within one, those of the same
 /// two processes and tag arrive in order.
-enum class MpiChannel : uint8_t { Control, Collectives, Messages };
+enum class MpiChannel : uint8_t { Control, Collectives, Messages, Checkpoints };
+constexpr size_t mpiChannels = 4;
 
 struct MpiTransfer {
   /// The last two are calls of all processes, in the same order.

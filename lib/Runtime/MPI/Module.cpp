@@ -92,12 +92,10 @@ private:
   Status listen();
   Status transfer(const MpiTransfer &transfer, MPI_Request &request);
 
-  static constexpr size_t channels = 3;
-
   bool isOurs = true; // MPI was initialised here
   uint32_t index = 0, count = 1;
   MPI_Comm all = MPI_COMM_NULL; // in the order of indices; for warnings
-  MPI_Comm comms[channels];
+  MPI_Comm comms[mpiChannels];
   std::vector<MPI_Request> requests; // of what has begun
   std::vector<void *> cookies;       // likewise
   std::vector<int> indices;          // scratch

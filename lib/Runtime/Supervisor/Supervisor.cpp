@@ -7,6 +7,7 @@
 
 #include "plait/Runtime/Supervisor.h"
 
+#include "Checkpoint/ReplicaFolder.h"
 #include "Checkpoint/Store.h"
 #include "ChildProcess.h"
 #include "Family.h"
@@ -93,7 +94,9 @@ private:
 
   Result<Hosts> findHosts();
   Status failToFit(const Hosts &hosts) const;
+  std::optional<uint64_t> storedStep() const;
   std::optional<uint64_t> newestStep() const;
+  std::string describeNewest() const;
   Result<End> runOnce();
   Result<End> watch(ChildProcess &job, const PlanFamily::Member &member);
   const PlanFamily::Member *findAfterChange();
@@ -131,10 +134,30 @@ Status Supervisor::failToFit(const Hosts &hosts) const {
               "': the smallest, '", smallest.path, "', needs ", smallest.ranks);
 }
 
-std::optional<uint64_t> Supervisor::newestStep() const {
+/// Of the newest checkpoint on the disk.
+std::optional<uint64_t> Supervisor::storedStep() const {
   auto found = CheckpointStore(options.checkpoints).list();
   return found.ok() && !found->empty() ? std::optional(found->front().step)
                                        : std::nullopt;
+}
+
+/// Of that, or of the newest one that hosts have had in memory.
+std::optional<uint64_t> Supervisor::newestStep() const {
+  auto stored = storedStep();
+  auto mark = ReplicaMark::read(options.checkpoints);
+  return mark && mark->step ? std::max(stored, std::optional(mark->step))
+                            : stored;
+}
+
+std::string Supervisor::describeNewest() const {
+  auto stored = storedStep(), newest = newestStep();
+  if (!newest)
+    return "none";
+  std::string text = "of step " + std::to_string(*newest);
+  if (newest != stored)
+    text += " in memory, on the disk " +
+            (stored ? "of step " + std::to_string(*stored) : "none");
+  return text;
 }
 
 /// The plan that would run now, if that is another one than `member`.
@@ -168,12 +191,14 @@ Result<Supervisor::End> Supervisor::runOnce() {
   words.push_back(member->path);
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
   auto step = newestStep();
-  std::string resume = step ? options.checkpoints : options.resume;
+  // Memory may be lost, and then only the disk says what a run begins from.
+  bool isOwn = storedStep() || (step && options.resume.empty());
+  std::string resume = isOwn ? options.checkpoints : options.resume;
   if (!resume.empty())
     words.push_back("--resume=" + resume);
   say("starts ", member->ranks, " processes for '", member->path, "' (",
       member->mesh, "), ",
-      step             ? "from step " + std::to_string(*step)
+      isOwn            ? "from step " + std::to_string(*step)
       : resume.empty() ? "from the beginning"
                        : "from '" + resume + "'");
   auto job = ChildProcess::start(words);
@@ -224,9 +249,7 @@ bool Supervisor::pause(uint64_t failures) {
   milliseconds time =
       std::min(milliseconds(500) * (1 << std::min<uint64_t>(failures - 1, 10)),
                longestPause);
-  auto step = newestStep();
-  say(reason, "; the newest checkpoint is ",
-      step ? "of step " + std::to_string(*step) : "none", "; restart ",
+  say(reason, "; the newest checkpoint is ", describeNewest(), "; restart ",
       failures, " of ", options.maxRestarts, " without a new one, in ",
       time.count() / 1000.0, " s");
   for (auto end = Clock::now() + time; Clock::now() < end;) {

@@ -33,7 +33,8 @@ Result<Progress> Progress::begin(Executor &executor,
   if (!options.resume.empty()) {
     // So that a job may say the same when it starts and when it goes on.
     bool mayBeNone = isSame(options.resume, options.checkpoint.directory);
-    auto found = resume(executor, options.resume, mayBeNone);
+    auto found =
+        resume(executor, options.resume, mayBeNone, options.checkpoint.replica);
     if (!found.ok())
       return found.status();
     resumed = std::move(*found);
@@ -65,9 +66,9 @@ Status Progress::goOn(const Resumed &resumed) {
                 ", --seed is ", options.seed);
   bool isSameData = run.data == batches.describe();
   if (executor.leads()) {
-    std::fprintf(stderr, "resumed step %llu from '%s'\n",
+    std::fprintf(stderr, "resumed step %llu from %s'%s'\n",
                  static_cast<unsigned long long>(run.step),
-                 resumed.path.c_str());
+                 resumed.isReplica ? "memory, " : "", resumed.path.c_str());
     if (!isSameData)
       std::fprintf(stderr,
                    "plait-run: warning: the data is %s, of the checkpoint %s; "
@@ -93,7 +94,7 @@ Status Progress::rollBack() {
     return fail("step ", step, ": there are no checkpoints to go back to");
   PLAIT_RETURN_IF_ERROR(checkpoints->settle());
   auto found = resume(executor, options.checkpoint.directory,
-                      /*mayBeNone=*/true);
+                      /*mayBeNone=*/true, options.checkpoint.replica);
   if (!found.ok())
     return found.status();
   if (!*found)

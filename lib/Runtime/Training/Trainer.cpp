@@ -275,6 +275,10 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
   Result<Parts> parts = Parts::create(plan, options);
   if (!parts.ok())
     return parts.status();
+  if (!options.checkpoint.replica.empty())
+    options.executor.copyBytes = [&] {
+      return replicaBytes(plan, options.checkpoint, options.executor.processes);
+    };
   auto executor = makeExecutor(plan, options);
   if (!executor.ok())
     return executor.status();

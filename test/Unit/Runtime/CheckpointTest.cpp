@@ -181,7 +181,7 @@ void fillAll(Executor &executor) {
       forEachHeld(executor, [&](uint32_t rank, const fb::Shard &shard,
                                 const fb::Parameter &parameter,
                                 const ShardTensor &tensor, const char *slot) {
-        return setTensor(executor, rank, shard, parameter, tensor,
+        return setTensor({executor, rank}, shard, parameter, tensor,
                          [&](int64_t begin, std::span<float> target) {
                            for (float &value : target)
                              value = valueOf(slot, begin++);
@@ -429,7 +429,7 @@ TEST_F(CheckpointFolders, GoesOnInADirectory) {
   EXPECT_EQ((*resumed)->damaged, std::vector<uint64_t>{3});
   CheckpointOptions options;
   options.directory = directory;
-  options.everySteps = 2;
+  options.every.steps = 2;
   PlanIdentity identity = PlanIdentity::of(executor->plan(), 1);
   auto saver = Checkpointer::create(*executor, options, identity, *resumed);
   ASSERT_TRUE(saver.ok()) << saver.status().message();
@@ -489,17 +489,18 @@ TEST_F(CheckpointFolders, SaysWhatDoesNotFit) {
 }
 
 TEST(CheckpointEvery, IsStepsOrTime) {
-  CheckpointOptions options;
-  EXPECT_TRUE(parseCheckpointEvery("120", options).ok());
-  EXPECT_EQ(options.everySteps, 120u);
+  auto steps = parseCheckpointEvery("120");
+  ASSERT_TRUE(steps.ok());
+  EXPECT_EQ(steps->steps, 120u);
   for (auto [text, seconds] :
        {std::pair("45s", 45), {"30m", 1800}, {"2h", 7200}}) {
-    EXPECT_TRUE(parseCheckpointEvery(text, options).ok());
-    EXPECT_EQ(options.everySeconds.count(), seconds);
+    auto time = parseCheckpointEvery(text);
+    ASSERT_TRUE(time.ok()) << text;
+    EXPECT_EQ(time->seconds.count(), seconds);
   }
   for (const char *text :
        {"", "0", "m", "0m", "3d", "-1", "1.5h", "m3", "9999999999", "30 m"})
-    EXPECT_FALSE(parseCheckpointEvery(text, options).ok()) << text;
+    EXPECT_FALSE(parseCheckpointEvery(text).ok()) << text;
 }
 
 } // namespace

@@ -103,6 +103,12 @@ TEST_F(HostMemoryTest, AddsUpWhatTheProcessesOfAHostTake) {
               std::string::npos)
         << result;
   }
+  Status copies = checkHostMemory(UINT64_MAX / 2, 1, nullptr, 7);
+  ASSERT_FALSE(copies.ok());
+  EXPECT_NE(
+      copies.message().find(" bytes of memory, 7 of them for --replica, "),
+      std::string::npos)
+      << copies.message();
   Status alone = checkHostMemory(UINT64_MAX / 2, 1, nullptr);
   ASSERT_FALSE(alone.ok());
   EXPECT_TRUE(alone.message().starts_with(

@@ -1,0 +1,142 @@
+//===- Place.cpp - Where checkpoints are written --------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Place.h"
+
+#include "MPI/Engine.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <future>
+#include <unistd.h>
+
+using namespace plait;
+using namespace plait::runtime;
+
+/// What is sent at once: little, since steps send through the same engine.
+static constexpr size_t blockBytes = 1 << 18;
+
+Status DiskPlace::secure(uint64_t, std::vector<WrittenFile> &written,
+                         const StoredFiles &) {
+  for (WrittenFile &file : written)
+    PLAIT_RETURN_IF_ERROR(file.file.sync());
+  return Status::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Status MemoryPlace::secure(uint64_t step, std::vector<WrittenFile> &written,
+                           const StoredFiles &all) {
+  written.clear(); // nothing is safer than it is
+  if (groups.hosts() == 1)
+    return Status::success();
+  auto sent = std::async(std::launch::async, [&] { return send(step, all); });
+  Status result = Status::success();
+  for (uint32_t giver : groups.giversOf(groups.process()))
+    if (Status status = receive(step, all, giver); !status.ok())
+      result = status;
+  Status status = sent.get();
+  return status.ok() ? result : status;
+}
+
+void MemoryPlace::conclude(uint64_t step) {
+  // Only a supervisor misses it.
+  (void)ReplicaMark{folder.id, step}.write(checkpoints);
+}
+
+std::vector<StoredFile> MemoryPlace::filesOf(uint32_t process,
+                                             const StoredFiles &all) const {
+  std::vector<StoredFile> files;
+  const RankSpread &spread = processes->spread();
+  uint32_t end = spread.firstOf(process + 1);
+  for (uint32_t rank = spread.firstOf(process); rank < end; ++rank)
+    if (!names[rank].empty())
+      files.push_back(all.at(names[rank]));
+  return files;
+}
+
+/// Calls `use(block)` for the parts of a file of `bytes` bytes.
+template <typename Use> static Status forEachBlock(uint64_t bytes, Use use) {
+  std::vector<std::byte> block(std::min<uint64_t>(bytes, blockBytes));
+  for (uint64_t done = 0; done < bytes; done += block.size()) {
+    block.resize(std::min<uint64_t>(bytes - done, blockBytes));
+    PLAIT_RETURN_IF_ERROR(use(done, std::span(block)));
+  }
+  return Status::success();
+}
+
+static MpiTransfer transferOf(MpiTransfer::Kind kind, uint32_t peer,
+                              std::span<std::byte> block) {
+  return {kind,
+          MpiChannel::Checkpoints,
+          peer,
+          0,
+          Region{block.data(), int64_t(block.size())},
+          nullptr};
+}
+
+/// The neighbour waits for as many bytes as it knows of. What cannot be read is
+/// sent as zeros, whose checksum is another one.
+Status MemoryPlace::send(uint64_t step, const StoredFiles &all) const {
+  uint32_t peer = groups.neighbourOf(groups.process());
+  Status result = Status::success();
+  for (const StoredFile &file : filesOf(groups.process(), all)) {
+    std::string path = store.partialPathOf(step) + "/" + file.name;
+    int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    auto sendBlock = [&](uint64_t done, std::span<std::byte> block) {
+      ssize_t count = pread(descriptor, block.data(), block.size(), done);
+      if (count != ssize_t(block.size())) {
+        result =
+            fail("cannot read '", path,
+                 "': ", count < 0 ? std::strerror(errno) : "it is too short");
+        std::fill(block.begin(), block.end(), std::byte(0));
+      }
+      return processes->engine()->run(
+          {transferOf(MpiTransfer::Kind::Send, peer, block)},
+          MpiEngine::forEver);
+    };
+    Status sent = forEachBlock(file.bytes, sendBlock);
+    if (descriptor >= 0)
+      close(descriptor);
+    PLAIT_RETURN_IF_ERROR(std::move(sent));
+  }
+  return result;
+}
+
+/// Takes all that the giver sends, even where it cannot be written.
+Status MemoryPlace::receive(uint64_t step, const StoredFiles &all,
+                            uint32_t giver) const {
+  Status result = Status::success();
+  auto note = [&](const Status &status) {
+    if (result.ok() && !status.ok())
+      result = status;
+  };
+  for (const StoredFile &file : filesOf(giver, all)) {
+    std::string path = store.partialPathOf(step) + "/" + file.name;
+    auto out = FileWriter::create(path);
+    note(out.status());
+    PLAIT_RETURN_IF_ERROR(
+        forEachBlock(file.bytes, [&](uint64_t, std::span<std::byte> block) {
+          PLAIT_RETURN_IF_ERROR(processes->engine()->run(
+              {transferOf(MpiTransfer::Kind::Receive, giver, block)},
+              MpiEngine::forEver));
+          if (out.ok() && result.ok())
+            note(out->append(block));
+          return Status::success();
+        }));
+    if (!result.ok())
+      continue;
+    auto hash = out->finish();
+    note(hash.status());
+    if (hash.ok() && *hash != file.hash)
+      note(fail("'", path, "' has arrived with another checksum"));
+  }
+  return result;
+}

@@ -1,0 +1,94 @@
+//===- Place.h - Where checkpoints are written ------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CHECKPOINT_PLACE_H
+#define PLAIT_LIB_RUNTIME_CHECKPOINT_PLACE_H
+
+#include "HostGroups.h"
+#include "RankFile.h"
+#include "ReplicaFolder.h"
+
+namespace plait::runtime {
+
+/// The files of a step, by name.
+using StoredFiles = std::map<std::string, StoredFile>;
+
+/// A directory of checkpoints as processes that write one see it. Each writes
+/// the files of its ranks into a folder that the keeper of the directory has
+/// made; when all are safe the keeper adds the index and gives the folder its
+/// name.
+class CheckpointPlace {
+public:
+  CheckpointPlace(std::string directory, std::string words, uint64_t keep,
+                  bool isKeeper)
+      : store(std::move(directory)), words(std::move(words)), keep(keep),
+        isKeeper(isKeeper) {}
+  virtual ~CheckpointPlace() = default;
+
+  /// Beside the next steps: returns when the files of `step` that this process
+  /// has written, and with which others it has something to do, are safe. `all`
+  /// are those of all processes.
+  virtual Status secure(uint64_t step, std::vector<WrittenFile> &written,
+                        const StoredFiles &all) = 0;
+
+  /// Beside the next steps, in the process of rank 0: all keepers have given
+  /// the folder of `step` its name.
+  virtual void conclude(uint64_t step) = 0;
+
+  CheckpointStore store;
+  std::string words; // for messages: "" or " in memory"
+  uint64_t keep;     // the newest ones; 0: all
+  bool isKeeper;     // is this process
+};
+
+/// The directory that all processes share.
+class DiskPlace : public CheckpointPlace {
+public:
+  DiskPlace(const std::string &directory, uint64_t keep, bool isKeeper)
+      : CheckpointPlace(directory, "", keep, isKeeper) {}
+
+  Status secure(uint64_t step, std::vector<WrittenFile> &written,
+                const StoredFiles &all) override;
+  void conclude(uint64_t) override {}
+};
+
+/// The folder in memory of each host, which one of its processes keeps. What a
+/// process writes there it sends to its neighbour on the next host, too.
+class MemoryPlace : public CheckpointPlace {
+public:
+  /// `checkpoints` is the directory on the disk, `names` of all ranks the names
+  /// of their files, empty where there is none. `processes` is null where there
+  /// is one, and outlives this.
+  MemoryPlace(const ReplicaFolder &folder, const std::string &checkpoints,
+              HostGroups groups, std::vector<std::string> names,
+              Rendezvous *processes)
+      : CheckpointPlace(folder.path(), " in memory", 1, groups.leadsHost()),
+        folder(folder), checkpoints(checkpoints), groups(std::move(groups)),
+        names(std::move(names)), processes(processes) {}
+
+  Status secure(uint64_t step, std::vector<WrittenFile> &written,
+                const StoredFiles &all) override;
+  void conclude(uint64_t step) override;
+
+  const ReplicaFolder folder;
+
+private:
+  Status send(uint64_t step, const StoredFiles &all) const;
+  Status receive(uint64_t step, const StoredFiles &all, uint32_t giver) const;
+  /// Of the ranks of a process.
+  std::vector<StoredFile> filesOf(uint32_t process,
+                                  const StoredFiles &all) const;
+
+  std::string checkpoints;
+  HostGroups groups;
+  std::vector<std::string> names;
+  Rendezvous *processes;
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CHECKPOINT_PLACE_H

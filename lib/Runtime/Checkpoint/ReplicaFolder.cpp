@@ -1,0 +1,122 @@
+//===- ReplicaFolder.cpp - Where copies in memory are ---------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReplicaFolder.h"
+
+#include "plait/Plan/Files.h"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+
+using namespace plait;
+using namespace plait::runtime;
+namespace fs = std::filesystem;
+
+static constexpr char markName[] = ".replica";
+static constexpr char prefix[] = "plait-";
+static constexpr size_t digits = 16; // of a number that is an id or a hash
+
+static std::string toHex(uint64_t number) {
+  char text[digits + 1];
+  std::snprintf(text, sizeof text, "%016" PRIx64, number);
+  return text;
+}
+
+ReplicaMark ReplicaMark::draw() {
+  std::random_device device;
+  return {toHex(uint64_t(device()) << 32 | device()), 0};
+}
+
+std::optional<ReplicaMark> ReplicaMark::read(const std::string &directory) {
+  std::ifstream file(directory + "/" + markName);
+  ReplicaMark mark;
+  if (!(file >> mark.id >> mark.step) || mark.id.size() != digits ||
+      mark.id.find_first_not_of("0123456789abcdef") != std::string::npos)
+    return std::nullopt;
+  return mark;
+}
+
+Status ReplicaMark::write(const std::string &directory) const {
+  auto file = OutputFile::create(directory + "/" + markName);
+  if (!file.ok())
+    return file.status();
+  std::string text = id + " " + std::to_string(step) + "\n";
+  PLAIT_RETURN_IF_ERROR(file->writeAt(
+      0, {reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
+  return file->commit();
+}
+
+void ReplicaMark::remove(const std::string &directory) {
+  unlink((directory + "/" + markName).c_str());
+}
+
+std::string ReplicaFolder::nameDirectory(const std::string &path) {
+  std::error_code error;
+  // With a slash at its end or without.
+  std::string whole =
+      (fs::weakly_canonical(path, error) / "").lexically_normal();
+  return toHex(XXH3_64bits(whole.data(), whole.size()));
+}
+
+std::string ReplicaFolder::path() const {
+  return base + "/" + prefix + directory + "-" + id + "-" + host;
+}
+
+Status ReplicaFolder::make() const {
+  std::error_code error;
+  fs::create_directories(base, error);
+  std::string name = path();
+  if (mkdir(name.c_str(), 0700) == 0)
+    return Status::success();
+  if (errno != EEXIST)
+    return fail("cannot make directory '", name, "': ", std::strerror(errno));
+  return exists() ? Status::success()
+                  : fail("'", name, "' is not a directory of this user");
+}
+
+bool ReplicaFolder::exists() const {
+  struct stat found = {};
+  return lstat(path().c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
+         found.st_uid == geteuid();
+}
+
+void ReplicaFolder::removeOthers() const {
+  std::error_code error;
+  std::string mine = fs::path(path()).filename();
+  std::string begin = prefix + directory + "-", end = "-" + host;
+  for (const fs::directory_entry &entry : fs::directory_iterator(base, error)) {
+    std::string name = entry.path().filename();
+    if (name == mine || !name.starts_with(begin) || !name.ends_with(end) ||
+        name.size() != mine.size())
+      continue;
+    fs::remove_all(entry.path(), error);
+    std::fprintf(stderr,
+                 "plait-run: warning: %s '%s', copies of an earlier "
+                 "run of this directory\n",
+                 error ? "cannot remove" : "removed", entry.path().c_str());
+  }
+}
+
+uint64_t ReplicaFolder::bytes() const {
+  std::error_code error;
+  uint64_t sum = 0;
+  for (const fs::directory_entry &entry :
+       fs::recursive_directory_iterator(path(), error))
+    if (entry.is_regular_file(error))
+      sum += entry.file_size(error);
+  return sum;
+}

@@ -7,7 +7,9 @@
 
 #include "Checks.h"
 
+#include <algorithm>
 #include <limits>
+#include <string>
 
 using namespace plait;
 using namespace plait::planner;
@@ -83,6 +85,15 @@ static Status checkDivisions(const Context &context) {
   return Status::success();
 }
 
+/// Of one of the two: "1, 2, 4".
+static std::string listDivisors(int64_t a, int64_t b) {
+  std::string list;
+  for (int64_t i = 1; i <= std::max(a, b); ++i)
+    if (a % i == 0 || b % i == 0)
+      list += (list.empty() ? "" : ", ") + std::to_string(i);
+  return list;
+}
+
 /// As the compiler splits heads over cp: those of one group only without
 /// dropout.
 static Status checkHeads(const Context &context) {
@@ -91,16 +102,19 @@ static Status checkHeads(const Context &context) {
   int64_t members = context.configuration.context;
   for (const Block &block : context.work.blocks)
     for (const Operation &op : block.operations) {
-      if (op.kind != OperationKind::Attention ||
-          op.keyValueHeads % members == 0 ||
-          (!context.training.dropout &&
-           op.heads / op.keyValueHeads % members == 0))
+      if (op.kind != OperationKind::Attention || op.keyValueHeads == 0)
+        continue;
+      int64_t groups = op.keyValueHeads;
+      int64_t each = context.training.dropout ? 1 : op.heads / groups;
+      if (groups % members == 0 || each % members == 0)
         continue;
       return fail("context-parallel is heads, but cp ", members,
-                  " does not divide the ", op.keyValueHeads,
-                  " key/value heads or ", op.heads / op.keyValueHeads,
-                  " query heads of each that a rank of tp ",
-                  context.configuration.tensor, " has");
+                  " does not divide the ", groups, " key/value heads",
+                  each > 1
+                      ? " or " + std::to_string(each) + " query heads of each"
+                      : "",
+                  " that a rank of tp ", context.configuration.tensor,
+                  " has; possible are ", listDivisors(groups, each));
     }
   return Status::success();
 }

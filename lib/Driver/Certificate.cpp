@@ -9,6 +9,7 @@
 
 #include "Model.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Proof/Kernels.h"
 #include "plait/Proof/Prove.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -39,6 +40,21 @@ CertificatePtr plait::certifyNothing(const llvm::Twine &reason) {
   certificate->unproven = reason.str();
   printWarning("the plan is not proven: " + reason);
   return certificate;
+}
+
+FailureOr<std::string>
+plait::checkKernels(const plan::fb::PlanT &plan,
+                    ArrayRef<codegen::EmittedKernel> kernels,
+                    TargetAttr target) {
+  if (target && target.isGPU())
+    return std::to_string(kernels.size()) +
+           " for GPUs, which were not run on this machine";
+  if (plan.code.empty())
+    return std::string("there are none");
+  return proof::checkKernels(
+      kernels,
+      {plan.code[0]->cpu, target ? target.getFeatures().str() : std::string()},
+      plan.code[0]->data);
 }
 
 CertificatePtr plait::certify(OwningOpRef<ModuleOp> model, ModuleOp lowered) {

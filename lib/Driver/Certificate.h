@@ -8,6 +8,8 @@
 #ifndef PLAIT_LIB_DRIVER_CERTIFICATE_H
 #define PLAIT_LIB_DRIVER_CERTIFICATE_H
 
+#include "plait/Codegen/Kernel.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Plan_generated.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -24,6 +26,12 @@ using CertificatePtr = std::unique_ptr<plan::fb::CertificateT>;
 /// noted.
 CertificatePtr certify(mlir::OwningOpRef<mlir::ModuleOp> model,
                        mlir::ModuleOp lowered);
+
+/// Runs the kernels of a plan where that can be done (plait/Proof/Kernels.h);
+/// failure after an error: one computes something else. Else what is known.
+mlir::FailureOr<std::string>
+checkKernels(const plan::fb::PlanT &plan,
+             llvm::ArrayRef<codegen::EmittedKernel> kernels, TargetAttr target);
 
 /// The certificate of what cannot be proven for `reason`, of which it warns.
 CertificatePtr certifyNothing(const llvm::Twine &reason);

@@ -101,6 +101,7 @@ private:
   OwningOpRef<ModuleOp> module;
   OwningOpRef<ModuleOp> model; // as imported, where the plan is to be proven
   CertificatePtr certificate;
+  std::string knownOfKernels; // the certificate's words
   // What is chosen, before there is a module to say it.
   Layout layout;
   TargetAttr target;
@@ -374,8 +375,11 @@ LogicalResult Compilation::prove(Phase phase) {
 
 CertificatePtr Compilation::takeCertificate() {
   if (options.prove && !certificate)
-    return certifyNothing("it is compiled from IR after phase " +
-                          stringifyPhase(imported) + ", not from the model");
+    certificate =
+        certifyNothing("it is compiled from IR after phase " +
+                       stringifyPhase(imported) + ", not from the model");
+  if (certificate)
+    certificate->kernels = knownOfKernels;
   return std::move(certificate);
 }
 
@@ -434,7 +438,15 @@ Status Compilation::checkMemory() {
 }
 
 FailureOr<std::unique_ptr<plan::fb::PlanT>> Compilation::convert() {
-  return convertToPlan(*module);
+  std::vector<codegen::EmittedKernel> kernels;
+  auto plan = convertToPlan(*module, &kernels);
+  if (failed(plan) || !options.prove || isReference)
+    return plan;
+  FailureOr<std::string> known = checkKernels(**plan, kernels, target);
+  if (failed(known))
+    return failure();
+  knownOfKernels = std::move(*known);
+  return plan;
 }
 
 //===----------------------------------------------------------------------===//

@@ -537,6 +537,23 @@ def lost_layer(lines: Lines) -> Iterator[Change]:
         last[match[3]] = at
 
 
+@kind("swap-layers", "two layers of a stage change places")
+def swap_layers(lines: Lines) -> Iterator[Change]:
+    read = re.compile(r"(nn\.read @[\w.]+\.(?:h|layers)\.)(\d+)(\.)")
+    starts = [at for at, _ in each(lines, r"^  func\.func @forward")] + [len(lines)]
+    for first, last in zip(starts, starts[1:]):
+        end = next((n for n in range(first, last) if lines[n] == "  }"), last)
+        reads = {at: match for at, match in each(lines[:end], read.pattern) if at > first}
+        layers = sorted({int(match[2]) for match in reads.values()})
+        for one, other in zip(layers, layers[1:]):
+            exchanged = {str(one): str(other), str(other): str(one)}
+            new = list(lines)
+            for at, match in reads.items():
+                layer = exchanged.get(match[2], match[2])
+                new[at] = read.sub(rf"\g<1>{layer}\g<3>", lines[at])
+            yield min(reads), new
+
+
 @kind("context-mean", "gradients of a loss that counts tokens are averaged over cp, not "
       "summed (NVIDIA/Megatron-LM#673)")
 def context_mean(lines: Lines) -> Iterator[Change]:
@@ -546,3 +563,52 @@ def context_mean(lines: Lines) -> Iterator[Change]:
         mean = (f"{match[1]}{match[2]} = nn.scale %whole by 0.5 "
                 f"{attrs[0] if attrs else ''} : {lines[at].rsplit(' -> ', 1)[1]}")
         yield replaced(lines, at, whole, mean)
+
+
+# Code that computes something else than the ops of its kernel: what these kinds make
+# of a kernel is compiled, and held against the ops that are there without them.
+
+KERNELS: set[str] = set()  # names of kinds
+
+
+def kernel_of(lines: Lines, at: int) -> range:
+    """The lines of the kernel that line `at` is part of; none: it is not in one."""
+    first = next((n for n in range(at, 0, -1) if "plan.cluster(" in lines[n] or
+                  lines[n].startswith("  func.func")), 0)
+    if "plan.cluster(" not in lines[first]:
+        return range(0)
+    last = next(n for n in range(first + 1, len(lines)) if lines[n].strip() == "}")
+    return range(first, last) if at < last else range(0)
+
+
+def may_cancel(lines: Lines, at: int) -> bool:
+    """Whether only products take what line `at` defines. What normalises gives the same
+    for -x: its sign counts twice."""
+    value = lines[at].split(" = ")[0].strip()
+    uses = [lines[n] for n in kernel_of(lines, at) if n != at and
+            re.search(re.escape(value) + r"\b", lines[n])]
+    return all("nn.mul " in use for use in uses)
+
+
+def in_kernel(name: str, what: str) -> None:
+    """The kind `name`, in the code of kernels."""
+
+    @kind(f"kernel-{name}", f"the code of a kernel: {what}")
+    def generate(lines: Lines) -> Iterator[Change]:
+        for at, new in KINDS[name][1](lines):
+            if len(new) != len(lines) or not kernel_of(lines, at):
+                continue
+            if name not in ("swap-sub", "drop-neg") or not may_cancel(lines, at):
+                yield at, new
+
+    KERNELS.add(f"kernel-{name}")
+
+
+# Not what makes no difference: any number may be subtracted from the exponents of a
+# softmax, no id lies beyond a vocabulary, and the sum of x (x - m) is that of (x - m)^2.
+for name in ("swap-sub", "swap-div", "add-to-sub", "mul-to-add", "div-to-mul", "exp-to-tanh",
+             "sqrt-to-rsqrt", "drop-neg", "wrong-scale", "wrong-shift", "wrong-fill",
+             "reduce-max", "square", "residual", "drop-mask",
+             "drop-rotation", "drop-begin", "mask-probability",
+             "overwrite-kernel", "stale-kernel"):
+    in_kernel(name, KINDS[name][0])

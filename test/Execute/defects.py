@@ -8,7 +8,8 @@
 """Compiles small plans, proves them, and seeds each kind of defect
 (defect_kinds.py) into the IR after phases `partition` and `lower`. A case is one kind: every one of
 its modules must be refused: by the proof, as wrong or as not proven, or before by the
-verifiers of the ops. `--table` prints what refused how many, and how one of them is
+verifiers of the ops. Kinds of code are compiled, and the kernels held against the
+right ops. `--table` prints what refused how many, and how one of them is
 told, as Markdown.
 
 A message is at the right place if it, or a note of it, is at a line that was changed,
@@ -53,6 +54,8 @@ PLANS = {
 PLANS |= {f"{name}-partitioned": PLANS[name] for name in ("mlp-zero", "gpt2")}
 PROOF = "computes something else than the model asks for"
 UNPROVEN = "cannot be proven"
+KERNEL = "is computed wrongly"
+MOST_OF_CODE = 4  # defects of a kind in the code of kernels, each in another plan
 
 Counts = collections.Counter
 
@@ -69,7 +72,7 @@ class Row:
         self.counts[verdict] += 1
         is_placed = verdict == "proof"
         if not self.example or (is_placed and not self.is_placed):
-            text = message.split(PROOF + ": ")[-1].split("error: ")[-1]
+            text = message.split(PROOF + ": ")[-1].split(KERNEL + ": ")[-1].split("error: ")[-1]
             self.example, self.is_placed = text, is_placed
 
 
@@ -92,7 +95,8 @@ class Plan:
         tools.run("plaitc", *options, "--no-reference", "--dump-phases-to",
                   self.folder, "-o", folder / f"{name}.plan")
         phase = "5-partition" if name.endswith("-partitioned") else "7-lower"
-        self.lines = (self.folder / f"{phase}.mlir").read_text().splitlines()
+        self.path = self.folder / f"{phase}.mlir"
+        self.lines = self.path.read_text().splitlines()
         self.proof = f"--plait-prove-meaning=claim={self.folder / '0-import.mlir'}"
 
     def is_at_place(self, lines: list[str], path: pathlib.Path, stderr: str) -> bool:
@@ -137,6 +141,26 @@ class Plan:
             return ("proof" if placed else "elsewhere"), message
         return ("unproven" if UNPROVEN in outcome.stderr else "verifier"), message
 
+    def judge_code(self, lines: list[str], number: str) -> tuple[str, str]:
+        """The same of kernels that are made of the module, and held against the ops
+        of the plan's."""
+        path = self.folder / f"{number}.mlir"
+        path.write_text("\n".join(lines) + "\n")
+        outcome = self.tools.call("plait-opt", f"--plait-check-kernels=code-of={path}",
+                                  self.path, "-o", "/dev/null")
+        path.unlink()
+        message = outcome.stderr.strip().split("\n")[0]
+        if outcome.code == 0:
+            return "survived", message
+        if outcome.code != 1:
+            return "crashed", outcome.stderr.strip()
+        if KERNEL not in outcome.stderr:
+            return "verifier", message
+        at = min(find_changed(self.lines, lines))
+        told = re.search(re.escape(str(self.path)) + r":(\d+):\d+: error", outcome.stderr)
+        kernel = defect_kinds.kernel_of(self.lines, at)
+        return ("proof" if told and int(told[1]) - 1 in kernel else "elsewhere"), message
+
 
 def write_dropout(folder: pathlib.Path) -> None:
     config = (MODELS / "gpt2-nano" / "config.json").read_text()
@@ -149,12 +173,15 @@ def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
     _, generate = defect_kinds.KINDS[name]
     row, bad = table[name], []
     counts = row.counts
-    for plan in plans:
+    is_code = name in defect_kinds.KERNELS
+    for plan in chance.sample(plans, len(plans)) if is_code else plans:
+        if is_code and sum(counts.values()) >= MOST_OF_CODE:
+            break
         changes = list(generate(plan.lines))
-        chosen = chance.sample(changes, min(most, len(changes)))
-        judged = pool.map(
-            lambda item: plan.judge(item[1][1], f"{name}-{item[0]}"),
-            enumerate(chosen))
+        chosen = chance.sample(changes, min(1 if is_code else most, len(changes)))
+        judge = plan.judge_code if is_code else plan.judge
+        judged = pool.map(lambda item: judge(item[1][1], f"{name}-{item[0]}"),
+                          enumerate(chosen))
         for (at, lines), (verdict, message) in zip(chosen, judged):
             row.add(verdict, message)
             if verdict in ("survived", "crashed"):

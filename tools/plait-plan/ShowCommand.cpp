@@ -96,6 +96,8 @@ static void showHeader(const fb::Plan &plan) {
                       ? ""
                       : ", which is not this one")
               << "\n";
+  if (plan.certificate() && plan.certificate()->kernels())
+    std::cout << "kernels   " << plan.certificate()->kernels()->str() << "\n";
   std::cout << "reference " << (plan.reference() ? "included" : "none") << "\n";
 }
 

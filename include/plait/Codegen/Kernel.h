@@ -69,6 +69,12 @@ struct KernelInfo {
   int64_t sharedBytes = 0;     ///< Static shared memory of a block.
 };
 
+/// A kernel and the first cluster that it computes.
+struct EmittedKernel {
+  plan::ClusterOp cluster;
+  KernelInfo info; ///< With the scalars of that cluster.
+};
+
 /// The processor that code is for.
 struct TargetCPU {
   std::string name;     ///< As LLVM names it: "x86-64-v4", "znver4", …

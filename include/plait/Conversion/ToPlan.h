@@ -22,9 +22,11 @@ namespace plait {
 /// The plan of a module after the phase `steps`, with the code of its kernels.
 /// Everything that it says is in the module; without `plait.target` its code is
 /// for this machine's processor. Errors are emitted at the op at fault. The
-/// plan is not checked yet.
+/// plan is not checked yet. `kernels`, if given, become those of the plan, in
+/// its order.
 mlir::FailureOr<std::unique_ptr<plan::fb::PlanT>>
-convertToPlan(mlir::ModuleOp module);
+convertToPlan(mlir::ModuleOp module,
+              std::vector<codegen::EmittedKernel> *kernels = nullptr);
 
 } // namespace plait
 

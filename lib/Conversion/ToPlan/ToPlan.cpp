@@ -153,7 +153,9 @@ static void describeDevices(fb::PlanT &plan, ModuleOp module) {
   plan.device_reserve = target.getReserved();
 }
 
-FailureOr<std::unique_ptr<fb::PlanT>> plait::convertToPlan(ModuleOp module) {
+FailureOr<std::unique_ptr<fb::PlanT>>
+plait::convertToPlan(ModuleOp module,
+                     std::vector<codegen::EmittedKernel> *kernels) {
   FailureOr<codegen::Target> target = findCodeTarget(module);
   if (failed(target))
     return failure();
@@ -161,7 +163,7 @@ FailureOr<std::unique_ptr<fb::PlanT>> plait::convertToPlan(ModuleOp module) {
   addIdentity(*plan, module);
   auto library = codegen::KernelLibrary::create(module.getContext(), *target);
   SharedTables shared{
-      ParameterTable(module, *plan), KernelTable(*library, *plan), {}};
+      ParameterTable(module, *plan), KernelTable(*library, *plan, kernels), {}};
   for (auto program : module.getOps<ProgramOp>()) {
     FailureOr<std::unique_ptr<fb::ProgramT>> converted =
         convertProgram(program, shared, *plan);

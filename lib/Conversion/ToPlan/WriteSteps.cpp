@@ -68,6 +68,8 @@ FailureOr<fb::KernelStepT> KernelTable::write(KernelOp kernel) {
     made->indices_per_block = info->indicesPerBlock;
     made->shared_bytes = info->sharedBytes;
     plan.kernels.push_back(std::move(made));
+    if (emitted)
+      emitted->push_back({cluster, *info});
   }
   fb::KernelStepT step;
   step.kernel = it->second;

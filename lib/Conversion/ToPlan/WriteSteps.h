@@ -19,14 +19,17 @@ namespace plait {
 /// The kernels of a plan, each once.
 class KernelTable {
 public:
-  KernelTable(codegen::KernelLibrary &library, plan::fb::PlanT &plan)
-      : library(library), plan(plan) {}
+  /// `emitted`, if given, become the kernels in the plan's order.
+  KernelTable(codegen::KernelLibrary &library, plan::fb::PlanT &plan,
+              std::vector<codegen::EmittedKernel> *emitted)
+      : library(library), plan(plan), emitted(emitted) {}
   /// What the plan says of `kernel`, still without arguments.
   mlir::FailureOr<plan::fb::KernelStepT> write(plan::KernelOp kernel);
 
 private:
   codegen::KernelLibrary &library;
   plan::fb::PlanT &plan;
+  std::vector<codegen::EmittedKernel> *emitted;
   llvm::StringMap<uint32_t> indices;
 };
 

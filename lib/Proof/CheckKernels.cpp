@@ -1,0 +1,99 @@
+//===- CheckKernels.cpp - Kernels against their ops, as a pass ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Proof/Kernels.h"
+#include "plait/Proof/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace plait::proof {
+#define GEN_PASS_DEF_CHECKKERNELSPASS
+#include "plait/Proof/Passes.h.inc"
+} // namespace plait::proof
+
+using namespace mlir;
+using namespace plait;
+
+static SmallVector<plan::ClusterOp> findClusters(ModuleOp module) {
+  SmallVector<plan::ClusterOp> found;
+  module.walk([&](plan::ClusterOp cluster) { found.push_back(cluster); });
+  return found;
+}
+
+namespace {
+struct CheckKernelsPass : proof::impl::CheckKernelsPassBase<CheckKernelsPass> {
+  using CheckKernelsPassBase::CheckKernelsPassBase;
+
+  void runOnOperation() override {
+    OwningOpRef<ModuleOp> other;
+    SmallVector<plan::ClusterOp> claimed = findClusters(getOperation()),
+                                 compiled = claimed;
+    if (!codeOf.empty()) {
+      other = parseSourceFile<ModuleOp>(codeOf, &getContext());
+      if (!other)
+        return signalPassFailure();
+      compiled = findClusters(*other);
+    }
+    if (failed(check(claimed, compiled)))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+
+  LogicalResult check(ArrayRef<plan::ClusterOp> claimed,
+                      ArrayRef<plan::ClusterOp> compiled);
+};
+} // namespace
+
+/// Clusters of one structure have one kernel, of which the first is tried; of
+/// another module's those that are not the same.
+LogicalResult CheckKernelsPass::check(ArrayRef<plan::ClusterOp> claimed,
+                                      ArrayRef<plan::ClusterOp> compiled) {
+  if (claimed.size() != compiled.size())
+    return getOperation().emitError("has ")
+           << claimed.size() << " clusters, code-of has " << compiled.size();
+  codegen::TargetCPU target = codegen::TargetCPU::getHost();
+  auto library = codegen::KernelLibrary::create(&getContext(), target),
+       structures = codegen::KernelLibrary::create(&getContext(), target);
+  std::vector<codegen::EmittedKernel> kernels;
+  llvm::StringSet<> seen;
+  for (auto [claim, code] : llvm::zip_equal(claimed, compiled)) {
+    if (claim->getOperandTypes() != code->getOperandTypes() ||
+        claim->getResultTypes() != code->getResultTypes())
+      return emitError(claim->getLoc(), "has other types in code-of");
+    if (claim != code) {
+      auto one = structures->add(claim), other = structures->add(code);
+      if (failed(one) || failed(other))
+        return failure();
+      if (one->symbol == other->symbol && one->scalars == other->scalars)
+        continue;
+    }
+    auto info = library->add(code);
+    if (failed(info))
+      return failure();
+    if (claim != code || seen.insert(info->symbol).second)
+      kernels.push_back({claim, *info});
+  }
+  if (kernels.empty()) {
+    llvm::outs() << "// kernels: there are none\n";
+    return success();
+  }
+  auto objects = library->finish();
+  if (failed(objects))
+    return failure();
+  const std::vector<char> &data = objects->front().data;
+  auto known = proof::checkKernels(
+      kernels, target,
+      {reinterpret_cast<const uint8_t *>(data.data()), data.size()});
+  if (failed(known))
+    return failure();
+  llvm::outs() << "// kernels: " << *known << "\n";
+  return success();
+}

@@ -1,0 +1,313 @@
+//===- Elements.cpp - What a kernel's ops define its elements to be -------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Elements.h"
+
+#include "Numbers.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+/// Values of more elements than this are not remembered.
+static constexpr size_t kRemembered = 1 << 18;
+
+static ArrayRef<int64_t> getShape(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+/// The indices of an element along each dimension.
+static SmallVector<int64_t, 4> unravel(ArrayRef<int64_t> shape,
+                                       int64_t element) {
+  SmallVector<int64_t, 4> index(shape.size());
+  for (int64_t dim = shape.size() - 1; dim >= 0; --dim) {
+    index[dim] = element % shape[dim];
+    element /= shape[dim];
+  }
+  return index;
+}
+
+static int64_t ravel(ArrayRef<int64_t> shape, ArrayRef<int64_t> index) {
+  int64_t element = 0;
+  for (auto [extent, at] : llvm::zip_equal(shape, index))
+    element = element * extent + at;
+  return element;
+}
+
+/// Whether several elements may be made of one of `value`. Of the rest nothing
+/// is remembered: that would take longer than to evaluate it.
+static bool isAskedForAgain(Value value) {
+  return !value.hasOneUse() || isa<nn::ReduceOp>(value.getDefiningOp()) ||
+         isa<nn::BroadcastOp, nn::ReduceOp>(*value.getUsers().begin());
+}
+
+Elements::Elements(plan::ClusterOp cluster, Inputs inputs)
+    : cluster(cluster), inputs(std::move(inputs)) {
+  for (Value value : cluster.getBody().front().getTerminator()->getOperands())
+    if (getElementTypeOrSelf(value).isBF16())
+      rounded.insert(value);
+  for (Operation &op : cluster.getBody().front().without_terminator())
+    for (Value value : op.getResults())
+      if (isAskedForAgain(value))
+        known.try_emplace(value);
+}
+
+Number Elements::get(Value value, int64_t element) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return {inputs.load(argument.getArgNumber(), element), 0};
+  auto own = known.find(value);
+  if (own != known.end())
+    if (auto found = own->second.find(element); found != own->second.end())
+      return found->second;
+  if (left <= 0)
+    return kUnknown;
+  --left;
+  Number number = evaluate(value, element);
+  // One that nobody had the steps for may be found later.
+  if (own == known.end() || (left <= 0 && !number.isKnown()))
+    return number;
+  if (own->second.size() >= kRemembered)
+    own->second.clear();
+  return own->second[element] = number;
+}
+
+Number Elements::evaluate(Value value, int64_t element) {
+  Number number = evaluateOp(value.getDefiningOp(), element);
+  if (rounded.contains(value) && std::isfinite(number.value))
+    number.error += kHalfUnit * (std::abs(number.value) + number.error);
+  return number;
+}
+
+int64_t Elements::getInteger(Value value, int64_t element) {
+  return static_cast<int64_t>(get(value, element).value);
+}
+
+int64_t Elements::getIndex(StringAttr axis) {
+  auto [it, isNew] = indices.try_emplace(axis, 0);
+  if (isNew)
+    it->second = inputs.getIndex(axis);
+  return it->second;
+}
+
+int64_t Elements::getBegin(ArrayRef<RankTerm> terms) {
+  int64_t begin = 0;
+  for (const RankTerm &term : terms)
+    begin += term.scale * getIndex(term.axis);
+  return begin;
+}
+
+//===----------------------------------------------------------------------===//
+// Elements from other places
+//===----------------------------------------------------------------------===//
+
+/// The elements of the operand that a reduction's result is made of.
+SmallVector<int64_t> Elements::findTerms(Operation *op, int64_t element) {
+  auto reduce = cast<nn::ReduceOp>(op);
+  ArrayRef<int64_t> shape = getShape(reduce.getInput());
+  Index kept = unravel(getShape(reduce.getResult()), element);
+  Index index(shape.size(), 0);
+  for (size_t dim = 0, next = 0; dim < shape.size(); ++dim)
+    if (!llvm::is_contained(reduce.getDims(), int64_t(dim)))
+      index[dim] = kept[next++];
+  int64_t count = 1;
+  for (int64_t dim : reduce.getDims())
+    count *= shape[dim];
+  SmallVector<int64_t> terms;
+  if (count > left)
+    return terms;
+  for (; count > 0; --count) {
+    terms.push_back(ravel(shape, index));
+    for (int64_t dim : llvm::reverse(reduce.getDims())) {
+      if (++index[dim] < shape[dim])
+        break;
+      index[dim] = 0;
+    }
+  }
+  return terms;
+}
+
+Number Elements::reduceSum(Operation *op, ArrayRef<int64_t> terms) {
+  std::vector<Number> numbers;
+  for (int64_t term : terms)
+    numbers.push_back(get(op->getOperand(0), term));
+  return addUp(numbers);
+}
+
+Number Elements::reduceMax(Operation *op, ArrayRef<int64_t> terms) {
+  Number largest{-std::numeric_limits<double>::infinity(), 0};
+  for (int64_t term : terms) {
+    Number number = get(op->getOperand(0), term);
+    if (!number.isKnown() || std::isnan(number.value))
+      return number;
+    largest = {std::max(largest.value, number.value),
+               std::max(largest.error, number.error)};
+  }
+  return largest;
+}
+
+/// Which of `rows` rows an id names; -1: none.
+int64_t Elements::findRow(Operation *op, int64_t id, int64_t rows) {
+  std::optional<nn::BeginAttr> begin;
+  int64_t limit = 0;
+  if (auto lookup = dyn_cast<nn::EmbeddingOp>(op)) {
+    begin = lookup.getBegin();
+    limit = lookup.getLimit();
+  } else {
+    begin = cast<nn::EmbeddingGradOp>(op).getBegin();
+    limit = cast<nn::EmbeddingGradOp>(op).getLimit();
+  }
+  if (limit && id >= limit)
+    return -1;
+  int64_t row = id - (begin ? getBegin(begin->getTerms()) : 0);
+  return 0 <= row && row < rows ? row : -1;
+}
+
+/// Of the gradient of a table: what the positions with the row's id add.
+Number Elements::sumRows(Operation *op, int64_t element) {
+  ArrayRef<int64_t> shape = getShape(op->getResult(0));
+  int64_t row = element / shape[1], column = element % shape[1];
+  int64_t positions =
+      cast<RankedTensorType>(op->getOperand(1).getType()).getNumElements();
+  if (positions > left)
+    return kUnknown;
+  left -= positions;
+  std::vector<Number> terms;
+  for (int64_t position = 0; position < positions; ++position)
+    if (findRow(op, getInteger(op->getOperand(1), position), shape[0]) == row)
+      terms.push_back(get(op->getOperand(0), position * shape[1] + column));
+  return addUp(terms);
+}
+
+/// From the op's description, not by the header that the op uses.
+bool Elements::isKept(Operation *op, int64_t element) {
+  auto dropout = cast<nn::DropoutOp>(op);
+  Index index = unravel(getShape(dropout.getInput()), element);
+  auto hash = static_cast<uint32_t>(getInteger(dropout.getKeys(), index[0]));
+  index[0] = dropout.getSite();
+  for (size_t dim = 1; dim < index.size(); ++dim)
+    if (auto begins = dropout.getBegins())
+      if (auto begin = dyn_cast<nn::BeginAttr>((*begins)[dim]))
+        index[dim] += getBegin(begin.getTerms());
+  for (int64_t number : index) {
+    hash += 0x9e3779b9u * static_cast<uint32_t>(number);
+    hash = (hash ^ hash >> 16) * 0x7feb352du;
+    hash = (hash ^ hash >> 15) * 0x846ca68bu;
+    hash ^= hash >> 16;
+  }
+  double kept = 1 - dropout.getProbability().convertToDouble();
+  return hash < std::round(kept * 4294967296.0);
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+static std::optional<nn::BeginAttr> getOwnBegin(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::optional<nn::BeginAttr>>(op)
+      .Case<nn::IotaOp, nn::PickOp, nn::CausalMaskOp>(
+          [](auto own) { return own.getBegin(); })
+      .Case([](nn::MaskPaddingOp own) { return own.getBegin(); })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+/// Ops whose elements depend on where they lie.
+Number Elements::evaluatePlaced(Operation *op, int64_t element) {
+  ArrayRef<int64_t> shape = getShape(op->getResult(0));
+  Index index = unravel(shape, element);
+  auto own = getOwnBegin(op);
+  int64_t begin = own ? getBegin(own->getTerms()) : 0;
+  if (auto iota = dyn_cast<nn::IotaOp>(op))
+    return {double(index[iota.getAlong()] + begin), 0};
+  Value input = op->getOperand(0);
+  if (auto pick = dyn_cast<nn::PickOp>(op)) {
+    bool isHere = getInteger(pick.getIds(), element / shape.back()) ==
+                  index.back() + begin;
+    return isHere ? get(input, element) : Number{0, 0};
+  }
+  if (auto mask = dyn_cast<nn::CausalMaskOp>(op)) {
+    int64_t key = index.back(), query = index[index.size() - 2] + begin;
+    bool isSeen = key <= query &&
+                  query - key < int64_t(mask.getWindow().value_or(query + 1));
+    return isSeen ? get(input, element)
+                  : Number{-std::numeric_limits<double>::infinity(), 0};
+  }
+  if (auto mask = dyn_cast<nn::MaskPaddingOp>(op))
+    return index[mask.getDim()] + begin < int64_t(mask.getLimit())
+               ? get(input, element)
+               : Number{mask.getAmount().convertToDouble(), 0};
+  if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
+    if (!isKept(op, element))
+      return {0, 0};
+    Number kept = get(input, element);
+    double scale = 1 / (1 - dropout.getProbability().convertToDouble());
+    return roundOnce(kept.value * scale,
+                     kept.error * scale + kUnit * std::abs(kept.value) * scale);
+  }
+  if (isa<nn::RotateHalfOp>(op)) {
+    int64_t half = shape.back() / 2;
+    bool isFirst = index.back() < half;
+    Number turned = get(input, element + (isFirst ? half : -half));
+    return {isFirst ? -turned.value : turned.value, turned.error};
+  }
+  unruled = op;
+  return kUnknown;
+}
+
+Number Elements::evaluateOp(Operation *op, int64_t element) {
+  if (auto broadcast = dyn_cast<nn::BroadcastOp>(op)) {
+    Index index = unravel(getShape(op->getResult(0)), element), from;
+    for (int64_t dim : broadcast.getDims())
+      from.push_back(index[dim]);
+    return get(broadcast.getInput(),
+               ravel(getShape(broadcast.getInput()), from));
+  }
+  if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
+    SmallVector<int64_t> terms = findTerms(op, element);
+    if (terms.empty())
+      return kUnknown;
+    return reduce.getKind() == nn::ReduceKind::Max ? reduceMax(op, terms)
+                                                   : reduceSum(op, terms);
+  }
+  if (auto lookup = dyn_cast<nn::EmbeddingOp>(op)) {
+    ArrayRef<int64_t> table = getShape(lookup.getTable());
+    int64_t id = getInteger(lookup.getIds(), element / table[1]);
+    int64_t row = findRow(op, id, table[0]);
+    return row < 0
+               ? Number{0, 0}
+               : get(lookup.getTable(), row * table[1] + element % table[1]);
+  }
+  if (isa<nn::EmbeddingGradOp>(op))
+    return sumRows(op, element);
+  if (auto slice = dyn_cast<dist::SliceOp>(op)) {
+    Index index = unravel(getShape(slice.getResult()), element);
+    ArrayRef<int64_t> shape = getShape(slice.getInput());
+    int64_t rank = 0;
+    auto mesh = dist::MeshOp::find(op->getParentOfType<ModuleOp>());
+    for (auto axis : slice.getAxes().getAsRange<StringAttr>())
+      rank = rank * mesh.getAxisSize(axis) + getIndex(axis);
+    index[slice.getDim()] += rank * getShape(slice.getResult())[slice.getDim()];
+    return index[slice.getDim()] < shape[slice.getDim()]
+               ? get(slice.getInput(), ravel(shape, index))
+               : Number{0, 0};
+  }
+  if (isa<nn::IotaOp, nn::PickOp, nn::CausalMaskOp, nn::MaskPaddingOp,
+          nn::DropoutOp, nn::RotateHalfOp>(op))
+    return evaluatePlaced(op, element);
+  SmallVector<Number, 2> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(get(operand, element));
+  std::optional<Number> result = evaluateElement(op, operands);
+  if (result)
+    return *result;
+  unruled = op;
+  return kUnknown;
+}

@@ -1,0 +1,389 @@
+//===- KernelTrial.cpp - A kernel on drawn numbers ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelTrial.h"
+
+#include "Numbers.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "llvm/ADT/SetVector.h"
+#include <cmath>
+#include <set>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+/// Up to as many elements of a tensor all parallel indices are run.
+static constexpr int64_t kAll = 1 << 16;
+/// Of kernels with tensors up to this, scalars above all, several draws are
+/// tried.
+static constexpr int64_t kFew = 64;
+/// The elements that the indices which are run may have together, and the first
+/// and the last of them.
+static constexpr int64_t kRun = 1 << 17, kRunOfEnds = 1 << 24;
+/// Integers that are drawn, all of them.
+static constexpr int64_t kIntegers = 1 << 22;
+/// Steps of the evaluator (Elements.h): those of a result's elements, of the
+/// first two of them, and of the first. A million take about 0.05 s.
+static constexpr int64_t kSteps = 1 << 12, kStepsOfTwo = 1 << 14,
+                         kStepsOfOne = 1 << 19;
+
+static ArrayRef<int64_t> getShape(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+static int64_t countElements(Value value) {
+  return cast<RankedTensorType>(value.getType()).getNumElements();
+}
+
+Value KernelTrial::getYielded(unsigned result) const {
+  auto cluster = kernel.cluster;
+  return cluster.getBody().front().getTerminator()->getOperand(result);
+}
+
+plan::Accumulate KernelTrial::getMode(unsigned result) const {
+  auto cluster = kernel.cluster;
+  auto modes = cluster.getAccumulate();
+  return modes ? static_cast<plan::Accumulate>((*modes)[result])
+               : plan::Accumulate::Overwrite;
+}
+
+/// By what is claimed and by what is called: either may be wrong.
+bool KernelTrial::needsSecond() const {
+  auto cluster = kernel.cluster;
+  auto results = llvm::seq<unsigned>(0, cluster->getNumResults());
+  bool isAsked = llvm::any_of(results, [&](unsigned result) {
+    return getMode(result) == plan::Accumulate::AddUnlessFirst;
+  });
+  bool isTaken = llvm::any_of(kernel.info.scalars, [](const auto &scalar) {
+    return scalar.firstMicrobatch;
+  });
+  return !draw.isFirst && (isAsked || isTaken);
+}
+
+bool KernelTrial::isSmall() const { return countElements() <= kFew; }
+
+/// The last rank along each axis: its blocks do not begin at 0, and padding is
+/// there.
+int64_t KernelTrial::getIndex(StringAttr axis) const {
+  auto mesh = dist::MeshOp::find(kernel.cluster);
+  return mesh ? std::max<int64_t>(mesh.getAxisSize(axis), 1) - 1 : 0;
+}
+
+size_t KernelTrial::countMaps() const {
+  size_t count = 0;
+  for (const TensorMemory &own : memory)
+    count += own.countMaps();
+  return count;
+}
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+/// The range of integers that `op` tells apart: rows or elements of this rank,
+/// and those next to them.
+static std::pair<int64_t, int64_t>
+findRange(Operation *op, function_ref<int64_t(StringAttr)> getIndex) {
+  std::optional<nn::BeginAttr> begin;
+  int64_t extent = 0;
+  if (auto lookup = dyn_cast<nn::EmbeddingOp>(op)) {
+    begin = lookup.getBegin();
+    extent = lookup.getTable().getType().getDimSize(0);
+  } else if (auto scatter = dyn_cast<nn::EmbeddingGradOp>(op)) {
+    begin = scatter.getBegin();
+    extent = cast<RankedTensorType>(scatter.getType()).getDimSize(0);
+  } else if (auto pick = dyn_cast<nn::PickOp>(op)) {
+    begin = pick.getBegin();
+    extent = pick.getInput().getType().getShape().back();
+  }
+  if (extent == 0)
+    return {0, 1 << 30};
+  int64_t first = 0;
+  if (begin)
+    for (const RankTerm &term : begin->getTerms())
+      first += term.scale * getIndex(term.axis);
+  // Where the table is whole, others are no words of it.
+  return begin ? std::pair(std::max<int64_t>(first - 2, 0), first + extent + 2)
+               : std::pair(first, first + extent);
+}
+
+/// Words, classes or keys, by who takes them, and now and then what is ignored.
+bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
+  auto cluster = kernel.cluster;
+  Value value = cluster.getBody().front().getArgument(argument);
+  int64_t count = ::countElements(value);
+  if (count > kIntegers || !own.share())
+    return false;
+  std::pair<int64_t, int64_t> range{0, 1 << 30};
+  std::optional<int32_t> ignored;
+  for (Operation *user : value.getUsers()) {
+    if (auto valid = dyn_cast<nn::ValidOp>(user))
+      ignored = static_cast<int32_t>(valid.getIgnore());
+    auto found =
+        findRange(user, [&](StringAttr axis) { return getIndex(axis); });
+    if (found.second - found.first < range.second - range.first)
+      range = found;
+  }
+  std::mt19937 generator(argument);
+  for (int64_t element = 0; element < count; ++element) {
+    uint32_t drawn = generator();
+    bool isIgnored = ignored && drawn % 8 == 0;
+    own.store(element,
+              isIgnored
+                  ? *ignored
+                  : range.first + drawn / 8 % (range.second - range.first));
+  }
+  return true;
+}
+
+bool KernelTrial::drawOperands(DrawnPages &pages) {
+  auto cluster = kernel.cluster;
+  for (BlockArgument argument : cluster.getBody().front().getArguments()) {
+    TensorMemory &own = memory.emplace_back(argument);
+    if (!(getElementTypeOrSelf(argument).isInteger()
+              ? drawIntegers(argument.getArgNumber(), own)
+              : own.draw(pages, draw.isPositive,
+                         argument.getArgNumber() + 7 * draw.number)))
+      return false;
+  }
+  for (Value result : cluster.getResults())
+    if (!memory.emplace_back(result).share())
+      return false;
+  for (const TensorMemory &own : memory)
+    args.push_back(own.getStart());
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// What is looked at
+//===----------------------------------------------------------------------===//
+
+int64_t KernelTrial::countElements() const {
+  int64_t count = 1;
+  auto cluster = kernel.cluster;
+  cluster->walk([&](Operation *op) {
+    for (Value value :
+         llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                             llvm::to_vector_of<Value>(op->getResults())))
+      count = std::max(count, ::countElements(value));
+  });
+  return count;
+}
+
+/// Whether one element of each result can be evaluated.
+bool KernelTrial::isShort() const {
+  auto cluster = kernel.cluster;
+  bool isShort = true;
+  cluster->walk([&](Operation *op) {
+    if (auto reduce = dyn_cast<nn::ReduceOp>(op))
+      isShort &= ::countElements(reduce.getInput()) /
+                     std::max<int64_t>(::countElements(reduce.getResult()), 1) <
+                 kStepsOfOne / 4;
+  });
+  return isShort;
+}
+
+/// Elements of `value` that ids name: few, and unlike all others.
+SmallVector<int64_t> KernelTrial::findNamed(Value value) const {
+  SmallVector<int64_t> named;
+  auto cluster = kernel.cluster;
+  ArrayRef<int64_t> shape = getShape(value);
+  for (Operation &op : cluster.getBody().front()) {
+    bool isPick = isa<nn::PickOp>(op) && getShape(op.getResult(0)) == shape;
+    if (!isPick &&
+        !(isa<nn::EmbeddingGradOp>(op) && value.getDefiningOp() == &op))
+      continue;
+    auto ids = dyn_cast<BlockArgument>(op.getOperand(1));
+    if (!ids)
+      continue;
+    int64_t first = 0, row = shape.back(), positions = ::countElements(ids);
+    auto begin = isPick ? cast<nn::PickOp>(op).getBegin()
+                        : cast<nn::EmbeddingGradOp>(op).getBegin();
+    if (begin)
+      for (const RankTerm &term : begin->getTerms())
+        first += term.scale * getIndex(term.axis);
+    for (int64_t position : {positions - 1, int64_t(0), positions / 2,
+                             positions / 3, positions / 5}) {
+      int64_t id = memory[ids.getArgNumber()].load(position) - first;
+      // Of a row the element that is picked, or the row that is added to.
+      if (!isPick)
+        named.push_back(id * row + position % row);
+      else if (0 <= id && id < row)
+        named.push_back(position * row + id);
+    }
+  }
+  return named;
+}
+
+void KernelTrial::chooseElements(unsigned result) {
+  Value value = getYielded(result);
+  int64_t count = ::countElements(value);
+  auto shape = cast<RankedTensorType>(value.getType()).getShape();
+  int64_t row = shape.empty() ? 1 : shape.back();
+  llvm::SmallSetVector<int64_t, 32> chosen;
+  auto choose = [&](int64_t element) {
+    if (0 <= element && element < count)
+      chosen.insert(element);
+  };
+  std::mt19937 generator(result);
+  // The last element and the first, the ends of rows, then of vectors.
+  for (int64_t element :
+       {count - 1, int64_t(0), row - 1, count - row, row, row - 2, int64_t(1)})
+    choose(element);
+  for (int64_t element : findNamed(value))
+    choose(element);
+  for (int random = 0; random < 4; ++random)
+    choose(generator() % count);
+  for (int64_t edge : {8, 16, 32, 64})
+    for (int64_t end : {edge, row, count})
+      for (int64_t element : {end / edge * edge - 1, end / edge * edge})
+        choose(element);
+  for (int random = 0; random < 12; ++random)
+    choose(generator() % count);
+  Samples &own = samples.emplace_back();
+  own.elements.assign(chosen.begin(), chosen.end());
+}
+
+/// Each result is divided among the parallel indices in order, or nearly so.
+bool KernelTrial::chooseIndices() {
+  int64_t extent = kernel.info.extent, size = countElements();
+  isComplete = size <= kAll || extent == 1;
+  if (isComplete) {
+    int64_t half = extent / 2;
+    ranges = {{half, extent}, {0, half}};
+    return size <= kRunOfEnds;
+  }
+  std::set<int64_t> indices{extent - 1, 0};
+  for (auto [result, own] : llvm::enumerate(samples)) {
+    double share = double(extent) / ::countElements(getYielded(result));
+    for (int64_t element : own.elements)
+      if ((indices.size() + 1) * (size / extent) <= kRun)
+        indices.insert(std::min<int64_t>(element * share, extent - 1));
+  }
+  for (int64_t index : indices)
+    ranges.push_back({index, index + 1});
+  return 2 * (size / extent) <= kRunOfEnds;
+}
+
+bool KernelTrial::prepare(DrawnPages &pages, Draw how) {
+  draw = how;
+  if (!function || !isShort() || !drawOperands(pages))
+    return false;
+  for (unsigned result = 0; result < kernel.cluster->getNumResults(); ++result)
+    chooseElements(result);
+  if (!chooseIndices())
+    return false;
+  for (const codegen::RankScalar &scalar : kernel.info.scalars)
+    scalars.push_back(
+        scalar.firstMicrobatch
+            ? draw.isFirst
+            : scalar.bias +
+                  (scalar.axis ? scalar.scale * getIndex(scalar.axis) : 0));
+  for (auto [result, own] : llvm::enumerate(samples)) {
+    TensorMemory &tensor = getResult(result);
+    for (int64_t element : own.elements) {
+      if (getMode(result) == plan::Accumulate::Overwrite)
+        tensor.mark(element);
+      else
+        tensor.store(element, element % 7 + 1);
+      own.before.push_back(tensor.load(element));
+    }
+  }
+  return true;
+}
+
+void KernelTrial::execute() const {
+  for (auto [begin, end] : ranges)
+    if (begin < end)
+      function(args.data(), scalars.data(), begin, end);
+}
+
+//===----------------------------------------------------------------------===//
+// The comparison
+//===----------------------------------------------------------------------===//
+
+Number KernelTrial::expect(Elements &elements, unsigned result, size_t sample) {
+  Number number =
+      elements.get(getYielded(result), samples[result].elements[sample]);
+  plan::Accumulate mode = getMode(result);
+  if (mode == plan::Accumulate::Overwrite ||
+      (mode == plan::Accumulate::AddUnlessFirst && draw.isFirst))
+    return number;
+  double before = samples[result].before[sample];
+  number = roundOnce(number.value + before, number.error);
+  if (getElementTypeOrSelf(getYielded(result)).isBF16())
+    number.error += kHalfUnit * (std::abs(number.value) + number.error);
+  return number;
+}
+
+LogicalResult KernelTrial::tell(unsigned result, size_t sample,
+                                Number expected) {
+  int64_t element = samples[result].elements[sample];
+  Operation *op = getYielded(result).getDefiningOp();
+  InFlightDiagnostic diag =
+      (op ? op : kernel.cluster)->emitError("is computed wrongly: ");
+  diag << kernel.info.symbol;
+  if (getResult(result).isMarked(element))
+    diag << " does not write element " << element;
+  else
+    diag << " gives " << getResult(result).load(element) << " in element "
+         << element;
+  diag << " of " << ::countElements(getYielded(result))
+       << ", for which its ops define " << expected.value
+       << ", with roundings up to " << expected.error;
+  return diag;
+}
+
+/// Whether `got` may be a rounding of what is expected.
+static bool fits(double got, Number expected) {
+  if (std::isnan(expected.value))
+    return std::isnan(got);
+  if (std::isinf(expected.value))
+    return got == expected.value;
+  return std::abs(got - expected.value) <= 1.01 * expected.error;
+}
+
+FailureOr<bool> KernelTrial::compare() {
+  Elements elements(kernel.cluster,
+                    {[&](unsigned argument, int64_t element) {
+                       return memory[argument].load(element);
+                     },
+                     [&](StringAttr axis) { return getIndex(axis); }});
+  bool isTold = true;
+  for (auto [result, own] : llvm::enumerate(samples)) {
+    int64_t steps = 0;
+    size_t told = 0;
+    int64_t last = ::countElements(getYielded(result)) - 1;
+    for (size_t sample = 0; sample < own.elements.size(); ++sample) {
+      if (steps > (told == 1 ? kStepsOfTwo / 2 : kSteps) && told > 0)
+        break;
+      TensorMemory &tensor = getResult(result);
+      int64_t element = own.elements[sample];
+      double got = tensor.load(element);
+      bool isWritten = getMode(result) == plan::Accumulate::Overwrite
+                           ? !tensor.isMarked(element)
+                           : got != own.before[sample];
+      // Some other index writes it; the first and the last were run.
+      if (!isWritten && !isComplete && element != 0 && element != last)
+        continue;
+      elements.allow(kStepsOfOne);
+      Number expected = expect(elements, result, sample);
+      steps += kStepsOfOne - elements.getLeft();
+      if (!expected.isKnown())
+        continue;
+      if (!fits(got, expected))
+        return tell(result, sample, expected);
+      told += std::isfinite(got);
+    }
+    held += told;
+    isTold &= told > 0 || own.elements.empty();
+  }
+  return isTold;
+}

@@ -1,0 +1,231 @@
+//===- Kernels.cpp - Whether code computes what its ops define ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Proof/Kernels.h"
+
+#include "KernelTrial.h"
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include <csignal>
+#include <cstring>
+#include <dlfcn.h>
+#include <numeric>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+/// Trials that lie in memory together: a process may have 65530 mappings.
+static constexpr size_t kMaps = 16384;
+
+/// For processor time, of all kernels of a batch: far more than they need.
+static constexpr rlim_t kSeconds = 120;
+
+namespace {
+
+/// A loaded shared object.
+class Code {
+public:
+  explicit Code(ArrayRef<uint8_t> bytes) : file(memfd_create("kernels", 0)) {
+    if (file >= 0 &&
+        write(file, bytes.data(), bytes.size()) == ssize_t(bytes.size()))
+      // The loader takes a path that it has seen for what it loaded then, so
+      // the descriptor stays open.
+      handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
+                      RTLD_NOW | RTLD_LOCAL);
+  }
+  Code(const Code &) = delete;
+  ~Code() {
+    if (handle)
+      dlclose(handle);
+    if (file >= 0)
+      close(file);
+  }
+  KernelTrial::Function find(const std::string &symbol) const {
+    return handle ? reinterpret_cast<KernelTrial::Function>(
+                        dlsym(handle, symbol.c_str()))
+                  : nullptr;
+  }
+
+private:
+  int file;
+  void *handle = nullptr;
+};
+
+class KernelCheck {
+public:
+  KernelCheck(ArrayRef<codegen::EmittedKernel> kernels, const Code &code)
+      : kernels(kernels), code(code), left(kernels.size()) {
+    std::iota(left.begin(), left.end(), 0);
+  }
+  /// Tries the kernels that are left; which of them nothing is known of stay.
+  LogicalResult run(KernelTrial::Draw draw);
+  std::string getText() const;
+
+private:
+  LogicalResult runBatch(MutableArrayRef<KernelTrial> batch);
+  LogicalResult execute(MutableArrayRef<KernelTrial> batch);
+  LogicalResult tellDeath(KernelTrial &trial, int status) const;
+
+  ArrayRef<codegen::EmittedKernel> kernels;
+  const Code &code;
+  DrawnPages pages;
+  std::vector<size_t> left, next; // kernels, by number
+  llvm::DenseSet<size_t> right, tooLong;
+  size_t held = 0;    // elements
+  std::string reason; // why nothing can be run
+};
+
+} // namespace
+
+LogicalResult KernelCheck::tellDeath(KernelTrial &trial, int status) const {
+  int signal = WTERMSIG(status);
+  InFlightDiagnostic diag = trial.getCluster().emitError("the code of ")
+                            << trial.getSymbol() << ", which computes this, ";
+  if (signal == SIGXCPU || signal == SIGKILL)
+    return diag << "does not end";
+  return diag << "crashes: " << strsignal(signal);
+}
+
+/// Runs all in another process, which they may take down.
+LogicalResult KernelCheck::execute(MutableArrayRef<KernelTrial> batch) {
+  auto *running = static_cast<volatile size_t *>(
+      mmap(nullptr, sizeof(size_t), PROT_READ | PROT_WRITE,
+           MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  pid_t child = running == MAP_FAILED ? -1 : fork();
+  if (child == 0) {
+    rlimit limit{kSeconds, kSeconds}, noCore{0, 0};
+    setrlimit(RLIMIT_CPU, &limit);
+    setrlimit(RLIMIT_CORE, &noCore);
+    for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGXCPU})
+      ::signal(signal, SIG_DFL);
+    for (size_t index = 0; index < batch.size(); ++index) {
+      *running = index;
+      batch[index].execute();
+    }
+    _exit(0);
+  }
+  if (child < 0) {
+    reason = strerror(errno);
+    if (running != MAP_FAILED)
+      munmap(const_cast<size_t *>(running), sizeof(size_t));
+    return success();
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+    ;
+  size_t last = *running;
+  munmap(const_cast<size_t *>(running), sizeof(size_t));
+  return WIFSIGNALED(status) ? tellDeath(batch[last], status) : success();
+}
+
+LogicalResult KernelCheck::runBatch(MutableArrayRef<KernelTrial> batch) {
+  if (batch.empty())
+    return success();
+  if (failed(execute(batch)))
+    return failure();
+  if (!reason.empty())
+    return success(); // nothing was run
+  for (KernelTrial &trial : batch) {
+    FailureOr<bool> isTold = trial.compare();
+    if (failed(isTold))
+      return failure();
+    held += trial.countHeld();
+    if (*isTold)
+      right.insert(trial.getNumber());
+    if (!*isTold || trial.needsSecond() || trial.isSmall())
+      next.push_back(trial.getNumber());
+  }
+  return success();
+}
+
+LogicalResult KernelCheck::run(KernelTrial::Draw draw) {
+  next.clear();
+  std::vector<KernelTrial> batch;
+  size_t maps = 0;
+  for (size_t number : left) {
+    const codegen::EmittedKernel &kernel = kernels[number];
+    KernelTrial trial(kernel, number, code.find(kernel.info.symbol));
+    if (!trial.prepare(pages, draw)) {
+      if (!right.contains(number))
+        tooLong.insert(number);
+      continue;
+    }
+    maps += trial.countMaps();
+    batch.push_back(std::move(trial));
+    if (maps < kMaps)
+      continue;
+    if (failed(runBatch(batch)))
+      return failure();
+    batch.clear();
+    maps = 0;
+  }
+  if (failed(runBatch(batch)))
+    return failure();
+  left = next;
+  // After two draws only what is small is tried again.
+  if (draw.number > 0)
+    llvm::erase_if(left, [&](size_t number) {
+      return !KernelTrial(kernels[number], number, nullptr).isSmall();
+    });
+  return success();
+}
+
+std::string KernelCheck::getText() const {
+  if (!reason.empty())
+    return "not run: " + reason;
+  std::string all = std::to_string(kernels.size()),
+              text = right.size() == kernels.size()
+                         ? "all " + all
+                         : std::to_string(right.size()) + " of " + all;
+  text += " ran and gave what their ops define in " + std::to_string(held) +
+          " elements";
+  if (!tooLong.empty())
+    text += "; " + std::to_string(tooLong.size()) + " too long to evaluate";
+  size_t open = kernels.size() - right.size() - tooLong.size();
+  if (open)
+    text += "; of " + std::to_string(open) + " no bound is known";
+  return text;
+}
+
+/// Whether this machine can run it.
+static bool canRun(const codegen::TargetCPU &target) {
+#ifdef __x86_64__
+  if (target.features.empty() && target.name == "x86-64-v3")
+    return __builtin_cpu_supports("x86-64-v3");
+  if (target.features.empty() && target.name == "x86-64-v4")
+    return __builtin_cpu_supports("x86-64-v4");
+#endif
+  return false;
+}
+
+FailureOr<std::string>
+proof::checkKernels(ArrayRef<codegen::EmittedKernel> kernels,
+                    const codegen::TargetCPU &target, ArrayRef<uint8_t> code) {
+  if (kernels.empty())
+    return std::string("there are none");
+  if (!canRun(target))
+    return "not run: they are for " + target.name;
+  Code loaded(code);
+  if (!loaded.find(kernels.front().info.symbol))
+    return "not run: " + std::string(dlerror());
+  KernelCheck check(kernels, loaded);
+  // Roots want numbers above 0, and the first microbatch is another one.
+  for (KernelTrial::Draw draw : {KernelTrial::Draw{false, false, 0},
+                                 {true, true, 1},
+                                 {true, false, 2},
+                                 {false, false, 3},
+                                 {true, false, 4},
+                                 {true, false, 5}})
+    if (failed(check.run(draw)))
+      return failure();
+  return check.getText();
+}

@@ -1,0 +1,195 @@
+//===- Numbers.cpp - Arithmetic with bounds of the error ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Numbers.h"
+
+#include "plait/Dialect/NN/IR/NN.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::proof;
+
+/// Below this f32 has fewer digits.
+static constexpr double kTiny = 0x1p-126;
+
+/// How far the functions of kernels may be from the exact ones, relative to the
+/// result (test/Unit/Compiler/Codegen/FunctionsTest.cpp measures half of it or
+/// less), and the results below which they are absolute.
+static constexpr double kExpError = 6e-7, kLogError = 6e-7, kCurveError = 2e-6,
+                        kCurveFloor = 1e-3;
+
+Number proof::roundOnce(double value, double error) {
+  if (!(error < kUnknown.error))
+    return kUnknown;
+  bool isHeld = error == 0 && (std::isnan(value) || float(value) == value);
+  if (isHeld || !std::isfinite(value))
+    return {value, error};
+  // What may pass the largest f32 becomes infinite, or does not.
+  if (std::abs(value) + error > 1e38)
+    return kUnknown;
+  return {value, error + kUnit * std::abs(value) + kTiny};
+}
+
+static Number multiply(Number a, Number b) {
+  double error = a.error * b.error;
+  // An exact infinity has no error to pass on, and 0 · ∞ no number.
+  if (a.error != 0)
+    error += a.error * std::abs(b.value);
+  if (b.error != 0)
+    error += b.error * std::abs(a.value);
+  return std::isnan(error) ? kUnknown : roundOnce(a.value * b.value, error);
+}
+
+/// A kernel may multiply by a rounded reciprocal: two roundings.
+static Number divide(Number a, Number b) {
+  double value = a.value / b.value;
+  if (a.isExact() && b.isExact())
+    return roundOnce(value, std::isfinite(value) ? kUnit * std::abs(value) : 0);
+  if (std::abs(b.value) <= b.error)
+    return kUnknown;
+  double error = (a.error + (b.error != 0 ? std::abs(value) * b.error : 0)) /
+                 (std::abs(b.value) - b.error);
+  return std::isnan(error) ? kUnknown
+                           : roundOnce(value, error + kUnit * std::abs(value));
+}
+
+static Number exponentiate(Number a) {
+  double value = std::exp(a.value);
+  if (value == 0 && a.isExact())
+    return {0, 0};
+  return roundOnce(value, value * (std::expm1(a.error) + kExpError) + kTiny);
+}
+
+static Number takeLogarithm(Number a) {
+  double value = std::log(a.value);
+  if (a.isExact() && !(a.value > 0))
+    return {value, 0}; // infinite, or no number
+  if (a.value <= a.error)
+    return kUnknown;
+  return roundOnce(value, a.error / (a.value - a.error) +
+                              kLogError * std::max(1.0, std::abs(value)));
+}
+
+/// tanh, erf and sigmoid, whose slope is nowhere above `slope`.
+static Number bend(double value, Number a, double slope) {
+  return roundOnce(value,
+                   slope * a.error +
+                       kCurveError * std::max(kCurveFloor, std::abs(value)));
+}
+
+static Number takeRoot(Number a) {
+  double value = std::sqrt(a.value);
+  if (a.isExact())
+    return roundOnce(value, 0);
+  if (a.value <= a.error)
+    return a.value + a.error < 0
+               ? Number{value, 0}
+               : Number{std::isnan(value) ? 0 : value, kUnknown.error};
+  return roundOnce(value, a.error / (2 * std::sqrt(a.value - a.error)));
+}
+
+/// 1 if a is 0, else 0; either if the error allows both.
+static Number compareWithZero(Number a) {
+  bool isOpen = a.error > 0 && std::abs(a.value) <= a.error;
+  return isOpen ? kUnknown : Number{a.value == 0 ? 1.0 : 0.0, 0};
+}
+
+static Number subtract(Number a, Number b) {
+  return roundOnce(a.value - b.value, a.error + b.error);
+}
+
+static Number takeSmaller(Number a, Number b) {
+  bool isNan = std::isnan(a.value) || std::isnan(b.value);
+  return {isNan ? std::nan("") : std::min(a.value, b.value),
+          std::max(a.error, b.error)};
+}
+
+std::optional<Number> proof::evaluateElement(Operation *op,
+                                             ArrayRef<Number> x) {
+  using Result = std::optional<Number>;
+  Number one{1, 0};
+  for (Number operand : x)
+    if (!operand.isKnown())
+      return kUnknown;
+  return TypeSwitch<Operation *, Result>(op)
+      .Case([&](nn::NegOp) { return Number{-x[0].value, x[0].error}; })
+      .Case([&](nn::ExpOp) { return exponentiate(x[0]); })
+      .Case([&](nn::LogOp) { return takeLogarithm(x[0]); })
+      .Case([&](nn::TanhOp) { return bend(std::tanh(x[0].value), x[0], 1); })
+      .Case([&](nn::ErfOp) { return bend(std::erf(x[0].value), x[0], 1.13); })
+      .Case([&](nn::SqrtOp) { return takeRoot(x[0]); })
+      .Case([&](nn::RsqrtOp) { return divide(one, takeRoot(x[0])); })
+      .Case([&](nn::SigmoidOp) {
+        return bend(1 / (1 + std::exp(-x[0].value)), x[0], 0.25);
+      })
+      .Case([&](nn::IsZeroOp) { return compareWithZero(x[0]); })
+      .Case([&](nn::EqualOp) {
+        return compareWithZero(
+            {x[0].value - x[1].value, x[0].error + x[1].error});
+      })
+      .Case<nn::StopGradientOp, nn::CastOp>([&](auto) { return x[0]; })
+      .Case([&](nn::AddOp) {
+        return roundOnce(x[0].value + x[1].value, x[0].error + x[1].error);
+      })
+      .Case([&](nn::SubOp) { return subtract(x[0], x[1]); })
+      .Case([&](nn::MulOp) { return multiply(x[0], x[1]); })
+      .Case([&](nn::DivOp) { return divide(x[0], x[1]); })
+      .Case([&](nn::MinOp) { return takeSmaller(x[0], x[1]); })
+      .Case([&](nn::ScaleOp scale) {
+        return multiply(x[0], {scale.getAmount().convertToDouble(), 0});
+      })
+      .Case([&](nn::ShiftOp shift) {
+        return roundOnce(x[0].value + shift.getAmount().convertToDouble(),
+                         x[0].error);
+      })
+      .Case([&](nn::FillOp fill) {
+        return Number{fill.getAmount().convertToDouble(), 0};
+      })
+      .Case([&](nn::ValidOp valid) {
+        return Number{
+            x[0].value != static_cast<int32_t>(valid.getIgnore()) ? 1.0 : 0.0,
+            0};
+      })
+      .Default([](Operation *) { return Result(); });
+}
+
+/// The exponent of the last binary digit that is not 0.
+static int findLastDigit(double value) {
+  int exponent;
+  double mantissa = std::frexp(value, &exponent);
+  auto digits = static_cast<uint64_t>(std::abs(mantissa) * 0x1p53);
+  return exponent - 53 + llvm::countr_zero(digits);
+}
+
+Number proof::addUp(ArrayRef<Number> terms) {
+  double value = 0, error = 0, size = 0;
+  int last = 1 << 20;
+  for (Number term : terms) {
+    if (!term.isKnown())
+      return kUnknown;
+    value += term.value;
+    error += term.error;
+    size += std::abs(term.value);
+    if (term.value != 0 && std::isfinite(term.value))
+      last = std::min(last, findLastDigit(term.value));
+  }
+  if (!std::isfinite(value))
+    return {value, error};
+  // No partial sum needs more than 24 digits.
+  if (error == 0 && (size == 0 || size <= std::ldexp(0x1p24, last)))
+    return {value, 0};
+  if (size + error > 1e38)
+    return kUnknown;
+  // Roundings of either sign: √n of them in place of n, with a chance below
+  // 2·exp(-4²/2) per sum of passing 4 (Higham and Mary 2019, theorem 2.4), and
+  // the partial sums are mostly smaller than the whole.
+  double spread = 4 * std::sqrt(double(terms.size())) * kUnit * size;
+  return {value, error + spread + kTiny};
+}

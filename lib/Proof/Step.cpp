@@ -26,13 +26,13 @@ LogicalResult Interpreter::runCluster(Operation *op) {
   Block &body = cluster.getBody().front();
   for (auto [argument, operand] :
        llvm::zip_equal(body.getArguments(), cluster.getInputs()))
-    bind(argument, get(operand));
+    alias(argument, operand);
   for (Operation &inner : body.without_terminator())
     if (failed(run(&inner)))
       return failure();
   for (auto [result, value] : llvm::zip_equal(
            cluster.getOutputs(), body.getTerminator()->getOperands()))
-    bind(result, get(value));
+    alias(result, value);
   return success();
 }
 

@@ -20,7 +20,7 @@
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include <deque>
+#include "llvm/Support/Allocator.h"
 
 namespace plait::proof {
 
@@ -31,7 +31,12 @@ public:
   Interpreter(Interpreter &&) = default; // contents point into it
 
   void bind(mlir::Value value, Content content) {
-    contents[value] = &kept.emplace_back(std::move(content));
+    contents[value] = new (kept.Allocate()) Content(std::move(content));
+  }
+  /// `value` is what `other` is.
+  void alias(mlir::Value value, mlir::Value other) {
+    const Content *content = &get(other);
+    contents[value] = content;
   }
   const Content &get(mlir::Value value) const {
     return *contents.find(value)->second;
@@ -47,7 +52,7 @@ private:
 
   Rules &rules;
   RankState &state;
-  std::deque<Content> kept;
+  llvm::SpecificBumpPtrAllocator<Content> kept;
   llvm::DenseMap<mlir::Value, const Content *> contents;
 };
 

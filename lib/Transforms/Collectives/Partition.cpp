@@ -54,6 +54,8 @@ private:
   void localize(Operation *op, const Global &global);
   LogicalResult visit(Operation *op, const Global &global);
   void localizeTypes();
+  LogicalResult partitionOps();
+  void partitionForOne();
 
   func::FuncOp function;
   dist::MeshOp mesh;
@@ -68,16 +70,12 @@ Partitioner::Global Partitioner::describe(Operation *op) {
   Global global;
   for (OpOperand &operand : op->getOpOperands()) {
     global.operands.push_back(ShardingAttr::of(operand.get()));
-    global.lowered.push_back(splits ? padding.getLowered(operand)
-                                    : SmallVector<Padding>());
+    global.lowered.push_back(padding.getLowered(operand));
   }
   for (Value result : op->getResults()) {
     global.results.push_back(ShardingAttr::of(result));
-    global.cleared.push_back(splits ? padding.getCleared(result)
-                                    : SmallVector<Padding>());
+    global.cleared.push_back(padding.getCleared(result));
   }
-  if (!splits)
-    return global;
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)
     return global;
@@ -178,8 +176,22 @@ void Partitioner::localizeTypes() {
         mesh.getLocalType(cast<RankedTensorType>(argument.getType())));
 }
 
-LogicalResult Partitioner::run() {
-  if (splits && failed(padding.run()))
+/// One rank's block is the whole, and nothing moves.
+void Partitioner::partitionForOne() {
+  for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
+    if (auto reshard = dyn_cast<dist::ReshardOp>(op)) {
+      reshard.getResult().replaceAllUsesWith(reshard.getInput());
+      reshard->erase();
+      continue;
+    }
+    for (Value result : op.getResults())
+      if (auto type = dyn_cast<RankedTensorType>(result.getType()))
+        result.setType(mesh.getLocalType(type));
+  }
+}
+
+LogicalResult Partitioner::partitionOps() {
+  if (failed(padding.run()))
     return failure();
   Block &body = function.getBody().front();
   std::vector<std::pair<Operation *, Global>> ops;
@@ -189,6 +201,18 @@ LogicalResult Partitioner::run() {
   for (auto &[op, global] : ops)
     if (failed(visit(op, global)))
       return failure();
+  return success();
+}
+
+LogicalResult Partitioner::run() {
+  Block &body = function.getBody().front();
+  if (splits) {
+    if (failed(partitionOps()))
+      return failure();
+  } else {
+    localizeTypes();
+    partitionForOne();
+  }
   function.setFunctionType(builder.getFunctionType(
       body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
   return success();

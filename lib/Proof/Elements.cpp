@@ -237,6 +237,8 @@ Number Elements::evaluatePlaced(Operation *op, int64_t element) {
     int64_t key = index.back(), query = index[index.size() - 2] + begin;
     bool isSeen = key <= query &&
                   query - key < int64_t(mask.getWindow().value_or(query + 1));
+    if (mask.getStarts() && key != query)
+      isSeen &= key >= getInteger(mask.getStarts(), element / shape.back());
     return isSeen ? get(input, element)
                   : Number{-std::numeric_limits<double>::infinity(), 0};
   }

@@ -102,6 +102,8 @@ findRange(Operation *op, function_ref<int64_t(StringAttr)> getIndex) {
   } else if (auto pick = dyn_cast<nn::PickOp>(op)) {
     begin = pick.getBegin();
     extent = pick.getInput().getType().getShape().back();
+  } else if (auto mask = dyn_cast<nn::CausalMaskOp>(op)) {
+    extent = mask.getType().getShape().back(); // of the keys
   }
   if (extent == 0)
     return {0, 1 << 30};
@@ -114,7 +116,17 @@ findRange(Operation *op, function_ref<int64_t(StringAttr)> getIndex) {
                : std::pair(first, first + extent);
 }
 
-/// Words, classes or keys, by who takes them, and now and then what is ignored.
+/// Who takes the integers, also where they are repeated first.
+static SmallVector<Operation *> findUsers(Value value) {
+  SmallVector<Operation *> users(value.getUsers());
+  for (size_t i = 0; i < users.size(); ++i)
+    if (isa<nn::BroadcastOp>(users[i]))
+      users.append(users[i]->user_begin(), users[i]->user_end());
+  return users;
+}
+
+/// Words, classes, keys or starts, by who takes them, and now and then what is
+/// ignored.
 bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
   auto cluster = kernel.cluster;
   Value value = cluster.getBody().front().getArgument(argument);
@@ -123,7 +135,7 @@ bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
     return false;
   std::pair<int64_t, int64_t> range{0, 1 << 30};
   std::optional<int32_t> ignored;
-  for (Operation *user : value.getUsers()) {
+  for (Operation *user : findUsers(value)) {
     if (auto valid = dyn_cast<nn::ValidOp>(user))
       ignored = static_cast<int32_t>(valid.getIgnore());
     auto found =

@@ -252,6 +252,9 @@ def swap_writes(lines: Lines) -> Iterator[Change]:
 
 @kind("swap-members", "two members of a pack change places")
 def swap_members(lines: Lines) -> Iterator[Change]:
+    # Before anything has a place, packs may have their members in any order.
+    if not any("plan.places" in line for line in lines):
+        return
     for at, match in each(lines, r"nn\.pack \S+ rank \d+ \[([^\]]*)\]"):
         members = match[1].split(", ")
         for i in range(len(members) - 1):

@@ -97,7 +97,9 @@ Status MpiEngine::run(std::vector<MpiTransfer> transfers, milliseconds limit) {
   submit(job);
   Status status = wait(job, limit);
   if (!status.ok()) {
-    abort();
+    // The caller may have to go on, as after a checkpoint that was not written:
+    // what waits next says why.
+    giveUp(/*byItself=*/true, status.message());
     awaitHalt();
   }
   return status;

@@ -11,6 +11,9 @@
 #include "plait/Plan/Defaults.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
@@ -98,6 +101,20 @@ Status CheckpointReader::checkTensor(const std::string &name,
   return Status::success();
 }
 
+/// Through a buffer: of a file that is in memory anyway, each page of a mapping
+/// would be a fault.
+static Result<uint64_t> hashOf(const std::string &name) {
+  std::ifstream file(name, std::ios::binary);
+  std::vector<char> block(1 << 20);
+  auto state = std::make_unique<XXH3_state_t>();
+  XXH3_64bits_reset(state.get());
+  while (file.read(block.data(), block.size()) || file.gcount())
+    XXH3_64bits_update(state.get(), block.data(), file.gcount());
+  if (!file.eof())
+    return fail("cannot read checkpoint '", name, "': ", std::strerror(errno));
+  return XXH3_64bits_digest(state.get());
+}
+
 Status CheckpointReader::verify(const std::string &path,
                                 const StoredFile &file) {
   std::string name = path + "/" + file.name;
@@ -105,14 +122,10 @@ Status CheckpointReader::verify(const std::string &path,
   if (!mapped.ok())
     return mapped.status();
   PLAIT_RETURN_IF_ERROR(checkSize(name, *mapped, file));
-  auto state = std::make_unique<XXH3_state_t>();
-  XXH3_64bits_reset(state.get());
-  for (auto rest = mapped->bytes(); !rest.empty(); mapped->release()) {
-    auto block = rest.first(std::min<size_t>(rest.size(), releaseElements * 4));
-    XXH3_64bits_update(state.get(), block.data(), block.size());
-    rest = rest.subspan(block.size());
-  }
-  if (XXH3_64bits_digest(state.get()) != file.hash)
+  Result<uint64_t> hash = hashOf(name);
+  if (!hash.ok())
+    return hash.status();
+  if (*hash != file.hash)
     return fail("checkpoint '", name,
                 "' is damaged: its checksum does not hold");
   return Status::success();

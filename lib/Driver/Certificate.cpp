@@ -9,6 +9,7 @@
 
 #include "Model.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Plan/Container.h"
 #include "plait/Proof/Kernels.h"
 #include "plait/Proof/Prove.h"
 
@@ -79,4 +80,10 @@ CertificatePtr plait::certify(OwningOpRef<ModuleOp> model, ModuleOp lowered) {
     break;
   }
   return certificate;
+}
+
+void plait::addCertificate(CertificatePtr certificate, plan::fb::PlanT &plan) {
+  if (certificate)
+    certificate->plan = plan::hashPlan(plan);
+  plan.certificate = std::move(certificate);
 }

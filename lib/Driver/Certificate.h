@@ -36,6 +36,9 @@ checkKernels(const plan::fb::PlanT &plan,
 /// The certificate of what cannot be proven for `reason`, of which it warns.
 CertificatePtr certifyNothing(const llvm::Twine &reason);
 
+/// Writes `certificate`, null where there is none, into the plan that it is of.
+void addCertificate(CertificatePtr certificate, plan::fb::PlanT &plan);
+
 } // namespace plait
 
 #endif // PLAIT_LIB_DRIVER_CERTIFICATE_H

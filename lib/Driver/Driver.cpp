@@ -531,13 +531,6 @@ static void addReference(const CompileOptions &options, ModelContext &context,
                  reference.status().message());
 }
 
-/// Null: none.
-static void addCertificate(CertificatePtr certificate, plan::fb::PlanT &plan) {
-  if (certificate)
-    certificate->plan = plan::hashPlan(plan);
-  plan.certificate = std::move(certificate);
-}
-
 static bool compilePlan(const CompileOptions &options, ModelContext &context,
                         Compilation &compilation) {
   FailureOr<std::unique_ptr<plan::fb::PlanT>> plan = failure();

@@ -10,7 +10,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/DialectImplementation.h"
-#include "mlir/IR/Matchers.h"
 #include "plait/Plan/Plan_generated.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -476,10 +475,12 @@ static LogicalResult verifyPackAccess(Operation *op, PackOp pack, Slot slot,
          << pack.getSymName() << " is " << pack.getSlotType(slot);
 }
 
-/// Checks a read, write or accumulate of `type` against its symbol.
-static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
-                                  FlatSymbolRefAttr symbol, Slot slot,
-                                  RankedTensorType type) {
+/// Checks an access against its symbol.
+static LogicalResult verifyAccess(SlotOpInterface op,
+                                  SymbolTableCollection &tables) {
+  FlatSymbolRefAttr symbol = op.getSymbolAttr();
+  Slot slot = op.getSlot();
+  RankedTensorType type = op.getTensor().getType();
   Operation *target = tables.lookupNearestSymbolFrom(op, symbol);
   if (auto pack = dyn_cast_or_null<PackOp>(target))
     return verifyPackAccess(op, pack, slot, type);
@@ -524,18 +525,15 @@ static LogicalResult verifyAccess(Operation *op, SymbolTableCollection &tables,
 }
 
 LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyAccess(*this, tables, getSymbolAttr(), getSlot(),
-                      getResult().getType());
+  return verifyAccess(*this, tables);
 }
 
 LogicalResult WriteOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyAccess(*this, tables, getSymbolAttr(), getSlot(),
-                      getInput().getType());
+  return verifyAccess(*this, tables);
 }
 
 LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyAccess(*this, tables, getSymbolAttr(), getSlot(),
-                      getInput().getType());
+  return verifyAccess(*this, tables);
 }
 
 /// Checks a name against the enumeration `names` of the plan format, which

@@ -25,6 +25,7 @@ import sys
 import tempfile
 
 import defect_kinds
+import kernel_defects
 from harness import GOLDEN, ROOT, Failure, Reporter, Tools, arguments
 
 MODELS = ROOT / "examples" / "models"
@@ -158,7 +159,7 @@ class Plan:
             return "verifier", message
         at = min(find_changed(self.lines, lines))
         told = re.search(re.escape(str(self.path)) + r":(\d+):\d+: error", outcome.stderr)
-        kernel = defect_kinds.kernel_of(self.lines, at)
+        kernel = kernel_defects.kernel_of(self.lines, at)
         return ("proof" if told and int(told[1]) - 1 in kernel else "elsewhere"), message
 
 
@@ -173,7 +174,7 @@ def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
     _, generate = defect_kinds.KINDS[name]
     row, bad = table[name], []
     counts = row.counts
-    is_code = name in defect_kinds.KERNELS
+    is_code = name in kernel_defects.KERNELS
     for plan in chance.sample(plans, len(plans)) if is_code else plans:
         if is_code and sum(counts.values()) >= MOST_OF_CODE:
             break

@@ -34,6 +34,9 @@ MODEL = """module attributes {plait.model = {layers = 1 : i64, model_type = "m",
 }
 """
 
+COSTS = """{"stages": 2, "microbatches": 4, "tcomm": 0.5, "memory_limit": null, "weight_share": 0.5,
+"layers": [{"name": "embed", "f": 2.7, "b": 4.3, "w": 1.8, "activation": 1.0}, {"f": 1, "b": 1, "w": 1}]}"""
+
 
 def write_seeds(tools: pathlib.Path, folder: pathlib.Path) -> dict:
     """Files by target."""
@@ -46,11 +49,13 @@ def write_seeds(tools: pathlib.Path, folder: pathlib.Path) -> dict:
 
     (folder / "model.mlir").write_text(MODEL)
     (folder / "text").write_text("a text of a few words, again and again. " * 20)
+    run("plait-plan", "schedule", "--kind", "zb-h1", "--stages", 2, "--microbatches", 3, "--csv",
+        "order.csv")
     run("plaitc", "model.mlir", *SMALL, "-o", "m.plan")
     run("plait-run", "m.plan", "--text", "text", "--steps", 2, "--save", "saved",
         "--checkpoint", "checkpoints")
-    run("plait-plan", "schedule", "--kind", "zb-h1", "--stages", 2, "--microbatches", 3, "--csv",
-        "order.csv")
+    run("plait-run", "m.plan", "--text", "text", "--steps", 2, "--profile", "profile.json")
+    (folder / "costs.json").write_text(COSTS)
     plan = (folder / "m.plan").read_bytes()
     (folder / "payload").write_bytes(plan[HEADER:])
     (folder / "tokens").write_bytes(bytes([1]) + bytes(range(64)))
@@ -66,6 +71,10 @@ def write_seeds(tools: pathlib.Path, folder: pathlib.Path) -> dict:
         "Tokens": [folder / "tokens"],
         "TokenIndex": [folder / "index"],
         "ScheduleCsv": [folder / "order.csv"],
+        "Cluster": [*ROOT.glob("examples/clusters/*.json"),
+                    *ROOT.glob("lib/Planner/Cluster/hardware/*.json")],
+        "Profile": [folder / "profile.json"],
+        "Costs": [folder / "costs.json"],
     }
 
 

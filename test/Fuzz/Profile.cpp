@@ -1,0 +1,17 @@
+//===- Profile.cpp - Any bytes as a profile ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Fuzz.h"
+#include "plait/Planner/PlanCost.h"
+
+using namespace plait;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  fuzz::MemoryFile file({data, size});
+  fuzz::require(planner::readProfile(file.path()).status());
+  return 0;
+}

@@ -20,16 +20,16 @@ using namespace plait;
 using namespace plait::runtime;
 using Json = nlohmann::ordered_json;
 
-namespace {
-
-constexpr char format[] = "plait-checkpoint";
-constexpr int version = 1;
-
-std::string printHash(uint64_t hash) {
+std::string runtime::printHash(uint64_t hash) {
   char text[17];
   std::snprintf(text, sizeof text, "%016" PRIx64, hash);
   return text;
 }
+
+namespace {
+
+constexpr char format[] = "plait-checkpoint";
+constexpr int version = 1;
 
 /// `body`, which a closing brace is missing of, with its checksum.
 std::string seal(std::string_view body) {

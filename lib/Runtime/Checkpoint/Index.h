@@ -33,6 +33,9 @@ struct StoredTensor {
   std::map<std::string, Slot> slots; // by name
 };
 
+/// 16 hexadecimal digits.
+std::string printHash(uint64_t hash);
+
 /// What index.json says. The text ends with a checksum of itself.
 struct CheckpointIndex {
   RunRecord run;

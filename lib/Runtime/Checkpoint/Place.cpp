@@ -8,6 +8,7 @@
 #include "Place.h"
 
 #include "MPI/Engine.h"
+#include "Processes.h"
 
 #include <cerrno>
 #include <cstring>
@@ -57,8 +58,8 @@ std::vector<StoredFile> MemoryPlace::filesOf(uint32_t process,
   const RankSpread &spread = processes->spread();
   uint32_t end = spread.firstOf(process + 1);
   for (uint32_t rank = spread.firstOf(process); rank < end; ++rank)
-    if (!names[rank].empty())
-      files.push_back(all.at(names[rank]));
+    if (auto file = all.find(rankFileName(rank)); file != all.end())
+      files.push_back(file->second);
   return files;
 }
 
@@ -70,16 +71,6 @@ template <typename Use> static Status forEachBlock(uint64_t bytes, Use use) {
     PLAIT_RETURN_IF_ERROR(use(done, std::span(block)));
   }
   return Status::success();
-}
-
-static MpiTransfer transferOf(MpiTransfer::Kind kind, uint32_t peer,
-                              std::span<std::byte> block) {
-  return {kind,
-          MpiChannel::Checkpoints,
-          peer,
-          0,
-          Region{block.data(), int64_t(block.size())},
-          nullptr};
 }
 
 /// The neighbour waits for as many bytes as it knows of. What cannot be read is
@@ -99,7 +90,7 @@ Status MemoryPlace::send(uint64_t step, const StoredFiles &all) const {
         std::fill(block.begin(), block.end(), std::byte(0));
       }
       return processes->engine()->run(
-          {transferOf(MpiTransfer::Kind::Send, peer, block)},
+          {transferOf(MpiTransfer::Kind::Send, peer, 0, block)},
           MpiEngine::forEver);
     };
     Status sent = forEachBlock(file.bytes, sendBlock);
@@ -125,7 +116,7 @@ Status MemoryPlace::receive(uint64_t step, const StoredFiles &all,
     PLAIT_RETURN_IF_ERROR(
         forEachBlock(file.bytes, [&](uint64_t, std::span<std::byte> block) {
           PLAIT_RETURN_IF_ERROR(processes->engine()->run(
-              {transferOf(MpiTransfer::Kind::Receive, giver, block)},
+              {transferOf(MpiTransfer::Kind::Receive, giver, 0, block)},
               MpiEngine::forEver));
           if (out.ok() && result.ok())
             note(out->append(block));

@@ -60,15 +60,13 @@ public:
 /// process writes there it sends to its neighbour on the next host, too.
 class MemoryPlace : public CheckpointPlace {
 public:
-  /// `checkpoints` is the directory on the disk, `names` of all ranks the names
-  /// of their files, empty where there is none. `processes` is null where there
-  /// is one, and outlives this.
+  /// `checkpoints` is the directory on the disk. `processes` is null where
+  /// there is one, and outlives this.
   MemoryPlace(const ReplicaFolder &folder, const std::string &checkpoints,
-              HostGroups groups, std::vector<std::string> names,
-              Rendezvous *processes)
+              HostGroups groups, Rendezvous *processes)
       : CheckpointPlace(folder.path(), " in memory", 1, groups.leadsHost()),
         folder(folder), checkpoints(checkpoints), groups(std::move(groups)),
-        names(std::move(names)), processes(processes) {}
+        processes(processes) {}
 
   Status secure(uint64_t step, std::vector<WrittenFile> &written,
                 const StoredFiles &all) override;
@@ -85,7 +83,6 @@ private:
 
   std::string checkpoints;
   HostGroups groups;
-  std::vector<std::string> names;
   Rendezvous *processes;
 };
 

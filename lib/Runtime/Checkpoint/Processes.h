@@ -12,6 +12,7 @@
 #ifndef PLAIT_LIB_RUNTIME_CHECKPOINT_PROCESSES_H
 #define PLAIT_LIB_RUNTIME_CHECKPOINT_PROCESSES_H
 
+#include "MPI/Library.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Rendezvous.h"
 
@@ -24,6 +25,17 @@ namespace plait::runtime {
 
 inline void warn(const std::string &message) {
   std::fprintf(stderr, "plait-run: warning: %s\n", message.c_str());
+}
+
+/// A block of a checkpoint, on its way to process `peer` or from it.
+inline MpiTransfer transferOf(MpiTransfer::Kind kind, uint32_t peer,
+                              uint32_t tag, std::span<std::byte> block) {
+  return {kind,
+          MpiChannel::Checkpoints,
+          peer,
+          tag,
+          Region{block.data(), int64_t(block.size())},
+          nullptr};
 }
 
 /// What all processes have given.

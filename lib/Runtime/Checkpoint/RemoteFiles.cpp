@@ -10,6 +10,7 @@
 #include "Contents.h"
 #include "Core/Shards.h"
 #include "MPI/Engine.h"
+#include "Processes.h"
 #include "plait/Plan/Defaults.h"
 
 using namespace plait;
@@ -26,17 +27,6 @@ size_t blockElements(uint32_t processes) {
   return std::clamp(all / processes, size_t(1) << 14, size_t(1) << 18);
 }
 
-MpiTransfer transferOf(MpiTransfer::Kind kind, uint32_t peer, uint32_t rank,
-                       std::vector<float> &block) {
-  return {kind,
-          MpiChannel::Checkpoints,
-          peer,
-          rank,
-          Region{reinterpret_cast<std::byte *>(block.data()),
-                 int64_t(block.size() * sizeof(float))},
-          nullptr};
-}
-
 /// What one process sends to one rank, as that rank sees it.
 class BlockReceiver {
 public:
@@ -46,9 +36,10 @@ public:
   Status read(std::span<float> target) {
     while (!target.empty()) {
       if (used == block.size()) {
-        PLAIT_RETURN_IF_ERROR(engine.run(
-            {transferOf(MpiTransfer::Kind::Receive, peer, rank, block)},
-            MpiEngine::forEver));
+        PLAIT_RETURN_IF_ERROR(
+            engine.run({transferOf(MpiTransfer::Kind::Receive, peer, rank,
+                                   std::as_writable_bytes(std::span(block)))},
+                       MpiEngine::forEver));
         used = 0;
       }
       size_t count = std::min(target.size(), block.size() - used);
@@ -107,7 +98,8 @@ public:
 private:
   Status send() {
     used = 0;
-    return engine.run({transferOf(MpiTransfer::Kind::Send, peer, rank, block)},
+    return engine.run({transferOf(MpiTransfer::Kind::Send, peer, rank,
+                                  std::as_writable_bytes(std::span(block)))},
                       MpiEngine::forEver);
   }
 

@@ -7,11 +7,11 @@
 
 #include "ReplicaFolder.h"
 
+#include "Index.h"
+#include "Processes.h"
 #include "plait/Plan/Files.h"
 
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -28,17 +28,11 @@ namespace fs = std::filesystem;
 
 static constexpr char markName[] = ".replica";
 static constexpr char prefix[] = "plait-";
-static constexpr size_t digits = 16; // of a number that is an id or a hash
-
-static std::string toHex(uint64_t number) {
-  char text[digits + 1];
-  std::snprintf(text, sizeof text, "%016" PRIx64, number);
-  return text;
-}
+static constexpr size_t digits = 16; // of printHash()
 
 ReplicaMark ReplicaMark::draw() {
   std::random_device device;
-  return {toHex(uint64_t(device()) << 32 | device()), 0};
+  return {printHash(uint64_t(device()) << 32 | device()), 0};
 }
 
 std::optional<ReplicaMark> ReplicaMark::read(const std::string &directory) {
@@ -69,7 +63,7 @@ std::string ReplicaFolder::nameDirectory(const std::string &path) {
   // With a slash at its end or without.
   std::string whole =
       (fs::weakly_canonical(path, error) / "").lexically_normal();
-  return toHex(XXH3_64bits(whole.data(), whole.size()));
+  return printHash(XXH3_64bits(whole.data(), whole.size()));
 }
 
 std::string ReplicaFolder::path() const {
@@ -104,10 +98,8 @@ void ReplicaFolder::removeOthers() const {
         name.size() != mine.size())
       continue;
     fs::remove_all(entry.path(), error);
-    std::fprintf(stderr,
-                 "plait-run: warning: %s '%s', copies of an earlier "
-                 "run of this directory\n",
-                 error ? "cannot remove" : "removed", entry.path().c_str());
+    warn((error ? "cannot remove '" : "removed '") + entry.path().string() +
+         "', copies of an earlier run of this directory");
   }
 }
 

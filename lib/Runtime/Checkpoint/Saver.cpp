@@ -194,11 +194,6 @@ Status Saver::prepareMemory(const CheckpointIndex &index,
   auto folder = agreeOnFolder(*groups, resumed);
   if (!folder.ok())
     return folder.status();
-  std::vector<std::string> names;
-  for (uint32_t rank = 0; rank < executor.mesh().ranks(); ++rank)
-    names.push_back(contentsOf(executor.plan(), executor.mesh(), rank).empty()
-                        ? ""
-                        : rankFileName(rank));
   auto prepareFolder = [&] {
     folder->removeOthers();
     PLAIT_RETURN_IF_ERROR(folder->make());
@@ -216,9 +211,9 @@ Status Saver::prepareMemory(const CheckpointIndex &index,
   PLAIT_RETURN_IF_ERROR(agreeOn(
       executor, groups->leadsHost() ? prepareFolder() : Status::success()));
   memory.emplace(executor, options.replicaEvery, files,
-                 std::make_unique<MemoryPlace>(
-                     *folder, options.directory, std::move(*groups),
-                     std::move(names), executor.processes()),
+                 std::make_unique<MemoryPlace>(*folder, options.directory,
+                                               std::move(*groups),
+                                               executor.processes()),
                  index);
   if (resumed && resumed->isReplica && resumed->replicaId == folder->id)
     memory->setSaved(resumed->run.step);

@@ -23,10 +23,11 @@ import random
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 
 import defect_kinds
 import kernel_defects
-from harness import GOLDEN, ROOT, Failure, Reporter, Tools, arguments
+from harness import GOLDEN, ROOT, Failure, Outcome, Reporter, Tools, arguments
 
 MODELS = ROOT / "examples" / "models"
 MLP = [MODELS / "mlp.mlir", "--global-batch=16", "--micro-batch=2", "--seq=32"]
@@ -86,6 +87,11 @@ def find_changed(old: list[str], new: list[str]) -> set[int]:
     return {first - 1, first, first + 1}
 
 
+def told(verdict: str, outcome: Outcome) -> str:
+    text = outcome.stderr.strip()
+    return text if verdict == "crashed" else text.split("\n")[0]
+
+
 class Plan:
     """A plan's IR before the first and after the last phase."""
 
@@ -126,41 +132,39 @@ class Plan:
                 return True
         return False
 
-    def judge(self, lines: list[str], number: str) -> tuple[str, str]:
-        """What refuses the module, and how it says so."""
+    def refuse(self, lines: list[str], words: Callable[[pathlib.Path], list],
+               number: str) -> tuple[str, Outcome, pathlib.Path]:
+        """What plait-opt makes of `words`, which take the file of the changed module:
+        "survived", "crashed" or "refused"."""
         path = self.folder / f"{number}.mlir"
         path.write_text("\n".join(lines) + "\n")
-        outcome = self.tools.call("plait-opt", self.proof, path, "-o", "/dev/null")
+        outcome = self.tools.call("plait-opt", *words(path), "-o", "/dev/null")
         path.unlink()
-        message = outcome.stderr.strip().split("\n")[0]
-        if outcome.code == 0:
-            return "survived", message
-        if outcome.code != 1:
-            return "crashed", outcome.stderr.strip()
-        if PROOF in outcome.stderr:
+        return {0: "survived", 1: "refused"}.get(outcome.code, "crashed"), outcome, path
+
+    def judge(self, lines: list[str], number: str) -> tuple[str, str]:
+        """What refuses the module, and how it says so."""
+        verdict, outcome, path = self.refuse(lines, lambda path: [self.proof, path], number)
+        if verdict == "refused" and PROOF in outcome.stderr:
             placed = self.is_at_place(lines, path, outcome.stderr)
-            return ("proof" if placed else "elsewhere"), message
-        return ("unproven" if UNPROVEN in outcome.stderr else "verifier"), message
+            verdict = "proof" if placed else "elsewhere"
+        elif verdict == "refused":
+            verdict = "unproven" if UNPROVEN in outcome.stderr else "verifier"
+        return verdict, told(verdict, outcome)
 
     def judge_code(self, lines: list[str], number: str) -> tuple[str, str]:
         """The same of kernels that are made of the module, and held against the ops
         of the plan's."""
-        path = self.folder / f"{number}.mlir"
-        path.write_text("\n".join(lines) + "\n")
-        outcome = self.tools.call("plait-opt", f"--plait-check-kernels=code-of={path}",
-                                  self.path, "-o", "/dev/null")
-        path.unlink()
-        message = outcome.stderr.strip().split("\n")[0]
-        if outcome.code == 0:
-            return "survived", message
-        if outcome.code != 1:
-            return "crashed", outcome.stderr.strip()
-        if KERNEL not in outcome.stderr:
-            return "verifier", message
-        at = min(find_changed(self.lines, lines))
-        told = re.search(re.escape(str(self.path)) + r":(\d+):\d+: error", outcome.stderr)
-        kernel = kernel_defects.kernel_of(self.lines, at)
-        return ("proof" if told and int(told[1]) - 1 in kernel else "elsewhere"), message
+        verdict, outcome, _ = self.refuse(
+            lines, lambda path: [f"--plait-check-kernels=code-of={path}", self.path], number)
+        if verdict == "refused" and KERNEL not in outcome.stderr:
+            verdict = "verifier"
+        elif verdict == "refused":
+            at = min(find_changed(self.lines, lines))
+            found = re.search(re.escape(str(self.path)) + r":(\d+):\d+: error", outcome.stderr)
+            kernel = kernel_defects.kernel_of(self.lines, at)
+            verdict = "proof" if found and int(found[1]) - 1 in kernel else "elsewhere"
+        return verdict, told(verdict, outcome)
 
 
 def write_dropout(folder: pathlib.Path) -> None:

@@ -372,14 +372,20 @@ TEST(Estimate, FasterLinksAndDevicesAreNotSlower) {
   EXPECT_LT(setting.run().iterationSeconds, links);
 }
 
-/// A sequence over four ranks: a quarter of the tokens each, all of the keys.
-/// In a ring all ranks have as much to do; with consecutive queries the last
-/// ones see seven eighths of the keys where one rank's see half.
-TEST(Estimate, ContextParallelismDividesASequence) {
+/// One sequence of 65,536 tokens.
+static Setting getLongSequence() {
   Setting setting;
   setting.shape.sequence = setting.training.sequence = 65536;
   setting.shape.learnedPositions = false;
   setting.training.globalBatch = 1;
+  return setting;
+}
+
+/// A sequence over four ranks: a quarter of the tokens each, all of the keys.
+/// In a ring all ranks have as much to do; with consecutive queries the last
+/// ones see seven eighths of the keys where one rank's see half.
+TEST(Estimate, ContextParallelismDividesASequence) {
+  Setting setting = getLongSequence();
   Estimate one = setting.run();
   setting.configuration.context = 4;
   Estimate four = setting.run();
@@ -397,10 +403,7 @@ TEST(Estimate, ContextParallelismDividesASequence) {
 /// By heads the work is even as in a ring. What is exchanged forward are
 /// queries, keys, values and the result, all of one size here.
 TEST(Estimate, ContextParallelismByHeads) {
-  Setting setting;
-  setting.shape.sequence = setting.training.sequence = 65536;
-  setting.shape.learnedPositions = false;
-  setting.training.globalBatch = 1;
+  Setting setting = getLongSequence();
   Estimate one = setting.run();
   setting.configuration.context = 4;
   Estimate gathered = setting.run();

@@ -73,7 +73,7 @@ public:
     if (!there->empty())
       return fail("'", there->front().path,
                   "' is there already; name another directory");
-    PLAIT_RETURN_IF_ERROR(store.begin(step));
+    PLAIT_RETURN_IF_ERROR(store.begin(step, {}));
     Status status = writeAll();
     if (status.ok())
       status = compare();

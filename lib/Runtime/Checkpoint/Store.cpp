@@ -9,11 +9,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <fcntl.h>
 #include <filesystem>
+#include <mutex>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 #define XXH_STATIC_LINKING_ONLY
@@ -26,6 +30,7 @@ namespace fs = std::filesystem;
 static constexpr char prefix[] = "step-";
 static constexpr char partial[] = ".partial";
 static constexpr char damaged[] = ".damaged";
+static constexpr char spare[] = ".spare";
 
 static Status failTo(const char *what, const std::string &path, int error) {
   return fail("cannot ", what, " '", path, "': ", std::strerror(error));
@@ -35,66 +40,151 @@ static Status failTo(const char *what, const std::string &path, int error) {
 // Files
 //===----------------------------------------------------------------------===//
 
+/// So many that calls of the system and turns of threads cost nothing beside,
+/// and so few that they stay in a core's cache.
+static constexpr size_t bufferBytes = 1 << 19;
+
 struct FileWriter::Hash {
   XXH3_state_t state; // aligned to 64 bytes
 };
 
+static Status writeAll(int descriptor, const std::string &path,
+                       std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      return failTo("write", path, count ? errno : ENOSPC);
+    bytes = bytes.subspan(count);
+  }
+  return Status::success();
+}
+
+/// Writes buffers in the order in which it gets them.
+class FileWriter::Thread {
+public:
+  Thread(int descriptor, const std::string &path)
+      : descriptor(descriptor), path(path), thread([this] { run(); }) {}
+  ~Thread() { (void)finish(); }
+
+  /// Takes `buffer` and leaves an empty one. Waits while too many are on their
+  /// way; fails when the file has.
+  Status put(std::vector<std::byte> &buffer) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return full.size() < most; });
+    full.push_back(std::move(buffer));
+    buffer = {};
+    if (!spare.empty()) {
+      buffer = std::move(spare.back());
+      spare.pop_back();
+    }
+    changed.notify_all();
+    return status;
+  }
+
+  /// Returns when all is written, or nothing more can be.
+  Status finish() {
+    if (!thread.joinable())
+      return status;
+    {
+      std::lock_guard lock(mutex);
+      isEnding = true;
+      changed.notify_all();
+    }
+    thread.join();
+    return status;
+  }
+
+private:
+  static constexpr size_t most = 4; // buffers on their way
+
+  void run() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [&] { return isEnding || !full.empty(); });
+      if (full.empty())
+        return;
+      std::vector<std::byte> buffer = std::move(full.front());
+      bool isLost = !status.ok();
+      lock.unlock();
+      // Where writing has failed, the caller is told by its next call.
+      Status written =
+          isLost ? Status::success() : writeAll(descriptor, path, buffer);
+      buffer.clear();
+      lock.lock();
+      if (!written.ok())
+        status = std::move(written);
+      full.pop_front();
+      spare.push_back(std::move(buffer));
+      changed.notify_all();
+    }
+  }
+
+  int descriptor;
+  std::string path;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::vector<std::byte>> full; // the first is being written
+  std::vector<std::vector<std::byte>> spare;
+  Status status = Status::success();
+  bool isEnding = false;
+  std::thread thread; // last: starts when all else is there
+};
+
 FileWriter::FileWriter(std::string path, int descriptor)
-    : path(std::move(path)), descriptor(descriptor), hash(new Hash) {
+    : path(std::move(path)), descriptor(descriptor),
+      hash(std::make_unique<Hash>()) {
   XXH3_64bits_reset(&hash->state);
 }
 
 FileWriter::FileWriter(FileWriter &&other) noexcept
     : path(std::move(other.path)),
       descriptor(std::exchange(other.descriptor, -1)), written(other.written),
-      buffer(std::move(other.buffer)),
-      hash(std::exchange(other.hash, nullptr)) {}
+      buffer(std::move(other.buffer)), hash(std::move(other.hash)),
+      thread(std::move(other.thread)) {}
 
 FileWriter::~FileWriter() {
+  thread.reset();
   if (descriptor >= 0)
     close(descriptor);
-  delete hash;
 }
 
 Result<FileWriter> FileWriter::create(const std::string &path) {
-  int descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor < 0)
     return failTo("write", path, errno);
   return FileWriter(path, descriptor);
 }
 
 Status FileWriter::append(std::span<const std::byte> bytes) {
-  // So many that a call of the system costs nothing beside.
-  constexpr size_t most = 1 << 18;
   while (!bytes.empty()) {
-    size_t count = std::min(bytes.size(), most - buffer.size());
+    size_t count = std::min(bytes.size(), bufferBytes - buffer.size());
     buffer.insert(buffer.end(), bytes.begin(), bytes.begin() + count);
     bytes = bytes.subspan(count);
-    if (buffer.size() == most)
-      PLAIT_RETURN_IF_ERROR(flush());
+    if (buffer.size() < bufferBytes)
+      continue;
+    if (!thread)
+      thread = std::make_unique<Thread>(descriptor, path);
+    PLAIT_RETURN_IF_ERROR(flush());
   }
   return Status::success();
 }
 
 Status FileWriter::flush() {
   XXH3_64bits_update(&hash->state, buffer.data(), buffer.size());
-  for (size_t done = 0; done < buffer.size();) {
-    ssize_t count =
-        ::write(descriptor, buffer.data() + done, buffer.size() - done);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count <= 0)
-      return failTo("write", path, count ? errno : ENOSPC);
-    done += count;
-  }
   written += buffer.size();
-  buffer.clear();
-  return Status::success();
+  if (thread)
+    return thread->put(buffer);
+  return writeAll(descriptor, path, std::exchange(buffer, {}));
 }
 
 Result<uint64_t> FileWriter::finish() {
   PLAIT_RETURN_IF_ERROR(flush());
+  if (thread)
+    PLAIT_RETURN_IF_ERROR(thread->finish());
+  if (ftruncate(descriptor, written) != 0)
+    return failTo("write", path, errno);
   return XXH3_64bits_digest(&hash->state);
 }
 
@@ -175,27 +265,54 @@ Result<std::vector<CheckpointStore::Entry>> CheckpointStore::list() const {
   return entries;
 }
 
-Status CheckpointStore::removeUnfinished() const {
+/// The folders in `directory` that are named as a checkpoint and then `ending`.
+static std::vector<std::string> findFolders(const std::string &directory,
+                                            const std::string &ending) {
   std::error_code error;
-  std::vector<fs::path> found;
+  std::vector<std::string> found;
   for (const fs::directory_entry &entry :
        fs::directory_iterator(directory, error)) {
     std::string name = entry.path().filename();
     uint64_t step = 0;
-    if (name.ends_with(partial) &&
-        parseFolderName(name.substr(0, name.size() - std::strlen(partial)),
-                        step))
+    if (name.ends_with(ending) &&
+        parseFolderName(name.substr(0, name.size() - ending.size()), step))
       found.push_back(entry.path());
   }
-  for (const fs::path &path : found)
+  return found;
+}
+
+Status CheckpointStore::removeUnfinished() const {
+  removeSpare();
+  for (const std::string &path : findFolders(directory, partial)) {
+    std::error_code error;
     if (fs::remove_all(path, error); error)
-      return fail("cannot remove '", path.string(), "': ", error.message());
+      return fail("cannot remove '", path, "': ", error.message());
+  }
   return Status::success();
 }
 
-Status CheckpointStore::begin(uint64_t step) const {
+/// Leaves only `files` in a folder.
+static void removeOthers(const std::string &folder,
+                         const std::set<std::string> &files) {
+  std::error_code ignored; // what stays is in no index
+  std::vector<fs::path> others;
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(folder, ignored))
+    if (!files.contains(entry.path().filename()))
+      others.push_back(entry.path());
+  for (const fs::path &path : others)
+    fs::remove_all(path, ignored);
+}
+
+Status CheckpointStore::begin(uint64_t step,
+                              const std::set<std::string> &files) const {
   abandon(step);
   std::string path = partialPathOf(step);
+  for (const std::string &old : findFolders(directory, spare))
+    if (rename(old.c_str(), path.c_str()) == 0) {
+      removeOthers(path, files);
+      return Status::success();
+    }
   if (mkdir(path.c_str(), 0777) != 0)
     return failTo("make directory", path, errno);
   return Status::success();
@@ -216,9 +333,23 @@ Status CheckpointStore::prune(uint64_t keep) const {
   auto entries = list();
   if (!entries.ok())
     return entries.status();
-  for (size_t i = keep; i < entries->size(); ++i)
-    PLAIT_RETURN_IF_ERROR(remove((*entries)[i].step));
+  for (size_t i = entries->size(); i-- > keep;)
+    PLAIT_RETURN_IF_ERROR(i == keep ? keepAsSpare((*entries)[i].step)
+                                    : remove((*entries)[i].step));
   return Status::success();
+}
+
+Status CheckpointStore::keepAsSpare(uint64_t step) const {
+  removeSpare();
+  PLAIT_RETURN_IF_ERROR(renameFolder(pathOf(step), pathOf(step) + spare));
+  // After a crash, too, it must not have its name when it is written over.
+  return syncDirectory(directory);
+}
+
+void CheckpointStore::removeSpare() const {
+  std::error_code ignored; // the next run tries again
+  for (const std::string &path : findFolders(directory, spare))
+    fs::remove_all(path, ignored);
 }
 
 Status CheckpointStore::remove(uint64_t step) const {

@@ -52,6 +52,8 @@ Status CheckpointWriter::finish(const RunRecord &run) {
     PLAIT_RETURN_IF_ERROR(save(run));
     PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true));
   }
+  if (place->isKeeper)
+    place->store.removeSpare(); // there is no next one
   return savedStep == run.step
              ? Status::success()
              : fail("the checkpoint of step ", run.step,
@@ -99,12 +101,19 @@ Status CheckpointWriter::copyAside(std::vector<WrittenFile> &written) {
   return result;
 }
 
+Status CheckpointWriter::begin() {
+  std::set<std::string> names;
+  for (const StoredFile &file : index.files)
+    names.insert(file.name);
+  return place->store.begin(step, names);
+}
+
 Status CheckpointWriter::save(const RunRecord &run) {
   PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true)); // one at a time
   step = run.step;
   lastSave = Clock::now();
-  Status status = agreeOn(executor, place->isKeeper ? place->store.begin(step)
-                                                    : Status::success());
+  Status status =
+      agreeOn(executor, place->isKeeper ? begin() : Status::success());
   std::vector<WrittenFile> written;
   if (status.ok())
     status = doTogether(executor, [&] { return copyAside(written); });

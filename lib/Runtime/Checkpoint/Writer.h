@@ -55,6 +55,7 @@ private:
   enum class Phase { Idle, Securing, Committing, Pruning };
 
   Result<bool> isDue(uint64_t step);
+  Status begin();
   Status save(const RunRecord &run);
   Status copyAside(std::vector<WrittenFile> &written);
   void start(Phase next, std::function<Status()> job);

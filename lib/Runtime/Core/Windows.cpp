@@ -23,10 +23,10 @@ public:
   bool contains(int64_t local) const {
     return local >= begin && local < begin + int64_t(elements.size());
   }
-  /// Lets the window begin at `local`, filled with zeros.
+  /// Lets the window begin at `local`, with any elements.
   void moveTo(int64_t local) {
     begin = local;
-    elements.assign(std::min(windowElements, part.count - local), 0);
+    elements.resize(std::min(windowElements, part.count - local));
   }
   std::span<float> from(int64_t local, int64_t most) {
     int64_t skipped = local - begin;
@@ -90,6 +90,7 @@ Status runtime::fillWindows(const plan::Mesh &mesh, uint32_t rank,
   auto enter = [&](int64_t local) {
     PLAIT_RETURN_IF_ERROR(flush());
     window.moveTo(local);
+    std::fill(window.elements.begin(), window.elements.end(), 0);
     return Status::success();
   };
   PLAIT_RETURN_IF_ERROR(

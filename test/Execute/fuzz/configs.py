@@ -17,13 +17,15 @@ import random
 import re
 import shlex
 
-from harness import Failure, Tools
+from harness import Failure, Tools, write_tokens
 
 from . import trial
 
 # One step in fp32 against one rank in fp32: the same products, added up in
 # another order. The farthest of 400 draws were off by 4.6e-7 and 1.3e-6.
 TOLERANCE = {"loss": 1e-6, "gradient norm": 5e-6}
+# So few that documents end all over a sequence.
+DIFFERENT_TOKENS = 5
 # (name, virtual stages of a rank)
 SCHEDULES = (
     ("gpipe", 1),
@@ -50,6 +52,14 @@ class ConfigTrial:
     def write(self, folder: pathlib.Path) -> None:
         text = json.dumps(self.config, indent=2) + "\n"
         (folder / "config.json").write_text(text)
+        if "--document-mask" in self.options:
+            write_tokens(folder / "tokens.bin", 5, 2000, DIFFERENT_TOKENS)
+
+    def checking(self, folder) -> list[str]:
+        """Arguments of plait-run behind the plan."""
+        if "--document-mask" not in self.options:
+            return ["--check"]
+        return ["--check", "--tokens", f"{folder}/tokens.bin", "--document-end", "0"]
 
     def arguments(self, folder) -> list[str]:
         plan = ["-o", f"{folder}/out.plan"]
@@ -58,7 +68,7 @@ class ConfigTrial:
     def commands(self) -> str:
         lines = [
             ["plaitc", *self.arguments(".")],
-            ["plait-run", "./out.plan", "--check"],
+            ["plait-run", "./out.plan", *self.checking(".")],
         ]
         return "".join(shlex.join(line) + "\n" for line in lines)
 
@@ -71,8 +81,10 @@ class ConfigTrial:
             if "cannot be proven" in compiled.stderr:
                 return trial.Verdict("no proof", compiled.stderr[-1500:])
             plan = f"{folder}/out.plan"
-            for tool, given in (("plait-plan", "check"), ("plait-run", "--check")):
-                words = (given, plan) if tool == "plait-plan" else (plan, given)
+            for tool, *words in (
+                ("plait-plan", "check", plan),
+                ("plait-run", plan, *self.checking(folder)),
+            ):
                 outcome = tools.call(tool, *words)
                 if outcome.code:
                     return trial.refused(tool, outcome)
@@ -213,6 +225,8 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
         options += [name, rng.choice(values)]
     if rng.random() < 0.4:
         options.append("--sequence-parallel")
+    if rng.random() < 0.3:
+        options.append("--document-mask")
     parts = axes["cp"] * axes["tp"]
     # Dropout's masks go by the heads of keys and values.
     divided = get_heads(config)[: 1 if config.get("attention_dropout") else 2]

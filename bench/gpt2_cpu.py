@@ -7,7 +7,7 @@
 #===-----------------------------------------------------------------------===#
 """Training steps of a model on one rank of this processor: plait, PyTorch eager
 and compiled (attention by SDPA, fused AdamW, bf16 by autocast), and the floor
-(step_floor.cpp: the plan's matrix products by oneDNN, plain or packed, whichever
+(step_floor.cpp: the plan's matmuls by oneDNN, plain or packed, whichever
 is faster, and all other bytes at the bandwidth of memory). No dropout. All take
 turns, round by round, since the speed of a machine that others use as well
 swings from minute to minute; what is printed are medians over the rounds, of

@@ -7,7 +7,7 @@
 #===-----------------------------------------------------------------------===#
 """Tokens per second of bf16 training on one GPU, plait and PyTorch one after
 the other, each with the largest microbatch that fits; and which part of the
-best measured rate of matrix products that is (MFU: recomputed work does not
+best measured rate of matmuls that is (MFU: recomputed work does not
 count). The plans come from scripts/bundle.sh. Standard library only; PyTorch
 runs in an interpreter of its own, and is left out where that has no torch."""
 
@@ -98,7 +98,7 @@ def measure_torch(torch: Torch, bundle: pathlib.Path, entry) -> dict:
 
 
 def compare(tools, torch, bundle, entry, flops, results) -> str:
-    """`flops`: of the best matrix product; None: without PyTorch."""
+    """`flops`: of the best matmul; None: without PyTorch."""
     found = {"plan": entry["name"], "plait": measure_plait(tools, bundle, entry)}
     results.append(found)
     mine = found["plait"]
@@ -119,14 +119,14 @@ def compare(tools, torch, bundle, entry, flops, results) -> str:
 
 
 def measure_gemm(torch: Torch) -> dict:
-    """{"flops"} of the best product, or {"unsupported"} with the reason."""
+    """{"flops"} of the best matmul, or {"unsupported"} with the reason."""
     try:
         record = torch.run("gemm")
     except Unsupported as reason:
         print(f"PyTorch is left out; {reason}")
         return {"unsupported": str(reason)}
-    require(record is not None, "no memory for a matrix product")
-    print(f"best matrix product: {record['flops'] * 1e-12:.1f} TFLOP/s")
+    require(record is not None, "no memory for a matmul")
+    print(f"best matmul: {record['flops'] * 1e-12:.1f} TFLOP/s")
     return record
 
 

@@ -50,14 +50,14 @@ def describe(options, tools: pathlib.Path) -> dict:
     row = {
         "arena, GB": find(r"arena .* (\d+) bytes", text) / 1e9,
         "kernels": find(r"(\d+) kernel", text),
-        "products": find(r"(\d+) gemm", text),
+        "matmuls": find(r"(\d+) gemm", text),
         "bytes of kernels, GB": find(r"read and write .* (\d+) bytes", text)
         / 1e9,
     }
     for aligned, flops in re.findall(
         r"gemm with rows at multiples of (\d+) +([\d.]+) TFLOP", text
     ):
-        row[f"products at multiples of {aligned} bytes, TFLOP"] = float(flops)
+        row[f"matmuls at multiples of {aligned} bytes, TFLOP"] = float(flops)
     milliseconds = find(r"step +([\d.]+) ms", step)
     row["predicted step, ms"] = milliseconds
     row["predicted tokens/s"] = tokens / milliseconds * 1e3

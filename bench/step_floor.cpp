@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What no step on this processor can go below: all matrix products of the plan
+// What no step on this processor can go below: all GEMMs of the plan
 // by oneDNN, each as fast as it is with plain or with packed operands, and all
 // bytes of the other steps at the bandwidth of memory. For each line of its
 // input it measures everything once more and prints a line of JSON, so that it
@@ -42,7 +42,7 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What makes two products equally fast.
+/// What makes two GEMMs equally fast.
 struct Shape {
   int64_t batch, m, n, k;
   bool aTransposed, bTransposed, narrow, narrowResult;
@@ -51,19 +51,19 @@ struct Shape {
 
 /// What a step executes.
 struct Work {
-  std::map<Shape, uint64_t> products; // and how often
-  double bytes = 0;                   // of all else
+  std::map<Shape, uint64_t> gemms; // and how often
+  double bytes = 0;                // of all else
 };
 
-/// Sizes of attention in terms of its products.
+/// Sizes of attention in terms of its GEMMs.
 void addAttention(Work &work, const fb::AttentionStep &step, uint64_t calls) {
   bool narrow = step.dtype() == fb::DType::BF16;
   bool forward = step.kind() == fb::AttentionKind::Forward;
   int64_t batch = int64_t(step.batch()) * step.heads();
   int64_t queries = step.queries(), keys = step.keys(), size = step.head_size();
-  work.products[{batch, queries, keys, size, false, true, narrow, narrow}] +=
+  work.gemms[{batch, queries, keys, size, false, true, narrow, narrow}] +=
       calls * (forward ? 1 : 2);
-  work.products[{batch, queries, size, keys, false, false, narrow, narrow}] +=
+  work.gemms[{batch, queries, size, keys, false, false, narrow, narrow}] +=
       calls * (forward ? 1 : 3);
 }
 
@@ -80,9 +80,9 @@ void addStep(Work &work, const fb::Step &step, uint64_t calls) {
   int64_t batch = 1;
   for (uint32_t i = 0; i < length(gemm->batch()); ++i)
     batch *= gemm->batch()->Get(i);
-  work.products[{batch, gemm->m(), gemm->n(), gemm->k(), gemm->a_col() != 1,
-                 gemm->b_col() != 1, gemm->dtype() == fb::DType::BF16,
-                 gemm->c_dtype() == fb::DType::BF16}] += calls;
+  work.gemms[{batch, gemm->m(), gemm->n(), gemm->k(), gemm->a_col() != 1,
+              gemm->b_col() != 1, gemm->dtype() == fb::DType::BF16,
+              gemm->c_dtype() == fb::DType::BF16}] += calls;
 }
 
 Work countWork(const fb::Plan &plan) {
@@ -101,11 +101,10 @@ Work countWork(const fb::Plan &plan) {
   return work;
 }
 
-/// One product in one layout of its operands.
-class Product {
+/// One GEMM in one layout of its operands.
+class Gemm {
 public:
-  Product(const Shape &shape, bool packed, dnnl::engine &engine)
-      : stream(engine) {
+  Gemm(const Shape &shape, bool packed, dnnl::engine &engine) : stream(engine) {
     using dims = dnnl::memory::dims;
     using type = dnnl::memory::data_type;
     type in = shape.narrow ? type::bf16 : type::f32;
@@ -166,14 +165,14 @@ private:
   std::unordered_map<int, dnnl::memory> arguments;
 };
 
-/// The faster of both layouts; memory for one product at a time.
-double measureProduct(const Shape &shape, dnnl::engine &engine) {
+/// The faster of both layouts; memory for one GEMM at a time.
+double measureGemm(const Shape &shape, dnnl::engine &engine) {
   double best = 1e300;
   for (bool packed : {false, true}) {
-    Product product(shape, packed, engine);
-    product.run();
+    Gemm gemm(shape, packed, engine);
+    gemm.run();
     for (int repeat = 0; repeat < 3; ++repeat)
-      best = std::min(best, product.run());
+      best = std::min(best, gemm.run());
   }
   return best;
 }
@@ -212,14 +211,14 @@ int main(int argc, char **argv) {
   Work work = countWork(file->plan());
   dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   for (std::string line; std::getline(std::cin, line);) {
-    double products = 0;
-    for (auto [shape, count] : work.products)
-      products += double(count) * measureProduct(shape, engine);
+    double gemms = 0;
+    for (auto [shape, count] : work.gemms)
+      gemms += double(count) * measureGemm(shape, engine);
     double bandwidth = measureBandwidth(threads),
            memory = work.bytes / bandwidth;
     std::printf("{\"seconds\": %g, \"gemm\": %g, \"memory\": %g, "
                 "\"bandwidth\": %g}\n",
-                products + memory, products, memory, bandwidth);
+                gemms + memory, gemms, memory, bandwidth);
     std::fflush(stdout);
   }
   return 0;

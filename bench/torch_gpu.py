@@ -6,7 +6,7 @@
 #
 #===-----------------------------------------------------------------------===#
 """Prints, as JSON, the median seconds of a training step of a GPT-2 or a Llama
-in PyTorch (`step`), or the best rate of a bf16 matrix product in FLOP/s
+in PyTorch (`step`), or the best rate of a bf16 matmul in FLOP/s
 (`gemm`).
 
 What a careful user writes: torch.compile, fused AdamW on fp32 parameters, bf16
@@ -152,7 +152,7 @@ def read_shape(folder: pathlib.Path):
 
 def flops_per_token(shape, length: int) -> float:
     """Of forward and backward, without what is recomputed: 6 a weight that
-    is multiplied with, and the products of attention with its causal mask."""
+    is multiplied with, and the matmuls of attention with its causal mask."""
     head = shape.width // shape.heads
     layer = shape.width * (2 * shape.width + 2 * head * shape.kv_heads)
     layer += shape.width * shape.inner * (3 if shape.gated else 2)

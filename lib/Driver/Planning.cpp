@@ -47,7 +47,7 @@ static Result<Precision> findPrecision(const CompileOptions &options,
     if (device.peak(*given) > 0)
       return *given;
     return fail("--precision is ", print(*given), ", which ", device.name,
-                " has no matrix products in");
+                " has no matmuls in");
   }
   if (device.isProcessor)
     return Precision::FP32;

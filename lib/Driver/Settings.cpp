@@ -137,7 +137,7 @@ Status plait::checkGivenTarget(const CompileOptions &options, TargetAttr target,
 
 EpilogueKind plait::getUsualEpilogues(TargetAttr target) {
   // On processors kernels that work on whole rows are the faster ones; before
-  // sm_90 cuBLASLt was seen to take GELU after the product, slower than a
+  // sm_90 cuBLASLt was seen to take GELU after the matmul, slower than a
   // kernel (karpathy/llm.c, pull request 338, and its default).
   if (!target.isGPU())
     return EpilogueKind::None;

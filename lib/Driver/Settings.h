@@ -33,7 +33,7 @@ Status checkBackend(const CompileOptions &options,
 Status checkGivenTarget(const CompileOptions &options, TargetAttr target,
                         ClusterAttr cluster);
 
-/// What products do to their results where nothing is said.
+/// What matmuls do to their results where nothing is said.
 EpilogueKind getUsualEpilogues(TargetAttr target);
 
 /// The target, with the bytes that a GPU needs beside the arena.

@@ -19,8 +19,8 @@
 #include "plait/Plan/Check.h"
 
 #include "plait/Plan/Defaults.h"
-#include "plait/Plan/Lanes.h"
 #include "plait/Plan/Messages.h"
+#include "plait/Plan/Streams.h"
 
 #include <algorithm>
 
@@ -133,9 +133,9 @@ void Progress::addOrder(uint32_t index) {
   std::vector<std::vector<SlotUse>> slots;
   for (uint32_t i = 0; i < length(program.functions()); ++i)
     slots.push_back(findSlots(*program.functions()->Get(i)));
-  LaneChoice choice = chooseLanes(program);
-  uint32_t lanes = order == LaunchOrder::Serial ? 1 : choice.lanes();
-  LanePlanner planner(lanes);
+  StreamChoice choice = chooseStreams(program);
+  uint32_t streams = order == LaunchOrder::Serial ? 1 : choice.streams();
+  StreamPlanner planner(streams);
   std::vector<ByteRange> ranges;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
@@ -152,10 +152,10 @@ void Progress::addOrder(uint32_t index) {
             transferred.overlap(base + use.begin, base + use.end))
           ranges.push_back({base + use.begin, base + use.end, use.writes});
       }
-    uint32_t lane = lanes == 1 ? 0 : choice.transfers[i];
-    planner.add(lane, ranges);
+    uint32_t stream = streams == 1 ? 0 : choice.transfers[i];
+    planner.add(stream, ranges);
   }
-  forEachWait(planner.finish(), lanes, [&](uint32_t first, uint32_t second) {
+  forEachWait(planner.finish(), streams, [&](uint32_t first, uint32_t second) {
     uint32_t from = nodeOf[index][first], to = nodeOf[index][second];
     nodes[from].successors.push_back(to);
     nodes[to].predecessors.push_back(from);

@@ -111,7 +111,7 @@ private:
     return Status::success();
   }
 
-  /// One matrix of a product: `rows` x `columns` with a batch in front.
+  /// One matrix of a GEMM: `rows` x `columns` with a batch in front.
   Status checkMatrix(const char *what, const fb::GemmStep &step, int64_t rows,
                      int64_t rowStride, int64_t columns, int64_t columnStride,
                      const flatbuffers::Vector<int64_t> *batchStrides) {

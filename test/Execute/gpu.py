@@ -29,7 +29,7 @@ import time
 
 from harness import Failure, Reporter, Tools, arguments, require
 
-# f32 products in another order; see docs/Accuracy.md. In bf16 that moves what is
+# f32 matmuls in another order; see docs/Accuracy.md. In bf16 that moves what is
 # rounded to eight bits, and GPUs round attention's weights too.
 TOLERANCE = {"fp32": 1e-5, "bf16": 3e-3}
 

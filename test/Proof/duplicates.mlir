@@ -2,8 +2,8 @@
 // RUN: plait-plan show %t.plan | FileCheck %s
 // CHECK: proven
 
-// Keys and values are the same products of the same parameter, once scaled. The
-// compiler computes them once, and their gradients meet before the product of the
+// Keys and values are the same matmuls of the same parameter, once scaled. The
+// compiler computes them once, and their gradients meet before the matmul of the
 // parameter's gradient; so they do in what the plan is held against.
 module attributes {plait.model = {layers = 1 : i64, model_type = "drawn", name = "drawn", vocab = 7 : i64}} {
   nn.parameter @p0 : tensor<7x16xf32> init<mean = 0.0, std = 0.5> decay

@@ -59,19 +59,19 @@ static void addStep(ProgramSummary &summary, const plan::Mesh &mesh,
   if (const fb::CollectiveStep *collective = step.step_as_CollectiveStep())
     summary.sentBytes[collective->axis()] +=
         calls * getSentBytes(mesh, *collective);
-  const fb::GemmStep *product = step.step_as_GemmStep();
-  if (!product)
+  const fb::GemmStep *gemm = step.step_as_GemmStep();
+  if (!gemm)
     return;
-  if (product->epilogue() != fb::Epilogue::None)
-    summary.epilogues[product->epilogue()] += calls;
+  if (gemm->epilogue() != fb::Epilogue::None)
+    summary.epilogues[gemm->epilogue()] += calls;
   constexpr uint64_t most = 16;
   uint64_t aligned =
-      planner::getRowAlignment(*product) * plan::elementBytes(product->dtype());
-  double flops = 2.0 * double(calls) * double(product->m()) *
-                 double(product->n()) * double(product->k());
-  for (uint32_t i = 0; i < length(product->batch()); ++i)
-    flops *= double(product->batch()->Get(i));
-  summary.productFlops[std::min(aligned, most)] += flops;
+      planner::getRowAlignment(*gemm) * plan::elementBytes(gemm->dtype());
+  double flops = 2.0 * double(calls) * double(gemm->m()) * double(gemm->n()) *
+                 double(gemm->k());
+  for (uint32_t i = 0; i < length(gemm->batch()); ++i)
+    flops *= double(gemm->batch()->Get(i));
+  summary.gemmFlops[std::min(aligned, most)] += flops;
 }
 
 ProgramSummary tool::summarise(const fb::Plan &plan,

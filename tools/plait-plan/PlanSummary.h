@@ -23,11 +23,11 @@ struct ProgramSummary {
   /// arena.
   std::map<plan::fb::Category, uint64_t> peakBytes;
   std::map<plan::fb::StepKind, uint64_t> steps;     // executed, by kind
-  std::map<plan::fb::Epilogue, uint64_t> epilogues; // of products, likewise
+  std::map<plan::fb::Epilogue, uint64_t> epilogues; // of GEMMs, likewise
   uint64_t kernelBytes = 0; // that generated kernels read and write
-  /// Operations of products, by the bytes that all rows of their matrices are
+  /// Operations of GEMMs, by the bytes that all rows of their matrices are
   /// aligned to, at most 16.
-  std::map<uint64_t, double> productFlops;
+  std::map<uint64_t, double> gemmFlops;
   /// By mesh axis: bytes that the rank sends if collectives run as rings.
   std::vector<uint64_t> sentBytes;
 };

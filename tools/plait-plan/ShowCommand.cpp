@@ -158,7 +158,7 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
   std::cout << (summary.epilogues.empty() ? "" : "\n");
   std::cout << format("    %-36s", "kernels read and write")
             << formatBytes(summary.kernelBytes) << "\n";
-  for (auto [bytes, flops] : summary.productFlops) {
+  for (auto [bytes, flops] : summary.gemmFlops) {
     std::string title = "gemm with rows at multiples of " +
                         std::to_string(bytes) + (bytes > 9 ? "" : " ");
     std::cout << format("    %-36s%12.3f TFLOP\n", title.c_str(), flops / 1e12);

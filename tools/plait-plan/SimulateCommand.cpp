@@ -111,7 +111,7 @@ void share(plan::Replayed &replayed, const planner::Device &device) {
 Result<plan::Replayed> replay(const Input &input,
                               const plan::ReplayCosts &costs) {
   return plan::isCuda(input.plan)
-             ? plan::replayLanes(input.plan, input.messages, costs)
+             ? plan::replayStreams(input.plan, input.messages, costs)
              : plan::replay(input.plan, input.messages, costs);
 }
 

@@ -203,7 +203,7 @@ void addFileOptions(CLI::App &app, Options &options) {
   app.add_flag("--check", options.check,
                "Compare a step with the unpartitioned model");
   app.add_flag("--tf32", train.executor.tf32,
-               "Faster, coarser f32 products on GPUs");
+               "Faster, coarser f32 GEMMs on GPUs");
   app.add_option("--log", train.log, "Append JSON lines, one a step");
   app.add_option("--profile", options.profile,
                  "Measured time of every step, JSON");

@@ -70,16 +70,16 @@ struct Recomputation {
   auto operator<=>(const Recomputation &) const = default;
 };
 
-/// Of activations and matrix products. 16-bit training keeps fp32 master
+/// Of activations and matmuls. 16-bit training keeps fp32 master
 /// weights and moments.
 enum class Precision : uint8_t { FP32, BF16, FP16 };
 
-/// Flash is one step that never writes its scores; unfused are matrix products
+/// Flash is one step that never writes its scores; unfused are matmuls
 /// and kernels. Auto is flash on GPUs that compute every attention of the model
 /// so, else unfused.
 enum class AttentionKind : uint8_t { Auto, Flash, Unfused };
 
-/// What matrix products do to their results: nothing, add a bias, or take GELU
+/// What matmuls do to their results: nothing, add a bias, or take GELU
 /// and its gradient too.
 enum class EpilogueKind : uint8_t { None, Bias, All };
 
@@ -127,7 +127,7 @@ enum class ContextParallel : uint8_t { Gather, Heads };
     "flash: one step, scores never in memory; auto: flash on GPUs\n"           \
     "in bf16")                                                                 \
   X(EpilogueKind, epilogues, "epilogues", EpilogueKind::None,                  \
-    "in one step with products; all: bias, GELU and its gradient; if\n"        \
+    "in one step with matmuls; all: bias, GELU and its gradient; if\n"         \
     "not given, all on GPUs (bias for sm_80), else none")                      \
   X(std::string, optimizer, "optimizer", "adamw", "what updates parameters")   \
   X(bool, deterministic, "deterministic", false,                               \

@@ -10,7 +10,7 @@
 //
 // An op is described by *factors*: independent loops of its iteration space.
 // Every dimension of every operand and result runs along one factor. The
-// product `bsh,hf->bsf` has four, b, s, h and f; its first operand runs along
+// matmul `bsh,hf->bsf` has four, b, s, h and f; its first operand runs along
 // b, s and h. Splitting a factor over a mesh axis splits all dimensions that
 // run along it, and nothing else: that is all the partitioner needs to know.
 //

@@ -60,7 +60,7 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
     entry per operand, null where the operand has no gradient (indices). New ops
     are created with plain types: the differentiation pass gives them shardings,
     and casts what is returned to the type that the operand's gradient has.
-    Reading an operand or a result of the op in the product makes it a residual.
+    Reading an operand or a result of the op in the matmul makes it a residual.
   }];
   let methods = [
     InterfaceMethod<"The gradients of the operands.",

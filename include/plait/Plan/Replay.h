@@ -39,7 +39,7 @@ struct ReplayCosts {
 /// How a rank spends one action. It reaches an action when the one before ends.
 struct ActionTime {
   double start = 0, end = 0;
-  double computing = 0;     // kernels, products, copies
+  double computing = 0;     // kernels, GEMMs, copies
   double communicating = 0; // collectives and receiving
   /// For another rank.
   double waiting() const { return end - start - computing - communicating; }
@@ -66,7 +66,7 @@ Result<Replayed> replay(const fb::Plan &plan,
                         const std::vector<Message> &messages,
                         const ReplayCosts &costs);
 
-/// The same on GPUs, where work goes on in several lanes at once (Lanes.h):
+/// The same on GPUs, where work goes on in several streams at once (Streams.h):
 /// computing beside collectives and messages, as far as the bytes that they use
 /// allow. What is slower for having something beside it is not modelled, nor
 /// the host, which is ahead.
@@ -75,9 +75,9 @@ Result<Replayed> replay(const fb::Plan &plan,
 /// communicates while its computing waits and a collective or a message goes
 /// on. An action that does not compute communicates from its first operation to
 /// its last. `plan` is what the checker accepts.
-Result<Replayed> replayLanes(const fb::Plan &plan,
-                             const std::vector<Message> &messages,
-                             const ReplayCosts &costs);
+Result<Replayed> replayStreams(const fb::Plan &plan,
+                               const std::vector<Message> &messages,
+                               const ReplayCosts &costs);
 
 } // namespace plait::plan
 

@@ -43,7 +43,7 @@ struct Use {
 };
 
 /// The uses of `step`. Its kind is known; the axis of a collective is one of
-/// `mesh`, and the lists of a product have the same length.
+/// `mesh`, and the lists of a GEMM have the same length.
 std::vector<Use> usesOf(const Mesh &mesh, const fb::Step &step);
 
 /// Bytes of the arena that are read, and with `writes` written.

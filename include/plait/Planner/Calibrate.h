@@ -12,7 +12,7 @@
 //
 // Three groups that share no figure are fitted one after the other:
 //
-//   steps        rate and ramp of products, memory bandwidth, elementwise rate,
+//   steps        rate and ramp of matmuls, memory bandwidth, elementwise rate,
 //                launch
 //   collectives  start, time of a hop, bandwidth
 //   messages     latency, part of that bandwidth

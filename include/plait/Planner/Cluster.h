@@ -95,7 +95,7 @@ struct Tile {
   double efficiency = 0;
 };
 
-/// How matrix products run on the device; see lib/Planner/Cost/Matmul.cpp.
+/// How matmuls run on the device; see lib/Planner/Cost/Matmul.cpp.
 struct MatrixUnit {
   std::vector<Tile> tiles;
   int tileK = 1; // contraction of one trip of the main loop
@@ -108,7 +108,7 @@ struct MatrixUnit {
   double serialFraction = 0;
   int maximumSplits = 1; // of the contraction, over blocks
   /// (bytes, factor), ascending: what remains of the speed when the dimensions
-  /// are multiples of that many bytes and no more; of one product, and of a
+  /// are multiples of that many bytes and no more; of one matmul, and of a
   /// batch of them.
   std::vector<std::pair<int, double>> alignment, batchedAlignment;
 };

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Analytic: no measurement of the target is needed, only its hardware file.
-// What is modelled are causes: tiles and waves of matrix products, alignment,
+// What is modelled are causes: tiles and waves of matmuls, alignment,
 // memory traffic, the steps and protocols of collectives. Every function is
 // pure, allocates nothing and takes well below a microsecond, because a search
 // asks a million times. Sizes of zero or less cost nothing.
@@ -41,7 +41,7 @@ struct CostOptions {
   bool balancedContext = true;
   /// They have of attention 1/context of the heads, and all queries.
   bool contextHeads = false;
-  /// Traffic per element that the product of a weight's gradient has at its
+  /// Traffic per element that the matmul of a weight's gradient has at its
   /// result. Where it adds to a sum of 4 bytes over microbatches: reads and
   /// writes them.
   double weightGradientBytes = 8;
@@ -87,7 +87,7 @@ double transferSeconds(double bytes, bool sameNode, const Cluster &cluster);
 Cost operationCost(const Operation &operation, const Device &device,
                    const CostOptions &options);
 
-/// Of one matrix product batch x (m x k) . (k x n).
+/// Of one matmul batch x (m x k) . (k x n).
 Cost matmulCost(int64_t batch, int64_t m, int64_t n, int64_t k,
                 const Device &device, Precision precision);
 

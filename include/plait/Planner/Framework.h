@@ -43,7 +43,7 @@ struct Framework {
   /// A message that all ranks of tp hold alike is cut over them, and gathered
   /// on the other side (Narayanan et al. 2021, section 4.1).
   bool scatterGather = true;
-  /// The matrix product of a weight's gradient adds to the accumulated one
+  /// The matmul of a weight's gradient adds to the accumulated one
   /// instead of a kernel of its own.
   bool fusedAccumulation = true;
   /// The ranks of dp and cp are one group: gradients are reduced and state is

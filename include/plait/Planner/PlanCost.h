@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // The search predicts from the model's work; here what was compiled is looked
-// at: the shapes of its products, the traffic of its kernels, the bytes of its
+// at: the shapes of its matmuls, the traffic of its kernels, the bytes of its
 // collectives and messages. The costs are those of the same model (Cost.h), or
 // those that a run measured. plan::replay turns either into a step.
 //

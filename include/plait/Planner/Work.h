@@ -12,7 +12,7 @@
 //
 //   Work      a model on tp ranks: blocks, and the order they run in
 //   Block     layers that are alike, or what comes before or after the layers
-//   Operation a matrix product, an attention, a fused kernel, a collective
+//   Operation a matmul, an attention, a fused kernel, a collective
 //
 // Sizes hold for one rank of `tp` and for a microbatch of ONE sequence. What
 // grows with the microbatch says so (`perSequence`), so that one profile serves
@@ -58,7 +58,7 @@ struct Operation {
   std::string name;
 
   // Matmul: local sizes; exactly one of them grows with the microbatch, or none
-  // where the product is of weights alone. k is the contraction.
+  // where the matmul is of weights alone. k is the contraction.
   int64_t batch = 1, m = 0, n = 0, k = 0;
   enum class Scaled : uint8_t { None, Batch, M, N, K } scaled = Scaled::None;
   /// A power of two that divides what the rows of all three matrices lie apart,

@@ -9,13 +9,13 @@
 // suite (test/Unit/Runtime/CommunicatorTest.cpp).
 //
 // Rules for all calls below. Addresses are in the memory of the rank's device,
-// and calls take their place in a lane of the device (see Device.h): they
+// and calls take their place in a stream of the device (see Device.h): they
 // happen after what was enqueued there before them, and what is enqueued there
 // later sees their results and may overwrite what they have read. Who uses
-// several lanes makes them wait for each other. On a CPU, which has one lane,
-// calls block the calling thread, without spinning, until they are done. On a
-// GPU they return as soon as the work is enqueued; they may block the thread
-// until other ranks have enqueued their part.
+// several streams makes them wait for each other. On a CPU, which has one
+// stream, calls block the calling thread, without spinning, until they are
+// done. On a GPU they return as soon as the work is enqueued; they may block
+// the thread until other ranks have enqueued their part.
 //
 // All members of a group enter the same collectives in the same order.
 // Reductions add in the order of the members, starting with the first, bf16 in
@@ -102,7 +102,7 @@ public:
   virtual ~Group() = default;
 
   /// Where its collectives happen.
-  virtual uint32_t lane() const { return 0; }
+  virtual uint32_t streamNumber() const { return 0; }
 
   /// `output` may equal `input`. Reduced are f32 and bf16.
   virtual Status allReduce(const std::byte *input, std::byte *output,
@@ -130,10 +130,10 @@ public:
   join(std::span<const uint32_t> ranks) = 0;
 
   /// Where this rank sends or receives message `id`.
-  virtual uint32_t laneOf(uint32_t id) const { return 0; }
-  /// Whether post() lasts, in its lane, until the bytes have been taken. If
-  /// not, awaitReceipt() makes its lane wait for that.
-  virtual bool sendsInLane() const { return false; }
+  virtual uint32_t streamOf(uint32_t id) const { return 0; }
+  /// Whether post() lasts, in its stream, until the bytes have been taken. If
+  /// not, awaitReceipt() makes its stream wait for that.
+  virtual bool sendsInStream() const { return false; }
 
   /// Offers `bytes` to rank `target` as message `id` and returns at once. The
   /// bytes must stay until awaitReceipt(id). Each id is used at most once at a

@@ -14,10 +14,10 @@
 // enqueue work and return; Communicator::finish() waits for it. A call that
 // fails may be reported by a later one.
 //
-// A GPU does several things at once, each in a lane of its own: what is
-// enqueued in one lane happens in order, and lanes wait for each other by
-// events. The calls of a Device are lane 0; Group::lane() and
-// Communicator::laneOf() name the others. A CPU has lane 0 only.
+// A GPU does several things at once, each in a stream of its own: what is
+// enqueued in one stream happens in order, and streams wait for each other by
+// events. The calls of a Device are stream 0; Group::streamNumber() and
+// Communicator::streamOf() name the others. A CPU has stream 0 only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -80,7 +80,7 @@ public:
   /// Copies from arena offset `offset` to host memory; done on return.
   virtual Status read(uint64_t offset, std::span<std::byte> bytes) = 0;
 
-  /// Does at load time all that a product of this shape needs; the number is
+  /// Does at load time all that a GEMM of this shape needs; the number is
   /// for gemm().
   virtual Result<uint32_t> prepareGemm(const fb::GemmStep &step) = 0;
   /// The same for an attention; the number is for attention(). Fails where this
@@ -102,22 +102,22 @@ public:
                       uint64_t bytes) = 0;
   virtual Status fillZero(std::byte *target, uint64_t bytes) = 0;
 
-  // Lanes. Events are numbered from 0.
+  // Streams. Events are numbered from 0.
 
   /// At load time: there will be events below `count`.
   virtual Status makeEvents(uint32_t count) { return Status::success(); }
-  /// Event `event` is all that `lane` has been given so far; it may be recorded
-  /// again, which does not change what waits for it already.
-  virtual Status record(uint32_t event, uint32_t lane) {
+  /// Event `event` is all that `stream` has been given so far; it may be
+  /// recorded again, which does not change what waits for it already.
+  virtual Status record(uint32_t event, uint32_t stream) {
     return Status::success();
   }
-  /// What `lane` is given from now on happens after `event`.
-  virtual Status wait(uint32_t event, uint32_t lane) {
+  /// What `stream` is given from now on happens after `event`.
+  virtual Status wait(uint32_t event, uint32_t stream) {
     return Status::success();
   }
-  /// All other lanes wait for what lane 0 has been given so far.
+  /// All other streams wait for what stream 0 has been given so far.
   virtual Status fork() { return Status::success(); }
-  /// Lane 0 waits for what all other lanes have been given so far.
+  /// Stream 0 waits for what all other streams have been given so far.
   virtual Status join() { return Status::success(); }
 
   // Time. A device that works later than it is called, and whose steps are
@@ -126,8 +126,8 @@ public:
   virtual bool runsLater() const { return false; }
   /// At load time: there will be stamps below `count`.
   virtual Status makeStamps(uint32_t count) { return Status::success(); }
-  /// Stamp `index` is when `lane` has done what it has been given so far.
-  virtual Status stamp(uint32_t index, uint32_t lane) {
+  /// Stamp `index` is when `stream` has done what it has been given so far.
+  virtual Status stamp(uint32_t index, uint32_t stream) {
     return Status::success();
   }
   /// After Communicator::finish().

@@ -8,7 +8,7 @@
 // The executor walks the action lists of all ranks of this process. It makes
 // no decision and no allocation during a step: everything that can be looked
 // up is looked up when the executor is made. (oneDNN takes scratch memory for
-// its own use from malloc inside a matrix product.)
+// its own use from malloc inside a GEMM.)
 //
 // Where the ranks of a plan run. Without a launcher all are in this process; of
 // a CUDA plan rank r is then on GPU r modulo the number of GPUs. When mpirun or
@@ -56,7 +56,7 @@ struct ExecutorOptions {
   /// What this process takes of its host's memory beside arenas, for copies of
   /// checkpoints; asked when the processes know their hosts. Empty: nothing.
   std::function<Result<uint64_t>()> copyBytes = {};
-  /// Round the factors of f32 matrix products to TF32's 10 bits of mantissa.
+  /// Round the factors of f32 GEMMs to TF32's 10 bits of mantissa.
   bool tf32 = false;
   /// Every so many steps each operation on CPUs is looked at, and the first one
   /// that makes NaN or an infinity of finite numbers fails; 0: never.

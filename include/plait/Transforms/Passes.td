@@ -82,7 +82,7 @@ def EndPhasePass : Pass<"plait-end-phase", "::mlir::ModuleOp"> {
 def CountModelFlopsPass : Pass<"nn-count-model-flops", "::mlir::ModuleOp"> {
   let summary = "Say what the model needs for a microbatch";
   let description = [{
-    Sets `plait.model_flops` of the module to the FLOPs of the matrix products
+    Sets `plait.model_flops` of the module to the FLOPs of the matmuls
     and attentions of `@loss`, forward and backward: what counts towards
     utilisation, whatever is computed again later.
   }];
@@ -211,7 +211,7 @@ def SplitPhasesPass : Pass<"pipe-split-phases", "::mlir::ModuleOp"> {
     the same port (`#pipe.port<residual 0>`).
 
     With a schedule that orders them separately, `@backward_i` becomes `@backward_input_i`, what the previous
-    stage waits for, and `@backward_weight_i`: the matrix products of weight
+    stage waits for, and `@backward_weight_i`: the matmuls of weight
     gradients, and what leads to and from them alone and makes less to keep.
   }];
   let dependentDialects = ["::plait::pipe::PipeDialect"];
@@ -301,11 +301,11 @@ def SchedulePass : Pass<"pipe-schedule", "::mlir::ModuleOp"> {
 }
 
 def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::ModuleOp"> {
-  let summary = "Let products add biases and take GELU";
+  let summary = "Let matmuls add biases and take GELU";
   let description = [{
-    An `nn.matmul` that is one product of two matrices, and the `nn.add` of a
+    An `nn.matmul` that is one matmul of two matrices, and the `nn.add` of a
     bias to its result, become an `nn.fused_matmul`; so do an `nn.gelu` of
-    either, and a product and the `nn.gelu_grad` of its result. That is with
+    either, and a matmul and the `nn.gelu_grad` of its result. That is with
     `epilogues = all` in the configuration; with `bias`, biases alone; with
     `none`, nothing. A sum that others read as well is left
     alone, unless it is what GELU is taken of; so are GELU in its exact form, and

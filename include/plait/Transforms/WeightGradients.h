@@ -8,7 +8,7 @@
 // The previous stage of a pipeline waits for the gradients of its outputs, but
 // only the end of the step for those of weights (Qi et al., "Zero Bubble
 // Pipeline Parallelism", 2024). What is delayed has to be kept, so that
-// delaying is worth it for matrix products, and for what costs nothing more to
+// delaying is worth it for matmuls, and for what costs nothing more to
 // keep: a sum over the batch (the gradient of a bias or of a norm), which reads
 // much and takes little time, is not delayed.
 //
@@ -22,7 +22,7 @@
 namespace plait {
 
 /// The ops of a backward function that can be delayed, in its order: the
-/// products that lead to accumulated gradients and to no other product or
+/// matmuls that lead to accumulated gradients and to no other matmul or
 /// attention, all that becomes of them, and what only they read where keeping
 /// its operands takes no more bytes than keeping it. Parameters and constants,
 /// which every function reads for itself, are not counted.

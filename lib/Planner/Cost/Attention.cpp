@@ -11,7 +11,7 @@
 // one head; under a causal mask the blocks are of unequal length and the
 // longest ones end last.
 //
-// Otherwise attention is batched matrix products over all scores, masked or
+// Otherwise attention is batched matmuls over all scores, masked or
 // not, and kernels that read and write them: a fused scale, mask and softmax,
 // and dropout with a mask of one byte (Korthikanti et al. 2022, section 4.1).
 //
@@ -60,13 +60,13 @@ Cost fusedCost(const Sizes &sizes, const Device &device,
   double rows = roundUp(along, tile);
   // What is seen, and half of the tiles on the diagonal.
   double share = std::min(1.0, sizes.seen + tile / (2 * rows));
-  double products = forward ? 2 : 5;
+  double matmuls = forward ? 2 : 5;
   // Processors compute in fp32 whatever is stored.
   double unitFlops =
       device.peak(device.isProcessor ? Precision::FP32 : options.precision) *
       interpolate(forward ? unit.forward : unit.backward, headSize) /
       device.multiprocessors;
-  double longest = products * 2 * tile * across * headSize / unitFlops;
+  double longest = matmuls * 2 * tile * across * headSize / unitFlops;
   double even =
       sizes.batch * (rows / tile) * longest * share / device.multiprocessors;
   double arithmetic = std::max(longest, even + unit.tail * longest);

@@ -1,4 +1,4 @@
-//===- Matmul.cpp - Time of matrix products -------------------------------===//
+//===- Matmul.cpp - Time of matmuls ---------------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,7 +7,7 @@
 //
 // A matrix library cuts the result into tiles, one per block of threads, and
 // runs as many blocks at a time as there are multiprocessors: a wave. What a
-// product loses against the peak follows from that:
+// matmul loses against the peak follows from that:
 //
 //   tiles      a tile that hangs over the edge computes nothing there
 //   waves      the last wave leaves multiprocessors idle
@@ -50,17 +50,16 @@ double countWaves(double blocks, double units, double perUnit) {
 
 /// What is left of the speed when the rows of all matrices begin at multiples
 /// of some bytes.
-double getAlignmentFactor(const Product &product, const MatrixUnit &unit) {
-  const auto &table =
-      product.batch > 1 ? unit.batchedAlignment : unit.alignment;
+double getAlignmentFactor(const Matmul &matmul, const MatrixUnit &unit) {
+  const auto &table = matmul.batch > 1 ? unit.batchedAlignment : unit.alignment;
   if (table.empty())
     return 1;
   uint64_t bits =
-      product.rowAlignment
-          ? uint64_t(product.rowAlignment)
-          : uint64_t(product.m) | uint64_t(product.n) | uint64_t(product.k);
+      matmul.rowAlignment
+          ? uint64_t(matmul.rowAlignment)
+          : uint64_t(matmul.m) | uint64_t(matmul.n) | uint64_t(matmul.k);
   double bytes =
-      double(uint64_t(1) << std::countr_zero(bits)) * product.inputBytes;
+      double(uint64_t(1) << std::countr_zero(bits)) * matmul.inputBytes;
   double factor = table.front().second;
   for (auto [multiple, remaining] : table)
     if (bytes >= multiple)
@@ -70,9 +69,9 @@ double getAlignmentFactor(const Product &product, const MatrixUnit &unit) {
 
 } // namespace
 
-Cost planner::productCost(const Product &product, const Device &device,
-                          Precision precision) {
-  auto [batch, m, n, k, inputBytes, outputBytes, rowAlignment] = product;
+Cost planner::matmulCost(const Matmul &matmul, const Device &device,
+                         Precision precision) {
+  auto [batch, m, n, k, inputBytes, outputBytes, rowAlignment] = matmul;
   if (batch <= 0 || m <= 0 || n <= 0 || k <= 0)
     return {};
   const MatrixUnit &unit = device.matrix;
@@ -111,7 +110,7 @@ Cost planner::productCost(const Product &product, const Device &device,
   // Units that idle leave power to the others: the limit is one of the sum.
   best.seconds =
       std::max(best.seconds, 2 * result * k / (peak * unit.sustainedFraction));
-  double factor = getAlignmentFactor(product, unit);
+  double factor = getAlignmentFactor(matmul, unit);
   return {best.seconds / factor + device.launchSeconds, best.memory / factor,
           best.launch / factor + device.launchSeconds};
 }
@@ -119,5 +118,5 @@ Cost planner::productCost(const Product &product, const Device &device,
 Cost planner::matmulCost(int64_t batch, int64_t m, int64_t n, int64_t k,
                          const Device &device, Precision precision) {
   double bytes = elementBytes(precision);
-  return productCost({batch, m, n, k, bytes, bytes}, device, precision);
+  return matmulCost({batch, m, n, k, bytes, bytes}, device, precision);
 }

@@ -16,8 +16,8 @@ namespace {
 
 Cost matmulOperationCost(const Operation &operation, const Device &device,
                          const CostOptions &options) {
-  Product product = {operation.batch, operation.m, operation.n, operation.k};
-  product.rowAlignment = operation.rowAlignment;
+  Matmul matmul = {operation.batch, operation.m, operation.n, operation.k};
+  matmul.rowAlignment = operation.rowAlignment;
   auto scale = [&](int64_t &size) {
     size = (size * options.microBatch + options.context - 1) / options.context;
   };
@@ -25,23 +25,23 @@ Cost matmulOperationCost(const Operation &operation, const Device &device,
   case Operation::Scaled::None:
     break;
   case Operation::Scaled::Batch:
-    scale(product.batch);
+    scale(matmul.batch);
     break;
   case Operation::Scaled::M:
-    scale(product.m);
+    scale(matmul.m);
     break;
   case Operation::Scaled::N:
-    scale(product.n);
+    scale(matmul.n);
     break;
   case Operation::Scaled::K:
-    scale(product.k);
+    scale(matmul.k);
     break;
   }
-  product.inputBytes = product.outputBytes = elementBytes(options.precision);
+  matmul.inputBytes = matmul.outputBytes = elementBytes(options.precision);
   if (operation.pass == Pass::BackwardWeight &&
       operation.scaled == Operation::Scaled::K)
-    product.outputBytes = options.weightGradientBytes;
-  return productCost(product, device, options.precision);
+    matmul.outputBytes = options.weightGradientBytes;
+  return matmulCost(matmul, device, options.precision);
 }
 
 } // namespace

@@ -13,15 +13,15 @@
 namespace plait::planner {
 
 /// batch x (m x k) . (k x n); `outputBytes` is the traffic of one element of
-/// the result (twice its size where the product is added to what is there).
-struct Product {
+/// the result (twice its size where the matmul is added to what is there).
+struct Matmul {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   double inputBytes = 2, outputBytes = 2;
   int64_t rowAlignment = 0; ///< As Operation::rowAlignment.
 };
 
-Cost productCost(const Product &product, const Device &device,
-                 Precision precision);
+Cost matmulCost(const Matmul &matmul, const Device &device,
+                Precision precision);
 
 /// Attention of one operation, forward or all of its gradients.
 Cost attentionCost(const Operation &operation, const Device &device,

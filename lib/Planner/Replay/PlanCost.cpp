@@ -29,21 +29,21 @@ int64_t planner::getRowAlignment(const fb::GemmStep &step) {
 }
 
 static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
-  Product product = {1, step.m(), step.n(), step.k()};
+  Matmul matmul = {1, step.m(), step.n(), step.k()};
   for (uint32_t i = 0; i < length(step.batch()); ++i)
-    product.batch *= step.batch()->Get(i);
-  product.inputBytes = double(plan::elementBytes(step.dtype()));
-  product.rowAlignment = getRowAlignment(step);
+    matmul.batch *= step.batch()->Get(i);
+  matmul.inputBytes = double(plan::elementBytes(step.dtype()));
+  matmul.rowAlignment = getRowAlignment(step);
   // Of each element of C: written, read before, GELU's input read or written,
   // and its part of the bias.
   double passes = 1;
   passes += step.accumulate() != fb::Accumulate::Overwrite;
   passes += step.gelu_input() != nullptr;
   passes += step.bias() ? 1.0 / double(step.m()) : 0;
-  product.outputBytes = double(plan::elementBytes(step.c_dtype())) * passes;
-  return productCost(product, device,
-                     step.dtype() == fb::DType::BF16 ? Precision::BF16
-                                                     : Precision::FP32)
+  matmul.outputBytes = double(plan::elementBytes(step.c_dtype())) * passes;
+  return matmulCost(matmul, device,
+                    step.dtype() == fb::DType::BF16 ? Precision::BF16
+                                                    : Precision::FP32)
       .seconds;
 }
 

@@ -380,10 +380,10 @@ static double getLeastAttention(const Operation &op, const Device &device,
   }
   // Fused attention computes the scores again; a causal mask leaves half of
   // them.
-  double products = forward ? 2 : fused ? 5 : 4;
+  double matmuls = forward ? 2 : fused ? 5 : 4;
   double scores = double(op.heads) * double(op.queries) * double(op.keys) *
                   (op.causal ? 0.5 : 1);
-  return products * 2 * scores * op.headSize /
+  return matmuls * 2 * scores * op.headSize /
          (device.peak(training.precision) * efficiency);
 }
 

@@ -199,10 +199,10 @@ void BlockTimer::add(const Operation &op) {
   if (op.kind == OperationKind::Attention) {
     pass.attention += cost;
     pass.context += contextSeconds(op);
-    if (!options.flashAttention) // two products and what is between them
+    if (!options.flashAttention) // two matmuls and what is between them
       pass.kernels += op.pass == Pass::Forward ? 3 : 6;
   }
-  // One operation runs beside one collective: the matrix product after it.
+  // One operation runs beside one collective: the matmul after it.
   if (op.kind == OperationKind::Matmul && pending > 0) {
     hide(input.collective, cost.seconds);
     pending = 0;

@@ -39,7 +39,7 @@ double countTied(const Work &work, std::span<const StageBlocks *const> stages);
 double savedBytes(const StageBlocks &stage, const Context &context);
 
 /// What of it is still held when only gradients of weights are left to do:
-/// their products' operands.
+/// their matmuls' operands.
 double weightBytes(const StageBlocks &stage, const Context &context);
 
 /// `stages`: the virtual stages of the rank, by chunk.

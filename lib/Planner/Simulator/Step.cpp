@@ -137,7 +137,7 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
 }
 
 Cost planner::getAccumulationCost(double parameters, const Context &context) {
-  // Matrix products are charged for adding to the sum themselves.
+  // Matmuls are charged for adding to the sum themselves.
   if (context.framework().fusedAccumulation || context.configuration.zero >= 2)
     return {};
   double bytes =

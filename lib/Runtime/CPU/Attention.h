@@ -9,7 +9,7 @@
 // of one head exist at a time, for all keys that these see; keys that a mask
 // hides from the whole block are not multiplied. Backward, the scores are
 // computed again from the saved statistics (Dao et al. 2022, "FlashAttention",
-// Algorithm 4). Products are oneDNN's, in f32; a bf16 operand is widened first
+// Algorithm 4). GEMMs are oneDNN's, in f32; a bf16 operand is widened first
 // and a bf16 result rounded once.
 //
 // Threads share out heads: whole query heads forward, whole key heads backward,

@@ -1,11 +1,11 @@
-//===- Epilogue.h - What a step does to its product -------------*- C++ -*-===//
+//===- Epilogue.h - What a step does to its GEMM ----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// For products of the CPU, which oneDNN leaves in memory: a pass over C.
+// For GEMMs of the CPU, which oneDNN leaves in memory: a pass over C.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@
 
 namespace plait::runtime {
 
-/// Does to C, which holds the product, what the epilogue of `shape` says; by
+/// Does to C, which holds A B, what the epilogue of `shape` says; by
 /// the `threads` threads of the caller's team (see Team.h).
 void applyEpilogue(unsigned threads, const plan::fb::GemmStepT &shape,
                    const GemmOperands &operands);

@@ -1,4 +1,4 @@
-//===- Gemm.cpp - Matrix products by oneDNN -------------------------------===//
+//===- Gemm.cpp - GEMMs by oneDNN -----------------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,7 +17,7 @@ namespace fb = plait::plan::fb;
 
 namespace {
 
-/// Whether two products can share primitives: all but where the operands are.
+/// Whether two GEMMs can share primitives: all but where the operands are.
 bool sameShape(const fb::GemmStepT &x, const fb::GemmStepT &y) {
   return x.dtype == y.dtype && x.c_dtype == y.c_dtype &&
          x.epilogue == y.epilogue && x.m == y.m && x.n == y.n && x.k == y.k &&
@@ -58,26 +58,25 @@ Status check(dnnl_status_t status) {
 } // namespace
 
 Result<uint32_t> GemmLibrary::prepare(const fb::GemmStep &step) {
-  Product product;
-  step.UnPackTo(&product.shape);
-  auto found =
-      std::find_if(products.begin(), products.end(), [&](const Product &known) {
-        return sameShape(known.shape, product.shape);
-      });
-  if (found != products.end())
-    return static_cast<uint32_t>(found - products.begin());
+  Gemm gemm;
+  step.UnPackTo(&gemm.shape);
+  auto found = std::find_if(gemms.begin(), gemms.end(), [&](const Gemm &known) {
+    return sameShape(known.shape, gemm.shape);
+  });
+  if (found != gemms.end())
+    return static_cast<uint32_t>(found - gemms.begin());
   for (bool add : {false, true}) {
-    if (!needsPrimitive(product.shape))
+    if (!needsPrimitive(gemm.shape))
       break;
-    Result<Primitive> primitive = createPrimitive(product.shape, add);
+    Result<Primitive> primitive = createPrimitive(gemm.shape, add);
     if (!primitive.ok())
       return primitive.status();
-    product.primitives.push_back(std::move(*primitive));
+    gemm.primitives.push_back(std::move(*primitive));
   }
-  if (product.shape.dtype == fb::DType::BF16 && !multipliesBF16 && !widened)
+  if (gemm.shape.dtype == fb::DType::BF16 && !multipliesBF16 && !widened)
     widened.emplace(threads);
-  products.push_back(std::move(product));
-  return static_cast<uint32_t>(products.size() - 1);
+  gemms.push_back(std::move(gemm));
+  return static_cast<uint32_t>(gemms.size() - 1);
 }
 
 bool GemmLibrary::machineMultipliesBF16() {
@@ -123,23 +122,23 @@ GemmLibrary::createPrimitive(const fb::GemmStepT &shape, bool add) try {
 
 Status GemmLibrary::run(uint32_t prepared, const GemmOperands &operands,
                         bool add) {
-  Product &product = products[prepared];
+  Gemm &gemm = gemms[prepared];
   PLAIT_RETURN_IF_ERROR(
-      multiply(product, operands.a, operands.b, operands.c, add));
-  applyEpilogue(threads, product.shape, operands);
+      multiply(gemm, operands.a, operands.b, operands.c, add));
+  applyEpilogue(threads, gemm.shape, operands);
   return Status::success();
 }
 
-Status GemmLibrary::multiply(Product &product, const std::byte *a,
-                             const std::byte *b, std::byte *c, bool add) {
-  if (product.primitives.empty() && product.shape.dtype == fb::DType::BF16)
-    return widened->run(product.shape, reinterpret_cast<const BFloat16 *>(a),
+Status GemmLibrary::multiply(Gemm &gemm, const std::byte *a, const std::byte *b,
+                             std::byte *c, bool add) {
+  if (gemm.primitives.empty() && gemm.shape.dtype == fb::DType::BF16)
+    return widened->run(gemm.shape, reinterpret_cast<const BFloat16 *>(a),
                         reinterpret_cast<const BFloat16 *>(b), c, add);
-  if (product.primitives.empty())
-    return runSingle(product.shape, reinterpret_cast<const float *>(a),
+  if (gemm.primitives.empty())
+    return runSingle(gemm.shape, reinterpret_cast<const float *>(a),
                      reinterpret_cast<const float *>(b),
                      reinterpret_cast<float *>(c), add);
-  Primitive &primitive = product.primitives[add];
+  Primitive &primitive = gemm.primitives[add];
   auto place = [](dnnl::memory &memory, const std::byte *data) {
     return dnnl_memory_set_data_handle(memory.get(),
                                        const_cast<std::byte *>(data));

@@ -1,4 +1,4 @@
-//===- Gemm.h - Matrix products by oneDNN -----------------------*- C++ -*-===//
+//===- Gemm.h - GEMMs by oneDNN ---------------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,11 +6,11 @@
 //===----------------------------------------------------------------------===//
 //
 // One way for each case, by measurement. f32 (AVX-512, GPT-2's shapes, one and
-// two threads): dnnl_sgemm for single products, the matmul primitive for
-// batches. On single products both are near the machine's peak with B
+// two threads): dnnl_sgemm for single GEMMs, the matmul primitive for
+// batches. On single GEMMs both are near the machine's peak with B
 // transposed, but with A transposed or nothing transposed the primitive reads
 // strided operands in place and falls to 30–80 % of dnnl_sgemm. On batches of
-// small products the primitive is up to twice as fast as a loop over
+// small GEMMs the primitive is up to twice as fast as a loop over
 // dnnl_sgemm, and it takes any strides.
 //
 // bf16: the primitive where the processor has instructions for it. Elsewhere
@@ -36,11 +36,11 @@
 
 namespace plait::runtime {
 
-/// The matrix products of one rank. Used by the rank's thread only, which must
+/// The GEMMs of one rank. Used by the rank's thread only, which must
 /// have its team (see Team.h) before the first prepare().
 class GemmLibrary {
 public:
-  /// Products of bf16 are widened unless `multipliesBF16`.
+  /// GEMMs of bf16 are widened unless `multipliesBF16`.
   explicit GemmLibrary(unsigned threads,
                        bool multipliesBF16 = machineMultipliesBF16())
       : threads(threads), multipliesBF16(multipliesBF16) {}
@@ -55,18 +55,18 @@ public:
   Status run(uint32_t prepared, const GemmOperands &operands, bool add);
 
 private:
-  /// A product that either overwrites or adds.
+  /// A GEMM that either overwrites or adds.
   struct Primitive {
     dnnl::matmul code;
     dnnl::memory a, b, c;
   };
 
-  struct Product {
+  struct Gemm {
     plan::fb::GemmStepT shape;
     std::vector<Primitive> primitives; // overwrite, add; or none
   };
 
-  Status multiply(Product &product, const std::byte *a, const std::byte *b,
+  Status multiply(Gemm &gemm, const std::byte *a, const std::byte *b,
                   std::byte *c, bool add);
   bool needsPrimitive(const plan::fb::GemmStepT &shape) const;
   Result<Primitive> createPrimitive(const plan::fb::GemmStepT &shape, bool add);
@@ -75,10 +75,10 @@ private:
 
   unsigned threads;
   bool multipliesBF16;
-  std::optional<WidenedGemm> widened; // made for the first product it does
+  std::optional<WidenedGemm> widened; // made for the first GEMM it does
   dnnl::engine engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream = dnnl::stream(engine);
-  std::deque<Product> products;
+  std::deque<Gemm> gemms;
   dnnl::memory scratch; // the largest any primitive needs
 };
 

@@ -1,4 +1,4 @@
-//===- WidenedGemm.cpp - bf16 products on any processor -------------------===//
+//===- WidenedGemm.cpp - bf16 GEMMs on any processor ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -70,7 +70,7 @@ Status WidenedGemm::multiplyBlock(const fb::GemmStepT &shape,
   return Status::success();
 }
 
-/// One product of the batch.
+/// One GEMM of the batch.
 Status WidenedGemm::multiply(const fb::GemmStepT &shape,
                              const Operands &operands) {
   bool narrow = shape.c_dtype == fb::DType::BF16;
@@ -99,13 +99,13 @@ Status WidenedGemm::multiply(const fb::GemmStepT &shape,
 
 Status WidenedGemm::run(const fb::GemmStepT &shape, const BFloat16 *a,
                         const BFloat16 *b, std::byte *c, bool add) {
-  int64_t products = 1;
+  int64_t gemms = 1;
   for (int64_t count : shape.batch)
-    products *= count;
+    gemms *= count;
   int64_t unit = shape.c_dtype == fb::DType::BF16 ? 2 : 4;
-  for (int64_t product = 0; product < products; ++product) {
+  for (int64_t gemm = 0; gemm < gemms; ++gemm) {
     Operands operands = {a, b, c, add};
-    int64_t rest = product;
+    int64_t rest = gemm;
     for (size_t dim = shape.batch.size(); dim-- > 0;) {
       int64_t index = rest % shape.batch[dim];
       rest /= shape.batch[dim];

@@ -1,4 +1,4 @@
-//===- WidenedGemm.h - bf16 products on any processor -----------*- C++ -*-===//
+//===- WidenedGemm.h - bf16 GEMMs on any processor --------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,7 +28,7 @@ class WidenedGemm {
 public:
   explicit WidenedGemm(unsigned threads);
 
-  /// C = A B or, with `add`, C += A B for every product of the batch; A and B
+  /// C = A B or, with `add`, C += A B for every GEMM of the batch; A and B
   /// are bf16, C is of `shape.c_dtype`.
   Status run(const plan::fb::GemmStepT &shape, const BFloat16 *a,
              const BFloat16 *b, std::byte *c, bool add);

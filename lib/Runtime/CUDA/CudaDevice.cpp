@@ -94,13 +94,13 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
 }
 
 Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
-  if (!products) {
-    auto made = CublasProducts::create(*queue, libraryWorkspace(), tf32);
+  if (!gemms) {
+    auto made = CublasGemms::create(*queue, libraryWorkspace(), tf32);
     if (!made.ok())
       return made.status();
-    products = std::move(*made);
+    gemms = std::move(*made);
   }
-  return products->prepare(step);
+  return gemms->prepare(step);
 }
 
 Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
@@ -142,7 +142,7 @@ Status CudaDevice::kernel(const fb::KernelStep &step, std::byte *const *args,
 
 Status CudaDevice::gemm(uint32_t prepared, const GemmOperands &operands,
                         bool add) {
-  return products->run(prepared, operands, add);
+  return gemms->run(prepared, operands, add);
 }
 
 Status CudaDevice::copy(std::byte *target, const std::byte *source,
@@ -155,7 +155,7 @@ Status CudaDevice::fillZero(std::byte *target, uint64_t bytes) {
 }
 
 //===----------------------------------------------------------------------===//
-// Lanes
+// Streams
 //===----------------------------------------------------------------------===//
 
 static Status makeCudaEvents(const Driver &driver, size_t count, bool timed,
@@ -169,7 +169,7 @@ static Status makeCudaEvents(const Driver &driver, size_t count, bool timed,
   return Status::success();
 }
 
-Result<uint32_t> CudaDevice::addLane() {
+Result<uint32_t> CudaDevice::addStream() {
   auto stream = CudaStream::create(queue->context, queue->recording,
                                    CudaStream::Urgent::Yes);
   if (!stream.ok())
@@ -186,11 +186,11 @@ Status CudaDevice::makeEvents(uint32_t count) {
 }
 
 Status CudaDevice::record(uint32_t event, uint32_t number) {
-  return lane(number).record(events[event]);
+  return stream(number).record(events[event]);
 }
 
 Status CudaDevice::wait(uint32_t event, uint32_t number) {
-  return lane(number).wait(events[event].handle());
+  return stream(number).wait(events[event].handle());
 }
 
 Status CudaDevice::fork() {
@@ -202,13 +202,13 @@ Status CudaDevice::fork() {
   if (others.empty())
     return Status::success();
   PLAIT_RETURN_IF_ERROR(queue->record(forked));
-  for (Lane &other : others)
+  for (Stream &other : others)
     PLAIT_RETURN_IF_ERROR(other.stream->wait(forked.handle()));
   return Status::success();
 }
 
 Status CudaDevice::join() {
-  for (Lane &other : others) {
+  for (Stream &other : others) {
     PLAIT_RETURN_IF_ERROR(other.stream->record(other.joined));
     PLAIT_RETURN_IF_ERROR(queue->wait(other.joined.handle()));
   }
@@ -224,7 +224,7 @@ Status CudaDevice::makeStamps(uint32_t count) {
 }
 
 Status CudaDevice::stamp(uint32_t index, uint32_t number) {
-  return lane(number).record(stamps[index]);
+  return stream(number).record(stamps[index]);
 }
 
 Result<std::chrono::steady_clock::time_point>

@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_RUNTIME_CUDA_CUDADEVICE_H
 #define PLAIT_LIB_RUNTIME_CUDA_CUDADEVICE_H
 
-#include "CublasProducts.h"
+#include "CublasGemms.h"
 #include "CudaAttention.h"
 #include "CudaKernels.h"
 #include "CudaStream.h"
@@ -21,8 +21,8 @@
 
 namespace plait::runtime {
 
-/// One rank's part of a GPU: an arena and a stream for each lane. What ranks
-/// tell each other happens in lanes of its own, everything else in lane 0.
+/// One rank's part of a GPU: an arena and its streams. What ranks
+/// tell each other happens in streams of its own, everything else in stream 0.
 class CudaDevice : public Device {
 public:
   struct Options {
@@ -39,11 +39,11 @@ public:
                                                     const Options &options);
   ~CudaDevice() override;
 
-  /// Lane 0.
+  /// Stream 0.
   CudaStream &stream() { return *queue; }
-  /// At load time: a further lane, and its number.
-  Result<uint32_t> addLane();
-  CudaStream &lane(uint32_t number) {
+  /// At load time: a further stream, and its number.
+  Result<uint32_t> addStream();
+  CudaStream &stream(uint32_t number) {
     return number ? *others[number - 1].stream : *queue;
   }
 
@@ -69,18 +69,18 @@ public:
               uint64_t bytes) override;
   Status fillZero(std::byte *target, uint64_t bytes) override;
   Status makeEvents(uint32_t count) override;
-  Status record(uint32_t event, uint32_t lane) override;
-  Status wait(uint32_t event, uint32_t lane) override;
+  Status record(uint32_t event, uint32_t stream) override;
+  Status wait(uint32_t event, uint32_t stream) override;
   Status fork() override;
   Status join() override;
   bool runsLater() const override { return true; }
   Status makeStamps(uint32_t count) override;
-  Status stamp(uint32_t index, uint32_t lane) override;
+  Status stamp(uint32_t index, uint32_t stream) override;
   Result<std::chrono::steady_clock::time_point>
   readStamp(uint32_t index) override;
 
 private:
-  struct Lane {
+  struct Stream {
     std::unique_ptr<CudaStream> stream;
     CudaEvent joined; // all that it was given
   };
@@ -99,14 +99,14 @@ private:
   std::shared_ptr<const CudaKernels> kernels;
   bool tf32;
   std::unique_ptr<CudaStream> queue;
-  std::vector<Lane> others; // from lane 1 on
-  CudaEvent forked;         // what lane 0 did before the others begin
+  std::vector<Stream> others; // from stream 1 on
+  CudaEvent forked;           // what stream 0 did before the others begin
   std::vector<CudaEvent> events, stamps;
   // Of a step that is measured: its beginning, on the GPU and on the host.
   CudaEvent began;
   std::chrono::steady_clock::time_point beganAt;
   // Made by the first step that needs them.
-  std::unique_ptr<CublasProducts> products;
+  std::unique_ptr<CublasGemms> gemms;
   std::unique_ptr<CudaAttention> attentions;
   std::shared_ptr<DeviceMemory> owned;
   std::byte *memory = nullptr; // of `owned`

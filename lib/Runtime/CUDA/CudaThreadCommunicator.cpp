@@ -84,13 +84,12 @@ class CudaThreadGroup : public Group {
 public:
   CudaThreadGroup(std::shared_ptr<CudaWorld> world,
                   std::shared_ptr<Meeting<CudaOperands>> meeting,
-                  uint32_t index, CudaDevice &device, uint32_t laneNumber,
+                  uint32_t index, CudaDevice &device, uint32_t number,
                   ReduceKernels &kernels)
       : world(std::move(world)), meeting(std::move(meeting)), index(index),
-        laneNumber(laneNumber), stream(device.lane(laneNumber)),
-        kernels(kernels) {}
+        number(number), stream(device.stream(number)), kernels(kernels) {}
 
-  uint32_t lane() const override { return laneNumber; }
+  uint32_t streamNumber() const override { return number; }
 
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
@@ -201,7 +200,7 @@ private:
   std::shared_ptr<CudaWorld> world;
   std::shared_ptr<Meeting<CudaOperands>> meeting;
   int64_t index; // of this rank among the members
-  uint32_t laneNumber;
+  uint32_t number;
   CudaStream &stream;
   ReduceKernels &kernels;
 };
@@ -224,11 +223,11 @@ public:
     auto done = CudaEvent::create(stream.driver);
     if (!ready.ok() || !done.ok())
       return ready.ok() ? done.status() : ready.status();
-    Result<uint32_t> lane = 0u;
+    Result<uint32_t> number = 0u;
     if (ranks.size() > 1)
-      lane = device.addLane();
-    if (!lane.ok())
-      return lane.status();
+      number = device.addStream();
+    if (!number.ok())
+      return number.status();
     uint32_t index =
         std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
     auto meeting = world->join(ranks);
@@ -236,7 +235,7 @@ public:
     meeting->entries[index].ready = std::move(*ready);
     meeting->entries[index].done = std::move(*done);
     return std::unique_ptr<Group>(std::make_unique<CudaThreadGroup>(
-        world, std::move(meeting), index, device, *lane, *kernels));
+        world, std::move(meeting), index, device, *number, *kernels));
   }
 
   Status post(uint32_t id, uint32_t target,
@@ -295,7 +294,7 @@ private:
   std::shared_ptr<CudaWorld> world;
   uint32_t rank;
   CudaDevice &device;
-  CudaStream &stream; // transfers happen in lane 0
+  CudaStream &stream; // transfers happen in stream 0
   std::shared_ptr<ReduceKernels> kernels;
   std::map<uint32_t, CudaEvent> events; // of messages
 };

@@ -1,4 +1,4 @@
-//===- EpilogueFallback.h - Epilogues after their products ------*- C++ -*-===//
+//===- EpilogueFallback.h - Epilogues after their GEMMs ---------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // cuBLASLt promises no algorithm for an epilogue. Where it names none, the
-// product is computed without, and a kernel of the runtime does the rest.
+// GEMM is computed without, and a kernel of the runtime does the rest.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ class EpilogueFallback {
 public:
   static Result<std::unique_ptr<EpilogueFallback>> load(CudaStream &stream);
 
-  /// Does to C, which holds the product of `layout`, what its epilogue says.
+  /// Does to C, which holds the A B of `layout`, what its epilogue says.
   Status run(const GemmLayout &layout, const GemmOperands &operands);
 
 private:

@@ -1,4 +1,4 @@
-//===- EpilogueKernels.cu - Epilogues after their products ----------------===//
+//===- EpilogueKernels.cu - Epilogues after their GEMMs -------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

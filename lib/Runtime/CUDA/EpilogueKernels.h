@@ -1,4 +1,4 @@
-//===- EpilogueKernels.h - Epilogues after their products -------*- C++ -*-===//
+//===- EpilogueKernels.h - Epilogues after their GEMMs ----------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,7 +16,7 @@
 
 namespace plait::runtime {
 
-/// What a GemmStep's epilogue does to its product in `c`; the values of `kind`
+/// What a GemmStep's epilogue does to its GEMM in `c`; the values of `kind`
 /// are those of plan::fb::Epilogue. Rows of c and geluInput begin `stride`
 /// elements apart. Elements are f32 or, of the kernel called so, bf16.
 struct EpilogueParams {

@@ -1,4 +1,4 @@
-//===- GemmLayout.cpp - Products as cuBLASLt sees them --------------------===//
+//===- GemmLayout.cpp - GEMMs as cuBLASLt sees them -----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,7 +28,7 @@ struct BatchDim {
   }
 };
 
-/// The batch dimensions with more than one product, joined where possible.
+/// The batch dimensions with more than one GEMM, joined where possible.
 std::vector<BatchDim> batchDims(const fb::GemmStep &step) {
   std::vector<BatchDim> dims;
   for (uint32_t i = 0; i < plan::length(step.batch()); ++i) {

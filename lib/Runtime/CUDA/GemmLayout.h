@@ -1,4 +1,4 @@
-//===- GemmLayout.h - Products as cuBLASLt sees them ------------*- C++ -*-===//
+//===- GemmLayout.h - GEMMs as cuBLASLt sees them ---------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,7 +8,7 @@
 // cuBLASLt thinks in columns. A row-major C = A B is the column-major
 // C^T = B^T A^T over the same bytes: the operands change places, and a matrix
 // whose rows are contiguous needs no transposition. cuBLASLt also knows only
-// one batch dimension; the others become several products.
+// one batch dimension; the others become several GEMMs.
 //
 // Nothing here needs a GPU or its libraries.
 //
@@ -31,7 +31,7 @@ struct GemmMatrix {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t leading = 0;     // from column to column
-  int64_t batchStride = 0; // from product to product
+  int64_t batchStride = 0; // from GEMM to GEMM
   plan::fb::DType type = plan::fb::DType::F32;
 
   bool operator==(const GemmMatrix &) const = default;

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Each group has a lane of the device for itself, and so has each route of
+// Each group has a stream of the device for itself, and so has each route of
 // messages: neither a collective nor a send holds up what does not need it. All
 // is enqueued by the thread of the rank, in the order of the plan, which is the
 // order in which NCCL starts it (see Nccl.cpp).
@@ -69,17 +69,17 @@ public:
     bin->all.push_back(std::move(owner));
   }
 
-  /// Makes the lane of every route of this rank.
+  /// Makes the stream of every route of this rank.
   Status prepare() {
     for (uint32_t id = 0; id < partOf.size(); ++id) {
       const Topology::Route &way = topology.messages[id];
       if ((way.source != rank && way.target != rank) ||
           routes.count(partOf[id]))
         continue;
-      auto lane = device.addLane();
-      if (!lane.ok())
-        return lane.status();
-      routes.emplace(partOf[id], *lane);
+      auto number = device.addStream();
+      if (!number.ok())
+        return number.status();
+      routes.emplace(partOf[id], *number);
     }
     return Status::success();
   }
@@ -98,17 +98,19 @@ public:
         "a collective's packed tensor", &owner->library());
     if (!scratch.ok())
       return scratch.status();
-    Result<uint32_t> lane = 0u;
+    Result<uint32_t> number = 0u;
     if (ranks.size() > 1)
-      lane = device.addLane();
-    if (!lane.ok())
-      return lane.status();
+      number = device.addStream();
+    if (!number.ok())
+      return number.status();
     return createNcclGroup(owner, owner->group(index), ranks.size(), device,
-                           *lane, std::move(*scratch));
+                           *number, std::move(*scratch));
   }
 
-  uint32_t laneOf(uint32_t id) const override { return routes.at(partOf[id]); }
-  bool sendsInLane() const override { return true; }
+  uint32_t streamOf(uint32_t id) const override {
+    return routes.at(partOf[id]);
+  }
+  bool sendsInStream() const override { return true; }
 
   Status post(uint32_t id, uint32_t target,
               std::span<const std::byte> bytes) override {
@@ -134,9 +136,9 @@ public:
   void abort() override { owner->stop(); }
 
 private:
-  /// Enqueues message `id` in the lane of its route.
+  /// Enqueues message `id` in the stream of its route.
   template <typename Enqueue> Status transfer(uint32_t id, Enqueue enqueue) {
-    CudaStream &route = device.lane(laneOf(id));
+    CudaStream &route = device.stream(streamOf(id));
     ncclComm_t comm = owner->transfers(partOf[id]);
     return owner->call(comm, "an NCCL transfer",
                        [&] { return enqueue(comm, route); });
@@ -148,7 +150,7 @@ private:
   CudaDevice &device;
   std::shared_ptr<CommsBin> bin;
   std::shared_ptr<NcclRank> owner;
-  std::map<uint32_t, uint32_t> routes; // the lane, by part
+  std::map<uint32_t, uint32_t> routes; // the stream, by part
 };
 
 /// Sends a byte along every route of this rank, all ranks in one order. NCCL

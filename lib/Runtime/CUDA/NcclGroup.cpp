@@ -34,13 +34,13 @@ class NcclGroup : public Group {
 public:
   /// `comm` is null for a group of one rank.
   NcclGroup(std::shared_ptr<NcclRank> owner, ncclComm_t comm, int64_t members,
-            CudaDevice &device, uint32_t laneNumber,
+            CudaDevice &device, uint32_t number,
             std::shared_ptr<DeviceMemory> scratch)
       : owner(std::move(owner)), nccl(this->owner->library()), comm(comm),
-        members(members), laneNumber(laneNumber),
-        stream(device.lane(laneNumber)), scratch(std::move(scratch)) {}
+        members(members), number(number), stream(device.stream(number)),
+        scratch(std::move(scratch)) {}
 
-  uint32_t lane() const override { return laneNumber; }
+  uint32_t streamNumber() const override { return number; }
 
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
@@ -154,7 +154,7 @@ private:
   const Nccl &nccl;
   ncclComm_t comm;
   int64_t members;
-  uint32_t laneNumber;
+  uint32_t number;
   CudaStream &stream;
   std::shared_ptr<DeviceMemory> scratch;
 };
@@ -163,8 +163,8 @@ private:
 
 std::unique_ptr<Group>
 runtime::createNcclGroup(std::shared_ptr<NcclRank> owner, ncclComm_t comm,
-                         int64_t members, CudaDevice &device, uint32_t lane,
+                         int64_t members, CudaDevice &device, uint32_t number,
                          std::shared_ptr<DeviceMemory> scratch) {
   return std::make_unique<NcclGroup>(std::move(owner), comm, members, device,
-                                     lane, std::move(scratch));
+                                     number, std::move(scratch));
 }

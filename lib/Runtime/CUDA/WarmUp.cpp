@@ -1,4 +1,4 @@
-//===- WarmUp.cpp - The first call of every library step -----------------===//
+//===- WarmUp.cpp - The first call of every library step ------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -44,7 +44,7 @@ public:
     }
     return Status::success();
   }
-  bool hasCalled() const { return !products.empty() || !attentions.empty(); }
+  bool hasCalled() const { return !gemms.empty() || !attentions.empty(); }
 
 private:
   Status call(const fb::Action &action, const fb::Step &step) {
@@ -55,7 +55,7 @@ private:
       auto number = device.prepareGemm(*gemm);
       if (!number.ok())
         return number.status();
-      if (products.insert(*number).second)
+      if (gemms.insert(*number).second)
         return device.gemm(*number, operandsOf(*gemm, place), /*add=*/false);
     }
     if (const auto *attention = step.step_as_AttentionStep()) {
@@ -73,7 +73,7 @@ private:
   CudaDevice &device;
   uint32_t rank;
   plan::Mesh mesh;
-  std::set<uint32_t> products, attentions; // that have been called
+  std::set<uint32_t> gemms, attentions; // that have been called
 };
 
 } // namespace

@@ -51,27 +51,27 @@ Status Rank::prepare() {
                                                   input.columns()));
   }
   metricSteps = plan::countMetricSteps(plan, mesh.index(rank, 0));
-  return prepareLanes();
+  return prepareStreams();
 }
 
-Status Rank::prepareLanes() {
-  plan::LaneChoice choice;
-  choice.sendsInLane = communicator.sendsInLane();
+Status Rank::prepareStreams() {
+  plan::StreamChoice choice;
+  choice.sendsInStream = communicator.sendsInStream();
   for (uint32_t i = 0; i < length(program.actions()); ++i)
     choice.transfers.push_back(plan::isTransfer(*program.actions()->Get(i))
-                                   ? communicator.laneOf(messageOf[i])
+                                   ? communicator.streamOf(messageOf[i])
                                    : 0);
   for (uint32_t i = 0; i < prepared.size(); ++i) {
     auto &function = choice.steps.emplace_back();
     const auto *steps = program.functions()->Get(i)->steps();
     for (uint32_t j = 0; j < length(steps); ++j)
       function.push_back(steps->Get(j)->step_as_CollectiveStep()
-                             ? groups[prepared[i][j]].second->lane()
+                             ? groups[prepared[i][j]].second->streamNumber()
                              : 0);
   }
-  if (choice.lanes() > 1) {
-    lanes = plan::scheduleLanes(program, mesh, choice);
-    PLAIT_RETURN_IF_ERROR(device.makeEvents(lanes.events));
+  if (choice.streams() > 1) {
+    streams = plan::scheduleStreams(program, mesh, choice);
+    PLAIT_RETURN_IF_ERROR(device.makeEvents(streams.events));
   }
   return clock && device.runsLater()
              ? device.makeStamps(2 * plan::countOperations(program))
@@ -207,27 +207,27 @@ std::string Rank::describePosition() const {
          locationOf(*program.actions()->Get(action));
 }
 
-/// Does the next operation of the step, in its lane.
+/// Does the next operation of the step, in its stream.
 template <typename Work> Status Rank::operate(Work work) {
-  uint32_t index = nextOperation++, lane = 0;
+  uint32_t index = nextOperation++, stream = 0;
   bool stamps = clock && device.runsLater();
-  if (!lanes.operations.empty()) {
-    lane = lanes.operations[index].lane;
-    for (uint32_t event : lanes.waitsOf(index))
-      PLAIT_RETURN_IF_ERROR(device.wait(event, lane));
+  if (!streams.operations.empty()) {
+    stream = streams.operations[index].stream;
+    for (uint32_t event : streams.waitsOf(index))
+      PLAIT_RETURN_IF_ERROR(device.wait(event, stream));
   }
   if (stamps)
-    PLAIT_RETURN_IF_ERROR(device.stamp(2 * index, lane));
+    PLAIT_RETURN_IF_ERROR(device.stamp(2 * index, stream));
   if (!passes)
     PLAIT_RETURN_IF_ERROR(work());
   if (stamps)
-    PLAIT_RETURN_IF_ERROR(device.stamp(2 * index + 1, lane));
+    PLAIT_RETURN_IF_ERROR(device.stamp(2 * index + 1, stream));
   else if (clock)
     clock->lap();
-  if (lanes.operations.empty() ||
-      lanes.operations[index].event == plan::LaneSchedule::none)
+  if (streams.operations.empty() ||
+      streams.operations[index].event == plan::StreamSchedule::none)
     return Status::success();
-  return device.record(lanes.operations[index].event, lane);
+  return device.record(streams.operations[index].event, stream);
 }
 
 /// Notes when the device has done what.

@@ -10,9 +10,9 @@
 
 #include "Backend.h"
 #include "Guard.h"
-#include "plait/Plan/Lanes.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Plan/Streams.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Profiler.h"
 
@@ -63,7 +63,7 @@ private:
   };
 
   Status prepareFunction(const fb::Function &function);
-  Status prepareLanes();
+  Status prepareStreams();
   Result<uint32_t> joinGroup(const fb::CollectiveStep &step);
   Status feed(const fb::Input &input, uint64_t number, const Batches &batches);
   Status walk(uint64_t number);
@@ -98,11 +98,11 @@ private:
   std::byte *base = nullptr; // of the arena
 
   std::vector<uint32_t> messageOf; // of each action that transfers
-  // Of each function and step: the number of the prepared product or attention
+  // Of each function and step: the number of the prepared GEMM or attention
   // or the index of the group; unused for other steps.
   std::vector<std::vector<uint32_t>> prepared;
   std::vector<std::pair<std::vector<uint32_t>, std::unique_ptr<Group>>> groups;
-  plan::LaneSchedule lanes; // no operations: there is one lane
+  plan::StreamSchedule streams; // no operations: there is one stream
   // Room for the operands of the kernel with the most.
   std::vector<std::byte *> args;
   std::vector<int64_t> scalars;

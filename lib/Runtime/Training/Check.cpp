@@ -35,7 +35,7 @@ constexpr Limits halves = {0x1p-12, 0x1p-5};
 /// over tokens, of which a small batch has few, and may be small beside the
 /// logits that it is a difference of. What is farther off than `halves` is held
 /// against what roundings of the weights change in the reference, as root mean
-/// square over some draws: they leave each product as if it had been rounded
+/// square over some draws: they leave each GEMM as if it had been rounded
 /// once more. A plan is one draw of rounding a few more things unlike its
 /// reference: factors, partial sums, results. Of 250 draws of one small model's
 /// weights 138 were farther off than `halves`, by up to 5 times that mean.

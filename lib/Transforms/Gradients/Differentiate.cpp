@@ -1,4 +1,4 @@
-//===- Differentiate.cpp - Append the backward pass ---*- C++ -*-===//
+//===- Differentiate.cpp - Append the backward pass -------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,7 +9,7 @@
 // gradient takes its primal's sharding.
 //
 // The gradients that the users of a value contribute may lie differently: a
-// product whose operand was not split gives a partial sum. Contributions that
+// matmul whose operand was not split gives a partial sum. Contributions that
 // lie alike are added first and moved once. The gradient of a reshard's result
 // is moved straight to where its operand lies: the gradient of an all-gather
 // is a reduce-scatter, that of an all-reduce nothing at all.
@@ -17,7 +17,7 @@
 // A gradient that selects by comparing selects what the forward pass did: its
 // comparisons are made there (ComparesFloats).
 //
-// The loss's own gradient, down to the first product, is known as soon as the
+// The loss's own gradient, down to the first matmul, is known as soon as the
 // loss is: it is computed in the forward pass, where it takes the place of the
 // logits (LossGradient.h).
 //

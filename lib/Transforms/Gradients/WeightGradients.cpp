@@ -13,13 +13,13 @@ using namespace mlir;
 using namespace plait;
 
 /// Work that others would wait for and that time is worth saving of: matrix
-/// products and attention.
+/// matmuls and attention.
 static bool isWork(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
   return costed && costed.getWorkShape().kind != WorkShape::Memory;
 }
 
-static bool isProduct(Operation *op) {
+static bool isMatmul(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
   return costed && costed.getWorkShape().kind == WorkShape::Contraction;
 }
@@ -47,7 +47,7 @@ public:
   SmallVector<Operation *> run();
 
 private:
-  void delayProducts();
+  void delayMatmuls();
   void delayOperands();
 
   Block &body;
@@ -56,14 +56,14 @@ private:
 
 } // namespace
 
-/// The products that lead to stores of gradients without another product on the
+/// The matmuls that lead to stores of gradients without another matmul on the
 /// way, and what becomes of them.
-void Delayer::delayProducts() {
+void Delayer::delayMatmuls() {
   OpSet ends; // all that leads to stores, and to no more work
   for (Operation &op : llvm::reverse(body.without_terminator())) {
     bool leads =
         nn::getSlotAccess(&op) == nn::SlotAccess::Add || feedsOnly(&op, ends);
-    if (leads && isProduct(&op))
+    if (leads && isMatmul(&op))
       delayed.insert(&op);
     else if (leads && !isWork(&op))
       ends.insert(&op);
@@ -99,7 +99,7 @@ void Delayer::delayOperands() {
 }
 
 SmallVector<Operation *> Delayer::run() {
-  delayProducts();
+  delayMatmuls();
   delayOperands();
   SmallVector<Operation *> ordered;
   for (Operation &op : body.without_terminator())

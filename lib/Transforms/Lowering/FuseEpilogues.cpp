@@ -1,4 +1,4 @@
-//===- FuseEpilogues.cpp - Biases and GELU in products --------------------===//
+//===- FuseEpilogues.cpp - Biases and GELU in matmuls ---------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,8 +13,8 @@
 //   gelu(matmul or that)          ->  fused_matmul [bias] gelu
 //   gelu_grad(matmul, x)          ->  fused_matmul gelu_grad x
 //
-// What a product leaves in memory must be what the program asks for: the sum of
-// a product that others read too stays, a sum that GELU is taken of becomes the
+// What a matmul leaves in memory must be what the program asks for: the sum of
+// a matmul that others read too stays, a sum that GELU is taken of becomes the
 // second result. Partial sums need no rule: between them and a bias there is a
 // collective.
 //
@@ -37,17 +37,17 @@ using namespace plait;
 /// multiples of so many elements.
 static constexpr int64_t kRowMultiple = 8;
 
-/// Whether `op` is one product, of operands and a result of one type.
+/// Whether `op` is one matmul, of operands and a result of one type.
 static bool isPlain(ContractionOpInterface op) {
   return getElementTypeOrSelf(op->getOperand(0)) ==
              getElementTypeOrSelf(op->getResult(0)) &&
-         nn::getPlainProduct(op);
+         nn::getPlainMatmul(op);
 }
 
-/// Of a plain product.
+/// Of a plain matmul.
 static int64_t countColumns(ContractionOpInterface op) {
   int64_t columns = 1;
-  for (char letter : nn::getPlainProduct(op)->columns)
+  for (char letter : nn::getPlainMatmul(op)->columns)
     columns *= op.getExtent(letter);
   return columns;
 }
@@ -64,26 +64,26 @@ struct Epilogue {
   bool keepsInput = false; // has a second result
 };
 
-/// Creates at the builder's place what computes `product` with an epilogue.
+/// Creates at the builder's place what computes `matmul` with an epilogue.
 static nn::FusedMatmulOp create(OpBuilder &builder,
-                                ContractionOpInterface product,
+                                ContractionOpInterface matmul,
                                 const Epilogue &epilogue) {
-  Type type = product->getResult(0).getType();
+  Type type = matmul->getResult(0).getType();
   auto fused = nn::FusedMatmulOp::create(
-      builder, product.getLoc(), type, epilogue.keepsInput ? type : Type(),
-      product->getOperand(0), product->getOperand(1), product.getSpec(),
+      builder, matmul.getLoc(), type, epilogue.keepsInput ? type : Type(),
+      matmul->getOperand(0), matmul->getOperand(1), matmul.getSpec(),
       epilogue.bias, epilogue.gelu, epilogue.geluInput);
-  fused->setDiscardableAttrs(product->getDiscardableAttrDictionary());
+  fused->setDiscardableAttrs(matmul->getDiscardableAttrDictionary());
   return fused;
 }
 
-/// The bias where `add` adds one to a product that nobody else reads.
+/// The bias where `add` adds one to a matmul that nobody else reads.
 static void fuseBias(nn::AddOp add) {
   for (auto [sum, other] : {std::pair(add.getLhs(), add.getRhs()),
                             std::pair(add.getRhs(), add.getLhs())}) {
-    auto product = sum.getDefiningOp<nn::MatmulOp>();
+    auto matmul = sum.getDefiningOp<nn::MatmulOp>();
     auto spread = other.getDefiningOp<nn::BroadcastOp>();
-    if (!product || !spread || !product->hasOneUse() || !isPlain(product))
+    if (!matmul || !spread || !matmul->hasOneUse() || !isPlain(matmul))
       continue;
     // One number for each column, in the last dimensions.
     Value bias = spread.getInput();
@@ -91,50 +91,49 @@ static void fuseBias(nn::AddOp add) {
     int64_t rank = add.getType().getRank();
     int64_t first = spread.getDims().empty() ? rank : spread.getDims().front();
     if (first + int64_t(shape.size()) != rank ||
-        ShapedType::getNumElements(shape) != countColumns(product))
+        ShapedType::getNumElements(shape) != countColumns(matmul))
       continue;
     OpBuilder builder(add);
-    add.replaceAllUsesWith(
-        create(builder, product, {.bias = bias}).getResult());
+    add.replaceAllUsesWith(create(builder, matmul, {.bias = bias}).getResult());
     add.erase();
-    product.erase();
+    matmul.erase();
     return;
   }
 }
 
-/// GELU of a product, with its bias or without.
+/// GELU of a matmul, with its bias or without.
 static void fuseGelu(nn::GeluOp gelu) {
   Value input = gelu.getInput();
-  auto product = input.getDefiningOp<ContractionOpInterface>();
-  if (!product || !gelu.getApproximate() || !isPlain(product) ||
-      !hasAlignedRows(product))
+  auto matmul = input.getDefiningOp<ContractionOpInterface>();
+  if (!matmul || !gelu.getApproximate() || !isPlain(matmul) ||
+      !hasAlignedRows(matmul))
     return;
   Epilogue epilogue = {.gelu = true, .keepsInput = !input.hasOneUse()};
-  if (auto fused = dyn_cast<nn::FusedMatmulOp>(product.getOperation())) {
+  if (auto fused = dyn_cast<nn::FusedMatmulOp>(matmul.getOperation())) {
     if (fused.getGelu() || fused.getGeluInput())
       return;
     epilogue.bias = fused.getBias();
   }
-  OpBuilder builder(product);
-  nn::FusedMatmulOp fused = create(builder, product, epilogue);
+  OpBuilder builder(matmul);
+  nn::FusedMatmulOp fused = create(builder, matmul, epilogue);
   gelu.replaceAllUsesWith(fused.getResult());
   gelu.erase();
   if (epilogue.keepsInput)
     input.replaceAllUsesWith(fused.getPreactivation());
-  product->erase();
+  matmul->erase();
 }
 
-/// The slope of GELU on a product that nobody else reads.
+/// The slope of GELU on a matmul that nobody else reads.
 static void fuseGeluGradient(nn::GeluGradOp gradient) {
-  auto product = gradient.getGradient().getDefiningOp<nn::MatmulOp>();
-  if (!product || !gradient.getApproximate() || !product->hasOneUse() ||
-      !isPlain(product) || !hasAlignedRows(product))
+  auto matmul = gradient.getGradient().getDefiningOp<nn::MatmulOp>();
+  if (!matmul || !gradient.getApproximate() || !matmul->hasOneUse() ||
+      !isPlain(matmul) || !hasAlignedRows(matmul))
     return;
   OpBuilder builder(gradient);
   gradient.replaceAllUsesWith(
-      create(builder, product, {.geluInput = gradient.getInput()}).getResult());
+      create(builder, matmul, {.geluInput = gradient.getInput()}).getResult());
   gradient.erase();
-  product.erase();
+  matmul.erase();
 }
 
 /// Calls `rewrite`, which may erase its op, for all ops of a kind.

@@ -37,7 +37,7 @@ bool isReduction(mlir::Operation *op);
 /// or addresses memory in its own way.
 bool needsMemory(mlir::OpOperand &use);
 
-/// What is returned, stored or accumulated comes from a kernel, a product or a
+/// What is returned, stored or accumulated comes from a kernel, a matmul or a
 /// collective: where it does not, an op copies it. Reductions that no kernel
 /// does at once become several.
 void prepareFusion(mlir::Block &body);

@@ -1,4 +1,4 @@
-//===- PadRows.h - Rows at addresses that loads like ---------*- C++ -*-===//
+//===- PadRows.h - Rows at addresses that loads like ------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,7 +13,7 @@
 namespace plait {
 
 /// Gives rows of an odd number of elements a pitch (plan/RowPitch.h), where
-/// only matrix products and kernels read and write them, in this function or,
+/// only matmuls and kernels read and write them, in this function or,
 /// as a residual, in another one of the same stage.
 void padRows(mlir::ModuleOp module);
 

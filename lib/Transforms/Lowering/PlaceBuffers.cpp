@@ -1,4 +1,4 @@
-//===- PlaceBuffers.cpp - The programs of a plan ---*- C++ -*-===//
+//===- PlaceBuffers.cpp - The programs of a plan ----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BuildProgram.h"
-#include "DelayProducts.h"
+#include "DelayMatmuls.h"
 #include "PadRows.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
@@ -139,7 +139,7 @@ void PlaceBuffersPass::placeFunctions(const Calls &calls) {
     // A function of no stage knows no packs.
     Surroundings surroundings{getPacks(getRank(function).value_or(-1)),
                               calls.slots.at(function)};
-    delayProducts(function, surroundings);
+    delayMatmuls(function, surroundings);
     placeValues(function, surroundings, begun);
   };
   for (const auto &[rank, actions] : llvm::enumerate(calls.schedule.ranks)) {

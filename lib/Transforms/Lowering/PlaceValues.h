@@ -1,4 +1,4 @@
-//===- PlaceValues.h - Addresses of the values of a function ---*- C++ -*-===//
+//===- PlaceValues.h - Addresses of the values of a function ----*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -46,7 +46,7 @@ Workspace findWorkspace(mlir::func::FuncOp function,
 /// slots, what it reads or stores in the buffers of parameters, constants and
 /// metrics, and all else in its workspace, packed by lifetime. Sets
 /// `plan.slot_bytes` and `plan.slot_names`. Gradients and accumulators are
-/// overwritten by the first product or kernel that adds to them in the first
+/// overwritten by the first matmul or kernel that adds to them in the first
 /// microbatch, and added to by all others; those in `begun`, which functions
 /// that run earlier add to, are always added to.
 void placeValues(mlir::func::FuncOp function, const Surroundings &surroundings,

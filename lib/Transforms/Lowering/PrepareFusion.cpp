@@ -67,7 +67,7 @@ static void copyStoredValues(Block &body) {
                       !isa<nn::StepScalarOp>(source) &&
                       !isa<ConstantDataOpInterface>(source);
       bool alone = operand.get().hasOneUse();
-      // Kernels and products can add to what is in a buffer, nothing else.
+      // Kernels and matmuls can add to what is in a buffer, nothing else.
       bool overwrites =
           source && !findRole(source) && !isa<ContractionOpInterface>(source);
       bool isAccumulate = nn::getSlotAccess(&op) == nn::SlotAccess::Add;

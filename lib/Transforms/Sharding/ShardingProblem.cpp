@@ -27,7 +27,7 @@ constexpr double kMemoryTraffic = 0.02;
 constexpr double kImpossible = 1e30;
 /// A floating-point operation: 100 TFLOP/s against 100 GB/s.
 constexpr double kFlop = 1e-3;
-/// The backward pass of a product is two of its size.
+/// The backward pass of a matmul is two of its size.
 constexpr double kWithBackward = 3.0;
 } // namespace
 

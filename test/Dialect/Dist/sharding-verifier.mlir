@@ -1,6 +1,6 @@
 // RUN: plait-opt %s -split-input-file -verify-diagnostics
 
-// What is legal: batch over dp, the product's columns or its sum over tp.
+// What is legal: batch over dp, the matmul's columns or its sum over tp.
 
 #rows = #dist.sharding<@mesh, [{"dp"}, {}]>
 #columns = #dist.sharding<@mesh, [{}, {"tp"}]>

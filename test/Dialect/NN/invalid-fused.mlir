@@ -9,7 +9,7 @@ func.func @fused_c1_to_c4(%x: tensor<2x4xf32>, %w: tensor<3x6xf32>, %b: tensor<6
 // -----
 
 func.func @fused_c5(%x: tensor<2x3x4xf32>, %w: tensor<3x4x6xf32>, %b: tensor<6xf32>) {
-  // expected-error @+1 {{has spec "bsh,shf->bsf", which is not one product of two matrices}}
+  // expected-error @+1 {{has spec "bsh,shf->bsf", which is not one matmul of two matrices}}
   %0 = nn.fused_matmul %x, %w "bsh,shf->bsf" bias %b : (tensor<2x3x4xf32>, tensor<3x4x6xf32>, tensor<6xf32>) -> tensor<2x3x6xf32>
   return
 }
@@ -17,7 +17,7 @@ func.func @fused_c5(%x: tensor<2x3x4xf32>, %w: tensor<3x4x6xf32>, %b: tensor<6xf
 // -----
 
 func.func @fused_c5_order(%x: tensor<4x2xf32>, %w: tensor<6x4xf32>) {
-  // expected-error @+1 {{has spec "hb,fh->fb", which is not one product of two matrices}}
+  // expected-error @+1 {{has spec "hb,fh->fb", which is not one matmul of two matrices}}
   %0 = nn.fused_matmul %x, %w "hb,fh->fb" gelu : (tensor<4x2xf32>, tensor<6x4xf32>) -> tensor<6x2xf32>
   return
 }

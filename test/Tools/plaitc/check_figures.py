@@ -5,7 +5,7 @@
 #
 #===-----------------------------------------------------------------------===#
 """check_figures.py JSON: holds a prediction with --train-tokens of gpt2 or
-llama-3-8b on H100s against the FLOPs of its matrix products, and its parts
+llama-3-8b on H100s against the FLOPs of its matmuls, and its parts
 against their sums."""
 
 import json

@@ -155,7 +155,7 @@ func.func @indices(%ids: tensor<6xi32, #ids>) -> (tensor<6x4xf32, #whole>, tenso
 
 // Seven elements in two blocks of four: the last rank's last element is padding.
 // It comes in as zero. The exponential makes it one, so it is masked before the
-// sum; the product leaves zeros, so there it is not.
+// sum; the matmul leaves zeros, so there it is not.
 #uneven = #dist.sharding<@mesh, [{"tp"}]>
 #sum = #dist.sharding<@mesh, [], partial = {"tp"}>
 #max = #dist.sharding<@mesh, [], partial = {"tp"} max>
@@ -200,7 +200,7 @@ func.func @stored(%x: tensor<7xf32, #uneven>) {
   return
 }
 
-// The contraction of a product is a sum as well. A sigmoid of zero is some finite
+// The contraction of a matmul is a sum as well. A sigmoid of zero is some finite
 // number, which zeros of the other operand outdo; a logarithm of zero is not.
 #rows = #dist.sharding<@mesh, [{"tp"}, {}]>
 #columns = #dist.sharding<@mesh, [{}, {"tp"}]>

@@ -7,7 +7,7 @@
 // A gradient lies where its primal does
 //===----------------------------------------------------------------------===//
 
-// A column-parallel product on the first stage. The weight's gradient is split
+// A column-parallel matmul on the first stage. The weight's gradient is split
 // like the weight and stays a partial sum over dp, to be combined once a step.
 // Tokens have no gradient, so nothing is returned.
 #x = #dist.sharding<@mesh, [{"dp"}, {}]>
@@ -68,7 +68,7 @@ func.func @forward_1(%x: tensor<8x4xf32, #x> {pipe.port = #pipe.port<input 0>}) 
 
 // -----
 
-// A row-parallel product: the forward pass adds its partial sums up, and the
+// A row-parallel matmul: the forward pass adds its partial sums up, and the
 // backward pass has nothing to do ("g" of Megatron).
 #row = #dist.sharding<@mesh, [{"tp"}, {}]>
 #x = #dist.sharding<@mesh, [{}, {"tp"}]>
@@ -292,7 +292,7 @@ func.func @other() {
 // bf16: gradients have their primals' types, but those of parameters are f32
 //===----------------------------------------------------------------------===//
 
-// The product and the lookup give the gradient of the table in f32 themselves,
+// The matmul and the lookup give the gradient of the table in f32 themselves,
 // and it is added up in f32. What is reduced was widened before.
 #x = #dist.sharding<@mesh, [{}, {}]>
 dist.mesh @mesh ["tp"] = [2]

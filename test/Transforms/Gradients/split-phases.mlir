@@ -61,7 +61,7 @@ func.func @other(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %0 : tensor<4xf32>
 }
 
-// With `weights`: the product of @a's gradient is delayed, with the cast behind
+// With `weights`: the matmul of @a's gradient is delayed, with the cast behind
 // it; that of the input's gradient is not. What both read lives on: the gradient
 // of the output, and %x. %h is made of %x again where it is needed, since that
 // keeps nothing more; %p is not, since it would keep two tensors for one. The sum

@@ -38,14 +38,14 @@ func.func @two_results(%x: tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>
   return %0, %1 : tensor<8x4xf32>, tensor<8x4xf32>
 }
 
-// Products and collectives are not fused, and cut kernels in two.
-// CHECK-LABEL: func.func @product(
+// Matmuls and collectives are not fused, and cut kernels in two.
+// CHECK-LABEL: func.func @matmul(
 // CHECK-NEXT: %[[A:.*]] = plan.cluster(%arg0)
 // CHECK: nn.exp
 // CHECK: %[[B:.*]] = nn.matmul %[[A]], %arg1
 // CHECK-NEXT: plan.cluster(%[[B]])
 // CHECK: nn.tanh
-func.func @product(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
+func.func @matmul(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
   %0 = nn.exp %x : tensor<8x4xf32>
   %1 = nn.matmul %0, %w "bi,ij->bj" : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
   %2 = nn.tanh %1 : tensor<8x4xf32>
@@ -53,7 +53,7 @@ func.func @product(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> 
 }
 
 // No cycle: %2 could join the kernel of %0, but then that kernel would need the
-// product, which needs the kernel.
+// matmul, which needs the kernel.
 // CHECK-LABEL: func.func @cycle(
 // CHECK-NEXT: %[[A:.*]] = plan.cluster(%arg0)
 // CHECK: %[[B:.*]] = nn.matmul %[[A]],
@@ -97,7 +97,7 @@ func.func @free(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   return %3 : tensor<8x4xf32>
 }
 
-// Unless a product reads it.
+// Unless a matmul reads it.
 // CHECK-LABEL: func.func @stored(
 // CHECK-NEXT: %[[A:.*]] = plan.cluster(%arg0) : (tensor<4xf32>) -> tensor<8x4xf32>
 // CHECK: nn.matmul %[[A]],
@@ -170,7 +170,7 @@ func.func @rotate(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
 }
 
 //===----------------------------------------------------------------------===//
-// What is stored comes from a kernel, a product or a collective
+// What is stored comes from a kernel, a matmul or a collective
 //===----------------------------------------------------------------------===//
 
 // An argument that is returned, and the second of two results that are one
@@ -188,7 +188,7 @@ func.func @copies(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4x
   return %x, %0, %0 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// A product adds to its accumulator itself; a collective's result is added by a
+// A matmul adds to its accumulator itself; a collective's result is added by a
 // kernel, and so is one that others read too.
 // CHECK-LABEL: func.func @accumulate(
 // CHECK: %[[P:.*]] = nn.matmul
@@ -275,8 +275,8 @@ func.func @leaves(%r: tensor<8xf32>, %x: tensor<8x4xf32>) -> (tensor<8x4xf32>, t
 }
 
 // A cast that does not round is copied into the kernels of its users, so that
-// f32 is never stored: not of the product, and not of the repeated weight. One
-// that rounds is what its kernel writes, and a product reads.
+// f32 is never stored: not of the matmul, and not of the repeated weight. One
+// that rounds is what its kernel writes, and a matmul reads.
 // CHECK-LABEL: func.func @casts(
 // CHECK: %[[Y:.*]] = nn.matmul
 // CHECK-NEXT: %[[K:.*]]:2 = plan.cluster(%{{.*}}, %{{.*}}) : (tensor<8x4xbf16>, tensor<4xbf16>) -> (tensor<8xf32>, tensor<8x4xbf16>)

@@ -93,7 +93,7 @@ func.func @read_twice(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>, %b: tensor<16xf
 }
 
 // What no library call computes: GELU in its exact form; along rows a number
-// for each row, or one for all; a product of matrices that do not lie as
+// for each row, or one for all; a matmul of matrices that do not lie as
 // matrices; sums that are wider than their terms.
 // CHECK-LABEL: func.func @others(
 // CHECK-NOT: nn.fused_matmul

@@ -51,7 +51,7 @@ func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0
 
 // -----
 
-// 65 numbers of 4 bytes: rows lie 68 apart, for the product, the kernel and, as
+// 65 numbers of 4 bytes: rows lie 68 apart, for the matmul, the kernel and, as
 // a residual, in both functions. Those of a parameter, 65 long too, do not.
 dist.mesh @mesh ["tp"] = [2]
 nn.parameter @w : tensor<16x65xf32> init<mean = 0.0, std = 0.02>

@@ -29,7 +29,7 @@ func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (t
 
 // The first contribution to a gradient overwrites in the first microbatch and
 // adds in the others (2); every other one adds (1). All are computed in the
-// gradient's own buffer, products behind the next collective. An all-reduce whose input is read later has its own
+// gradient's own buffer, matmuls behind the next collective. An all-reduce whose input is read later has its own
 // place, and what is smaller lies in the bytes that are left, in steps of 64.
 // CHECK-LABEL: func.func @backward_0(
 // CHECK-SAME: plan.slot_bytes = array<i64: 1024, 2112>

@@ -16,7 +16,7 @@
 // ORDER: error: 'builtin.module' op is IR after phase import, but phase stage expects that after shard
 // NAME: error: phase is "shred", expected a name of a phase
 
-// A forward and two backward products of 2 · 16 · (2 · 4) · 8.
+// A forward and two backward matmuls of 2 · 16 · (2 · 4) · 8.
 // FLOPS: plait.model_flops = 6144 : i64
 module attributes {plait.model = {layers = 1 : i64, model_type = "t", name = "t", vocab = 16 : i64}} {
   nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>

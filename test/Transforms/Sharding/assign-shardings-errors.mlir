@@ -44,7 +44,7 @@ func.func @loss(%x: tensor<64x8xi32>, %y: tensor<64x8xi32>) {
 
 // -----
 
-// The product is of a table with itself the other way round.
+// The matmul is of a table with itself the other way round.
 dist.mesh @mesh ["dp", "cp"] = [2, 2]
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
 // expected-error @+1 {{"cp" cannot split dimension 1 of the tokens: the model's ops move it together with dimension 0, which "dp" splits}}
@@ -86,7 +86,7 @@ func.func @loss(%q: tensor<2x8x2x4x4xf32>, %k: tensor<2x8x2x4xf32>) {
 // Shardings that are given and cannot be kept
 //===----------------------------------------------------------------------===//
 
-// The product sums over the tokens' own dimension, which tp leaves alone.
+// The matmul sums over the tokens' own dimension, which tp leaves alone.
 dist.mesh @mesh ["tp"] = [2]
 // expected-error @+1 {{cannot be split along dimension 0 over tp=2, as its sharding says}}
 nn.parameter @w : tensor<256x256xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{"tp"}, {}]>

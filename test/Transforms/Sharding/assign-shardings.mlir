@@ -6,7 +6,7 @@
 // The solver, over tp
 //===----------------------------------------------------------------------===//
 
-// w3 · w2 · w1 · x: the first product is split along what it makes, the second
+// w3 · w2 · w1 · x: the first matmul is split along what it makes, the second
 // along the same features, which it sums over. So nothing moves between the
 // two, and one sum is due after them.
 dist.mesh @mesh ["tp"] = [2]

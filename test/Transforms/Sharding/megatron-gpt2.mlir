@@ -8,7 +8,7 @@
 // and the solver sees extents and factors only.
 dist.mesh @mesh ["tp"] = [2]
 
-// The products that open a block are split along what they make (column
+// The matmuls that open a block are split along what they make (column
 // parallel: heads, or inner features), with their biases; those that close it
 // along what they sum over (row parallel). Norms and closing biases are whole.
 // CHECK-DAG: nn.parameter @norm_a {{.*}} sharding #dist.sharding<@mesh, [{}]>
@@ -45,7 +45,7 @@ func.func @loss(%tokens: tensor<2x128xi32>, %targets: tensor<2x128xi32>) -> (ten
   %x = nn.embedding %table, %tokens : (tensor<256x128xf32>, tensor<2x128xi32>) -> tensor<2x128x128xf32>
 
   // Attention: each rank has half of the heads, and nothing moves until the
-  // partial sums of the closing product are added up, once.
+  // partial sums of the closing matmul are added up, once.
   // CHECK: nn.layer_norm {{.*}} -> (tensor<2x128x128xf32, #dist.sharding<@mesh, [{}, {}, {}]>>,
   // CHECK-NOT: dist.reshard
   // CHECK: nn.attention {{.*}} -> (tensor<2x128x4x1x32xf32, #dist.sharding<@mesh, [{}, {}, {"tp"}, {}, {}]>>,

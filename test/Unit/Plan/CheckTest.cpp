@@ -41,7 +41,7 @@ std::unique_ptr<fb::Ref> at(uint64_t offset) {
   return std::make_unique<fb::Ref>(offset, -1);
 }
 
-/// The plan's product, with an epilogue and none of what that needs.
+/// The plan's GEMM, with an epilogue and none of what that needs.
 fb::GemmStepT &addEpilogue(fb::PlanT &plan, fb::Epilogue kind) {
   auto &gemm = stepOf<fb::GemmStepT>(*plan.programs[0], 0, 0);
   gemm.epilogue = kind;

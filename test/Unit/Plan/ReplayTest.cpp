@@ -92,7 +92,7 @@ TEST_F(ReplayTest, TellsWorkFromWaiting) {
 
 TEST_F(ReplayTest, NothingTakesTimeWithoutCosts) {
   EXPECT_EQ(replay({}).seconds, 0);
-  EXPECT_EQ(replay({}, plan::replayLanes).seconds, 0);
+  EXPECT_EQ(replay({}, plan::replayStreams).seconds, 0);
 }
 
 TEST_F(ReplayTest, TheTimesOfARankAddUp) {
@@ -103,13 +103,13 @@ TEST_F(ReplayTest, TheTimesOfARankAddUp) {
   EXPECT_EQ(replayed.ranks[1].communicating, 14);
 }
 
-// As above, in lanes. The kernel of F needs the sum. Computing of stage 0: gemm
-// 0-2, kernel 3-6, gemm 6-8, kernel 9-12, copy 12-13. Messages are sent when
-// the kernel is over and received at once: 6-8, 12-14. Stage 1: fill 0-1, which
-// waits for nothing, kernel 8-12, fill 12-13, kernel 14-18, copy 18-19, and the
-// maximum at both, 19-29.
-TEST_F(ReplayTest, LanesGoOnBesideEachOther) {
-  plan::Replayed replayed = replay(costs, plan::replayLanes);
+// As above, in streams. The kernel of F needs the sum. Computing of stage 0:
+// gemm 0-2, kernel 3-6, gemm 6-8, kernel 9-12, copy 12-13. Messages are sent
+// when the kernel is over and received at once: 6-8, 12-14. Stage 1: fill 0-1,
+// which waits for nothing, kernel 8-12, fill 12-13, kernel 14-18, copy 18-19,
+// and the maximum at both, 19-29.
+TEST_F(ReplayTest, StreamsGoOnBesideEachOther) {
+  plan::Replayed replayed = replay(costs, plan::replayStreams);
   Intervals interval = {replayed};
   EXPECT_EQ(interval(0, 0), std::pair(0., 6.));
   EXPECT_EQ(interval(0, 1), std::pair(6., 8.));  // Send, while

@@ -28,7 +28,7 @@ template <typename T> void addStep(fb::FunctionT &function, T value) {
   append(function.steps).step.Set(std::move(value));
 }
 
-/// The test plan with products, kernels, sums and messages of many sizes.
+/// The test plan with matmuls, kernels, sums and messages of many sizes.
 fb::PlanT makeVariedPlan() {
   fb::PlanT plan = makePlan();
   fb::FunctionT &function = *plan.programs[0]->functions[0];

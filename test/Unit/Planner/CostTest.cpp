@@ -54,20 +54,20 @@ double getMatmulSeconds(int64_t batch, int64_t m, int64_t n, int64_t k,
 }
 
 //===----------------------------------------------------------------------===//
-// Matrix products
+// Matmuls
 //===----------------------------------------------------------------------===//
 
 /// bf16; `accumulates`: into fp32, the gradient of a weight. Every ninth (A100
-/// PCIe) and twenty-third (B200) of the products that MooreThreads/SimuMax
+/// PCIe) and twenty-third (B200) of the matmuls that MooreThreads/SimuMax
 /// publishes in its system files, by size; efficiency against 312 and 2250
 /// TFLOP/s.
-struct MeasuredProduct {
+struct MeasuredMatmul {
   int64_t m, n, k;
   bool accumulates;
   double efficiency;
 };
 
-constexpr MeasuredProduct a100Products[] = {
+constexpr MeasuredMatmul a100Matmuls[] = {
     {576, 5120, 4096, true, 0.596},    {4096, 1024, 4096, true, 0.466},
     {1536, 5120, 4096, true, 0.624},   {4096, 1280, 8192, false, 0.663},
     {4096, 4096, 3584, false, 0.727},  {4096, 5120, 3072, false, 0.718},
@@ -80,7 +80,7 @@ constexpr MeasuredProduct a100Products[] = {
     {102400, 5120, 4096, true, 0.715}, {129280, 7168, 4096, true, 0.712},
 };
 
-constexpr MeasuredProduct b200Products[] = {
+constexpr MeasuredMatmul b200Matmuls[] = {
     {576, 5120, 4096, true, 0.224},     {4096, 1536, 5120, false, 0.414},
     {4096, 4096, 3072, false, 0.639},   {2048, 4096, 8192, false, 0.417},
     {8192, 3584, 4096, true, 0.404},    {4096, 16384, 2048, false, 0.487},
@@ -94,29 +94,29 @@ constexpr MeasuredProduct b200Products[] = {
 };
 
 template <size_t count>
-double getMeanError(const MeasuredProduct (&products)[count],
+double getMeanError(const MeasuredMatmul (&matmuls)[count],
                     const Device &device) {
   double sum = 0;
-  for (const MeasuredProduct &product : products) {
+  for (const MeasuredMatmul &matmul : matmuls) {
     double ideal =
-        2.0 * product.m * product.n * product.k / device.peak(Precision::BF16);
+        2.0 * matmul.m * matmul.n * matmul.k / device.peak(Precision::BF16);
     double efficiency =
-        ideal / getSeconds(makeMatmul(product.m, product.n, product.k,
-                                      product.accumulates),
-                           device, {});
-    sum += std::abs(efficiency / product.efficiency - 1);
+        ideal /
+        getSeconds(makeMatmul(matmul.m, matmul.n, matmul.k, matmul.accumulates),
+                   device, {});
+    sum += std::abs(efficiency / matmul.efficiency - 1);
   }
   return sum / count;
 }
 
 TEST(Matmul, MeasuredEfficiencies) {
-  // Over all 183 products the mean error is 3.4 %; the sample's may be larger
+  // Over all 183 matmuls the mean error is 3.4 %; the sample's may be larger
   // by its own spread.
-  EXPECT_LT(getMeanError(a100Products, parse("a100-pcie:1").device), 0.05);
+  EXPECT_LT(getMeanError(a100Matmuls, parse("a100-pcie:1").device), 0.05);
   // 9 % over all 514: like shapes differ by 30 % in the measurements
   // themselves, which caught the device before and after its power limit acts;
   // the sample has more of those from before.
-  EXPECT_LT(getMeanError(b200Products, parse("b200:1").device), 0.15);
+  EXPECT_LT(getMeanError(b200Matmuls, parse("b200:1").device), 0.15);
 }
 
 TEST(Matmul, NeverAboveThePeak) {
@@ -232,7 +232,7 @@ TEST(Matmul, GradientsOfWeightsMoveTheirSum) {
 
 TEST(Attention, MeasuredEfficiencies) {
   // Causal, bf16, one sequence of 4096 on A100 PCIe and B200, head size 128;
-  // FLOPs of the full mask against the peak, five products backward
+  // FLOPs of the full mask against the peak, five matmuls backward
   // (MooreThreads/SimuMax). The bound of a quarter is for few heads, where the
   // library's choice of tiles is not public.
   struct {

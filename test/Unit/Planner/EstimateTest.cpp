@@ -445,7 +445,7 @@ TEST(Estimate, ProgramsWithoutACompilerMoveMore) {
   EXPECT_EQ(findFramework("fsdp")->kernelPasses, 3);
 }
 
-/// A program that adds to the sum of gradients in the product itself has no
+/// A program that adds to the sum of gradients in the matmul itself has no
 /// kernel for it.
 TEST(Estimate, FusedAccumulationSavesAKernel) {
   Setting setting;

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The test plan: 2 stages x 2 ranks of tp, products of 3 x 4 by 4 x 6, messages
+// The test plan: 2 stages x 2 ranks of tp, matmuls of 3 x 4 by 4 x 6, messages
 // of 72 bytes.
 //
 //===----------------------------------------------------------------------===//
@@ -82,7 +82,7 @@ TEST_F(PlanCostTest, AsksTheCostModelForWhatIsInThePlan) {
 }
 
 TEST_F(PlanCostTest, CountsWhatEpiloguesMove) {
-  // Far from what the arithmetic takes: one product for each column.
+  // Far from what the arithmetic takes: one matmul for each column.
   Cluster cluster = getCluster("h100:1x1");
   auto seconds = [&](auto change) {
     fb::StepT step;

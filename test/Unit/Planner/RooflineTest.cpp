@@ -48,7 +48,7 @@ double getWork(const Breakdown &parts) {
   return parts.forward + parts.backward + parts.recompute + parts.optimizer;
 }
 
-TEST(Roofline, ProductsAreBoundByTheLonger) {
+TEST(Roofline, MatmulsAreBoundByTheLonger) {
   Device device = parseCluster("a100-80g:1")->device;
   double bandwidth = device.memoryBandwidth * device.memoryFraction;
   Cost large = matmulCost(1, 8192, 8192, 8192, device, Precision::BF16);

@@ -184,14 +184,14 @@ protected:
     for (const auto &program : plan.programs)
       for (const auto &function : program->functions)
         for (const auto &step : function->steps)
-          if (const fb::GemmStepT *product = step->step.AsGemmStep();
-              product && product->epilogue != fb::Epilogue::None)
+          if (const fb::GemmStepT *gemm = step->step.AsGemmStep();
+              gemm && gemm->epilogue != fb::Epilogue::None)
             return true;
     return false;
   }
 
   /// Of the metrics of a step on the CPU and on the fake, relative. The fake
-  /// adds the terms of a product one by one; of bf16 sums, some are then
+  /// adds the terms of a GEMM one by one; of bf16 sums, some are then
   /// rounded to the other side. Where an epilogue follows, the CPU rounds the
   /// sum before it, and the fake, as GPUs, does not: 5.5e-3 was seen, and 1e-3
   /// with that rounding.
@@ -230,8 +230,8 @@ protected:
       expectEventsMatter(plan, *walked);
   }
 
-  /// Without the events between lanes, in either direction, results differ.
-  /// Not so where urgent lanes wait for nothing and each step has the same
+  /// Without the events between streams, in either direction, results differ.
+  /// Not so where urgent streams wait for nothing and each step has the same
   /// metrics and no update, as in the test plan: over NCCL ranks meet on the
   /// host in the first step, and meanwhile a GPU computes what it has.
   void expectEventsMatter(const fb::Plan &plan, const Run &right) {

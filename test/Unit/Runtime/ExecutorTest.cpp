@@ -140,7 +140,7 @@ TEST_F(ExecutorTest, RunsAPipelineOfTensorParallelStages) {
 
 #if PLAIT_COUNTS_ALLOCATIONS
 TEST_F(ExecutorTest, StepsDoNotAllocate) {
-  // Without the product: oneDNN takes memory from malloc inside it.
+  // Without the GEMM: oneDNN takes memory from malloc inside it.
   auto &steps = source.programs[0]->functions[0]->steps;
   steps.erase(steps.begin());
   Profiler profiler(pack(), 0, 8, 2);

@@ -1,4 +1,4 @@
-//===- GemmLayoutTest.cpp - Products as cuBLASLt sees them ----------------===//
+//===- GemmLayoutTest.cpp - GEMMs as cuBLASLt sees them -------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Multiplies by what layoutGemm says, by the rules of cuBLASLt's documentation,
-// and compares with the plan's own definition of a product.
+// and compares with the plan's own definition of a GEMM.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,8 +28,8 @@ struct Case {
   fb::GemmStepT step;
 };
 
-fb::GemmStepT product(int64_t m, int64_t n, int64_t k, bool transposeA,
-                      bool transposeB) {
+fb::GemmStepT gemm(int64_t m, int64_t n, int64_t k, bool transposeA,
+                   bool transposeB) {
   fb::GemmStepT step;
   step.m = m, step.n = n, step.k = k;
   step.a_row = transposeA ? 1 : k + 2, step.a_col = transposeA ? m + 1 : 1;
@@ -111,7 +111,7 @@ GemmLayout layout(fb::GemmStepT step) {
 
 class GemmLayoutTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(GemmLayoutTest, IsTheSameProduct) {
+TEST_P(GemmLayoutTest, IsTheSameGemm) {
   const fb::GemmStepT &step = GetParam().step;
   std::vector<float> a(4096), b(4096), expected(4096, -1), found(4096, -1);
   // Small integers: every order of addition gives the same sum.
@@ -123,36 +123,36 @@ TEST_P(GemmLayoutTest, IsTheSameProduct) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Products, GemmLayoutTest,
+    Gemms, GemmLayoutTest,
     ::testing::Values(
-        Case{"Plain", product(3, 5, 4, false, false)},
-        Case{"TransposedA", product(3, 5, 4, true, false)},
-        Case{"TransposedB", product(3, 5, 4, false, true)},
-        Case{"TransposedBoth", product(3, 5, 4, true, true)},
-        Case{"OneRow", product(1, 5, 4, false, false)},
-        Case{"OneColumn", product(3, 1, 4, false, false)},
-        Case{"OneTerm", product(3, 5, 1, false, true)},
-        Case{"OneTermTransposed", product(3, 5, 1, true, false)},
+        Case{"Plain", gemm(3, 5, 4, false, false)},
+        Case{"TransposedA", gemm(3, 5, 4, true, false)},
+        Case{"TransposedB", gemm(3, 5, 4, false, true)},
+        Case{"TransposedBoth", gemm(3, 5, 4, true, true)},
+        Case{"OneRow", gemm(1, 5, 4, false, false)},
+        Case{"OneColumn", gemm(3, 1, 4, false, false)},
+        Case{"OneTerm", gemm(3, 5, 1, false, true)},
+        Case{"OneTermTransposed", gemm(3, 5, 1, true, false)},
         Case{"Batch",
-             batched(product(2, 3, 4, false, true), {5}, {20}, {24}, {10})},
+             batched(gemm(2, 3, 4, false, true), {5}, {20}, {24}, {10})},
         Case{"BroadcastB",
-             batched(product(2, 3, 4, false, false), {5}, {20}, {0}, {10})},
-        Case{"BatchesThatJoin", batched(product(2, 3, 4, false, false), {3, 5},
+             batched(gemm(2, 3, 4, false, false), {5}, {20}, {0}, {10})},
+        Case{"BatchesThatJoin", batched(gemm(2, 3, 4, false, false), {3, 5},
                                         {100, 20}, {150, 30}, {50, 10})},
         // Heads of attention: rows of all heads side by side.
-        Case{"Heads", batched(product(2, 3, 4, false, true), {2, 3}, {300, 8},
+        Case{"Heads", batched(gemm(2, 3, 4, false, true), {2, 3}, {300, 8},
                               {400, 24}, {60, 20})},
-        Case{"ThreeBatches", batched(product(2, 3, 4, true, false), {2, 1, 3},
+        Case{"ThreeBatches", batched(gemm(2, 3, 4, true, false), {2, 1, 3},
                                      {400, 9, 40}, {300, 9, 0}, {90, 9, 30})}),
     [](const auto &info) { return std::string(info.param.name); });
 
 TEST(GemmBatchTest, JoinsBatchesThatFollowEachOther) {
-  GemmLayout joined = layout(batched(product(2, 3, 4, false, false), {3, 5},
+  GemmLayout joined = layout(batched(gemm(2, 3, 4, false, false), {3, 5},
                                      {100, 20}, {150, 30}, {50, 10}));
   EXPECT_EQ(joined.batch, 15);
   EXPECT_EQ(joined.places.size(), 1u);
   // The larger of two that do not join is cuBLASLt's batch.
-  GemmLayout heads = layout(batched(product(2, 3, 4, false, true), {2, 3},
+  GemmLayout heads = layout(batched(gemm(2, 3, 4, false, true), {2, 3},
                                     {300, 8}, {400, 24}, {60, 20}));
   EXPECT_EQ(heads.batch, 3);
   EXPECT_EQ(heads.places,
@@ -160,19 +160,18 @@ TEST(GemmBatchTest, JoinsBatchesThatFollowEachOther) {
 }
 
 TEST(GemmAlignmentTest, PromisesTheAlignmentThatAllMatricesHave) {
-  fb::GemmStepT step = product(16, 16, 16, false, false);
+  fb::GemmStepT step = gemm(16, 16, 16, false, false);
   EXPECT_EQ(layout(step).alignment, 64u);
   step.b = std::make_unique<fb::Ref>(16, 0);
   EXPECT_EQ(layout(step).alignment, 16u);
   step.c = std::make_unique<fb::Ref>(4, 0);
   EXPECT_EQ(layout(step).alignment, 4u);
-  EXPECT_EQ(
-      layout(batched(product(2, 3, 4, false, false), {5}, {18}, {64}, {64}))
-          .alignment,
-      8u);
+  EXPECT_EQ(layout(batched(gemm(2, 3, 4, false, false), {5}, {18}, {64}, {64}))
+                .alignment,
+            8u);
   // Of halves: 36 bytes; the numbers of C are counted in its own type.
   fb::GemmStepT halves =
-      batched(product(2, 3, 4, false, false), {5}, {18}, {64}, {64});
+      batched(gemm(2, 3, 4, false, false), {5}, {18}, {64}, {64});
   halves.dtype = fb::DType::BF16;
   EXPECT_EQ(layout(halves).alignment, 4u);
   halves.a_batch = {32}, halves.c_batch = {8};
@@ -182,7 +181,7 @@ TEST(GemmAlignmentTest, PromisesTheAlignmentThatAllMatricesHave) {
 }
 
 TEST(GemmAlignmentTest, TellsThatOfEpiloguesApart) {
-  fb::GemmStepT step = product(16, 16, 16, false, false);
+  fb::GemmStepT step = gemm(16, 16, 16, false, false);
   EXPECT_EQ(layout(step).epilogueAlignment, 64u);
   step.epilogue = fb::Epilogue::BiasGelu;
   step.bias = std::make_unique<fb::Ref>(1024 + 16, 0);
@@ -196,7 +195,7 @@ TEST(GemmAlignmentTest, TellsThatOfEpiloguesApart) {
 
 /// Nothing is counted in 32 bits: logits of 64 sequences, and a batch of them.
 TEST(GemmLayout, CountsBeyond32Bits) {
-  fb::GemmStepT step = product(65536, 50257, 768, false, true);
+  fb::GemmStepT step = gemm(65536, 50257, 768, false, true);
   step.c_row = 50257;
   step = batched(std::move(step), {3, 2}, {0, 0}, {0, 0},
                  {2 * int64_t(65536) * 50257, int64_t(65536) * 50257});

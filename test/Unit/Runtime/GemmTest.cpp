@@ -1,4 +1,4 @@
-//===- GemmTest.cpp - Matrix products against a plain loop ----------------===//
+//===- GemmTest.cpp - GEMMs against a plain loop --------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,7 +8,7 @@
 #include "CPU/Gemm.h"
 
 #include "CPU/Team.h"
-#include "Products.h"
+#include "GemmCases.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using namespace plait::test;
 namespace {
 
 Multiply multiplyBy(GemmLibrary &library) {
-  return [&](const fb::GemmStep &step, const ProductMemory &memory, bool add) {
+  return [&](const fb::GemmStep &step, const GemmMemory &memory, bool add) {
     auto prepared = library.prepare(step);
     if (!prepared.ok())
       return prepared.status();
@@ -52,12 +52,12 @@ protected:
 
 TEST_P(GemmTest, AllLayouts) {
   forEachLayout(manySizes, {0, 5},
-                [&](const fb::GemmStepT &shape) { expectProduct(shape, run); });
+                [&](const fb::GemmStepT &shape) { expectGemm(shape, run); });
 }
 
 TEST_P(GemmTest, Attention) {
   // [batch, sequence, head, width], as the projections leave it: both kinds of
-  // products of attention and of its gradient.
+  // GEMMs of attention and of its gradient.
   constexpr int64_t batch = 2, length = 9, heads = 3, width = 8;
   std::vector<int64_t> tokens = {length * heads * width, width};
   std::vector<int64_t> scores = {heads * length * length, length * length};
@@ -69,7 +69,7 @@ TEST_P(GemmTest, Attention) {
   shape.a_row = heads * width, shape.a_col = 1;
   shape.b_row = 1, shape.b_col = heads * width;
   shape.c_row = length;
-  expectProduct(shape, run);
+  expectGemm(shape, run);
   for (bool transposed : {false, true}) {
     shape.m = length, shape.n = width, shape.k = length;
     shape.a_batch = scores;
@@ -78,11 +78,11 @@ TEST_P(GemmTest, Attention) {
     shape.a_col = transposed ? length : 1;
     shape.b_row = heads * width, shape.b_col = 1;
     shape.c_row = heads * width;
-    expectProduct(shape, run);
+    expectGemm(shape, run);
   }
 }
 
-TEST_P(GemmTest, RepeatedOperand) { expectProduct(makeGroupedShape(), run); }
+TEST_P(GemmTest, RepeatedOperand) { expectGemm(makeGroupedShape(), run); }
 
 TEST_P(GemmTest, Epilogues) {
   // Rows as long as a block of the pass over C, and longer; slack stays.
@@ -93,11 +93,11 @@ TEST_P(GemmTest, Epilogues) {
 
 TEST_P(GemmTest, EpiloguesDoNotShare) {
   fb::GemmStepT shape = makeShape(4, 6, 5, false, true, 0);
-  expectProduct(shape, run);
+  expectGemm(shape, run);
   for (bool keeps : {true, false})
     expectEpilogue(shape, fb::Epilogue::Gelu, keeps, run);
   expectEpilogue(shape, fb::Epilogue::Bias, false, run);
-  expectProduct(shape, run);
+  expectGemm(shape, run);
 }
 
 TEST_P(GemmTest, EqualShapesShare) {
@@ -111,7 +111,7 @@ TEST_P(GemmTest, EqualShapesShare) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, GemmTest, ::testing::Values(1u, 2u));
 
-/// Products of halves, into floats and halves, by the processor's instructions
+/// GEMMs of halves, into floats and halves, by the processor's instructions
 /// and without them.
 class HalfGemmTest
     : public ::testing::TestWithParam<std::tuple<unsigned, bool>> {
@@ -135,24 +135,24 @@ protected:
 
 TEST_P(HalfGemmTest, AllLayouts) {
   forEachLayout(manySizes, {0, 5}, [&](const fb::GemmStepT &shape) {
-    expectHalfProducts(shape, run);
+    expectHalfGemms(shape, run);
   });
 }
 
 TEST_P(HalfGemmTest, LongerThanABlock) {
   for (bool transposed : {false, true}) {
-    expectHalfProducts(makeShape(1030, 3, 5, transposed, transposed, 1), run);
-    expectHalfProducts(makeShape(3, 1030, 5, transposed, transposed, 1), run);
-    expectHalfProducts(makeShape(3, 5, 1030, transposed, transposed, 1), run);
+    expectHalfGemms(makeShape(1030, 3, 5, transposed, transposed, 1), run);
+    expectHalfGemms(makeShape(3, 1030, 5, transposed, transposed, 1), run);
+    expectHalfGemms(makeShape(3, 5, 1030, transposed, transposed, 1), run);
   }
 }
 
 TEST_P(HalfGemmTest, Batches) {
   fb::GemmStepT shape = makeGroupedShape();
-  expectHalfProducts(shape, run);
+  expectHalfGemms(shape, run);
   // Heads as projections leave them.
   shape.a_row = 10, shape.a_batch = {40, 5};
-  expectHalfProducts(shape, run);
+  expectHalfGemms(shape, run);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, HalfGemmTest,

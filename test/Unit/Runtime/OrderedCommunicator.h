@@ -1,4 +1,4 @@
-//===- OrderedCommunicator.h - A communicator without lanes -----*- C++ -*-===//
+//===- OrderedCommunicator.h - A communicator without streams ---*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Communication that takes its place among all calls of a device, as tests
-// want it: the lanes wait for each other around every call.
+// want it: the streams wait for each other around every call.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 
 namespace plait::runtime {
 
-/// Calls `call` with the lanes of `device` in one row with it.
+/// Calls `call` with the streams of `device` in one row with it.
 template <typename Call> Status inOrder(Device &device, Call call) {
   PLAIT_RETURN_IF_ERROR(device.fork());
   PLAIT_RETURN_IF_ERROR(call());

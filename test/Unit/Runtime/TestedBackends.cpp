@@ -34,8 +34,8 @@ public:
   join(std::span<const uint32_t> ranks) override {
     return inner->join(ranks);
   }
-  uint32_t laneOf(uint32_t id) const override { return inner->laneOf(id); }
-  bool sendsInLane() const override { return inner->sendsInLane(); }
+  uint32_t streamOf(uint32_t id) const override { return inner->streamOf(id); }
+  bool sendsInStream() const override { return inner->sendsInStream(); }
   Status post(uint32_t id, uint32_t target,
               std::span<const std::byte> bytes) override {
     return inner->post(id, target, bytes);

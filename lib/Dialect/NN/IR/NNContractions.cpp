@@ -51,7 +51,7 @@ LogicalResult nn::verifyContraction(ContractionOpInterface op) {
   return success();
 }
 
-std::optional<PlainProduct> nn::getPlainProduct(ContractionOpInterface op) {
+std::optional<PlainMatmul> nn::getPlainMatmul(ContractionOpInterface op) {
   auto longer = [&](StringRef letters) {
     std::string kept;
     for (char letter : letters)
@@ -62,26 +62,25 @@ std::optional<PlainProduct> nn::getPlainProduct(ContractionOpInterface op) {
   std::string lhs = longer(op.getLhsLetters());
   std::string rhs = longer(op.getRhsLetters());
   std::string result = longer(op.getResultLetters());
-  PlainProduct product;
+  PlainMatmul matmul;
   for (char letter : result)
-    (StringRef(rhs).contains(letter) ? product.columns : product.rows) +=
-        letter;
+    (StringRef(rhs).contains(letter) ? matmul.columns : matmul.rows) += letter;
   for (char letter : lhs)
     if (!StringRef(result).contains(letter))
-      product.summed += letter;
-  const auto &[rows, columns, summed] = product;
+      matmul.summed += letter;
+  const auto &[rows, columns, summed] = matmul;
   bool plain = !columns.empty() && !summed.empty() &&
                result == rows + columns &&
                (lhs == rows + summed || lhs == summed + rows) &&
                (rhs == summed + columns || rhs == columns + summed);
-  return plain ? std::optional(product) : std::nullopt;
+  return plain ? std::optional(matmul) : std::nullopt;
 }
 
 /// (C7)
-static LogicalResult verifyBias(FusedMatmulOp op, const PlainProduct &product) {
+static LogicalResult verifyBias(FusedMatmulOp op, const PlainMatmul &matmul) {
   Value bias = op.getBias();
   int64_t columns = 1;
-  for (char letter : product.columns)
+  for (char letter : matmul.columns)
     columns *= op.getExtent(letter);
   ArrayRef<int64_t> shape = shapeOf(bias), result = shapeOf(op.getResult());
   if (shape.size() <= result.size() &&
@@ -111,16 +110,16 @@ LogicalResult FusedMatmulOp::verify() {
   if (failed(verifyContraction(*this)))
     return failure();
   // (C5)
-  std::optional<PlainProduct> product = getPlainProduct(*this);
-  if (!product)
+  std::optional<PlainMatmul> matmul = getPlainMatmul(*this);
+  if (!matmul)
     return emitOpError("has spec \"")
-           << getSpec() << "\", which is not one product of two matrices";
+           << getSpec() << "\", which is not one matmul of two matrices";
   // (C6)
   bool forward = getBias() || getGelu();
   if (forward == (getGeluInput() != nullptr))
     return emitOpError(
         "expected bias or gelu, or gelu_grad and neither of them");
-  if (getBias() && failed(verifyBias(*this, *product)))
+  if (getBias() && failed(verifyBias(*this, *matmul)))
     return failure();
   return verifyActivation(*this);
 }

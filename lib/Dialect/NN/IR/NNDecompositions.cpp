@@ -1,4 +1,4 @@
-//===- NNDecompositions.cpp - What named ops are made of ---*- C++ -*-===//
+//===- NNDecompositions.cpp - What named ops are made of --------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -50,9 +50,9 @@ Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
 
 /// The masked, scaled scores of all queries and keys: [b, g, r, s, t].
 template <typename OpTy> static Value buildScores(NNBuilder &nn, OpTy op) {
-  Value product =
+  Value matmul =
       nn.widen(nn.matmul(op.getQuery(), op.getKey(), "bsgrd,btgd->bgrst"));
-  Value scaled = nn.scale(product, op.getScale().convertToDouble());
+  Value scaled = nn.scale(matmul, op.getScale().convertToDouble());
   Value starts = op.getStarts();
   if (starts) {
     auto shape = cast<RankedTensorType>(scaled.getType()).getShape();
@@ -122,7 +122,7 @@ Values AttentionOp::decompose(OpBuilder &builder) {
 }
 
 /// With p = softmax: dv = pᵀ do, dp = do vᵀ, ds = p (dp - Σ p dp),
-/// dq = scale · ds k, dk = scale · dsᵀ q. What products take is rounded to
+/// dq = scale · ds k, dk = scale · dsᵀ q. What matmuls take is rounded to
 /// their operands' type, and used further as rounded: it need not be stored
 /// twice. With dropout, v has met drop(p), so that dv = drop(p)ᵀ do and
 /// dp = drop(do vᵀ).
@@ -137,9 +137,9 @@ Values AttentionGradOp::decompose(OpBuilder &builder) {
                       : weights;
   Value dv = nn.matmul(weighed, getGradient(), "bgrst,bsgrd->btgd");
   Value softmax = nn.widen(weights);
-  Value product =
+  Value matmul =
       nn.widen(nn.matmul(getGradient(), getValue(), "bsgrd,btgd->bgrst"));
-  Value dp = dropScores(nn, *this, product);
+  Value dp = dropScores(nn, *this, matmul);
   Value mean = nn.sumRows(nn.mul(softmax, dp));
   Value inner = nn.sub(dp, nn.broadcastRows(mean, dp));
   Value ds = nn.castLike(nn.scale(nn.mul(softmax, inner), scale), getKey());

@@ -1,4 +1,4 @@
-//===- NNGradients.cpp - Vector-Jacobian products of nn ops ---*- C++ -*-===//
+//===- NNGradients.cpp - Vector-Jacobian products of nn ops -----*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -27,7 +27,7 @@ Values MatmulOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   Value da = nn.matmul(cotangents[0], getRhs(), y + "," + b + "->" + a,
                        getGradientElementType(getLhs()));
   // The gradient of a weight keeps the weight's operand order, so that the
-  // product has the activations on the left in both.
+  // matmul has the activations on the left in both.
   Value db = nn.matmul(getLhs(), cotangents[0], a + "," + y + "->" + b,
                        getGradientElementType(getRhs()));
   return {da, db};

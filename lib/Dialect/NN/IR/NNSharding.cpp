@@ -1,4 +1,4 @@
-//===- NNSharding.cpp - Factor rules and costs of nn ops ---*- C++ -*-===//
+//===- NNSharding.cpp - Factor rules and costs of nn ops --------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -202,7 +202,7 @@ void AttentionGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
   localizeAttention(*this, factor, begin);
 }
 
-/// One of the two products of causal attention: half of the keys are masked,
+/// One of the two matmuls of causal attention: half of the keys are masked,
 /// but an unblocked implementation computes them.
 static int64_t scoreFlops(ArrayRef<int64_t> q, ArrayRef<int64_t> k) {
   return 2 * q[0] * q[1] * k[1] * q[2] * q[3] * q[4];

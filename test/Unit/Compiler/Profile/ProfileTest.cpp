@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // The profile of a model against the same model written down by hand
-// (TransformerWork.h): matrix products, attention, parameters and collectives
+// (TransformerWork.h): matmuls, attention, parameters and collectives
 // have to be equal, because Megatron's form has to come out of the solver.
 //
 //===----------------------------------------------------------------------===//
@@ -188,7 +188,7 @@ TEST_F(ProfileTest, FindsMegatronsCollectives) {
 }
 
 /// Each sum becomes a reduce-scatter, and an all-gather in front of the
-/// products that need whole rows (Korthikanti et al. 2022); no layer but the
+/// matmuls that need whole rows (Korthikanti et al. 2022); no layer but the
 /// first, which reads the embedding, keeps a sum.
 TEST_F(ProfileTest, SplitsTheSequence) {
   open("llama-3-8b", 4096);

@@ -410,11 +410,10 @@ Work Builder::run() {
   work.sequenceParallel = sp;
   work.sequence = shape.sequence;
   work.blocks = {embedding(), layer(), head()};
-  // Both factors of every product of a weight gradient.
+  // Both factors of every matmul of a weight gradient.
   for (Block &each : work.blocks)
     for (const Operation &op : each.operations)
-      if (op.pass == Pass::BackwardWeight &&
-          op.scaled == Operation::Scaled::K)
+      if (op.pass == Pass::BackwardWeight && op.scaled == Operation::Scaled::K)
         each.keptForWeights.elements += double(op.m + op.n) * double(op.k);
   work.before = work.after = 1;
   work.order.assign(size_t(shape.layers) + 2, 1);

@@ -124,7 +124,7 @@ float element(const Matrix &matrix, const void *data, int64_t index,
                            : matrix.get(data, index, row, column);
 }
 
-struct Product {
+struct Gemm {
   Operation operation;
   Matrix a, b, c;
   const void *dataA, *dataB;
@@ -174,9 +174,9 @@ struct Product {
 
 /// Kernels are loaded in their first call, for which the GPU has to be idle:
 /// where one of NCCL's waits for another rank, it never is.
-void loadKernel(const Product &product, int gpu) {
+void loadKernel(const Gemm &gemm, int gpu) {
   static std::set<std::vector<int64_t>> loaded;
-  const auto &[operation, a, b, c, dataA, dataB, dataC, alpha, beta] = product;
+  const auto &[operation, a, b, c, dataA, dataB, dataC, alpha, beta] = gemm;
   std::vector<int64_t> kernel = {gpu, contextOf(gpu), operation.a, operation.b,
                                  operation.epilogue};
   for (const Matrix *matrix : {&a, &b, &c})
@@ -324,27 +324,27 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                const void *c, cublasLtMatrixLayout_t layoutC, void *d,
                cublasLtMatrixLayout_t layoutD, const cublasLtMatmulAlgo_t *algo,
                void *workspace, size_t bytes, cudaStream_t stream) {
-  Product product = {as<Operation>(operation),
-                     as<Matrix>(layoutA),
-                     as<Matrix>(layoutB),
-                     as<Matrix>(layoutC),
-                     a,
-                     b,
-                     d,
-                     *static_cast<const float *>(alpha),
-                     *static_cast<const float *>(beta)};
+  Gemm gemm = {as<Operation>(operation),
+               as<Matrix>(layoutA),
+               as<Matrix>(layoutB),
+               as<Matrix>(layoutC),
+               a,
+               b,
+               d,
+               *static_cast<const float *>(alpha),
+               *static_cast<const float *>(beta)};
   if (*reinterpret_cast<int *>(handle) != currentGpu() ||
       stream->gpu != currentGpu())
     return CUBLAS_STATUS_ARCH_MISMATCH;
   uintptr_t addresses = uintptr_t(a) | uintptr_t(b) | uintptr_t(d);
   if (c != d || layoutC != layoutD || addresses % algo->data[0] ||
       bytes < algo->data[1] || !allocated(workspace, bytes) ||
-      uintptr_t(workspace) % 256 || product.a.narrow != product.b.narrow ||
-      !isKnown(product.operation, product.c.rows) || !product.inMemory())
+      uintptr_t(workspace) % 256 || gemm.a.narrow != gemm.b.narrow ||
+      !isKnown(gemm.operation, gemm.c.rows) || !gemm.inMemory())
     return CUBLAS_STATUS_INVALID_VALUE;
-  loadKernel(product, stream->gpu);
-  enqueue(stream, [product] {
-    product.run();
+  loadKernel(gemm, stream->gpu);
+  enqueue(stream, [gemm] {
+    gemm.run();
     return true;
   });
   return CUBLAS_STATUS_SUCCESS;

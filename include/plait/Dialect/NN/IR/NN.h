@@ -1,4 +1,4 @@
-//===- NN.h - The nn dialect ---*- C++ -*-===//
+//===- NN.h - The nn dialect ------------------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -97,15 +97,15 @@ mlir::LogicalResult verifyDropout(mlir::Operation *op, mlir::Value keys,
 /// (C1) to (C3) of `nn.matmul`.
 mlir::LogicalResult verifyContraction(ContractionOpInterface op);
 
-/// The letters of a contraction that is one product of two matrices, without
+/// The letters of a contraction that is one matmul of two matrices, without
 /// those of extent 1; none is empty but `rows`.
-struct PlainProduct {
+struct PlainMatmul {
   std::string rows, columns, summed;
 };
 
-/// `op` as one product of matrices whose rows or columns lie side by side in
-/// memory, (C5) of `nn.fused_matmul`; nothing where it is no such product.
-std::optional<PlainProduct> getPlainProduct(ContractionOpInterface op);
+/// `op` as one matmul of matrices whose rows or columns lie side by side in
+/// memory, (C5) of `nn.fused_matmul`; nothing where it is no such matmul.
+std::optional<PlainMatmul> getPlainMatmul(ContractionOpInterface op);
 
 /// The angles' frequencies of a rotary embedding of `size` elements: size / 2
 /// numbers in radians per position.

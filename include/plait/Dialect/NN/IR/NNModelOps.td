@@ -44,7 +44,7 @@ def NN_MatmulOp : NN_Op<"matmul", [
 def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
     Pure, AttrSizedOperandSegments, ContractionOpInterface,
     AllElementTypesMatch<["lhs", "rhs", "result"]>]> {
-  let summary = "A matrix product and what its library call does to the result";
+  let summary = "A matmul and what its library call does to the result";
   let description = [{
     Of the contraction p, the result is
     - with `bias`: p + bias, the bias repeated along the rows;
@@ -54,7 +54,7 @@ def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
 
     Constraints:
     - (C1) to (C4) of `nn.matmul`.
-    - (C5) the contraction is one product of two matrices as they lie in memory:
+    - (C5) the contraction is one matmul of two matrices as they lie in memory:
       apart from extents of 1, the result's letters are those of the rows and
       then those of the columns, the left operand's those of the rows and the
       summed ones, and the right operand's the summed ones and those of the

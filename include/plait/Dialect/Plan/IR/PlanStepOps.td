@@ -8,7 +8,7 @@
 // One op for each kind of step that compilations make; Plan.fbs has the meaning of
 // the fields that these share with its tables. Transfers are actions of the
 // program (PlanOps.td), since they bind no slots. Waits and events between streams
-// are no ops: they follow from what steps use (plait/Plan/Lanes.h).
+// are no ops: they follow from what steps use (plait/Plan/Streams.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -132,7 +132,7 @@ def Plan_KernelOp : Plan_StepOp<"kernel", [],
 }
 
 def Plan_GemmOp : Plan_StepOp<"gemm", ["getMatrixFlops"]> {
-  let summary = "Products of matrices, by a library";
+  let summary = "GEMMs, by a library";
   let description = [{
     C[batch][m][n] = sum over k of A[batch][m][k] · B[batch][k][n]. Strides are in
     elements: those of rows, columns and each batch dimension; C's columns lie side

@@ -1,4 +1,4 @@
-//===- RowPitch.h - How far rows lie apart ----------------*- C++ -*-===//
+//===- RowPitch.h - How far rows lie apart ----------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,8 +7,8 @@
 //
 // A tensor's last dimension lies in a row of memory. Rows of an odd number of
 // elements, as the logits of 50257 words, begin at addresses that matrix
-// libraries and vector loads want nothing of: on GPUs products of such operands
-// take narrow loads, or another kind of kernel. Where nobody but products and
+// libraries and vector loads want nothing of: on GPUs matmuls of such operands
+// take narrow loads, or another kind of kernel. Where nobody but matmuls and
 // kernels sees a tensor, its rows may lie further apart: their *pitch*. What is
 // between them belongs to no element and is never used. Shapes, parameters and
 // files know nothing of it.

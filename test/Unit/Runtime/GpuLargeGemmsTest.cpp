@@ -1,4 +1,4 @@
-//===- GpuLargeProductsTest.cpp - Products beyond 2^31 elements -----------===//
+//===- GpuLargeGemmsTest.cpp - GEMMs beyond 2^31 elements -----------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -33,7 +33,7 @@ constexpr uint64_t workspaceBytes = 32 << 20;
 float inputOf(int64_t token) { return float(1 + token % 13); }
 float weightOf(int64_t word) { return float(1 + word % 11); }
 
-class LargeProductsTest : public ::testing::Test {
+class LargeGemmsTest : public ::testing::Test {
 protected:
   void SetUp() override {
     fb::PlanT source = makeArenaPlan(1, workspace + workspaceBytes);
@@ -90,7 +90,7 @@ protected:
   Backend backend;
 };
 
-TEST_F(LargeProductsTest, LogitsAndTheirGradientAreWhole) {
+TEST_F(LargeGemmsTest, LogitsAndTheirGradientAreWhole) {
   fb::GemmStepT forward; // logits = inputs weights^T
   forward.m = tokens, forward.n = vocabulary, forward.k = width;
   forward.a_row = width, forward.a_col = 1;

@@ -1,4 +1,4 @@
-//===- LanesTest.cpp - Which work waits for which -------------------------===//
+//===- StreamsTest.cpp - Which work waits for which -----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,12 +6,12 @@
 //===----------------------------------------------------------------------===//
 //
 // A schedule is right if any two operations that use the same bytes, one of
-// them writing, are ordered by lanes and events. That is checked here for all
+// them writing, are ordered by streams and events. That is checked here for all
 // pairs, from the definition of happening before.
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Plan/Lanes.h"
+#include "plait/Plan/Streams.h"
 
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
@@ -28,7 +28,7 @@ using namespace plait::test;
 namespace {
 
 struct Work {
-  uint32_t lane;
+  uint32_t stream;
   std::vector<ByteRange> uses;
 };
 
@@ -41,10 +41,10 @@ bool conflict(const Work &left, const Work &right) {
   return false;
 }
 
-LaneSchedule schedule(uint32_t lanes, const std::vector<Work> &works) {
-  LanePlanner planner(lanes);
+StreamSchedule schedule(uint32_t streams, const std::vector<Work> &works) {
+  StreamPlanner planner(streams);
   for (const Work &work : works)
-    planner.add(work.lane, work.uses);
+    planner.add(work.stream, work.uses);
   return planner.finish();
 }
 
@@ -54,7 +54,7 @@ struct Wait {
 };
 
 /// What the events mean when the operations are issued one after the other.
-std::vector<Wait> waitsOf(const LaneSchedule &schedule) {
+std::vector<Wait> waitsOf(const StreamSchedule &schedule) {
   std::vector<Wait> waits;
   std::map<uint32_t, uint32_t> recorded; // by event
   for (uint32_t i = 0; i < schedule.operations.size(); ++i) {
@@ -63,7 +63,7 @@ std::vector<Wait> waitsOf(const LaneSchedule &schedule) {
       EXPECT_TRUE(recorded.count(event)) << "waits before it is recorded";
       waits.push_back({i, recorded[event]});
     }
-    if (schedule.operations[i].event != LaneSchedule::none)
+    if (schedule.operations[i].event != StreamSchedule::none)
       recorded[schedule.operations[i].event] = i;
   }
   return waits;
@@ -84,7 +84,7 @@ uint32_t countRaces(const std::vector<Work> &works,
   uint32_t races = 0;
   for (uint32_t i = 0; i < count; ++i) {
     for (uint32_t j = 0; j < i; ++j)
-      if (works[j].lane == works[i].lane)
+      if (works[j].stream == works[i].stream)
         order(j, i);
     for (size_t w = 0; w < waits.size(); ++w)
       if (w != without && waits[w].operation == i)
@@ -97,7 +97,7 @@ uint32_t countRaces(const std::vector<Work> &works,
 
 constexpr bool reads = false, writes = true;
 
-TEST(Lanes, WaitForWhatTheyUse) {
+TEST(Streams, WaitForWhatTheyUse) {
   std::vector<Work> works = {
       {0, {{0, 64, writes}}},                    // a
       {0, {{64, 128, writes}}},                  // b
@@ -106,7 +106,7 @@ TEST(Lanes, WaitForWhatTheyUse) {
       {0, {{128, 192, reads}}},                  // needs c
       {0, {{0, 32, writes}}},                    // c has read it: known by now
   };
-  LaneSchedule made = schedule(2, works);
+  StreamSchedule made = schedule(2, works);
   std::vector<Wait> waits = waitsOf(made);
   ASSERT_EQ(waits.size(), 2u);
   EXPECT_EQ(waits[0].operation, 2u);
@@ -116,7 +116,7 @@ TEST(Lanes, WaitForWhatTheyUse) {
   EXPECT_EQ(countRaces(works, waits), 0u);
 }
 
-TEST(Lanes, ABufferIsReusedAfterItsReader) {
+TEST(Streams, ABufferIsReusedAfterItsReader) {
   std::vector<Work> works = {{0, {{0, 64, writes}}},
                              {1, {{0, 64, reads}}},
                              {2, {{0, 64, reads}}},
@@ -126,8 +126,8 @@ TEST(Lanes, ABufferIsReusedAfterItsReader) {
   EXPECT_EQ(countRaces(works, waits), 0u);
 }
 
-TEST(Lanes, WaitsThatFollowAreLeftOut) {
-  // Lane 2 waits for lane 1, which has waited for lane 0.
+TEST(Streams, WaitsThatFollowAreLeftOut) {
+  // Stream 2 waits for stream 1, which has waited for stream 0.
   std::vector<Work> works = {{0, {{0, 64, writes}}},
                              {1, {{0, 64, reads}, {64, 128, writes}}},
                              {2, {{0, 64, reads}, {64, 128, reads}}}};
@@ -136,20 +136,20 @@ TEST(Lanes, WaitsThatFollowAreLeftOut) {
   EXPECT_EQ(waits[1].other, 1u);
 }
 
-TEST(Lanes, OneLaneNeedsNoEvents) {
+TEST(Streams, OneStreamNeedsNoEvents) {
   std::vector<Work> works(10, {0, {{0, 64, writes}}});
-  LaneSchedule made = schedule(1, works);
+  StreamSchedule made = schedule(1, works);
   EXPECT_EQ(made.events, 0u);
   EXPECT_TRUE(made.waits.empty());
 }
 
 /// Seeded, so that a failure can be repeated.
-std::vector<Work> randomWorks(unsigned seed, uint32_t lanes) {
+std::vector<Work> randomWorks(unsigned seed, uint32_t streams) {
   std::mt19937 random(seed);
   std::vector<Work> works;
   for (int i = 0; i < 60; ++i) {
     Work &work = works.emplace_back();
-    work.lane = random() % lanes;
+    work.stream = random() % streams;
     for (uint32_t j = random() % 3 + 1; j > 0; --j) {
       uint64_t begin = random() % 40;
       work.uses.push_back({begin, begin + random() % 12, random() % 3 == 0});
@@ -158,12 +158,12 @@ std::vector<Work> randomWorks(unsigned seed, uint32_t lanes) {
   return works;
 }
 
-TEST(Lanes, AnyConflictIsOrderedAndEveryWaitIsNeeded) {
+TEST(Streams, AnyConflictIsOrderedAndEveryWaitIsNeeded) {
   uint32_t removed = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
-    uint32_t lanes = seed % 4 + 1;
-    std::vector<Work> works = randomWorks(seed, lanes);
-    std::vector<Wait> waits = waitsOf(schedule(lanes, works));
+    uint32_t streams = seed % 4 + 1;
+    std::vector<Work> works = randomWorks(seed, streams);
+    std::vector<Wait> waits = waitsOf(schedule(streams, works));
     ASSERT_EQ(countRaces(works, waits), 0u) << "seed " << seed;
     for (size_t w = 0; w < waits.size(); ++w, ++removed)
       EXPECT_GT(countRaces(works, waits, w), 0u) << "seed " << seed;
@@ -171,49 +171,50 @@ TEST(Lanes, AnyConflictIsOrderedAndEveryWaitIsNeeded) {
   EXPECT_GT(removed, 500u);
 }
 
-/// The test plan with sums over tp in lane 1, over pp in lane 2, and transfers
-/// in lane 3.
-class PlanLanesTest : public ::testing::Test {
+/// The test plan with sums over tp in stream 1, over pp in stream 2, and
+/// transfers in stream 3.
+class PlanStreamsTest : public ::testing::Test {
 protected:
   fb::PlanT source = makePlan();
   std::vector<uint8_t> bytes;
 
-  LaneSchedule make(uint32_t index) {
+  StreamSchedule make(uint32_t index) {
     bytes = plan::packPlan(source);
     const fb::Plan &plan = *fb::GetPlan(bytes.data());
     const fb::Program &program = *plan.programs()->Get(index);
-    LaneChoice choice;
-    choice.sendsInLane = true;
+    StreamChoice choice;
+    choice.sendsInStream = true;
     for (const fb::Action *action : *program.actions())
       choice.transfers.push_back(isTransfer(*action) ? 3 : 0);
     for (const fb::Function *function : *program.functions()) {
-      auto &lanes = choice.steps.emplace_back();
+      auto &streams = choice.steps.emplace_back();
       for (const fb::Step *step : *function->steps()) {
         const auto *collective = step->step_as_CollectiveStep();
-        lanes.push_back(!collective ? 0 : collective->axis() == 1 ? 1 : 2);
+        streams.push_back(!collective ? 0 : collective->axis() == 1 ? 1 : 2);
       }
     }
-    EXPECT_EQ(choice.lanes(), 4u);
-    return scheduleLanes(program, plan::Mesh(plan), choice);
+    EXPECT_EQ(choice.streams(), 4u);
+    return scheduleStreams(program, plan::Mesh(plan), choice);
   }
 };
 
-TEST_F(PlanLanesTest, FollowsTheSteps) {
-  // Product, sum, kernel, Send for each microbatch; two WaitSends; copy, max.
-  LaneSchedule made = make(0);
+TEST_F(PlanStreamsTest, FollowsTheSteps) {
+  // GEMM, sum, kernel, Send for each microbatch; two WaitSends; copy, max.
+  StreamSchedule made = make(0);
   ASSERT_EQ(made.operations.size(), 12u);
-  std::vector<uint32_t> lanes;
+  std::vector<uint32_t> streams;
   std::vector<size_t> waits;
   for (uint32_t i = 0; i < 12; ++i) {
-    lanes.push_back(made.operations[i].lane);
+    streams.push_back(made.operations[i].stream);
     waits.push_back(made.waitsOf(i).size());
   }
-  EXPECT_EQ(lanes, (std::vector<uint32_t>{0, 1, 0, 3, 0, 1, 0, 3, 3, 3, 0, 2}));
-  // The second product waits for nothing: its result is elsewhere.
+  EXPECT_EQ(streams,
+            (std::vector<uint32_t>{0, 1, 0, 3, 0, 1, 0, 3, 3, 3, 0, 2}));
+  // The second GEMM waits for nothing: its result is elsewhere.
   EXPECT_EQ(waits, (std::vector<size_t>{0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1}));
 }
 
-TEST_F(PlanLanesTest, KernelsOfUnknownSizeMayWriteAnything) {
+TEST_F(PlanStreamsTest, KernelsOfUnknownSizeMayWriteAnything) {
   auto &step = *source.programs[0]->functions[0]->steps[2]->step.AsKernelStep();
   auto sendWaitsFor = [&] {
     for (const Wait &wait : waitsOf(make(0)))
@@ -230,7 +231,7 @@ TEST_F(PlanLanesTest, KernelsOfUnknownSizeMayWriteAnything) {
   EXPECT_EQ(sendWaitsFor(), 2u);
 }
 
-TEST_F(PlanLanesTest, ABufferIsWrittenAgainAfterItsSend) {
+TEST_F(PlanStreamsTest, ABufferIsWrittenAgainAfterItsSend) {
   auto &actions = source.programs[0]->actions;
   EXPECT_EQ(make(0).waitsOf(4).size(), 0u);
   // Both microbatches' results at one place.

@@ -1,4 +1,4 @@
-//===- CublasProductsTest.cpp - Matrix products on a GPU ------------------===//
+//===- CublasGemmsTest.cpp - GEMMs on a GPU -------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,7 +7,7 @@
 
 #include "CUDA/CublasLt.h"
 #include "CUDA/CudaBackend.h"
-#include "Products.h"
+#include "GemmCases.h"
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
 
@@ -22,7 +22,7 @@ using namespace plait::test;
 namespace {
 
 /// One rank's device, or the test is skipped.
-class CublasProductsTest : public ::testing::Test {
+class CublasGemmsTest : public ::testing::Test {
 protected:
   static constexpr uint64_t operandBytes = 1 << 20, workspaceBytes = 8 << 20;
   static constexpr size_t elements = 20000;
@@ -53,7 +53,7 @@ protected:
 
   /// The operands lie one after the other in the arena, the bias where its
   /// part begins and as many bytes on as its address in the step.
-  Status run(const fb::GemmStep &step, const ProductMemory &memory, bool add) {
+  Status run(const fb::GemmStep &step, const GemmMemory &memory, bool add) {
     uint64_t bias =
         3 * operandBytes + (step.bias() ? step.bias()->offset() : 0);
     const std::pair<uint64_t, std::span<std::byte>> parts[] = {
@@ -90,7 +90,7 @@ protected:
 
 /// The real library refuses values of another size than it expects; all tests
 /// here would fail if the runtime gave it one.
-TEST_F(CublasProductsTest, DescriptorsAreHeldToTheLibrary) {
+TEST_F(CublasGemmsTest, DescriptorsAreHeldToTheLibrary) {
   if (!std::getenv("PLAIT_REAL_CUBLASLT"))
     GTEST_SKIP() << "there is no cuBLASLt";
   auto library = CublasLt::load();
@@ -108,37 +108,37 @@ TEST_F(CublasProductsTest, DescriptorsAreHeldToTheLibrary) {
   (*library)->cublasLtMatrixLayoutDestroy(layout);
 }
 
-TEST_F(CublasProductsTest, Floats) {
+TEST_F(CublasGemmsTest, Floats) {
   forEachLayout({{40, 56, 24}}, {8}, [&](const fb::GemmStepT &shape) {
-    expectProduct(shape, multiplier(), elements);
+    expectGemm(shape, multiplier(), elements);
   });
 }
 
-TEST_F(CublasProductsTest, Halves) {
+TEST_F(CublasGemmsTest, Halves) {
   forEachLayout({{40, 56, 24}}, {8}, [&](const fb::GemmStepT &shape) {
-    expectHalfProducts(shape, multiplier(), elements);
+    expectHalfGemms(shape, multiplier(), elements);
   });
 }
 
 /// Two batch dimensions, of which one is cuBLASLt's; the places of the others
 /// are counted in bytes of each operand's type.
-TEST_F(CublasProductsTest, BatchesOfHalves) {
+TEST_F(CublasGemmsTest, BatchesOfHalves) {
   fb::GemmStepT shape = makeShape(8, 16, 8, false, true, 8);
   shape.batch = {3, 2};
   shape.a_batch = {256, 128};
   shape.b_batch = {512, 0};
   shape.c_batch = {400, 200};
-  expectHalfProducts(shape, multiplier(), elements);
+  expectHalfGemms(shape, multiplier(), elements);
 }
 
-TEST_F(CublasProductsTest, Epilogues) {
+TEST_F(CublasGemmsTest, Epilogues) {
   forEachLayout({{40, 56, 24}}, {8}, [&](const fb::GemmStepT &shape) {
     expectEpilogues(shape, multiplier());
   });
 }
 
 /// Without an algorithm: what the library lacks, the runtime does.
-TEST_F(CublasProductsTest, EpiloguesAfterTheProduct) {
+TEST_F(CublasGemmsTest, EpiloguesAfterTheGemm) {
   setenv("PLAIT_FAKE_NO_EPILOGUES", "1", 1);
   expectEpilogues(makeShape(40, 56, 24, false, true, 8), multiplier());
   // 300 rows: more elements than a grid has threads.
@@ -148,7 +148,7 @@ TEST_F(CublasProductsTest, EpiloguesAfterTheProduct) {
 
 /// Rows that are no multiple of 8 elements, and a bias in the middle of a
 /// vector, as a pack of parameters may have it.
-TEST_F(CublasProductsTest, UnalignedEpilogues) {
+TEST_F(CublasGemmsTest, UnalignedEpilogues) {
   expectEpilogues(makeShape(40, 51, 24, false, true, 0), multiplier());
   fb::GemmStepT shape = makeShape(40, 56, 24, false, true, 8);
   for (uint64_t offset : {4, 8, 16}) {

@@ -1,11 +1,11 @@
-//===- CublasProducts.cpp - Matrix products by cuBLASLt -------------------===//
+//===- CublasGemms.cpp - GEMMs by cuBLASLt --------------------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "CublasProducts.h"
+#include "CublasGemms.h"
 
 #include "plait/Plan/Check.h"
 
@@ -19,62 +19,60 @@ static cudaDataType_t dataType(fb::DType type) {
   return type == fb::DType::BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-void CublasProducts::Destroy::operator()(cublasLtMatmulDesc_t object) const {
+void CublasGemms::Destroy::operator()(cublasLtMatmulDesc_t object) const {
   library->cublasLtMatmulDescDestroy(object);
 }
-void CublasProducts::Destroy::operator()(cublasLtMatrixLayout_t object) const {
+void CublasGemms::Destroy::operator()(cublasLtMatrixLayout_t object) const {
   library->cublasLtMatrixLayoutDestroy(object);
 }
-void CublasProducts::Destroy::operator()(
-    cublasLtMatmulPreference_t object) const {
+void CublasGemms::Destroy::operator()(cublasLtMatmulPreference_t object) const {
   library->cublasLtMatmulPreferenceDestroy(object);
 }
 
-Result<std::unique_ptr<CublasProducts>>
-CublasProducts::create(CudaStream &stream, std::span<std::byte> workspace,
-                       bool tf32) {
+Result<std::unique_ptr<CublasGemms>>
+CublasGemms::create(CudaStream &stream, std::span<std::byte> workspace,
+                    bool tf32) {
   Result<const CublasLt *> library = CublasLt::load();
   if (!library.ok())
     return library.status();
-  std::unique_ptr<CublasProducts> result(
-      new CublasProducts(**library, stream, workspace, tf32));
+  std::unique_ptr<CublasGemms> result(
+      new CublasGemms(**library, stream, workspace, tf32));
   PLAIT_RETURN_IF_ERROR((*library)->check(
       (*library)->cublasLtCreate(&result->handle), "cublasLtCreate"));
   return result;
 }
 
-CublasProducts::~CublasProducts() {
+CublasGemms::~CublasGemms() {
   if (handle)
     library.cublasLtDestroy(handle);
 }
 
-Result<uint32_t> CublasProducts::prepare(const fb::GemmStep &step) {
-  Product product;
-  product.layout = layoutGemm(step);
-  auto found =
-      std::find_if(products.begin(), products.end(), [&](const Product &known) {
-        return known.layout == product.layout;
-      });
-  if (found != products.end())
-    return static_cast<uint32_t>(found - products.begin());
+Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
+  Gemm gemm;
+  gemm.layout = layoutGemm(step);
+  auto found = std::find_if(gemms.begin(), gemms.end(), [&](const Gemm &known) {
+    return known.layout == gemm.layout;
+  });
+  if (found != gemms.end())
+    return static_cast<uint32_t>(found - gemms.begin());
 
-  for (auto [matrix, target] : {std::pair(&product.layout.a, &product.a),
-                                std::pair(&product.layout.b, &product.b),
-                                std::pair(&product.layout.c, &product.c)}) {
-    auto described = describe(*matrix, product.layout);
+  for (auto [matrix, target] :
+       {std::pair(&gemm.layout.a, &gemm.a), std::pair(&gemm.layout.b, &gemm.b),
+        std::pair(&gemm.layout.c, &gemm.c)}) {
+    auto described = describe(*matrix, gemm.layout);
     if (!described.ok())
       return described.status();
     *target = std::move(*described);
   }
-  if (Status status = chooseOperation(product); !status.ok())
+  if (Status status = chooseOperation(gemm); !status.ok())
     return fail("cuBLASLt cannot multiply ", step.m(), " x ", step.k(), " by ",
                 step.k(), " x ", step.n(), ": ", status.message());
-  products.push_back(std::move(product));
-  return static_cast<uint32_t>(products.size() - 1);
+  gemms.push_back(std::move(gemm));
+  return static_cast<uint32_t>(gemms.size() - 1);
 }
 
-Result<CublasProducts::Owned<cublasLtMatmulDesc_t>>
-CublasProducts::describe(const GemmLayout &layout, bool withEpilogue) {
+Result<CublasGemms::Owned<cublasLtMatmulDesc_t>>
+CublasGemms::describe(const GemmLayout &layout, bool withEpilogue) {
   bool fast = tf32 && layout.a.type == fb::DType::F32;
   cublasLtMatmulDesc_t made = nullptr;
   PLAIT_RETURN_IF_ERROR(library.check(
@@ -97,8 +95,8 @@ CublasProducts::describe(const GemmLayout &layout, bool withEpilogue) {
 }
 
 template <typename T>
-Status CublasProducts::set(cublasLtMatmulDesc_t operation,
-                           cublasLtMatmulDescAttributes_t attribute, T value) {
+Status CublasGemms::set(cublasLtMatmulDesc_t operation,
+                        cublasLtMatmulDescAttributes_t attribute, T value) {
   return library.check(library.cublasLtMatmulDescSetAttribute(
                            operation, attribute, &value, sizeof(value)),
                        "cublasLtMatmulDescSetAttribute");
@@ -123,8 +121,8 @@ static cublasLtEpilogue_t epilogueOf(const GemmLayout &layout) {
 
 /// The bias runs along the rows of cuBLASLt's C, which are the columns of the
 /// step's. Its type and that of GELU's input are C's, which is the default.
-Status CublasProducts::setEpilogue(cublasLtMatmulDesc_t operation,
-                                   const GemmLayout &layout) {
+Status CublasGemms::setEpilogue(cublasLtMatmulDesc_t operation,
+                                const GemmLayout &layout) {
   PLAIT_RETURN_IF_ERROR(set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
                             uint32_t(epilogueOf(layout))));
   if (layout.hasGeluInput)
@@ -135,10 +133,9 @@ Status CublasProducts::setEpilogue(cublasLtMatmulDesc_t operation,
   return setPointers(operation, layout, aligned, aligned);
 }
 
-Status CublasProducts::setPointers(cublasLtMatmulDesc_t operation,
-                                   const GemmLayout &layout,
-                                   const std::byte *bias,
-                                   const std::byte *geluInput) {
+Status CublasGemms::setPointers(cublasLtMatmulDesc_t operation,
+                                const GemmLayout &layout, const std::byte *bias,
+                                const std::byte *geluInput) {
   if (layout.epilogue == fb::Epilogue::Bias ||
       layout.epilogue == fb::Epilogue::BiasGelu)
     PLAIT_RETURN_IF_ERROR(
@@ -148,12 +145,12 @@ Status CublasProducts::setPointers(cublasLtMatmulDesc_t operation,
   return set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, geluInput);
 }
 
-/// The product with its epilogue or, where there is no algorithm for that,
+/// The GEMM with its epilogue or, where there is no algorithm for that,
 /// whatever the reason, without.
-Status CublasProducts::chooseOperation(Product &product) {
-  if (product.layout.epilogue == fb::Epilogue::None)
-    return chooseOperation(product, /*withEpilogue=*/false);
-  if (chooseOperation(product, /*withEpilogue=*/true).ok())
+Status CublasGemms::chooseOperation(Gemm &gemm) {
+  if (gemm.layout.epilogue == fb::Epilogue::None)
+    return chooseOperation(gemm, /*withEpilogue=*/false);
+  if (chooseOperation(gemm, /*withEpilogue=*/true).ok())
     return Status::success();
   if (!fallback) {
     auto loaded = EpilogueFallback::load(stream);
@@ -161,20 +158,20 @@ Status CublasProducts::chooseOperation(Product &product) {
       return loaded.status();
     fallback = std::move(*loaded);
   }
-  product.isApart = true;
-  return chooseOperation(product, /*withEpilogue=*/false);
+  gemm.isApart = true;
+  return chooseOperation(gemm, /*withEpilogue=*/false);
 }
 
-Status CublasProducts::chooseOperation(Product &product, bool withEpilogue) {
-  auto operation = describe(product.layout, withEpilogue);
+Status CublasGemms::chooseOperation(Gemm &gemm, bool withEpilogue) {
+  auto operation = describe(gemm.layout, withEpilogue);
   if (!operation.ok())
     return operation.status();
-  product.operation = std::move(*operation);
-  return chooseAlgorithm(product);
+  gemm.operation = std::move(*operation);
+  return chooseAlgorithm(gemm);
 }
 
-Result<CublasProducts::Owned<cublasLtMatrixLayout_t>>
-CublasProducts::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
+Result<CublasGemms::Owned<cublasLtMatrixLayout_t>>
+CublasGemms::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
   cublasLtMatrixLayout_t made = nullptr;
   PLAIT_RETURN_IF_ERROR(library.check(
       library.cublasLtMatrixLayoutCreate(&made, dataType(matrix.type),
@@ -195,7 +192,7 @@ CublasProducts::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
   return result;
 }
 
-Status CublasProducts::chooseAlgorithm(Product &product) {
+Status CublasGemms::chooseAlgorithm(Gemm &gemm) {
   cublasLtMatmulPreference_t made = nullptr;
   PLAIT_RETURN_IF_ERROR(
       library.check(library.cublasLtMatmulPreferenceCreate(&made),
@@ -214,50 +211,50 @@ Status CublasProducts::chooseAlgorithm(Product &product) {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     PLAIT_RETURN_IF_ERROR(
         library.check(library.cublasLtMatmulPreferenceSetAttribute(
-                          made, attribute, &product.layout.alignment,
-                          sizeof(product.layout.alignment)),
+                          made, attribute, &gemm.layout.alignment,
+                          sizeof(gemm.layout.alignment)),
                       "cublasLtMatmulPreferenceSetAttribute"));
   cublasLtMatmulHeuristicResult_t found = {};
   int count = 0;
   PLAIT_RETURN_IF_ERROR(library.check(
       library.cublasLtMatmulAlgoGetHeuristic(
-          handle, product.operation.get(), product.a.get(), product.b.get(),
-          product.c.get(), product.c.get(), made, 1, &found, &count),
+          handle, gemm.operation.get(), gemm.a.get(), gemm.b.get(),
+          gemm.c.get(), gemm.c.get(), made, 1, &found, &count),
       "cublasLtMatmulAlgoGetHeuristic"));
   if (count == 0)
     return fail("no algorithm needs at most ", bytes, " bytes of workspace");
-  product.algorithm = found.algo;
+  gemm.algorithm = found.algo;
   return library.check(found.state, "cublasLtMatmulAlgoGetHeuristic");
 }
 
-Status CublasProducts::run(uint32_t prepared, const GemmOperands &operands,
-                           bool add) {
-  Product &product = products[prepared];
+Status CublasGemms::run(uint32_t prepared, const GemmOperands &operands,
+                        bool add) {
+  Gemm &gemm = gemms[prepared];
   const auto [a, b, c, bias, geluInput] = operands;
   uintptr_t addresses = reinterpret_cast<uintptr_t>(a) |
                         reinterpret_cast<uintptr_t>(b) |
                         reinterpret_cast<uintptr_t>(c);
-  if (addresses % product.layout.alignment)
-    return fail("the operands of a product must be aligned to ",
-                product.layout.alignment, " bytes");
-  if (!product.isApart)
+  if (addresses % gemm.layout.alignment)
+    return fail("the operands of a GEMM must be aligned to ",
+                gemm.layout.alignment, " bytes");
+  if (!gemm.isApart)
     PLAIT_RETURN_IF_ERROR(
-        setPointers(product.operation.get(), product.layout, bias, geluInput));
+        setPointers(gemm.operation.get(), gemm.layout, bias, geluInput));
   const float alpha = 1, beta = add ? 1 : 0;
-  uint64_t unit = plan::elementBytes(product.layout.a.type);
-  uint64_t unitC = plan::elementBytes(product.layout.c.type);
+  uint64_t unit = plan::elementBytes(gemm.layout.a.type);
+  uint64_t unitC = plan::elementBytes(gemm.layout.c.type);
   PLAIT_RETURN_IF_ERROR(stream.add([&] {
-    for (const GemmLayout::Place &place : product.layout.places)
+    for (const GemmLayout::Place &place : gemm.layout.places)
       PLAIT_RETURN_IF_ERROR(library.check(
           library.cublasLtMatmul(
-              handle, product.operation.get(), &alpha, b + place.a * unit,
-              product.a.get(), a + place.b * unit, product.b.get(), &beta,
-              c + place.c * unitC, product.c.get(), c + place.c * unitC,
-              product.c.get(), &product.algorithm, workspace.data(),
-              workspace.size(), stream.handle()),
+              handle, gemm.operation.get(), &alpha, b + place.a * unit,
+              gemm.a.get(), a + place.b * unit, gemm.b.get(), &beta,
+              c + place.c * unitC, gemm.c.get(), c + place.c * unitC,
+              gemm.c.get(), &gemm.algorithm, workspace.data(), workspace.size(),
+              stream.handle()),
           "cublasLtMatmul"));
     return Status::success();
   }));
-  return product.isApart ? fallback->run(product.layout, operands)
-                         : Status::success();
+  return gemm.isApart ? fallback->run(gemm.layout, operands)
+                      : Status::success();
 }

@@ -1,4 +1,4 @@
-//===- ReplayLanes.cpp - The action lists of a plan on GPUs ---------------===//
+//===- ReplayStreams.cpp - The action lists of a plan on GPUs -------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,15 +6,15 @@
 //===----------------------------------------------------------------------===//
 //
 // All operations of all programs are a graph: an operation follows the one
-// before it in its lane and those whose bytes it waits for. The two ends of a
+// before it in its stream and those whose bytes it waits for. The two ends of a
 // message are one node, and so are the members of a collective over the
 // pipeline axis. The time of a node is the longest path to it.
 //
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Defaults.h"
-#include "plait/Plan/Lanes.h"
 #include "plait/Plan/Replay.h"
+#include "plait/Plan/Streams.h"
 
 #include <algorithm>
 #include <map>
@@ -40,10 +40,10 @@ struct Node {
 /// Intervals of time, one after the other.
 using Intervals = std::vector<std::pair<double, double>>;
 
-class LaneWalker {
+class StreamWalker {
 public:
-  LaneWalker(const fb::Plan &plan, const std::vector<Message> &messages,
-             const ReplayCosts &costs)
+  StreamWalker(const fb::Plan &plan, const std::vector<Message> &messages,
+               const ReplayCosts &costs)
       : plan(plan), mesh(plan), messages(messages), costs(costs) {}
 
   Result<Replayed> run() {
@@ -97,7 +97,7 @@ private:
   Replayed replayed;
 };
 
-void LaneWalker::addOperations(uint32_t index) {
+void StreamWalker::addOperations(uint32_t index) {
   const fb::Program &source = *plan.programs()->Get(index);
   Program &program = programs.emplace_back();
   for (uint32_t i = 0; i < length(source.actions()); ++i) {
@@ -109,7 +109,7 @@ void LaneWalker::addOperations(uint32_t index) {
   }
 }
 
-void LaneWalker::addCall(uint32_t index, uint32_t action) {
+void StreamWalker::addCall(uint32_t index, uint32_t action) {
   const fb::Program &source = *plan.programs()->Get(index);
   int32_t number = source.actions()->Get(action)->function();
   const fb::Function &function = *source.functions()->Get(number);
@@ -126,7 +126,7 @@ void LaneWalker::addCall(uint32_t index, uint32_t action) {
 }
 
 /// The n-th collective of a group is one for all its members.
-uint32_t LaneWalker::meet(Program &program, const fb::CollectiveStep &step) {
+uint32_t StreamWalker::meet(Program &program, const fb::CollectiveStep &step) {
   std::vector<uint32_t> group;
   if (step.members())
     group.assign(step.members()->begin(), step.members()->end());
@@ -137,7 +137,7 @@ uint32_t LaneWalker::meet(Program &program, const fb::CollectiveStep &step) {
   return known[number];
 }
 
-void LaneWalker::joinMessage(uint32_t index) {
+void StreamWalker::joinMessage(uint32_t index) {
   const Message &message = messages[index];
   auto operationOf = [&](uint32_t program, uint32_t action) -> Operation & {
     return programs[program].operations[programs[program].firstOf[action]];
@@ -147,18 +147,18 @@ void LaneWalker::joinMessage(uint32_t index) {
   nodes[node].seconds = costs.messages.empty() ? 0 : costs.messages[index];
 }
 
-void LaneWalker::addOrder(uint32_t index) {
+void StreamWalker::addOrder(uint32_t index) {
   const fb::Program &source = *plan.programs()->Get(index);
-  LaneChoice choice = chooseLanes(source);
-  LaneSchedule schedule = scheduleLanes(source, mesh, choice);
+  StreamChoice choice = chooseStreams(source);
+  StreamSchedule schedule = scheduleStreams(source, mesh, choice);
   const std::vector<Operation> &operations = programs[index].operations;
-  forEachWait(schedule, choice.lanes(), [&](uint32_t first, uint32_t second) {
+  forEachWait(schedule, choice.streams(), [&](uint32_t first, uint32_t second) {
     addEdge(operations[first].node, operations[second].node);
   });
 }
 
 /// Returns whether all nodes could begin.
-bool LaneWalker::findTimes() {
+bool StreamWalker::findTimes() {
   std::vector<uint32_t> ready;
   for (uint32_t i = 0; i < nodes.size(); ++i)
     if (nodes[i].missing == 0)
@@ -200,7 +200,7 @@ double measure(const Intervals &intervals, double begin, double end) {
   return covered;
 }
 
-void LaneWalker::addUp(uint32_t index) {
+void StreamWalker::addUp(uint32_t index) {
   const Program &program = programs[index];
   Intervals exchanges;
   for (const Operation &operation : program.operations) {
@@ -216,9 +216,9 @@ void LaneWalker::addUp(uint32_t index) {
   rank.hidden = all - rank.communicating;
 }
 
-void LaneWalker::addActions(const Program &program, const Intervals &exchanges,
-                            RankTime &rank,
-                            std::vector<ActionTime> &actions) const {
+void StreamWalker::addActions(const Program &program,
+                              const Intervals &exchanges, RankTime &rank,
+                              std::vector<ActionTime> &actions) const {
   double clock = 0; // when the last computation ended
   for (uint32_t i = 0; i < actions.size(); ++i) {
     uint32_t begin = program.firstOf[i];
@@ -256,8 +256,8 @@ void LaneWalker::addActions(const Program &program, const Intervals &exchanges,
 
 } // namespace
 
-Result<Replayed> plan::replayLanes(const fb::Plan &plan,
-                                   const std::vector<Message> &messages,
-                                   const ReplayCosts &costs) {
-  return LaneWalker(plan, messages, costs).run();
+Result<Replayed> plan::replayStreams(const fb::Plan &plan,
+                                     const std::vector<Message> &messages,
+                                     const ReplayCosts &costs) {
+  return StreamWalker(plan, messages, costs).run();
 }

@@ -1,11 +1,11 @@
-//===- Lanes.cpp - Which work of a rank waits for which -------------------===//
+//===- Streams.cpp - Which work of a rank waits for which -----------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Plan/Lanes.h"
+#include "plait/Plan/Streams.h"
 
 #include <algorithm>
 
@@ -13,8 +13,8 @@ using namespace plait;
 using namespace plait::plan;
 
 /// The span that begins at `offset`, cut off the one around it.
-std::map<uint64_t, LanePlanner::Span>::iterator
-LanePlanner::splitAt(uint64_t offset) {
+std::map<uint64_t, StreamPlanner::Span>::iterator
+StreamPlanner::splitAt(uint64_t offset) {
   auto next = spans.lower_bound(offset);
   if (next != spans.end() && next->first == offset)
     return next;
@@ -22,22 +22,22 @@ LanePlanner::splitAt(uint64_t offset) {
   return spans.emplace_hint(next, offset, std::move(around));
 }
 
-void LanePlanner::use(const ByteRange &range, Index operation, uint32_t lane,
-                      Clock &needed) {
+void StreamPlanner::use(const ByteRange &range, Index operation,
+                        uint32_t stream, Clock &needed) {
   if (range.begin >= range.end)
     return;
   auto end = splitAt(range.end), begin = splitAt(range.begin);
   auto need = [&](Index other) {
     if (other != never && other != operation) {
-      Index &latest = needed[added[other].lane];
+      Index &latest = needed[added[other].stream];
       latest = std::max(latest, other);
     }
   };
   for (auto span = begin; span != end; ++span) {
     need(span->second.writer);
     if (!range.writes) {
-      span->second.readers.resize(lanes, never);
-      span->second.readers[lane] = operation;
+      span->second.readers.resize(streams, never);
+      span->second.readers[stream] = operation;
       continue;
     }
     std::for_each(span->second.readers.begin(), span->second.readers.end(),
@@ -50,40 +50,40 @@ void LanePlanner::use(const ByteRange &range, Index operation, uint32_t lane,
   begin->second = {operation, {}};
 }
 
-void LanePlanner::add(uint32_t lane, std::span<const ByteRange> uses) {
+void StreamPlanner::add(uint32_t stream, std::span<const ByteRange> uses) {
   Index operation = Index(added.size());
-  added.push_back({lane, {}});
-  Clock needed(lanes, never);
+  added.push_back({stream, {}});
+  Clock needed(streams, never);
   // What is read first: a range may be both read and written.
   for (bool writes : {false, true})
     for (const ByteRange &range : uses)
       if (range.writes == writes)
-        use(range, operation, lane, needed);
-  needed[lane] = never;
+        use(range, operation, stream, needed);
+  needed[stream] = never;
   // The latest first: it may imply earlier ones.
   std::sort(needed.begin(), needed.end(), std::greater<>());
-  Clock &mine = seen[lane];
+  Clock &mine = seen[stream];
   for (Index other : needed) {
-    if (other == never || mine[added[other].lane] >= other)
+    if (other == never || mine[added[other].stream] >= other)
       continue;
     added[operation].waits.push_back(other);
-    for (uint32_t i = 0; i < lanes; ++i)
+    for (uint32_t i = 0; i < streams; ++i)
       mine[i] = std::max(mine[i], clocks[other][i]);
   }
-  mine[lane] = operation;
+  mine[stream] = operation;
   clocks.push_back(mine);
 }
 
-LaneSchedule LanePlanner::finish() const {
+StreamSchedule StreamPlanner::finish() const {
   std::vector<Index> lastWaiter(added.size(), never);
   for (size_t i = 0; i < added.size(); ++i)
     for (Index other : added[i].waits)
       lastWaiter[other] = Index(i);
-  LaneSchedule schedule;
+  StreamSchedule schedule;
   std::vector<uint32_t> free;
   for (size_t i = 0; i < added.size(); ++i) {
     auto &made = schedule.operations.emplace_back();
-    made.lane = added[i].lane;
+    made.stream = added[i].stream;
     made.firstWait = uint32_t(schedule.waits.size());
     for (Index other : added[i].waits) {
       uint32_t event = schedule.operations[other].event;
@@ -102,16 +102,16 @@ LaneSchedule LanePlanner::finish() const {
   return schedule;
 }
 
-void plan::forEachWait(const LaneSchedule &schedule, uint32_t lanes,
+void plan::forEachWait(const StreamSchedule &schedule, uint32_t streams,
                        const std::function<void(uint32_t, uint32_t)> &visit) {
-  constexpr uint32_t none = LaneSchedule::none;
-  std::vector<uint32_t> last(lanes, none);               // of a lane
+  constexpr uint32_t none = StreamSchedule::none;
+  std::vector<uint32_t> last(streams, none);             // of a stream
   std::vector<uint32_t> recorded(schedule.events, none); // by event
   for (uint32_t i = 0; i < schedule.operations.size(); ++i) {
-    const LaneSchedule::Operation &made = schedule.operations[i];
-    if (last[made.lane] != none)
-      visit(last[made.lane], i);
-    last[made.lane] = i;
+    const StreamSchedule::Operation &made = schedule.operations[i];
+    if (last[made.stream] != none)
+      visit(last[made.stream], i);
+    last[made.stream] = i;
     for (uint32_t event : schedule.waitsOf(i))
       visit(recorded[event], i);
     if (made.event != none)

@@ -1,4 +1,4 @@
-//===- Lanes.h - Which work of a rank waits for which -----------*- C++ -*-===//
+//===- Streams.h - Which work of a rank waits for which ---------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,19 +6,20 @@
 //===----------------------------------------------------------------------===//
 //
 // A rank's step is a list of operations, in the order of the plan. Run one
-// after the other they are right; here they are dealt to the lanes of a device,
-// and an operation waits for an earlier one of another lane only if both use
-// the same bytes and one of them writes.
+// after the other they are right; here they are dealt to the streams of a
+// device, and an operation waits for an earlier one of another stream only if
+// both use the same bytes and one of them writes.
 //
 // Everything is found out at load time. Waits that follow from others are left
 // out, by vector clocks (C. Fidge, "Timestamps in message-passing systems that
-// preserve the partial ordering", 1988): a lane knows of every other lane how
-// far it had come when the latest event was recorded that the lane waited for.
+// preserve the partial ordering", 1988): a stream knows of every other stream
+// how far it had come when the latest event was recorded that the stream waited
+// for.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_PLAN_LANES_H
-#define PLAIT_PLAN_LANES_H
+#ifndef PLAIT_PLAN_STREAMS_H
+#define PLAIT_PLAN_STREAMS_H
 
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
@@ -33,12 +34,12 @@
 namespace plait::plan {
 
 /// The operations of a step and their events.
-struct LaneSchedule {
+struct StreamSchedule {
   static constexpr uint32_t none = UINT32_MAX;
 
   struct Operation {
-    uint32_t lane;
-    /// In `waits`: the events that the lane waits for before the operation.
+    uint32_t stream;
+    /// In `waits`: the events that the stream waits for before the operation.
     uint32_t firstWait, endWait;
     /// What is recorded after the operation, or `none`.
     uint32_t event = none;
@@ -56,60 +57,60 @@ struct LaneSchedule {
 };
 
 /// Calls `visit` with each two operations of which the second follows the first
-/// in its lane or waits for it directly.
-void forEachWait(const LaneSchedule &schedule, uint32_t lanes,
+/// in its stream or waits for it directly.
+void forEachWait(const StreamSchedule &schedule, uint32_t streams,
                  const std::function<void(uint32_t, uint32_t)> &visit);
 
-class LanePlanner {
+class StreamPlanner {
 public:
-  explicit LanePlanner(uint32_t lanes)
-      : lanes(lanes), seen(lanes, Clock(lanes, never)) {}
+  explicit StreamPlanner(uint32_t streams)
+      : streams(streams), seen(streams, Clock(streams, never)) {}
 
   /// The next operation of the step.
-  void add(uint32_t lane, std::span<const ByteRange> uses);
+  void add(uint32_t stream, std::span<const ByteRange> uses);
 
   /// The schedule of all that was added. Events are used again where nothing
   /// waits for them any more.
-  LaneSchedule finish() const;
+  StreamSchedule finish() const;
 
 private:
   /// An operation, or `never`.
   using Index = int64_t;
   static constexpr Index never = -1;
-  /// Of each lane the last operation that is known to be over.
+  /// Of each stream the last operation that is known to be over.
   using Clock = std::vector<Index>;
 
   /// Bytes, up to the next entry of the map, that have the same history.
   struct Span {
     Index writer = never;
-    Clock readers; // of each lane the last one since; empty: none
+    Clock readers; // of each stream the last one since; empty: none
   };
   struct Added {
-    uint32_t lane;
+    uint32_t stream;
     std::vector<Index> waits;
   };
 
   std::map<uint64_t, Span>::iterator splitAt(uint64_t offset);
   /// Whom an operation waits for that uses `range`; and notes that it does.
-  void use(const ByteRange &range, Index operation, uint32_t lane,
+  void use(const ByteRange &range, Index operation, uint32_t stream,
            Clock &needed);
 
-  uint32_t lanes;
+  uint32_t streams;
   std::map<uint64_t, Span> spans; // by their first byte
-  std::vector<Clock> seen;        // by lane
+  std::vector<Clock> seen;        // by stream
   std::vector<Clock> clocks;      // by operation, when it is over
   std::vector<Added> added;
 };
 
 /// Where the operations of a program happen.
-struct LaneChoice {
+struct StreamChoice {
   std::vector<uint32_t> transfers;          // by action; 0 for others
   std::vector<std::vector<uint32_t>> steps; // by function and step
-  /// See Communicator::sendsInLane.
-  bool sendsInLane = false;
+  /// See Communicator::sendsInStream.
+  bool sendsInStream = false;
 
-  /// One more than the largest lane.
-  uint32_t lanes() const;
+  /// One more than the largest stream.
+  uint32_t streams() const;
 };
 
 /// The number of operations of a step: the transfers of a program and the steps
@@ -118,14 +119,14 @@ uint32_t countOperations(const fb::Program &program);
 
 /// Which of them wait for which, by the bytes they use. `program` has passed
 /// the plan checker.
-LaneSchedule scheduleLanes(const fb::Program &program, const Mesh &mesh,
-                           const LaneChoice &choice);
+StreamSchedule scheduleStreams(const fb::Program &program, const Mesh &mesh,
+                               const StreamChoice &choice);
 
-/// A lane for computing, 0, one for each group of ranks with collectives, and
+/// A stream for computing, 0, one for each group of ranks with collectives, and
 /// one for each route, a neighbour and a direction: as the CUDA backend has
 /// them.
-LaneChoice chooseLanes(const fb::Program &program);
+StreamChoice chooseStreams(const fb::Program &program);
 
 } // namespace plait::plan
 
-#endif // PLAIT_PLAN_LANES_H
+#endif // PLAIT_PLAN_STREAMS_H

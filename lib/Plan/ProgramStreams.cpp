@@ -1,12 +1,11 @@
-//===- ProgramLanes.cpp - The lanes of a program's operations
-//---------------===//
+//===- ProgramStreams.cpp - The streams of a program's operations ---------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Plan/Lanes.h"
+#include "plait/Plan/Streams.h"
 
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
@@ -24,8 +23,8 @@ namespace {
 class Scheduler {
 public:
   Scheduler(const fb::Program &program, const Mesh &mesh,
-            const LaneChoice &choice)
-      : program(program), choice(choice), planner(choice.lanes()) {
+            const StreamChoice &choice)
+      : program(program), choice(choice), planner(choice.streams()) {
     for (uint32_t i = 0; i < length(program.functions()); ++i) {
       auto &uses = usesOfFunctions.emplace_back();
       const auto *steps = program.functions()->Get(i)->steps();
@@ -34,7 +33,7 @@ public:
     }
   }
 
-  LaneSchedule run() {
+  StreamSchedule run() {
     for (uint32_t i = 0; i < length(program.actions()); ++i)
       add(i, *program.actions()->Get(i));
     return planner.finish();
@@ -51,7 +50,7 @@ private:
     case fb::ActionKind::WaitSend:
       // Until here another rank may read the buffer.
       return planner.add(choice.transfers[index],
-                         std::span(&buffer, choice.sendsInLane ? 0 : 1));
+                         std::span(&buffer, choice.sendsInStream ? 0 : 1));
     default:
       addCall(action);
     }
@@ -71,8 +70,8 @@ private:
   }
 
   const fb::Program &program;
-  const LaneChoice &choice;
-  LanePlanner planner;
+  const StreamChoice &choice;
+  StreamPlanner planner;
   std::vector<std::vector<std::vector<Use>>> usesOfFunctions;
   std::vector<ByteRange> ranges; // of one operation
 };
@@ -87,13 +86,13 @@ static std::vector<uint32_t> groupOf(const fb::CollectiveStep &step) {
   return group;
 }
 
-uint32_t LaneChoice::lanes() const {
+uint32_t StreamChoice::streams() const {
   uint32_t last = 0;
-  for (uint32_t lane : transfers)
-    last = std::max(last, lane);
+  for (uint32_t stream : transfers)
+    last = std::max(last, stream);
   for (const std::vector<uint32_t> &function : steps)
-    for (uint32_t lane : function)
-      last = std::max(last, lane);
+    for (uint32_t stream : function)
+      last = std::max(last, stream);
   return last + 1;
 }
 
@@ -108,21 +107,22 @@ uint32_t plan::countOperations(const fb::Program &program) {
   return count;
 }
 
-LaneSchedule plan::scheduleLanes(const fb::Program &program, const Mesh &mesh,
-                                 const LaneChoice &choice) {
+StreamSchedule plan::scheduleStreams(const fb::Program &program,
+                                     const Mesh &mesh,
+                                     const StreamChoice &choice) {
   return Scheduler(program, mesh, choice).run();
 }
 
-LaneChoice plan::chooseLanes(const fb::Program &program) {
-  LaneChoice choice;
-  choice.sendsInLane = true;
+StreamChoice plan::chooseStreams(const fb::Program &program) {
+  StreamChoice choice;
+  choice.sendsInStream = true;
   // Axis and members of a group; peer and directions of a route.
   std::map<std::vector<uint32_t>, uint32_t> groups;
   std::map<std::tuple<uint32_t, fb::Direction, bool>, uint32_t> routes;
-  uint32_t lanes = 1;
-  auto laneOf = [&lanes](auto &known, auto key) {
-    auto [entry, isNew] = known.try_emplace(std::move(key), lanes);
-    lanes += isNew;
+  uint32_t streams = 1;
+  auto streamOf = [&streams](auto &known, auto key) {
+    auto [entry, isNew] = known.try_emplace(std::move(key), streams);
+    streams += isNew;
     return entry->second;
   };
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
@@ -130,8 +130,8 @@ LaneChoice plan::chooseLanes(const fb::Program &program) {
     bool receives = action.kind() == fb::ActionKind::Recv;
     choice.transfers.push_back(
         isTransfer(action)
-            ? laneOf(routes,
-                     std::tuple(action.peer(), action.direction(), receives))
+            ? streamOf(routes,
+                       std::tuple(action.peer(), action.direction(), receives))
             : 0);
   }
   for (uint32_t i = 0; i < length(program.functions()); ++i) {
@@ -139,7 +139,8 @@ LaneChoice plan::chooseLanes(const fb::Program &program) {
     const auto *steps = program.functions()->Get(i)->steps();
     for (uint32_t j = 0; j < length(steps); ++j) {
       const auto *collective = steps->Get(j)->step_as_CollectiveStep();
-      function.push_back(collective ? laneOf(groups, groupOf(*collective)) : 0);
+      function.push_back(collective ? streamOf(groups, groupOf(*collective))
+                                    : 0);
     }
   }
   return choice;

@@ -1,4 +1,4 @@
-//===- DelayProducts.cpp - Products beside collectives --------------------===//
+//===- DelayMatmuls.cpp - Matmuls beside collectives ----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,12 +7,12 @@
 //
 // The gradient of a parameter is needed at the end of the step, that of an
 // input at once, and with tensor parallelism only after a sum over ranks. A
-// product for the former is worth most beside that sum. It then holds what it
+// matmul for the former is worth most beside that sum. It then holds what it
 // reads for longer; where that would raise the function's peak it stays.
 //
 //===----------------------------------------------------------------------===//
 
-#include "DelayProducts.h"
+#include "DelayMatmuls.h"
 
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
@@ -24,7 +24,7 @@
 using namespace mlir;
 using namespace plait;
 
-/// Whether `op` is a product that is added to gradients, and nothing else.
+/// Whether `op` is a matmul that is added to gradients, and nothing else.
 static bool isGradient(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
   return costed && costed.getWorkShape().kind == WorkShape::Contraction &&
@@ -35,7 +35,7 @@ static bool isGradient(Operation *op) {
 
 namespace {
 
-/// Moves the products of one function.
+/// Moves the matmuls of one function.
 class Delayer {
 public:
   Delayer(func::FuncOp function, const Surroundings &surroundings)
@@ -47,7 +47,7 @@ public:
 private:
   void countLive();
   Lifetime *findLifetime(Value value);
-  bool extend(Operation *product, int64_t last);
+  bool extend(Operation *matmul, int64_t last);
 
   Block &body;
   Workspace workspace;
@@ -74,10 +74,10 @@ Lifetime *Delayer::findLifetime(Value value) {
   return found == workspace.lifetimes.end() ? nullptr : &found->second;
 }
 
-/// Has what `product` reads live until step `last`, unless that is too much.
-bool Delayer::extend(Operation *product, int64_t last) {
+/// Has what `matmul` reads live until step `last`, unless that is too much.
+bool Delayer::extend(Operation *matmul, int64_t last) {
   llvm::SmallSetVector<Lifetime *, 2> read;
-  for (Value operand : product->getOperands())
+  for (Value operand : matmul->getOperands())
     if (Lifetime *lifetime = findLifetime(operand))
       read.insert(lifetime);
   auto add = [&](int64_t sign) {
@@ -100,33 +100,33 @@ bool Delayer::extend(Operation *product, int64_t last) {
 
 void Delayer::run() {
   countLive();
-  SmallVector<Operation *> products; // since the last collective
+  SmallVector<Operation *> matmuls; // since the last collective
   int64_t step = 0;
   for (Operation &op : llvm::make_early_inc_range(body)) {
     // What has been moved is behind the iterator, and counts where it was.
     int64_t at = step++;
     if (isGradient(&op))
-      products.push_back(&op);
+      matmuls.push_back(&op);
     if (!isa<dist::CollectiveOpInterface>(op))
       continue;
     Operation *last = &op;
-    for (Operation *product : products) {
-      if (!extend(product, at))
+    for (Operation *matmul : matmuls) {
+      if (!extend(matmul, at))
         continue;
-      product->moveAfter(last);
-      last = product;
-      for (Operation *user : llvm::make_early_inc_range(product->getUsers()))
-        if (user->isBeforeInBlock(product)) {
+      matmul->moveAfter(last);
+      last = matmul;
+      for (Operation *user : llvm::make_early_inc_range(matmul->getUsers()))
+        if (user->isBeforeInBlock(matmul)) {
           user->moveAfter(last);
           last = user;
         }
     }
-    products.clear();
+    matmuls.clear();
   }
 }
 
-void plait::delayProducts(func::FuncOp function,
-                          const Surroundings &surroundings) {
+void plait::delayMatmuls(func::FuncOp function,
+                         const Surroundings &surroundings) {
   auto has = [&](auto isSuch) {
     return llvm::any_of(function.getBody().front(),
                         [&](Operation &op) { return isSuch(&op); });

@@ -1,12 +1,12 @@
-//===- Products.h - Matrix products against a plain loop --------*- C++ -*-===//
+//===- GemmCases.h - GEMMs against a plain loop -----------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_TEST_UNIT_RUNTIME_PRODUCTS_H
-#define PLAIT_TEST_UNIT_RUNTIME_PRODUCTS_H
+#ifndef PLAIT_TEST_UNIT_RUNTIME_GEMMCASES_H
+#define PLAIT_TEST_UNIT_RUNTIME_GEMMCASES_H
 
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Support/BFloat16.h"
@@ -30,23 +30,22 @@ inline std::vector<float> valuesOf(size_t count, int salt) {
   return values;
 }
 
-/// Calls `visit(a, b, c offsets)` for every product of the batch.
+/// Calls `visit(a, b, c offsets)` for every GEMM of the batch.
 template <typename Visit>
-void forEachProduct(const fb::GemmStepT &shape, size_t dim, int64_t a,
-                    int64_t b, int64_t c, Visit visit) {
+void forEachGemm(const fb::GemmStepT &shape, size_t dim, int64_t a, int64_t b,
+                 int64_t c, Visit visit) {
   if (dim == shape.batch.size())
     return visit(a, b, c);
   for (int64_t i = 0; i < shape.batch[dim]; ++i)
-    forEachProduct(shape, dim + 1, a + i * shape.a_batch[dim],
-                   b + i * shape.b_batch[dim], c + i * shape.c_batch[dim],
-                   visit);
+    forEachGemm(shape, dim + 1, a + i * shape.a_batch[dim],
+                b + i * shape.b_batch[dim], c + i * shape.c_batch[dim], visit);
 }
 
 /// By Plan.fbs, in double precision.
 inline void multiply(const fb::GemmStepT &shape, const std::vector<float> &a,
                      const std::vector<float> &b, std::vector<float> &c,
                      bool add) {
-  forEachProduct(shape, 0, 0, 0, 0, [&](int64_t atA, int64_t atB, int64_t atC) {
+  forEachGemm(shape, 0, 0, 0, 0, [&](int64_t atA, int64_t atB, int64_t atC) {
     for (int64_t i = 0; i < shape.m; ++i)
       for (int64_t j = 0; j < shape.n; ++j) {
         float &target = c[atC + i * shape.c_row + j];
@@ -84,18 +83,18 @@ private:
   std::vector<BFloat16> halves;
 };
 
-/// The operands of a product in the host's memory; empty: the step has none.
-struct ProductMemory {
+/// The operands of a GEMM in the host's memory; empty: the step has none.
+struct GemmMemory {
   std::span<std::byte> a, b, c, bias = {}, geluInput = {};
 };
 
 /// C = A B and the step's epilogue or, with `add`, C += A B.
 using Multiply = std::function<Status(const fb::GemmStep &step,
-                                      const ProductMemory &memory, bool add)>;
+                                      const GemmMemory &memory, bool add)>;
 
 /// Compares all of C, so that what lies between its rows must stay.
-inline void expectProduct(fb::GemmStepT shape, const Multiply &run,
-                          size_t elements = 100000) {
+inline void expectGemm(fb::GemmStepT shape, const Multiply &run,
+                       size_t elements = 100000) {
   for (auto *ref : {&shape.a, &shape.b, &shape.c})
     *ref = std::make_unique<fb::Ref>(0, -1);
   flatbuffers::FlatBufferBuilder builder;
@@ -122,12 +121,12 @@ inline void expectProduct(fb::GemmStepT shape, const Multiply &run,
 }
 
 /// The same of halves, into floats and into halves.
-inline void expectHalfProducts(fb::GemmStepT shape, const Multiply &run,
-                               size_t elements = 100000) {
+inline void expectHalfGemms(fb::GemmStepT shape, const Multiply &run,
+                            size_t elements = 100000) {
   shape.dtype = fb::DType::BF16;
   for (fb::DType type : {fb::DType::F32, fb::DType::BF16}) {
     shape.c_dtype = type;
-    expectProduct(shape, run, elements);
+    expectGemm(shape, run, elements);
   }
 }
 
@@ -186,7 +185,7 @@ inline void expectEpilogue(fb::GemmStepT shape, fb::Epilogue kind, bool keeps,
   Operand memoryA(shape.dtype, a), memoryB(shape.dtype, b);
   Operand memoryC(shape.c_dtype, c), memoryBias(shape.c_dtype, bias);
   Operand memoryInput(shape.c_dtype, input);
-  ProductMemory memory = {memoryA.bytes(), memoryB.bytes(), memoryC.bytes()};
+  GemmMemory memory = {memoryA.bytes(), memoryB.bytes(), memoryC.bytes()};
   if (biased)
     memory.bias = memoryBias.bytes();
   if (hasInput)
@@ -201,7 +200,7 @@ inline void expectEpilogue(fb::GemmStepT shape, fb::Epilogue kind, bool keeps,
       int64_t place = row * shape.c_row + column;
       c[place] = float(finish(kind, sums[place], bias[column], inputs[place]));
     }
-  // Sums as in expectProduct; of 8 bits, the sum and what is stored are rounded
+  // Sums as in expectGemm; of 8 bits, the sum and what is stored are rounded
   // by half of the last each, and GELU is at most 1.13 times as steep as x.
   float rounding = shape.c_dtype == fb::DType::BF16 ? 1.13f * 0x1p-8f : 0;
   for (size_t i = 0; i < c.size(); ++i) {
@@ -229,7 +228,7 @@ inline void expectEpilogues(const fb::GemmStepT &shape, const Multiply &run) {
       }
 }
 
-/// A product with rows longer than necessary by `slack`.
+/// A GEMM with rows longer than necessary by `slack`.
 inline fb::GemmStepT makeShape(int64_t m, int64_t n, int64_t k, bool transposeA,
                                bool transposeB, int64_t slack) {
   fb::GemmStepT shape;
@@ -242,7 +241,7 @@ inline fb::GemmStepT makeShape(int64_t m, int64_t n, int64_t k, bool transposeA,
   return shape;
 }
 
-/// Calls `check` with a product of each of `sizes` (m, n, k), of matrices as
+/// Calls `check` with a GEMM of each of `sizes` (m, n, k), of matrices as
 /// they are and transposed, and with each of `slacks`.
 template <typename Check>
 void forEachLayout(const std::vector<std::array<int64_t, 3>> &sizes,
@@ -256,4 +255,4 @@ void forEachLayout(const std::vector<std::array<int64_t, 3>> &sizes,
 
 } // namespace plait::test
 
-#endif // PLAIT_TEST_UNIT_RUNTIME_PRODUCTS_H
+#endif // PLAIT_TEST_UNIT_RUNTIME_GEMMCASES_H

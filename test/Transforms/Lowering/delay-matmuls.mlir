@@ -10,7 +10,7 @@ func.func @backward_0() attributes {pipe.function = #pipe.function<backward, 0>}
 func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} { return }
 func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} { return }
 
-// The product for @w's gradient need not be in front of the sum, and what it
+// The matmul for @w's gradient need not be in front of the sum, and what it
 // reads is an argument. The one whose result is summed stays.
 // CHECK-LABEL: func.func @delayed(
 // CHECK: %[[X:.*]] = nn.matmul
@@ -29,7 +29,7 @@ func.func @delayed(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>) {
   return
 }
 
-// %0 would have to live beside two others, and nothing else does: the product
+// %0 would have to live beside two others, and nothing else does: the matmul
 // stays.
 // CHECK-LABEL: func.func @stays(
 // CHECK: nn.accumulate %{{.*}} to @w

@@ -1,12 +1,12 @@
-//===- CublasProducts.h - Matrix products by cuBLASLt -----------*- C++ -*-===//
+//===- CublasGemms.h - GEMMs by cuBLASLt ------------------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_RUNTIME_CUDA_CUBLASPRODUCTS_H
-#define PLAIT_LIB_RUNTIME_CUDA_CUBLASPRODUCTS_H
+#ifndef PLAIT_LIB_RUNTIME_CUDA_CUBLASGEMMS_H
+#define PLAIT_LIB_RUNTIME_CUDA_CUBLASGEMMS_H
 
 #include "CublasLt.h"
 #include "CudaStream.h"
@@ -19,18 +19,18 @@
 
 namespace plait::runtime {
 
-/// The matrix products of one rank. f32 products are computed in f32 unless
+/// The GEMMs of one rank. f32 GEMMs are computed in f32 unless
 /// `tf32`; bf16 ones accumulate in f32. The same plan on the same GPU model and
 /// library version gives the same bits.
-class CublasProducts {
+class CublasGemms {
 public:
-  /// `workspace` is device memory that only these products use.
-  static Result<std::unique_ptr<CublasProducts>>
+  /// `workspace` is device memory that only these GEMMs use.
+  static Result<std::unique_ptr<CublasGemms>>
   create(CudaStream &stream, std::span<std::byte> workspace, bool tf32);
-  ~CublasProducts();
+  ~CublasGemms();
 
-  /// Chooses the algorithm for `step`; the number is for run(). Equal products
-  /// share one. An epilogue that no algorithm has comes after the product.
+  /// Chooses the algorithm for `step`; the number is for run(). Equal GEMMs
+  /// share one. An epilogue that no algorithm has comes after the GEMM.
   Result<uint32_t> prepare(const plan::fb::GemmStep &step);
 
   Status run(uint32_t prepared, const GemmOperands &operands, bool add);
@@ -45,16 +45,16 @@ private:
   template <typename Pointer>
   using Owned = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroy>;
 
-  struct Product {
+  struct Gemm {
     GemmLayout layout;
     Owned<cublasLtMatmulDesc_t> operation;
     Owned<cublasLtMatrixLayout_t> a, b, c;
     cublasLtMatmulAlgo_t algorithm;
-    bool isApart = false; // the epilogue comes after the product
+    bool isApart = false; // the epilogue comes after the GEMM
   };
 
-  CublasProducts(const CublasLt &library, CudaStream &stream,
-                 std::span<std::byte> workspace, bool tf32)
+  CublasGemms(const CublasLt &library, CudaStream &stream,
+              std::span<std::byte> workspace, bool tf32)
       : library(library), stream(stream), workspace(workspace), tf32(tf32) {}
 
   Result<Owned<cublasLtMatmulDesc_t>> describe(const GemmLayout &layout,
@@ -65,21 +65,21 @@ private:
   Status setEpilogue(cublasLtMatmulDesc_t operation, const GemmLayout &layout);
   Status setPointers(cublasLtMatmulDesc_t operation, const GemmLayout &layout,
                      const std::byte *bias, const std::byte *geluInput);
-  Status chooseOperation(Product &product);
-  Status chooseOperation(Product &product, bool withEpilogue);
+  Status chooseOperation(Gemm &gemm);
+  Status chooseOperation(Gemm &gemm, bool withEpilogue);
   Result<Owned<cublasLtMatrixLayout_t>> describe(const GemmMatrix &matrix,
                                                  const GemmLayout &layout);
-  Status chooseAlgorithm(Product &product);
+  Status chooseAlgorithm(Gemm &gemm);
 
   const CublasLt &library;
   CudaStream &stream;
   std::span<std::byte> workspace;
   bool tf32;
   cublasLtHandle_t handle = nullptr;
-  std::deque<Product> products;
+  std::deque<Gemm> gemms;
   std::unique_ptr<EpilogueFallback> fallback; // made when first needed
 };
 
 } // namespace plait::runtime
 
-#endif // PLAIT_LIB_RUNTIME_CUDA_CUBLASPRODUCTS_H
+#endif // PLAIT_LIB_RUNTIME_CUDA_CUBLASGEMMS_H

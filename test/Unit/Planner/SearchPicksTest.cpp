@@ -1,0 +1,227 @@
+//===- SearchPicksTest.cpp - What is picked of what is as fast ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PublishedRuns.h"
+#include "SearchSetting.h"
+#include "plait/Planner/Report.h"
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Pins, ties, repetition
+//===----------------------------------------------------------------------===//
+
+TEST(Search, KeepsPins) {
+  Setting setting;
+  setting.pins = *parsePins("tp=2, pp=2, schedule=gpipe, micro-batch=2, "
+                            "recompute=full, sp=on");
+  Configuration c = setting.run().configuration;
+  EXPECT_EQ(print(c),
+            "pp 2, dp 2, tp 2, gpipe, micro-batch 2, recompute full, sp");
+  EXPECT_EQ(c.layers.size(), 2u);
+  setting.pins.pipeline = 3;
+  setting.pins.layers = {4, 4, 2};
+  setting.pins.data = 1;
+  c = setting.run().configuration;
+  EXPECT_EQ(c.ranks(), 6); // fewer than the cluster has
+  EXPECT_EQ(c.layers, (std::vector{4, 4, 2}));
+}
+
+TEST(Search, ReadsPins) {
+  const char *text = "pp=2,dp=3,tp=4,cp=1,schedule=zb-v,chunks=2,micro-batch=8,"
+                     "recompute=selective,zero=1,sp=off,"
+                     "context-parallel=heads";
+  EXPECT_EQ(print(*parsePins(text)), text);
+  auto message = [](const char *text) {
+    Result<Pins> pins = parsePins(text);
+    return pins.ok() ? "" : pins.status().message();
+  };
+  EXPECT_EQ(message("tp"), "'tp' is no pin, expected name=value");
+  EXPECT_EQ(message("tp=0"), "tp is \"0\", expected 1 to 16777216");
+  EXPECT_EQ(message("tp=4x"), "tp is \"4x\", expected 1 to 16777216");
+  EXPECT_EQ(message("zero=4"), "zero is \"4\", expected 0 to 3");
+  EXPECT_EQ(message("tp=4,tp=2"), "tp is given twice");
+  EXPECT_EQ(message("sp=maybe"),
+            "sequence-parallel is \"maybe\", expected true, false, on or off");
+  EXPECT_EQ(message("context-parallel=ring"),
+            "context-parallel is \"ring\", expected gather or heads");
+  EXPECT_EQ(message("recompute=some"),
+            "recompute is \"some\", expected none, selective, full or auto");
+  EXPECT_EQ(message("depth=4").rfind("unknown pin 'depth', expected one of", 0),
+            0u);
+  EXPECT_NE(message("schedule=2f2b").find("unknown schedule '2f2b'"),
+            std::string::npos);
+}
+
+TEST(Search, IsDeterministic) {
+  Setting setting;
+  setting.space = SearchSpace::all();
+  SearchResult one = setting.run(), two = setting.run();
+  EXPECT_EQ(toJson({one, setting.cluster, setting.training}),
+            toJson({two, setting.cluster, setting.training}));
+}
+
+/// Many schedules take any number of chunks: the largest is no number.
+TEST(Search, InterleavesWhereTheBubbleIsLarge) {
+  Setting setting;
+  setting.space.schedule = {"1f1b", "interleaved-1f1b"};
+  setting.space.chunks = {1, 2, 5};
+  setting.pins = *parsePins("pp=2,tp=4");
+  setting.training.globalBatch = 2;
+  Configuration c = setting.run().configuration;
+  EXPECT_EQ(c.schedule, "interleaved-1f1b");
+  EXPECT_GT(c.chunks, 1);
+}
+
+/// With free schedules, gpipe and 1f1b take the same time on one stage, and no
+/// more is said than what was decided.
+TEST(Search, BreaksTies) {
+  Setting setting;
+  setting.space.schedule = {"zb-h1", "gpipe", "1f1b"};
+  setting.pins = *parsePins("pp=1");
+  EXPECT_EQ(setting.run().configuration.schedule, "1f1b");
+}
+
+/// The more microbatches there are, the less a zero bubble is worth: up to one
+/// percent it is not picked.
+TEST(Search, PrefersWhatIsSimple) {
+  Setting setting;
+  setting.space.microBatch = {1};
+  int preferred = 0, picked = 0;
+  for (int64_t batch = 4; batch <= 2048; batch += batch / 8 + 1) {
+    setting.training.globalBatch = batch;
+    auto search = [&](std::vector<std::string> schedules) {
+      setting.space.schedule = std::move(schedules);
+      setting.pins = *parsePins("pp=2,dp=1,tp=4");
+      setting.pins.layers = {5, 5}; // they do not move afterwards
+      return setting.run();
+    };
+    SearchResult plain = search({"1f1b"}), split = search({"zb-h2"});
+    SearchResult both = search({"zb-h2", "1f1b"});
+    double gain = plain.lowerBoundSeconds / split.lowerBoundSeconds - 1;
+    bool isPlain = gain <= 0.01;
+    EXPECT_EQ(both.configuration.schedule, isPlain ? "1f1b" : "zb-h2") << batch;
+    EXPECT_LE(both.withinPercent(), 1);
+    bool isTold =
+        !both.notes.empty() && both.notes.back().starts_with("schedule 1f1b: ");
+    EXPECT_EQ(isTold, isPlain && gain > 0) << batch;
+    preferred += isTold;
+    picked += !isPlain;
+  }
+  EXPECT_GT(preferred, 0);
+  EXPECT_GT(picked, 0);
+}
+
+//===----------------------------------------------------------------------===//
+// What Megatron-LM does, by cost
+//===----------------------------------------------------------------------===//
+
+/// GPT-3 175B on 64 nodes of 8 A100 (Narayanan et al. 2021, section 5.2:
+/// "tensor parallelism of size 8 within a node, pipeline parallelism across
+/// nodes"), with batches as there and what that program could do.
+Setting makeGpt3() {
+  Setting setting;
+  setting.shape.layers = 96;
+  setting.shape.hidden = 12288;
+  setting.shape.heads = 96;
+  setting.shape.vocabulary = 51200;
+  setting.training.globalBatch = 1536;
+  setting.training.precision = Precision::FP16;
+  setting.cluster = *parseCluster("a100-80g:64x8");
+  return setting;
+}
+
+TEST(Search, KeepsTensorParallelismInsideOfANode) {
+  SearchResult result = makeGpt3().run();
+  EXPECT_EQ(result.configuration.tensor, 8);
+  EXPECT_GE(result.configuration.pipeline, 4);
+  // Not a rule: with links between nodes as fast as inside, it may leave them.
+  Setting setting = makeGpt3();
+  setting.cluster.devicesPerNode = 4;
+  setting.cluster.nodes = 128;
+  EXPECT_LE(setting.run().configuration.tensor, 4);
+}
+
+TEST(Search, SplitsTheSequenceWhereActivationsAreShort) {
+  SearchResult result = makeGpt3().run();
+  EXPECT_TRUE(result.configuration.sequenceParallel);
+  Setting setting = makeGpt3();
+  setting.pins.sequenceParallel = false;
+  EXPECT_GT(setting.run().estimate.iterationSeconds,
+            result.estimate.iterationSeconds);
+}
+
+TEST(Search, GivesTheEndsFewerLayers) {
+  Setting setting;
+  setting.shape.vocabulary = 256000;
+  setting.shape.layers = 24;
+  setting.pins = *parsePins("pp=4,tp=2");
+  std::vector<int> layers = setting.run().configuration.layers;
+  ASSERT_EQ(layers.size(), 4u);
+  EXPECT_LT(layers[3], layers[1]);
+}
+
+/// The cut by cost gives a stage in the middle what does not divide; in front
+/// fewer wait for it.
+TEST(Search, MovesLayersToWhereNobodyWaits) {
+  Setting setting;
+  setting.shape.layers = 33;
+  setting.training.globalBatch = 16;
+  setting.space.microBatch = {1};
+  setting.pins = *parsePins("pp=8,dp=1,tp=1,schedule=1f1b");
+  SearchResult result = setting.run();
+  Configuration byCost = result.configuration;
+  byCost.layers.clear();
+  auto before =
+      estimate(*result.work, setting.cluster, setting.training, byCost);
+  ASSERT_TRUE(before.ok());
+  EXPECT_LT(result.estimate.iterationSeconds, 0.99 * before->iterationSeconds);
+  EXPECT_LE(result.estimate.peakMemory(), setting.cluster.device.usableBytes());
+  // No further layer is worth moving.
+  std::vector<int> best = result.configuration.layers;
+  for (size_t from = 0; from < best.size(); ++from)
+    for (size_t to = 0; to < best.size(); ++to) {
+      Configuration moved = result.configuration;
+      moved.layers[from] -= 1, moved.layers[to] += 1;
+      auto after =
+          estimate(*result.work, setting.cluster, setting.training, moved);
+      if (after.ok() && moved.layers[from] > 0)
+        EXPECT_GE(after->iterationSeconds,
+                  result.estimate.iterationSeconds * (1 - 1e-9));
+    }
+}
+
+/// Each published run against the planner's own pick on the same cluster, with
+/// no more memory than the device has.
+TEST(Search, IsNoSlowerThanPublishedRuns) {
+  auto sources = readPublishedRuns(PLAIT_PUBLISHED_RUNS "/published_runs.json");
+  ASSERT_TRUE(sources.ok()) << sources.status().message();
+  int tried = 0;
+  for (const PublishedSource &published : *sources)
+    for (size_t i = 0; i < published.runs.size() && i < 2; ++i) {
+      const PublishedRun &run = published.runs[i];
+      Result<Estimate> theirs = run.predict();
+      if (!theirs.ok() ||
+          theirs->peakMemory() > run.cluster.device.usableBytes() ||
+          run.configuration.ranks() != run.cluster.devices())
+        continue;
+      TransformerSource source(run.shape);
+      auto result =
+          search(source, run.cluster, run.training, SearchSpace::all());
+      ASSERT_TRUE(result.ok()) << run.id << ": " << result.status().message();
+      EXPECT_LE(result->estimate.iterationSeconds,
+                theirs->iterationSeconds * (1 + 1e-9))
+          << run.id;
+      ++tried;
+    }
+  EXPECT_GE(tried, 5);
+}
+
+} // namespace

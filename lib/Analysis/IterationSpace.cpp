@@ -30,10 +30,6 @@ int64_t plait::getCallValue(Operation *op) {
   return cast<IntegerAttr>(op->getInherentAttr(name).value()).getInt();
 }
 
-static bool isReduction(FusionRole role) {
-  return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
-}
-
 static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
@@ -121,7 +117,7 @@ LogicalResult SpaceBuilder::joinOperands(Operation *op) {
     firsts.push_back(from);
     unsigned operandRank = shapeOf(operand.get()).size();
     bool data = operand.getOperandNumber() == 0;
-    if (isReduction(role)) {
+    if (getFacts(role).reduces) {
       unsigned next = result;
       for (unsigned dim = 0; dim < operandRank; ++dim)
         if (!llvm::is_contained(getDimsAttr(op), dim))
@@ -294,7 +290,7 @@ void SpaceBuilder::assignGroups() {
 
 void SpaceBuilder::collectReductions() {
   for (Operation &op : body.without_terminator()) {
-    if (!isReduction(getRole(&op)))
+    if (!getFacts(getRole(&op)).reduces)
       continue;
     GroupSet from = space.getGroups(space.getDims(op.getOpOperand(0)));
     GroupSet to = space.getGroups(space.getDims(op.getResult(0)));

@@ -48,10 +48,8 @@ static LogicalResult checkTypes(plan::ClusterOp cluster) {
 }
 
 bool plait::readsMemory(OpOperand &operand) {
-  FusionRole role = getRole(operand.getOwner());
   return operand.getOperandNumber() == 0 &&
-         (role == FusionRole::Gather || role == FusionRole::RotateHalf ||
-          role == FusionRole::Slice);
+         getFacts(getRole(operand.getOwner())).readsMemory;
 }
 
 /// What is read from memory is an input, and addressed as its role can.

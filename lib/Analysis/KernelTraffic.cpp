@@ -22,12 +22,9 @@ static double countElements(Type type) {
 /// ranks have in common, its own block.
 static double countRead(plan::ClusterOp cluster, unsigned index) {
   BlockArgument inner = cluster.getBody().getArgument(index);
-  auto readsSome = [](FusionRole role) {
-    return role == FusionRole::Gather || role == FusionRole::Slice;
-  };
   for (Operation *user : inner.getUsers())
     if (auto fusable = dyn_cast<FusableOpInterface>(user);
-        fusable && readsSome(fusable.getFusionRole()) &&
+        fusable && getFacts(fusable.getFusionRole()).readsPart &&
         user->getOperand(0) == inner)
       return countElements(user->getResult(0).getType());
   return countElements(inner.getType());
@@ -44,7 +41,7 @@ static double countWritten(plan::ClusterOp cluster, unsigned index) {
                (*cluster.getAccumulate())[index] !=
                    static_cast<int32_t>(plan::Accumulate::Overwrite);
   if (auto fusable = inner.getDefiningOp<FusableOpInterface>();
-      fusable && fusable.getFusionRole() == FusionRole::ScatterAdd)
+      fusable && getFacts(fusable.getFusionRole()).scatters)
     return 2 * countElements(fusable->getOperand(0).getType()) +
            (keeps ? 0 : whole);
   return keeps ? 2 * whole : whole;

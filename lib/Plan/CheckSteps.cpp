@@ -208,13 +208,11 @@ private:
                   int(step.reduction()));
     if (step.dtype() > fb::DType::MAX)
       return fail("unknown dtype ", int(step.dtype()));
-    bool reduces = step.kind() == fb::CollectiveKind::AllReduce ||
-                   step.kind() == fb::CollectiveKind::ReduceScatter;
-    if (reduces && step.dtype() == fb::DType::I32)
+    const CollectiveFacts &facts = getFacts(toKind(step.kind()));
+    if (facts.reduces && step.dtype() == fb::DType::I32)
       return fail("reduces ", fb::EnumNameDType(step.dtype()),
                   ", only f32 and bf16 are supported");
-    bool exchanges = step.kind() == fb::CollectiveKind::AllToAll;
-    if (!exchanges && (step.middle() != 1 || step.splits_inner()))
+    if (!facts.exchanges && (step.middle() != 1 || step.splits_inner()))
       return fail(fb::EnumNameCollectiveKind(step.kind()),
                   " has blocks with a middle of ", step.middle(),
                   ", only AllToAll cuts two dimensions");
@@ -222,7 +220,7 @@ private:
     bool same = step.input() && step.output() &&
                 step.input()->slot() == step.output()->slot() &&
                 step.input()->offset() == step.output()->offset();
-    if (same && step.kind() != fb::CollectiveKind::AllReduce)
+    if (same && !facts.worksInPlace)
       return fail(fb::EnumNameCollectiveKind(step.kind()),
                   " reads and writes the same place");
     return Status::success();

@@ -89,12 +89,10 @@ std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
       length(step.members()) ? length(step.members()) : mesh.size(step.axis());
   auto one = elementCount({step.outer(), step.middle(), step.chunk()});
   auto all = elementCount({step.outer(), ranks, step.middle(), step.chunk()});
-  bool exchanges = step.kind() == fb::CollectiveKind::AllToAll;
-  bool readsAll = exchanges || step.kind() == fb::CollectiveKind::ReduceScatter;
-  bool writesAll = exchanges || step.kind() == fb::CollectiveKind::AllGather;
+  const CollectiveFacts &facts = getFacts(toKind(step.kind()));
   uint64_t unit = elementBytes(step.dtype());
-  return {{"input", step.input(), readsAll ? all : one, unit},
-          {"output", step.output(), writesAll ? all : one, unit, true}};
+  return {{"input", step.input(), facts.readsAll ? all : one, unit},
+          {"output", step.output(), facts.writesAll ? all : one, unit, true}};
 }
 
 std::vector<Use> usesOf(const fb::AttentionStep &step) {

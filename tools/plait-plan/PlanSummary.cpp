@@ -10,6 +10,7 @@
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Plan/Uses.h"
 #include "plait/Planner/PlanCost.h"
 
 #include <algorithm>
@@ -37,17 +38,15 @@ std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
   return memory;
 }
 
-/// Every ring collective passes (members - 1) blocks through each rank; an
-/// all-reduce does so twice, with blocks of 1/members of the tensor.
 static uint64_t getSentBytes(const plan::Mesh &mesh,
                              const fb::CollectiveStep &step) {
   uint64_t members =
       length(step.members()) ? length(step.members()) : mesh.size(step.axis());
   uint64_t bytes = step.outer() * step.middle() * step.chunk() *
                    plan::elementBytes(step.dtype());
-  if (step.kind() == fb::CollectiveKind::AllReduce)
-    return 2 * (members - 1) * bytes / members;
-  return (members - 1) * bytes;
+  const CollectiveFacts &facts = getFacts(plan::toKind(step.kind()));
+  uint64_t blocks = facts.readsAll || facts.writesAll ? members : 1;
+  return facts.passes * (members - 1) * blocks * bytes / members;
 }
 
 /// Counts one step that is executed `calls` times.

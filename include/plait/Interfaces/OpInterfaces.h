@@ -65,6 +65,34 @@ enum class FusionRole {
   Slice,
 };
 
+/// What passes ask of a role, beside how it maps dimensions and is emitted.
+struct RoleFacts {
+  bool reduces = false; // some dimensions of its operand
+  /// Reads its first operand in memory, at other indices than its own.
+  bool readsMemory = false;
+  bool readsPart = false; // of that, no more elements than it has itself
+  bool scatters = false;  // writes at other indices
+};
+
+constexpr RoleFacts getFacts(FusionRole role) {
+  switch (role) {
+  case FusionRole::Elementwise:
+  case FusionRole::Broadcast:
+    return {};
+  case FusionRole::ReduceSum:
+  case FusionRole::ReduceMax:
+    return {.reduces = true};
+  case FusionRole::Gather:
+  case FusionRole::Slice:
+    return {.readsMemory = true, .readsPart = true};
+  case FusionRole::RotateHalf:
+    return {.readsMemory = true};
+  case FusionRole::ScatterAdd:
+    return {.scatters = true};
+  }
+  return {};
+}
+
 /// What an op can ask for while its element is emitted.
 class ElementContext {
 public:

@@ -16,12 +16,19 @@
 
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
+#include "plait/Support/Collectives.h"
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <vector>
 
 namespace plait::plan {
+
+constexpr CollectiveKind toKind(fb::CollectiveKind kind) {
+  return CollectiveKind(kind);
+}
+static_assert(size_t(fb::CollectiveKind::MAX) + 1 == std::size(collectives));
 
 /// The smallest run of bytes, from one Ref on, that holds all that a step
 /// touches of one tensor.

@@ -27,6 +27,8 @@
 #ifndef PLAIT_PLANNER_WORK_H
 #define PLAIT_PLANNER_WORK_H
 
+#include "plait/Support/Collectives.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,13 +45,6 @@ enum class OperationKind : uint8_t {
 /// Which part of a step runs the operation. BackwardWeight is what only a
 /// parameter's gradient needs and what may therefore run late.
 enum class Pass : uint8_t { Forward, BackwardInput, BackwardWeight };
-
-enum class CollectiveKind : uint8_t {
-  AllReduce,
-  AllGather,
-  ReduceScatter,
-  AllToAll
-};
 
 struct Operation {
   OperationKind kind = OperationKind::Kernel;

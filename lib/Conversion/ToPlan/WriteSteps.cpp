@@ -27,15 +27,7 @@ using namespace plait::plan;
 
 template <auto Left, auto Right>
 constexpr bool haveOneValue = static_cast<int>(Left) == static_cast<int>(Right);
-static_assert(haveOneValue<dist::CollectiveKind::AllReduce,
-                           fb::CollectiveKind::AllReduce> &&
-              haveOneValue<dist::CollectiveKind::AllGather,
-                           fb::CollectiveKind::AllGather> &&
-              haveOneValue<dist::CollectiveKind::ReduceScatter,
-                           fb::CollectiveKind::ReduceScatter> &&
-              haveOneValue<dist::CollectiveKind::AllToAll,
-                           fb::CollectiveKind::AllToAll> &&
-              haveOneValue<dist::Reduction::Sum, fb::Reduction::Sum> &&
+static_assert(haveOneValue<dist::Reduction::Sum, fb::Reduction::Sum> &&
               haveOneValue<dist::Reduction::Max, fb::Reduction::Max>);
 static_assert(
     haveOneValue<Accumulate::Overwrite, fb::Accumulate::Overwrite> &&

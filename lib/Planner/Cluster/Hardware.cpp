@@ -13,6 +13,7 @@
 #include "Cluster/Hardware.h"
 
 #include <algorithm>
+#include <ranges>
 
 using namespace plait;
 using namespace plait::planner;
@@ -132,20 +133,19 @@ Status parseChannels(const Json &object, const std::string &where,
   return fields.finish();
 }
 
-constexpr const char *collectiveNames[] = {"all-reduce", "all-gather",
-                                           "reduce-scatter", "all-to-all"};
-
 Status parseCurve(const Json &object, const std::string &where, Curve &curve) {
   Fields fields(object, where);
   std::string kind;
   fields.require("collective").read("collective", kind);
-  auto *name =
-      std::find(std::begin(collectiveNames), std::end(collectiveNames), kind);
-  if (name == std::end(collectiveNames))
-    fields.fail(fail(where, ".collective must be one of ",
-                     joinNames(collectiveNames), ", not '", kind, "'"));
+  auto *facts = std::find_if(std::begin(collectives), std::end(collectives),
+                             [&](const auto &row) { return row.name == kind; });
+  if (facts == std::end(collectives))
+    fields.fail(fail(
+        where, ".collective must be one of ",
+        joinNames(std::views::transform(collectives, &CollectiveFacts::name)),
+        ", not '", kind, "'"));
   else
-    curve.collective = CollectiveKind(name - collectiveNames);
+    curve.collective = CollectiveKind(facts - collectives);
   fields.require("members").read("members", curve.members, {2, 1e6});
   Rows rows;
   fields.require("points").read("points", rows, {{1, 1e15}, {1, 1e15}}, true);
@@ -154,10 +154,7 @@ Status parseCurve(const Json &object, const std::string &where, Curve &curve) {
   if (Status bad = fields.finish(); !bad.ok())
     return bad;
   // Noise must not make a larger message the faster one.
-  double members = curve.members, last = 0;
-  double perByte = (members - 1) / members;
-  if (curve.collective == CollectiveKind::AllReduce)
-    perByte *= 2;
+  double last = 0, perByte = getSentShare(curve.collective, curve.members);
   for (const auto &row : rows) {
     last = std::max(last, perByte * row[0] / row[1]);
     curve.points.emplace_back(row[0], last);

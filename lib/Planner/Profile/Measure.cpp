@@ -21,7 +21,6 @@
 
 using namespace mlir;
 using namespace plait;
-using planner::CollectiveKind;
 using planner::OperationKind;
 using planner::Saved;
 
@@ -129,20 +128,12 @@ static planner::Operation makeShaped(CostedOpInterface op,
   return result;
 }
 
-/// Both enumerations have the same values.
-static_assert(
-    int(CollectiveKind::AllReduce) == int(dist::CollectiveKind::AllReduce) &&
-    int(CollectiveKind::AllGather) == int(dist::CollectiveKind::AllGather) &&
-    int(CollectiveKind::ReduceScatter) ==
-        int(dist::CollectiveKind::ReduceScatter) &&
-    int(CollectiveKind::AllToAll) == int(dist::CollectiveKind::AllToAll));
-
 planner::Operation
 Measurer::makeCollective(dist::CollectiveOpInterface op) const {
   planner::Operation result;
   result.kind = OperationKind::Collective;
   result.name = nameOf(op);
-  result.collective = static_cast<CollectiveKind>(op.getKind());
+  result.collective = toKind(op.getKind());
   // In elements of activations, whose bytes they will be multiplied with.
   Type element = getElementTypeOrSelf(op->getResult(0).getType());
   double share = double(element.getIntOrFloatBitWidth()) /

@@ -10,6 +10,7 @@
 #include "Cost/Parts.h"
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Uses.h"
 
 #include <algorithm>
 
@@ -94,13 +95,12 @@ static Group getGroup(const fb::CollectiveStep &step, const plan::Mesh &mesh,
 static double collectiveStepSeconds(const fb::CollectiveStep &step,
                                     const plan::Mesh &mesh,
                                     const Cluster &cluster) {
-  // Both enumerations have the same values.
-  auto kind = CollectiveKind(step.kind());
+  CollectiveKind kind = plan::toKind(step.kind());
   Group group = getGroup(step, mesh, cluster);
   double bytes = double(step.outer()) * double(step.middle()) *
                  double(step.chunk()) *
                  double(plan::elementBytes(step.dtype()));
-  if (kind != CollectiveKind::AllReduce)
+  if (getFacts(kind).readsAll || getFacts(kind).writesAll)
     bytes *= group.ranks; // blocks
   return collectiveSeconds(kind, bytes, group, cluster);
 }

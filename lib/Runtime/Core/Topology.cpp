@@ -9,6 +9,7 @@
 
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Uses.h"
 
 #include <algorithm>
 #include <map>
@@ -36,13 +37,13 @@ void forEachCollective(const fb::Plan &plan, Visit visit) {
 /// What a backend packs of `step`, which has `members` members: one tensor of
 /// blocks, in an exchange two.
 uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {
-  if (members == 1 || step.kind() == fb::CollectiveKind::AllReduce)
+  if (members == 1)
     return 0;
-  bool exchanges = step.kind() == fb::CollectiveKind::AllToAll;
+  const CollectiveFacts &facts = getFacts(plan::toKind(step.kind()));
   bool isContiguous = step.outer() == 1 && step.middle() == 1;
   uint64_t bytes = step.outer() * step.middle() * step.chunk() * members *
                    plan::elementBytes(step.dtype());
-  return isContiguous ? 0 : bytes * (exchanges ? 2 : 1);
+  return isContiguous ? 0 : bytes * (facts.readsAll + facts.writesAll);
 }
 
 /// Deals the messages of each (source, target, direction), in the order of

@@ -105,8 +105,7 @@ static int64_t countFreed(const OpSet &moved) {
     bool isKept = llvm::any_of(value.getUsers(), [&](Operation *user) {
       return isBackward(user) && !moved.contains(user);
     });
-    if (fusable && fusable.getFusionRole() != FusionRole::ReduceSum &&
-        fusable.getFusionRole() != FusionRole::ReduceMax)
+    if (fusable && !getFacts(fusable.getFusionRole()).reduces)
       addOperands(fusable);
     else if (!isKept && (!source || source->getNumOperands()))
       bytes += byteSize(value.getType());

@@ -70,8 +70,7 @@ bool sumsAll(Operation *op) {
 /// unit's ops, and is not moved whole.
 bool readsElsewhere(Operation *op) {
   std::optional<FusionRole> role = findRole(op);
-  return role == FusionRole::Gather || role == FusionRole::RotateHalf ||
-         role == FusionRole::Slice || role == FusionRole::ScatterAdd;
+  return role && (getFacts(*role).readsMemory || getFacts(*role).scatters);
 }
 
 SmallVector<Operation *> inProgramOrder(ArrayRef<Operation *> ops) {

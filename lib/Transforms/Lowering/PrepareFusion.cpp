@@ -29,7 +29,7 @@ bool plait::isFree(Operation *op) {
 
 bool plait::isReduction(Operation *op) {
   std::optional<FusionRole> role = findRole(op);
-  return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
+  return role && getFacts(*role).reduces;
 }
 
 bool plait::needsMemory(OpOperand &use) {

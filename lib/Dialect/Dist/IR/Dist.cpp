@@ -384,7 +384,9 @@ void AllReduceOp::getEffects(
     effects.emplace_back(MemoryEffects::Write::get());
 }
 
-CollectiveKind AllReduceOp::getKind() { return CollectiveKind::AllReduce; }
+dist::CollectiveKind AllReduceOp::getKind() {
+  return dist::CollectiveKind::AllReduce;
+}
 
 CollectiveBlocks AllReduceOp::getBlocks() {
   return {1, 1, getResult().getType().getNumElements()};
@@ -420,7 +422,9 @@ static CollectiveBlocks blocksAlong(Value block, int64_t dim) {
   return {extents(type, 0, dim), 1, extents(type, dim, type.getRank())};
 }
 
-CollectiveKind AllGatherOp::getKind() { return CollectiveKind::AllGather; }
+dist::CollectiveKind AllGatherOp::getKind() {
+  return dist::CollectiveKind::AllGather;
+}
 
 CollectiveBlocks AllGatherOp::getBlocks() {
   return blocksAlong(getInput(), getDim());
@@ -442,7 +446,9 @@ LogicalResult ReduceScatterOp::verify() {
   return success();
 }
 
-CollectiveKind ReduceScatterOp::getKind() { return CollectiveKind::ReduceScatter; }
+dist::CollectiveKind ReduceScatterOp::getKind() {
+  return dist::CollectiveKind::ReduceScatter;
+}
 
 CollectiveBlocks ReduceScatterOp::getBlocks() {
   return blocksAlong(getResult(), getDim());
@@ -469,7 +475,9 @@ LogicalResult AllToAllOp::verify() {
   return success();
 }
 
-CollectiveKind AllToAllOp::getKind() { return CollectiveKind::AllToAll; }
+dist::CollectiveKind AllToAllOp::getKind() {
+  return dist::CollectiveKind::AllToAll;
+}
 
 /// A block is [outer, middle, chunk]: the extents before the first of the two
 /// dimensions, from it to the second, and from the second on. In one tensor the

@@ -425,11 +425,9 @@ static LogicalResult verifyBlocks(CollectiveOp op) {
                 int64_t(op.getChunk()) * op.getType().getIntOrFloatBitWidth() /
                 8;
   int64_t all = one * op.countRanks();
-  dist::CollectiveKind kind = op.getKind();
-  bool exchanges = kind == dist::CollectiveKind::AllToAll;
-  bool readsAll = exchanges || kind == dist::CollectiveKind::ReduceScatter;
-  bool writesAll = exchanges || kind == dist::CollectiveKind::AllGather;
-  int64_t input = readsAll ? all : one, output = writesAll ? all : one;
+  const CollectiveFacts &facts = getFacts(toKind(op.getKind()));
+  int64_t input = facts.readsAll ? all : one;
+  int64_t output = facts.writesAll ? all : one;
   if (op.getInput().getBytes() == input && op.getOutput().getBytes() == output)
     return success();
   return op.emitOpError("has ")
@@ -450,18 +448,15 @@ LogicalResult CollectiveOp::verify() {
        {int64_t(getOuter()), int64_t(getMiddle()), int64_t(getChunk())})
     if (size < 1)
       return emitOpError("has a size of ") << size << ", expected at least 1";
-  dist::CollectiveKind kind = getKind();
-  StringRef name = dist::stringifyCollectiveKind(kind);
-  if (kind != dist::CollectiveKind::AllToAll &&
-      (getMiddle() != 1 || getSplitsInner()))
+  const CollectiveFacts &facts = getFacts(toKind(getKind()));
+  StringRef name = dist::stringifyCollectiveKind(getKind());
+  if (!facts.exchanges && (getMiddle() != 1 || getSplitsInner()))
     return emitOpError("is an ") << name << " that cuts two dimensions";
   // (C3)
-  bool reduces = kind == dist::CollectiveKind::AllReduce ||
-                 kind == dist::CollectiveKind::ReduceScatter;
-  if (reduces != getReduction().has_value())
+  if (facts.reduces != getReduction().has_value())
     return emitOpError("is an ")
-           << name << (reduces ? " without" : " with") << " a reduction";
-  if (reduces && !isFloat(getType()))
+           << name << (facts.reduces ? " without" : " with") << " a reduction";
+  if (facts.reduces && !isFloat(getType()))
     return emitOpError("reduces ") << getType() << ", expected f32 or bf16";
   // (C5)
   int64_t last = -1;
@@ -473,7 +468,7 @@ LogicalResult CollectiveOp::verify() {
     last = member;
   }
   // (C6)
-  if (isInPlace() && kind != dist::CollectiveKind::AllReduce)
+  if (isInPlace() && !facts.worksInPlace)
     return emitOpError("is an ") << name << " in place";
   return verifyBlocks(*this);
 }

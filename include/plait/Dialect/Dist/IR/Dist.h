@@ -22,6 +22,9 @@
 #include "mlir/IR/TensorEncoding.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "plait/Interfaces/OpInterfaces.h"
+#include "plait/Support/Collectives.h"
+
+#include <iterator>
 
 #include "plait/Dialect/Dist/IR/DistDialect.h.inc"
 #include "plait/Dialect/Dist/IR/DistEnums.h.inc"
@@ -44,6 +47,11 @@ struct CollectiveBlocks {
 #include "plait/Dialect/Dist/IR/DistOps.h.inc"
 
 namespace plait::dist {
+
+constexpr plait::CollectiveKind toKind(CollectiveKind kind) {
+  return plait::CollectiveKind(kind);
+}
+static_assert(getMaxEnumValForCollectiveKind() + 1 == std::size(collectives));
 
 /// `type` with `sharding` as its encoding (null: a plain type).
 mlir::RankedTensorType withSharding(mlir::Type type, ShardingAttr sharding);

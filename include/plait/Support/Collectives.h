@@ -1,0 +1,62 @@
+//===- Collectives.h - Kinds of collectives ---------------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A tensor of a collective consists of blocks, one a member. What tells one
+// kind from another is a row of facts, which verifiers, the plan checker, the
+// runtime and cost models read: a further kind is a row, its op, and a method
+// of each group of ranks.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_SUPPORT_COLLECTIVES_H
+#define PLAIT_SUPPORT_COLLECTIVES_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace plait {
+
+/// The dist dialect and plan files have the same values.
+enum class CollectiveKind : uint8_t {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll
+};
+
+struct CollectiveFacts {
+  std::string_view name; // in hardware files
+  /// Whether a member brings, and gets, all blocks; otherwise one.
+  bool readsAll, writesAll;
+  bool reduces;      // combines values
+  bool exchanges;    // cuts two dimensions
+  bool worksInPlace; // its output may be its input
+  int passes;        // of all blocks around a ring
+};
+
+inline constexpr CollectiveFacts collectives[] = {
+    {"all-reduce", false, false, true, false, true, 2},
+    {"all-gather", false, true, false, false, false, 1},
+    {"reduce-scatter", true, false, true, false, false, 1},
+    {"all-to-all", true, true, false, true, false, 1},
+};
+
+constexpr const CollectiveFacts &getFacts(CollectiveKind kind) {
+  return collectives[size_t(kind)];
+}
+
+/// Of the whole tensor's bytes, what each of `members` sends in a ring. The
+/// whole tensor is what an all-reduce combines, an all-gather ends with, a
+/// reduce-scatter begins with, and one member holds before an all-to-all.
+constexpr double getSentShare(CollectiveKind kind, int64_t members) {
+  return getFacts(kind).passes * (double(members) - 1) / double(members);
+}
+
+} // namespace plait
+
+#endif // PLAIT_SUPPORT_COLLECTIVES_H

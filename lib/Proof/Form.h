@@ -28,6 +28,7 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include <memory>
+#include <vector>
 
 namespace plait::proof {
 
@@ -91,6 +92,9 @@ struct Content {
   /// What has put it into the slot from which it was read, for messages; null:
   /// it was not read.
   mlir::Operation *writer = nullptr;
+  /// Of a sum of numbers that only another sum takes: what it adds up, and the
+  /// form is not known.
+  std::shared_ptr<std::vector<Content>> summands = nullptr;
 };
 
 /// A tensor of tensors that lie side by side.

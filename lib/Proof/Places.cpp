@@ -125,8 +125,8 @@ private:
   Tables &tables;
   Report &report;
   ArrayRef<int64_t> slotBytes;
-  SmallVector<Place> arguments;
-  unsigned time = 0; // counts ops
+  llvm::DenseMap<StringAttr, SmallVector<Place, 1>> arguments; // by buffer
+  unsigned time = 0;                                           // counts ops
   Memory memory;
   llvm::DenseMap<Value, Known> known;
 };
@@ -246,10 +246,13 @@ LogicalResult Frame::checkResults(Operation *op) {
     if (own == known.end())
       continue;
     const Place &place = own->second.place;
-    for (const Place &argument : arguments)
-      if (place.overlaps(argument))
-        return report.wrong(op) << "writes to " << place.print()
-                                << ", which belongs to the caller";
+    auto given = arguments.find(place.buffer);
+    if (given != arguments.end() &&
+        llvm::any_of(given->second, [&](const Place &argument) {
+          return place.overlaps(argument);
+        }))
+      return report.wrong(op) << "writes to " << place.print()
+                              << ", which belongs to the caller";
     for (OpOperand &operand : op->getOpOperands()) {
       auto other = known.find(operand.get());
       if (other == known.end() || !place.overlaps(other->second.place) ||
@@ -395,7 +398,7 @@ LogicalResult Frame::run() {
             argument.getArgNumber(), kPlaceAttr)) {
       if (failed(bind(argument, place, function)))
         return failure();
-      arguments.push_back(known[argument].place);
+      arguments[place.getBuffer()].push_back(known[argument].place);
     }
   for (Operation &op : function.getBody().front()) {
     ++time;

@@ -51,6 +51,11 @@ public:
   llvm::FailureOr<Content> add(mlir::Operation *op, const Content &a,
                                const Content &b);
 
+  /// The same of any number of tensors of `type`.
+  llvm::FailureOr<Content> addUp(mlir::Operation *op,
+                                 llvm::ArrayRef<Content> summands,
+                                 mlir::RankedTensorType type);
+
   /// A sum of parts and wholes: what it is follows, and mostly it is a mistake.
   struct Mixture {
     mlir::Operation *op;

@@ -9,6 +9,8 @@
 
 #include "plait/Interfaces/Padding.h"
 
+#include "llvm/Support/SaveAndRestore.h"
+
 using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
@@ -212,6 +214,16 @@ FailureOr<Content> Rules::add(Operation *op, const Content &a,
   if (a.pack && b.pack)
     return evaluatePacked(op, {a, b}, &Rules::evaluateAdd, a.type);
   return sum(op, {a, b}, {1, 1}, a.type);
+}
+
+FailureOr<Content> Rules::addUp(Operation *op, Operands summands,
+                                RankedTensorType type) {
+  llvm::SaveAndRestore restore(current, summands);
+  Result total =
+      sum(op, summands, SmallVector<double>(summands.size(), 1), type);
+  if (failed(total) || failed(checkAxes(op, total->form)))
+    return failure();
+  return total;
 }
 
 Rules::Result Rules::evaluateFill(Operation *op, Operands,

@@ -112,8 +112,7 @@ Rules::Result Rules::reducePack(Operation *op, const Content &input,
     wrong(op) << "adds up what lies between the members of " << print(input);
     return failure();
   }
-  Content total{type, {}, nullptr};
-  total.form.term = terms.sum({}).term;
+  Contents parts;
   for (const Pack::Member &member : pack.members) {
     for (int64_t dim = 0; dim < member.type.getRank(); ++dim)
       if (isPadded(member.form, dim, member.type.getDimSize(dim), mesh) &&
@@ -122,7 +121,7 @@ Rules::Result Rules::reducePack(Operation *op, const Content &input,
             << "adds up the padding of " << member.name;
         return failure();
       }
-    Content part{type, member.form, nullptr};
+    Content &part = parts.emplace_back(Content{type, member.form, nullptr});
     part.form.dims.clear();
     double repeated = 1;
     for (auto [index, dim] : llvm::enumerate(member.form.dims)) {
@@ -139,12 +138,8 @@ Rules::Result Rules::reducePack(Operation *op, const Content &input,
                          ? Expression{member.form.term, {}}
                          : terms.reduceSum(member.form.asArgument(), {});
     part.form.term = terms.sum(Argument{sum.term, {}, repeated}).term;
-    Result added = add(op, total, part);
-    if (failed(added))
-      return failure();
-    total = std::move(*added);
   }
-  return total;
+  return addUp(op, parts, type);
 }
 
 Rules::Result Rules::evaluateRotateHalf(Operation *op, Operands operands,

@@ -80,14 +80,20 @@ FailureOr<RankState::Stored> RankState::find(Operation *op, StringRef name,
   nn::ParameterOp parameter = symbols.findParameter(name);
   if (parameter)
     touched.insert(parameter.getSymName());
-  auto known = stored.find({name, slot});
-  if (known != stored.end())
-    return known->second;
+  if (Stored *own = known.lookup({name, slot}))
+    return *own;
   if (parameter && slot != Slot::Gradient && slot != Slot::Reduced)
     return Stored{getInitial(parameter, slot), {}, nullptr};
   rules.report.wrong(op) << "reads " << getLeafName(name, slot)
                          << ", which nothing was added or written to before";
   return failure();
+}
+
+RankState::Stored &RankState::getStored(StringRef name, Slot slot) {
+  Stored *&own = known[{name, slot}];
+  if (!own)
+    own = &stored[{name, slot}];
+  return *own;
 }
 
 FailureOr<Content> RankState::read(nn::SlotOpInterface op) {
@@ -110,7 +116,7 @@ FailureOr<Content> RankState::read(nn::SlotOpInterface op) {
 LogicalResult RankState::store(nn::SlotOpInterface op,
                                nn::ParameterOp parameter, Stored value) {
   touched.insert(parameter.getSymName());
-  Stored &slot = stored[{parameter.getSymName(), op.getSlot()}];
+  Stored &slot = getStored(parameter.getSymName(), op.getSlot());
   if (outlivesStep(op.getSlot()) && slot.writer) {
     InFlightDiagnostic diag = rules.report.wrong(op);
     diag << "writes " << getLeafName(op.getSymbol(), op.getSlot())
@@ -141,14 +147,14 @@ LogicalResult RankState::accumulate(const Contribution &contribution) {
     touched.insert(name = parameter.getSymName());
   Content total = contribution.content;
   total.form.term = rules.terms.overMicrobatches(total.form.term);
-  auto [it, isNew] = stored.try_emplace({name, op.getSlot()}, Stored());
-  if (!isNew) {
-    FailureOr<Content> sum = rules.add(op, it->second.content, total);
+  Stored &slot = getStored(name, op.getSlot());
+  if (slot.writer) {
+    FailureOr<Content> sum = rules.add(op, slot.content, total);
     if (failed(sum))
       return failure();
     total = std::move(*sum);
   }
-  it->second = {std::move(total), {}, op};
+  slot = {std::move(total), {}, op};
   return success();
 }
 

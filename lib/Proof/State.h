@@ -102,6 +102,7 @@ public:
 private:
   llvm::FailureOr<Stored> find(mlir::Operation *op, llvm::StringRef name,
                                nn::Slot slot);
+  Stored &getStored(llvm::StringRef name, nn::Slot slot);
   llvm::FailureOr<Content> readPack(nn::SlotOpInterface op, nn::PackOp pack);
   llvm::LogicalResult store(nn::SlotOpInterface op, nn::ParameterOp parameter,
                             Stored value);
@@ -112,6 +113,7 @@ private:
   Rules &rules;
   const Symbols &symbols;
   std::map<Key, Stored> stored;
+  llvm::DenseMap<Key, Stored *> known; // the same, to find them soon
   llvm::SetVector<llvm::StringRef> touched;
 };
 

@@ -54,10 +54,59 @@ LogicalResult Interpreter::runAccess(nn::SlotOpInterface access) {
   llvm_unreachable("access of an unknown kind");
 }
 
+/// The only op that takes `value`, in a kernel or not; null: there are others,
+/// or none.
+static Operation *findOnlyUser(Value value) {
+  while (value.hasOneUse()) {
+    OpOperand &use = *value.use_begin();
+    Operation *user = use.getOwner();
+    if (auto cluster = dyn_cast<plan::ClusterOp>(user))
+      value = cluster.getBody().getArgument(use.getOperandNumber());
+    else if (auto outer = dyn_cast<plan::ClusterOp>(user->getParentOp());
+             outer && user->hasTrait<OpTrait::IsTerminator>())
+      value = outer->getResult(use.getOperandNumber());
+    else
+      return user;
+  }
+  return nullptr;
+}
+
+/// The norm is a sum over all parameters, one after the other. The terms of all
+/// the sums on the way would take the square of their number, so they are added
+/// up at once, by the last of them.
+LogicalResult Interpreter::runSum(nn::AddOp add) {
+  std::shared_ptr<std::vector<Content>> summands;
+  for (Value operand : add->getOperands())
+    if (const Content &own = get(operand); !summands && own.summands)
+      summands = own.summands; // nobody else takes them
+  if (!summands)
+    summands = std::make_shared<std::vector<Content>>();
+  for (Value operand : add->getOperands()) {
+    const Content &own = get(operand);
+    if (!own.summands)
+      summands->push_back(own);
+    else if (own.summands != summands)
+      llvm::append_range(*summands, *own.summands);
+  }
+  auto type = cast<RankedTensorType>(add.getType());
+  if (isa_and_nonnull<nn::AddOp>(findOnlyUser(add.getResult()))) {
+    bind(add.getResult(), Content{type, {}, nullptr, nullptr, summands});
+    return success();
+  }
+  FailureOr<Content> total = rules.addUp(add, *summands, type);
+  if (failed(total))
+    return failure();
+  bind(add.getResult(), std::move(*total));
+  return success();
+}
+
 LogicalResult Interpreter::run(Operation *op) {
   rules.terms.setOrigin(op);
   if (isa<plan::ClusterOp>(op))
     return runCluster(op);
+  if (auto add = dyn_cast<nn::AddOp>(op);
+      add && cast<RankedTensorType>(add.getType()).getRank() == 0)
+    return runSum(add);
   if (auto access = dyn_cast<nn::SlotOpInterface>(op))
     return runAccess(access);
   if (auto metric = dyn_cast<nn::MetricOp>(op)) {

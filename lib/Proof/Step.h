@@ -49,6 +49,7 @@ public:
 private:
   llvm::LogicalResult runCluster(mlir::Operation *op);
   llvm::LogicalResult runAccess(nn::SlotOpInterface access);
+  llvm::LogicalResult runSum(nn::AddOp add);
 
   Rules &rules;
   RankState &state;

@@ -46,6 +46,8 @@ private:
   SmallVector<PortAttr> addResults(int64_t stage, IRMapping &mapping);
 
   func::FuncOp loss;
+  /// What reads a parameter, by its symbol.
+  llvm::DenseMap<Attribute, SmallVector<Value, 1>> reads;
   int64_t stages;
   OpBuilder builder;
   /// boundaries[i]: what stage i passes on to stage i + 1, in program order.
@@ -139,9 +141,8 @@ void Outliner::cloneSources(Operation *user, IRMapping &mapping) {
     mapping.map(operand, copy->getResult(0));
     // A parameter is read once.
     if (auto read = dyn_cast<nn::SlotOpInterface>(source))
-      for (auto other : loss.getOps<nn::SlotOpInterface>())
-        if (other.getSymbolAttr() == read.getSymbolAttr())
-          mapping.map(other.getTensor(), copy->getResult(0));
+      for (Value other : reads.lookup(read.getSymbolAttr()))
+        mapping.map(other, copy->getResult(0));
   }
 }
 
@@ -195,6 +196,8 @@ LogicalResult Outliner::run() {
   for (StringRef name : {kLossSum, kTokenCount})
     nn::AccumulatorOp::create(builder, loss.getLoc(), name, scalar);
   findBoundaries();
+  for (auto read : loss.getOps<nn::SlotOpInterface>())
+    reads[read.getSymbolAttr()].push_back(read.getTensor());
   for (int64_t stage = 0; stage < stages; ++stage)
     buildStage(stage);
   loss.erase();

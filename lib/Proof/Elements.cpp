@@ -18,8 +18,11 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
-/// Values of more elements than this are not remembered.
+/// Values of more elements than this are not remembered as a whole.
 static constexpr size_t kRemembered = 1 << 18;
+
+/// Of others as many elements are, which are few enough to stay in a cache.
+static constexpr size_t kRecent = 1 << 10;
 
 static ArrayRef<int64_t> getShape(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
@@ -43,11 +46,34 @@ static int64_t ravel(ArrayRef<int64_t> shape, ArrayRef<int64_t> index) {
   return element;
 }
 
-/// Whether several elements may be made of one of `value`. Of the rest nothing
-/// is remembered: that would take longer than to evaluate it.
-static bool isAskedForAgain(Value value) {
-  return !value.hasOneUse() || isa<nn::ReduceOp>(value.getDefiningOp()) ||
-         isa<nn::BroadcastOp, nn::ReduceOp>(*value.getUsers().begin());
+/// Whether elements that are far from one another are made of one of `value`,
+/// the elements of a row of its sum.
+static bool isRepeated(Value value) {
+  return isa<nn::ReduceOp>(value.getDefiningOp()) ||
+         llvm::any_of(value.getUsers(), llvm::IsaPred<nn::BroadcastOp>);
+}
+
+const Number *Elements::Memory::find(int64_t element) const {
+  if (keepsAll) {
+    auto found = all.find(element);
+    return found == all.end() ? nullptr : &found->second;
+  }
+  if (recent.empty())
+    return nullptr;
+  auto &[kept, number] = recent[element % kRecent];
+  return kept == element ? &number : nullptr;
+}
+
+void Elements::Memory::store(int64_t element, Number number) {
+  if (keepsAll) {
+    if (all.size() >= kRemembered)
+      all.clear();
+    all[element] = number;
+    return;
+  }
+  if (recent.empty())
+    recent.assign(kRecent, {-1, Number()});
+  recent[element % kRecent] = {element, number};
 }
 
 Elements::Elements(plan::ClusterOp cluster, Inputs inputs)
@@ -57,8 +83,9 @@ Elements::Elements(plan::ClusterOp cluster, Inputs inputs)
       rounded.insert(value);
   for (Operation &op : cluster.getBody().front().without_terminator())
     for (Value value : op.getResults())
-      if (isAskedForAgain(value))
-        known.try_emplace(value);
+      // Of the rest an element is asked for once.
+      if (isRepeated(value) || !value.hasOneUse())
+        known.try_emplace(value, isRepeated(value));
 }
 
 Number Elements::get(Value value, int64_t element) {
@@ -66,18 +93,16 @@ Number Elements::get(Value value, int64_t element) {
     return {inputs.load(argument.getArgNumber(), element), 0};
   auto own = known.find(value);
   if (own != known.end())
-    if (auto found = own->second.find(element); found != own->second.end())
-      return found->second;
+    if (const Number *found = own->second.find(element))
+      return *found;
   if (left <= 0)
     return kUnknown;
   --left;
   Number number = evaluate(value, element);
   // One that nobody had the steps for may be found later.
-  if (own == known.end() || (left <= 0 && !number.isKnown()))
-    return number;
-  if (own->second.size() >= kRemembered)
-    own->second.clear();
-  return own->second[element] = number;
+  if (own != known.end() && (left > 0 || number.isKnown()))
+    own->second.store(element, number);
+  return number;
 }
 
 Number Elements::evaluate(Value value, int64_t element) {

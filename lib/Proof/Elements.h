@@ -79,13 +79,26 @@ private:
   int64_t getIndex(mlir::StringAttr axis);
   int64_t getBegin(llvm::ArrayRef<RankTerm> terms);
 
+  /// What is remembered of a value: all elements that were asked for, or of
+  /// those with one number, modulo kRecent, the last.
+  class Memory {
+  public:
+    explicit Memory(bool keepsAll) : keepsAll(keepsAll) {}
+    const Number *find(int64_t element) const;
+    void store(int64_t element, Number number);
+
+  private:
+    bool keepsAll;
+    llvm::DenseMap<int64_t, Number> all;
+    std::vector<std::pair<int64_t, Number>> recent;
+  };
+
   plan::ClusterOp cluster;
   Inputs inputs;
   llvm::SmallDenseMap<mlir::StringAttr, int64_t, 4> indices; // of the rank
   int64_t left = 0;
   mlir::Operation *unruled = nullptr;
-  /// By element, of the values that are remembered.
-  llvm::DenseMap<mlir::Value, llvm::DenseMap<int64_t, Number>> known;
+  llvm::DenseMap<mlir::Value, Memory> known;
   /// Values that lie in memory as bf16: a kernel may read one of them again.
   llvm::DenseSet<mlir::Value> rounded;
 };

@@ -15,15 +15,18 @@
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <vector>
 
 using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
-/// Enough that a tensor of a gigabyte takes few of the 65530 mappings that a
-/// process may have, and few enough to be drawn at once.
+/// Few enough to be drawn at once.
 static constexpr size_t kPages = 251;
+
+/// How often a file has the pages at most: each mapping takes some microseconds
+/// to make and to copy for another process, which of a tensor of a gigabyte are
+/// some hundred now, and a process may have 65530.
+static constexpr size_t kRounds = 8;
 
 /// Numbers that are not drawn, and that no op makes.
 static constexpr uint32_t kMark = 0x7fc0beef;
@@ -32,19 +35,16 @@ static constexpr uint16_t kHalfMark = 0x7fbe;
 static size_t getPage() { return sysconf(_SC_PAGESIZE); }
 
 DrawnPages::~DrawnPages() {
-  for (auto &[key, pages] : drawn)
-    close(pages.file);
+  for (auto &[key, own] : drawn)
+    close(own.pages.file);
 }
 
-DrawnPages::Pages DrawnPages::get(bool isHalf, bool isPositive) {
-  Pages &pages = drawn[{isHalf, isPositive}];
-  if (pages.file >= 0)
-    return pages;
-  pages.bytes = kPages * getPage();
+static std::vector<char> drawNumbers(size_t bytes, bool isHalf,
+                                     bool isPositive) {
   std::minstd_rand generator(7);
-  std::vector<char> data(pages.bytes);
+  std::vector<char> data(bytes);
   size_t width = isHalf ? 2 : 4;
-  for (size_t at = 0; at < pages.bytes; at += width) {
+  for (size_t at = 0; at < bytes; at += width) {
     int drawn = generator() / 64 % 64; // ±1/16 to ±2, without 0
     int sixteenths = isPositive || drawn < 32 ? drawn % 32 + 1 : 31 - drawn;
     float number = sixteenths / 16.0f;
@@ -53,12 +53,23 @@ DrawnPages::Pages DrawnPages::get(bool isHalf, bool isPositive) {
     word >>= isHalf ? 16 : 0;
     std::memcpy(data.data() + at, &word, width);
   }
-  pages.file = memfd_create("drawn", MFD_CLOEXEC);
-  if (pages.file >= 0 &&
-      write(pages.file, data.data(), data.size()) != ssize_t(data.size())) {
-    close(pages.file);
-    pages.file = -1;
+  return data;
+}
+
+DrawnPages::Pages DrawnPages::get(bool isHalf, bool isPositive, size_t bytes) {
+  auto &[data, pages] = drawn[{isHalf, isPositive}];
+  if (data.empty()) {
+    pages.bytes = kPages * getPage();
+    data = drawNumbers(pages.bytes, isHalf, isPositive);
+    pages.file = memfd_create("drawn", MFD_CLOEXEC);
   }
+  // One more, since tensors begin somewhere in the first.
+  size_t wanted = std::min(kRounds, bytes / pages.bytes + 1);
+  for (; pages.file >= 0 && pages.rounds < wanted; ++pages.rounds)
+    if (write(pages.file, data.data(), data.size()) != ssize_t(data.size())) {
+      close(pages.file);
+      pages.file = -1;
+    }
   return pages;
 }
 
@@ -95,12 +106,12 @@ bool TensorMemory::reserve() {
 }
 
 bool TensorMemory::draw(DrawnPages &pages, bool isPositive, unsigned number) {
-  DrawnPages::Pages own = pages.get(kind == Kind::Half, isPositive);
+  DrawnPages::Pages own = pages.get(kind == Kind::Half, isPositive, bytes);
   if (own.file < 0 || !reserve())
     return false;
   size_t end = mapped - getPage(), from = number % kPages * getPage();
   for (size_t at = 0; at < end; ++maps) {
-    size_t length = std::min(own.bytes - from, end - at);
+    size_t length = std::min(own.rounds * own.bytes - from, end - at);
     if (mmap(map + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, own.file,
              from) == MAP_FAILED)
       return false;

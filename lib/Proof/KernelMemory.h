@@ -22,6 +22,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <vector>
 
 namespace plait::proof {
 
@@ -35,13 +36,18 @@ public:
 
   struct Pages {
     int file = -1;
-    size_t bytes = 0; // a prime number of pages: rows do not repeat with them
+    size_t bytes = 0;  // a prime number of pages: rows do not repeat with them
+    size_t rounds = 0; // how often the file has them, one behind the other
   };
-  /// No file: there is no memory.
-  Pages get(bool isHalf, bool isPositive);
+  /// For a tensor of `bytes`. No file: there is no memory.
+  Pages get(bool isHalf, bool isPositive, size_t bytes);
 
 private:
-  std::map<std::array<bool, 2>, Pages> drawn;
+  struct Drawn {
+    std::vector<char> data; // of one round
+    Pages pages;
+  };
+  std::map<std::array<bool, 2>, Drawn> drawn;
 };
 
 /// The memory of one tensor, which ends with the page that it ends in.

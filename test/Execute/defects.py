@@ -33,7 +33,10 @@ MODELS = ROOT / "examples" / "models"
 MLP = [MODELS / "mlp.mlir", "--global-batch=16", "--micro-batch=2", "--seq=32"]
 SMALL = ["--seq=32", "--global-batch=8"]
 GPT2 = [MODELS / "gpt2-nano", *SMALL]
-DROPOUT = "gpt2-dropout"  # the same with dropout, written where the plans are
+# Written where the plans are: the same with dropout, and twelve layers of Llama, of
+# which only the late ones have defects.
+DROPOUT, DEEP = "gpt2-dropout", "llama-deep"
+LATE = re.compile(r"\.layers\.(?:9|11)\.|nn\.layer = (?:9|11)\b")
 LLAMA = [GOLDEN / "llama-small-test", "--seq=32", "--global-batch=8"]
 PLANS = {
     "mlp": [*MLP, "--mesh=pp=2,dp=2,tp=2"],
@@ -49,6 +52,7 @@ PLANS = {
     "dropout-flash": [DROPOUT, *SMALL, "--mesh=dp=2,cp=2,tp=2", "--zero=3",
                       "--attention=flash", "--recompute=full", "--optimizer=sgd"],
     "llama": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--micro-batch=2"],
+    "deep": [DEEP, *SMALL, "--mesh=pp=2,dp=2,tp=2", "--layers=5,7", "--recompute=full:1"],
     "llama-heads": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--context-parallel=heads",
                     "--attention=flash"],
 }
@@ -97,7 +101,7 @@ class Plan:
 
     def __init__(self, tools: Tools, name: str, options: list, folder: pathlib.Path):
         self.tools, self.name, self.folder = tools, name, folder / name
-        options = [folder / DROPOUT if option == DROPOUT else option
+        options = [folder / option if option in (DROPOUT, DEEP) else option
                    for option in options]
         tools.run("plaitc", *options, "--no-reference", "--dump-phases-to",
                   self.folder, "-o", folder / f"{name}.plan")
@@ -131,6 +135,14 @@ class Plan:
             if part and any(part[0] in lines[n] for n in changed if first < n < last):
                 return True
         return False
+
+    def find_places(self, generate: defect_kinds.Kind) -> list[defect_kinds.Change]:
+        """Where `generate` may seed a defect."""
+        changes = generate(self.lines)
+        if self.name != "deep":
+            return list(changes)
+        late = {at for at, line in enumerate(self.lines) if LATE.search(line)}
+        return [(at, new) for at, new in changes if late & find_changed(self.lines, new)]
 
     def refuse(self, lines: list[str], words: Callable[[pathlib.Path], list],
                number: str) -> tuple[str, Outcome, pathlib.Path]:
@@ -167,10 +179,10 @@ class Plan:
         return verdict, told(verdict, outcome)
 
 
-def write_dropout(folder: pathlib.Path) -> None:
-    config = (MODELS / "gpt2-nano" / "config.json").read_text()
+def write_model(folder: pathlib.Path, like: pathlib.Path, old: str, new: str) -> None:
+    config = (like / "config.json").read_text()
     folder.mkdir()
-    (folder / "config.json").write_text(config.replace('_pdrop": 0.0', '_pdrop": 0.1'))
+    (folder / "config.json").write_text(config.replace(old, new))
 
 
 def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
@@ -182,7 +194,7 @@ def seed_kind(plans: list[Plan], name: str, most: int, chance: random.Random,
     for plan in chance.sample(plans, len(plans)) if is_code else plans:
         if is_code and sum(counts.values()) >= MOST_OF_CODE:
             break
-        changes = list(generate(plan.lines))
+        changes = plan.find_places(generate)
         chosen = chance.sample(changes, min(1 if is_code else most, len(changes)))
         judge = plan.judge_code if is_code else plan.judge
         judged = pool.map(lambda item: judge(item[1][1], f"{name}-{item[0]}"),
@@ -245,7 +257,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(2) as pool:
         plans = []
-        write_dropout(pathlib.Path(folder) / DROPOUT)
+        write_model(pathlib.Path(folder) / DROPOUT, MODELS / "gpt2-nano",
+                    '_pdrop": 0.0', '_pdrop": 0.1')
+        write_model(pathlib.Path(folder) / DEEP, GOLDEN / "llama-small-test",
+                    '"num_hidden_layers": 4', '"num_hidden_layers": 12')
 
         def prove(name: str, given: list) -> str:
             plan = Plan(tools, name, given, pathlib.Path(folder))

@@ -104,6 +104,9 @@ run models "${counts[@]}" build/venv/bin/python test/Execute/models.py
 run padding "${counts[@]}" build/venv/bin/python test/Execute/padding.py
 run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
 run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
+run activations "${counts[@]}" \
+  build/venv/bin/python test/Execute/activations.py
+run overlap "${counts[@]}" build/venv/bin/python test/Execute/overlap.py
 run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
 run data "${counts[@]}" build/venv/bin/python test/Execute/data.py
 run prepare "${counts[@]}" build/venv-data/bin/python test/Execute/prepare.py

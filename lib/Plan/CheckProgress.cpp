@@ -133,7 +133,7 @@ void Progress::addOrder(uint32_t index) {
   std::vector<std::vector<SlotUse>> slots;
   for (uint32_t i = 0; i < length(program.functions()); ++i)
     slots.push_back(findSlots(*program.functions()->Get(i)));
-  StreamChoice choice = chooseStreams(program);
+  StreamChoice choice = chooseStreams(plan, program);
   uint32_t streams = order == LaunchOrder::Serial ? 1 : choice.streams();
   StreamPlanner planner(streams);
   std::vector<ByteRange> ranges;

@@ -113,7 +113,40 @@ StreamSchedule plan::scheduleStreams(const fb::Program &program,
   return Scheduler(program, mesh, choice).run();
 }
 
-StreamChoice plan::chooseStreams(const fb::Program &program) {
+bool plan::isBeside(const fb::Plan &plan, const fb::CollectiveStep &step) {
+  int axis = Mesh::find(plan, "dp");
+  return step.axis() == axis && plan.mesh()->Get(axis)->size() > 1;
+}
+
+bool plan::hasStreams(const fb::Plan &plan) {
+  return isCuda(plan) || Mesh::sizeOf(plan, "dp") > 1;
+}
+
+/// Calls `choose` for each step of the functions of `program`.
+template <typename Choose>
+static void addSteps(StreamChoice &choice, const fb::Program &program,
+                     Choose choose) {
+  for (uint32_t i = 0; i < length(program.functions()); ++i) {
+    auto &function = choice.steps.emplace_back();
+    const auto *steps = program.functions()->Get(i)->steps();
+    for (uint32_t j = 0; j < length(steps); ++j) {
+      const auto *collective = steps->Get(j)->step_as_CollectiveStep();
+      function.push_back(collective ? choose(*collective) : 0);
+    }
+  }
+}
+
+static StreamChoice chooseOnProcessor(const fb::Plan &plan,
+                                      const fb::Program &program) {
+  StreamChoice choice;
+  choice.transfers.resize(length(program.actions()), 0);
+  addSteps(choice, program, [&](const fb::CollectiveStep &step) {
+    return uint32_t(isBeside(plan, step));
+  });
+  return choice;
+}
+
+static StreamChoice chooseOnGpu(const fb::Program &program) {
   StreamChoice choice;
   choice.sendsInStream = true;
   // Axis and members of a group; peer and directions of a route.
@@ -134,14 +167,13 @@ StreamChoice plan::chooseStreams(const fb::Program &program) {
                        std::tuple(action.peer(), action.direction(), receives))
             : 0);
   }
-  for (uint32_t i = 0; i < length(program.functions()); ++i) {
-    auto &function = choice.steps.emplace_back();
-    const auto *steps = program.functions()->Get(i)->steps();
-    for (uint32_t j = 0; j < length(steps); ++j) {
-      const auto *collective = steps->Get(j)->step_as_CollectiveStep();
-      function.push_back(collective ? streamOf(groups, groupOf(*collective))
-                                    : 0);
-    }
-  }
+  addSteps(choice, program, [&](const fb::CollectiveStep &step) {
+    return streamOf(groups, groupOf(step));
+  });
   return choice;
+}
+
+StreamChoice plan::chooseStreams(const fb::Plan &plan,
+                                 const fb::Program &program) {
+  return isCuda(plan) ? chooseOnGpu(program) : chooseOnProcessor(plan, program);
 }

@@ -1,4 +1,5 @@
-//===- ReplayStreams.cpp - The action lists of a plan on GPUs -------------===//
+//===- ReplayStreams.cpp - The action lists of a plan, with streams
+//---------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,9 +7,10 @@
 //===----------------------------------------------------------------------===//
 //
 // All operations of all programs are a graph: an operation follows the one
-// before it in its stream and those whose bytes it waits for. The two ends of a
-// message are one node, and so are the members of a collective over the
-// pipeline axis. The time of a node is the longest path to it.
+// before it in its stream and those whose bytes it waits for. On GPUs the two
+// ends of a message are one node; on processors a send ends at once. The
+// members of a collective over the pipeline axis are one node. The time of a
+// node is the longest path to it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -142,14 +144,20 @@ void StreamWalker::joinMessage(uint32_t index) {
   auto operationOf = [&](uint32_t program, uint32_t action) -> Operation & {
     return programs[program].operations[programs[program].firstOf[action]];
   };
-  uint32_t node = operationOf(message.source, message.send).node;
-  operationOf(message.target, message.receive).node = node;
-  nodes[node].seconds = costs.messages.empty() ? 0 : costs.messages[index];
+  uint32_t send = operationOf(message.source, message.send).node;
+  uint32_t &receive = operationOf(message.target, message.receive).node;
+  if (isCuda(plan)) {
+    receive = send;
+  } else {
+    addEdge(send, receive);
+    addEdge(receive, operationOf(message.source, message.wait).node);
+  }
+  nodes[receive].seconds = costs.messages.empty() ? 0 : costs.messages[index];
 }
 
 void StreamWalker::addOrder(uint32_t index) {
   const fb::Program &source = *plan.programs()->Get(index);
-  StreamChoice choice = chooseStreams(source);
+  StreamChoice choice = chooseStreams(plan, source);
   StreamSchedule schedule = scheduleStreams(source, mesh, choice);
   const std::vector<Operation> &operations = programs[index].operations;
   forEachWait(schedule, choice.streams(), [&](uint32_t first, uint32_t second) {

@@ -10,6 +10,7 @@
 #include "Simulation.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Streams.h"
 #include "plait/Planner/Cost.h"
 #include "plait/Planner/PlanCost.h"
 
@@ -89,7 +90,7 @@ void addIdle(const fb::Plan &plan, tool::Simulation &simulation) {
 void share(plan::Replayed &replayed, const planner::Device &device) {
   double busy = 0;
   for (const plan::RankTime &rank : replayed.ranks)
-    busy += (rank.computing + rank.communicating) /
+    busy += (rank.computing + rank.communicating + rank.hidden) /
             double(replayed.programs.size());
   double seconds = replayed.seconds;
   double shared = planner::sharedSeconds(seconds, busy, device);
@@ -107,10 +108,9 @@ void share(plan::Replayed &replayed, const planner::Device &device) {
   replayed.seconds = shared;
 }
 
-/// GPUs work on several things at once, processors go from one to the next.
 Result<plan::Replayed> replay(const Input &input,
                               const plan::ReplayCosts &costs) {
-  return plan::isCuda(input.plan)
+  return plan::hasStreams(input.plan)
              ? plan::replayStreams(input.plan, input.messages, costs)
              : plan::replay(input.plan, input.messages, costs);
 }

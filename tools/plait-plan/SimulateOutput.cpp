@@ -7,7 +7,7 @@
 
 #include "Simulation.h"
 #include "TextOutput.h"
-#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Streams.h"
 #include "plait/Planner/PlanCost.h"
 
 #include <nlohmann/json.hpp>
@@ -33,6 +33,16 @@ static LiveBytes getFullest(const fb::Program &program) {
     if (getSum(live) > getSum(fullest))
       fullest = live;
   return fullest;
+}
+
+/// By action, when it and all before it have begun: what goes on beside
+/// computing may begin earlier than what the plan has in front of it.
+static std::vector<double>
+getBegins(const std::vector<plan::ActionTime> &times) {
+  std::vector<double> begins;
+  for (const plan::ActionTime &time : times)
+    begins.push_back(std::max(time.start, begins.empty() ? 0 : begins.back()));
+  return begins;
 }
 
 static std::pair<uint32_t, uint32_t> getRanks(const fb::Plan &plan,
@@ -61,10 +71,10 @@ static std::string drawSchedule(const fb::Plan &plan,
                              options);
 }
 
-/// What is behind computing is only told where there is any: on GPUs.
+/// What is behind computing is only told where there may be any.
 static std::string writeRanks(const fb::Plan &plan,
                               const Simulation &simulation) {
-  bool overlaps = plan::isCuda(plan);
+  bool overlaps = plan::hasStreams(plan);
   std::string text =
       format("\n%-28s%17s%17s%17s%17s%18s", "", "computing", "communicating",
              "bubble", "idle at the end", overlaps ? "behind computing" : "");
@@ -95,10 +105,11 @@ static std::string drawMemory(const fb::Program &program,
                               double seconds, size_t columns) {
   std::vector<int64_t> most(columns, 0);
   std::map<uint32_t, LiveBytes> memory = getMemory(program);
+  std::vector<double> begins = getBegins(times);
   for (auto entry = memory.begin(); entry != memory.end(); ++entry) {
     auto next = std::next(entry);
-    double begin = times.empty() ? 0 : times[entry->first].start;
-    double end = next == memory.end() ? seconds : times[next->first].start;
+    double begin = times.empty() ? 0 : begins[entry->first];
+    double end = next == memory.end() ? seconds : begins[next->first];
     double scale = seconds > 0 ? double(columns) / seconds : 0;
     for (size_t i = size_t(begin * scale);
          i < columns && double(i) <= end * scale; ++i)
@@ -204,11 +215,10 @@ static Json toJson(const fb::Plan &plan, const Simulation &simulation,
   const plan::RankTime &rank = simulation.replayed.ranks[index];
   auto [first, last] = getRanks(plan, index);
   Json memory = Json::array();
-  for (const auto &[action, live] : getMemory(program)) {
-    const auto &times = simulation.replayed.programs[index];
-    memory.push_back({{"seconds", times.empty() ? 0 : times[action].start},
+  std::vector<double> begins = getBegins(simulation.replayed.programs[index]);
+  for (const auto &[action, live] : getMemory(program))
+    memory.push_back({{"seconds", begins.empty() ? 0 : begins[action]},
                       {"bytes", toJson(live)}});
-  }
   return {{"first_rank", first},
           {"last_rank", last},
           {"computing_seconds", rank.computing},
@@ -263,8 +273,8 @@ static void addProgram(Json &events, const fb::Plan &plan,
                        const Simulation &simulation, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   const auto &times = simulation.replayed.programs[index];
-  // On GPUs what only communicates goes on beside the rest.
-  uint32_t beside = plan::isCuda(plan);
+  // What only communicates goes on beside the rest.
+  uint32_t beside = plan::hasStreams(plan);
   uint32_t row = (1 + beside) * index, rowBeside = row + beside;
   std::string name = "program " + std::to_string(index);
   addRow(events, row, name);
@@ -289,11 +299,12 @@ static void addProgram(Json &events, const fb::Plan &plan,
            {"communicating_us", 1e6 * time.communicating},
            {"waiting_us", 1e6 * std::max(0.0, time.waiting())}}}});
   }
+  std::vector<double> begins = getBegins(times);
   for (const auto &[action, live] : getMemory(program))
     events.push_back({{"ph", "C"},
                       {"name", "memory of program " + std::to_string(index)},
                       {"pid", 0},
-                      {"ts", times.empty() ? 0 : 1e6 * times[action].start},
+                      {"ts", begins.empty() ? 0 : 1e6 * begins[action]},
                       {"args", ::toJson(live)}});
 }
 

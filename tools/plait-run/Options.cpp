@@ -177,7 +177,8 @@ void addCheckpointOptions(CLI::App &app, Options &options) {
       ->needs(replica);
   app.add_option("--resume", options.train.resume,
                  "Go on from the newest checkpoint in a directory")
-      ->excludes(app.get_option("--profile"));
+      ->excludes(app.get_option("--profile"))
+      ->excludes(app.get_option("--trace"));
 }
 
 /// What is done, and with which files.
@@ -207,6 +208,8 @@ void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--log", train.log, "Append JSON lines, one a step");
   app.add_option("--profile", options.profile,
                  "Measured time of every step, JSON");
+  app.add_option("--trace", options.trace,
+                 "When the last step did what, for Perfetto");
   app.add_option("--tensorboard", train.tensorboard,
                  "Directory for TensorBoard's event files");
   app.add_option("--dashboard", train.dashboard,
@@ -305,6 +308,9 @@ void addExecutorOptions(CLI::App &app, Options &options) {
   app.add_option("--cuda-graph", options.cudaGraph,
                  "Record a step on GPUs and replay it")
       ->check(CLI::IsMember({"on", "off"}));
+  app.add_option("--overlap", options.overlap,
+                 "On CPUs, communicate over dp beside computing")
+      ->check(CLI::IsMember({"on", "off"}));
   app.add_option("--timeout", options.timeout,
                  "Seconds a rank waits for another")
       ->check(CLI::Range(0.001, 1e6));
@@ -318,7 +324,8 @@ void addSupervisorOptions(CLI::App &app, Options &options) {
                    "Start the processes, and again after failures")
           ->needs(app.get_option("--checkpoint"))
           ->excludes(app.get_option("--check"))
-          ->excludes(app.get_option("--profile"));
+          ->excludes(app.get_option("--profile"))
+          ->excludes(app.get_option("--trace"));
   app.add_option("--launcher", supervisor.launcher, "What starts them")
       ->needs(supervise);
   app.add_option("--hosts", supervisor.hosts,
@@ -352,9 +359,10 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
 std::string plait::findExcludedByCheck(const CLI::App &app) {
   // What a comparison has in common with a run.
   static const std::set<std::string> common = {
-      "help",    "config",     "plan",    "weights",     "tokens", "token-type",
-      "text",    "shuffle",    "check",   "tf32",        "seed",   "threads",
-      "devices", "cuda-graph", "timeout", "document-end"};
+      "help",         "config",  "plan",    "weights",    "tokens",
+      "token-type",   "text",    "shuffle", "check",      "tf32",
+      "seed",         "threads", "devices", "cuda-graph", "timeout",
+      "document-end", "overlap"};
   for (const CLI::Option *option : app.get_options())
     if (option->count() && !common.count(option->get_single_name()))
       return "--" + option->get_single_name();

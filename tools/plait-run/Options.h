@@ -16,16 +16,18 @@ namespace plait {
 
 struct Options {
   std::string plan;
-  std::string profile; // empty: none
+  std::string profile, trace; // empty: none
   bool check = false;
   double timeout = 600;
-  std::string cudaGraph = "on";
+  std::string cudaGraph = "on", overlap = "on";
   std::string checkpointEvery, replicaEvery; // see parseCheckpointEvery
   std::string onNan = "stop";
   std::string onSpike = "ignore";
   bool supervise = false;
   runtime::SupervisorOptions supervisor; // what its own options say
   runtime::TrainOptions train;
+
+  bool measures() const { return !profile.empty() || !trace.empty(); }
 };
 
 /// Adds all options. `app` and `options` outlive each other's use. With

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Options.h"
+#include "Trace.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Profile.h"
@@ -33,6 +34,10 @@ Status profile(const plan::PlanFile &file, Options &options) {
   runtime::Rendezvous *processes = options.train.executor.processes;
   if (processes && processes->place().index != 0)
     return Status::success(); // the first one has the notes of all
+  if (!options.trace.empty())
+    PLAIT_RETURN_IF_ERROR(writeTrace(plan, profiler, options));
+  if (options.profile.empty())
+    return Status::success();
   Result<plan::Profile> measured = profiler.finish();
   if (!measured.ok())
     return measured.status();
@@ -68,8 +73,9 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   if (options.check && !excluded.empty())
     return fail("--check excludes ", excluded);
   bool evaluates = !train.evalTokens.empty() || !train.evalText.empty();
-  PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
-      {{"--log", train.log}, {"--profile", options.profile}}));
+  PLAIT_RETURN_IF_ERROR(checkOneStandardOutput({{"--log", train.log},
+                                                {"--profile", options.profile},
+                                                {"--trace", options.trace}}));
   if (isStandardOutput(train.sampleLog))
     return Status::failure("--log-samples is added to a file, which standard "
                            "output is not");
@@ -80,9 +86,10 @@ Status checkOptions(const CLI::App &app, const Options &options) {
     return fail("--profile needs at least 2 steps, the first one is left out; "
                 "--steps is ",
                 train.steps);
-  if (!options.profile.empty() && evaluates)
-    return Status::failure("--profile measures steps that train: leave out "
-                           "--eval-tokens, --eval-text");
+  if (options.measures() && evaluates)
+    return fail(options.profile.empty() ? "--trace" : "--profile",
+                " measures steps that train: leave out --eval-tokens, "
+                "--eval-text");
   if (!evaluates && (train.evalEvery || train.evalSteps))
     return fail(train.evalEvery ? "--eval-every" : "--eval-steps",
                 " needs --eval-tokens or --eval-text");
@@ -100,8 +107,11 @@ Status checkOptions(const CLI::App &app, const Options &options) {
 }
 
 Status run(Options &options) {
-  if (isStandardOutput(options.train.log) || isStandardOutput(options.profile))
-    options.train.summary = stderr;
+  for (const std::string *file :
+       {&options.train.log, &options.profile, &options.trace})
+    if (isStandardOutput(*file))
+      options.train.summary = stderr;
+  options.train.executor.overlap = options.overlap == "on";
   options.train.onNonFinite = nonFinitePolicyOf(options.onNan);
   // Whether the update follows is decided on the host.
   options.train.executor.cudaGraph =
@@ -128,7 +138,7 @@ Status run(Options &options) {
   if (!file.ok())
     return file.status();
   options.train.planHash = file->hash();
-  if (!options.profile.empty())
+  if (options.measures())
     return profile(*file, options);
   return options.check ? runtime::check(file->plan(), options.train)
                        : runtime::train(file->plan(), options.train);

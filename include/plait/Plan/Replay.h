@@ -66,10 +66,10 @@ Result<Replayed> replay(const fb::Plan &plan,
                         const std::vector<Message> &messages,
                         const ReplayCosts &costs);
 
-/// The same on GPUs, where work goes on in several streams at once (Streams.h):
-/// computing beside collectives and messages, as far as the bytes that they use
-/// allow. What is slower for having something beside it is not modelled, nor
-/// the host, which is ahead.
+/// The same where work goes on in several streams at once (Streams.h):
+/// computing beside collectives and, on GPUs, messages, as far as the bytes
+/// that they use allow. What is slower for having something beside it is not
+/// modelled, nor the host, which is ahead.
 ///
 /// Of an action that computes, times are those of what it computes; it
 /// communicates while its computing waits and a collective or a message goes

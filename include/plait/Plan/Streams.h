@@ -122,10 +122,19 @@ uint32_t countOperations(const fb::Program &program);
 StreamSchedule scheduleStreams(const fb::Program &program, const Mesh &mesh,
                                const StreamChoice &choice);
 
-/// A stream for computing, 0, one for each group of ranks with collectives, and
-/// one for each route, a neighbour and a direction: as the CUDA backend has
-/// them.
-StreamChoice chooseStreams(const fb::Program &program);
+/// Where the operations of a program happen on its plan's device. On a GPU, as
+/// the CUDA backend has it, there are a stream for computing, 0, one for each
+/// group of ranks with collectives, and one for each route, a neighbour and a
+/// direction. On a processor stream 1 has what isBeside(), and 0 the rest.
+StreamChoice chooseStreams(const fb::Plan &plan, const fb::Program &program);
+
+/// Whether a processor performs `step` in a stream of its own: what replicas
+/// exchange, which are gradients and, where they are divided, parameters. Other
+/// collectives are needed at once.
+bool isBeside(const fb::Plan &plan, const fb::CollectiveStep &step);
+
+/// Whether ranks of `plan` communicate beside computing.
+bool hasStreams(const fb::Plan &plan);
 
 } // namespace plait::plan
 

@@ -12,10 +12,10 @@
 // and calls take their place in a stream of the device (see Device.h): they
 // happen after what was enqueued there before them, and what is enqueued there
 // later sees their results and may overwrite what they have read. Who uses
-// several streams makes them wait for each other. On a CPU, which has one
-// stream, calls block the calling thread, without spinning, until they are
-// done. On a GPU they return as soon as the work is enqueued; they may block
-// the thread until other ranks have enqueued their part.
+// several streams makes them wait for each other. On a CPU a stream is a
+// thread, and calls block it, without spinning, until they are done. On a GPU
+// they return as soon as the work is enqueued; they may block the thread until
+// other ranks have enqueued their part.
 //
 // All members of a group enter the same collectives in the same order.
 // Reductions add in the order of the members, starting with the first, bf16 in
@@ -88,15 +88,20 @@ struct Topology {
   uint32_t programRanks = 0;
   /// Every group that is joined, each once; members increase.
   std::vector<std::vector<uint32_t>> groups;
+  /// By group: the stream of its collectives on a CPU; none: 0 for all.
+  std::vector<uint32_t> streams;
   std::vector<Route> messages; // by message id
   /// By group: the largest tensor of a collective whose blocks are not
   /// contiguous (outer or middle above 1), all blocks together, and of an
   /// exchange both. Some backends pack such tensors.
   std::vector<uint64_t> packedBytes;
+
+  /// The entry of `streams` of the group of `members`.
+  uint32_t streamOf(std::span<const uint32_t> members) const;
 };
 
-/// A fixed list of ranks that perform collectives together. Used by the thread
-/// of its rank only.
+/// A fixed list of ranks that perform collectives together. Used by one thread
+/// of its rank at a time.
 class Group {
 public:
   virtual ~Group() = default;
@@ -118,7 +123,7 @@ public:
 };
 
 /// The end point of one rank. Used by the thread of its rank only, except for
-/// abort().
+/// abort(), and for the collectives of groups.
 class Communicator {
 public:
   virtual ~Communicator() = default;

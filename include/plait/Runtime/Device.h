@@ -17,7 +17,8 @@
 // A GPU does several things at once, each in a stream of its own: what is
 // enqueued in one stream happens in order, and streams wait for each other by
 // events. The calls of a Device are stream 0; Group::streamNumber() and
-// Communicator::streamOf() name the others. A CPU has stream 0 only.
+// Communicator::streamOf() name the others. A CPU's device has stream 0 only:
+// who has more gives each a thread (see Rank.h).
 //
 //===----------------------------------------------------------------------===//
 

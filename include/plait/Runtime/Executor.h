@@ -50,6 +50,9 @@ struct ExecutorOptions {
   unsigned devices = 0;
   /// Record the second step and replay it from then on.
   bool cudaGraph = true;
+  /// On CPUs, give what replicas exchange a thread of its own beside what
+  /// computes. The bits are the same without.
+  bool overlap = true;
   /// The processes that run the plan together, which outlive the executor;
   /// null: all ranks are in this one.
   Rendezvous *processes = nullptr;

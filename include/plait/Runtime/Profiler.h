@@ -31,10 +31,20 @@ namespace plait::runtime {
 
 class Rendezvous;
 
-/// The notes of one rank, for one training step. Written by its thread only.
+/// The notes of one rank, for one training step. Written by its threads, each
+/// lap by one of them.
 class StepClock {
 public:
   using Time = std::chrono::steady_clock::time_point;
+
+  /// Now, and how long the calling thread has been given a processor.
+  struct Reading {
+    Time time;
+    double processor = 0; // seconds
+  };
+  static Reading read() {
+    return {std::chrono::steady_clock::now(), getThreadSeconds()};
+  }
 
   explicit StepClock(size_t laps) : laps(laps) {}
 
@@ -53,6 +63,10 @@ public:
   /// Where another clock knows better: laps of a GPU overlap.
   void set(size_t lap, Time begin, Time end, double processor = 0) {
     laps[lap] = {begin, end, processor};
+  }
+  /// Where threads do laps side by side.
+  void set(size_t lap, const Reading &begin, const Reading &end) {
+    set(lap, begin.time, end.time, end.processor - begin.processor);
   }
 
   Time getStart(size_t lap) const { return laps[lap].begin; }

@@ -251,7 +251,7 @@ def PackParametersPass : Pass<"nn-pack-parameters", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"bucket", "bucket", "int64_t", "0",
-           "least elements of a divided pack; 0: what rings over dp want">];
+           "least elements of a divided pack; 0: by cost">];
   let dependentDialects = ["::plait::dist::DistDialect",
                            "::plait::nn::NNDialect"];
 }
@@ -394,14 +394,15 @@ def BucketReductionsPass
     Cuts every all-reduce of gradients, in place and in a function that only one
     `reduce` action calls, into buckets of `bucket` elements or up to twice as many,
     and puts those first whose last element is written first. A GPU executes
-    collectives on streams of their own, each as soon as what it reads is there: so
-    the buckets of the last layers are reduced while the backward pass computes the
-    gradients of the layers before them.
+    collectives on streams of their own, a processor those over dp on a thread of
+    their own, each as soon as what it reads is there: so the buckets of the last
+    layers are reduced while the backward pass computes the gradients of the layers
+    before them.
 
     All-reduces change places only within a run of neighbours over the same ranks,
     the same on all ranks of a program; over `pp`, which programs have in common,
-    they stay. Each element is still the sum of the same numbers. A processor has no
-    streams, and nothing happens.
+    they stay. Each element is still the sum of the same numbers. On a processor
+    nothing happens to other sums than those over dp.
 
     Example:
     ```mlir
@@ -412,7 +413,7 @@ def BucketReductionsPass
   }];
   let options = [
     Option<"bucket", "bucket", "int64_t", "0",
-           "least elements of a bucket; 0: what rings over its ranks want">];
+           "least elements of a bucket; 0: by cost">];
 }
 
 #endif // PLAIT_TRANSFORMS_PASSES_TD

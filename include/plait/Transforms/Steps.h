@@ -58,13 +58,13 @@ llvm::SmallVector<plan::FunctionOp> getCalled(plan::ProgramOp program);
 /// and has the buffers that their steps name.
 mlir::LogicalResult verifySteps(mlir::ModuleOp module);
 
-/// The least elements of a bucket of gradients that `ranks` ranks reduce: rings
-/// over more ranks need more bytes to hide their latency. The rule, and the
-/// numbers, of Megatron-core's DistributedDataParallelConfig.
-constexpr int64_t getBucketElements(int64_t ranks) {
-  int64_t perRank = 1'000'000 * ranks, least = 40'000'000;
-  return perRank > least ? perRank : least;
-}
+/// The least elements of a bucket of gradients that `ranks` ranks reduce. On
+/// GPUs rings over more ranks need more bytes to hide their latency: the rule,
+/// and the numbers, of Megatron-core's DistributedDataParallelConfig.
+/// Processors send each other slices, of 64 KiB or more where 50 MB are enough
+/// for that, and of no less than 25 MB: what is reduced last has nothing beside
+/// it.
+int64_t getBucketElements(mlir::ModuleOp module, int64_t ranks);
 
 /// Bytes of the arena that the plan will have for `program`: its own and, on
 /// GPUs, what libraries may use.

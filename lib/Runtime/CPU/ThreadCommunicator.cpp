@@ -34,8 +34,12 @@ using ThreadWorld = World<Operands, const std::byte *>;
 class ThreadGroup : public Group {
 public:
   ThreadGroup(std::shared_ptr<ThreadWorld> world,
-              std::shared_ptr<Meeting<Operands>> meeting, int64_t index)
-      : world(std::move(world)), meeting(std::move(meeting)), index(index) {}
+              std::shared_ptr<Meeting<Operands>> meeting, int64_t index,
+              uint32_t stream)
+      : world(std::move(world)), meeting(std::move(meeting)), index(index),
+        streamOfAll(stream) {}
+
+  uint32_t streamNumber() const override { return streamOfAll; }
 
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
@@ -135,19 +139,21 @@ private:
   std::shared_ptr<ThreadWorld> world;
   std::shared_ptr<Meeting<Operands>> meeting;
   int64_t index; // of this rank among the members
+  uint32_t streamOfAll;
 };
 
 class ThreadCommunicator : public Communicator {
 public:
-  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, uint32_t rank)
-      : world(std::move(world)), rank(rank) {}
+  ThreadCommunicator(std::shared_ptr<ThreadWorld> world,
+                     std::shared_ptr<const Topology> topology, uint32_t rank)
+      : world(std::move(world)), topology(std::move(topology)), rank(rank) {}
 
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
     uint32_t index =
         std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-    return std::unique_ptr<Group>(
-        std::make_unique<ThreadGroup>(world, world->join(ranks), index));
+    return std::unique_ptr<Group>(std::make_unique<ThreadGroup>(
+        world, world->join(ranks), index, topology->streamOf(ranks)));
   }
 
   Status post(uint32_t id, uint32_t target,
@@ -176,6 +182,7 @@ public:
 
 private:
   std::shared_ptr<ThreadWorld> world;
+  std::shared_ptr<const Topology> topology;
   uint32_t rank;
 };
 
@@ -186,8 +193,9 @@ runtime::createThreadCommunicators(const Topology &topology,
                                    std::chrono::milliseconds timeLimit) {
   auto world =
       std::make_shared<ThreadWorld>(topology.messages.size(), timeLimit);
+  auto shared = std::make_shared<const Topology>(topology);
   std::vector<std::unique_ptr<Communicator>> result;
   for (uint32_t rank = 0; rank < topology.ranks; ++rank)
-    result.push_back(std::make_unique<ThreadCommunicator>(world, rank));
+    result.push_back(std::make_unique<ThreadCommunicator>(world, shared, rank));
   return result;
 }

@@ -169,8 +169,10 @@ Executor::create(const fb::Plan &plan, const ExecutorOptions &options) {
     return messages.status();
   if (options.processes)
     options.processes->spread(plan::Mesh(plan).ranks());
-  Result<Backend> backend =
-      createBackend(plan, topologyOf(plan, *messages), options);
+  Topology topology = topologyOf(plan, *messages);
+  if (!options.overlap)
+    topology.streams.clear();
+  Result<Backend> backend = createBackend(plan, topology, options);
   if (!backend.ok())
     return backend.status();
   auto executor = std::make_unique<ThreadExecutor>(plan, std::move(*backend),

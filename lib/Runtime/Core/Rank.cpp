@@ -7,6 +7,7 @@
 
 #include "Rank.h"
 
+#include "Futex.h"
 #include "Operands.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
@@ -17,6 +18,9 @@
 using namespace plait;
 using namespace plait::runtime;
 using plan::length;
+
+/// Of a thread for the other one of its rank.
+static constexpr std::chrono::milliseconds forEver = std::chrono::years(1);
 
 void Rank::assignMessages(const std::vector<plan::Message> &messages) {
   messageOf.resize(length(program.actions()));
@@ -71,11 +75,30 @@ Status Rank::prepareStreams() {
   }
   if (choice.streams() > 1) {
     streams = plan::scheduleStreams(program, mesh, choice);
+    if (!device.runsLater())
+      prepareThreads(choice.streams());
     PLAIT_RETURN_IF_ERROR(device.makeEvents(streams.events));
   }
   return clock && device.runsLater()
              ? device.makeStamps(2 * plan::countOperations(program))
              : Status::success();
+}
+
+/// Events are how far the other thread has come.
+void Rank::prepareThreads(uint32_t streamCount) {
+  waitsFor.assign(streams.operations.size(), none);
+  isAwaited.assign(streams.operations.size(), false);
+  plan::forEachWait(streams, streamCount, [&](uint32_t first, uint32_t second) {
+    if (streams.operations[first].stream == streams.operations[second].stream)
+      return;
+    waitsFor[second] = first;
+    isAwaited[first] = true;
+  });
+  beside.stream = 1;
+  thread = std::make_unique<StreamThread>([this] {
+    // What fails here is told by the other thread.
+    (void)walkActions(beside, stepNumber);
+  });
 }
 
 Status Rank::prepareFunction(const fb::Function &function) {
@@ -169,33 +192,78 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
 }
 
 Status Rank::walk(uint64_t number) {
-  nextOperation = 0;
-  at.number = number;
   isGuarded = guardEvery && number % guardEvery == 0 && !device.runsLater();
+  // What is watched goes on one after the other.
+  inStreams = thread && !isGuarded;
+  if (inStreams)
+    return walkInStreams(number);
   if (clock)
     clock->start();
   PLAIT_RETURN_IF_ERROR(device.fork());
-  for (uint32_t i = 0; i < length(program.actions()); ++i) {
-    at.action = i;
-    if (Status status = runAction(i); !status.ok())
-      return fail("step ", number, ", ",
-                  plan::describeAction(plan, mesh.index(rank, 0), i),
-                  locationOf(*program.actions()->Get(i)), ": ",
-                  status.message());
-  }
-  at.number = 0;
+  PLAIT_RETURN_IF_ERROR(walkActions(main, number));
   return device.join();
 }
 
-/// Does what waits for other ranks.
-template <typename Work> Status Rank::await(Work work) {
-  at.waits = true;
-  PLAIT_RETURN_IF_ERROR(work());
-  at.waits = false;
+/// After a failure of this thread the other one goes on until what it waits for
+/// is aborted.
+Status Rank::walkInStreams(uint64_t number) {
+  main.done = beside.done = 0;
+  decision = Open;
+  stepNumber = number;
+  thread->start();
+  if (walkActions(main, number).ok()) {
+    main.at.waitsForStream = true;
+    thread->finish();
+    main.at.waitsForStream = false;
+  }
+  std::lock_guard lock(failing);
+  return failure;
+}
+
+Status Rank::walkActions(Walk &walk, uint64_t number) {
+  walk.nextOperation = 0;
+  walk.at.number = number;
+  for (uint32_t i = 0; i < length(program.actions()); ++i) {
+    walk.at.action = i;
+    if (Status status = runAction(walk, i); !status.ok()) {
+      status = fail("step ", number, ", ",
+                    plan::describeAction(plan, mesh.index(rank, 0), i),
+                    locationOf(walk.at, *program.actions()->Get(i)), ": ",
+                    status.message());
+      noteFailure(walk, status);
+      return status;
+    }
+  }
+  walk.at.number = 0;
   return Status::success();
 }
 
+void Rank::noteFailure(const Walk &walk, const Status &status) {
+  std::lock_guard lock(failing);
+  if (hasFailed)
+    return;
+  failure = status;
+  failed = &walk;
+  hasFailed = true;
+}
+
+/// Does what waits for other ranks.
+template <typename Work> Status Rank::await(Walk &walk, Work work) {
+  walk.at.waits = true;
+  PLAIT_RETURN_IF_ERROR(work());
+  walk.at.waits = false;
+  return Status::success();
+}
+
+/// Of a rank with two threads, the one that keeps it from going on.
+const Rank::Walk &Rank::current() const {
+  if (const Walk *walk = failed)
+    return *walk;
+  return main.at.waitsForStream ? beside : main;
+}
+
 std::string Rank::describePosition() const {
+  const Position &at = current().at;
   uint64_t number = at.number;
   uint32_t action = at.action;
   if (number == 0)
@@ -204,12 +272,57 @@ std::string Rank::describePosition() const {
          (at.waits ? " waits in step " : " computes in step ") +
          std::to_string(number) + ", " +
          plan::describeAction(plan, mesh.index(rank, 0), action) +
-         locationOf(*program.actions()->Get(action));
+         locationOf(at, *program.actions()->Get(action));
+}
+
+/// Waits until the other stream has done `operation`.
+Status Rank::awaitOperation(Walk &walk, uint32_t operation) {
+  Walk &other = &walk == &main ? beside : main;
+  uint32_t done = other.done;
+  if (done > operation)
+    return Status::success();
+  walk.at.waitsForStream = true;
+  // The other one has time limits where it waits itself.
+  for (; done <= operation; done = other.done)
+    if (waitWhileEqual(other.done, done, hasFailed, forEver) ==
+        WaitResult::Aborted)
+      return Status::failure("the rank's other thread has failed");
+  walk.at.waitsForStream = false;
+  return Status::success();
+}
+
+/// Operations before `end` that are of the walk's stream are done.
+void Rank::finishOperations(Walk &walk, uint32_t end) {
+  walk.done = end;
+  wakeAll(walk.done);
+}
+
+/// Does the next operation of the step if it is of the walk's stream.
+template <typename Work> Status Rank::operateInStream(Walk &walk, Work work) {
+  uint32_t index = walk.nextOperation++;
+  if (streams.operations[index].stream != walk.stream)
+    return Status::success();
+  if (hasFailed)
+    return Status::failure("the rank's other thread has failed");
+  if (waitsFor[index] != none)
+    PLAIT_RETURN_IF_ERROR(awaitOperation(walk, waitsFor[index]));
+  StepClock::Reading begin;
+  if (clock)
+    begin = StepClock::read();
+  if (!walk.passes)
+    PLAIT_RETURN_IF_ERROR(work());
+  if (clock)
+    clock->set(index, begin, StepClock::read());
+  if (isAwaited[index])
+    finishOperations(walk, index + 1);
+  return Status::success();
 }
 
 /// Does the next operation of the step, in its stream.
-template <typename Work> Status Rank::operate(Work work) {
-  uint32_t index = nextOperation++, stream = 0;
+template <typename Work> Status Rank::operate(Walk &walk, Work work) {
+  if (inStreams)
+    return operateInStream(walk, work);
+  uint32_t index = walk.nextOperation++, stream = 0;
   bool stamps = clock && device.runsLater();
   if (!streams.operations.empty()) {
     stream = streams.operations[index].stream;
@@ -218,7 +331,7 @@ template <typename Work> Status Rank::operate(Work work) {
   }
   if (stamps)
     PLAIT_RETURN_IF_ERROR(device.stamp(2 * index, stream));
-  if (!passes)
+  if (!walk.passes)
     PLAIT_RETURN_IF_ERROR(work());
   if (stamps)
     PLAIT_RETURN_IF_ERROR(device.stamp(2 * index + 1, stream));
@@ -232,7 +345,7 @@ template <typename Work> Status Rank::operate(Work work) {
 
 /// Notes when the device has done what.
 Status Rank::readStamps() {
-  for (uint32_t i = 0; i < nextOperation; ++i) {
+  for (uint32_t i = 0; i < main.nextOperation; ++i) {
     auto begin = device.readStamp(2 * i), end = device.readStamp(2 * i + 1);
     if (!begin.ok() || !end.ok())
       return begin.ok() ? end.status() : begin.status();
@@ -248,43 +361,46 @@ Result<StepMetrics> Rank::readMetrics() {
   return metrics;
 }
 
-Status Rank::runAction(uint32_t index) {
+Status Rank::runAction(Walk &walk, uint32_t index) {
   const fb::Action &action = *program.actions()->Get(index);
-  passes = scope == StepScope::Evaluate && !plan::isForward(action) &&
-           action.kind() != fb::ActionKind::Optimizer;
+  walk.passes = scope == StepScope::Evaluate && !plan::isForward(action) &&
+                action.kind() != fb::ActionKind::Optimizer;
   uint32_t peer = mesh.withIndex(rank, 0, action.peer());
   std::span<std::byte> buffer(base + action.buffer(), action.bytes());
   switch (action.kind()) {
   case fb::ActionKind::Send:
-    return operate(
-        [&] { return communicator.post(messageOf[index], peer, buffer); });
+    return operate(walk, [&] {
+      return communicator.post(messageOf[index], peer, buffer);
+    });
   case fb::ActionKind::Recv:
-    return operate([&] {
-      return await(
-          [&] { return communicator.receive(messageOf[index], peer, buffer); });
+    return operate(walk, [&] {
+      return await(walk, [&] {
+        return communicator.receive(messageOf[index], peer, buffer);
+      });
     });
   case fb::ActionKind::WaitSend:
-    return operate([&] {
-      return await(
-          [&] { return communicator.awaitReceipt(messageOf[index], peer); });
+    return operate(walk, [&] {
+      return await(walk, [&] {
+        return communicator.awaitReceipt(messageOf[index], peer);
+      });
     });
   default:
-    return callFunction(action);
+    return callFunction(walk, action);
   }
 }
 
-Status Rank::callFunction(const fb::Action &action) {
+Status Rank::callFunction(Walk &walk, const fb::Action &action) {
   const fb::Function &function = *program.functions()->Get(action.function());
   const std::vector<uint32_t> &numbers = prepared[action.function()];
   bool endsStep = action.kind() == fb::ActionKind::Optimizer;
   for (uint32_t i = 0; i < numbers.size(); ++i) {
-    at.functionStep = i;
+    walk.at.functionStep = i;
     if (endsStep && scope != StepScope::Train && i == *metricSteps)
-      PLAIT_RETURN_IF_ERROR(decideUpdate());
-    PLAIT_RETURN_IF_ERROR(operate([&] {
+      PLAIT_RETURN_IF_ERROR(decideUpdate(walk));
+    PLAIT_RETURN_IF_ERROR(operate(walk, [&] {
       const fb::Step &step = *function.steps()->Get(i);
       return isGuarded ? runGuarded(action, step, numbers[i])
-                       : runStepOf(action, step, numbers[i]);
+                       : runStepOf(walk, action, step, numbers[i]);
     }));
   }
   return Status::success();
@@ -292,17 +408,45 @@ Status Rank::callFunction(const fb::Action &action) {
 
 /// The metrics are known, and nothing has changed yet that outlives the step.
 /// They are the same on all ranks, so that all decide the same.
-Status Rank::decideUpdate() {
-  passes = scope == StepScope::Evaluate;
-  if (passes)
+Status Rank::decideUpdate(Walk &walk) {
+  walk.passes = scope == StepScope::Evaluate;
+  if (walk.passes)
     return Status::success();
+  if (inStreams)
+    return decideInStreams(walk);
   PLAIT_RETURN_IF_ERROR(device.join());
   PLAIT_RETURN_IF_ERROR(communicator.finish());
+  PLAIT_RETURN_IF_ERROR(findWhetherToPass(walk));
+  return device.fork();
+}
+
+Status Rank::findWhetherToPass(Walk &walk) {
   Result<StepMetrics> metrics = readMetrics();
   if (!metrics.ok())
     return metrics.status();
-  passes = !isFinite(*metrics);
-  return device.fork();
+  walk.passes = !isFinite(*metrics);
+  return Status::success();
+}
+
+/// The threads meet, and the rank's own one decides.
+Status Rank::decideInStreams(Walk &walk) {
+  uint32_t next = walk.nextOperation;
+  if (&walk == &beside) {
+    finishOperations(beside, next);
+    walk.at.waitsForStream = true;
+    if (waitWhileEqual(decision, Open, hasFailed, forEver) ==
+        WaitResult::Aborted)
+      return Status::failure("the rank's other thread has failed");
+    walk.at.waitsForStream = false;
+    walk.passes = decision == Passes;
+    return Status::success();
+  }
+  if (next > 0)
+    PLAIT_RETURN_IF_ERROR(awaitOperation(main, next - 1));
+  PLAIT_RETURN_IF_ERROR(findWhetherToPass(main));
+  decision = main.passes ? Passes : Updates;
+  wakeAll(decision);
+  return Status::success();
 }
 
 Status Rank::runGuarded(const fb::Action &action, const fb::Step &step,
@@ -310,12 +454,12 @@ Status Rank::runGuarded(const fb::Action &action, const fb::Step &step,
   Result<bool> isFinite = guard.isInputFinite(action, step);
   if (!isFinite.ok())
     return isFinite.status();
-  PLAIT_RETURN_IF_ERROR(runStepOf(action, step, number));
+  PLAIT_RETURN_IF_ERROR(runStepOf(main, action, step, number));
   return *isFinite ? guard.checkOutput(action, step) : Status::success();
 }
 
-Status Rank::runStepOf(const fb::Action &action, const fb::Step &step,
-                       uint32_t number) {
+Status Rank::runStepOf(Walk &walk, const fb::Action &action,
+                       const fb::Step &step, uint32_t number) {
   switch (step.step_type()) {
   case fb::StepKind::KernelStep:
     return runKernel(action, *step.step_as_KernelStep());
@@ -324,7 +468,7 @@ Status Rank::runStepOf(const fb::Action &action, const fb::Step &step,
   case fb::StepKind::AttentionStep:
     return runAttention(action, *step.step_as_AttentionStep(), number);
   case fb::StepKind::CollectiveStep:
-    return await([&] {
+    return await(walk, [&] {
       return runCollective(action, *step.step_as_CollectiveStep(),
                            *groups[number].second);
     });
@@ -394,7 +538,8 @@ std::byte *Rank::resolve(const fb::Action &action, const fb::Ref &ref) const {
 }
 
 /// Where the step that runs comes from, as ", at …".
-std::string Rank::locationOf(const fb::Action &action) const {
+std::string Rank::locationOf(const Position &at,
+                             const fb::Action &action) const {
   if (plan::isTransfer(action))
     return "";
   const fb::Function &function = *program.functions()->Get(action.function());

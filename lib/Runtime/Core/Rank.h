@@ -10,6 +10,7 @@
 
 #include "Backend.h"
 #include "Guard.h"
+#include "StreamThread.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Streams.h"
@@ -18,6 +19,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +28,12 @@ namespace plait::runtime {
 
 /// One rank: its device, its end point, and what was looked up at load time.
 /// Used by the rank's thread, except for the constructor and assignMessages().
+///
+/// On a GPU the thread walks the whole step, and the device deals it to
+/// streams. On a processor streams are threads: each walks the step, does what
+/// is its own, and waits where that uses bytes of the other's (Streams.h). One
+/// order of all ranks' operations in which each has what it needs is the
+/// plan's, so that the first one in it that has not ended can always go on.
 class Rank {
 public:
   Rank(const fb::Plan &plan, const plan::Mesh &mesh, uint32_t rank,
@@ -48,31 +56,54 @@ public:
   Result<StepMetrics> readMetrics();
 
   /// Of any thread: whether it waits for another rank.
-  bool isWaiting() const { return at.waits; }
+  bool isWaiting() const { return current().at.waits; }
   /// Of any thread: where it is in its step, and whether it waits there; empty
   /// outside of steps.
   std::string describePosition() const;
 
 private:
-  /// Written by the rank's thread.
+  /// Written by the thread that is there.
   struct Position {
     std::atomic<uint64_t> number = 0; // of the step; 0: in none
     std::atomic<uint32_t> action = 0;
     std::atomic<uint32_t> functionStep = 0;
-    std::atomic<bool> waits = false;
+    std::atomic<bool> waits = false;          // for another rank
+    std::atomic<bool> waitsForStream = false; // of this one
+  };
+
+  /// A thread's way through a step.
+  struct Walk {
+    uint32_t stream = 0; // whose operations are done; that of a GPU: all
+    uint32_t nextOperation = 0;
+    // Operations keep their places among the others, but do nothing.
+    bool passes = false;
+    /// The operations before this one are done, as far as they are the stream's
+    /// own. The other stream may wait for it.
+    std::atomic<uint32_t> done = 0;
+    Position at;
   };
 
   Status prepareFunction(const fb::Function &function);
   Status prepareStreams();
   Result<uint32_t> joinGroup(const fb::CollectiveStep &step);
   Status feed(const fb::Input &input, uint64_t number, const Batches &batches);
+  void prepareThreads(uint32_t streamCount);
   Status walk(uint64_t number);
-  template <typename Work> Status operate(Work work);
+  Status walkInStreams(uint64_t number);
+  Status walkActions(Walk &walk, uint64_t number);
+  const Walk &current() const;
+  template <typename Work> Status operate(Walk &walk, Work work);
+  template <typename Work> Status operateInStream(Walk &walk, Work work);
   Status readStamps();
-  Status runAction(uint32_t index);
-  Status callFunction(const fb::Action &action);
-  Status decideUpdate();
-  Status runStepOf(const fb::Action &action, const fb::Step &step,
+  Status awaitOperation(Walk &walk, uint32_t operation);
+  void finishOperations(Walk &walk, uint32_t end);
+  void noteFailure(const Walk &walk, const Status &status);
+  Status runAction(Walk &walk, uint32_t index);
+  Status callFunction(Walk &walk, const fb::Action &action);
+  Status decideUpdate(Walk &walk);
+  Status decideInStreams(Walk &walk);
+  Status findWhetherToPass(Walk &walk);
+  Status runStepOf(Walk &walk, const fb::Action &action, const fb::Step &step,
                    uint32_t prepared);
   Status runGuarded(const fb::Action &action, const fb::Step &step,
                     uint32_t prepared);
@@ -84,8 +115,8 @@ private:
   Status runCollective(const fb::Action &action, const fb::CollectiveStep &step,
                        Group &group);
   std::byte *resolve(const fb::Action &action, const fb::Ref &ref) const;
-  std::string locationOf(const fb::Action &action) const;
-  template <typename Work> Status await(Work work);
+  std::string locationOf(const Position &at, const fb::Action &action) const;
+  template <typename Work> Status await(Walk &walk, Work work);
 
   const fb::Plan &plan;
   const plan::Mesh &mesh;
@@ -106,17 +137,29 @@ private:
   // Room for the operands of the kernel with the most.
   std::vector<std::byte *> args;
   std::vector<int64_t> scalars;
-  std::vector<int32_t> rows;  // of the largest input
-  uint32_t nextOperation = 0; // of the step
-  Position at;
+  std::vector<int32_t> rows; // of the largest input
+  Walk main;
   StepGuard guard{mesh, program, device};
   uint64_t guardEvery = 0;
   bool isGuarded = false; // the step that runs
   uint64_t stepsRun = 0;
   StepScope scope = StepScope::Train; // of the step
-  // Operations keep their places among the others, but do nothing.
-  bool passes = false;
-  Result<uint32_t> metricSteps = 0u; // see plan::countMetricSteps
+  Result<uint32_t> metricSteps = 0u;  // see plan::countMetricSteps
+
+  // Of a processor with a second stream.
+  Walk beside;
+  static constexpr uint32_t none = UINT32_MAX;
+  std::vector<uint32_t> waitsFor; // of each operation, one of the other stream
+  std::vector<bool> isAwaited;    // of each operation
+  bool inStreams = false;         // the step that runs
+  uint64_t stepNumber = 0;        // the same
+  enum Decision : uint32_t { Open, Updates, Passes };
+  std::atomic<uint32_t> decision = Open; // of the step
+  std::mutex failing;                    // of `failure`
+  Status failure = Status::success();    // the first one of the step
+  std::atomic<const Walk *> failed = nullptr;
+  std::atomic<bool> hasFailed = false;
+  std::unique_ptr<StreamThread> thread; // last: uses all of it
 };
 
 } // namespace plait::runtime

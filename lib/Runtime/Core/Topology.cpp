@@ -9,6 +9,7 @@
 
 #include "plait/Plan/Check.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Streams.h"
 #include "plait/Plan/Uses.h"
 
 #include <algorithm>
@@ -82,6 +83,16 @@ std::vector<uint32_t> channelsOf(const fb::Plan &plan,
 
 } // namespace
 
+uint32_t Topology::streamOf(std::span<const uint32_t> members) const {
+  auto found = std::find_if(groups.begin(), groups.end(),
+                            [&](const std::vector<uint32_t> &group) {
+                              return std::equal(group.begin(), group.end(),
+                                                members.begin(), members.end());
+                            });
+  size_t index = found - groups.begin();
+  return index < streams.size() ? streams[index] : 0;
+}
+
 std::vector<uint32_t> runtime::membersOf(const plan::Mesh &mesh, uint32_t rank,
                                          const fb::CollectiveStep &step) {
   std::vector<uint32_t> members;
@@ -125,6 +136,7 @@ Topology runtime::topologyOf(const fb::Plan &plan,
           groups.try_emplace(members, uint32_t(topology.groups.size()));
       if (added) {
         topology.groups.push_back(std::move(members));
+        topology.streams.push_back(plan::isBeside(plan, step));
         topology.packedBytes.push_back(0);
       }
       uint64_t &most = topology.packedBytes[group->second];

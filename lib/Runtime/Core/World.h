@@ -86,10 +86,16 @@ public:
       : patience(limit), slots(messages) {}
 
   std::shared_ptr<Meeting<Member>> join(std::span<const uint32_t> ranks) {
+    return join(ranks, ranks.size());
+  }
+  /// Of the group of `ranks`, `members` of which are here. Other groups that
+  /// have the same members here meet elsewhere, maybe at the same time.
+  std::shared_ptr<Meeting<Member>> join(std::span<const uint32_t> ranks,
+                                        size_t members) {
     std::lock_guard lock(mutex);
     auto &meeting = meetings[{ranks.begin(), ranks.end()}];
     if (!meeting)
-      meeting = std::make_shared<Meeting<Member>>(ranks.size());
+      meeting = std::make_shared<Meeting<Member>>(members);
     return meeting;
   }
 

@@ -17,15 +17,16 @@ using namespace plait::runtime;
 
 namespace {
 
-/// Of each rank that is in a group of several processes. An all-reduce of so
-/// many bytes goes in one piece.
+/// Of each stream of a rank that is in a group of several processes. An
+/// all-reduce of so many bytes goes in one piece.
 constexpr size_t stagingBytes = 4 << 20;
 
 /// The ranks of this process among themselves, and what all of them share.
 struct Shared {
   Shared(const Topology &topology, Rendezvous &processes,
          std::chrono::milliseconds timeLimit)
-      : world(std::make_shared<MpiWorld>(processes, timeLimit)),
+      : topology(topology),
+        world(std::make_shared<MpiWorld>(processes, timeLimit)),
         threads(createThreadCommunicators(topology, timeLimit)) {
     world->engine.setAbortHandler([this] {
       world->meetings.patience.abort();
@@ -34,16 +35,17 @@ struct Shared {
   }
   ~Shared() { world->engine.setAbortHandler(nullptr); }
 
+  Topology topology;
   std::shared_ptr<MpiWorld> world;
   std::vector<std::unique_ptr<Communicator>> threads; // by rank
 };
 
 class MpiCommunicator : public Communicator {
 public:
-  MpiCommunicator(std::shared_ptr<Shared> shared, const Topology &topology,
-                  uint32_t rank)
-      : shared(std::move(shared)), rank(rank) {
-    const MpiWorld &world = *this->shared->world;
+  MpiCommunicator(std::shared_ptr<Shared> both, uint32_t rank)
+      : shared(std::move(both)), rank(rank) {
+    const MpiWorld &world = *shared->world;
+    const Topology &topology = shared->topology;
     for (uint32_t id = 0; id < topology.messages.size(); ++id) {
       const Topology::Route &route = topology.messages[id];
       bool isMine = route.source == rank || route.target == rank;
@@ -60,9 +62,11 @@ public:
     if (std::all_of(ranks.begin(), ranks.end(),
                     [&](uint32_t other) { return world.isHere(other); }))
       return threads().join(ranks);
+    uint32_t stream = shared->topology.streamOf(ranks);
+    std::shared_ptr<MpiStaging> &staging = stagings[stream];
     if (!staging)
       staging = std::make_shared<MpiStaging>(stagingBytes);
-    return createMpiGroup(shared->world, ranks, rank, staging);
+    return createMpiGroup(shared->world, ranks, rank, stream, staging);
   }
 
   Status post(uint32_t id, uint32_t target,
@@ -112,7 +116,7 @@ private:
 
   std::shared_ptr<Shared> shared;
   uint32_t rank;
-  std::shared_ptr<MpiStaging> staging;
+  std::map<uint32_t, std::shared_ptr<MpiStaging>> stagings; // by stream
   std::map<uint32_t, MpiJob> jobs; // by message, of those between processes
 };
 
@@ -136,6 +140,6 @@ runtime::createMpiCommunicators(const Topology &topology, Rendezvous &processes,
   std::vector<std::unique_ptr<Communicator>> result;
   for (uint32_t rank = spread.firstOf(process);
        rank < spread.firstOf(process + 1); ++rank)
-    result.push_back(std::make_unique<MpiCommunicator>(shared, topology, rank));
+    result.push_back(std::make_unique<MpiCommunicator>(shared, rank));
   return result;
 }

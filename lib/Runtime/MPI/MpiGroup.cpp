@@ -21,8 +21,10 @@ namespace {
 class MpiGroup : public Group {
 public:
   MpiGroup(std::shared_ptr<MpiWorld> world, std::span<const uint32_t> ranks,
-           uint32_t rank, std::shared_ptr<MpiStaging> staging);
+           uint32_t rank, uint32_t stream, std::shared_ptr<MpiStaging> staging);
   ~MpiGroup() override { world->settle(); }
+
+  uint32_t streamNumber() const override { return streamOfAll; }
 
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
@@ -90,6 +92,7 @@ private:
   std::shared_ptr<MpiStaging> staging;
   std::vector<uint32_t> ranks; // of the members
   int64_t index = 0;           // of this one
+  uint32_t streamOfAll;
   Party here = {0, 0};
   std::vector<Party> others; // the parties of the other processes
   std::shared_ptr<Meeting<MpiOperands>> meeting; // of the members here
@@ -98,9 +101,9 @@ private:
 
 MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> sharedWorld,
                    std::span<const uint32_t> ranks, uint32_t rank,
-                   std::shared_ptr<MpiStaging> staging)
+                   uint32_t stream, std::shared_ptr<MpiStaging> staging)
     : world(std::move(sharedWorld)), staging(std::move(staging)),
-      ranks(ranks.begin(), ranks.end()) {
+      ranks(ranks.begin(), ranks.end()), streamOfAll(stream) {
   // Members increase, so those of a process are neighbours.
   for (int64_t first = 0, next; first < members(); first = next) {
     uint32_t process = world->spread.processOf(ranks[first]);
@@ -111,7 +114,7 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> sharedWorld,
                                                                   next - first};
   }
   index = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-  meeting = world->meetings.join(ranks.subspan(here.first, here.count));
+  meeting = world->meetings.join(ranks, size_t(here.count));
 }
 
 //===----------------------------------------------------------------------===//
@@ -344,7 +347,7 @@ Status MpiGroup::allToAll(const std::byte *input, std::byte *output,
 std::unique_ptr<Group>
 runtime::createMpiGroup(std::shared_ptr<MpiWorld> world,
                         std::span<const uint32_t> ranks, uint32_t rank,
-                        std::shared_ptr<MpiStaging> staging) {
-  return std::make_unique<MpiGroup>(std::move(world), ranks, rank,
+                        uint32_t stream, std::shared_ptr<MpiStaging> staging) {
+  return std::make_unique<MpiGroup>(std::move(world), ranks, rank, stream,
                                     std::move(staging));
 }

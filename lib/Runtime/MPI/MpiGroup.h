@@ -61,12 +61,12 @@ struct MpiWorld {
   World<MpiOperands, int> meetings;
 };
 
-/// Where a rank receives what it adds up, one collective at a time.
+/// Where a stream of a rank receives what it adds up, one collective at a time.
 using MpiStaging = std::vector<std::byte>;
 
 std::unique_ptr<Group> createMpiGroup(std::shared_ptr<MpiWorld> world,
                                       std::span<const uint32_t> ranks,
-                                      uint32_t rank,
+                                      uint32_t rank, uint32_t stream,
                                       std::shared_ptr<MpiStaging> staging);
 
 } // namespace plait::runtime

@@ -143,7 +143,8 @@ struct PackParametersPass
     SmallVector<Members> packs;
     for (Members group : groups)
       if (isDivided(group))
-        cut(group, bucket ? bucket : getBucketElements(parts), count, packs);
+        cut(group, bucket ? bucket : getBucketElements(getOperation(), parts),
+            count, packs);
       else
         packs.push_back(group);
     // In the order of their first members.

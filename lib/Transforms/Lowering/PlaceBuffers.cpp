@@ -13,6 +13,7 @@
 #include "BuildProgram.h"
 #include "DelayMatmuls.h"
 #include "PadRows.h"
+#include "SpreadReplicas.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
 #include "plait/Transforms/Passes.h"
@@ -139,6 +140,7 @@ void PlaceBuffersPass::placeFunctions(const Calls &calls) {
     // A function of no stage knows no packs.
     Surroundings surroundings{getPacks(getRank(function).value_or(-1)),
                               calls.slots.at(function)};
+    spreadReplicas(function);
     delayMatmuls(function, surroundings);
     placeValues(function, surroundings, begun);
   };

@@ -7,6 +7,8 @@
 
 #include "PlaceValues.h"
 
+#include "SpreadReplicas.h"
+
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 #include "plait/Plan/Plan_generated.h"
@@ -56,6 +58,7 @@ public:
   Workspace findWorkspace();
 
 private:
+  void keepSummed(Workspace &workspace);
   plan::PlaceAttr place(StringRef buffer, int64_t offset = 0) {
     return plan::PlaceAttr::get(builder.getContext(),
                                 builder.getStringAttr(buffer), offset);
@@ -215,7 +218,21 @@ Workspace Placer::findWorkspace() {
       if (!isNew)
         it->second.last = std::max(it->second.last, last);
     }
+  keepSummed(workspace);
   return workspace;
+}
+
+/// What replicas sum up is read beside what follows, up to the next such sum.
+void Placer::keepSummed(Workspace &workspace) {
+  int64_t next = position[&body.back()];
+  for (Operation &op : llvm::reverse(body)) {
+    if (!isReplicaSum(&op))
+      continue;
+    auto kept = workspace.lifetimes.find(workspace.findRoot(op.getOperand(0)));
+    if (kept != workspace.lifetimes.end())
+      kept->second.last = std::max(kept->second.last, next);
+    next = position[&op];
+  }
 }
 
 int64_t Placer::packWorkspace() {

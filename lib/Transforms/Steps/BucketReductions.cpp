@@ -21,6 +21,15 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
+int64_t plait::getBucketElements(ModuleOp module, int64_t ranks) {
+  constexpr int64_t element = 4; // f32
+  TargetAttr target = getTarget(module);
+  if (target && target.isGPU())
+    return std::max<int64_t>(40'000'000, 1'000'000 * ranks);
+  int64_t slices = ranks * (64 << 10);
+  return std::clamp<int64_t>(slices, 25'000'000, 50'000'000) / element;
+}
+
 namespace {
 
 /// A part of an all-reduce, and the last operation before it that writes there.
@@ -34,12 +43,14 @@ struct Bucket {
 /// Cuts the reductions of one action.
 class ActionBuckets {
 public:
-  /// `least`: elements of a bucket; 0: what rings over its ranks want.
+  /// `least`: elements of a bucket; 0: what getBucketElements() says.
   ActionBuckets(ArrayRef<ActionOp> actions, size_t action,
                 const llvm::DenseMap<Attribute, FunctionOp> &functions,
                 const ProgramMemory &memory, int64_t least)
       : actions(actions), action(action), functions(functions), memory(memory),
-        least(least) {}
+        least(least),
+        module(this->actions[action]->getParentOfType<ModuleOp>()),
+        onGPU(getTarget(module).isGPU()) {}
 
   /// Replaces runs of all-reduces over the same ranks.
   void run() {
@@ -61,11 +72,13 @@ private:
     return callee ? functions.lookup(callee.getAttr()) : FunctionOp();
   }
 
-  /// Whether `step` is a sum in place. Along the pipeline programs meet that
-  /// need not agree about what is written first.
-  static bool isSum(StepOpInterface step) {
+  /// Whether `step` is a sum in place that goes on beside computing: on a
+  /// processor, over replicas. Along the pipeline programs meet that need not
+  /// agree about what is written first.
+  bool isSum(StepOpInterface step) const {
     auto collective = dyn_cast<CollectiveOp>(*step);
-    return collective && collective.getAxis() != kPipelineAxis &&
+    return collective && (onGPU || collective.getAxis() == kDataAxis) &&
+           collective.getAxis() != kPipelineAxis &&
            collective.getKind() == dist::CollectiveKind::AllReduce &&
            collective.getReduction() == dist::Reduction::Sum &&
            collective.isInPlace();
@@ -103,7 +116,7 @@ private:
     int64_t ranks = whole.countRanks();
     int64_t elements = int64_t(whole.getOuter()) * int64_t(whole.getChunk());
     int64_t unit = whole.getType().getIntOrFloatBitWidth() / 8;
-    int64_t wanted = least ? least : getBucketElements(ranks);
+    int64_t wanted = least ? least : getBucketElements(module, ranks);
     int64_t count = std::max<int64_t>(1, elements / wanted);
     // Multiples of 64 elements keep vector accesses aligned.
     int64_t length = llvm::alignTo(llvm::divideCeil(elements, count), 64);
@@ -158,6 +171,8 @@ private:
   const llvm::DenseMap<Attribute, FunctionOp> &functions;
   const ProgramMemory &memory;
   int64_t least;
+  ModuleOp module;
+  bool onGPU;
 };
 
 struct BucketReductionsPass
@@ -165,8 +180,7 @@ struct BucketReductionsPass
   using BucketReductionsPassBase::BucketReductionsPassBase;
 
   void runOnOperation() override {
-    TargetAttr target = getTarget(getOperation());
-    if (!target || !target.isGPU())
+    if (!getTarget(getOperation()))
       return;
     if (bucket < 0) {
       getOperation().emitError("bucket is ")

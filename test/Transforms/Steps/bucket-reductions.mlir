@@ -2,10 +2,12 @@
 // RUN: sed 's/cuda, name = "sm_90", cubin = "sm_90"/cpu, name = "x86-64-v4"/' %s > %t.mlir
 // RUN: plait-opt %t.mlir -split-input-file -o %t.before
 // RUN: plait-opt %t.mlir -split-input-file --plan-bucket-reductions=bucket=256 | cmp - %t.before
+// RUN: sed 's/"tp"/"dp"/g' %t.mlir > %t.replicas.mlir
+// RUN: plait-opt %t.replicas.mlir -split-input-file --plan-bucket-reductions=bucket=256 | FileCheck %s
 
 // A backward pass writes the quarters of 1,024 gradients in the order of the case,
 // and a reduction sums them up in buckets of 256 elements. On processors
-// nothing changes.
+// so do replicas, and nothing else changes.
 
 // What is written first is reduced first.
 module attributes {plait.target = #plait.target<cuda, name = "sm_90", cubin = "sm_90">} {

@@ -35,8 +35,8 @@ struct Intervals {
 
 class ReplayTest : public ::testing::Test {
 protected:
-  std::vector<uint8_t> bytes = plan::packPlan(makePlan());
-  const fb::Plan &plan = *fb::GetPlan(bytes.data());
+  fb::PlanT source = makePlan();
+  std::vector<uint8_t> bytes;
   plan::ReplayCosts costs;
 
   ReplayTest() {
@@ -46,6 +46,8 @@ protected:
 
   plan::Replayed replay(const plan::ReplayCosts &costs,
                         decltype(plan::replay) *by = plan::replay) {
+    bytes = plan::packPlan(source);
+    const fb::Plan &plan = *fb::GetPlan(bytes.data());
     auto messages = plan::matchMessages(plan);
     EXPECT_TRUE(messages.ok());
     auto replayed = by(plan, *messages, costs);
@@ -109,6 +111,7 @@ TEST_F(ReplayTest, TheTimesOfARankAddUp) {
 // which waits for nothing, kernel 8-12, fill 12-13, kernel 14-18, copy 18-19,
 // and the maximum at both, 19-29.
 TEST_F(ReplayTest, StreamsGoOnBesideEachOther) {
+  source.backend = "cuda";
   plan::Replayed replayed = replay(costs, plan::replayStreams);
   Intervals interval = {replayed};
   EXPECT_EQ(interval(0, 0), std::pair(0., 6.));
@@ -132,6 +135,18 @@ TEST_F(ReplayTest, StreamsGoOnBesideEachOther) {
   EXPECT_EQ(replayed.ranks[0].computing, 11);
   EXPECT_EQ(replayed.ranks[0].communicating, 13);
   EXPECT_EQ(replayed.ranks[0].hidden, 3);
+}
+
+// A processor's messages are taken by its first stream, and its kernels wait
+// for the sums, so that nothing is hidden, in whichever stream the sums are.
+TEST_F(ReplayTest, ProcessorsTakeMessagesWhereTheyCompute) {
+  for (const char *axis : {"tp", "dp"}) {
+    source.mesh[1]->name = axis;
+    plan::Replayed replayed = replay(costs, plan::replayStreams);
+    EXPECT_EQ(replayed.seconds, 31);
+    EXPECT_EQ(replayed.ranks[0].computing, 11);
+    EXPECT_EQ(replayed.ranks[0].hidden, 0);
+  }
 }
 
 } // namespace

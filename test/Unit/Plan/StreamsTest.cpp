@@ -214,6 +214,26 @@ TEST_F(PlanStreamsTest, FollowsTheSteps) {
   EXPECT_EQ(waits, (std::vector<size_t>{0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1}));
 }
 
+/// What a processor does beside computing.
+TEST_F(PlanStreamsTest, ReplicasHaveAStreamOnProcessors) {
+  auto choose = [&](const char *axis, const char *backend) {
+    source.mesh[1]->name = axis;
+    source.backend = backend;
+    bytes = plan::packPlan(source);
+    const fb::Plan &plan = *fb::GetPlan(bytes.data());
+    return chooseStreams(plan, *plan.programs()->Get(0));
+  };
+  EXPECT_EQ(choose("tp", "cpu").streams(), 1u);
+  StreamChoice replicas = choose("dp", "cpu");
+  EXPECT_EQ(replicas.streams(), 2u);
+  EXPECT_EQ(replicas.transfers, std::vector<uint32_t>(7, 0));
+  // Product, sum, kernel; copy, maximum over pp.
+  EXPECT_EQ(replicas.steps,
+            (std::vector<std::vector<uint32_t>>{{0, 1, 0}, {0, 0}}));
+  EXPECT_FALSE(replicas.sendsInStream);
+  EXPECT_EQ(choose("dp", "cuda").streams(), 4u);
+}
+
 TEST_F(PlanStreamsTest, KernelsOfUnknownSizeMayWriteAnything) {
   auto &step = *source.programs[0]->functions[0]->steps[2]->step.AsKernelStep();
   auto sendWaitsFor = [&] {

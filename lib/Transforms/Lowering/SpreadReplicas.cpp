@@ -1,0 +1,122 @@
+//===- SpreadReplicas.cpp - Work beside what replicas exchange ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Collectives over dp have a stream of their own (plait/Plan/Streams.h), in
+// which they begin as soon as the bytes that they use allow. What divides
+// parameters or gradients would still be waited for at once: a layer's
+// parameters are gathered right before its first use, and what is reduced is
+// added up right after. So both get a distance, of one layer (as the prefetch
+// of PyTorch's fully sharded data parallelism, Zhao et al. 2023, section 3.3.2)
+// and of one reduction, for which bytes live longer: parameters of two layers,
+// and one more gradient.
+//
+//===----------------------------------------------------------------------===//
+
+#include "SpreadReplicas.h"
+
+#include "plait/Dialect/Dist/IR/Dist.h"
+#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Transforms/Names.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace plait;
+
+bool plait::isReplicaSum(Operation *op) {
+  auto sum = dyn_cast<dist::ReduceScatterOp>(op);
+  return sum && sum.getAxis() == kDataAxis;
+}
+
+/// Whether `op` gathers a parameter that replicas divide.
+static bool isParameterGather(Operation &op) {
+  auto gather = dyn_cast<dist::AllGatherOp>(op);
+  Operation *read = gather ? gather.getInput().getDefiningOp() : nullptr;
+  return read && gather.getAxis() == kDataAxis &&
+         nn::getSlotAccess(read) == nn::SlotAccess::Read;
+}
+
+/// The first op behind `op` that does neither read nor gather parameters.
+static Operation *findWork(Operation *op) {
+  do
+    op = op->getNextNode();
+  while (isParameterGather(*op) ||
+         nn::getSlotAccess(op) == nn::SlotAccess::Read);
+  return op;
+}
+
+static void gatherAhead(Block &body) {
+  struct Layer {
+    Attribute name;
+    SmallVector<dist::AllGatherOp> gathers;
+    Operation *begin; // the work behind the first of them
+  };
+  SmallVector<Layer> layers; // in the order of their first gathers
+  for (Operation &op : body) {
+    if (!isParameterGather(op))
+      continue;
+    Attribute name = op.getAttr(nn::kLayerAttr);
+    bool isSame = !layers.empty() && name && layers.back().name == name;
+    if (!isSame)
+      layers.push_back({name, {}, findWork(&op)});
+    layers.back().gathers.push_back(cast<dist::AllGatherOp>(op));
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Operation *begin = layers[i ? i - 1 : 0].begin;
+    for (dist::AllGatherOp gather : layers[i].gathers) {
+      Operation *read = gather.getInput().getDefiningOp();
+      if (begin->isBeforeInBlock(read))
+        read->moveBefore(begin);
+      if (begin->isBeforeInBlock(gather))
+        gather->moveBefore(begin);
+    }
+  }
+}
+
+/// Whether all that `op` computes is added to gradients.
+static bool onlyAdds(Operation *op) {
+  if (nn::getSlotAccess(op) == nn::SlotAccess::Add)
+    return true;
+  return op->getNumResults() > 0 && !isa<dist::CollectiveOpInterface>(op) &&
+         llvm::all_of(op->getUsers(), [](Operation *user) {
+           return nn::getSlotAccess(user) == nn::SlotAccess::Add;
+         });
+}
+
+/// Moves `op` and those who use its results behind `last`, which it returns.
+static Operation *moveBehind(Operation *op, Operation *last) {
+  llvm::SetVector<Operation *> all;
+  all.insert(op);
+  all.insert_range(op->getUsers());
+  for (Operation *one : all)
+    if (one->isBeforeInBlock(last)) {
+      one->moveAfter(last);
+      last = one;
+    }
+  return last;
+}
+
+static void addUpLater(Block &body) {
+  SmallVector<Operation *> sums;
+  for (Operation &op : body)
+    if (isReplicaSum(&op))
+      sums.push_back(&op);
+  for (size_t i = 0; i + 1 < sums.size(); ++i) {
+    Operation *last = sums[i + 1];
+    llvm::SetVector<Operation *> users(sums[i]->user_begin(),
+                                       sums[i]->user_end());
+    for (Operation *user : users)
+      if (onlyAdds(user) && user->isBeforeInBlock(sums[i + 1]))
+        last = moveBehind(user, last);
+  }
+}
+
+void plait::spreadReplicas(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  gatherAhead(body);
+  addUpLater(body);
+}

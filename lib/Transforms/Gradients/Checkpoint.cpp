@@ -62,17 +62,21 @@ static bool isFree(Operation *op) {
 /// What ranks that share the tokens out have gathered: a parameter that they
 /// store in parts, or keys and values of a sequence that they split. It is
 /// gathered again: to keep it is to hold what was divided, once for each
-/// microbatch in flight (Llama Team 2024, section 3.3.2). What tp has gathered
-/// is kept: its ranks wait for each other in every layer as it is.
+/// microbatch in flight (Llama Team 2024, section 3.3.2). So is what tp has
+/// gathered where it splits sequences (Korthikanti et al. 2022, section 4.2.2);
+/// elsewhere it is kept: its ranks wait for each other in every layer as it is.
 static bool isGathered(Operation *op) {
   auto reshard = dyn_cast<dist::ReshardOp>(op);
   if (!reshard)
     return false;
   auto from = dist::ShardingAttr::of(reshard.getInput());
   auto to = dist::ShardingAttr::of(reshard.getResult());
+  bool splitsTokens =
+      getConfiguration(op->getParentOfType<ModuleOp>()).sequenceParallel;
   return llvm::any_of(from.getDims(), [&](ArrayAttr axes) {
     return llvm::any_of(axes.getAsRange<StringAttr>(), [&](StringAttr axis) {
-      return axis.getValue() != kTensorAxis && to.findDim(axis) < 0;
+      return (splitsTokens || axis.getValue() != kTensorAxis) &&
+             to.findDim(axis) < 0;
     });
   });
 }

@@ -46,16 +46,18 @@ static Status restrict(std::vector<T> &choices, const std::optional<T> &pin,
 
 /// Auto stands for all kinds, layer by layer. It and what says more than a kind
 /// can be pinned in any space: fitting layers takes a search several times as
-/// long, so that it has to be asked for.
+/// long, so that it has to be asked for, but for where `isOneMesh` and there is
+/// something to choose.
 static Status restrictRecompute(std::vector<Recomputation> &choices,
                                 const std::optional<Recomputation> &pin,
-                                const SearchSpace &space) {
+                                const SearchSpace &space, bool isOneMesh) {
   const Recomputation automatic = Recompute::Auto;
-  bool hasAuto =
+  bool isAuto =
+      (isOneMesh && choices.size() > 1) ||
       std::find(choices.begin(), choices.end(), automatic) != choices.end();
   bool isOne =
       pin ? pin->getUniform().value_or(Recompute::Auto) == Recompute::Auto
-          : hasAuto;
+          : isAuto;
   if (!isOne)
     return restrict(choices, pin, "recompute", space);
   choices = {pin.value_or(automatic)};
@@ -92,6 +94,15 @@ static Result<int> getRanks(const Pins &pins, const Cluster &cluster) {
     return fail("the mesh has ", ranks, " ranks, the cluster ",
                 cluster.devices(), " devices");
   return int(ranks);
+}
+
+/// Whether the sizes that are given leave no other mesh of `ranks`.
+static bool isOneMesh(const Pins &pins, int ranks) {
+  bool isGiven = pins.pipeline || pins.data || pins.tensor || pins.context;
+  return isGiven && int64_t(pins.pipeline.value_or(1)) * pins.data.value_or(1) *
+                            pins.tensor.value_or(1) *
+                            pins.context.value_or(1) ==
+                        ranks;
 }
 
 void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
@@ -135,8 +146,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   PLAIT_RETURN_IF_ERROR(
       restrict(choices.context, pins.context, "context", space));
   PLAIT_RETURN_IF_ERROR(restrict(choices.zero, pins.zero, "zero", space));
-  PLAIT_RETURN_IF_ERROR(
-      restrictRecompute(choices.recompute, pins.recompute, space));
+  PLAIT_RETURN_IF_ERROR(restrictRecompute(choices.recompute, pins.recompute,
+                                          space, isOneMesh(pins, *ranks)));
   PLAIT_RETURN_IF_ERROR(restrict(choices.sequenceParallel,
                                  pins.sequenceParallel, "sequence parallelism",
                                  space));

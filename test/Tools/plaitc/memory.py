@@ -32,6 +32,12 @@ QUICK = [
     ("llama-3.1-8b", "h100:2x8", 2, 65536, "cp=4,context-parallel=heads"),
     ("llama-3-8b", "h100:8x8", 512, 8192, "pp=4,schedule=zb-v,chunks=2"),
 ]
+# Where layers differ in what they compute again: asked for, and because the mesh
+# is given.
+MIXED = [
+    ("llama-3-8b", "h100:8x8", 512, 8192, "recompute=auto"),
+    ("llama-3-8b", "h100:8x8", 512, 8192, "pp=2,dp=8,tp=4"),
+]
 ALL = [
     ("gpt2", "cpu:1", 8, 256, ""),
     ("gpt2", "cpu:8", 64, 512, "pp=2"),
@@ -76,7 +82,7 @@ def compile_arenas(command, folder):
     return [int(bytes) for bytes in re.findall(r"arena .* (\d+) bytes", shown)]
 
 
-def check(case, models, folder):
+def check(case, models, folder, isMixed=False):
     """Prints a line; returns what is wrong with it."""
     model, cluster, batch, sequence, pins = case
     command = ["plaitc", models / model]
@@ -99,6 +105,8 @@ def check(case, models, folder):
         wrong.append(f"predicted {peaks}, compiled {arenas}")
     if max(peaks) > predicted["memory_limit_bytes"]:
         wrong.append(f"{max(peaks)} does not fit")
+    if isMixed and chosen["recompute"] in ("none", "selective", "full"):
+        wrong.append(f"all layers have recompute {chosen['recompute']}")
     return wrong
 
 
@@ -132,6 +140,8 @@ def main():
         (folder / "large.json").write_text(json.dumps(LARGE))
         for case in QUICK + (ALL if given.all else []):
             wrong += check(case, given.models, folder)
+        for case in MIXED:
+            wrong += check(case, given.models, folder, isMixed=True)
         wrong += check_limit(given.models, folder)
     for line in wrong:
         print("error:", line, file=sys.stderr)

@@ -20,6 +20,7 @@
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Files.h"
+#include "plait/Planner/DescribeCluster.h"
 #include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Pipelines.h"
@@ -223,8 +224,8 @@ Status Compilation::choose() {
   Result<Settings> settings = makeSettings(options);
   if (!settings.ok())
     return settings.status();
-  cluster = describeCluster(context.get(), *settings, options.cluster,
-                            configuration.precision);
+  cluster = describeCluster(context.get(), *settings->cluster, options.cluster,
+                            configuration.precision, layout.axes());
   return Status::success();
 }
 

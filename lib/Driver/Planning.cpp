@@ -334,11 +334,9 @@ bool Planning::start() {
     return false;
   if (options.progress)
     showProgress("planning");
-  Precision width =
-      training.precision == Precision::FP32 ? Precision::FP32 : Precision::BF16;
   profile = ModelProfile::create(
       *context.get(), [this](int64_t batch) { return importModel(batch); },
-      width);
+      training.precision, cluster);
   return profile && report(setAttention());
 }
 

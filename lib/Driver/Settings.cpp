@@ -165,17 +165,3 @@ TargetAttr plait::describeTarget(MLIRContext *context,
   return TargetAttr::get(context, TargetKind::CUDA, gpu.ptx, "", gpu.cubin,
                          getDeviceReserve(settings, gpu));
 }
-
-ClusterAttr plait::describeCluster(MLIRContext *context,
-                                   const Settings &settings,
-                                   const std::string &name,
-                                   Precision precision) {
-  if (!settings.cluster)
-    return {};
-  const planner::Device &device = settings.cluster->device;
-  return ClusterAttr::get(
-      context, name, device.name, settings.cluster->nodes,
-      settings.cluster->devicesPerNode, uint64_t(device.memoryBytes),
-      uint64_t(device.reservedBytes),
-      Builder(context).getF64FloatAttr(device.peak(precision)));
-}

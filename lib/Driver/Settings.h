@@ -39,12 +39,6 @@ EpilogueKind getUsualEpilogues(TargetAttr target);
 /// The target, with the bytes that a GPU needs beside the arena.
 TargetAttr describeTarget(mlir::MLIRContext *context, const Settings &settings);
 
-/// settings.cluster for a training in `precision`; `name` is what was given.
-/// Null where the cluster is not known.
-ClusterAttr describeCluster(mlir::MLIRContext *context,
-                            const Settings &settings, const std::string &name,
-                            Precision precision);
-
 } // namespace plait
 
 #endif // PLAIT_LIB_DRIVER_SETTINGS_H

@@ -29,6 +29,10 @@ struct Group {
   int perNode = 1;
 };
 
+/// `members` ranks of which neighbours are `stride` ranks apart. Ranks are
+/// numbered node by node.
+Group getGroup(int members, int stride, const Cluster &cluster);
+
 struct CostOptions {
   Precision precision = Precision::BF16;
   bool flashAttention = true;
@@ -79,6 +83,13 @@ double elementBytes(Precision precision);
 double collectiveSeconds(CollectiveKind kind, double bytes, Group group,
                          const Cluster &cluster);
 
+/// All-reduces of a group as a straight line, for who needs no more than that.
+struct Line {
+  double latency = 0;   // seconds of the shortest
+  double bandwidth = 0; // bytes/s that a member sends while a large one lasts
+};
+Line fitCollectives(Group group, const Cluster &cluster);
+
 /// Seconds from the send of `bytes` until the receiver can read them.
 double transferSeconds(double bytes, bool sameNode, const Cluster &cluster);
 
@@ -90,6 +101,10 @@ Cost operationCost(const Operation &operation, const Device &device,
 /// Of one matmul batch x (m x k) . (k x n).
 Cost matmulCost(int64_t batch, int64_t m, int64_t n, int64_t k,
                 const Device &device, Precision precision);
+
+/// FLOP/s of a large matmul, and bytes/s of a large kernel.
+double getGemmRate(const Device &device, Precision precision);
+double getMemoryRate(const Device &device);
 
 /// Seconds of a pipeline that would take `seconds` if every rank had its share
 /// of a processor and no more, and in which a rank is busy for `busy` of them

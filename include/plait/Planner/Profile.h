@@ -19,6 +19,7 @@
 #define PLAIT_PLANNER_PROFILE_H
 
 #include "plait/Configuration/Configuration.h"
+#include "plait/Planner/Cluster.h"
 #include "plait/Planner/Work.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -41,12 +42,13 @@ using ModelSource =
 /// `context` must have all dialects of plait loaded.
 class ModelProfile : public planner::WorkSource {
 public:
-  /// Imports the model, which computes in `precision`: fp32, or bf16 for
-  /// either format of 16 bits.
+  /// Imports the model, which is trained in `precision`, and sharded as it is
+  /// when compiled for `cluster`, if there is one.
   /// Null when that fails; a diagnostic has said why.
   static std::unique_ptr<ModelProfile>
   create(mlir::MLIRContext &context, ModelSource source,
-         Precision precision = Precision::FP32);
+         Precision precision = Precision::FP32,
+         std::optional<planner::Cluster> cluster = std::nullopt);
   ~ModelProfile() override;
 
   const planner::Work *get(int tensorParallel, bool sequenceParallel,
@@ -68,7 +70,8 @@ private:
     std::string reason;
   };
   ModelProfile(mlir::MLIRContext &context, ModelSource source,
-               Precision precision);
+               Precision precision, std::optional<planner::Cluster> cluster);
+  Precision getWidth() const;
   Model *getModel(int64_t batch);
   mlir::FailureOr<Measured> measureAt(int64_t batch, int tensorParallel,
                                       bool sequenceParallel);
@@ -78,6 +81,7 @@ private:
   mlir::MLIRContext &context;
   ModelSource source;
   Precision precision;
+  std::optional<planner::Cluster> cluster;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
   std::map<std::pair<int, bool>, Entry> known;
 };

@@ -129,7 +129,8 @@ def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
     first of its factors that have to be split evenly and that `cp` divides
     inside of `tp`; it is an error if there is none. On the axis `tp` an exact solver picks for each op the
     factor that is split, so that communication, memory and repeated work
-    together are least; layers that are alike get the same answer. A parameter
+    together are least, at the rates of the module's cluster (`#plait.rates`);
+    layers that are alike get the same answer. A parameter
     with a `sharding` keeps it. With `sequence_parallel` in the configuration,
     `tp` may also split the other dimensions of the function's arguments: the
     sequence. Afterwards all types of the function carry shardings, and `dist.reshard` stands where
@@ -369,7 +370,8 @@ def OverlapCollectivesPass
   let summary = "Put GEMMs beside collectives that nothing would hide";
   let description = [{
     Moves GEMMs up to where a collective would leave a GPU idle: between it and
-    the first step that needs its result. A GEMM is moved over other steps only
+    the first step that needs its result, as many as a device computes while it
+    lasts, at the rates of the module's cluster (`#plait.rates`). A GEMM is moved over other steps only
     where neither uses bytes that the other writes, so that all results are the
     same bits, and no other step is moved, so that collectives stay in their order.
     In the backward pass of tensor parallelism this puts GEMMs for weight gradients

@@ -145,6 +145,24 @@ const Curve *findCurve(CollectiveKind kind, const Place &place,
 
 } // namespace
 
+Group planner::getGroup(int members, int stride, const Cluster &cluster) {
+  int perNode = std::max(1, cluster.devicesPerNode / stride);
+  return {members, std::min(members, perNode)};
+}
+
+Line planner::fitCollectives(Group group, const Cluster &cluster) {
+  // A hidden activation has some ten million bytes.
+  constexpr double large = 64 << 20;
+  auto getSeconds = [&](double bytes) {
+    return collectiveSeconds(CollectiveKind::AllReduce, bytes, group, cluster);
+  };
+  double latency = getSeconds(1), seconds = getSeconds(large);
+  // A measured curve may begin above that.
+  double sending = seconds > latency ? seconds - latency : seconds;
+  double sent = large * getSentShare(CollectiveKind::AllReduce, group.ranks);
+  return {latency, sent / sending};
+}
+
 double planner::collectiveSeconds(CollectiveKind kind, double bytes,
                                   Group group, const Cluster &cluster) {
   if (group.ranks <= 1 || bytes <= 0)
@@ -164,7 +182,8 @@ double planner::collectiveSeconds(CollectiveKind kind, double bytes,
     if (algorithm == Algorithm::InSwitch &&
         (place.nodes > 1 || place.members < cluster.intra.inSwitchMembers))
       continue;
-    Traffic traffic = getTraffic(algorithm, place, reduces ? 2 : 1, bytes);
+    Traffic traffic =
+        getTraffic(algorithm, place, getFacts(kind).passes, bytes);
     for (int p = 0; p < protocolCount; ++p)
       best = std::min(best, getChannelSeconds(algorithm, Protocol(p), place,
                                               cluster, traffic, bytes));

@@ -29,6 +29,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 using namespace plait;
 using namespace plait::planner;
@@ -77,7 +78,7 @@ Cost planner::matmulCost(const Matmul &matmul, const Device &device,
   const MatrixUnit &unit = device.matrix;
   double units = device.multiprocessors, perUnit = 1 / units;
   double peak = device.peak(precision);
-  double bandwidth = device.memoryBandwidth * device.memoryFraction;
+  double bandwidth = getMemoryRate(device);
   double result = double(batch) * m * n;
   double traffic =
       (double(batch) * k * (double(m) + n) * inputBytes + result * outputBytes);
@@ -113,6 +114,12 @@ Cost planner::matmulCost(const Matmul &matmul, const Device &device,
   double factor = getAlignmentFactor(matmul, unit);
   return {best.seconds / factor + device.launchSeconds, best.memory / factor,
           best.launch / factor + device.launchSeconds};
+}
+
+double planner::getGemmRate(const Device &device, Precision precision) {
+  constexpr int64_t large = 8192;
+  return 2 * std::pow(double(large), 3) /
+         matmulCost(1, large, large, large, device, precision).seconds;
 }
 
 Cost planner::matmulCost(int64_t batch, int64_t m, int64_t n, int64_t k,

@@ -50,10 +50,14 @@ double planner::elementBytes(Precision precision) {
   return precision == Precision::FP32 ? 4 : 2;
 }
 
+double planner::getMemoryRate(const Device &device) {
+  return device.memoryBandwidth * device.memoryFraction;
+}
+
 Cost planner::kernelCost(double bytes, double flops, const Device &device) {
   if (bytes <= 0 && flops <= 0)
     return {};
-  double bandwidth = device.memoryBandwidth * device.memoryFraction;
+  double bandwidth = getMemoryRate(device);
   double memory = (bytes + device.memoryHalfBytes) / bandwidth;
   double arithmetic = flops / device.vectorFlops;
   return {std::max(memory, arithmetic) + device.launchSeconds,

@@ -12,6 +12,7 @@
 #include "plait/Analysis/ModelFlops.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Planner/DescribeCluster.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Pipelines.h"
@@ -46,20 +47,28 @@ struct ModelProfile::Model {
 };
 
 ModelProfile::ModelProfile(MLIRContext &context, ModelSource source,
-                           Precision precision)
-    : context(context), source(std::move(source)), precision(precision) {}
+                           Precision precision,
+                           std::optional<planner::Cluster> cluster)
+    : context(context), source(std::move(source)), precision(precision),
+      cluster(std::move(cluster)) {}
 ModelProfile::~ModelProfile() = default;
 
 static double countElements(Type type) {
   return cast<RankedTensorType>(type).getNumElements();
 }
 
-std::unique_ptr<ModelProfile> ModelProfile::create(MLIRContext &context,
-                                                   ModelSource source,
-                                                   Precision precision) {
-  std::unique_ptr<ModelProfile> profile(
-      new ModelProfile(context, std::move(source), precision));
+std::unique_ptr<ModelProfile>
+ModelProfile::create(MLIRContext &context, ModelSource source,
+                     Precision precision,
+                     std::optional<planner::Cluster> cluster) {
+  std::unique_ptr<ModelProfile> profile(new ModelProfile(
+      context, std::move(source), precision, std::move(cluster)));
   return profile->getModel(kBatches[0].first) ? std::move(profile) : nullptr;
+}
+
+/// What the compiler computes in: it has one format of 16 bits.
+Precision ModelProfile::getWidth() const {
+  return precision == Precision::FP32 ? Precision::FP32 : Precision::BF16;
 }
 
 /// The model for microbatches of `batch` sequences, imported on first use.
@@ -105,16 +114,23 @@ static void assignStages(func::FuncOp loss) {
   }
 }
 
+/// A rank for each block and each part of it.
+static SmallVector<std::pair<StringRef, int64_t>> getAxes(int64_t blocks,
+                                                          int tensorParallel) {
+  return {
+      {kPipelineAxis, blocks}, {kDataAxis, 1}, {kTensorAxis, tensorParallel}};
+}
+
 /// Runs the compiler's phases up to the choice of shardings, and makes every
 /// block a stage.
-static LogicalResult shard(ModuleOp module, int64_t blocks, int tensorParallel,
-                           const TrainingConfiguration &configuration) {
+static LogicalResult shard(ModuleOp module,
+                           ArrayRef<std::pair<StringRef, int64_t>> axes) {
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   dist::MeshOp::create(
       builder, module.getLoc(), builder.getStringAttr("mesh"),
-      builder.getStrArrayAttr({kPipelineAxis, kDataAxis, kTensorAxis}),
-      builder.getDenseI64ArrayAttr({blocks, 1, tensorParallel}));
-  setConfiguration(module, configuration);
+      builder.getStrArrayAttr(llvm::to_vector(llvm::make_first_range(axes))),
+      builder.getDenseI64ArrayAttr(
+          llvm::to_vector(llvm::make_second_range(axes))));
   // What is given may be wrong, shardings above all.
   if (failed(verify(module)))
     return failure();
@@ -278,12 +294,17 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
     return failure();
   TrainingConfiguration configuration;
   configuration.sequenceParallel = sequenceParallel;
-  configuration.precision = precision;
+  configuration.precision = getWidth();
   // Its cost has two forms, of which the estimate picks one.
   configuration.attention = AttentionKind::Flash;
   OwningOpRef<ModuleOp> sharded = model->module->clone();
   int64_t blocks = model->folded.blocks.size();
-  if (failed(shard(*sharded, blocks, tensorParallel, configuration)))
+  auto axes = getAxes(blocks, tensorParallel);
+  setConfiguration(*sharded, configuration);
+  if (cluster)
+    setCluster(*sharded, describeCluster(&context, *cluster, cluster->name,
+                                         precision, axes));
+  if (failed(shard(*sharded, axes)))
     return failure();
   Measured measured;
   for (auto [recompute, found] :
@@ -293,7 +314,7 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
     OwningOpRef<ModuleOp> module = sharded->clone();
     if (failed(lower(*module, configuration)))
       return failure();
-    *found = measure(*module, blocks, precision);
+    *found = measure(*module, blocks, getWidth());
     for (auto [block, folded] : llvm::zip_equal(*found, model->folded.blocks))
       block.name = folded.name;
   }
@@ -336,7 +357,7 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
     auto second = measureAt(large, tensorParallel, sequenceParallel);
     if (failed(second))
       return entry;
-    Separator separator(small, large, precision == Precision::BF16 ? 2 : 1);
+    Separator separator(small, large, getWidth() == Precision::BF16 ? 2 : 1);
     if (!separator.separate(first->plain, second->plain))
       continue;
     if (!separator.separate(first->cheap, second->cheap))

@@ -408,7 +408,7 @@ static double getLeastSeconds(const Operation &op, double share, Group group,
     return share * getLeastAttention(op, device, training);
   double bytes =
       op.elementsPerSequence * element + op.fourBytePerSequence * sizeof(float);
-  return share * bytes / (device.memoryBandwidth * device.memoryFraction);
+  return share * bytes / getMemoryRate(device);
 }
 
 double planner::getTensorBound(const Work &work, int tensor, int ranks,

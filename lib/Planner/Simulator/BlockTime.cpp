@@ -29,8 +29,7 @@ CostOptions Context::costOptions() const {
 }
 
 Group Context::group(int members, int stride) const {
-  int perNode = std::max(1, cluster.devicesPerNode / stride);
-  return {members, std::min(members, perNode)};
+  return getGroup(members, stride, cluster);
 }
 
 namespace {

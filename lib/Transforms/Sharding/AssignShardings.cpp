@@ -377,8 +377,13 @@ LogicalResult Assigner::run() {
     llvm::SmallDenseMap<int, int64_t> blocksOfClass;
     for (auto [root, axis] : axisOfClass)
       blocksOfClass[root] = mesh.getAxisSize(axis);
+    auto module = function->getParentOfType<ModuleOp>();
+    FailureOr<LinkAttr> link = getLink(module, kTensorAxis);
+    if (failed(link))
+      return failure();
     problem.emplace(function, tensor, blocks, classes, dataClasses,
-                    std::move(blocksOfClass), splitSequence);
+                    std::move(blocksOfClass), splitSequence, getRates(module),
+                    *link);
     if (failed(problem->solve()))
       return failure();
   }
@@ -412,6 +417,11 @@ namespace {
 struct AssignShardingsPass
     : plait::impl::AssignShardingsPassBase<AssignShardingsPass> {
   using AssignShardingsPassBase::AssignShardingsPassBase;
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    AssignShardingsPassBase::getDependentDialects(registry);
+    registry.insert<PlaitDialect>(); // of getRates()
+  }
 
   void runOnOperation() override {
     MeshOp mesh = MeshOp::find(getOperation());

@@ -13,20 +13,20 @@ using namespace mlir;
 using namespace plait;
 
 namespace {
-/// What a collective costs before the first byte, in bytes of its wire time: a
-/// few microseconds at tens of gigabytes a second.
-constexpr double kLatency = 64 << 10;
 /// An all-gather and a reduce-scatter move the bytes of one all-reduce, but
 /// measured slower (Korthikanti et al. 2022, section 6.2).
 constexpr double kHalfCollectivePenalty = 1.25;
-/// A parameter costs four times its own bytes: itself, gradient, two moments.
+/// What it is worth not to hold a byte, as bytes that might be sent for it. A
+/// parameter is four times its own: itself, gradient, two moments. An
+/// activation is held for a part of a step.
 constexpr double kParameterMemory = 4.0;
-/// A byte of activation kept, and a byte moved through memory.
 constexpr double kActivationMemory = 0.02;
-constexpr double kMemoryTraffic = 0.02;
+/// Of what ops would move through memory one by one, forward and backward, what
+/// splitting them saves: a residual, its bias and the norm behind it are one
+/// kernel, broadcasts and the backward pass of a sum move nothing, and what is
+/// whole afterwards is read once more.
+constexpr double kFusedTraffic = 0.125;
 constexpr double kImpossible = 1e30;
-/// A floating-point operation: 100 TFLOP/s against 100 GB/s.
-constexpr double kFlop = 1e-3;
 /// The backward pass of a matmul is two of its size.
 constexpr double kWithBackward = 3.0;
 } // namespace
@@ -201,21 +201,26 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
   };
   if (isUneven(from) || (from != kNone && isUneven(to)))
     return kImpossible;
-  double share = bytesOf(value) * (blocks - 1) / blocks;
-  double half = savesMemory ? share : kHalfCollectivePenalty * share;
+  if (from == kNone) // everybody has it: cut out a block
+    return rates.getMemorySeconds(kFusedTraffic * bytesOf(value));
   // Keeping small parameters in parts is never worth gathering them each time.
   bool isParameter = value.getDefiningOp<nn::ReadOp>() != nullptr;
-  double latency = savesMemory && !isParameter ? 0 : kLatency;
+  bool isFree = savesMemory && !isParameter;
+  auto getSeconds = [&](CollectiveKind kind, double factor) {
+    double bytes = factor * bytesOf(value) * getSentShare(kind, blocks);
+    return isFree ? link.getWireSeconds(bytes) : link.getSeconds(bytes);
+  };
+  if (from == kPartial && to == kNone)
+    return getSeconds(CollectiveKind::AllReduce, 1);
+  double penalty = savesMemory ? 1 : kHalfCollectivePenalty;
   if (from == kPartial)
-    return latency + (to == kNone ? 2 * share : half);
-  if (from == kNone) // everybody has it: cut out a block
-    return kMemoryTraffic * bytesOf(value);
+    return getSeconds(CollectiveKind::ReduceScatter, penalty);
   // A gather, or an exchange between dimensions. An exchange sends a share of
   // what a gather does, in messages that much smaller. Priced by bytes alone it
   // made layers gather their weights and exchange heads, at 2.8 times
   // Megatron's communication by the planner's measured curves (Llama-3 70B on
   // tp=4); priced as a gather it stands where shardings are given that need it.
-  return latency + half;
+  return getSeconds(CollectiveKind::AllGather, penalty);
 }
 
 int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,
@@ -241,7 +246,8 @@ LogicalResult ShardingProblem::addReadCosts(nn::SlotOpInterface read) {
     int dim = foundAt(state.choices[x]);
     if (pinned && pinned.findDim(axis) != dim)
       return kImpossible;
-    return kParameterMemory * bytes / (dim == kNone ? 1 : blocks);
+    return link.getWireSeconds(kParameterMemory * bytes /
+                               (dim == kNone ? 1 : blocks));
   });
   return success();
 }
@@ -251,7 +257,8 @@ void ShardingProblem::addOpCosts(ShardableOpInterface op) {
   FactorRule rule = op.getFactorRule();
   double work = 0;
   if (auto costed = dyn_cast<CostedOpInterface>(op.getOperation()))
-    work = kFlop * costed.getFlops() + kMemoryTraffic * costed.getBytes();
+    work = rates.getGemmSeconds(costed.getFlops()) +
+           rates.getMemorySeconds(kFusedTraffic * costed.getBytes());
   if (llvm::any_of(op->getResults(), [&](Value result) {
         return differentiable.contains(result);
       }))
@@ -271,9 +278,9 @@ void ShardingProblem::addResultCosts(Operation *op, const Variable &choice,
     network.addCost(choice.id, state.id, [&](int x, int y) {
       int native = nativeState(rule, index, choice.choices[x]);
       int gradient = state.choices[y], found = foundAt(gradient);
-      double cost =
-          conversionCost(result, native, found) +
-          kActivationMemory * bytesOf(result) / (found == kNone ? 1 : blocks);
+      double cost = conversionCost(result, native, found) +
+                    link.getWireSeconds(kActivationMemory * bytesOf(result) /
+                                        (found == kNone ? 1 : blocks));
       if (differentiable.contains(result))
         cost += conversionCost(result, gradient,
                                native == kPartial ? kNone : native);

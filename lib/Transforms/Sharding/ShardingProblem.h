@@ -14,11 +14,11 @@
 //                        users' gradients stay partial sums until they reach
 //                        the op that makes the value
 //
-// Costs are counted in bytes on the wire for one microbatch, forward and
-// backward: what the collectives move between an op's native result and the
-// value, and between the value and what a user needs; memory and arithmetic
-// are converted by the constants below. Layers whose ops are alike share their
-// variables, so the network does not grow with depth.
+// Costs are seconds of one microbatch, forward and backward, at the rates of
+// the module's cluster: of the collectives between an op's native result and
+// the value, and between the value and what a user needs, and of arithmetic and
+// memory traffic. To hold a byte costs as much as to send some. Layers whose
+// ops are alike share their variables, so the network does not grow with depth.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,6 +30,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "plait/Analysis/AlikeLayers.h"
 #include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace plait {
@@ -49,15 +50,16 @@ public:
   /// in a class of `blocksOfClass` have, for each class, only one of that many
   /// blocks on a rank. With `savesMemory` collectives cost what they move and
   /// nothing else: an all-gather and a reduce-scatter as much as the all-reduce
-  /// they replace, so that what ranks no longer hold twice decides.
+  /// they replace, so that what ranks no longer hold twice decides. `rates` are
+  /// the devices', `link` is the axis's.
   ShardingProblem(mlir::func::FuncOp function, mlir::StringAttr axis,
                   int64_t blocks, FactorClasses &classes,
                   const llvm::DenseSet<int> &dataClasses,
                   llvm::SmallDenseMap<int, int64_t> blocksOfClass,
-                  bool savesMemory)
+                  bool savesMemory, RatesAttr rates, LinkAttr link)
       : function(function), axis(axis), blocks(blocks), classes(classes),
         dataClasses(dataClasses), blocksOfClass(std::move(blocksOfClass)),
-        savesMemory(savesMemory), layers(function) {}
+        savesMemory(savesMemory), rates(rates), link(link), layers(function) {}
 
   /// Fails with an error where a factor that must divide does not.
   mlir::LogicalResult solve();
@@ -105,6 +107,8 @@ private:
   const llvm::DenseSet<int> &dataClasses;
   llvm::SmallDenseMap<int, int64_t> blocksOfClass;
   bool savesMemory;
+  RatesAttr rates;
+  LinkAttr link;
 
   mlir::SymbolTableCollection tables;
   CostNetwork network;

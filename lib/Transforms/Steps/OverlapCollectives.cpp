@@ -27,11 +27,6 @@ using namespace plait::plan;
 
 namespace {
 
-/// What a GPU computes while a byte of a collective's result crosses its links:
-/// an H100 has 990 TFLOP/s in bf16 and sends and receives 450 GB/s each over
-/// NVLink. Slower links leave more time, smaller GEMMs use less of the peak.
-constexpr double flopsPerByte = 990e12 / 450e9;
-
 /// Bytes of one slot, or of the arena.
 struct Bytes {
   int64_t slot; // -1: the arena
@@ -165,7 +160,8 @@ private:
 /// Orders the steps of one function.
 class Orderer {
 public:
-  Orderer(FunctionOp function, const Aliases &aliases) {
+  Orderer(FunctionOp function, const Aliases &aliases)
+      : module(function->getParentOfType<ModuleOp>()), rates(getRates(module)) {
     for (StepOpInterface step : getSteps(function)) {
       order.push_back(order.size());
       steps.push_back(step);
@@ -175,15 +171,16 @@ public:
     }
   }
 
-  void run() {
+  LogicalResult run() {
     for (size_t i = 0; i < order.size(); ++i)
-      if (steps[order[i]].getStream())
-        fill(i);
+      if (steps[order[i]].getStream() && failed(fill(i)))
+        return failure();
     if (llvm::is_sorted(order))
-      return;
+      return success();
     Block *block = steps.front()->getBlock();
     for (uint32_t step : order)
       steps[step]->moveBefore(block, block->end());
+    return success();
   }
 
 private:
@@ -205,12 +202,17 @@ private:
     return steps[order[position]].getMatrixFlops();
   }
 
-  /// Gives the collective at `position` something to hide behind.
-  void fill(size_t position) {
+  /// Gives the collective at `position` something to hide behind, as much as a
+  /// device computes meanwhile.
+  LogicalResult fill(size_t position) {
+    StepMessage sent = steps[order[position]].getSent();
+    FailureOr<LinkAttr> link = getLink(module, sent.axis);
+    if (failed(link))
+      return failure();
     Footprint collective;
     add(collective, order[position]);
-    const Bytes &result = uses[order[position]].back().bytes;
-    double missing = flopsPerByte * double(result.end - result.begin);
+    double missing =
+        link->getSeconds(sent.bytes) / rates.getGemmSeconds(/*flops=*/1);
     size_t user = position + 1;
     for (; user < order.size() && !conflicts(collective, order[user]); ++user)
       missing -= flopsAt(user);
@@ -230,6 +232,7 @@ private:
       ++user;
     }
     tell(steps[order[position]], user - first, missing);
+    return success();
   }
 
   /// Why the collective is hidden, or not.
@@ -248,6 +251,8 @@ private:
                          missing);
   }
 
+  ModuleOp module;
+  RatesAttr rates;
   SmallVector<StepOpInterface> steps;
   std::vector<SmallVector<ResolvedUse>> uses; // by step
   SmallVector<uint32_t> order;
@@ -269,7 +274,8 @@ struct OverlapCollectivesPass
           calls[callee.getAttr()].push_back(action);
       for (FunctionOp function : getCalled(program)) {
         Aliases aliases(function, calls[function.getSymNameAttr()], memory);
-        Orderer(function, aliases).run();
+        if (failed(Orderer(function, aliases).run()))
+          return signalPassFailure();
       }
     }
   }

@@ -56,6 +56,15 @@ module attributes {plait.cluster = #plait.cluster<name = "h100:2x8", device = "H
 
 // -----
 
+// CHECK: rates = <gemm_flops = 7.300000e+14 : f64, memory_bandwidth = 3.000000e+12 : f64, links = [#plait.link<axis = "dp", latency = 0.000000e+00 : f64, bandwidth = 5.000000e+10 : f64>, #plait.link<latency = 4.000000e-05 : f64, bandwidth = 4.200000e+11 : f64>]>>
+module attributes {plait.cluster = #plait.cluster<name = "h100:2x8", device = "H100 SXM", nodes = 2, devices_per_node = 8, memory = 85899345920, reserved = 3000000000, peak_flops = 9.89e+14 : f64,
+    rates = <gemm_flops = 7.3e+14 : f64, memory_bandwidth = 3.0e+12 : f64, links = [
+      #plait.link<axis = "dp", latency = 0.0 : f64, bandwidth = 5.0e+10 : f64>,
+      #plait.link<latency = 4.0e-05 : f64, bandwidth = 4.2e+11 : f64>]>>} {
+}
+
+// -----
+
 // CHECK: module attributes {plait.config_json = "{}", plait.model_flops = 12 : i64}
 module attributes {plait.config_json = "{}", plait.model_flops = 12 : i64} {
   // CHECK: func.func private @f() attributes {plait.origin = "h.0"}

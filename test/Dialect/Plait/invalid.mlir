@@ -130,6 +130,38 @@ module attributes {plait.cluster = #plait.cluster<name = "x", device = "d", node
 // -----
 
 //===----------------------------------------------------------------------===//
+// #plait.link, #plait.rates
+//===----------------------------------------------------------------------===//
+
+// (C1)
+// expected-error @+1 {{the link along axis "tp" has latency -1.000000e+00 : f64 and bandwidth 1.000000e+00 : f64, expected a latency of 0 or more and a positive bandwidth}}
+module attributes {plait.cluster = #plait.link<axis = "tp", latency = -1.0 : f64, bandwidth = 1.0 : f64>} {
+}
+
+// -----
+
+// (C1)
+// expected-error @+1 {{rates have gemm_flops 0.000000e+00 : f64 and memory_bandwidth 1.000000e+00 : f64, expected positive numbers}}
+module attributes {plait.cluster = #plait.rates<gemm_flops = 0.0 : f64, memory_bandwidth = 1.0 : f64, links = []>} {
+}
+
+// -----
+
+// (C2)
+// expected-error @+1 {{rates have "tp" among their links, expected a #plait.link}}
+module attributes {plait.cluster = #plait.rates<gemm_flops = 1.0 : f64, memory_bandwidth = 1.0 : f64, links = ["tp"]>} {
+}
+
+// -----
+
+// (C2)
+// expected-error @+1 {{rates have two links along axis "tp"}}
+module attributes {plait.cluster = #plait.rates<gemm_flops = 1.0 : f64, memory_bandwidth = 1.0 : f64, links = [#plait.link<axis = "tp", latency = 1.0 : f64, bandwidth = 1.0 : f64>, #plait.link<axis = "tp", latency = 2.0 : f64, bandwidth = 1.0 : f64>]>} {
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
 // Discardable attributes
 //===----------------------------------------------------------------------===//
 

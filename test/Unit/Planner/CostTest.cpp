@@ -488,6 +488,49 @@ TEST(Collective, MeasuredCurvesReplaceTheModel) {
   EXPECT_NE(allReduce(1e6, {8, 4}), 1e-3);
 }
 
+/// A straight line is what passes know of links: near the model for what they
+/// send, and exact at its ends.
+TEST(Collective, ALineIsNearTheModel) {
+  for (const char *name : {"h100:2x8", "a100-80g:2x8", "cpu:8"}) {
+    Cluster cluster = parse(name);
+    for (Group group : {Group{2, 2}, Group{8, 8}, Group{16, 8}}) {
+      Line line = fitCollectives(group, cluster);
+      for (double bytes : {1.0, 8 * mebi, 64 * mebi, 256 * mebi}) {
+        double seconds =
+            collectiveSeconds(CollectiveKind::AllReduce, bytes, group, cluster);
+        double sent =
+            bytes * getSentShare(CollectiveKind::AllReduce, group.ranks);
+        EXPECT_NEAR((line.latency + sent / line.bandwidth) / seconds, 1, 0.35)
+            << name << " " << group.ranks << " " << bytes;
+      }
+    }
+  }
+}
+
+TEST(Collective, NeighboursShareANode) {
+  Cluster cluster = parse("h100:4x8");
+  auto get = [&](int members, int stride) {
+    Group group = getGroup(members, stride, cluster);
+    return std::pair(group.ranks, group.perNode);
+  };
+  EXPECT_EQ(get(8, 1), std::pair(8, 8));
+  EXPECT_EQ(get(16, 1), std::pair(16, 8));
+  EXPECT_EQ(get(4, 2), std::pair(4, 4));
+  EXPECT_EQ(get(4, 8), std::pair(4, 1));
+  EXPECT_EQ(get(2, 16), std::pair(2, 1));
+}
+
+/// What passes know of a device: less than its peak, and a good part of it.
+TEST(Device, RatesAreBelowThePeak) {
+  for (const char *name : {"h100:1", "a100-80g:1", "b200:1", "cpu:2"}) {
+    Device device = parse(name).device;
+    double peak = device.peak(Precision::BF16);
+    EXPECT_LT(getGemmRate(device, Precision::BF16), peak) << name;
+    EXPECT_GT(getGemmRate(device, Precision::BF16), 0.4 * peak) << name;
+    EXPECT_LT(getMemoryRate(device), device.memoryBandwidth) << name;
+  }
+}
+
 TEST(Transfer, SlowerBetweenNodes) {
   Cluster cluster = parse("a100-80g:2x8");
   // Two of 300 GB/s inside, one NIC of 25 GB/s outside.

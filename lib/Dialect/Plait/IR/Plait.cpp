@@ -10,6 +10,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/Location.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -191,13 +192,75 @@ LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+static bool isPositive(FloatAttr value) {
+  return value && value.getValueAsDouble() > 0;
+}
+
+LogicalResult LinkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               StringRef axis, FloatAttr latency,
+                               FloatAttr bandwidth) {
+  // (C1)
+  if (latency && latency.getValueAsDouble() >= 0 && isPositive(bandwidth))
+    return success();
+  return emitError() << "the link along axis \"" << axis << "\" has latency "
+                     << latency << " and bandwidth " << bandwidth
+                     << ", expected a latency of 0 or more and a positive "
+                        "bandwidth";
+}
+
+double LinkAttr::getSeconds(double bytes) const {
+  return getLatency().getValueAsDouble() + getWireSeconds(bytes);
+}
+
+double LinkAttr::getWireSeconds(double bytes) const {
+  return bytes / getBandwidth().getValueAsDouble();
+}
+
+LogicalResult RatesAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                FloatAttr gemmFlops, FloatAttr memoryBandwidth,
+                                ArrayAttr links) {
+  // (C1)
+  if (!isPositive(gemmFlops) || !isPositive(memoryBandwidth))
+    return emitError() << "rates have gemm_flops " << gemmFlops
+                       << " and memory_bandwidth " << memoryBandwidth
+                       << ", expected positive numbers";
+  // (C2)
+  llvm::SmallDenseSet<StringRef> axes;
+  for (Attribute value : links) {
+    auto link = dyn_cast<LinkAttr>(value);
+    if (!link)
+      return emitError() << "rates have " << value
+                         << " among their links, expected a #plait.link";
+    if (!axes.insert(link.getAxis()).second)
+      return emitError() << "rates have two links along axis \""
+                         << link.getAxis() << "\"";
+  }
+  return success();
+}
+
+double RatesAttr::getGemmSeconds(double flops) const {
+  return flops / getGemmFlops().getValueAsDouble();
+}
+
+double RatesAttr::getMemorySeconds(double bytes) const {
+  return bytes / getMemoryBandwidth().getValueAsDouble();
+}
+
+LinkAttr RatesAttr::findLink(StringRef axis) const {
+  LinkAttr found;
+  for (auto link : getLinks().getAsRange<LinkAttr>())
+    if (link.getAxis() == axis || (link.getAxis().empty() && !found))
+      found = link;
+  return found;
+}
+
 LogicalResult ClusterAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                   StringRef name, StringRef, int64_t nodes,
                                   int64_t devicesPerNode, uint64_t memory,
-                                  uint64_t reserved, FloatAttr peakFlops) {
+                                  uint64_t reserved, FloatAttr peakFlops,
+                                  RatesAttr) {
   // (C1)
-  if (nodes < 1 || devicesPerNode < 1 || memory < 1 || !peakFlops ||
-      !(peakFlops.getValueAsDouble() > 0))
+  if (nodes < 1 || devicesPerNode < 1 || memory < 1 || !isPositive(peakFlops))
     return emitError() << "cluster \"" << name << "\" has " << nodes
                        << " nodes of " << devicesPerNode << " devices with "
                        << memory << " bytes and peak_flops " << peakFlops
@@ -283,6 +346,26 @@ TargetAttr plait::getTarget(ModuleOp module) {
 
 ClusterAttr plait::getCluster(ModuleOp module) {
   return module->getAttrOfType<ClusterAttr>(kClusterAttr);
+}
+
+RatesAttr plait::getRates(ModuleOp module) {
+  if (ClusterAttr cluster = getCluster(module))
+    if (RatesAttr rates = cluster.getRates())
+      return rates;
+  Builder builder(module.getContext());
+  LinkAttr link = LinkAttr::get(module.getContext(), "",
+                                builder.getF64FloatAttr(64 * 1024 / 100e9),
+                                builder.getF64FloatAttr(100e9));
+  return RatesAttr::get(module.getContext(), builder.getF64FloatAttr(100e12),
+                        builder.getF64FloatAttr(625e9),
+                        builder.getArrayAttr(link));
+}
+
+FailureOr<LinkAttr> plait::getLink(ModuleOp module, StringRef axis) {
+  if (LinkAttr link = getRates(module).findLink(axis))
+    return link;
+  return module.emitOpError("has rates without a link along axis \"")
+         << axis << "\"";
 }
 
 /// Removes the attribute where `value` is null.

@@ -419,6 +419,12 @@ int64_t CollectiveOp::countRanks() {
   return mesh ? mesh.getAxisSize(getAxis()) : 0;
 }
 
+StepMessage CollectiveOp::getSent() {
+  int64_t whole = std::max(getInput().getBytes(), getOutput().getBytes());
+  return {getAxis(),
+          double(whole) * getSentShare(toKind(getKind()), countRanks())};
+}
+
 /// (C4)
 static LogicalResult verifyBlocks(CollectiveOp op) {
   int64_t one = int64_t(op.getOuter()) * int64_t(op.getMiddle()) *

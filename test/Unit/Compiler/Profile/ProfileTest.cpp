@@ -42,14 +42,15 @@ protected:
   }
 
   void open(const std::string &model, int64_t sequence,
-            Precision precision = Precision::FP32) {
+            Precision precision = Precision::FP32,
+            std::optional<Cluster> cluster = std::nullopt) {
     profile = ModelProfile::create(
         context,
         [&, model, sequence](int64_t n) {
           return importHuggingFace(context, PLAIT_MODELS "/" + model,
                                    {n, sequence});
         },
-        precision);
+        precision, std::move(cluster));
     ASSERT_TRUE(profile);
   }
 
@@ -245,6 +246,21 @@ TEST_F(ProfileTest, SaysWhyADegreeIsImpossible) {
   EXPECT_EQ(reason, "transformer.h.0.attn: tp=8 does not divide the 12 "
                     "key/value heads of nn.attention; possible are 1, 2, 3, 4, "
                     "6, 12");
+}
+
+/// What the planner costs is sharded for its cluster: over slow links as little
+/// is sent as can be.
+TEST_F(ProfileTest, IsShardedForTheCluster) {
+  auto countSent = [&](double bandwidth) {
+    Cluster cluster = *parseCluster("h100:1x8");
+    cluster.intra.bandwidth = bandwidth;
+    open("gpt2", 1024, Precision::BF16, cluster);
+    double sent = 0;
+    for (auto [kind, elements] : sumUp(get(2, false)).collective)
+      sent += elements * getSentShare(kind, 2);
+    return sent;
+  };
+  EXPECT_LT(countSent(1e8), 0.5 * countSent(4.5e11));
 }
 
 TEST_F(ProfileTest, FailsWithTheModel) {

@@ -46,6 +46,13 @@ void setTarget(mlir::ModuleOp module, TargetAttr target);
 ClusterAttr getCluster(mlir::ModuleOp module);
 void setCluster(mlir::ModuleOp module, ClusterAttr cluster);
 
+/// How fast the module's cluster is. Where none is known, a device of 100
+/// TFLOP/s with 625 GB/s of memory, and links of 100 GB/s whose start costs
+/// what 64 KiB do: nobody's, but models of any size are split for them.
+RatesAttr getRates(mlir::ModuleOp module);
+/// Of getRates(); fails with an error where there is none.
+mlir::FailureOr<LinkAttr> getLink(mlir::ModuleOp module, llvm::StringRef axis);
+
 /// What the model needs for a microbatch of all data-parallel ranks; 0 where
 /// that is not known.
 int64_t getModelFlops(mlir::ModuleOp module);

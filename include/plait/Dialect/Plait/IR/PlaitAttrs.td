@@ -25,7 +25,8 @@ def PlaitDialect : Dialect {
       without it is a model: `import` is.
     - `plait.target`, a `#plait.target`: what executes the plan. A module without
       it is for processors.
-    - `plait.cluster`, a `#plait.cluster`: the machines, where they are known.
+    - `plait.cluster`, a `#plait.cluster`: the machines and how fast they are, where
+      they are known.
     - `plait.model`, a dictionary: the name, type, vocabulary and number of layers
       of the model.
     - `plait.model_flops`, an i64 of 0 or more: what the model needs for a
@@ -140,12 +141,67 @@ def Plait_TargetAttr : Plait_Attr<"Target", "target"> {
   let genVerifyDecl = 1;
 }
 
+def Plait_LinkAttr : Plait_Attr<"Link", "link"> {
+  let summary = "What the ranks along a mesh axis reach each other over";
+  let description = [{
+    A collective among them takes `latency` seconds and, for what one of them sends,
+    `bandwidth` bytes a second. Where `axis` is empty, this is the link of all axes
+    that have none of their own.
+
+    Constraints:
+    - (C1) the latency is 0 or more, the bandwidth positive.
+
+    Example: `#plait.link<axis = "tp", latency = 4.0e-05 : f64, bandwidth = 4.2e+11 : f64>`.
+  }];
+  let parameters = (ins
+    StringRefParameter<"of the mesh", "\"\"">:$axis,
+    "::mlir::FloatAttr":$latency, "::mlir::FloatAttr":$bandwidth);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let extraClassDeclaration = [{
+    /// Of a collective of which each member sends `bytes`, and of those alone.
+    double getSeconds(double bytes) const;
+    double getWireSeconds(double bytes) const;
+  }];
+  let genVerifyDecl = 1;
+}
+
+def Plait_RatesAttr : Plait_Attr<"Rates", "rates"> {
+  let summary = "How fast devices compute and exchange data";
+  let description = [{
+    What passes weigh work against communication by: the operations a second that
+    large GEMMs reach in the precision that is trained in, the bytes a second that
+    large kernels move through the device's memory, and the links of the mesh's axes.
+
+    Constraints:
+    - (C1) the rates are positive.
+    - (C2) `links` are `#plait.link`s, one for an axis at most.
+
+    Example:
+    ```mlir
+    #plait.rates<gemm_flops = 7.3e+14 : f64, memory_bandwidth = 3.0e+12 : f64, links = [#plait.link<axis = "tp", latency = 4.0e-05 : f64, bandwidth = 4.2e+11 : f64>]>
+    ```
+  }];
+  let parameters = (ins
+    "::mlir::FloatAttr":$gemm_flops, "::mlir::FloatAttr":$memory_bandwidth,
+    "::mlir::ArrayAttr":$links);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let extraClassDeclaration = [{
+    /// Of GEMMs of `flops` operations; of kernels that move `bytes`.
+    double getGemmSeconds(double flops) const;
+    double getMemorySeconds(double bytes) const;
+    /// Of the axis, or of all that have none of their own; null: there is none.
+    LinkAttr findLink(::llvm::StringRef axis) const;
+  }];
+  let genVerifyDecl = 1;
+}
+
 def Plait_ClusterAttr : Plait_Attr<"Cluster", "cluster"> {
   let summary = "The machines that a plan is for";
   let description = [{
     Bytes are those of one device: what it has, and what of it context and
     libraries take. `peak_flops` is what it computes in a second at most, in the
-    precision that is trained in.
+    precision that is trained in; `rates` is what it reaches, and its links, for
+    the mesh of the module. Without them passes assume what getRates() says.
 
     Constraints:
     - (C1) nodes, devices of a node, memory and peak are positive.
@@ -161,7 +217,8 @@ def Plait_ClusterAttr : Plait_Attr<"Cluster", "cluster"> {
     StringRefParameter<"model">:$device,
     "int64_t":$nodes, "int64_t":$devices_per_node,
     "uint64_t":$memory, "uint64_t":$reserved,
-    "::mlir::FloatAttr":$peak_flops);
+    "::mlir::FloatAttr":$peak_flops,
+    OptionalParameter<"::plait::RatesAttr">:$rates);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

@@ -41,6 +41,12 @@ struct StepUse {
   bool writes = false; ///< Else it is only read; to accumulate is to write.
 };
 
+/// What a step sends to other ranks.
+struct StepMessage {
+  llvm::StringRef axis; ///< Of the mesh; empty: nothing.
+  double bytes = 0;     ///< Of each rank.
+};
+
 } // namespace plait::plan
 
 #include "plait/Dialect/Plan/IR/PlanInterfaces.h.inc"

@@ -33,6 +33,8 @@ def StepOpInterface : OpInterface<"StepOpInterface"> {
       multiply-add counts two.
     }],
       "double", "getMatrixFlops", (ins), "", "return 0;">,
+    InterfaceMethod<"What it sends to other ranks, along which mesh axis.",
+      "::plait::plan::StepMessage", "getSent", (ins), "", "return {};">,
   ];
 }
 

@@ -235,7 +235,7 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
   let hasVerifier = 1;
 }
 
-def Plan_CollectiveOp : Plan_StepOp<"collective", ["getStream"]> {
+def Plan_CollectiveOp : Plan_StepOp<"collective", ["getStream", "getSent"]> {
   let summary = "What the ranks along one mesh axis do together";
   let description = [{
     The tensor is [outer, blocks, middle, chunk] elements, with one block a rank, as

@@ -1,0 +1,32 @@
+//===- DescribeCluster.h - A cluster as an attribute ------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Passes weigh work against communication by what the planner knows of the
+// machines: `#plait.cluster` is a planner::Cluster with its rates and the links
+// of a mesh's axes, by the functions that predictions are made with.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_PLANNER_DESCRIBECLUSTER_H
+#define PLAIT_PLANNER_DESCRIBECLUSTER_H
+
+#include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Planner/Cluster.h"
+
+namespace plait {
+
+/// `cluster` for a training in `precision`. `name` is what was given, `axes`
+/// are names and sizes of the mesh's, outermost first: neighbours along the
+/// last one are neighbours in a node.
+ClusterAttr
+describeCluster(mlir::MLIRContext *context, const planner::Cluster &cluster,
+                llvm::StringRef name, Precision precision,
+                llvm::ArrayRef<std::pair<llvm::StringRef, int64_t>> axes);
+
+} // namespace plait
+
+#endif // PLAIT_PLANNER_DESCRIBECLUSTER_H

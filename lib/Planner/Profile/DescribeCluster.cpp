@@ -1,0 +1,60 @@
+//===- DescribeCluster.cpp - A cluster as an attribute --------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/DescribeCluster.h"
+#include "plait/Planner/Cost.h"
+
+#include "mlir/IR/Builders.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+using namespace mlir;
+using namespace plait;
+
+/// To three digits, as dumps show it: a straight line says no more.
+static FloatAttr describe(Builder &builder, double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2e", value);
+  return builder.getF64FloatAttr(std::strtod(text, nullptr));
+}
+
+/// Axes of one rank have no links.
+static ArrayAttr describeLinks(Builder &builder,
+                               const planner::Cluster &cluster,
+                               ArrayRef<std::pair<StringRef, int64_t>> axes) {
+  SmallVector<Attribute> links;
+  int stride = 1;
+  for (auto [axis, size] : llvm::reverse(axes)) {
+    if (size > 1) {
+      planner::Line line = planner::fitCollectives(
+          planner::getGroup(int(size), stride, cluster), cluster);
+      links.push_back(LinkAttr::get(builder.getContext(), axis,
+                                    describe(builder, line.latency),
+                                    describe(builder, line.bandwidth)));
+    }
+    stride *= int(size);
+  }
+  std::reverse(links.begin(), links.end());
+  return builder.getArrayAttr(links);
+}
+
+ClusterAttr
+plait::describeCluster(MLIRContext *context, const planner::Cluster &cluster,
+                       StringRef name, Precision precision,
+                       ArrayRef<std::pair<StringRef, int64_t>> axes) {
+  Builder builder(context);
+  const planner::Device &device = cluster.device;
+  auto rates = RatesAttr::get(
+      context, describe(builder, planner::getGemmRate(device, precision)),
+      describe(builder, planner::getMemoryRate(device)),
+      describeLinks(builder, cluster, axes));
+  return ClusterAttr::get(
+      context, name, device.name, cluster.nodes, cluster.devicesPerNode,
+      uint64_t(device.memoryBytes), uint64_t(device.reservedBytes),
+      builder.getF64FloatAttr(device.peak(precision)), rates);
+}

@@ -136,7 +136,7 @@ class Suite:
 
     def trace(self, plan, processes: int) -> dict:
         path = self.folder / "trace.json"
-        self.train(plan, processes, "--trace", path)
+        self.train(plan, processes, "--overlap", "on", "--trace", path)
         return read_trace(path)
 
 
@@ -172,9 +172,10 @@ def is_beside(suite: Suite, processes: int, kind: str, *options):
 
 
 def is_serial(suite: Suite):
+    """In one process, where nobody says otherwise."""
     plan = suite.compile("dp=2")
     path = suite.folder / "trace.json"
-    suite.train(plan, 1, "--overlap", "off", "--trace", path)
+    suite.train(plan, 1, "--trace", path)
     for rank, spans in read_trace(path).items():
         for (_, first), (stream, second) in zip(spans, spans[1:]):
             require(

@@ -309,8 +309,9 @@ void addExecutorOptions(CLI::App &app, Options &options) {
                  "Record a step on GPUs and replay it")
       ->check(CLI::IsMember({"on", "off"}));
   app.add_option("--overlap", options.overlap,
-                 "On CPUs, communicate over dp beside computing")
-      ->check(CLI::IsMember({"on", "off"}));
+                 "On CPUs, communicate over dp beside computing; auto: with "
+                 "several processes")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   app.add_option("--timeout", options.timeout,
                  "Seconds a rank waits for another")
       ->check(CLI::Range(0.001, 1e6));

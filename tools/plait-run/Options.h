@@ -19,7 +19,7 @@ struct Options {
   std::string profile, trace; // empty: none
   bool check = false;
   double timeout = 600;
-  std::string cudaGraph = "on", overlap = "on";
+  std::string cudaGraph = "on", overlap = "auto";
   std::string checkpointEvery, replicaEvery; // see parseCheckpointEvery
   std::string onNan = "stop";
   std::string onSpike = "ignore";

@@ -111,7 +111,10 @@ Status run(Options &options) {
        {&options.train.log, &options.profile, &options.trace})
     if (isStandardOutput(*file))
       options.train.summary = stderr;
-  options.train.executor.overlap = options.overlap == "on";
+  // Within a process what is exchanged is only copied: nothing waits meanwhile.
+  options.train.executor.overlap =
+      options.overlap == "auto" ? options.train.executor.processes != nullptr
+                                : options.overlap == "on";
   options.train.onNonFinite = nonFinitePolicyOf(options.onNan);
   // Whether the update follows is decided on the host.
   options.train.executor.cudaGraph =

@@ -169,8 +169,20 @@ SmallVector<RankTerm, 2> RankState::getRows(nn::PackOp pack, Slot slot) {
                           pack.getSlotType(slot).getDimSize(0));
 }
 
+/// A pack lies in the memory of one rank, also where another rank has a pack of
+/// the same members, which are tied.
+LogicalResult RankState::checkRank(nn::SlotOpInterface op, nn::PackOp pack) {
+  if (int64_t(pack.getRank()) == rank)
+    return success();
+  return rules.report.wrong(op)
+         << "uses @" << op.getSymbol() << " on rank " << rank
+         << " of the pipeline, but rank " << pack.getRank() << " has it";
+}
+
 FailureOr<Content> RankState::readPack(nn::SlotOpInterface op,
                                        nn::PackOp pack) {
+  if (failed(checkRank(op, pack)))
+    return failure();
   auto whole = std::make_shared<Pack>();
   Operation *writer = nullptr;
   whole->elements = cast<ShapedType>(pack.getType()).getNumElements();
@@ -206,6 +218,8 @@ FailureOr<Content> RankState::readPack(nn::SlotOpInterface op,
 
 LogicalResult RankState::writePack(nn::SlotOpInterface op, nn::PackOp pack,
                                    const Content &content) {
+  if (failed(checkRank(op, pack)))
+    return failure();
   if (!content.pack || content.pack->rows != getRows(pack, op.getSlot()) ||
       content.pack->reducedColumns)
     return rules.report.wrong(op)

@@ -74,8 +74,8 @@ struct Contribution {
 
 class RankState {
 public:
-  RankState(Rules &rules, const Symbols &symbols)
-      : rules(rules), symbols(symbols) {}
+  RankState(Rules &rules, const Symbols &symbols, int64_t rank)
+      : rules(rules), symbols(symbols), rank(rank) {}
 
   using Key = std::pair<llvm::StringRef, nn::Slot>;
   struct Stored {
@@ -103,6 +103,7 @@ private:
   llvm::FailureOr<Stored> find(mlir::Operation *op, llvm::StringRef name,
                                nn::Slot slot);
   Stored &getStored(llvm::StringRef name, nn::Slot slot);
+  llvm::LogicalResult checkRank(nn::SlotOpInterface op, nn::PackOp pack);
   llvm::FailureOr<Content> readPack(nn::SlotOpInterface op, nn::PackOp pack);
   llvm::LogicalResult store(nn::SlotOpInterface op, nn::ParameterOp parameter,
                             Stored value);
@@ -112,6 +113,7 @@ private:
 
   Rules &rules;
   const Symbols &symbols;
+  int64_t rank; // of the pipeline
   std::map<Key, Stored> stored;
   llvm::DenseMap<Key, Stored *> known; // the same, to find them soon
   llvm::SetVector<llvm::StringRef> touched;

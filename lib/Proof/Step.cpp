@@ -155,7 +155,7 @@ LogicalResult Step::findFunctions() {
   }
   int64_t count = placement ? placement.getRanks() : stages;
   for (int64_t rank = 0; rank < count; ++rank)
-    ranks.emplace_back(rules, symbols);
+    ranks.emplace_back(rules, symbols, rank);
   return success();
 }
 

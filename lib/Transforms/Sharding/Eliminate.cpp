@@ -98,6 +98,9 @@ struct CostNetwork::Elimination {
   llvm::SmallVector<int> readBack() const;
 };
 
+/// Of a sum of some thousand costs, relatively.
+static constexpr double kRounding = 1e-12;
+
 bool CostNetwork::Elimination::eliminate(int variable) {
   Choice choice{variable, neighbours(variable), {}};
   size_t entries = countEntries(choice.scope);
@@ -118,7 +121,8 @@ bool CostNetwork::Elimination::eliminate(int variable) {
       double cost = 0;
       for (int table : tablesOf[variable])
         cost += look(live[table], assignment);
-      if (cost < least) {
+      // Equal sums are rounded differently: the first of them stays.
+      if (cost < least * (1 - kRounding)) {
         least = cost;
         best = x;
       }

@@ -9,6 +9,7 @@
 
 #include "Futex.h"
 #include "Operands.h"
+#include "RankThreads.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Metrics.h"
@@ -21,6 +22,11 @@ using plan::length;
 
 /// Of a thread for the other one of its rank.
 static constexpr std::chrono::milliseconds forEver = std::chrono::years(1);
+
+/// Of a thread that the other one of its rank has released.
+static Status failWithOther() {
+  return Status::failure("another rank has failed, or another thread of it");
+}
 
 void Rank::assignMessages(const std::vector<plan::Message> &messages) {
   messageOf.resize(length(program.actions()));
@@ -205,7 +211,8 @@ Status Rank::walk(uint64_t number) {
 }
 
 /// After a failure of this thread the other one goes on until what it waits for
-/// is aborted.
+/// is aborted. It is already where this one was released: the other one may
+/// know why.
 Status Rank::walkInStreams(uint64_t number) {
   main.done = beside.done = 0;
   decision = Open;
@@ -215,9 +222,10 @@ Status Rank::walkInStreams(uint64_t number) {
     main.at.waitsForStream = true;
     thread->finish();
     main.at.waitsForStream = false;
+  } else if (followsAnother(getFailure())) {
+    thread->finish();
   }
-  std::lock_guard lock(failing);
-  return failure;
+  return getFailure();
 }
 
 Status Rank::walkActions(Walk &walk, uint64_t number) {
@@ -238,9 +246,14 @@ Status Rank::walkActions(Walk &walk, uint64_t number) {
   return Status::success();
 }
 
+Status Rank::getFailure() {
+  std::lock_guard lock(failing);
+  return failure;
+}
+
 void Rank::noteFailure(const Walk &walk, const Status &status) {
   std::lock_guard lock(failing);
-  if (hasFailed)
+  if (hasFailed && (!followsAnother(failure) || followsAnother(status)))
     return;
   failure = status;
   failed = &walk;
@@ -286,7 +299,7 @@ Status Rank::awaitOperation(Walk &walk, uint32_t operation) {
   for (; done <= operation; done = other.done)
     if (waitWhileEqual(other.done, done, hasFailed, forEver) ==
         WaitResult::Aborted)
-      return Status::failure("the rank's other thread has failed");
+      return failWithOther();
   walk.at.waitsForStream = false;
   return Status::success();
 }
@@ -303,7 +316,7 @@ template <typename Work> Status Rank::operateInStream(Walk &walk, Work work) {
   if (streams.operations[index].stream != walk.stream)
     return Status::success();
   if (hasFailed)
-    return Status::failure("the rank's other thread has failed");
+    return failWithOther();
   if (waitsFor[index] != none)
     PLAIT_RETURN_IF_ERROR(awaitOperation(walk, waitsFor[index]));
   StepClock::Reading begin;
@@ -436,7 +449,7 @@ Status Rank::decideInStreams(Walk &walk) {
     walk.at.waitsForStream = true;
     if (waitWhileEqual(decision, Open, hasFailed, forEver) ==
         WaitResult::Aborted)
-      return Status::failure("the rank's other thread has failed");
+      return failWithOther();
     walk.at.waitsForStream = false;
     walk.passes = decision == Passes;
     return Status::success();

@@ -97,6 +97,7 @@ private:
   Status readStamps();
   Status awaitOperation(Walk &walk, uint32_t operation);
   void finishOperations(Walk &walk, uint32_t end);
+  Status getFailure();
   void noteFailure(const Walk &walk, const Status &status);
   Status runAction(Walk &walk, uint32_t index);
   Status callFunction(Walk &walk, const fb::Action &action);

@@ -10,6 +10,10 @@
 using namespace plait;
 using namespace plait::runtime;
 
+bool runtime::followsAnother(const Status &failure) {
+  return failure.message().find("another rank has failed") != std::string::npos;
+}
+
 RankThreads::RankThreads(std::vector<uint32_t> numbers,
                          std::chrono::milliseconds patience, Failed onFailure,
                          Stuck onStuck)
@@ -65,9 +69,10 @@ void RankThreads::serve(uint32_t index) {
 
 void RankThreads::report(uint32_t index, const Status &status) {
   std::lock_guard lock(mutex);
-  if (!result.ok())
+  if (result.ok())
+    whatOthersDo = onFailure(index);
+  else if (!followsAnother(result) || followsAnother(status))
     return;
-  std::string more = onFailure(index);
-  result = fail("rank ", ranks[index], ": ", status.message(), more);
+  result = fail("rank ", ranks[index], ": ", status.message(), whatOthersDo);
   finished.notify_one();
 }

@@ -20,6 +20,10 @@
 
 namespace plait::runtime {
 
+/// Whether `failure` only follows that of another rank, or of another thread of
+/// this one: it has been released.
+bool followsAnother(const Status &failure);
+
 /// Threads that live as long as the object and do the same job side by side.
 class RankThreads {
 public:
@@ -36,9 +40,11 @@ public:
   ~RankThreads();
 
   /// Calls `job` on every thread and returns when all have returned: the
-  /// failure that happened first, with the rank's number in front. Later ones
-  /// are its consequences. Called from one thread outside.
-  /// `index` counts the ranks of the constructor.
+  /// failure that happened first, with the rank's number in front, or the first
+  /// that does not follow another one, as that of a connection that is lost:
+  /// all are released then, and who waits for it may be the last to say so.
+  /// Called from one thread outside. `index` counts the ranks of the
+  /// constructor.
   Status run(const std::function<Status(uint32_t index)> &job);
 
 private:
@@ -56,6 +62,7 @@ private:
   uint32_t running = 0;
   bool stopping = false;
   Status result = Status::success();
+  std::string whatOthersDo; // said at the first failure
   std::vector<std::thread> threads;
 };
 

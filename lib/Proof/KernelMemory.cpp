@@ -23,9 +23,8 @@ using namespace plait::proof;
 /// Few enough to be drawn at once.
 static constexpr size_t kPages = 251;
 
-/// How often a file has the pages at most: each mapping takes some microseconds
-/// to make and to copy for another process, which of a tensor of a gigabyte are
-/// some hundred now, and a process may have 65530.
+/// How often a file has the pages at most. More take longer to write, fewer
+/// need more mappings.
 static constexpr size_t kRounds = 8;
 
 /// Numbers that are not drawn, and that no op makes.
@@ -35,42 +34,94 @@ static constexpr uint16_t kHalfMark = 0x7fbe;
 static size_t getPage() { return sysconf(_SC_PAGESIZE); }
 
 DrawnPages::~DrawnPages() {
-  for (auto &[key, own] : drawn)
-    close(own.pages.file);
+  clear();
+  for (auto &[key, file] : files)
+    if (file.descriptor >= 0)
+      close(file.descriptor);
+}
+
+void DrawnPages::clear() {
+  for (auto &[key, region] : regions)
+    munmap(region.start, region.bytes + getPage());
+  regions.clear();
+  maps = 0;
 }
 
 static std::vector<char> drawNumbers(size_t bytes, bool isHalf,
                                      bool isPositive) {
-  std::minstd_rand generator(7);
+  std::array<uint32_t, 64> words; // of ±1/16 to ±2, without 0
+  for (int i = 0; i < 64; ++i) {
+    int sixteenths = isPositive || i < 32 ? i % 32 + 1 : 31 - i;
+    float number = sixteenths / 16.0f;
+    std::memcpy(&words[i], &number, 4);
+    words[i] >>= isHalf ? 16 : 0;
+  }
   std::vector<char> data(bytes);
   size_t width = isHalf ? 2 : 4;
+  uint32_t state = 7; // Numerical Recipes' linear congruences: the upper bits
   for (size_t at = 0; at < bytes; at += width) {
-    int drawn = generator() / 64 % 64; // ±1/16 to ±2, without 0
-    int sixteenths = isPositive || drawn < 32 ? drawn % 32 + 1 : 31 - drawn;
-    float number = sixteenths / 16.0f;
-    uint32_t word;
-    std::memcpy(&word, &number, 4);
-    word >>= isHalf ? 16 : 0;
-    std::memcpy(data.data() + at, &word, width);
+    state = state * 1664525 + 1013904223;
+    std::memcpy(data.data() + at, &words[state >> 26], width);
   }
   return data;
 }
 
-DrawnPages::Pages DrawnPages::get(bool isHalf, bool isPositive, size_t bytes) {
-  auto &[data, pages] = drawn[{isHalf, isPositive}];
-  if (data.empty()) {
-    pages.bytes = kPages * getPage();
-    data = drawNumbers(pages.bytes, isHalf, isPositive);
-    pages.file = memfd_create("drawn", MFD_CLOEXEC);
+DrawnPages::File &DrawnPages::getFile(bool isHalf, bool isPositive,
+                                      size_t rounds) {
+  File &file = files[{isHalf, isPositive}];
+  if (file.round.empty()) {
+    file.round = drawNumbers(kPages * getPage(), isHalf, isPositive);
+    file.descriptor = memfd_create("drawn", MFD_CLOEXEC);
   }
-  // One more, since tensors begin somewhere in the first.
-  size_t wanted = std::min(kRounds, bytes / pages.bytes + 1);
-  for (; pages.file >= 0 && pages.rounds < wanted; ++pages.rounds)
-    if (write(pages.file, data.data(), data.size()) != ssize_t(data.size())) {
-      close(pages.file);
-      pages.file = -1;
+  for (; file.descriptor >= 0 && file.rounds < rounds; ++file.rounds)
+    if (write(file.descriptor, file.round.data(), file.round.size()) !=
+        ssize_t(file.round.size())) {
+      close(file.descriptor);
+      file.descriptor = -1;
     }
-  return pages;
+  return file;
+}
+
+/// Where in a round the regions of a number begin.
+static size_t getFirst(unsigned number) { return number % kPages * getPage(); }
+
+DrawnPages::Region DrawnPages::map(const File &file, unsigned number,
+                                   size_t bytes) {
+  void *found = mmap(nullptr, bytes + getPage(), PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (found == MAP_FAILED)
+    return {};
+  Region region{static_cast<char *>(found), bytes};
+  size_t from = getFirst(number);
+  for (size_t at = 0; at < bytes; from = 0, ++maps) {
+    size_t length =
+        std::min(file.rounds * file.round.size() - from, bytes - at);
+    if (mmap(region.start + at, length, PROT_READ, MAP_SHARED | MAP_FIXED,
+             file.descriptor, from) == MAP_FAILED) {
+      munmap(found, bytes + getPage());
+      return {};
+    }
+    at += length;
+  }
+  return region;
+}
+
+DrawnPages::Drawn DrawnPages::get(bool isHalf, bool isPositive, unsigned number,
+                                  size_t bytes) {
+  unsigned power = llvm::Log2_64_Ceil(llvm::divideCeil(bytes, getPage()));
+  // One more, since regions begin somewhere in the first.
+  File &file = getFile(isHalf, isPositive,
+                       std::min(kRounds, (size_t(1) << power) / kPages + 2));
+  if (file.descriptor < 0)
+    return {};
+  Region &region = regions[{isHalf, isPositive, number, power}];
+  if (!region.start)
+    region = map(file, number, getPage() << power);
+  if (!region.start)
+    return {};
+  size_t offset = region.bytes - bytes;
+  return {region.start + offset, file.round,
+          (getFirst(number) + offset) % file.round.size()};
 }
 
 TensorMemory::TensorMemory(Value value)
@@ -84,8 +135,8 @@ TensorMemory::TensorMemory(Value value)
 
 TensorMemory::TensorMemory(TensorMemory &&other)
     : kind(other.kind), row(other.row), pitch(other.pitch), bytes(other.bytes),
-      mapped(other.mapped), maps(other.maps),
-      map(std::exchange(other.map, nullptr)), start(other.start) {}
+      mapped(other.mapped), map(std::exchange(other.map, nullptr)),
+      start(other.start), drawn(other.drawn) {}
 
 TensorMemory::~TensorMemory() {
   if (map)
@@ -93,49 +144,40 @@ TensorMemory::~TensorMemory() {
 }
 
 /// Kernels may use a line of the cache to its end, and nothing beyond.
-bool TensorMemory::reserve() {
-  size_t needed = llvm::alignTo(std::max<size_t>(bytes, 1), 64);
-  mapped = llvm::alignTo(needed, getPage()) + getPage();
-  void *found = mmap(nullptr, mapped, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (found == MAP_FAILED)
-    return false;
-  map = static_cast<char *>(found);
-  start = map + mapped - getPage() - needed;
-  return true;
+static size_t alignToLine(size_t bytes) {
+  return llvm::alignTo(std::max<size_t>(bytes, 1), 64);
 }
 
 bool TensorMemory::draw(DrawnPages &pages, bool isPositive, unsigned number) {
-  DrawnPages::Pages own = pages.get(kind == Kind::Half, isPositive, bytes);
-  if (own.file < 0 || !reserve())
-    return false;
-  size_t end = mapped - getPage(), from = number % kPages * getPage();
-  for (size_t at = 0; at < end; ++maps) {
-    size_t length = std::min(own.rounds * own.bytes - from, end - at);
-    if (mmap(map + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, own.file,
-             from) == MAP_FAILED)
-      return false;
-    at += length;
-    from = 0;
-  }
-  return true;
+  drawn = pages.get(kind == Kind::Half, isPositive, number, alignToLine(bytes));
+  start = drawn.start;
+  return start;
 }
 
 bool TensorMemory::share() {
-  maps = 1;
-  return reserve() &&
-         mmap(map, mapped - getPage(), PROT_READ | PROT_WRITE,
-              MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-              0) != MAP_FAILED;
+  size_t needed = alignToLine(bytes), usable = llvm::alignTo(needed, getPage());
+  mapped = usable + getPage();
+  void *found = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (found == MAP_FAILED)
+    return false;
+  map = static_cast<char *>(found);
+  start = map + usable - needed;
+  return mprotect(map + usable, getPage(), PROT_NONE) == 0;
 }
 
-char *TensorMemory::find(int64_t element) const {
-  return start +
-         (element / row * pitch + element % row) * (kind == Kind::Half ? 2 : 4);
+size_t TensorMemory::getOffset(int64_t element) const {
+  return (element / row * pitch + element % row) * (kind == Kind::Half ? 2 : 4);
+}
+
+const char *TensorMemory::findDrawn(int64_t element) const {
+  return drawn.start ? &drawn.round[(drawn.first + getOffset(element)) %
+                                    drawn.round.size()]
+                     : find(element);
 }
 
 double TensorMemory::load(int64_t element) const {
-  const char *at = find(element);
+  const char *at = findDrawn(element);
   if (kind == Kind::Half) {
     uint16_t bits;
     std::memcpy(&bits, at, 2);

@@ -16,6 +16,7 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Value.h"
+#include "llvm/ADT/ArrayRef.h"
 
 #include <array>
 #include <cstdint>
@@ -26,28 +27,46 @@
 
 namespace plait::proof {
 
-/// Pages of numbers that repeat: multiples of 1/16 up to 2, which f32 and bf16
-/// hold exactly and whose sums f32 mostly does.
+/// Memory of numbers that repeat, to read only: multiples of 1/16 up to 2,
+/// which f32 and bf16 hold exactly and whose sums f32 mostly does. Tensors
+/// share it.
 class DrawnPages {
 public:
   DrawnPages() = default;
   DrawnPages(const DrawnPages &) = delete;
   ~DrawnPages();
 
-  struct Pages {
-    int file = -1;
-    size_t bytes = 0;  // a prime number of pages: rows do not repeat with them
-    size_t rounds = 0; // how often the file has them, one behind the other
+  struct Drawn {
+    char *start = nullptr; // null: there is no memory
+    /// The same numbers, again and again: byte i of them is that of number
+    /// (i + first) modulo its size. To look at many pages takes longer.
+    llvm::ArrayRef<char> round;
+    size_t first = 0;
   };
-  /// For a tensor of `bytes`. No file: there is no memory.
-  Pages get(bool isHalf, bool isPositive, size_t bytes);
+  /// `bytes` of them. Behind them begins a page that nobody may read; another
+  /// `number` has others.
+  Drawn get(bool isHalf, bool isPositive, unsigned number, size_t bytes);
+  size_t countMaps() const { return maps; }
+  /// Gives everything back.
+  void clear();
 
 private:
-  struct Drawn {
-    std::vector<char> data; // of one round
-    Pages pages;
+  struct File {
+    int descriptor = -1;
+    std::vector<char> round; // a prime number of pages: rows do not repeat
+    size_t rounds = 0;       // how often the file has them
   };
-  std::map<std::array<bool, 2>, Drawn> drawn;
+  struct Region {
+    char *start = nullptr;
+    size_t bytes = 0; // without the page behind
+  };
+  File &getFile(bool isHalf, bool isPositive, size_t rounds);
+  Region map(const File &file, unsigned number, size_t bytes);
+
+  std::map<std::array<bool, 2>, File> files;
+  /// By file, number, and pages as a power of two.
+  std::map<std::array<unsigned, 4>, Region> regions;
+  size_t maps = 0;
 };
 
 /// The memory of one tensor, which ends with the page that it ends in.
@@ -58,14 +77,13 @@ public:
   TensorMemory(TensorMemory &&other);
   ~TensorMemory();
 
-  /// Fills it with numbers that repeat, to read only; tensors of another
-  /// `number` begin with others. False: there is no memory.
+  /// Numbers that repeat, to read only as long as there are `pages`; tensors of
+  /// another `number` have others. False: there is no memory.
   bool draw(DrawnPages &pages, bool isPositive, unsigned number);
   /// Zeros that other processes see and may change.
   bool share();
 
   void *getStart() const { return start; }
-  size_t countMaps() const { return maps; }
   /// The element of this row-major number; integers as they are.
   double load(int64_t element) const;
   void store(int64_t element, double value);
@@ -74,14 +92,16 @@ public:
   bool isMarked(int64_t element) const;
 
 private:
-  bool reserve();
-  char *find(int64_t element) const;
+  size_t getOffset(int64_t element) const;
+  char *find(int64_t element) const { return start + getOffset(element); }
+  const char *findDrawn(int64_t element) const;
 
   enum class Kind { Float, Half, Integer };
   Kind kind;
   int64_t row, pitch; // elements
-  size_t bytes, mapped = 0, maps = 0;
+  size_t bytes, mapped = 0;
   char *map = nullptr, *start = nullptr;
+  DrawnPages::Drawn drawn; // of an operand
 };
 
 } // namespace plait::proof

@@ -55,7 +55,7 @@ plan::Accumulate KernelTrial::getMode(unsigned result) const {
 }
 
 /// By what is claimed and by what is called: either may be wrong.
-bool KernelTrial::needsSecond() const {
+bool KernelTrial::dependsOnMicrobatch() const {
   auto cluster = kernel.cluster;
   auto results = llvm::seq<unsigned>(0, cluster->getNumResults());
   bool isAsked = llvm::any_of(results, [&](unsigned result) {
@@ -64,7 +64,7 @@ bool KernelTrial::needsSecond() const {
   bool isTaken = llvm::any_of(kernel.info.scalars, [](const auto &scalar) {
     return scalar.firstMicrobatch;
   });
-  return !draw.isFirst && (isAsked || isTaken);
+  return isAsked || isTaken;
 }
 
 bool KernelTrial::isSmall() const { return countElements() <= kFew; }
@@ -74,13 +74,6 @@ bool KernelTrial::isSmall() const { return countElements() <= kFew; }
 int64_t KernelTrial::getIndex(StringAttr axis) const {
   auto mesh = dist::MeshOp::find(kernel.cluster);
   return mesh ? std::max<int64_t>(mesh.getAxisSize(axis), 1) - 1 : 0;
-}
-
-size_t KernelTrial::countMaps() const {
-  size_t count = 0;
-  for (const TensorMemory &own : memory)
-    count += own.countMaps();
-  return count;
 }
 
 //===----------------------------------------------------------------------===//

@@ -40,14 +40,14 @@ public:
   /// Holds the elements against the ops. Whether something could be told of
   /// each result; failure after an error.
   llvm::FailureOr<bool> compare();
-  /// Whether another microbatch than this trial's takes another path.
-  bool needsSecond() const;
+  /// Whether the first microbatch takes another path than others.
+  bool dependsOnMicrobatch() const;
   /// Whether it has so few numbers that one draw of them shows little.
   bool isSmall() const;
 
   /// The elements that were held against the ops.
   size_t countHeld() const { return held; }
-  size_t countMaps() const;
+  size_t countTensors() const { return memory.size(); }
   size_t getNumber() const { return number; }
   const std::string &getSymbol() const { return kernel.info.symbol; }
   plan::ClusterOp getCluster() const { return kernel.cluster; }

@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstring>
 #include <dlfcn.h>
-#include <numeric>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -23,11 +22,20 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
-/// Trials that lie in memory together: a process may have 65530 mappings.
+/// Of the trials that lie in memory together: a process may have 65530.
 static constexpr size_t kMaps = 16384;
 
 /// For processor time, of all kernels of a batch: far more than they need.
 static constexpr rlim_t kSeconds = 120;
+
+/// Roots want numbers above 0, and the first microbatch is another one.
+static constexpr KernelTrial::Draw kDraws[] = {
+    {.isPositive = false, .isFirst = false, .number = 0},
+    {.isPositive = true, .isFirst = true, .number = 1},
+    {.isPositive = true, .isFirst = false, .number = 2},
+    {.isPositive = false, .isFirst = false, .number = 3},
+    {.isPositive = true, .isFirst = false, .number = 4},
+    {.isPositive = true, .isFirst = false, .number = 5}};
 
 namespace {
 
@@ -63,14 +71,16 @@ private:
 class KernelCheck {
 public:
   KernelCheck(ArrayRef<codegen::EmittedKernel> kernels, const Code &code)
-      : kernels(kernels), code(code), left(kernels.size()) {
-    std::iota(left.begin(), left.end(), 0);
-  }
-  /// Tries the kernels that are left; which of them nothing is known of stay.
-  LogicalResult run(KernelTrial::Draw draw);
+      : kernels(kernels), code(code) {}
+  LogicalResult run();
   std::string getText() const;
 
 private:
+  struct Asked {
+    size_t kernel;
+    unsigned draw;
+  };
+  LogicalResult runAll(ArrayRef<Asked> asked);
   LogicalResult runBatch(MutableArrayRef<KernelTrial> batch);
   LogicalResult execute(MutableArrayRef<KernelTrial> batch);
   LogicalResult tellDeath(KernelTrial &trial, int status) const;
@@ -78,10 +88,9 @@ private:
   ArrayRef<codegen::EmittedKernel> kernels;
   const Code &code;
   DrawnPages pages;
-  std::vector<size_t> left, next; // kernels, by number
-  llvm::DenseSet<size_t> right, tooLong;
-  size_t held = 0;    // elements
-  std::string reason; // why nothing can be run
+  llvm::DenseSet<size_t> right, tooLong; // kernels, by number
+  size_t held = 0;                       // elements
+  std::string reason;                    // why nothing can be run
 };
 
 } // namespace
@@ -141,42 +150,52 @@ LogicalResult KernelCheck::runBatch(MutableArrayRef<KernelTrial> batch) {
     held += trial.countHeld();
     if (*isTold)
       right.insert(trial.getNumber());
-    if (!*isTold || trial.needsSecond() || trial.isSmall())
-      next.push_back(trial.getNumber());
   }
   return success();
 }
 
-LogicalResult KernelCheck::run(KernelTrial::Draw draw) {
-  next.clear();
+LogicalResult KernelCheck::runAll(ArrayRef<Asked> asked) {
   std::vector<KernelTrial> batch;
-  size_t maps = 0;
-  for (size_t number : left) {
+  size_t tensors = 0;
+  for (auto [number, draw] : asked) {
     const codegen::EmittedKernel &kernel = kernels[number];
     KernelTrial trial(kernel, number, code.find(kernel.info.symbol));
-    if (!trial.prepare(pages, draw)) {
-      if (!right.contains(number))
+    if (!trial.prepare(pages, kDraws[draw])) {
+      if (draw == 0)
         tooLong.insert(number);
       continue;
     }
-    maps += trial.countMaps();
+    tensors += trial.countTensors();
     batch.push_back(std::move(trial));
-    if (maps < kMaps)
+    if (tensors + pages.countMaps() < kMaps)
       continue;
     if (failed(runBatch(batch)))
       return failure();
     batch.clear();
-    maps = 0;
+    pages.clear();
+    tensors = 0;
   }
-  if (failed(runBatch(batch)))
+  return runBatch(batch);
+}
+
+/// Another process takes as long to start as many kernels to run, so that what
+/// is known to want several draws gets them at once.
+LogicalResult KernelCheck::run() {
+  std::vector<Asked> first, second;
+  for (auto [number, kernel] : llvm::enumerate(kernels)) {
+    KernelTrial trial(kernel, number, nullptr);
+    unsigned draws = trial.isSmall()               ? std::size(kDraws)
+                     : trial.dependsOnMicrobatch() ? 2
+                                                   : 1;
+    for (unsigned draw = 0; draw < draws; ++draw)
+      first.push_back({number, draw});
+  }
+  if (failed(runAll(first)))
     return failure();
-  left = next;
-  // After two draws only what is small is tried again.
-  if (draw.number > 0)
-    llvm::erase_if(left, [&](size_t number) {
-      return !KernelTrial(kernels[number], number, nullptr).isSmall();
-    });
-  return success();
+  for (size_t number : llvm::seq(kernels.size()))
+    if (!right.contains(number) && !tooLong.contains(number))
+      second.push_back({number, 1});
+  return runAll(second);
 }
 
 std::string KernelCheck::getText() const {
@@ -218,14 +237,7 @@ proof::checkKernels(ArrayRef<codegen::EmittedKernel> kernels,
   if (!loaded.find(kernels.front().info.symbol))
     return "not run: " + std::string(dlerror());
   KernelCheck check(kernels, loaded);
-  // Roots want numbers above 0, and the first microbatch is another one.
-  for (KernelTrial::Draw draw : {KernelTrial::Draw{false, false, 0},
-                                 {true, true, 1},
-                                 {true, false, 2},
-                                 {false, false, 3},
-                                 {true, false, 4},
-                                 {true, false, 5}})
-    if (failed(check.run(draw)))
-      return failure();
+  if (failed(check.run()))
+    return failure();
   return check.getText();
 }

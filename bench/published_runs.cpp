@@ -125,7 +125,16 @@ static void printPublication(const PublicationError &error) {
               error.sources);
 }
 
-static Status printFile(const std::string &file, const Options &options) {
+static void printRatios(const std::vector<PublishedSource> &sources) {
+  RatioError error = compareRatios(sources);
+  std::printf("ratios of two runs of one task: %zu pairs of %zu sources, half "
+              "within %.1f %%, 8 of 10 within %.1f %%\n",
+              error.pairs, error.sources, 100 * error.half, 100 * error.most);
+}
+
+/// Adds the file's sources to `all`.
+static Status printFile(const std::string &file, const Options &options,
+                        std::vector<PublishedSource> &all) {
   auto sources = readPublishedRuns(file);
   if (!sources.ok())
     return sources.status();
@@ -137,6 +146,7 @@ static Status printFile(const std::string &file, const Options &options) {
   for (const PublicationError &error : comparePublications(*sources))
     if (error.sources > 1)
       printPublication(error);
+  all.insert(all.end(), sources->begin(), sources->end());
   return Status::success();
 }
 
@@ -152,13 +162,15 @@ int main(int argc, char **argv) {
   if (options.files.empty())
     options.files = {PLAIT_PUBLISHED_RUNS "/published_runs.json",
                      PLAIT_PUBLISHED_RUNS "/held_out_runs.json"};
+  std::vector<PublishedSource> all;
   for (const std::string &file : options.files) {
-    Status status = printFile(file, options);
+    Status status = printFile(file, options, all);
     if (!status.ok()) {
       std::fprintf(stderr, "plait-bench-published: error: %s\n",
                    status.message().c_str());
       return 1;
     }
   }
+  printRatios(all);
   return 0;
 }

@@ -13,10 +13,11 @@
 // the model; see docs/Planner.md.
 //
 // The same input gives the same result, byte for byte but for wall-clock
-// seconds: work is handed to threads in rounds of fixed size. Of schedules on
-// the fastest mesh that are as fast to one percent, the simplest is picked
-// (schedule::Generator::simplicity); the notes say so. Equal times are decided
-// by fewer ranks of tp, then of pp, then by the configuration in words.
+// seconds: work is handed to threads in rounds of fixed size. Of the runners-up
+// that are within `robustBand` of the fastest the simplest is picked: fewest
+// axes of the mesh, then schedule::Generator::simplicity, then fewest chunks;
+// the notes say so. Equal times are decided by fewer ranks of tp, then of pp,
+// then by the configuration in words.
 //
 //===----------------------------------------------------------------------===//
 
@@ -92,6 +93,12 @@ struct SearchCounts {
   double perSecond() const { return seconds > 0 ? considered / seconds : 0; }
 };
 
+/// How far apart the predictions of two configurations of one task have to be
+/// for the order to be worth something: of published runs, half of the pairs
+/// have a ratio that is as close to the predicted one, and eight in ten one
+/// within `robustMost` (`plait-bench-published`, docs/Accuracy.md).
+inline constexpr double robustBand = 0.04, robustMost = 0.08;
+
 struct SearchResult {
   /// Complete: `layers` are those of the estimate.
   Configuration configuration;
@@ -116,6 +123,9 @@ struct SearchResult {
   /// No stage cut and no schedule, in the space or not, makes a mesh of the
   /// space faster: the devices' work, evenly spread, without a bubble.
   double idealSeconds = 0;
+
+  /// How many of the runners-up are within the band of the pick.
+  int countWithinBand() const;
 
   /// How far the pick may be from the best of the space, in percent.
   double withinPercent() const {

@@ -249,7 +249,12 @@ void Page::writeBound() {
       std::to_string(result.counts.estimated) +
       " were estimated, the others are ruled out by bounds. No schedule, stage "
       "cut or larger memory makes a step shorter than " +
-      printSeconds(result.idealSeconds) + ".");
+      printSeconds(result.idealSeconds) + ". " +
+      std::to_string(result.countWithinBand()) + " of the " +
+      std::to_string(result.runnersUp.size()) + " runners-up are within " +
+      printNumber(100 * robustBand, 0) +
+      " %, by which predicted ratios were off for half of the pairs of "
+      "published runs.");
   for (const std::string &line : result.notes)
     note(line);
 }

@@ -80,7 +80,9 @@ static json getSearch(const ReportInput &input) {
                  {"pruned", counts.pruned},
                  {"lower_bound_seconds", result.lowerBoundSeconds},
                  {"within_percent", result.withinPercent()},
-                 {"ideal_seconds", result.idealSeconds}};
+                 {"ideal_seconds", result.idealSeconds},
+                 {"band_percent", 100 * robustBand},
+                 {"within_band", result.countWithinBand()}};
   if (input.withSearchSeconds) {
     search["seconds"] = counts.seconds;
     search["per_second"] = counts.perSecond();

@@ -247,8 +247,7 @@ double Explorer::getThreshold() const {
     return fullSeconds;
   std::nth_element(seconds.begin(), seconds.begin() + (kept - 1),
                    seconds.end());
-  double tied = *std::min_element(seconds.begin(), seconds.end()) * (1 + tie);
-  return std::min(fullSeconds, std::max(seconds[kept - 1], tied));
+  return std::min(fullSeconds, seconds[kept - 1]);
 }
 
 /// Schedules that are searched for take long to generate: they come last, when

@@ -59,7 +59,7 @@ public:
   bool runUntilSomethingFits();
 
   /// The best of each family that was found to fit, best first. All that are
-  /// better than the `kept`th, or as fast as the best but for `tie`, are exact.
+  /// better than the `kept`th are exact.
   /// Those that leave devices idle are among them where they are faster than
   /// all that do not.
   std::vector<Leaf> getFamilies() const;
@@ -88,8 +88,6 @@ public:
   std::string refusal;
 
   static constexpr size_t kept = 11; // the pick and ten others
-  /// What differs by this part counts as equal where one is simpler.
-  static constexpr double tie = 0.01;
 
 private:
   /// What came out of a node.

@@ -143,7 +143,8 @@ std::string planner::explainLoss(const Estimate &pick, const Alternative &other,
   if (percent < 0.05)
     return "as fast";
   if (ratio < 1)
-    return printNumber(percent, 1) + " % faster, but was not to be chosen";
+    return printNumber(percent, 1) + " % faster, but " +
+           (other.change.empty() ? "not as simple" : "was not to be chosen");
   return printNumber(percent, 1) + " % slower" +
          explainGrowth(pick, other.estimate);
 }

@@ -68,10 +68,12 @@ private:
 
 } // namespace
 
-static Alternative makeAlternative(Configuration configuration,
+static Alternative makeAlternative(const std::string &change,
+                                   Configuration configuration,
                                    Estimate estimate, const Estimate &pick,
                                    const Cluster &cluster) {
   Alternative alternative;
+  alternative.change = change;
   alternative.fits = estimate.peakMemory() <= cluster.device.usableBytes();
   alternative.configuration = std::move(configuration);
   alternative.configuration.layers = estimate.layers;
@@ -89,39 +91,39 @@ Summary::makeExact(const Configuration &configuration) const {
                         input.training, configuration);
   if (!estimate.ok())
     return estimate.status();
-  return makeAlternative(configuration, std::move(*estimate), result.estimate,
-                         input.cluster);
+  return makeAlternative("", configuration, std::move(*estimate),
+                         result.estimate, input.cluster);
 }
 
-/// Of schedules on the mesh of the fastest that are as fast, the simplest comes
-/// first.
+/// The less, the simpler.
+static std::tuple<int, int, int> getComplexity(const Configuration &c) {
+  int axes = (c.pipeline > 1) + (c.data > 1) + (c.tensor > 1) + (c.context > 1);
+  if (c.pipeline == 1)
+    return {axes, 0, 1};
+  Result<const schedule::Generator *> generator =
+      schedule::findGenerator(c.schedule);
+  return {axes, generator.ok() ? (*generator)->simplicity : 0, c.chunks};
+}
+
+/// What is faster by less than predictions are off by may well be slower: of
+/// the runners-up within the band the simplest comes first.
 void Summary::preferSimple(std::vector<Leaf> &families) {
-  const Configuration fastest = families.front().configuration;
-  auto getPlace = [](const Configuration &configuration) {
-    Result<const schedule::Generator *> generator =
-        schedule::findGenerator(configuration.schedule);
-    return std::pair(generator.ok() ? (*generator)->simplicity : 0,
-                     configuration.chunks);
-  };
-  auto isMesh = [&](const Configuration &other) {
-    return std::tie(other.pipeline, other.data, other.tensor, other.context) ==
-           std::tie(fastest.pipeline, fastest.data, fastest.tensor,
-                    fastest.context);
-  };
-  double most = families.front().seconds * (1 + Explorer::tie);
+  const Leaf fastest = families.front();
+  auto last = families.begin() + std::min(families.size(), Explorer::kept);
   auto pick = families.begin();
-  for (auto leaf = pick; leaf != families.end() && leaf->seconds <= most;
-       ++leaf)
-    if (isMesh(leaf->configuration) &&
-        getPlace(leaf->configuration) < getPlace(pick->configuration))
+  for (auto leaf = pick; leaf != last; ++leaf)
+    if (leaf->seconds <= fastest.seconds * (1 + robustBand) &&
+        leaf->configuration.ranks() == fastest.configuration.ranks() &&
+        getComplexity(leaf->configuration) < getComplexity(pick->configuration))
       pick = leaf;
-  if (fastest.pipeline == 1 || pick == families.begin())
+  if (pick == families.begin())
     return;
-  double percent = 100 * (pick->seconds / families.front().seconds - 1);
-  std::string faster = printNumber(percent, 1) + " % faster";
-  result.notes.push_back(
-      "schedule " + pick->configuration.schedule + ": " + fastest.schedule +
-      " is " + (percent < 0.05 ? "as fast" : faster) + ", but not as simple");
+  double percent = 100 * (pick->seconds / fastest.seconds - 1);
+  std::string faster = "is " + printNumber(percent, 1) +
+                       " % faster, less than predictions are off by";
+  result.notes.push_back(print(fastest.configuration) + ": " +
+                         (percent < 0.05 ? "is as fast" : faster) +
+                         ", and not as simple");
   std::rotate(families.begin(), pick, pick + 1);
 }
 
@@ -148,6 +150,13 @@ void Summary::moveLayers() {
         return true;
       });
   pick.recompute = result.estimate.recompute;
+}
+
+int SearchResult::countWithinBand() const {
+  return int(std::ranges::count_if(runnersUp, [&](const Alternative &other) {
+    return other.estimate.iterationSeconds <=
+           estimate.iterationSeconds * (1 + robustBand);
+  }));
 }
 
 Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
@@ -191,10 +200,9 @@ void Summary::addVariant(const std::string &change,
       planner::estimate(*work, input.cluster, input.training, configuration);
   if (!estimate.ok())
     return;
-  result.variants.push_back(makeAlternative(std::move(configuration),
+  result.variants.push_back(makeAlternative(change, std::move(configuration),
                                             std::move(*estimate),
                                             result.estimate, input.cluster));
-  result.variants.back().change = change;
 }
 
 /// Half of one axis and twice as much of another.
@@ -354,7 +362,8 @@ Result<WhyNot> planner::whyNot(const SearchResult &pick, WorkSource &source,
     return other.status();
   WhyNot answer;
   answer.differences = compare(pick.estimate, other->estimate);
-  answer.other = makeAlternative(
-      other->configuration, std::move(other->estimate), pick.estimate, cluster);
+  answer.other =
+      makeAlternative("", other->configuration, std::move(other->estimate),
+                      pick.estimate, cluster);
   return answer;
 }

@@ -7,6 +7,7 @@
 
 #include "PublishedRuns.h"
 #include "plait/Planner/Cost.h"
+#include "plait/Planner/Search.h"
 
 #include <gtest/gtest.h>
 
@@ -130,6 +131,18 @@ TEST(Estimate, RanksConfigurations) {
       EXPECT_LT(rankings[i].regret, 0.1);
     }
   }
+}
+
+/// The band within which the simpler of two configurations is picked is what
+/// predicted ratios are off by.
+TEST(Estimate, OrdersWithinItsBand) {
+  std::vector<PublishedSource> sources = readRuns("published_runs.json");
+  std::vector<PublishedSource> others = readRuns("held_out_runs.json");
+  sources.insert(sources.end(), others.begin(), others.end());
+  RatioError error = compareRatios(sources);
+  EXPECT_GT(error.sources, 5);
+  EXPECT_NEAR(error.half, robustBand, 0.005);
+  EXPECT_NEAR(error.most, robustMost, 0.005);
 }
 
 //===----------------------------------------------------------------------===//

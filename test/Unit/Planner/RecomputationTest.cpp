@@ -221,8 +221,8 @@ TEST(Recomputation, IsSearchedFor) {
     ASSERT_EQ(uniform.ok(), layers.ok());
     if (!layers.ok())
       continue;
-    EXPECT_LE(layers->estimate.iterationSeconds,
-              uniform->estimate.iterationSeconds * (1 + 1e-9));
+    EXPECT_LE(layers->lowerBoundSeconds,
+              uniform->lowerBoundSeconds * (1 + 1e-9));
     EXPECT_FALSE(layers->configuration.recompute.isAuto);
     EXPECT_LE(layers->estimate.peakMemory(),
               setting.cluster.device.usableBytes());

@@ -113,10 +113,11 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                                    "dropout",
                                    "framework",
                                    "cluster"}));
-  EXPECT_EQ(keysOf(content["search"]),
-            (std::set<std::string>{"considered", "estimated", "pruned",
-                                   "lower_bound_seconds", "within_percent",
-                                   "ideal_seconds"}));
+  EXPECT_EQ(
+      keysOf(content["search"]),
+      (std::set<std::string>{"considered", "estimated", "pruned",
+                             "lower_bound_seconds", "within_percent",
+                             "band_percent", "within_band", "ideal_seconds"}));
   ASSERT_EQ(content["memory_bytes"].size(), 4u);
   EXPECT_EQ(
       keysOf(content["memory_bytes"][0]),

@@ -180,9 +180,9 @@ static Status compareLayer(const PublishedRun &run, Comparisons &comparisons) {
   double backward =
       b.backwardInput + b.backwardWeight - a.backwardInput - a.backwardWeight;
   comparisons.seconds.push_back(
-      {run.id + " forward", "", b.forward - a.forward, run.layerForward});
+      {run.id + " forward", "", "", b.forward - a.forward, run.layerForward});
   comparisons.seconds.push_back(
-      {run.id + " backward", "", backward, run.layerBackward});
+      {run.id + " backward", "", "", backward, run.layerBackward});
   return Status::success();
 }
 
@@ -193,18 +193,22 @@ static Status compareRun(const PublishedRun &run, Comparisons &comparisons) {
   if (!estimate.ok())
     return estimate.status();
   std::string model = "hidden " + std::to_string(run.shape.hidden);
+  std::string task = model;
+  for (int64_t number : {run.shape.layers, run.configuration.ranks(),
+                         run.training.globalBatch, run.training.sequence})
+    task += " " + std::to_string(number);
   if (run.seconds > 0)
     comparisons.seconds.push_back(
-        {run.id, model, estimate->iterationSeconds, run.seconds});
+        {run.id, model, task, estimate->iterationSeconds, run.seconds});
   // Where what is resident was published too, both are of the first rank.
   const StageMemory &first = estimate->memory.front();
   bool ofFirst = run.residentBytes > 0;
   if (ofFirst)
-    comparisons.bytes.push_back(
-        {run.id + " resident", model, first.resident(), run.residentBytes});
+    comparisons.bytes.push_back({run.id + " resident", model, task,
+                                 first.resident(), run.residentBytes});
   if (run.peakBytes > 0)
     comparisons.bytes.push_back(
-        {run.id + " peak", model,
+        {run.id + " peak", model, task,
          ofFirst ? first.peak() : estimate->peakMemory(), run.peakBytes});
   return Status::success();
 }
@@ -272,6 +276,45 @@ planner::comparePublications(const std::vector<PublishedSource> &sources) {
     error->sources += 1;
   }
   return errors;
+}
+
+/// The element that this part of the others is not above.
+static double getQuantile(std::vector<double> values, double part) {
+  auto place = values.begin() + size_t(part * double(values.size() - 1));
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
+}
+
+static std::vector<double>
+getRatioErrors(const std::vector<Comparison> &comparisons) {
+  std::vector<double> errors;
+  for (size_t i = 0; i < comparisons.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const Comparison &a = comparisons[i], &b = comparisons[j];
+      if (!a.task.empty() && a.task == b.task)
+        errors.push_back(std::abs(std::log(a.predicted / a.published) -
+                                  std::log(b.predicted / b.published)));
+    }
+  return errors;
+}
+
+RatioError planner::compareRatios(const std::vector<PublishedSource> &sources) {
+  RatioError error;
+  std::vector<double> half, most;
+  for (const PublishedSource &source : sources) {
+    std::vector<double> errors = getRatioErrors(compare(source).seconds);
+    if (errors.empty())
+      continue;
+    error.sources += 1;
+    error.pairs += errors.size();
+    half.push_back(getQuantile(errors, 0.5));
+    most.push_back(getQuantile(errors, 0.8));
+  }
+  if (error.sources > 0) {
+    error.half = getQuantile(half, 0.5);
+    error.most = getQuantile(most, 0.5);
+  }
+  return error;
 }
 
 static double getKendallTau(const std::vector<Comparison> &runs) {

@@ -51,6 +51,9 @@ Result<std::vector<PublishedSource>> readPublishedRuns(const std::string &path);
 /// What was predicted and what was published, in the same unit.
 struct Comparison {
   std::string name, model;
+  /// What a planner would choose among: runs of one model with as many layers,
+  /// devices and sequences, which are as long.
+  std::string task;
   double predicted = 0, published = 0;
   double error() const { return predicted / published - 1; }
 };
@@ -79,6 +82,16 @@ struct PublicationError {
 /// Of every publication, in order of appearance.
 std::vector<PublicationError>
 comparePublications(const std::vector<PublishedSource> &sources);
+
+/// How far the predicted ratio of two configurations is from the published one,
+/// for those of one task: what all predictions have in common cancels out.
+struct RatioError {
+  size_t sources = 0, pairs = 0;
+  /// Of half of a source's pairs, and of eight in ten: the median over sources,
+  /// since a source has as many pairs as the square of its runs.
+  double half = 0, most = 0;
+};
+RatioError compareRatios(const std::vector<PublishedSource> &sources);
 
 /// How well predictions rank the configurations of one model.
 struct Ranking {

@@ -158,14 +158,15 @@ static void writeBound(Screen &screen, const SearchResult &result) {
                    " configurations under this model: " +
                    printCount(double(counts.estimated)) + " estimated, " +
                    printCount(double(counts.pruned)) + " ruled out by bounds");
-  screen.entry("  robust",
-               std::to_string(result.countWithinBand()) + " of " +
-                   std::to_string(result.runnersUp.size()) +
-                   " runners-up are within " +
-                   printNumber(100 * robustBand, 0) +
-                   " %, by which predicted ratios were off for half of the "
-                   "pairs of published runs; for 8 of 10 it was " +
-                   printNumber(100 * robustMost, 0) + " %");
+  if (!result.runnersUp.empty())
+    screen.entry("  robust",
+                 std::to_string(result.countWithinBand()) + " of " +
+                     std::to_string(result.runnersUp.size()) +
+                     " runners-up are within " +
+                     printNumber(100 * robustBand, 0) +
+                     " %, by which predicted ratios were off for half of the "
+                     "pairs of published runs; for 8 of 10 it was " +
+                     printNumber(100 * robustMost, 0) + " %");
   double gain = 1 - result.idealSeconds / result.estimate.iterationSeconds;
   screen.entry("  ideal", "no schedule, stage cut or larger memory gains more "
                           "than " +

@@ -87,7 +87,7 @@ std::string planner::printBytes(double bytes) {
 }
 
 std::string planner::printSeconds(double seconds) {
-  if (seconds == 0)
+  if (std::abs(seconds) < 1e-9) // differences of equal sums are not quite 0
     return "0 s";
   if (seconds >= 100)
     return printNumber(seconds, 1) + " s";

@@ -51,7 +51,7 @@ public:
   Result<SearchResult> run();
 
 private:
-  void preferSimple(std::vector<Leaf> &families);
+  void noteFaster(const Leaf &fastest);
   void moveLayers();
   Result<Alternative> makeExact(const Configuration &configuration) const;
   Status addRunnersUp(const std::vector<Leaf> &families);
@@ -107,8 +107,8 @@ static std::tuple<int, int, int> getComplexity(const Configuration &c) {
 
 /// What is faster by less than predictions are off by may well be slower: of
 /// the runners-up within the band the simplest comes first.
-void Summary::preferSimple(std::vector<Leaf> &families) {
-  const Leaf fastest = families.front();
+static void preferSimple(std::vector<Leaf> &families) {
+  const Leaf &fastest = families.front();
   auto last = families.begin() + std::min(families.size(), Explorer::kept);
   auto pick = families.begin();
   for (auto leaf = pick; leaf != last; ++leaf)
@@ -116,15 +116,18 @@ void Summary::preferSimple(std::vector<Leaf> &families) {
         leaf->configuration.ranks() == fastest.configuration.ranks() &&
         getComplexity(leaf->configuration) < getComplexity(pick->configuration))
       pick = leaf;
-  if (pick == families.begin())
-    return;
-  double percent = 100 * (pick->seconds / fastest.seconds - 1);
+  std::rotate(families.begin(), pick, pick + 1);
+}
+
+/// Says what the pick was preferred to.
+void Summary::noteFaster(const Leaf &fastest) {
+  double percent =
+      100 * (1 - fastest.seconds / result.estimate.iterationSeconds);
   std::string faster = "is " + printNumber(percent, 1) +
                        " % faster, less than predictions are off by";
   result.notes.push_back(print(fastest.configuration) + ": " +
                          (percent < 0.05 ? "is as fast" : faster) +
                          ", and not as simple");
-  std::rotate(families.begin(), pick, pick + 1);
 }
 
 /// The cut by cost makes the slowest rank fast. In front of ranks that wait
@@ -266,9 +269,9 @@ void Summary::addVariants() {
 
 Result<SearchResult> Summary::run() {
   std::vector<Leaf> families = explorer.getFamilies();
-  double fastest = families.front().seconds;
-  result.notes = explorer.getNotes();
+  const Leaf fastest = families.front();
   preferSimple(families);
+  result.notes = explorer.getNotes();
   result.configuration = families.front().configuration;
   result.work = explorer.getWork(result.configuration);
   Result<Estimate> estimate = planner::estimate(
@@ -277,6 +280,8 @@ Result<SearchResult> Summary::run() {
     return estimate.status();
   result.estimate = std::move(*estimate);
   moveLayers();
+  if (isBetter(fastest, families.front()))
+    noteFaster(fastest);
   PLAIT_RETURN_IF_ERROR(addRunnersUp(families));
   PLAIT_RETURN_IF_ERROR(addAllDevices(families));
   addVariants();
@@ -284,7 +289,7 @@ Result<SearchResult> Summary::run() {
   result.counts = explorer.counts;
   // Everything that was left out is slower, with layers cut by cost.
   result.lowerBoundSeconds =
-      std::min(fastest, result.estimate.iterationSeconds);
+      std::min(fastest.seconds, result.estimate.iterationSeconds);
   result.idealSeconds = explorer.idealSeconds;
   return std::move(result);
 }

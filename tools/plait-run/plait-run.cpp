@@ -11,6 +11,7 @@
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Profile.h"
 #include "plait/Plan/Signals.h"
+#include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Version.h"
@@ -171,16 +172,15 @@ int supervise(const CLI::App &app, Options &options) {
 /// One process says what has failed; the others, where their ranks waited.
 void tell(const CLI::App &app, runtime::Rendezvous *processes,
           const Status &failure) {
-  auto says = [&](const char *text) {
-    return failure.message().find(text) != std::string::npos;
-  };
-  bool follows = processes && says("another rank has failed");
+  bool waited =
+      failure.message().find("waited longer than") != std::string::npos;
+  bool follows = processes && runtime::followsAnother(failure);
   // At once: a launcher ends all when the first process has.
   if (follows)
     tool::printNote(app, failure.message());
   if (!processes || processes->speaksOfFailure())
     tool::printError(app, failure.message());
-  else if (!follows && says("waited longer than"))
+  else if (!follows && waited)
     tool::printNote(app, failure.message());
 }
 

@@ -25,8 +25,8 @@
 // and may round bf16 after every addition.
 //
 // A call fails when it has waited longer than the time limit of the backend,
-// or when abort() was called on any rank; after that every call on every rank
-// fails.
+// or when abort() was called on any rank, then with the words anotherFailed;
+// after that every call on every rank fails.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,11 +41,21 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace plait::runtime {
 
 namespace fb = plan::fb;
+
+/// What who is released by a failure elsewhere says.
+inline constexpr char anotherFailed[] = "another rank has failed";
+
+/// Whether `failure` only follows that of another rank, or of another thread of
+/// this one: it has been released.
+inline bool followsAnother(const Status &failure) {
+  return failure.message().find(anotherFailed) != std::string::npos;
+}
 
 /// The shape of a collective: [outer, members, chunk] elements of `type`, of an
 /// exchange [outer, members, middle, chunk]. See CollectiveStep in Plan.fbs for

@@ -8,6 +8,7 @@
 #include "NcclRank.h"
 
 #include "Wait.h"
+#include "plait/Runtime/Communicator.h"
 
 using namespace plait;
 using namespace plait::runtime;
@@ -68,9 +69,8 @@ Status NcclRank::handle(RankEvent event) {
 Status NcclRank::mayCall() {
   if (state == RankState::Stopping)
     PLAIT_RETURN_IF_ERROR(handle(RankEvent::Stop));
-  return state == RankState::Aborted
-             ? Status::failure("another rank has failed")
-             : Status::success();
+  return state == RankState::Aborted ? Status::failure(anotherFailed)
+                                     : Status::success();
 }
 
 Status NcclRank::beginRecording() {

@@ -25,7 +25,7 @@ static constexpr std::chrono::milliseconds forEver = std::chrono::years(1);
 
 /// Of a thread that the other one of its rank has released.
 static Status failWithOther() {
-  return Status::failure("another rank has failed, or another thread of it");
+  return fail(anotherFailed, ", or another thread of it");
 }
 
 void Rank::assignMessages(const std::vector<plan::Message> &messages) {

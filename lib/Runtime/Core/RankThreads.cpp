@@ -7,12 +7,10 @@
 
 #include "RankThreads.h"
 
+#include "plait/Runtime/Communicator.h"
+
 using namespace plait;
 using namespace plait::runtime;
-
-bool runtime::followsAnother(const Status &failure) {
-  return failure.message().find("another rank has failed") != std::string::npos;
-}
 
 RankThreads::RankThreads(std::vector<uint32_t> numbers,
                          std::chrono::milliseconds patience, Failed onFailure,

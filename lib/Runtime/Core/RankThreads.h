@@ -20,10 +20,6 @@
 
 namespace plait::runtime {
 
-/// Whether `failure` only follows that of another rank, or of another thread of
-/// this one: it has been released.
-bool followsAnother(const Status &failure);
-
 /// Threads that live as long as the object and do the same job side by side.
 class RankThreads {
 public:

@@ -8,6 +8,7 @@
 #include "World.h"
 
 #include "Futex.h"
+#include "plait/Runtime/Communicator.h"
 
 using namespace plait;
 using namespace plait::runtime;
@@ -24,14 +25,14 @@ Status Patience::wait(std::atomic<uint32_t> &word, uint32_t old) {
   case WaitResult::TimedOut:
     return timedOut();
   case WaitResult::Aborted:
-    return Status::failure("another rank has failed");
+    return Status::failure(anotherFailed);
   }
   __builtin_unreachable();
 }
 
 Status Patience::check(std::chrono::steady_clock::time_point since) const {
   if (aborted.load(std::memory_order_relaxed))
-    return Status::failure("another rank has failed");
+    return Status::failure(anotherFailed);
   return std::chrono::steady_clock::now() - since > limit ? timedOut()
                                                           : Status::success();
 }

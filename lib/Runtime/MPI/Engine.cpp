@@ -8,6 +8,7 @@
 #include "Engine.h"
 
 #include "Core/Futex.h"
+#include "plait/Runtime/Communicator.h"
 
 #include <algorithm>
 #include <sys/prctl.h>
@@ -84,8 +85,7 @@ Status MpiEngine::wait(MpiJob &job, milliseconds limit) {
                 " seconds for another rank");
   case WaitResult::Aborted: {
     std::lock_guard lock(mutex);
-    return Status::failure(failure.empty() ? "another rank has failed"
-                                           : failure);
+    return Status::failure(failure.empty() ? anotherFailed : failure);
   }
   }
   __builtin_unreachable();

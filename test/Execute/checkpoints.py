@@ -24,19 +24,10 @@ import time
 
 import numpy
 
-from harness import (
-    ROOT,
-    Reporter,
-    Tools,
-    arguments,
-    mounted,
-    require,
-    write_tokens,
-)
-from mpi import ENVIRONMENT
+from harness import Reporter, Tools, arguments, mounted, require, write_tokens
+from processes import ENVIRONMENT, NANO
 from tensors import read_tensors
 
-NANO = ROOT / "examples" / "models" / "gpt2-nano"
 BATCH, SEQUENCE, STEPS = 8, 32, 20
 # Sums in another order, and what twenty steps of Adam make of that: the bound
 # of the loss of a run that goes on elsewhere.

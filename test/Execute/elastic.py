@@ -38,7 +38,7 @@ from harness import (
     mounted,
     require,
 )
-from mpi import ENVIRONMENT, children_of, is_running, wait_for
+from processes import ENVIRONMENT, children_of, is_running, wait_for
 
 BATCH, SEQUENCE = 8, 64
 

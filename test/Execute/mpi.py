@@ -21,26 +21,19 @@ import sys
 import tempfile
 import time
 
-from harness import (
-    GOLDEN,
-    ROOT,
-    Outcome,
-    Reporter,
-    Tools,
-    arguments,
-    require,
-    write_tokens,
+from harness import GOLDEN, Outcome, Reporter, Tools, arguments, require
+from processes import (
+    ENVIRONMENT,
+    NANO,
+    Suite,
+    children_of,
+    is_running,
+    metrics,
+    wait_for,
 )
 
-NANO = ROOT / "examples" / "models" / "gpt2-nano"
 LLAMA = GOLDEN / "llama-small-test"
 STEPS = 3
-# In containers tests run as root, and on fewer cores than processes.
-ENVIRONMENT = os.environ | {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-}
 # Mesh, options, numbers of processes; 8 ranks over 3 are spread unevenly.
 PLANS = (
     ("dp=8", (), (3, 8)),
@@ -54,45 +47,6 @@ PLANS = (
 )
 
 
-class Suite:
-    def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
-        self.tools, self.report, self.folder = tools, report, folder
-        self.tokens = folder / "tokens.bin"
-        write_tokens(self.tokens, 3, 4096, 256)
-
-    def compile(self, name: str, *options, model=NANO) -> pathlib.Path:
-        plan = self.folder / f"{name}.plan"
-        if not plan.exists():
-            self.tools.run("plaitc", model, *options, "-o", plan)
-        return plan
-
-    def small(self) -> pathlib.Path:
-        return self.compile(
-            "small",
-            *("--mesh", "pp=2,dp=2,tp=2", "--global-batch", 8),
-            *("--micro-batch", 2, "--seq", 32),
-        )
-
-    def command(self, processes: int, *words) -> list[str]:
-        program = [str(self.tools.folder / "plait-run"), *map(str, words)]
-        return ["mpirun", "-n", str(processes), *program]
-
-    def call(self, command: list[str]) -> Outcome:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            timeout=self.tools.timeout,
-            env=ENVIRONMENT,
-        )
-        return Outcome(done.returncode, done.stdout, done.stderr)
-
-    def mpirun(self, processes: int, *words) -> Outcome:
-        return self.call(self.command(processes, *words))
-
-
 def errors_of(outcome: Outcome) -> list[str]:
     return [x for x in outcome.stderr.splitlines() if x.startswith("plait-run: error")]
 
@@ -100,14 +54,6 @@ def errors_of(outcome: Outcome) -> list[str]:
 def notes_of(outcome: Outcome) -> list[str]:
     """Where ranks of the other processes waited."""
     return [x for x in outcome.stderr.splitlines() if x.startswith("plait-run: note")]
-
-
-def metrics(log: pathlib.Path) -> list[str]:
-    """What does not depend on time."""
-    return [
-        re.sub(r', "step_seconds".*', "", line)
-        for line in log.read_text().splitlines()
-    ]
 
 
 #===-----------------------------------------------------------------------===#
@@ -277,34 +223,6 @@ def failure_cases(suite: Suite) -> None:
 #===-----------------------------------------------------------------------===#
 # Signals
 #===-----------------------------------------------------------------------===#
-
-
-def children_of(parent: int) -> list[int]:
-    """In the order in which they were started."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            stat = (entry / "stat").read_text() if entry.name.isdigit() else ""
-        except OSError:
-            continue
-        if stat and int(stat.rpartition(")")[2].split()[1]) == parent:
-            found.append(int(entry.name))
-    return sorted(found)
-
-
-def is_running(process: int) -> bool:
-    try:
-        stat = pathlib.Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-def wait_for(condition, what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        require(time.monotonic() < end, f"waited a minute for {what}")
-        time.sleep(0.02)
 
 
 def signal_run(

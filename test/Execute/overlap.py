@@ -17,11 +17,10 @@ import pathlib
 import sys
 import tempfile
 
-from harness import ROOT, Reporter, Tools, arguments, require, write_tokens
-from mpi import Suite as Processes
-from mpi import metrics
+from harness import Reporter, Tools, arguments, require, write_tokens
+from processes import NANO, metrics
+from processes import Suite as Processes
 
-NANO = ROOT / "examples" / "models" / "gpt2-nano"
 STEPS = 3
 STEPS_PHASE = (
     "builtin.module(plait-begin-phase{phase=steps},plan-lower-to-steps,"

@@ -38,7 +38,7 @@ from harness import (
     mounted,
     require,
 )
-from mpi import ENVIRONMENT, children_of, wait_for
+from processes import ENVIRONMENT, children_of, wait_for
 
 MESH, OTHER, SMALL = "pp=2,dp=2,tp=2", "dp=4", "dp=2"
 # Of process $OMPI_COMM_WORLD_RANK, in a namespace of its own.

@@ -1,0 +1,99 @@
+#===- processes.py - Runs of several processes ------------*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""What suites that start mpirun share: its environment, plans and runs, and what
+the system knows of processes."""
+
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+from harness import ROOT, Outcome, Reporter, Tools, require, write_tokens
+
+NANO = ROOT / "examples" / "models" / "gpt2-nano"
+# In containers tests run as root, and on fewer cores than processes.
+ENVIRONMENT = os.environ | {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
+
+
+class Suite:
+    def __init__(self, tools: Tools, report: Reporter, folder: pathlib.Path):
+        self.tools, self.report, self.folder = tools, report, folder
+        self.tokens = folder / "tokens.bin"
+        write_tokens(self.tokens, 3, 4096, 256)
+
+    def compile(self, name: str, *options, model=NANO) -> pathlib.Path:
+        plan = self.folder / f"{name}.plan"
+        if not plan.exists():
+            self.tools.run("plaitc", model, *options, "-o", plan)
+        return plan
+
+    def small(self) -> pathlib.Path:
+        return self.compile(
+            "small",
+            *("--mesh", "pp=2,dp=2,tp=2", "--global-batch", 8),
+            *("--micro-batch", 2, "--seq", 32),
+        )
+
+    def command(self, processes: int, *words) -> list[str]:
+        program = [str(self.tools.folder / "plait-run"), *map(str, words)]
+        return ["mpirun", "-n", str(processes), *program]
+
+    def call(self, command: list[str]) -> Outcome:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=self.tools.timeout,
+            env=ENVIRONMENT,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def mpirun(self, processes: int, *words) -> Outcome:
+        return self.call(self.command(processes, *words))
+
+
+def metrics(log: pathlib.Path) -> list[str]:
+    """What does not depend on time."""
+    return [
+        re.sub(r', "step_seconds".*', "", line)
+        for line in log.read_text().splitlines()
+    ]
+
+
+def children_of(parent: int) -> list[int]:
+    """In the order in which they were started."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            stat = (entry / "stat").read_text() if entry.name.isdigit() else ""
+        except OSError:
+            continue
+        if stat and int(stat.rpartition(")")[2].split()[1]) == parent:
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def is_running(process: int) -> bool:
+    try:
+        stat = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_for(condition, what: str) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        require(time.monotonic() < end, f"waited a minute for {what}")
+        time.sleep(0.02)

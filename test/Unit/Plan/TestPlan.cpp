@@ -7,6 +7,8 @@
 
 #include "TestPlan.h"
 
+#include "plait/Plan/Container.h"
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -231,6 +233,14 @@ fb::PlanT test::makeArenaPlan(uint32_t ranks, uint64_t bytes) {
   addMesh(plan, 1, ranks);
   append(plan.programs).arena_bytes = bytes;
   return plan;
+}
+
+std::vector<uint8_t> test::packWorkspacePlan(uint64_t workspace,
+                                             uint64_t bytes) {
+  fb::PlanT plan = makeArenaPlan(1, workspace + bytes);
+  plan.programs[0]->library_workspace = workspace;
+  plan.programs[0]->library_workspace_bytes = bytes;
+  return plan::packPlan(plan);
 }
 
 fb::PlanT test::makePlan() {

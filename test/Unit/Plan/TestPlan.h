@@ -31,6 +31,10 @@ fb::PlanT makePlan();
 /// arena of `bytes`.
 fb::PlanT makeArenaPlan(uint32_t ranks, uint64_t bytes);
 
+/// The file of such a plan of one rank, whose arena has `workspace` bytes and
+/// behind them `bytes` for libraries.
+std::vector<uint8_t> packWorkspacePlan(uint64_t workspace, uint64_t bytes);
+
 /// Appends a table to a vector of the object API and returns it.
 template <typename T>
 T &append(std::vector<std::unique_ptr<T>> &list, T value = {}) {

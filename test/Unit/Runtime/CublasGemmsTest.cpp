@@ -9,7 +9,6 @@
 #include "CUDA/CudaBackend.h"
 #include "GemmCases.h"
 #include "TestPlan.h"
-#include "plait/Plan/Container.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -32,11 +31,7 @@ protected:
     if (std::filesystem::exists(PLAIT_REAL_CUBLASLT))
       setenv("PLAIT_REAL_CUBLASLT", PLAIT_REAL_CUBLASLT, 1);
 #endif
-    constexpr uint64_t workspace = 5 * operandBytes;
-    fb::PlanT source = makeArenaPlan(1, workspace + workspaceBytes);
-    source.programs[0]->library_workspace = workspace;
-    source.programs[0]->library_workspace_bytes = workspaceBytes;
-    plan = plan::packPlan(source);
+    plan = packWorkspacePlan(5 * operandBytes, workspaceBytes);
     ExecutorOptions options;
     options.devices = 1;
     auto made = createCudaThreadBackend(*fb::GetPlan(plan.data()), {}, options);

@@ -12,7 +12,6 @@
 
 #include "CUDA/CudaBackend.h"
 #include "TestPlan.h"
-#include "plait/Plan/Container.h"
 #include "plait/Support/BFloat16.h"
 
 #include <gtest/gtest.h>
@@ -36,10 +35,7 @@ float weightOf(int64_t word) { return float(1 + word % 11); }
 class LargeGemmsTest : public ::testing::Test {
 protected:
   void SetUp() override {
-    fb::PlanT source = makeArenaPlan(1, workspace + workspaceBytes);
-    source.programs[0]->library_workspace = workspace;
-    source.programs[0]->library_workspace_bytes = workspaceBytes;
-    plan = plan::packPlan(source);
+    plan = packWorkspacePlan(workspace, workspaceBytes);
     ExecutorOptions options;
     options.devices = 1;
     auto made = createCudaThreadBackend(*fb::GetPlan(plan.data()), {}, options);

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TransformerSource.h"
+#include "SearchSetting.h"
 #include "TransformerWork.h"
 #include "plait/Planner/Estimate.h"
 #include "plait/Planner/Search.h"
@@ -80,19 +80,10 @@ TEST(Recomputation, SaysWhatItCannotRead) {
 // Fitting
 //===----------------------------------------------------------------------===//
 
-struct Setting {
-  TransformerShape shape;
-  Training training;
-  Cluster cluster = *parseCluster("a100-80g:2x4");
+struct FittingSetting : SmallModel {
   Configuration configuration;
 
-  Setting() {
-    shape.layers = 10;
-    shape.hidden = 4096;
-    shape.heads = 32;
-    shape.vocabulary = 32000;
-    shape.sequence = training.sequence = 2048;
-    training.globalBatch = 16;
+  FittingSetting() : SmallModel(16) {
     // Scores are the larger part of what layers keep.
     training.flashAttention = false;
     configuration.tensor = 2;
@@ -113,7 +104,8 @@ struct Setting {
 
 /// Seconds of the layers of each rank with the fastest of all choices that fit:
 /// every number of layers of each kind is tried, on each rank alone.
-std::vector<double> tryAll(Setting setting, const std::vector<int> &layers) {
+std::vector<double> tryAll(FittingSetting setting,
+                           const std::vector<int> &layers) {
   setting.configuration.layers = layers;
   double usable = setting.cluster.device.usableBytes();
   std::vector<double> least(layers.size(), 1e300);
@@ -130,7 +122,7 @@ std::vector<double> tryAll(Setting setting, const std::vector<int> &layers) {
 }
 
 TEST(Recomputation, IsTheFastestThatFits) {
-  Setting setting;
+  FittingSetting setting;
   double most = setting.run(Recompute::None).peakMemory();
   double fewest = setting.run(Recompute::Full).peakMemory();
   int mixed = 0;
@@ -144,7 +136,7 @@ TEST(Recomputation, IsTheFastestThatFits) {
           << "rank " << rank << " of step " << step;
     mixed += !found.recompute.getUniform();
     // What was found is the same when it is given.
-    Setting given = setting;
+    FittingSetting given = setting;
     given.configuration.layers = found.layers;
     Estimate again = given.run(found.recompute);
     EXPECT_EQ(again.iterationSeconds, found.iterationSeconds);
@@ -156,7 +148,7 @@ TEST(Recomputation, IsTheFastestThatFits) {
 /// With every schedule: no slower than any one kind for all layers that fits.
 TEST(Recomputation, BeatsOneKindForAll) {
   for (const schedule::Generator &generator : schedule::getGenerators()) {
-    Setting setting;
+    FittingSetting setting;
     setting.configuration.schedule = generator.name;
     setting.configuration.pipeline = 2;
     setting.configuration.chunks = int(generator.minChunks);
@@ -182,13 +174,13 @@ TEST(Recomputation, BeatsOneKindForAll) {
 }
 
 TEST(Recomputation, IsFullWhereNothingFits) {
-  Setting setting;
+  FittingSetting setting;
   setting.setMemory(1e9);
   EXPECT_EQ(setting.run(Recompute::Auto).recompute, Recompute::Full);
 }
 
 TEST(Recomputation, NeedsAsManyStages) {
-  Setting setting;
+  FittingSetting setting;
   Recomputation &recompute = setting.configuration.recompute;
   ASSERT_TRUE(parse("recompute", "full/none", recompute).ok());
   Work work = buildTransformerWork(setting.shape, 2, false);
@@ -203,7 +195,7 @@ TEST(Recomputation, NeedsAsManyStages) {
 /// A search that fits each layer finds nothing slower than one that picks a
 /// kind for all, and the same when its pick is pinned.
 TEST(Recomputation, IsSearchedFor) {
-  Setting setting;
+  FittingSetting setting;
   for (double gigabytes : {12.0, 16.0, 24.0}) {
     setting.setMemory(gigabytes * 1e9);
     SearchSpace space;

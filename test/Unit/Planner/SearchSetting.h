@@ -17,21 +17,28 @@
 
 namespace plait::planner {
 
-/// What a search is about; small, so that everything can be tried.
-struct Setting {
+/// Small, so that everything can be tried.
+struct SmallModel {
   TransformerShape shape;
   Training training;
   Cluster cluster = *parseCluster("a100-80g:2x4");
-  SearchSpace space;
-  Pins pins;
 
-  Setting() {
+  explicit SmallModel(int64_t globalBatch) {
     shape.layers = 10;
     shape.hidden = 4096;
     shape.heads = 32;
     shape.vocabulary = 32000;
     shape.sequence = training.sequence = 2048;
-    training.globalBatch = 24;
+    training.globalBatch = globalBatch;
+  }
+};
+
+/// What a search is about.
+struct Setting : SmallModel {
+  SearchSpace space;
+  Pins pins;
+
+  Setting() : SmallModel(24) {
     space.microBatch = {1, 2, 3, 4, 6, 8, 12, 24};
     space.schedule = {"gpipe", "1f1b"};
     space.recompute = {Recompute::None, Recompute::Full};

@@ -25,7 +25,7 @@ import time
 import numpy
 
 from harness import Reporter, Tools, arguments, mounted, require, write_tokens
-from processes import ENVIRONMENT, NANO
+from processes import ENVIRONMENT, NANO, children_of, is_running, wait_for
 from tensors import read_tensors
 
 BATCH, SEQUENCE, STEPS = 8, 32, 20
@@ -250,9 +250,11 @@ def process_cases(suite: Suite, kills: int) -> None:
         for _ in range(max(1, kills // 3)):
             process = mpirun(folder, draw.choice((2, 3, 8)))
             time.sleep(draw.uniform(0.5, 1) + draw.uniform(0, 3 * whole))
+            ranks = children_of(process.pid)
             # Some of the processes notice, the others are gone.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            wait_for(lambda r=ranks: not any(map(is_running, r)), "orphans' end")
             for entry in (folder / "ckpt").glob("step-????????"):
                 read_checkpoint(entry)
         newest = sorted((folder / "ckpt").glob("step-????????"))[-1:]

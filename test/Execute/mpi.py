@@ -284,7 +284,8 @@ def signal_cases(suite: Suite) -> None:
             told = [match[1] for x in notes if (match := re.search(where, x))]
             # Between steps, where processes tell each other of signals, none of
             # the ranks of one waits.
-            others = [x for x in notes if x.endswith("note: another rank has failed")]
+            released = "another rank has failed", "waited longer than 2 seconds for another rank"
+            others = [x for x in notes if x.endswith(tuple(f"note: {y}" for y in released))]
             require(2 <= len(notes) == len(told) + len(others) <= 3, done.stderr)
             require(0 < len(told) == len(set(told)), done.stderr)
 

@@ -116,6 +116,7 @@ run config-files "${counts[@]}" \
 run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py
 run checkpoints "${counts[@]}" \
   build/venv/bin/python test/Execute/checkpoints.py
+run snapshots "${counts[@]}" build/venv/bin/python test/Execute/snapshots.py
 run replicas "${counts[@]}" build/venv/bin/python test/Execute/replicas.py
 run export "${counts[@]}" \
   build/venv-transformers/bin/python test/Execute/export.py

@@ -63,7 +63,8 @@ struct AttentionBegin {
   int64_t query = 0, group = 0;
 };
 
-/// Used by the thread of its rank only.
+/// Used by the thread of its rank only, but for read(): see
+/// Executor::holdUpdates().
 class Device {
 public:
   virtual ~Device() = default;

@@ -119,6 +119,13 @@ public:
   virtual Status
   forEachRank(const std::function<Status(uint32_t rank)> &job) = 0;
 
+  /// Lets every rank of this process call `wait`, in each step, before it
+  /// changes what outlives the step: parameters and what the optimizer keeps.
+  /// Until then any thread may read these. False: it may not, as on GPUs, which
+  /// repeat steps without asking, and nobody calls. `wait` is called by several
+  /// threads at once, and outlives the steps.
+  virtual bool holdUpdates(std::function<void()> wait) = 0;
+
   /// The device of `rank`, to be used by the jobs of forEachRank.
   virtual Device &device(uint32_t rank) = 0;
   /// The ranks of this process, increasing.

@@ -22,8 +22,7 @@ using namespace plait::runtime;
 /// What is sent at once: little, since steps send through the same engine.
 static constexpr size_t blockBytes = 1 << 18;
 
-Status DiskPlace::secure(uint64_t, std::vector<WrittenFile> &written,
-                         const StoredFiles &) {
+Status DiskPlace::secure(std::vector<WrittenFile> &written) {
   for (WrittenFile &file : written)
     PLAIT_RETURN_IF_ERROR(file.file.sync());
   return Status::success();
@@ -33,11 +32,7 @@ Status DiskPlace::secure(uint64_t, std::vector<WrittenFile> &written,
 // Memory
 //===----------------------------------------------------------------------===//
 
-Status MemoryPlace::secure(uint64_t step, std::vector<WrittenFile> &written,
-                           const StoredFiles &all) {
-  written.clear(); // nothing is safer than it is
-  if (groups.hosts() == 1)
-    return Status::success();
+Status MemoryPlace::spread(uint64_t step, const StoredFiles &all) {
   auto sent = std::async(std::launch::async, [&] { return send(step, all); });
   Status result = Status::success();
   for (uint32_t giver : groups.giversOf(groups.process()))

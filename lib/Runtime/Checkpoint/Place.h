@@ -29,15 +29,27 @@ public:
         isKeeper(isKeeper) {}
   virtual ~CheckpointPlace() = default;
 
-  /// Beside the next steps: returns when the files of `step` that this process
-  /// has written, and with which others it has something to do, are safe. `all`
-  /// are those of all processes.
-  virtual Status secure(uint64_t step, std::vector<WrittenFile> &written,
-                        const StoredFiles &all) = 0;
+  // Beside the next steps:
 
-  /// Beside the next steps, in the process of rank 0: all keepers have given
-  /// the folder of `step` its name.
-  virtual void conclude(uint64_t step) = 0;
+  /// Returns when the files that this process has written are as safe as the
+  /// place is.
+  virtual Status secure(std::vector<WrittenFile> &written) = 0;
+
+  /// Whether processes give each other files then.
+  virtual bool spreads() const { return false; }
+  /// Does that; `all` are the files of `step` of all processes.
+  virtual Status spread(uint64_t step, const StoredFiles &all) {
+    return Status::success();
+  }
+
+  /// In the process of rank 0: all keepers have given the folder of `step` its
+  /// name.
+  virtual void conclude(uint64_t step) {}
+
+  /// Removes what is no longer needed.
+  virtual Status prune() {
+    return keep ? store.prune(keep, /*keepsSpare=*/false) : Status::success();
+  }
 
   CheckpointStore store;
   std::string words; // for messages: "" or " in memory"
@@ -51,9 +63,7 @@ public:
   DiskPlace(const std::string &directory, uint64_t keep, bool isKeeper)
       : CheckpointPlace(directory, "", keep, isKeeper) {}
 
-  Status secure(uint64_t step, std::vector<WrittenFile> &written,
-                const StoredFiles &all) override;
-  void conclude(uint64_t) override {}
+  Status secure(std::vector<WrittenFile> &written) override;
 };
 
 /// The folder in memory of each host, which one of its processes keeps. What a
@@ -68,9 +78,13 @@ public:
         folder(folder), checkpoints(checkpoints), groups(std::move(groups)),
         processes(processes) {}
 
-  Status secure(uint64_t step, std::vector<WrittenFile> &written,
-                const StoredFiles &all) override;
+  Status secure(std::vector<WrittenFile> &) override {
+    return Status::success(); // nothing is safer than it is
+  }
+  bool spreads() const override { return groups.hosts() > 1; }
+  Status spread(uint64_t step, const StoredFiles &all) override;
   void conclude(uint64_t step) override;
+  Status prune() override { return store.prune(keep, /*keepsSpare=*/true); }
 
   const ReplicaFolder folder;
 

@@ -19,8 +19,10 @@ RankFile RankFile::of(const fb::Plan &plan, const plan::Mesh &mesh,
 
 Result<WrittenFile> runtime::writeRankFile(const std::string &folder,
                                            const RankFile &source,
-                                           const PieceWriter &write) {
-  Result<FileWriter> file = FileWriter::create(folder + "/" + source.name);
+                                           const PieceWriter &write,
+                                           const std::atomic<bool> *isAwaited) {
+  Result<FileWriter> file =
+      FileWriter::create(folder + "/" + source.name, isAwaited);
   if (!file.ok())
     return file.status();
   PLAIT_RETURN_IF_ERROR(file->append(std::as_bytes(

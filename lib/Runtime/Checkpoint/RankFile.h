@@ -30,14 +30,16 @@ struct RankFile {
 using PieceWriter =
     std::function<Status(const StoredPiece &piece, FileWriter &file)>;
 
-/// Writes a rank's file into `folder`; it may not be on the disk yet.
+/// Writes a rank's file into `folder`; it may not be on the disk yet. For
+/// `isAwaited` see FileWriter.
 struct WrittenFile {
   FileWriter file;
   StoredFile entry;
 };
 Result<WrittenFile> writeRankFile(const std::string &folder,
                                   const RankFile &file,
-                                  const PieceWriter &write);
+                                  const PieceWriter &write,
+                                  const std::atomic<bool> *isAwaited = nullptr);
 
 /// The index of what the ranks of `plan` write, but for sizes, checksums and
 /// the run. Fails where an element would not be in exactly one place.

@@ -41,12 +41,26 @@ static Status failTo(const char *what, const std::string &path, int error) {
 //===----------------------------------------------------------------------===//
 
 /// So many that calls of the system and turns of threads cost nothing beside,
-/// and so few that they stay in a core's cache.
+/// and so few that they stay in a core's cache. Blocks of all devices divide
+/// it.
 static constexpr size_t bufferBytes = 1 << 19;
 
 struct FileWriter::Hash {
   XXH3_state_t state; // aligned to 64 bytes
 };
+
+/// Whether what is written goes past the page cache. File systems need not be
+/// able to.
+static void setDirect(int descriptor, bool value) {
+  int flags = fcntl(descriptor, F_GETFL);
+  (void)fcntl(descriptor, F_SETFL,
+              value ? flags | O_DIRECT : flags & ~O_DIRECT);
+}
+
+/// Of this file, or at this place.
+static bool refusesDirect(int descriptor, int error) {
+  return error == EINVAL && (fcntl(descriptor, F_GETFL) & O_DIRECT);
+}
 
 static Status writeAll(int descriptor, const std::string &path,
                        std::span<const std::byte> bytes) {
@@ -54,6 +68,10 @@ static Status writeAll(int descriptor, const std::string &path,
     ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR)
       continue;
+    if (count < 0 && refusesDirect(descriptor, errno)) {
+      setDirect(descriptor, false);
+      continue;
+    }
     if (count <= 0)
       return failTo("write", path, count ? errno : ENOSPC);
     bytes = bytes.subspan(count);
@@ -61,16 +79,19 @@ static Status writeAll(int descriptor, const std::string &path,
   return Status::success();
 }
 
-/// Writes buffers in the order in which it gets them.
+/// Writes buffers in the order in which it gets them. All are full but the
+/// last.
 class FileWriter::Thread {
 public:
-  Thread(int descriptor, const std::string &path)
-      : descriptor(descriptor), path(path), thread([this] { run(); }) {}
+  Thread(int descriptor, const std::string &path,
+         const std::atomic<bool> *isAwaited)
+      : descriptor(descriptor), path(path), isAwaited(isAwaited),
+        thread([this] { run(); }) {}
   ~Thread() { (void)finish(); }
 
   /// Takes `buffer` and leaves an empty one. Waits while too many are on their
   /// way; fails when the file has.
-  Status put(std::vector<std::byte> &buffer) {
+  Status put(Buffer &buffer) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return full.size() < most; });
     full.push_back(std::move(buffer));
@@ -99,18 +120,24 @@ public:
 private:
   static constexpr size_t most = 4; // buffers on their way
 
+  Status write(const Buffer &buffer) {
+    if (buffer.size() < bufferBytes || (isAwaited && *isAwaited))
+      setDirect(descriptor, false);
+    return writeAll(descriptor, path, buffer);
+  }
+
   void run() {
+    setDirect(descriptor, true);
     std::unique_lock lock(mutex);
     while (true) {
       changed.wait(lock, [&] { return isEnding || !full.empty(); });
       if (full.empty())
         return;
-      std::vector<std::byte> buffer = std::move(full.front());
+      Buffer buffer = std::move(full.front());
       bool isLost = !status.ok();
       lock.unlock();
       // Where writing has failed, the caller is told by its next call.
-      Status written =
-          isLost ? Status::success() : writeAll(descriptor, path, buffer);
+      Status written = isLost ? Status::success() : write(buffer);
       buffer.clear();
       lock.lock();
       if (!written.ok())
@@ -123,24 +150,27 @@ private:
 
   int descriptor;
   std::string path;
+  const std::atomic<bool> *isAwaited;
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::vector<std::byte>> full; // the first is being written
-  std::vector<std::vector<std::byte>> spare;
+  std::deque<Buffer> full; // the first is being written
+  std::vector<Buffer> spare;
   Status status = Status::success();
   bool isEnding = false;
   std::thread thread; // last: starts when all else is there
 };
 
-FileWriter::FileWriter(std::string path, int descriptor)
-    : path(std::move(path)), descriptor(descriptor),
+FileWriter::FileWriter(std::string path, int descriptor,
+                       const std::atomic<bool> *isAwaited)
+    : path(std::move(path)), descriptor(descriptor), isAwaited(isAwaited),
       hash(std::make_unique<Hash>()) {
   XXH3_64bits_reset(&hash->state);
 }
 
 FileWriter::FileWriter(FileWriter &&other) noexcept
     : path(std::move(other.path)),
-      descriptor(std::exchange(other.descriptor, -1)), written(other.written),
+      descriptor(std::exchange(other.descriptor, -1)),
+      isAwaited(other.isAwaited), written(other.written),
       buffer(std::move(other.buffer)), hash(std::move(other.hash)),
       thread(std::move(other.thread)) {}
 
@@ -150,14 +180,16 @@ FileWriter::~FileWriter() {
     close(descriptor);
 }
 
-Result<FileWriter> FileWriter::create(const std::string &path) {
+Result<FileWriter> FileWriter::create(const std::string &path,
+                                      const std::atomic<bool> *isAwaited) {
   int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor < 0)
     return failTo("write", path, errno);
-  return FileWriter(path, descriptor);
+  return FileWriter(path, descriptor, isAwaited);
 }
 
 Status FileWriter::append(std::span<const std::byte> bytes) {
+  buffer.reserve(bufferBytes);
   while (!bytes.empty()) {
     size_t count = std::min(bytes.size(), bufferBytes - buffer.size());
     buffer.insert(buffer.end(), bytes.begin(), bytes.begin() + count);
@@ -165,7 +197,7 @@ Status FileWriter::append(std::span<const std::byte> bytes) {
     if (buffer.size() < bufferBytes)
       continue;
     if (!thread)
-      thread = std::make_unique<Thread>(descriptor, path);
+      thread = std::make_unique<Thread>(descriptor, path, isAwaited);
     PLAIT_RETURN_IF_ERROR(flush());
   }
   return Status::success();
@@ -329,13 +361,14 @@ void CheckpointStore::abandon(uint64_t step) const {
   fs::remove_all(partialPathOf(step), ignored);
 }
 
-Status CheckpointStore::prune(uint64_t keep) const {
+Status CheckpointStore::prune(uint64_t keep, bool keepsSpare) const {
   auto entries = list();
   if (!entries.ok())
     return entries.status();
   for (size_t i = entries->size(); i-- > keep;)
-    PLAIT_RETURN_IF_ERROR(i == keep ? keepAsSpare((*entries)[i].step)
-                                    : remove((*entries)[i].step));
+    PLAIT_RETURN_IF_ERROR(keepsSpare && i == keep
+                              ? keepAsSpare((*entries)[i].step)
+                              : remove((*entries)[i].step));
   return Status::success();
 }
 

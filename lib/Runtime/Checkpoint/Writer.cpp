@@ -74,31 +74,56 @@ Result<bool> CheckpointWriter::isDue(uint64_t step) {
                      [](const std::string &one) { return !one.empty(); });
 }
 
-/// Each rank writes its file. In vain is not a failure of the rank.
-Status CheckpointWriter::copyAside(std::vector<WrittenFile> &written) {
-  std::mutex mutex;
-  Status result = Status::success();
-  PLAIT_RETURN_IF_ERROR(executor.forEachRank([&](uint32_t rank) {
-    auto found = files.find(rank);
-    if (found == files.end())
-      return Status::success();
-    auto file = writeRankFile(
-        place->store.partialPathOf(step), found->second,
-        [&](const StoredPiece &stored, FileWriter &out) {
-          return readElements(executor.device(rank), executor.mesh(), rank,
-                              stored.parameter, stored.piece,
-                              [&](int64_t, std::span<const float> elements) {
-                                return out.append(std::as_bytes(elements));
-                              });
-        });
-    std::lock_guard lock(mutex);
-    if (file.ok())
-      written.push_back(std::move(*file));
-    else
-      result = file.status();
+Status CheckpointWriter::copyFile(uint32_t rank, const RankFile &file) {
+  auto copied = writeRankFile(
+      place->store.partialPathOf(step), file,
+      [&](const StoredPiece &stored, FileWriter &out) {
+        return readElements(executor.device(rank), executor.mesh(), rank,
+                            stored.parameter, stored.piece,
+                            [&](int64_t, std::span<const float> elements) {
+                              return out.append(std::as_bytes(elements));
+                            });
+      },
+      &isAwaited);
+  if (!copied.ok())
+    return copied.status();
+  std::lock_guard lock(copying);
+  written.push_back(std::move(*copied));
+  return Status::success();
+}
+
+/// The files of all ranks, at once. In vain is not a failure of a rank.
+Status CheckpointWriter::copyFiles() {
+  std::map<uint32_t, Status> results;
+  for (const auto &[rank, file] : files)
+    results.emplace(rank, Status::success());
+  auto copy = [&](uint32_t rank) {
+    if (auto file = files.find(rank); file != files.end())
+      results.at(rank) = copyFile(rank, file->second);
     return Status::success();
-  }));
-  return result;
+  };
+  if (isBeside) {
+    std::vector<std::future<Status>> copies;
+    for (const auto &[rank, file] : files)
+      copies.push_back(std::async(std::launch::async, copy, rank));
+  } else {
+    PLAIT_RETURN_IF_ERROR(executor.forEachRank(copy));
+  }
+  for (const auto &[rank, result] : results)
+    PLAIT_RETURN_IF_ERROR(Status(result));
+  return Status::success();
+}
+
+/// Of the ranks' threads: what is being copied may change from here on.
+void CheckpointWriter::awaitCopies() {
+  // So long a disk may take more than memory.
+  constexpr std::chrono::seconds patience(1);
+  std::shared_future<void> copies = copied;
+  if (!copies.valid())
+    return;
+  if (copies.wait_for(patience) == std::future_status::timeout)
+    isAwaited = true;
+  copies.wait();
 }
 
 Status CheckpointWriter::begin() {
@@ -112,27 +137,15 @@ Status CheckpointWriter::save(const RunRecord &run) {
   PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true)); // one at a time
   step = run.step;
   lastSave = Clock::now();
+  index.run = run;
   Status status =
       agreeOn(executor, place->isKeeper ? begin() : Status::success());
-  std::vector<WrittenFile> written;
+  if (status.ok() && !isBeside)
+    status = doTogether(executor, [this] { return copyFiles(); });
   if (status.ok())
-    status = doTogether(executor, [&] { return copyAside(written); });
-  if (!status.ok()) {
+    startWriting();
+  else
     conclude(status);
-    return Status::success();
-  }
-  auto texts = tellAll(executor, printFiles(written));
-  if (!texts.ok())
-    return texts.status();
-  StoredFiles all;
-  for (const std::string &text : *texts)
-    addFiles(text, all);
-  if (place->isKeeper) {
-    for (StoredFile &file : index.files)
-      file = all.at(file.name);
-    index.run = run;
-  }
-  startSecuring(std::move(written), std::move(all));
   return Status::success();
 }
 
@@ -141,15 +154,57 @@ void CheckpointWriter::start(Phase next, std::function<Status()> job) {
   task = std::async(std::launch::async, std::move(job));
 }
 
-void CheckpointWriter::startSecuring(std::vector<WrittenFile> written,
-                                     StoredFiles all) {
-  auto files = std::make_shared<std::vector<WrittenFile>>(std::move(written));
+void CheckpointWriter::startWriting() {
+  auto done = std::make_shared<std::promise<void>>();
+  isAwaited = false;
+  copied = done->get_future().share();
   bool isAlone = !executor.processes(); // then there is nobody to ask
-  start(isAlone ? Phase::Committing : Phase::Securing,
-        [this, isAlone, files, all = std::move(all)] {
-          Status status = place->secure(step, *files, all);
-          return status.ok() && isAlone ? commit() : status;
-        });
+  start(isAlone ? Phase::Committing : Phase::Writing, [this, isAlone, done] {
+    Status status = isBeside ? copyFiles() : Status::success();
+    done->set_value();
+    if (status.ok())
+      status = place->secure(written);
+    if (!status.ok() || !isAlone)
+      return status;
+    StoredFiles all;
+    addFiles(printFiles(written), all);
+    fillIndex(all);
+    return commit();
+  });
+}
+
+/// What all processes have written.
+Result<StoredFiles> CheckpointWriter::shareFiles() {
+  auto texts = tellAll(executor, printFiles(written));
+  if (!texts.ok())
+    return texts.status();
+  StoredFiles all;
+  for (const std::string &text : *texts)
+    addFiles(text, all);
+  return all;
+}
+
+void CheckpointWriter::fillIndex(const StoredFiles &all) {
+  if (place->isKeeper)
+    for (StoredFile &file : index.files)
+      file = all.at(file.name);
+}
+
+/// From a phase that has ended well in all processes.
+Status CheckpointWriter::goOn() {
+  if (phase == Phase::Writing) {
+    auto all = shareFiles();
+    if (!all.ok())
+      return all.status();
+    fillIndex(*all);
+    if (place->spreads()) {
+      start(Phase::Spreading,
+            [this, all = *all] { return place->spread(step, all); });
+      return Status::success();
+    }
+  }
+  start(Phase::Committing, [this] { return commit(); });
+  return Status::success();
 }
 
 Status CheckpointWriter::commit() {
@@ -163,9 +218,9 @@ Status CheckpointWriter::commit() {
 Status CheckpointWriter::prune() {
   if (executor.leads())
     place->conclude(step);
-  if (!place->isKeeper || !place->keep)
+  if (!place->isKeeper)
     return Status::success();
-  if (Status status = place->store.prune(place->keep); !status.ok())
+  if (Status status = place->prune(); !status.ok())
     warn("old checkpoints stay: " + status.message());
   return Status::success();
 }
@@ -173,7 +228,8 @@ Status CheckpointWriter::prune() {
 /// Goes on with what is being written as far as it is, or, with `wait`, until
 /// it is complete.
 Status CheckpointWriter::advance(bool wait) {
-  while (phase == Phase::Securing || phase == Phase::Committing) {
+  while (phase == Phase::Writing || phase == Phase::Spreading ||
+         phase == Phase::Committing) {
     auto ended = askAll(executor, task,
                         wait ? askingPause : std::chrono::milliseconds(0));
     if (!ended.ok())
@@ -182,8 +238,8 @@ Status CheckpointWriter::advance(bool wait) {
       continue;
     if (!*ended)
       return Status::success();
-    if (phase == Phase::Securing && (*ended)->ok())
-      start(Phase::Committing, [this] { return commit(); });
+    if (phase != Phase::Committing && (*ended)->ok())
+      PLAIT_RETURN_IF_ERROR(goOn());
     else
       conclude(**ended);
   }
@@ -200,6 +256,7 @@ Status CheckpointWriter::advance(bool wait) {
 void CheckpointWriter::conclude(const Status &status) {
   phase = Phase::Idle;
   task = {};
+  written.clear(); // what is open still takes room
   if (status.ok()) {
     savedStep = step;
     start(Phase::Pruning, [this] { return prune(); });

@@ -5,13 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the next step would overwrite is copied between two steps: each rank
-// writes what it holds to its file, which takes it as far as the page cache, at
-// the speed of memory and without memory of the rank's own. What makes it safe
-// is waited for by a thread beside the steps.
+// What a checkpoint holds changes at the end of the next step only. On
+// processors threads beside that step give it to the system, and the ranks wait
+// for them before they change it (so does CheckFreq, Mohan et al. 2021). A disk
+// that is slower than the step is not waited for: the rest goes to the page
+// cache. Ranks on GPUs copy between two steps.
 //
-// Of several processes each has such a thread. When all have said, after some
-// step, that theirs has finished, the keepers of the place write the index and
+// Of several processes each has such threads. When all have said, after some
+// step, that theirs have finished, the keepers of the place write the index and
 // give the folder its name.
 //
 //===----------------------------------------------------------------------===//
@@ -22,8 +23,11 @@
 #include "Place.h"
 #include "plait/Runtime/Executor.h"
 
+#include <atomic>
 #include <future>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 namespace plait::runtime {
 
@@ -38,7 +42,8 @@ public:
                    std::unique_ptr<CheckpointPlace> place,
                    CheckpointIndex index)
       : executor(executor), every(every), files(files), place(std::move(place)),
-        index(std::move(index)) {}
+        index(std::move(index)),
+        isBeside(executor.holdUpdates([this] { awaitCopies(); })) {}
   /// A run that failed: what is complete becomes one, as after a step.
   ~CheckpointWriter();
 
@@ -52,14 +57,19 @@ public:
   const CheckpointPlace &where() const { return *place; }
 
 private:
-  enum class Phase { Idle, Securing, Committing, Pruning };
+  enum class Phase { Idle, Writing, Spreading, Committing, Pruning };
 
   Result<bool> isDue(uint64_t step);
   Status begin();
   Status save(const RunRecord &run);
-  Status copyAside(std::vector<WrittenFile> &written);
+  Status copyFiles();
+  Status copyFile(uint32_t rank, const RankFile &file);
+  void awaitCopies();
   void start(Phase next, std::function<Status()> job);
-  void startSecuring(std::vector<WrittenFile> written, StoredFiles all);
+  void startWriting();
+  Result<StoredFiles> shareFiles();
+  void fillIndex(const StoredFiles &all);
+  Status goOn();
   Status advance(bool wait);
   Status commit();
   Status prune();
@@ -76,7 +86,14 @@ private:
   Phase phase = Phase::Idle;
   uint64_t step = 0; // of what is being written
   std::shared_future<Status> task;
-  CheckpointIndex index; // a keeper's; the task's while it lasts
+  // The task's while it lasts:
+  CheckpointIndex index; // a keeper's
+  std::vector<WrittenFile> written;
+  std::mutex copying; // of `written`
+
+  const bool isBeside;             // the next step is what is copied
+  std::shared_future<void> copied; // not valid: nothing has ever been
+  std::atomic<bool> isAwaited = false;
 };
 
 } // namespace plait::runtime

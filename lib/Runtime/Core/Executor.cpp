@@ -74,6 +74,15 @@ public:
         [&](uint32_t index) { return job(backend.ranks[index]); });
   }
 
+  bool holdUpdates(std::function<void()> wait) override {
+    auto runsLater = [](RankBackend &part) { return part.device->runsLater(); };
+    if (std::any_of(backend.parts.begin(), backend.parts.end(), runsLater))
+      return false;
+    for (std::unique_ptr<Rank> &walker : walkers)
+      walker->holdUpdates(wait);
+    return true;
+  }
+
   Device &device(uint32_t rank) override {
     auto found =
         std::lower_bound(backend.ranks.begin(), backend.ranks.end(), rank);

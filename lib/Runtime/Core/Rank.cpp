@@ -406,10 +406,11 @@ Status Rank::callFunction(Walk &walk, const fb::Action &action) {
   const fb::Function &function = *program.functions()->Get(action.function());
   const std::vector<uint32_t> &numbers = prepared[action.function()];
   bool endsStep = action.kind() == fb::ActionKind::Optimizer;
+  uint32_t update = metricSteps.ok() ? *metricSteps : 0;
   for (uint32_t i = 0; i < numbers.size(); ++i) {
     walk.at.functionStep = i;
-    if (endsStep && scope != StepScope::Train && i == *metricSteps)
-      PLAIT_RETURN_IF_ERROR(decideUpdate(walk));
+    if (endsStep && i == update)
+      PLAIT_RETURN_IF_ERROR(beginUpdate(walk));
     PLAIT_RETURN_IF_ERROR(operate(walk, [&] {
       const fb::Step &step = *function.steps()->Get(i);
       return isGuarded ? runGuarded(action, step, numbers[i])
@@ -419,8 +420,18 @@ Status Rank::callFunction(Walk &walk, const fb::Action &action) {
   return Status::success();
 }
 
-/// The metrics are known, and nothing has changed yet that outlives the step.
-/// They are the same on all ranks, so that all decide the same.
+/// Nothing has changed yet that outlives the step.
+Status Rank::beginUpdate(Walk &walk) {
+  if (scope != StepScope::Train)
+    PLAIT_RETURN_IF_ERROR(decideUpdate(walk));
+  if (!walk.passes)
+    for (const std::function<void()> &hold : holds)
+      hold();
+  return Status::success();
+}
+
+/// The metrics are known. They are the same on all ranks, so that all decide
+/// the same.
 Status Rank::decideUpdate(Walk &walk) {
   walk.passes = scope == StepScope::Evaluate;
   if (walk.passes)

@@ -18,6 +18,7 @@
 #include "plait/Runtime/Profiler.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -49,6 +50,10 @@ public:
   void assignMessages(const std::vector<plan::Message> &messages);
   /// Every so many steps each operation is looked at; 0: never.
   void setGuard(uint64_t every) { guardEvery = every; }
+  /// See Executor.
+  void holdUpdates(std::function<void()> wait) {
+    holds.push_back(std::move(wait));
+  }
   Status prepare();
   /// Returns when the device has done all of the step.
   Status runStep(uint64_t number, const Batches &batches,
@@ -101,6 +106,7 @@ private:
   void noteFailure(const Walk &walk, const Status &status);
   Status runAction(Walk &walk, uint32_t index);
   Status callFunction(Walk &walk, const fb::Action &action);
+  Status beginUpdate(Walk &walk);
   Status decideUpdate(Walk &walk);
   Status decideInStreams(Walk &walk);
   Status findWhetherToPass(Walk &walk);
@@ -144,8 +150,9 @@ private:
   uint64_t guardEvery = 0;
   bool isGuarded = false; // the step that runs
   uint64_t stepsRun = 0;
-  StepScope scope = StepScope::Train; // of the step
-  Result<uint32_t> metricSteps = 0u;  // see plan::countMetricSteps
+  StepScope scope = StepScope::Train;       // of the step
+  Result<uint32_t> metricSteps = 0u;        // see plan::countMetricSteps
+  std::vector<std::function<void()>> holds; // before the update
 
   // Of a processor with a second stream.
   Walk beside;

@@ -7,12 +7,18 @@
 
 #include "Checkpoint/Store.h"
 
+#include <algorithm>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 using namespace plait;
@@ -100,6 +106,43 @@ TEST_F(StoreTest, WritesFilesOfAllSizesInPiecesOfAllSizes) {
     }
 }
 
+/// Bytes of a file that are in the page cache.
+size_t countCached(const std::string &path, size_t bytes) {
+  constexpr size_t page = 4096;
+  int descriptor = open(path.c_str(), O_RDONLY);
+  void *mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor, 0);
+  close(descriptor);
+  EXPECT_NE(mapped, MAP_FAILED);
+  std::vector<unsigned char> pages((bytes + page - 1) / page);
+  EXPECT_EQ(mincore(mapped, bytes, pages.data()), 0);
+  munmap(mapped, bytes);
+  return page * std::count_if(pages.begin(), pages.end(),
+                              [](unsigned char one) { return one & 1; });
+}
+
+TEST_F(StoreTest, GoesPastThePageCacheUntilSomebodyWaits) {
+  int probe = open((folder + "/probe").c_str(), O_CREAT | O_WRONLY, 0600);
+  bool canDo = fcntl(probe, F_SETFL, O_DIRECT) == 0;
+  close(probe);
+  struct statfs system;
+  ASSERT_EQ(statfs(folder.c_str(), &system), 0);
+  if (!canDo || system.f_type == TMPFS_MAGIC)
+    GTEST_SKIP() << "all files there are in the page cache";
+  constexpr size_t bytes = 8 * bufferBytes + 5;
+  for (bool waits : {false, true}) {
+    std::atomic<bool> isAwaited = waits;
+    std::string path = folder + (waits ? "/waits" : "/goes on");
+    auto file = FileWriter::create(path, &isAwaited);
+    ASSERT_TRUE(file.ok() && file->append(draw(bytes)).ok());
+    ASSERT_TRUE(file->finish().ok() && file->sync().ok());
+    size_t cached = countCached(path, bytes);
+    if (waits)
+      EXPECT_GE(cached, bytes);
+    else
+      EXPECT_LE(cached, bufferBytes); // its end
+  }
+}
+
 TEST_F(StoreTest, MovesAFileWhileItWrites) {
   std::vector<std::byte> bytes = draw(5 * bufferBytes);
   auto file = FileWriter::create(folder + "/moved");
@@ -142,7 +185,7 @@ TEST_F(StoreTest, WritesOverTheCheckpointThatWasGivenUp) {
   save(1, {"a", "b", "c"}, 3 * bufferBytes);
   save(2, {"a", "b"}, 10);
   save(3, {"a", "b"}, 10);
-  EXPECT_TRUE(store().prune(2).ok());
+  EXPECT_TRUE(store().prune(2, /*keepsSpare=*/true).ok());
   EXPECT_EQ(list(folder),
             (Names{"step-00000001.spare", "step-00000002", "step-00000003"}));
   // Of what there is, "c" and the index are not the new one's; "a" is longer.
@@ -156,16 +199,19 @@ TEST_F(StoreTest, WritesOverTheCheckpointThatWasGivenUp) {
 TEST_F(StoreTest, KeepsOneSpareAtMostAndListsNone) {
   for (uint64_t step : {1, 2, 3, 4})
     save(step, {"a"}, 10);
-  EXPECT_TRUE(store().prune(2).ok());
+  EXPECT_TRUE(store().prune(2, /*keepsSpare=*/true).ok());
   EXPECT_EQ(list(folder),
             (Names{"step-00000002.spare", "step-00000003", "step-00000004"}));
   auto entries = store().list();
   ASSERT_TRUE(entries.ok());
   EXPECT_EQ(entries->size(), 2u);
-  EXPECT_TRUE(store().prune(1).ok());
+  EXPECT_TRUE(store().prune(1, /*keepsSpare=*/true).ok());
   EXPECT_EQ(list(folder), (Names{"step-00000003.spare", "step-00000004"}));
   EXPECT_TRUE(store().removeUnfinished().ok());
   EXPECT_EQ(list(folder), (Names{"step-00000004"}));
+  save(5, {"a"}, 10);
+  EXPECT_TRUE(store().prune(1, /*keepsSpare=*/false).ok());
+  EXPECT_EQ(list(folder), (Names{"step-00000005"}));
 }
 
 } // namespace

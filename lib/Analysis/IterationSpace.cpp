@@ -20,9 +20,11 @@ ArrayRef<int64_t> plait::getDimsAttr(Operation *op) {
   return dims ? dims.asArrayRef() : ArrayRef<int64_t>();
 }
 
-int64_t plait::getDimAttr(Operation *op) {
-  auto dim = op->getAttrOfType<IntegerAttr>("dim");
-  return dim ? dim.getInt() : 0;
+std::optional<IndexMap> plait::findIndexMap(Operation *op) {
+  auto fusable = cast<FusableOpInterface>(op);
+  if (fusable.getFusionRole() != FusionRole::Reindex)
+    return std::nullopt;
+  return fusable.getIndexMap();
 }
 
 int64_t plait::getCallValue(Operation *op) {
@@ -112,11 +114,12 @@ LogicalResult SpaceBuilder::joinOperands(Operation *op) {
   unsigned rank = shapeOf(op->getResult(0)).size();
   SmallVector<unsigned> firsts;
   for (OpOperand &operand : op->getOpOperands()) {
-    unsigned from =
-        addTensor(operand.get(), &operand, role == FusionRole::Slice);
+    bool data = operand.getOperandNumber() == 0;
+    bool shifted = role == FusionRole::Reindex && data &&
+                   shapeOf(operand.get()) != shapeOf(op->getResult(0));
+    unsigned from = addTensor(operand.get(), &operand, shifted);
     firsts.push_back(from);
     unsigned operandRank = shapeOf(operand.get()).size();
-    bool data = operand.getOperandNumber() == 0;
     if (getFacts(role).reduces) {
       unsigned next = result;
       for (unsigned dim = 0; dim < operandRank; ++dim)
@@ -143,10 +146,8 @@ LogicalResult SpaceBuilder::joinOperands(Operation *op) {
         join(from + dim, (scattered ? firsts[0] : result) + dim);
     }
   }
-  if (role == FusionRole::RotateHalf)
-    root(result + rank - 1).isolated = true;
-  if (role == FusionRole::Slice)
-    root(result + getDimAttr(op)).isolated = true;
+  if (std::optional<IndexMap> map = findIndexMap(op))
+    root(result + map->dim).isolated = true;
   if (cast<FusableOpInterface>(op).computesIndices())
     for (unsigned dim = 0; dim < rank; ++dim)
       root(result + dim).isolated = true;

@@ -52,17 +52,17 @@ bool plait::readsMemory(OpOperand &operand) {
          getFacts(getRole(operand.getOwner())).readsMemory;
 }
 
-/// What is read from memory is an input, and addressed as its role can.
+/// What is read from memory is an input, at indices that a loop has.
 static LogicalResult checkOperand(OpOperand &operand,
                                   const IterationSpace &space) {
   Operation *op = operand.getOwner();
   if (!isa<BlockArgument>(operand.get()))
     return op->emitOpError("reads elsewhere in a tensor that its own cluster "
                            "computes");
-  if (getRole(op) == FusionRole::RotateHalf &&
-      space.getGroup(space.getDims(operand).back()) != space.getInner())
-    return op->emitOpError("rotates a dimension that is not its cluster's "
-                           "last");
+  std::optional<IndexMap> map = findIndexMap(op);
+  if (map && space.getDims(op->getResult(0))[map->dim] == kNoDim)
+    return op->emitOpError("reads elsewhere along a dimension that its "
+                           "cluster has no loop over");
   return success();
 }
 

@@ -18,13 +18,13 @@ static double countElements(Type type) {
   return tensor ? tensor.getNumElements() : 0;
 }
 
-/// What a kernel reads of an operand: of a table, the rows it looks up; of what
-/// ranks have in common, its own block.
+/// What a kernel reads of an operand: of one that an op reads elsewhere, such
+/// as a table, or what ranks have in common, as much as the op makes of it.
 static double countRead(plan::ClusterOp cluster, unsigned index) {
   BlockArgument inner = cluster.getBody().getArgument(index);
   for (Operation *user : inner.getUsers())
     if (auto fusable = dyn_cast<FusableOpInterface>(user);
-        fusable && getFacts(fusable.getFusionRole()).readsPart &&
+        fusable && getFacts(fusable.getFusionRole()).readsMemory &&
         user->getOperand(0) == inner)
       return countElements(user->getResult(0).getType());
   return countElements(inner.getType());

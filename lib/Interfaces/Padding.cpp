@@ -86,21 +86,40 @@ static bool isReduced(const Factor &factor) {
   return factor.kind == FactorKind::Sum || factor.kind == FactorKind::Max;
 }
 
+/// What an op reads of `operand` by its index map: it needs the map's dimension
+/// whole, so padding is along others, where it stays in its place.
+static NumberRange deriveRead(FusableOpInterface op,
+                              const NumberRange &operand) {
+  IndexMap map = op.getIndexMap();
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  std::optional<NumberRange> read;
+  auto add = [&](const NumberRange &range) {
+    read = read ? read->join(range) : range;
+  };
+  for (const IndexMap::Piece &piece : map.pieces)
+    add(piece.negated ? -operand : operand);
+  if (!map.covers(type.getDimSize(map.dim)))
+    add(NumberRange::exactly(0));
+  return *read;
+}
+
 /// Of a fusable op. `reduced`: along the factor in question.
 static NumberRange deriveByRole(FusableOpInterface op, bool reduced, bool isRow,
                                 ArrayRef<NumberRange> operands) {
   switch (op.getFusionRole()) {
   case FusionRole::Elementwise:
   case FusionRole::Broadcast:
-  case FusionRole::Slice:
   case FusionRole::ReduceMax:
     return evaluateElement(op, operands);
+  case FusionRole::Reindex: {
+    Ranges read(operands);
+    read[0] = deriveRead(op, operands[0]);
+    return evaluateElement(op, read);
+  }
   case FusionRole::ReduceSum: {
     NumberRange summand = evaluateElement(op, operands);
     return reduced ? summand : summand.sum();
   }
-  case FusionRole::RotateHalf:
-    return operands[0].join(-operands[0]);
   case FusionRole::Gather:
     // Padding rows are fetched by no id but those that the table does not have,
     // if at all.

@@ -19,6 +19,7 @@
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Interfaces/OpInterfaces.h"
 #include "llvm/ADT/DenseMap.h"
+#include <optional>
 
 namespace plait {
 
@@ -74,10 +75,12 @@ private:
 /// How an op takes part in a kernel; every op of a cluster is fusable.
 FusionRole getRole(mlir::Operation *op);
 
-/// An op of role Broadcast or Reduce* has `dims`, one of role Slice `dim`, as
-/// attributes: the roles' contract with the ops.
+/// An op of role Broadcast or Reduce* has `dims` as an attribute: the roles'
+/// contract with the ops.
 llvm::ArrayRef<int64_t> getDimsAttr(mlir::Operation *op);
-int64_t getDimAttr(mlir::Operation *op);
+
+/// What an op of role Reindex reads; nothing for all others.
+std::optional<IndexMap> findIndexMap(mlir::Operation *op);
 
 /// The value of the attribute that FusableOpInterface::getCallAttrName names;
 /// the op has one.

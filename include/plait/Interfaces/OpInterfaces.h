@@ -58,20 +58,18 @@ enum class FusionRole {
   /// result[r, j] = sum of operand0[i, j] over all i with operand1[i] == r;
   /// rows of padding get nothing.
   ScatterAdd,
-  /// result[…, j] = -operand[…, j + n/2] for j < n/2, else operand[…, j - n/2].
-  RotateHalf,
-  /// result[…, j, …] = operand[…, j + the rank's first index, …]; what is
-  /// beyond the operand is zero.
-  Slice,
+  /// result[i] depends on operand0[map(i)] and on the other operands[i]; the op
+  /// says which map, see IndexMap.
+  Reindex,
 };
 
 /// What passes ask of a role, beside how it maps dimensions and is emitted.
 struct RoleFacts {
   bool reduces = false; // some dimensions of its operand
-  /// Reads its first operand in memory, at other indices than its own.
+  /// Reads its first operand in memory, at other indices than its own, and no
+  /// more elements of it than it has itself.
   bool readsMemory = false;
-  bool readsPart = false; // of that, no more elements than it has itself
-  bool scatters = false;  // writes at other indices
+  bool scatters = false; // writes at other indices
 };
 
 constexpr RoleFacts getFacts(FusionRole role) {
@@ -83,15 +81,39 @@ constexpr RoleFacts getFacts(FusionRole role) {
   case FusionRole::ReduceMax:
     return {.reduces = true};
   case FusionRole::Gather:
-  case FusionRole::Slice:
-    return {.readsMemory = true, .readsPart = true};
-  case FusionRole::RotateHalf:
+  case FusionRole::Reindex:
     return {.readsMemory = true};
   case FusionRole::ScatterAdd:
     return {.scatters = true};
   }
   return {};
 }
+
+/// Which elements of its first operand an op of role Reindex reads: those at
+/// its own indices but along one dimension, where they lie in a few runs. This
+/// is all that analysis, code generation and padding know of the op's pattern.
+struct IndexMap {
+  /// Indices from the end of the piece before, or 0, to `end`.
+  struct Piece {
+    int64_t end;
+    int64_t shift;        // added to an index, the operand's
+    bool negated = false; // the numbers that are read
+  };
+
+  int64_t dim = 0;
+  /// Ascending, at least one; from the last end on is zero.
+  llvm::SmallVector<Piece, 2> pieces;
+  /// Pieces count from the beginning of the whole: FusableOpInterface's
+  /// getRankBegin() is added to an index of the rank.
+  bool countsFromWhole = false;
+
+  /// Whether all of a rank's `extent` indices are in pieces.
+  bool covers(int64_t extent) const {
+    return !countsFromWhole && pieces.back().end >= extent;
+  }
+  /// One run of neighbours, as they are.
+  bool isBlock() const { return pieces.size() == 1 && !pieces[0].negated; }
+};
 
 /// What an op can ask for while its element is emitted.
 class ElementContext {

@@ -150,8 +150,9 @@ def FusableOpInterface : OpInterface<"FusableOpInterface"> {
       "return ::plait::FusionRole::Elementwise;">,
     InterfaceMethod<[{
       Emits arith/math ops for elements of the result. `operands` are the
-      elements of the operands at the same place (already broadcast), scalars or
-      vectors of `context.getLanes()` lanes. For reductions: the element that is
+      elements of the operands at the same place (already broadcast, or found by
+      the index map), scalars or vectors of `context.getLanes()` lanes. For
+      reductions: the element that is
       added up (or maximised). The op's dialect depends on the dialects of the
       emitted ops.
     }],
@@ -159,8 +160,12 @@ def FusableOpInterface : OpInterface<"FusableOpInterface"> {
       (ins "::plait::ElementContext &":$context,
            "::mlir::ValueRange":$operands)>,
     InterfaceMethod<[{
-      Of an op that looks up or scatters rows, or slices: the first row, or
-      index, of the rank.
+      Of an op of role Reindex: which elements of the first operand it reads.
+    }],
+      "::plait::IndexMap", "getIndexMap", (ins), "", "return {};">,
+    InterfaceMethod<[{
+      Of an op that looks up or scatters rows, or whose index map counts from
+      the beginning of the whole: the first row, or index, of the rank.
     }],
       "::llvm::SmallVector<::plait::RankTerm>", "getRankBegin", (ins), "",
       "return {};">,

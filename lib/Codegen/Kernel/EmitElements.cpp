@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Emitter.h"
+#include "plait/Analysis/KernelShape.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -140,19 +141,12 @@ Value Emitter::emitSummand(const Reduction &reduction) {
 Value Emitter::emitOp(Operation *op) {
   SmallVector<Value> operands;
   bool costs = false;
-  switch (getRole(op)) {
-  case FusionRole::Gather:
+  if (getRole(op) == FusionRole::Gather) {
     operands.push_back(emitGather(op));
-    break;
-  case FusionRole::RotateHalf:
-    operands.push_back(emitRotated(op));
-    break;
-  case FusionRole::Slice:
-    operands.push_back(emitSlice(op));
-    break;
-  default:
+  } else {
     for (OpOperand &operand : op->getOpOperands()) {
-      operands.push_back(emit(operand));
+      operands.push_back(readsMemory(operand) ? emitReindexed(op)
+                                              : emit(operand));
       costs |=
           costly.contains(operand.get()) && !reloads.contains(operand.get());
     }
@@ -218,75 +212,117 @@ Value Emitter::emitGather(Operation *op) {
                     hasInner(space.getDims(table)) ? lanes : 1, offset);
 }
 
-Value Emitter::emitRotated(Operation *op) {
-  OpOperand &input = op->getOpOperand(0);
-  ArrayRef<int64_t> dims = space.getDims(input);
-  int64_t half = space.getExtent(dims.back()) / 2;
-  Type element = getElementTypeOrSelf(input.get());
-  Value offset = offsetOf(input.get(), dims);
-  if (aligned)
-    return emitRotatedWhole(input, offset, half);
-  Value index = indexOf(dims.back(), lanes);
-  Value bound = arith::ConstantOp::create(
-      builder, builder.getI32IntegerAttr(static_cast<int32_t>(half)));
-  Value first = arith::CmpIOp::create(builder, arith::CmpIPredicate::slt, index,
-                                      splat(bound, lanes));
-  auto ones = builder.getOneAttr(first.getType());
-  Value second = arith::XOrIOp::create(
-      builder, first,
-      arith::ConstantOp::create(builder, cast<TypedAttr>(ones)));
-  Value firstMask = first, secondMask = second;
-  if (mask) {
-    firstMask = arith::AndIOp::create(builder, first, mask);
-    secondMask = arith::AndIOp::create(builder, second, mask);
-  }
-  Value above = add(offset, constant(half));
-  Value below = add(offset, constant(-half));
-  Value upper = loadMasked(pointerOf(input), element, above, firstMask);
-  Value lower = loadMasked(pointerOf(input), element, below, secondMask);
-  Value negated = arith::NegFOp::create(builder, upper);
-  return arith::SelectOp::create(builder, first, negated, lower);
+/// The elements between neighbours along `dim` in memory.
+static int64_t strideOf(Value tensor, int64_t dim) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(tensor.getType()).getShape();
+  int64_t last = shape.size() - 1;
+  int64_t stride = dim == last ? 1 : plan::getRowPitch(tensor);
+  for (int64_t between = dim + 1; between < last; ++between)
+    stride *= shape[between];
+  return stride;
 }
 
-/// One half or the other holds all lanes.
-Value Emitter::emitRotatedWhole(OpOperand &input, Value offset, int64_t half) {
-  Value first =
-      arith::CmpIOp::create(builder, arith::CmpIPredicate::slt,
-                            groupIndex[space.getInner()], constant(half));
-  Value above = constant(half), below = constant(-half);
-  Value shift = arith::SelectOp::create(builder, first, above, below);
-  Value turned = loadLanes(pointerOf(input), getElementTypeOrSelf(input.get()),
-                           add(offset, shift));
-  Value negated = arith::NegFOp::create(builder, turned);
-  return arith::SelectOp::create(builder, first, negated, turned);
-}
-
-/// The rank's first index moves all its loads; `dim` is a group of its own.
-Value Emitter::emitSlice(Operation *op) {
+/// The op's index map counts from the beginning of the whole, the loop from
+/// that of the rank.
+Value Emitter::emitReindexed(Operation *op) {
+  IndexMap map = *findIndexMap(op);
   OpOperand &input = op->getOpOperand(0);
-  ArrayRef<int64_t> dims = space.getDims(input);
-  auto type = cast<RankedTensorType>(input.get().getType());
-  int64_t dim = getDimAttr(op), group = space.getGroup(dims[dim]);
-  Value first = sumTerms(cast<FusableOpInterface>(op).getRankBegin());
+  int64_t group = space.getGroup(space.getDims(input)[map.dim]);
   Value own = groupIndex[group];
-  Value shifted = add(own, first);
-  groupIndex[group] = shifted;
-  Value offset = offsetOf(input.get(), dims);
-  Value extent = constant(type.getDimSize(dim));
-  bool vector = hasInner(dims) && lanes > 1;
-  if (group != space.getInner() || !vector || aligned) {
-    groupIndex[group] = own;
-    Value inside = arith::CmpIOp::create(builder, arith::CmpIPredicate::slt,
-                                         shifted, extent);
-    return emitInside(inside, pointerOf(input), type.getElementType(),
-                      vector ? lanes : 1, offset);
-  }
-  Value index = indexOf(dims[dim], lanes);
+  if (map.countsFromWhole)
+    groupIndex[group] =
+        add(own, sumTerms(cast<FusableOpInterface>(op).getRankBegin()));
+  bool isCut = group == space.getInner() && lanes > 1 && !aligned;
+  Value read = isCut ? emitPieces(op, map) : emitPiece(op, map);
   groupIndex[group] = own;
-  Value bound = arith::TruncIOp::create(builder, builder.getI32Type(), extent);
-  Value inside = arith::CmpIOp::create(builder, arith::CmpIPredicate::slt,
-                                       index, splat(bound, lanes));
-  if (mask)
-    inside = arith::AndIOp::create(builder, inside, mask);
-  return loadMasked(pointerOf(input), type.getElementType(), offset, inside);
+  return read;
+}
+
+/// All lanes are in one piece.
+Value Emitter::emitPiece(Operation *op, const IndexMap &map) {
+  OpOperand &input = op->getOpOperand(0);
+  ArrayRef<int64_t> dims = space.getDims(input);
+  Type element = getElementTypeOrSelf(input.get());
+  Value index = groupIndex[space.getGroup(dims[map.dim])];
+  Value offset = offsetOf(input.get(), dims);
+  int64_t stride = strideOf(input.get(), map.dim);
+  auto isBelow = [&](int64_t end) -> Value {
+    return arith::CmpIOp::create(builder, arith::CmpIPredicate::slt, index,
+                                 constant(end));
+  };
+  /// What `choose` gives for the piece in which the index is.
+  auto select = [&](llvm::function_ref<Value(const IndexMap::Piece &)> choose) {
+    Value chosen = choose(map.pieces.back());
+    for (const IndexMap::Piece &piece :
+         llvm::reverse(ArrayRef(map.pieces).drop_back()))
+      chosen = arith::SelectOp::create(builder, isBelow(piece.end),
+                                       choose(piece), chosen);
+    return chosen;
+  };
+  if (map.pieces.size() > 1 || map.pieces[0].shift)
+    offset = add(offset, select([&](const IndexMap::Piece &piece) {
+                   return constant(piece.shift * stride);
+                 }));
+  bool vector = hasInner(dims);
+  int64_t extent = space.getExtent(dims[map.dim]);
+  Value read;
+  if (!map.covers(extent))
+    read = emitInside(isBelow(map.pieces.back().end), pointerOf(input), element,
+                      vector ? lanes : 1, offset);
+  else
+    read = vector ? loadLanes(pointerOf(input), element, offset)
+                  : loadScalar(pointerOf(input), element, offset);
+  if (llvm::none_of(map.pieces,
+                    [](const IndexMap::Piece &piece) { return piece.negated; }))
+    return read;
+  Value negated = arith::NegFOp::create(builder, read);
+  return select([&](const IndexMap::Piece &piece) {
+    return piece.negated ? negated : read;
+  });
+}
+
+/// A piece may end between two lanes: each piece has a load of its own lanes.
+Value Emitter::emitPieces(Operation *op, const IndexMap &map) {
+  OpOperand &input = op->getOpOperand(0);
+  ArrayRef<int64_t> dims = space.getDims(input);
+  Type element = getElementTypeOrSelf(input.get());
+  int64_t stride = strideOf(input.get(), map.dim);
+  Value offset = offsetOf(input.get(), dims);
+  Value index = indexOf(dims[map.dim], lanes);
+  auto both = [&](Value a, Value b) -> Value {
+    return a && b ? arith::AndIOp::create(builder, a, b).getResult()
+           : a    ? a
+                  : b;
+  };
+  // The lanes before each end; null: all.
+  SmallVector<Value> below, own;
+  bool covers = map.covers(space.getExtent(dims[map.dim]));
+  for (const IndexMap::Piece &piece : map.pieces) {
+    Value before = below.empty() ? Value() : below.back();
+    if (before) {
+      Value ones = arith::ConstantOp::create(
+          builder, cast<TypedAttr>(builder.getOneAttr(before.getType())));
+      before = arith::XOrIOp::create(builder, before, ones);
+    }
+    bool isLast = &piece == &map.pieces.back();
+    below.push_back(
+        isLast && covers
+            ? Value()
+            : arith::CmpIOp::create(builder, arith::CmpIPredicate::slt, index,
+                                    number(piece.end, index.getType())));
+    own.push_back(both(both(below.back(), before), mask));
+  }
+  SmallVector<Value> read;
+  for (auto [piece, lanesMask] : llvm::zip_equal(map.pieces, own)) {
+    Value from =
+        piece.shift ? add(offset, constant(piece.shift * stride)) : offset;
+    Value loaded = loadMasked(pointerOf(input), element, from, lanesMask);
+    read.push_back(piece.negated
+                       ? arith::NegFOp::create(builder, loaded).getResult()
+                       : loaded);
+  }
+  Value result = read.back();
+  for (size_t k = map.pieces.size() - 1; k-- > 0;)
+    result = arith::SelectOp::create(builder, below[k], read[k], result);
+  return result;
 }

@@ -183,10 +183,9 @@ private:
   mlir::Value emitValue(mlir::Value value);
   mlir::Value emitOp(mlir::Operation *op);
   mlir::Value emitGather(mlir::Operation *op);
-  mlir::Value emitRotated(mlir::Operation *op);
-  mlir::Value emitRotatedWhole(mlir::OpOperand &input, mlir::Value offset,
-                               int64_t half);
-  mlir::Value emitSlice(mlir::Operation *op);
+  mlir::Value emitReindexed(mlir::Operation *op);
+  mlir::Value emitPiece(mlir::Operation *op, const IndexMap &map);
+  mlir::Value emitPieces(mlir::Operation *op, const IndexMap &map);
   mlir::Value emitInput(mlir::OpOperand &use);
   mlir::Value loadMasked(mlir::Value pointer, mlir::Type element,
                          mlir::Value offset, mlir::Value lanesMask);

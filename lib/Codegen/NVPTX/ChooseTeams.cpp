@@ -66,16 +66,16 @@ VectorAccess codegen::chooseAccess(plan::ClusterOp cluster,
   };
   fit(space.getGroups()[space.getInner()].extent);
   for (Operation &op : cluster.getBody().front().without_terminator()) {
-    FusionRole role = getRole(&op);
-    if (role != FusionRole::RotateHalf && role != FusionRole::Slice)
+    std::optional<IndexMap> map = findIndexMap(&op);
+    if (!map || space.getGroup(space.getDims(op.getResult(0))[map->dim]) !=
+                    space.getInner())
       continue;
-    OpOperand &input = op.getOpOperand(0);
-    ArrayRef<int64_t> dims = space.getDims(input);
-    auto type = cast<RankedTensorType>(input.get().getType());
-    if (role == FusionRole::RotateHalf)
-      fit(type.getShape().back() / 2);
-    else if (space.getGroup(dims[getDimAttr(&op)]) == space.getInner())
-      fit(type.getDimSize(getDimAttr(&op)));
+    // No vector is in two pieces, and all that is read is aligned. A rank
+    // begins at a multiple of its extent.
+    for (const IndexMap::Piece &piece : map->pieces) {
+      fit(piece.end);
+      fit(piece.shift);
+    }
   }
   return access;
 }

@@ -303,10 +303,13 @@ void Former::absorb(int from, int into) {
     return;
   llvm::DenseSet<Operation *> both(source.ops.begin(), source.ops.end());
   both.insert(target.ops.begin(), target.ops.end());
-  // A rank's rows of what is in memory may be read by any kernel.
+  // A block of what is in memory may be read by any kernel.
+  auto readsBlock = [](Operation *op) {
+    std::optional<IndexMap> map = findIndexMap(op);
+    return map && map->isBlock();
+  };
   auto stays = [&](Operation *op) {
-    return isReduction(op) ||
-           (readsElsewhere(op) && findRole(op) != FusionRole::Slice) ||
+    return isReduction(op) || (readsElsewhere(op) && !readsBlock(op)) ||
            (!isByRow && isReadOutside(op->getResult(0), both));
   };
   auto isAlone = [](Operation *op) {

@@ -517,7 +517,12 @@ LogicalResult SliceOp::verify() {
   return success();
 }
 
-FusionRole SliceOp::getFusionRole() { return FusionRole::Slice; }
+FusionRole SliceOp::getFusionRole() { return FusionRole::Reindex; }
+
+IndexMap SliceOp::getIndexMap() {
+  int64_t dim = getDim();
+  return {dim, {{extent(getInput(), dim), 0}}, /*countsFromWhole=*/true};
+}
 
 SmallVector<RankTerm> SliceOp::getRankBegin() {
   auto mesh =

@@ -199,11 +199,18 @@ Value MaskPaddingOp::emitElement(ElementContext &context, ValueRange operands) {
 
 FusionRole EmbeddingOp::getFusionRole() { return FusionRole::Gather; }
 FusionRole EmbeddingGradOp::getFusionRole() { return FusionRole::ScatterAdd; }
-FusionRole RotateHalfOp::getFusionRole() { return FusionRole::RotateHalf; }
+FusionRole RotateHalfOp::getFusionRole() { return FusionRole::Reindex; }
 FusionRole BroadcastOp::getFusionRole() { return FusionRole::Broadcast; }
 FusionRole ReduceOp::getFusionRole() {
   return getKind() == ReduceKind::Sum ? FusionRole::ReduceSum
                                       : FusionRole::ReduceMax;
+}
+
+/// -x[j + n/2] for j < n/2, else x[j - n/2].
+IndexMap RotateHalfOp::getIndexMap() {
+  int64_t last = getInput().getType().getRank() - 1;
+  int64_t extent = getInput().getType().getDimSize(last), half = extent / 2;
+  return {last, {{half, half, /*negated=*/true}, {extent, -half}}};
 }
 
 Value EmbeddingOp::emitElement(ElementContext &, ValueRange operands) {

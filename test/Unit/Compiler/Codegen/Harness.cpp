@@ -7,6 +7,7 @@
 
 #include "Harness.h"
 
+#include "ReindexOp.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
@@ -109,7 +110,7 @@ void HostCode::call(const std::string &symbol, const std::vector<void *> &args,
 Kernel::Kernel(const Cluster &cluster, codegen::Target target)
     : inputs(cluster.inputs.size()) {
   context.loadDialect<nn::NNDialect, dist::DistDialect, plan::PlanDialect,
-                      mlir::func::FuncDialect>();
+                      mlir::func::FuncDialect, TestDialect>();
   mlir::ScopedDiagnosticHandler handler(
       &context, [&](mlir::Diagnostic &diag) { errors += diag.str() + "\n"; });
   auto module =

@@ -283,7 +283,8 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
 }
 
 def Dist_SliceOp : Dist_Op<"slice", [Pure,
-    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole", "getRankBegin"]>]> {
+    DeclareOpInterfaceMethods<FusableOpInterface,
+        ["getFusionRole", "getIndexMap", "getRankBegin"]>]> {
   let summary = "The rank's own block of a tensor that all ranks hold";
   let description = [{
     Needs no communication. The dimension is cut over the axes in order, major to

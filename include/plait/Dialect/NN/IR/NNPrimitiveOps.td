@@ -189,7 +189,8 @@ def NN_RopeTableOp : NN_Op<"rope_table", [Pure,
 }
 
 def NN_RotateHalfOp : NN_Op<"rotate_half", [Pure, SameOperandsAndResultType,
-    DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
+    DeclareOpInterfaceMethods<FusableOpInterface,
+                              ["getFusionRole", "getIndexMap"]>]> {
   let summary = "(-x₂, x₁) for x = (x₁, x₂) along the last dimension";
   let description = [{
     Constraints:

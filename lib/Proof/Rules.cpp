@@ -14,56 +14,26 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
-Rules::Rule Rules::findRule(Operation *op) {
-  static const llvm::StringMap<Rule> rules = {
-      {"nn.add", &Rules::evaluateAdd},
-      {"nn.sub", &Rules::evaluateSub},
-      {"nn.neg", &Rules::evaluateNeg},
-      {"nn.scale", &Rules::evaluateScale},
-      {"nn.shift", &Rules::evaluateShift},
-      {"nn.mul", &Rules::evaluateMul},
-      {"nn.div", &Rules::evaluateDiv},
-      {"nn.fill", &Rules::evaluateFill},
-      {"nn.stop_gradient", &Rules::evaluateStop},
-      {"nn.cast", &Rules::evaluateCast},
-      {"nn.exp", &Rules::evaluateElementwise},
-      {"nn.log", &Rules::evaluateElementwise},
-      {"nn.tanh", &Rules::evaluateElementwise},
-      {"nn.erf", &Rules::evaluateElementwise},
-      {"nn.sqrt", &Rules::evaluateElementwise},
-      {"nn.rsqrt", &Rules::evaluateElementwise},
-      {"nn.sigmoid", &Rules::evaluateElementwise},
-      {"nn.is_zero", &Rules::evaluateElementwise},
-      {"nn.min", &Rules::evaluateElementwise},
-      {"nn.equal", &Rules::evaluateElementwise},
-      {"nn.valid", &Rules::evaluateElementwise},
-      {"nn.step_scalar", &Rules::evaluateScalar},
-      {"nn.broadcast", &Rules::evaluateBroadcast},
-      {"nn.reduce", &Rules::evaluateReduce},
-      {"nn.rotate_half", &Rules::evaluateRotateHalf},
-      {"nn.matmul", &Rules::evaluateMatmul},
-      {"nn.embedding", &Rules::evaluateEmbedding},
-      {"nn.embedding_grad", &Rules::evaluateEmbeddingGrad},
-      {"nn.pick", &Rules::evaluatePick},
-      {"nn.causal_mask", &Rules::evaluateCausalMask},
-      {"nn.dropout", &Rules::evaluateDropout},
-      {"nn.mask_padding", &Rules::evaluateMaskPadding},
-      {"nn.iota", &Rules::evaluateIota},
-      {"nn.rope_table", &Rules::evaluateRopeTable},
-      {"dist.all_reduce", &Rules::evaluateAllReduce},
-      {"dist.all_gather", &Rules::evaluateAllGather},
-      {"dist.reduce_scatter", &Rules::evaluateReduceScatter},
-      {"dist.all_to_all", &Rules::evaluateAllToAll},
-      {"dist.slice", &Rules::evaluateSlice},
-  };
-  return rules.lookup(op->getName().getStringRef());
+/// Null: it has none.
+static const OpRule *findRule(Operation *op) {
+  static const auto rules = [] {
+    llvm::StringMap<OpRule> table;
+    for (ArrayRef<OpRule> some :
+         {getElementwiseRules(), getShapeRules(), getContractionRules(),
+          getIndexRules(), getCollectiveRules()})
+      for (const OpRule &rule : some)
+        table[rule.op] = rule;
+    return table;
+  }();
+  auto found = rules.find(op->getName().getStringRef());
+  return found == rules.end() ? nullptr : &found->second;
 }
 
 FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
   llvm::SaveAndRestore restore(current, operands);
   if (auto fused = dyn_cast<nn::FusedMatmulOp>(op))
     return evaluateFused(fused, operands);
-  Rule rule = findRule(op);
+  const OpRule *rule = findRule(op);
   if (!rule && isa<DecomposableOpInterface>(op))
     return decompose(op, operands);
   if (!rule || op->getNumResults() != 1) {
@@ -75,9 +45,7 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
   bool isPacked = llvm::any_of(
       operands, [](const Content &operand) { return operand.pack != nullptr; });
   bool splitsPacks = op->hasTrait<OpTrait::Elementwise>();
-  if (isPacked && !splitsPacks &&
-      !isa<nn::ReduceOp, dist::AllReduceOp, dist::ReduceScatterOp,
-           dist::AllGatherOp, dist::SliceOp>(op)) {
+  if (isPacked && !splitsPacks && !rule->takesPacks) {
     report.unproven(op) << "op \"" << op->getName().getStringRef()
                         << "\" has no rule for packs";
     return failure();
@@ -85,9 +53,9 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
   Contents fitted;
   if (splitsPacks && fitGenerated(operands, fitted))
     operands = fitted;
-  Result result = isPacked && splitsPacks
-                      ? evaluatePacked(op, operands, rule, type)
-                      : (this->*rule)(op, operands, type);
+  FailureOr<Content> result =
+      isPacked && splitsPacks ? evaluatePacked(op, operands, rule->rule, type)
+                              : rule->rule(*this, op, operands, type);
   if (failed(result))
     return failure();
   if (!result->pack && failed(checkAxes(op, result->form)))

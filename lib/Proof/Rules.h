@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One rule for each op, in a table by name. A rule follows from what the op is
+// One rule for each op, in a table by name, to which each file of rules adds
+// its own. A rule follows from what the op is
 // defined to compute and from what a form means; it asks no other description
 // of the op, so that a mistake there is no mistake here. An op that has none
 // but decomposes is what it decomposes into.
@@ -31,8 +32,29 @@
 
 namespace plait::proof {
 
-struct Contraction;
 using Contents = llvm::SmallVector<Content, 2>;
+using Operands = llvm::ArrayRef<Content>;
+
+class Rules;
+
+/// What the result of an op of one result, of `type`, is.
+using Rule = llvm::FailureOr<Content> (*)(Rules &rules, mlir::Operation *op,
+                                          Operands operands,
+                                          mlir::RankedTensorType type);
+
+/// A row of the table.
+struct OpRule {
+  llvm::StringRef op;
+  Rule rule;
+  bool takesPacks = false; // by itself; elementwise ops do anyway
+};
+
+// Each file of rules lists its own.
+llvm::ArrayRef<OpRule> getElementwiseRules();
+llvm::ArrayRef<OpRule> getShapeRules();
+llvm::ArrayRef<OpRule> getContractionRules();
+llvm::ArrayRef<OpRule> getIndexRules();
+llvm::ArrayRef<OpRule> getCollectiveRules();
 
 class Rules {
 public:
@@ -66,104 +88,17 @@ public:
   const Mixture *findMixture(const Term *term) const;
   mlir::InFlightDiagnostic wrong(const Mixture &mixture);
 
-  Terms &terms;
-  const Mesh &mesh;
-  Report &report;
+  //===--- What rules ask -------------------------------------------------===//
 
-private:
-  using Operands = llvm::ArrayRef<Content>;
-  using Result = llvm::FailureOr<Content>;
-  using Rule = Result (Rules::*)(mlir::Operation *, Operands,
-                                 mlir::RankedTensorType);
-  static Rule findRule(mlir::Operation *op);
-
-  // RulesElementwise.cpp
-  Result sum(mlir::Operation *op, Operands operands,
-             llvm::ArrayRef<double> factors, mlir::RankedTensorType type);
-  Result evaluateAdd(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateSub(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateNeg(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateScale(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateShift(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateMul(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateDiv(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateFill(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateStop(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateCast(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateElementwise(mlir::Operation *, Operands,
-                             mlir::RankedTensorType);
-  Result evaluateScalar(mlir::Operation *, Operands, mlir::RankedTensorType);
+  llvm::FailureOr<Content> sum(mlir::Operation *op, Operands operands,
+                               llvm::ArrayRef<double> factors,
+                               mlir::RankedTensorType type);
   llvm::FailureOr<Form> unify(mlir::Operation *op, Operands operands);
-  bool fitGenerated(Operands operands, Contents &fitted);
-  void noteMixture(mlir::Operation *op, Operands operands, const Term *sum);
-  Result finish(mlir::Operation *op, Operands operands, Form form,
-                Expression expression, mlir::RankedTensorType type);
-  void derivePadding(mlir::Operation *op, Operands operands, Form &form,
-                     mlir::RankedTensorType type);
-  /// An op on packs is one on each of their members.
-  Result evaluatePacked(mlir::Operation *op, Operands operands, Rule rule,
-                        mlir::RankedTensorType type);
-
-  // RulesShape.cpp
-  Result evaluateBroadcast(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateReduce(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result reducePack(mlir::Operation *op, const Content &input,
-                    mlir::RankedTensorType type);
-  Result evaluateRotateHalf(mlir::Operation *, Operands,
-                            mlir::RankedTensorType);
-
-  // RulesContraction.cpp
-  Result evaluateMatmul(mlir::Operation *, Operands, mlir::RankedTensorType);
-  llvm::LogicalResult collect(mlir::Operation *op, Operands operands,
-                              Contraction &contraction);
-  llvm::FailureOr<double> contract(mlir::Operation *op, Operands operands,
-                                   Contraction &contraction, Form &form);
-  llvm::FailureOr<Contents> evaluateFused(nn::FusedMatmulOp op,
-                                          Operands operands);
-  llvm::FailureOr<Contents> decompose(mlir::Operation *op, Operands operands);
-
-  // RulesIndex.cpp
-  Result evaluateEmbedding(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateEmbeddingGrad(mlir::Operation *, Operands,
-                               mlir::RankedTensorType);
-  /// The elements of `input`, which may be a sum's part, times those of
-  /// `factor`, which are known to all ranks.
-  Result choose(mlir::Operation *op, const Content &input,
-                const Content &factor, mlir::RankedTensorType type);
-  Result evaluatePick(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateCausalMask(mlir::Operation *, Operands,
-                            mlir::RankedTensorType);
-  Result evaluateDropout(mlir::Operation *, Operands, mlir::RankedTensorType);
-  llvm::FailureOr<Form> makeMask(nn::DropoutOp op, const Content &input,
-                                 const Content &keys);
-  Result evaluateMaskPadding(mlir::Operation *, Operands,
-                             mlir::RankedTensorType);
-  Result evaluateIota(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateRopeTable(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result generate(mlir::Operation *op, mlir::Attribute attrs, int64_t dim,
-                  std::optional<nn::BeginAttr> begin,
-                  mlir::RankedTensorType type);
-  llvm::LogicalResult checkBegin(mlir::Operation *op, const Form &form,
-                                 int64_t dim,
-                                 std::optional<nn::BeginAttr> begin);
+  llvm::FailureOr<Content> finish(mlir::Operation *op, Operands operands,
+                                  Form form, Expression expression,
+                                  mlir::RankedTensorType type);
   /// The extent of the global dimension that ranks have `extent` elements of.
   int64_t findExtent(llvm::ArrayRef<RankTerm> begin, int64_t extent);
-
-  // RulesCollective.cpp
-  Result evaluateAllReduce(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateAllGather(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateReduceScatter(mlir::Operation *, Operands,
-                               mlir::RankedTensorType);
-  Result evaluateAllToAll(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateSlice(mlir::Operation *, Operands, mlir::RankedTensorType);
-  Result evaluateOnPack(mlir::Operation *op, const Content &input,
-                        mlir::RankedTensorType type);
-  llvm::LogicalResult combine(mlir::Operation *op, Form &form,
-                              mlir::StringAttr axis, dist::Reduction kind);
-  llvm::LogicalResult gather(mlir::Operation *op, Form &form, int64_t dim,
-                             mlir::StringAttr axis, int64_t extent);
-
-  // All of them
   /// Tells first of a mixture that the op takes.
   mlir::InFlightDiagnostic wrong(mlir::Operation *op);
   /// The same about operands: tells where they were written.
@@ -180,6 +115,23 @@ private:
   /// Adds the axes of a reduced dimension to those that `form` is partial over.
   llvm::LogicalResult addPartial(mlir::Operation *op, Form &form,
                                  const Dimension &dim, dist::Reduction kind);
+
+  Terms &terms;
+  const Mesh &mesh;
+  Report &report;
+
+private:
+  bool fitGenerated(Operands operands, Contents &fitted);
+  void noteMixture(mlir::Operation *op, Operands operands, const Term *sum);
+  void derivePadding(mlir::Operation *op, Operands operands, Form &form,
+                     mlir::RankedTensorType type);
+  /// An op on packs is one on each of their members.
+  llvm::FailureOr<Content> evaluatePacked(mlir::Operation *op,
+                                          Operands operands, Rule rule,
+                                          mlir::RankedTensorType type);
+  llvm::FailureOr<Contents> evaluateFused(nn::FusedMatmulOp op,
+                                          Operands operands);
+  llvm::FailureOr<Contents> decompose(mlir::Operation *op, Operands operands);
 
   struct KnownExtent {
     llvm::SmallVector<RankTerm, 2> begin;

@@ -18,14 +18,14 @@ using namespace plait;
 using namespace plait::proof;
 
 /// Takes `axis` from those that `form` is partial over.
-LogicalResult Rules::combine(Operation *op, Form &form, StringAttr axis,
-                             dist::Reduction kind) {
+static LogicalResult combine(Rules &rules, Operation *op, Form &form,
+                             StringAttr axis, dist::Reduction kind) {
   if (form.term->isZero())
     return success();
   if (form.isPartialOver(axis)) {
     if (form.reduction != kind)
-      return wrong(op) << "combines by " << dist::stringifyReduction(kind)
-                       << " what is " << printLayout(form);
+      return rules.wrong(op) << "combines by " << dist::stringifyReduction(kind)
+                             << " what is " << printLayout(form);
     llvm::erase(form.partial, axis);
     if (!form.isPartial())
       form.reduction = dist::Reduction::Sum;
@@ -35,147 +35,20 @@ LogicalResult Rules::combine(Operation *op, Form &form, StringAttr axis,
     return success();
   }
   if (form.findDim(axis) >= 0)
-    return wrong(op) << "combines different slices: the ranks along \""
-                     << axis.getValue() << "\" have "
-                     << print(Content{{}, form, nullptr});
+    return rules.wrong(op) << "combines different slices: the ranks along \""
+                           << axis.getValue() << "\" have "
+                           << print(Content{{}, form, nullptr});
   if (kind != dist::Reduction::Sum)
     return success();
   // As often as there are ranks. What each has added up of its slice of equal
   // elements becomes the whole; of anything else that is too much, as the
   // comparison will show.
   Argument each = form.asArgument();
-  each.factor *= double(mesh.getSize(axis));
-  form.term = terms.sum(each).term;
+  each.factor *= double(rules.mesh.getSize(axis));
+  form.term = rules.terms.sum(each).term;
   for (Dimension &dim : form.dims)
     dim.padding = dim.padding.sum();
   return success();
-}
-
-Rules::Result Rules::evaluateAllReduce(Operation *op, Operands operands,
-                                       RankedTensorType type) {
-  auto reduce = cast<dist::AllReduceOp>(op);
-  Content result = operands[0];
-  result.type = type;
-  if (mesh.getSize(reduce.getAxis()) == 1)
-    return result;
-  if (auto members = reduce.getMembers();
-      members && int64_t(members->size()) != mesh.getSize(reduce.getAxis())) {
-    wrong(op) << "combines the values of " << members->size() << " of "
-              << mesh.getSize(reduce.getAxis()) << " ranks along \""
-              << reduce.getAxis() << "\"";
-    return failure();
-  }
-  if (result.pack)
-    return evaluateOnPack(op, result, type);
-  if (failed(combine(op, result.form, reduce.getAxisAttr(),
-                     reduce.getReduction())))
-    return failure();
-  return result;
-}
-
-/// Takes `axis`, along which blocks of `extent` elements lie, from those that
-/// split `dim`.
-LogicalResult Rules::gather(Operation *op, Form &form, int64_t dim,
-                            StringAttr axis, int64_t extent) {
-  Dimension &own = form.dims[dim];
-  if (own.uniform && form.findDim(axis) < 0 && !form.isPartialOver(axis))
-    return success();
-  if (!own.begin.empty() && own.begin.back() == RankTerm{axis, extent}) {
-    own.begin.pop_back();
-    return success();
-  }
-  return wrong(op) << "gathers blocks of " << extent
-                   << " elements along dimension " << dim << " over \""
-                   << axis.getValue() << "\", but has "
-                   << print(Content{{}, form, nullptr});
-}
-
-Rules::Result Rules::evaluateAllGather(Operation *op, Operands operands,
-                                       RankedTensorType type) {
-  auto all = cast<dist::AllGatherOp>(op);
-  Content result = operands[0];
-  if (mesh.getSize(all.getAxis()) > 1) {
-    if (result.pack)
-      return evaluateOnPack(op, result, type);
-    int64_t extent = result.type.getDimSize(all.getDim());
-    if (failed(
-            gather(op, result.form, all.getDim(), all.getAxisAttr(), extent)))
-      return failure();
-  }
-  result.type = type;
-  return result;
-}
-
-/// Each rank along `axis` keeps `extent` elements along `dim`.
-static void divide(Form &form, int64_t dim, StringAttr axis, int64_t extent) {
-  if (Dimension &own = form.dims[dim]; !own.uniform)
-    own.begin.push_back({axis, extent});
-}
-
-Rules::Result Rules::evaluateReduceScatter(Operation *op, Operands operands,
-                                           RankedTensorType type) {
-  auto scatter = cast<dist::ReduceScatterOp>(op);
-  Content result = operands[0];
-  if (mesh.getSize(scatter.getAxis()) > 1) {
-    if (result.pack)
-      return evaluateOnPack(op, result, type);
-    if (failed(combine(op, result.form, scatter.getAxisAttr(),
-                       scatter.getReduction())))
-      return failure();
-    divide(result.form, scatter.getDim(), scatter.getAxisAttr(),
-           type.getDimSize(scatter.getDim()));
-  }
-  result.type = type;
-  return result;
-}
-
-Rules::Result Rules::evaluateAllToAll(Operation *op, Operands operands,
-                                      RankedTensorType type) {
-  auto exchange = cast<dist::AllToAllOp>(op);
-  Content result = operands[0];
-  if (mesh.getSize(exchange.getAxis()) > 1) {
-    int64_t split = exchange.getSplit(), concat = exchange.getConcat();
-    if (failed(gather(op, result.form, concat, exchange.getAxisAttr(),
-                      result.type.getDimSize(concat))))
-      return failure();
-    divide(result.form, split, exchange.getAxisAttr(), type.getDimSize(split));
-  }
-  result.type = type;
-  return result;
-}
-
-Rules::Result Rules::evaluateSlice(Operation *op, Operands operands,
-                                   RankedTensorType type) {
-  auto slice = cast<dist::SliceOp>(op);
-  Content result = operands[0];
-  if (result.pack)
-    return evaluateOnPack(op, result, type);
-  int64_t dim = slice.getDim(), extent = type.getDimSize(dim);
-  SmallVector<StringAttr> axes(slice.getAxes().getAsRange<StringAttr>());
-  auto begin = mesh.split(axes, extent);
-  Dimension &own = result.form.dims[dim];
-  int64_t given = result.type.getDimSize(dim);
-  result.type = type;
-  if (own.uniform && extent * mesh.countBlocks(begin) == given)
-    return result;
-  if (own.uniform) {
-    report.unproven(op) << "slicing equal numbers into uneven blocks has no "
-                           "rule";
-    return failure();
-  }
-  // A slice of a slice that is padded, or is padded itself, may have padding
-  // in its middle.
-  bool isUneven = extent * mesh.countBlocks(begin) != given;
-  if (isUneven && !own.begin.empty()) {
-    report.unproven(op) << "uneven slices of slices have no rule";
-    return failure();
-  }
-  if (isUneven && !isPadded(operands[0].form, dim, given, mesh))
-    own.padding = NumberRange::exactly(0);
-  else if (isUneven)
-    own.padding = own.padding.join(NumberRange::exactly(0));
-  llvm::append_range(own.begin, begin);
-  return result;
 }
 
 //===----------------------------------------------------------------------===//
@@ -183,8 +56,9 @@ Rules::Result Rules::evaluateSlice(Operation *op, Operands operands,
 //===----------------------------------------------------------------------===//
 
 /// Combines each member; the rows of all of them are divided alike.
-Rules::Result Rules::evaluateOnPack(Operation *op, const Content &input,
-                                    RankedTensorType type) {
+static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
+                                         const Content &input,
+                                         RankedTensorType type) {
   auto pack = std::make_shared<Pack>(*input.pack);
   StringAttr axis;
   auto divide = [&](int64_t dim) -> LogicalResult {
@@ -192,12 +66,12 @@ Rules::Result Rules::evaluateOnPack(Operation *op, const Content &input,
       pack->rows.push_back({axis, type.getDimSize(0)});
       return success();
     }
-    return wrong(op) << "divides " << print(input) << " along dimension "
-                     << dim;
+    return rules.wrong(op) << "divides " << print(input) << " along dimension "
+                           << dim;
   };
   auto combineAll = [&](dist::Reduction kind) -> LogicalResult {
     for (Pack::Member &member : pack->members)
-      if (failed(combine(op, member.form, axis, kind)))
+      if (failed(combine(rules, op, member.form, axis, kind)))
         return failure();
     if (!pack->gap.is(0))
       pack->gap = NumberRange::any();
@@ -214,21 +88,175 @@ Rules::Result Rules::evaluateOnPack(Operation *op, const Content &input,
       return failure();
   } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
     if (slice.getAxes().size() != 1) {
-      report.unproven(op) << "a slice of a pack over several axes has no rule";
+      rules.report.unproven(op)
+          << "a slice of a pack over several axes has no rule";
       return failure();
     }
     axis = cast<StringAttr>(slice.getAxes()[0]);
-    if (mesh.getSize(axis) > 1 && failed(divide(slice.getDim())))
+    if (rules.mesh.getSize(axis) > 1 && failed(divide(slice.getDim())))
       return failure();
   } else {
     auto all = cast<dist::AllGatherOp>(op);
     RankTerm rows{all.getAxisAttr(), input.type.getDimSize(0)};
     if (all.getDim() != 0 || pack->rows.size() != 1 || pack->rows[0] != rows) {
-      wrong(op) << "gathers dimension " << all.getDim() << " of "
-                << print(input);
+      rules.wrong(op) << "gathers dimension " << all.getDim() << " of "
+                      << print(input);
       return failure();
     }
     pack->rows.clear();
   }
   return Content{type, {}, std::move(pack)};
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+static FailureOr<Content> evaluateAllReduce(Rules &rules, Operation *op,
+                                            Operands operands,
+                                            RankedTensorType type) {
+  auto reduce = cast<dist::AllReduceOp>(op);
+  Content result = operands[0];
+  result.type = type;
+  if (rules.mesh.getSize(reduce.getAxis()) == 1)
+    return result;
+  if (auto members = reduce.getMembers();
+      members &&
+      int64_t(members->size()) != rules.mesh.getSize(reduce.getAxis())) {
+    rules.wrong(op) << "combines the values of " << members->size() << " of "
+                    << rules.mesh.getSize(reduce.getAxis()) << " ranks along \""
+                    << reduce.getAxis() << "\"";
+    return failure();
+  }
+  if (result.pack)
+    return evaluateOnPack(rules, op, result, type);
+  if (failed(combine(rules, op, result.form, reduce.getAxisAttr(),
+                     reduce.getReduction())))
+    return failure();
+  return result;
+}
+
+/// Takes `axis`, along which blocks of `extent` elements lie, from those that
+/// split `dim`.
+static LogicalResult gather(Rules &rules, Operation *op, Form &form,
+                            int64_t dim, StringAttr axis, int64_t extent) {
+  Dimension &own = form.dims[dim];
+  if (own.uniform && form.findDim(axis) < 0 && !form.isPartialOver(axis))
+    return success();
+  if (!own.begin.empty() && own.begin.back() == RankTerm{axis, extent}) {
+    own.begin.pop_back();
+    return success();
+  }
+  return rules.wrong(op) << "gathers blocks of " << extent
+                         << " elements along dimension " << dim << " over \""
+                         << axis.getValue() << "\", but has "
+                         << print(Content{{}, form, nullptr});
+}
+
+static FailureOr<Content> evaluateAllGather(Rules &rules, Operation *op,
+                                            Operands operands,
+                                            RankedTensorType type) {
+  auto all = cast<dist::AllGatherOp>(op);
+  Content result = operands[0];
+  if (rules.mesh.getSize(all.getAxis()) > 1) {
+    if (result.pack)
+      return evaluateOnPack(rules, op, result, type);
+    int64_t extent = result.type.getDimSize(all.getDim());
+    if (failed(gather(rules, op, result.form, all.getDim(), all.getAxisAttr(),
+                      extent)))
+      return failure();
+  }
+  result.type = type;
+  return result;
+}
+
+/// Each rank along `axis` keeps `extent` elements along `dim`.
+static void divide(Form &form, int64_t dim, StringAttr axis, int64_t extent) {
+  if (Dimension &own = form.dims[dim]; !own.uniform)
+    own.begin.push_back({axis, extent});
+}
+
+static FailureOr<Content> evaluateReduceScatter(Rules &rules, Operation *op,
+                                                Operands operands,
+                                                RankedTensorType type) {
+  auto scatter = cast<dist::ReduceScatterOp>(op);
+  Content result = operands[0];
+  if (rules.mesh.getSize(scatter.getAxis()) > 1) {
+    if (result.pack)
+      return evaluateOnPack(rules, op, result, type);
+    if (failed(combine(rules, op, result.form, scatter.getAxisAttr(),
+                       scatter.getReduction())))
+      return failure();
+    divide(result.form, scatter.getDim(), scatter.getAxisAttr(),
+           type.getDimSize(scatter.getDim()));
+  }
+  result.type = type;
+  return result;
+}
+
+static FailureOr<Content> evaluateAllToAll(Rules &rules, Operation *op,
+                                           Operands operands,
+                                           RankedTensorType type) {
+  auto exchange = cast<dist::AllToAllOp>(op);
+  Content result = operands[0];
+  if (rules.mesh.getSize(exchange.getAxis()) > 1) {
+    int64_t split = exchange.getSplit(), concat = exchange.getConcat();
+    if (failed(gather(rules, op, result.form, concat, exchange.getAxisAttr(),
+                      result.type.getDimSize(concat))))
+      return failure();
+    divide(result.form, split, exchange.getAxisAttr(), type.getDimSize(split));
+  }
+  result.type = type;
+  return result;
+}
+
+static FailureOr<Content> evaluateSlice(Rules &rules, Operation *op,
+                                        Operands operands,
+                                        RankedTensorType type) {
+  auto slice = cast<dist::SliceOp>(op);
+  Content result = operands[0];
+  if (result.pack)
+    return evaluateOnPack(rules, op, result, type);
+  int64_t dim = slice.getDim(), extent = type.getDimSize(dim);
+  SmallVector<StringAttr> axes(slice.getAxes().getAsRange<StringAttr>());
+  auto begin = rules.mesh.split(axes, extent);
+  Dimension &own = result.form.dims[dim];
+  int64_t given = result.type.getDimSize(dim);
+  result.type = type;
+  if (own.uniform && extent * rules.mesh.countBlocks(begin) == given)
+    return result;
+  if (own.uniform) {
+    rules.report.unproven(op)
+        << "slicing equal numbers into uneven blocks has no "
+           "rule";
+    return failure();
+  }
+  // A slice of a slice that is padded, or is padded itself, may have padding
+  // in its middle.
+  bool isUneven = extent * rules.mesh.countBlocks(begin) != given;
+  if (isUneven && !own.begin.empty()) {
+    rules.report.unproven(op) << "uneven slices of slices have no rule";
+    return failure();
+  }
+  if (isUneven && !isPadded(operands[0].form, dim, given, rules.mesh))
+    own.padding = NumberRange::exactly(0);
+  else if (isUneven)
+    own.padding = own.padding.join(NumberRange::exactly(0));
+  llvm::append_range(own.begin, begin);
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+ArrayRef<OpRule> proof::getCollectiveRules() {
+  static const OpRule rules[] = {
+      {"dist.all_reduce", evaluateAllReduce, /*takesPacks=*/true},
+      {"dist.all_gather", evaluateAllGather, /*takesPacks=*/true},
+      {"dist.reduce_scatter", evaluateReduceScatter, /*takesPacks=*/true},
+      {"dist.all_to_all", evaluateAllToAll},
+      {"dist.slice", evaluateSlice, /*takesPacks=*/true},
+  };
+  return rules;
 }

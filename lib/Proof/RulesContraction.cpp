@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
-namespace plait::proof {
+namespace {
 /// What the operands of a contraction have along each of its letters.
 struct Contraction {
   struct Letter {
@@ -53,9 +53,9 @@ struct Contraction {
   StringRef letters[2], result;
   llvm::MapVector<char, Letter> table; // those of the result first, in order
 };
-} // namespace plait::proof
+} // namespace
 
-LogicalResult Rules::collect(Operation *op, Operands operands,
+static LogicalResult collect(Rules &rules, Operation *op, Operands operands,
                              Contraction &contraction) {
   for (int side = 0; side < 2; ++side)
     for (auto [index, letter] : llvm::enumerate(contraction.letters[side])) {
@@ -69,11 +69,11 @@ LogicalResult Rules::collect(Operation *op, Operands operands,
       if (own.dim.uniform) {
         own.dim = dim;
         own.global = global;
-        own.isPadded = isPadded(operand.form, index, own.extent, mesh);
+        own.isPadded = isPadded(operand.form, index, own.extent, rules.mesh);
       } else if (own.dim.begin != dim.begin || own.global != global) {
-        return wrong(op) << "multiplies " << print(operands[0]) << " with "
-                         << print(operands[1]) << ", which differ in '"
-                         << letter << "'";
+        return rules.wrong(op)
+               << "multiplies " << print(operands[0]) << " with "
+               << print(operands[1]) << ", which differ in '" << letter << "'";
       }
     }
   return success();
@@ -81,8 +81,9 @@ LogicalResult Rules::collect(Operation *op, Operands operands,
 
 /// Sums over the letters that the result does not have. Returns how often equal
 /// products are added up.
-FailureOr<double> Rules::contract(Operation *op, Operands operands,
-                                  Contraction &contraction, Form &form) {
+static FailureOr<double> contract(Rules &rules, Operation *op,
+                                  Operands operands, Contraction &contraction,
+                                  Form &form) {
   double repeated = 1;
   form.dims.resize(contraction.result.size());
   for (auto &[letter, own] : contraction.table) {
@@ -97,32 +98,33 @@ FailureOr<double> Rules::contract(Operation *op, Operands operands,
       continue;
     }
     if (own.isPadded && !own.dim.padding.is(0)) {
-      taken(op, own.dim.padding, 0)
+      rules.taken(op, own.dim.padding, 0)
           << "sums over the padding of '" << letter << "' in "
           << print(operands[0]) << " and " << print(operands[1]);
       return failure();
     }
-    if (failed(addPartial(op, form, own.dim, dist::Reduction::Sum)))
+    if (failed(rules.addPartial(op, form, own.dim, dist::Reduction::Sum)))
       return failure();
   }
   return repeated;
 }
 
-Rules::Result Rules::evaluateMatmul(Operation *op, Operands operands,
-                                    RankedTensorType type) {
+static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
+                                         Operands operands,
+                                         RankedTensorType type) {
   Contraction contraction(cast<ContractionOpInterface>(op));
-  if (failed(collect(op, operands, contraction)))
+  if (failed(collect(rules, op, operands, contraction)))
     return failure();
   // Linear in one operand while the other one is the same on all ranks.
   bool second = operands[1].form.isPartial();
   Form form;
   form.partial = operands[second].form.partial;
   form.reduction = operands[second].form.reduction;
-  if ((second && failed(requireWhole(op, operands[0]))) ||
+  if ((second && failed(rules.requireWhole(op, operands[0]))) ||
       (form.reduction != dist::Reduction::Sum &&
-       failed(requireWhole(op, operands[second]))))
+       failed(rules.requireWhole(op, operands[second]))))
     return failure();
-  FailureOr<double> repeated = contract(op, operands, contraction, form);
+  FailureOr<double> repeated = contract(rules, op, operands, contraction, form);
   if (failed(repeated))
     return failure();
   SmallVector<Argument> arguments;
@@ -136,11 +138,11 @@ Rules::Result Rules::evaluateMatmul(Operation *op, Operands operands,
   for (auto [index, dim] : llvm::enumerate(form.dims))
     if (!dim.uniform)
       present.push_back(index);
-  Expression product = terms.applyLinear(
+  Expression product = rules.terms.applyLinear(
       "nn.matmul", TypeAttr::get(type.getElementType()), arguments, present);
   Argument all{product.term, countLetters(product.term->shape.size()),
                *repeated};
-  form.term = terms.sum(all).term;
+  form.term = rules.terms.sum(all).term;
   if (form.term->isZero()) {
     form.dims.assign(form.dims.size(), Dimension());
     form.partial.clear();
@@ -208,7 +210,8 @@ FailureOr<Contents> Rules::decompose(Operation *op, Operands operands) {
 FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
                                          Operands operands) {
   auto type = cast<RankedTensorType>(op.getResult().getType());
-  Result product = evaluateMatmul(op, operands.take_front(2), type);
+  FailureOr<Content> product =
+      evaluateMatmul(*this, op, operands.take_front(2), type);
   if (failed(product))
     return failure();
   // The parts of the definition, in its order.
@@ -240,4 +243,15 @@ FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
   if (op.getPreactivation())
     results.push_back(scratch.contents.lookup(preactivation));
   return results;
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+ArrayRef<OpRule> proof::getContractionRules() {
+  static const OpRule rules[] = {
+      {"nn.matmul", evaluateMatmul},
+  };
+  return rules;
 }

@@ -101,8 +101,8 @@ void Rules::derivePadding(Operation *op, Operands operands, Form &form,
   }
 }
 
-Rules::Result Rules::finish(Operation *op, Operands operands, Form form,
-                            Expression expression, RankedTensorType type) {
+FailureOr<Content> Rules::finish(Operation *op, Operands operands, Form form,
+                                 Expression expression, RankedTensorType type) {
   form.term = expression.term;
   for (auto [index, dim] : llvm::enumerate(form.dims))
     if (!llvm::is_contained(expression.letters, int(index)))
@@ -137,8 +137,8 @@ joinPartial(ArrayRef<Content> numbers, MutableArrayRef<Argument> summands,
   return joined;
 }
 
-Rules::Result Rules::sum(Operation *op, Operands operands,
-                         ArrayRef<double> factors, RankedTensorType type) {
+FailureOr<Content> Rules::sum(Operation *op, Operands operands,
+                              ArrayRef<double> factors, RankedTensorType type) {
   FailureOr<Form> form = unify(op, operands);
   if (failed(form))
     return failure();
@@ -188,123 +188,133 @@ void Rules::noteMixture(Operation *op, Operands operands, const Term *sum) {
       mixture.writers.push_back(operand.writer->getLoc());
 }
 
-Rules::Result Rules::evaluateAdd(Operation *op, Operands operands,
-                                 RankedTensorType type) {
-  return sum(op, operands, {1, 1}, type);
+static FailureOr<Content> evaluateAdd(Rules &rules, Operation *op,
+                                      Operands operands,
+                                      RankedTensorType type) {
+  return rules.sum(op, operands, {1, 1}, type);
 }
 
-Rules::Result Rules::evaluateSub(Operation *op, Operands operands,
-                                 RankedTensorType type) {
-  return sum(op, operands, {1, -1}, type);
+static FailureOr<Content> evaluateSub(Rules &rules, Operation *op,
+                                      Operands operands,
+                                      RankedTensorType type) {
+  return rules.sum(op, operands, {1, -1}, type);
 }
 
-Rules::Result Rules::evaluateNeg(Operation *op, Operands operands,
-                                 RankedTensorType type) {
-  return sum(op, operands, {-1}, type);
+static FailureOr<Content> evaluateNeg(Rules &rules, Operation *op,
+                                      Operands operands,
+                                      RankedTensorType type) {
+  return rules.sum(op, operands, {-1}, type);
 }
 
-Rules::Result Rules::evaluateScale(Operation *op, Operands operands,
-                                   RankedTensorType type) {
+static FailureOr<Content> evaluateScale(Rules &rules, Operation *op,
+                                        Operands operands,
+                                        RankedTensorType type) {
   double amount = cast<nn::ScaleOp>(op).getAmount().convertToDouble();
-  return sum(op, operands, {amount}, type);
+  return rules.sum(op, operands, {amount}, type);
 }
 
 FailureOr<Content> Rules::add(Operation *op, const Content &a,
                               const Content &b) {
   if (a.pack && b.pack)
-    return evaluatePacked(op, {a, b}, &Rules::evaluateAdd, a.type);
+    return evaluatePacked(op, {a, b}, evaluateAdd, a.type);
   return sum(op, {a, b}, {1, 1}, a.type);
 }
 
 FailureOr<Content> Rules::addUp(Operation *op, Operands summands,
                                 RankedTensorType type) {
   llvm::SaveAndRestore restore(current, summands);
-  Result total =
+  FailureOr<Content> total =
       sum(op, summands, SmallVector<double>(summands.size(), 1), type);
   if (failed(total) || failed(checkAxes(op, total->form)))
     return failure();
   return total;
 }
 
-Rules::Result Rules::evaluateFill(Operation *op, Operands,
-                                  RankedTensorType type) {
+static FailureOr<Content> evaluateFill(Rules &rules, Operation *op, Operands,
+                                       RankedTensorType type) {
   double amount = cast<nn::FillOp>(op).getAmount().convertToDouble();
   Form form;
   form.dims.resize(type.getRank());
-  return finish(op, {}, form, terms.sum(Argument{terms.one(), {}, amount}),
-                type);
+  return rules.finish(op, {}, form,
+                      rules.terms.sum(Argument{rules.terms.one(), {}, amount}),
+                      type);
 }
 
 /// Adding a number to each of some partial sums adds it several times.
-Rules::Result Rules::evaluateShift(Operation *op, Operands operands,
-                                   RankedTensorType type) {
+static FailureOr<Content> evaluateShift(Rules &rules, Operation *op,
+                                        Operands operands,
+                                        RankedTensorType type) {
   const Form &form = operands[0].form;
-  if (failed(requireWhole(op, operands[0])))
+  if (failed(rules.requireWhole(op, operands[0])))
     return failure();
   double amount = cast<nn::ShiftOp>(op).getAmount().convertToDouble();
-  Argument number{terms.one(), {}, amount};
-  return finish(op, operands, form, terms.sum({form.asArgument(), number}),
-                type);
+  Argument number{rules.terms.one(), {}, amount};
+  return rules.finish(op, operands, form,
+                      rules.terms.sum({form.asArgument(), number}), type);
 }
 
 /// What a gradient is taken of is settled: both steps are differentiated.
-Rules::Result Rules::evaluateStop(Operation *, Operands operands,
-                                  RankedTensorType) {
+static FailureOr<Content> evaluateStop(Rules &, Operation *, Operands operands,
+                                       RankedTensorType) {
   return operands[0];
 }
 
 /// Rounding is named, so that it cannot be lost, and linear up to rounding.
-Rules::Result Rules::evaluateCast(Operation *op, Operands operands,
-                                  RankedTensorType type) {
+static FailureOr<Content> evaluateCast(Rules &rules, Operation *op,
+                                       Operands operands,
+                                       RankedTensorType type) {
   const Form &form = operands[0].form;
   Argument argument = form.asArgument();
   bool isSame = operands[0].type.getElementType() == type.getElementType();
   Expression result =
-      isSame ? terms.sum(argument)
-             : terms.cast(argument, TypeAttr::get(type.getElementType()));
-  return finish(op, operands, form, result, type);
+      isSame ? rules.terms.sum(argument)
+             : rules.terms.cast(argument, TypeAttr::get(type.getElementType()));
+  return rules.finish(op, operands, form, result, type);
 }
 
 //===----------------------------------------------------------------------===//
 // Products and nonlinear ops
 //===----------------------------------------------------------------------===//
 
-Rules::Result Rules::evaluateMul(Operation *op, Operands operands,
-                                 RankedTensorType type) {
-  FailureOr<Form> form = unify(op, operands);
+static FailureOr<Content> evaluateMul(Rules &rules, Operation *op,
+                                      Operands operands,
+                                      RankedTensorType type) {
+  FailureOr<Form> form = rules.unify(op, operands);
   if (failed(form))
     return failure();
   const Content &lhs = operands[0], &rhs = operands[1];
   // Linear in one operand while the other one is the same on all ranks.
-  if (lhs.form.isPartial() && failed(requireWhole(op, rhs)))
+  if (lhs.form.isPartial() && failed(rules.requireWhole(op, rhs)))
     return failure();
   const Form &partial = lhs.form.isPartial() ? lhs.form : rhs.form;
   form->partial = partial.partial;
   form->reduction = partial.reduction;
   if (form->reduction != dist::Reduction::Sum &&
-      failed(requireWhole(op, lhs.form.isPartial() ? lhs : rhs)))
+      failed(rules.requireWhole(op, lhs.form.isPartial() ? lhs : rhs)))
     return failure();
   Expression product =
-      terms.product({lhs.form.asArgument(), rhs.form.asArgument()});
-  return finish(op, operands, *form, product, type);
+      rules.terms.product({lhs.form.asArgument(), rhs.form.asArgument()});
+  return rules.finish(op, operands, *form, product, type);
 }
 
-Rules::Result Rules::evaluateDiv(Operation *op, Operands operands,
-                                 RankedTensorType type) {
-  FailureOr<Form> form = unify(op, operands);
-  if (failed(form) || failed(requireWhole(op, operands[1])))
+static FailureOr<Content> evaluateDiv(Rules &rules, Operation *op,
+                                      Operands operands,
+                                      RankedTensorType type) {
+  FailureOr<Form> form = rules.unify(op, operands);
+  if (failed(form) || failed(rules.requireWhole(op, operands[1])))
     return failure();
   form->partial = operands[0].form.partial;
   form->reduction = operands[0].form.reduction;
   if (form->reduction != dist::Reduction::Sum &&
-      failed(requireWhole(op, operands[0])))
+      failed(rules.requireWhole(op, operands[0])))
     return failure();
   // a / b is a · (1 / b).
   Argument divisor = operands[1].form.asArgument();
-  Expression inverse = terms.apply("inverse", {}, divisor, divisor.letters);
-  Expression product = terms.product(
+  Expression inverse =
+      rules.terms.apply("inverse", {}, divisor, divisor.letters);
+  Expression product = rules.terms.product(
       {operands[0].form.asArgument(), Argument{inverse.term, inverse.letters}});
-  return finish(op, operands, *form, product, type);
+  return rules.finish(op, operands, *form, product, type);
 }
 
 /// What `op` gives for numbers, where that is exact: tanh(0) is 0.
@@ -325,17 +335,19 @@ static std::optional<double> computeNumber(Operation *op,
                                                     : std::nullopt;
 }
 
-Rules::Result Rules::evaluateElementwise(Operation *op, Operands operands,
-                                         RankedTensorType type) {
+static FailureOr<Content> evaluateElementwise(Rules &rules, Operation *op,
+                                              Operands operands,
+                                              RankedTensorType type) {
   for (const Content &operand : operands)
-    if (failed(requireWhole(op, operand)))
+    if (failed(rules.requireWhole(op, operand)))
       return failure();
-  FailureOr<Form> form = unify(op, operands);
+  FailureOr<Form> form = rules.unify(op, operands);
   if (failed(form))
     return failure();
   if (std::optional<double> number = computeNumber(op, operands))
-    return finish(op, operands, *form,
-                  terms.sum(Argument{terms.one(), {}, *number}), type);
+    return rules.finish(
+        op, operands, *form,
+        rules.terms.sum(Argument{rules.terms.one(), {}, *number}), type);
   SmallVector<Argument> arguments;
   Letters present;
   for (const Content &operand : operands)
@@ -346,16 +358,16 @@ Rules::Result Rules::evaluateElementwise(Operation *op, Operands operands,
   Attribute attrs;
   if (auto valid = dyn_cast<nn::ValidOp>(op))
     attrs = valid.getIgnoreAttr();
-  return finish(
-      op, operands, *form,
-      terms.apply(op->getName().getStringRef(), attrs, arguments, present),
-      type);
+  return rules.finish(op, operands, *form,
+                      rules.terms.apply(op->getName().getStringRef(), attrs,
+                                        arguments, present),
+                      type);
 }
 
-Rules::Result Rules::evaluateScalar(Operation *op, Operands,
-                                    RankedTensorType type) {
+static FailureOr<Content> evaluateScalar(Rules &rules, Operation *op, Operands,
+                                         RankedTensorType type) {
   Form form;
-  form.term = terms.leaf(cast<nn::StepScalarOp>(op).getName(), {});
+  form.term = rules.terms.leaf(cast<nn::StepScalarOp>(op).getName(), {});
   return Content{type, form, nullptr};
 }
 
@@ -374,8 +386,8 @@ static bool isAligned(const Pack &a, const Pack &b) {
                      });
 }
 
-Rules::Result Rules::evaluatePacked(Operation *op, Operands operands, Rule rule,
-                                    RankedTensorType type) {
+FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
+                                         Rule rule, RankedTensorType type) {
   const Content *owner = nullptr;
   for (const Content &operand : operands) {
     if (owner && operand.pack && !isAligned(*owner->pack, *operand.pack)) {
@@ -403,8 +415,8 @@ Rules::Result Rules::evaluatePacked(Operation *op, Operands operands, Rule rule,
         part.form = operand.pack->members[index].form;
       part.pack = nullptr;
     }
-    Result result =
-        (this->*rule)(op, own, member.type.clone(type.getElementType()));
+    FailureOr<Content> result =
+        rule(*this, op, own, member.type.clone(type.getElementType()));
     if (failed(result) || failed(checkAxes(op, result->form)))
       return failure();
     member.form = std::move(result->form);
@@ -421,4 +433,36 @@ Rules::Result Rules::evaluatePacked(Operation *op, Operands operands, Rule rule,
               : isZero ? NumberRange::exactly(0)
                        : NumberRange::any();
   return Content{type, {}, std::move(pack)};
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+ArrayRef<OpRule> proof::getElementwiseRules() {
+  static const OpRule rules[] = {
+      {"nn.add", evaluateAdd},
+      {"nn.sub", evaluateSub},
+      {"nn.neg", evaluateNeg},
+      {"nn.scale", evaluateScale},
+      {"nn.shift", evaluateShift},
+      {"nn.mul", evaluateMul},
+      {"nn.div", evaluateDiv},
+      {"nn.fill", evaluateFill},
+      {"nn.stop_gradient", evaluateStop},
+      {"nn.cast", evaluateCast},
+      {"nn.exp", evaluateElementwise},
+      {"nn.log", evaluateElementwise},
+      {"nn.tanh", evaluateElementwise},
+      {"nn.erf", evaluateElementwise},
+      {"nn.sqrt", evaluateElementwise},
+      {"nn.rsqrt", evaluateElementwise},
+      {"nn.sigmoid", evaluateElementwise},
+      {"nn.is_zero", evaluateElementwise},
+      {"nn.min", evaluateElementwise},
+      {"nn.equal", evaluateElementwise},
+      {"nn.valid", evaluateElementwise},
+      {"nn.step_scalar", evaluateScalar},
+  };
+  return rules;
 }

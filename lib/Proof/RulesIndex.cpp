@@ -27,16 +27,18 @@ static ArrayRef<RankTerm> getTerms(std::optional<nn::BeginAttr> begin) {
   return begin ? begin->getTerms() : ArrayRef<RankTerm>();
 }
 
-LogicalResult Rules::checkBegin(Operation *op, const Form &form, int64_t dim,
+static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
+                                int64_t dim,
                                 std::optional<nn::BeginAttr> begin) {
-  auto own = mesh.simplify(getTerms(begin));
+  auto own = rules.mesh.simplify(getTerms(begin));
   if (own == form.dims[dim].begin)
     return success();
   Form counted;
   counted.dims.resize(dim + 1);
   counted.dims[dim].begin = own;
-  return wrong(op) << "takes for dimension " << dim << " "
-                   << printLayout(counted) << ", but has " << printLayout(form);
+  return rules.wrong(op) << "takes for dimension " << dim << " "
+                         << printLayout(counted) << ", but has "
+                         << printLayout(form);
 }
 
 int64_t Rules::findExtent(ArrayRef<RankTerm> begin, int64_t extent) {
@@ -50,27 +52,30 @@ int64_t Rules::findExtent(ArrayRef<RankTerm> begin, int64_t extent) {
 // Rows of tables
 //===----------------------------------------------------------------------===//
 
-Rules::Result Rules::evaluateEmbedding(Operation *op, Operands operands,
-                                       RankedTensorType type) {
+static FailureOr<Content> evaluateEmbedding(Rules &rules, Operation *op,
+                                            Operands operands,
+                                            RankedTensorType type) {
   auto embedding = cast<nn::EmbeddingOp>(op);
   const Content &table = operands[0], &ids = operands[1];
-  if (failed(requireWhole(op, table)) || failed(requireWhole(op, ids)) ||
-      failed(checkBegin(op, table.form, 0, embedding.getBegin())))
+  if (failed(rules.requireWhole(op, table)) ||
+      failed(rules.requireWhole(op, ids)) ||
+      failed(checkBegin(rules, op, table.form, 0, embedding.getBegin())))
     return failure();
   if (table.form.dims[0].uniform) {
-    report.unproven(op) << "a table of equal rows has no rule";
+    rules.report.unproven(op) << "a table of equal rows has no rule";
     return failure();
   }
   if (embedding.getLimit() &&
       int64_t(embedding.getLimit()) != table.form.getExtent(0)) {
-    wrong(op) << "takes " << embedding.getLimit() << " rows for a table of "
-              << table.form.getExtent(0);
+    rules.wrong(op) << "takes " << embedding.getLimit()
+                    << " rows for a table of " << table.form.getExtent(0);
     return failure();
   }
   Form form = ids.form;
   form.dims.push_back(table.form.dims[1]);
   // Of an id in another rank's block it gives zeros.
-  if (failed(addPartial(op, form, table.form.dims[0], dist::Reduction::Sum)))
+  if (failed(
+          rules.addPartial(op, form, table.form.dims[0], dist::Reduction::Sum)))
     return failure();
   int column = type.getRank() - 1;
   Argument rows = table.form.asArgument();
@@ -85,31 +90,33 @@ Rules::Result Rules::evaluateEmbedding(Operation *op, Operands operands,
       dim.padding = NumberRange::finite();
   }
   form.term =
-      terms.apply("nn.embedding", {}, {rows, ids.form.asArgument()}, present)
+      rules.terms
+          .apply("nn.embedding", {}, {rows, ids.form.asArgument()}, present)
           .term;
   return Content{type, std::move(form), nullptr};
 }
 
-Rules::Result Rules::evaluateEmbeddingGrad(Operation *op, Operands operands,
-                                           RankedTensorType type) {
+static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
+                                                Operands operands,
+                                                RankedTensorType type) {
   auto scatter = cast<nn::EmbeddingGradOp>(op);
   const Content &gradient = operands[0], &ids = operands[1];
-  if (failed(requireWhole(op, ids)))
+  if (failed(rules.requireWhole(op, ids)))
     return failure();
   Content extended = ids;
   extended.form.dims.emplace_back();
-  FailureOr<Form> positions = unify(op, {gradient, extended});
+  FailureOr<Form> positions = rules.unify(op, {gradient, extended});
   if (failed(positions))
     return failure();
   Form form;
   form.partial = gradient.form.partial;
   form.reduction = gradient.form.reduction;
   if (form.reduction != dist::Reduction::Sum &&
-      failed(requireWhole(op, gradient)))
+      failed(rules.requireWhole(op, gradient)))
     return failure();
   form.dims.resize(2);
   form.dims[0].uniform = false;
-  form.dims[0].begin = mesh.simplify(getTerms(scatter.getBegin()));
+  form.dims[0].begin = rules.mesh.simplify(getTerms(scatter.getBegin()));
   form.dims[1] = positions->dims.back();
   form.dims[1].padding = form.dims[1].padding.sum();
   double repeated = 1;
@@ -117,20 +124,20 @@ Rules::Result Rules::evaluateEmbeddingGrad(Operation *op, Operands operands,
        llvm::enumerate(ArrayRef(positions->dims).drop_back())) {
     if (dim.uniform)
       repeated *= gradient.type.getDimSize(index);
-    bool isPadding =
-        !gradient.form.dims[index].uniform &&
-        isPadded(gradient.form, index, gradient.type.getDimSize(index), mesh);
+    bool isPadding = !gradient.form.dims[index].uniform &&
+                     isPadded(gradient.form, index,
+                              gradient.type.getDimSize(index), rules.mesh);
     if (isPadding && !dim.padding.is(0)) {
-      taken(op, dim.padding, 0) << "adds up the padding of dimension " << index
-                                << " of " << print(gradient);
+      rules.taken(op, dim.padding, 0) << "adds up the padding of dimension "
+                                      << index << " of " << print(gradient);
       return failure();
     }
-    if (failed(addPartial(op, form, dim, dist::Reduction::Sum)))
+    if (failed(rules.addPartial(op, form, dim, dist::Reduction::Sum)))
       return failure();
   }
   int64_t rows = scatter.getLimit()
                      ? int64_t(scatter.getLimit())
-                     : findExtent(form.dims[0].begin, type.getDimSize(0));
+                     : rules.findExtent(form.dims[0].begin, type.getDimSize(0));
   Letters present{0};
   SmallVector<int64_t> extents{rows};
   if (!form.dims[1].uniform) {
@@ -143,10 +150,10 @@ Rules::Result Rules::evaluateEmbeddingGrad(Operation *op, Operands operands,
       letter = letter == gradient.type.getRank() - 1 ? 1 : letter + 2;
     return argument;
   };
-  Expression sum = terms.applyLinear("nn.embedding_grad", {},
-                                     {rename(gradient.form), rename(ids.form)},
-                                     present, extents);
-  form.term = terms
+  Expression sum = rules.terms.applyLinear(
+      "nn.embedding_grad", {}, {rename(gradient.form), rename(ids.form)},
+      present, extents);
+  form.term = rules.terms
                   .sum(Argument{sum.term, countLetters(sum.term->shape.size()),
                                 repeated})
                   .term;
@@ -161,36 +168,38 @@ Rules::Result Rules::evaluateEmbeddingGrad(Operation *op, Operands operands,
 // Elements that are told apart by their index
 //===----------------------------------------------------------------------===//
 
-Rules::Result Rules::choose(Operation *op, const Content &input,
-                            const Content &factor, RankedTensorType type) {
-  FailureOr<Form> form = unify(op, {input, factor});
+static FailureOr<Content> choose(Rules &rules, Operation *op,
+                                 const Content &input, const Content &factor,
+                                 RankedTensorType type) {
+  FailureOr<Form> form = rules.unify(op, {input, factor});
   if (failed(form))
     return failure();
   form->partial = input.form.partial;
   form->reduction = input.form.reduction;
   if (form->reduction != dist::Reduction::Sum &&
-      failed(requireWhole(op, input)))
+      failed(rules.requireWhole(op, input)))
     return failure();
   Expression chosen =
-      terms.product({input.form.asArgument(), factor.form.asArgument()});
-  return finish(op, {}, *form, chosen, type);
+      rules.terms.product({input.form.asArgument(), factor.form.asArgument()});
+  return rules.finish(op, {}, *form, chosen, type);
 }
 
 /// Picking is multiplying by the one-hot code of the ids.
-Rules::Result Rules::evaluatePick(Operation *op, Operands operands,
-                                  RankedTensorType type) {
+static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
+                                       Operands operands,
+                                       RankedTensorType type) {
   auto pick = cast<nn::PickOp>(op);
   const Content &input = operands[0], &ids = operands[1];
   int64_t last = type.getRank() - 1;
-  if (failed(requireWhole(op, ids)))
+  if (failed(rules.requireWhole(op, ids)))
     return failure();
   Content code{type, ids.form, nullptr};
   Dimension &dim = code.form.dims.emplace_back();
   dim.uniform = false;
-  dim.begin = mesh.simplify(getTerms(pick.getBegin()));
-  int64_t extent = findExtent(dim.begin, type.getDimSize(last));
+  dim.begin = rules.mesh.simplify(getTerms(pick.getBegin()));
+  int64_t extent = rules.findExtent(dim.begin, type.getDimSize(last));
   if (!input.form.dims[last].uniform) {
-    if (failed(checkBegin(op, input.form, last, pick.getBegin())))
+    if (failed(checkBegin(rules, op, input.form, last, pick.getBegin())))
       return failure();
     extent = input.form.getExtent(last);
   }
@@ -199,8 +208,9 @@ Rules::Result Rules::evaluatePick(Operation *op, Operands operands,
   SmallVector<int64_t, 4> extents = ids.form.term->shape;
   present.push_back(last);
   extents.push_back(extent);
-  code.form.term = terms.apply("one hot", {}, argument, present, extents).term;
-  Result result = choose(op, input, code, type);
+  code.form.term =
+      rules.terms.apply("one hot", {}, argument, present, extents).term;
+  FailureOr<Content> result = choose(rules, op, input, code, type);
   if (failed(result))
     return failure();
   for (auto [index, own] : llvm::enumerate(result->form.dims)) {
@@ -212,41 +222,43 @@ Rules::Result Rules::evaluatePick(Operation *op, Operands operands,
   return result;
 }
 
-Rules::Result Rules::evaluateCausalMask(Operation *op, Operands operands,
-                                        RankedTensorType type) {
+static FailureOr<Content> evaluateCausalMask(Rules &rules, Operation *op,
+                                             Operands operands,
+                                             RankedTensorType type) {
   auto mask = cast<nn::CausalMaskOp>(op);
   const Content &input = operands[0];
   int64_t key = type.getRank() - 1, query = key - 1;
-  if (failed(requireWhole(op, input)))
+  if (failed(rules.requireWhole(op, input)))
     return failure();
   if (input.form.dims[key].uniform || input.form.dims[query].uniform) {
-    report.unproven(op) << "masking equal numbers has no rule";
+    rules.report.unproven(op) << "masking equal numbers has no rule";
     return failure();
   }
-  if (failed(checkBegin(op, input.form, query, mask.getBegin())) ||
-      failed(checkBegin(op, input.form, key, std::nullopt)))
+  if (failed(checkBegin(rules, op, input.form, query, mask.getBegin())) ||
+      failed(checkBegin(rules, op, input.form, key, std::nullopt)))
     return failure();
   Contents parts{input};
   SmallVector<Argument> arguments{input.form.asArgument()};
   if (mask.getStarts()) {
     // Of each query: the same for all of its keys.
     Content &starts = parts.emplace_back(operands[1]);
-    if (failed(requireWhole(op, starts)))
+    if (failed(rules.requireWhole(op, starts)))
       return failure();
     arguments.push_back(starts.form.asArgument());
     starts.form.dims.emplace_back();
   }
-  FailureOr<Form> form = unify(op, parts);
+  FailureOr<Form> form = rules.unify(op, parts);
   if (failed(form))
     return failure();
   Letters letters;
   for (auto [index, dim] : llvm::enumerate(form->dims))
     if (!dim.uniform)
       letters.push_back(index);
-  Result result = finish(
-      op, {}, *form,
-      terms.apply("nn.causal_mask", mask.getWindowAttr(), arguments, letters),
-      type);
+  FailureOr<Content> result =
+      rules.finish(op, {}, *form,
+                   rules.terms.apply("nn.causal_mask", mask.getWindowAttr(),
+                                     arguments, letters),
+                   type);
   for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
     own.padding = given.padding.join(NumberRange::exactly(-INFINITY));
   return result;
@@ -262,8 +274,8 @@ static std::optional<nn::BeginAttr> getBegin(nn::DropoutOp op, int64_t dim) {
 
 /// The numbers that dropout multiplies with: a tensor that follows from the
 /// keys and from the place of each element in the whole tensor.
-FailureOr<Form> Rules::makeMask(nn::DropoutOp op, const Content &input,
-                                const Content &keys) {
+static FailureOr<Form> makeMask(Rules &rules, nn::DropoutOp op,
+                                const Content &input, const Content &keys) {
   Form mask;
   mask.dims.push_back(keys.form.dims[0]);
   Argument argument = keys.form.asArgument();
@@ -273,39 +285,40 @@ FailureOr<Form> Rules::makeMask(nn::DropoutOp op, const Content &input,
     std::optional<nn::BeginAttr> begin = getBegin(op, dim);
     Dimension &own = mask.dims.emplace_back();
     own.uniform = false;
-    own.begin = mesh.simplify(getTerms(begin));
+    own.begin = rules.mesh.simplify(getTerms(begin));
     own.padding = NumberRange::any();
     bool isKnown = !input.form.dims[dim].uniform;
-    if (isKnown && failed(checkBegin(op, input.form, dim, begin)))
+    if (isKnown && failed(checkBegin(rules, op, input.form, dim, begin)))
       return failure();
     present.push_back(dim);
-    extents.push_back(isKnown
-                          ? input.form.getExtent(dim)
-                          : findExtent(own.begin, input.type.getDimSize(dim)));
+    extents.push_back(
+        isKnown ? input.form.getExtent(dim)
+                : rules.findExtent(own.begin, input.type.getDimSize(dim)));
   }
   auto attrs = ArrayAttr::get(op.getContext(),
                               {op.getProbabilityAttr(), op.getSiteAttr()});
   mask.term =
-      terms.apply("dropout mask", attrs, argument, present, extents).term;
+      rules.terms.apply("dropout mask", attrs, argument, present, extents).term;
   return mask;
 }
 
 /// Dropping is multiplying by the mask, so it is linear, and what is dropped
 /// again in the backward pass is the same only if the mask is.
-Rules::Result Rules::evaluateDropout(Operation *op, Operands operands,
-                                     RankedTensorType type) {
+static FailureOr<Content> evaluateDropout(Rules &rules, Operation *op,
+                                          Operands operands,
+                                          RankedTensorType type) {
   auto dropout = cast<nn::DropoutOp>(op);
   const Content &input = operands[0], &keys = operands[1];
   double probability = dropout.getProbability().convertToDouble();
   if (getMaskThreshold(probability) > std::numeric_limits<uint32_t>::max())
     return input; // it keeps all
-  if (failed(requireWhole(op, keys)))
+  if (failed(rules.requireWhole(op, keys)))
     return failure();
-  FailureOr<Form> mask = makeMask(dropout, input, keys);
+  FailureOr<Form> mask = makeMask(rules, dropout, input, keys);
   if (failed(mask))
     return failure();
   Content factor{type, std::move(*mask), nullptr};
-  Result result = choose(op, input, factor, type);
+  FailureOr<Content> result = choose(rules, op, input, factor, type);
   if (failed(result))
     return failure();
   NumberRange amount = NumberRange::exactly(0).join(
@@ -316,8 +329,9 @@ Rules::Result Rules::evaluateDropout(Operation *op, Operands operands,
 }
 
 /// The global tensor stays the same; what lies beyond it is known.
-Rules::Result Rules::evaluateMaskPadding(Operation *op, Operands operands,
-                                         RankedTensorType type) {
+static FailureOr<Content> evaluateMaskPadding(Rules &rules, Operation *op,
+                                              Operands operands,
+                                              RankedTensorType type) {
   auto mask = cast<nn::MaskPaddingOp>(op);
   Content result = operands[0];
   Form &form = result.form;
@@ -326,20 +340,21 @@ Rules::Result Rules::evaluateMaskPadding(Operation *op, Operands operands,
   if (form.term->isZero() && amount.is(0))
     return result;
   if (form.dims[dim].uniform) {
-    report.unproven(op) << "masking the padding of equal numbers has no rule";
+    rules.report.unproven(op)
+        << "masking the padding of equal numbers has no rule";
     return failure();
   }
   if (form.isPartial() && !amount.is(0)) {
-    wrong(op) << "overwrites padding of a partial sum by "
-              << mask.getAmountAttr();
+    rules.wrong(op) << "overwrites padding of a partial sum by "
+                    << mask.getAmountAttr();
     return failure();
   }
-  if (failed(checkBegin(op, form, dim, mask.getBegin())))
+  if (failed(checkBegin(rules, op, form, dim, mask.getBegin())))
     return failure();
   if (int64_t(mask.getLimit()) != form.getExtent(dim)) {
-    wrong(op) << "overwrites what lies from " << mask.getLimit()
-              << " on along dimension " << dim << ", which has "
-              << form.getExtent(dim) << " elements";
+    rules.wrong(op) << "overwrites what lies from " << mask.getLimit()
+                    << " on along dimension " << dim << ", which has "
+                    << form.getExtent(dim) << " elements";
     return failure();
   }
   for (auto [index, own] : llvm::enumerate(form.dims))
@@ -351,45 +366,66 @@ Rules::Result Rules::evaluateMaskPadding(Operation *op, Operands operands,
 // Tables of numbers
 //===----------------------------------------------------------------------===//
 
-Rules::Result Rules::generate(Operation *op, Attribute attrs, int64_t dim,
-                              std::optional<nn::BeginAttr> begin,
-                              RankedTensorType type) {
+static FailureOr<Content> generate(Rules &rules, Operation *op, Attribute attrs,
+                                   int64_t dim,
+                                   std::optional<nn::BeginAttr> begin,
+                                   RankedTensorType type) {
   Form form;
   form.dims.resize(type.getRank());
   form.dims[dim].uniform = false;
-  form.dims[dim].begin = mesh.simplify(getTerms(begin));
+  form.dims[dim].begin = rules.mesh.simplify(getTerms(begin));
   form.dims[dim].padding = NumberRange::any();
   Letters letters{int(dim)};
   SmallVector<int64_t> extents{
-      findExtent(form.dims[dim].begin, type.getDimSize(dim))};
+      rules.findExtent(form.dims[dim].begin, type.getDimSize(dim))};
   form.term =
-      terms.apply(op->getName().getStringRef(), attrs, {}, letters, extents)
+      rules.terms
+          .apply(op->getName().getStringRef(), attrs, {}, letters, extents)
           .term;
   return Content{type, std::move(form), nullptr};
 }
 
-Rules::Result Rules::evaluateIota(Operation *op, Operands,
-                                  RankedTensorType type) {
+static FailureOr<Content> evaluateIota(Rules &rules, Operation *op, Operands,
+                                       RankedTensorType type) {
   auto iota = cast<nn::IotaOp>(op);
-  return generate(op, {}, iota.getAlong(), iota.getBegin(), type);
+  return generate(rules, op, {}, iota.getAlong(), iota.getBegin(), type);
 }
 
-Rules::Result Rules::evaluateRopeTable(Operation *op, Operands,
-                                       RankedTensorType type) {
+static FailureOr<Content> evaluateRopeTable(Rules &rules, Operation *op,
+                                            Operands, RankedTensorType type) {
   auto table = cast<nn::RopeTableOp>(op);
   Builder builder(op->getContext());
   SmallVector<Attribute> attrs{table.getThetaAttr(),
                                builder.getBoolAttr(table.getSine())};
   if (table.getScaling())
     attrs.push_back(*table.getScaling());
-  Result result =
-      generate(op, builder.getArrayAttr(attrs), 0, table.getBegin(), type);
+  FailureOr<Content> result = generate(rules, op, builder.getArrayAttr(attrs),
+                                       0, table.getBegin(), type);
   // Each column has a frequency of its own; positions go on in the padding.
   Form &form = result->form;
   form.dims[0].padding = NumberRange::finite();
   form.dims[1].uniform = false;
   SmallVector<int64_t> extents{form.term->shape[0], type.getDimSize(1)};
   form.term =
-      terms.apply(form.term->name, form.term->attrs, {}, {0, 1}, extents).term;
+      rules.terms.apply(form.term->name, form.term->attrs, {}, {0, 1}, extents)
+          .term;
   return result;
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+ArrayRef<OpRule> proof::getIndexRules() {
+  static const OpRule rules[] = {
+      {"nn.embedding", evaluateEmbedding},
+      {"nn.embedding_grad", evaluateEmbeddingGrad},
+      {"nn.pick", evaluatePick},
+      {"nn.causal_mask", evaluateCausalMask},
+      {"nn.dropout", evaluateDropout},
+      {"nn.mask_padding", evaluateMaskPadding},
+      {"nn.iota", evaluateIota},
+      {"nn.rope_table", evaluateRopeTable},
+  };
+  return rules;
 }

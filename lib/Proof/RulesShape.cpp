@@ -13,8 +13,9 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
-Rules::Result Rules::evaluateBroadcast(Operation *op, Operands operands,
-                                       RankedTensorType type) {
+static FailureOr<Content> evaluateBroadcast(Rules &, Operation *op,
+                                            Operands operands,
+                                            RankedTensorType type) {
   const Content &input = operands[0];
   Form form = input.form;
   form.dims.assign(type.getRank(), Dimension());
@@ -34,16 +35,74 @@ static bool isNeutral(const NumberRange &padding, nn::ReduceKind kind) {
              : padding.high == -INFINITY && padding.special != NumberRange::NaN;
 }
 
-Rules::Result Rules::evaluateReduce(Operation *op, Operands operands,
-                                    RankedTensorType type) {
+/// The sum over a pack is that of its members. It goes over columns first;
+/// in between there is nothing to tell apart.
+static FailureOr<Content> reducePack(Rules &rules, Operation *op,
+                                     const Content &input,
+                                     RankedTensorType type) {
+  auto reduce = cast<nn::ReduceOp>(op);
+  const Pack &pack = *input.pack;
+  bool columns = llvm::is_contained(reduce.getDims(), 1);
+  bool rows = llvm::is_contained(reduce.getDims(), 0);
+  if (reduce.getKind() != nn::ReduceKind::Sum ||
+      (!columns && !pack.reducedColumns)) {
+    rules.report.unproven(op)
+        << "only sums over the columns of a pack, then over "
+           "its rows, have a rule";
+    return failure();
+  }
+  if (columns && !rows) {
+    auto reduced = std::make_shared<Pack>(pack);
+    reduced->reducedColumns = true;
+    return Content{type, {}, std::move(reduced)};
+  }
+  if (!pack.gap.is(0)) {
+    rules.wrong(op) << "adds up what lies between the members of "
+                    << print(input);
+    return failure();
+  }
+  Contents parts;
+  for (const Pack::Member &member : pack.members) {
+    for (int64_t dim = 0; dim < member.type.getRank(); ++dim)
+      if (isPadded(member.form, dim, member.type.getDimSize(dim), rules.mesh) &&
+          !member.form.dims[dim].padding.is(0)) {
+        rules.taken(op, member.form.dims[dim].padding, 0)
+            << "adds up the padding of " << member.name;
+        return failure();
+      }
+    Content &part = parts.emplace_back(Content{type, member.form, nullptr});
+    part.form.dims.clear();
+    double repeated = 1;
+    for (auto [index, dim] : llvm::enumerate(member.form.dims)) {
+      if (dim.uniform)
+        repeated *= member.type.getDimSize(index);
+      else if (failed(
+                   rules.addPartial(op, part.form, dim, dist::Reduction::Sum)))
+        return failure();
+    }
+    for (const RankTerm &term : pack.rows)
+      part.form.partial.push_back(term.axis);
+    if (failed(rules.checkAxes(op, part.form)))
+      return failure();
+    Expression sum = member.form.term->shape.empty()
+                         ? Expression{member.form.term, {}}
+                         : rules.terms.reduceSum(member.form.asArgument(), {});
+    part.form.term = rules.terms.sum(Argument{sum.term, {}, repeated}).term;
+  }
+  return rules.addUp(op, parts, type);
+}
+
+static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
+                                         Operands operands,
+                                         RankedTensorType type) {
   auto reduce = cast<nn::ReduceOp>(op);
   const Content &input = operands[0];
   if (input.pack)
-    return reducePack(op, input, type);
+    return reducePack(rules, op, input, type);
   bool isSum = reduce.getKind() == nn::ReduceKind::Sum;
   auto kind = isSum ? dist::Reduction::Sum : dist::Reduction::Max;
   if (input.form.isPartial() && input.form.reduction != kind &&
-      failed(requireWhole(op, input)))
+      failed(rules.requireWhole(op, input)))
     return failure();
   Form form = input.form;
   form.dims.clear();
@@ -64,24 +123,25 @@ Rules::Result Rules::evaluateReduce(Operation *op, Operands operands,
       continue;
     }
     reducesTerm = true;
-    if (isPadded(input.form, index, input.type.getDimSize(index), mesh) &&
+    if (isPadded(input.form, index, input.type.getDimSize(index), rules.mesh) &&
         !isNeutral(dim.padding, reduce.getKind())) {
       double neutral = isSum ? 0 : -std::numeric_limits<double>::infinity();
-      taken(op, dim.padding, neutral) << "reduces the padding of dimension "
-                                      << index << " of " << print(input);
+      rules.taken(op, dim.padding, neutral)
+          << "reduces the padding of dimension " << index << " of "
+          << print(input);
       return failure();
     }
-    if (failed(addPartial(op, form, dim, kind)))
+    if (failed(rules.addPartial(op, form, dim, kind)))
       return failure();
   }
   Argument argument = input.form.asArgument();
   if (reducesTerm) {
-    Expression reduced = isSum ? terms.reduceSum(argument, present)
-                               : terms.reduceMaximum(argument, present);
+    Expression reduced = isSum ? rules.terms.reduceSum(argument, present)
+                               : rules.terms.reduceMaximum(argument, present);
     argument = {reduced.term, reduced.letters};
   }
   argument.factor = isSum ? repeated : 1;
-  form.term = terms.sum(argument).term;
+  form.term = rules.terms.sum(argument).term;
   if (form.term->isZero()) {
     form.dims.assign(form.dims.size(), Dimension());
     form.partial.clear();
@@ -89,78 +149,39 @@ Rules::Result Rules::evaluateReduce(Operation *op, Operands operands,
   return Content{type, std::move(form), nullptr};
 }
 
-/// The sum over a pack is that of its members. It goes over columns first;
-/// in between there is nothing to tell apart.
-Rules::Result Rules::reducePack(Operation *op, const Content &input,
-                                RankedTensorType type) {
-  auto reduce = cast<nn::ReduceOp>(op);
-  const Pack &pack = *input.pack;
-  bool columns = llvm::is_contained(reduce.getDims(), 1);
-  bool rows = llvm::is_contained(reduce.getDims(), 0);
-  if (reduce.getKind() != nn::ReduceKind::Sum ||
-      (!columns && !pack.reducedColumns)) {
-    report.unproven(op) << "only sums over the columns of a pack, then over "
-                           "its rows, have a rule";
-    return failure();
-  }
-  if (columns && !rows) {
-    auto reduced = std::make_shared<Pack>(pack);
-    reduced->reducedColumns = true;
-    return Content{type, {}, std::move(reduced)};
-  }
-  if (!pack.gap.is(0)) {
-    wrong(op) << "adds up what lies between the members of " << print(input);
-    return failure();
-  }
-  Contents parts;
-  for (const Pack::Member &member : pack.members) {
-    for (int64_t dim = 0; dim < member.type.getRank(); ++dim)
-      if (isPadded(member.form, dim, member.type.getDimSize(dim), mesh) &&
-          !member.form.dims[dim].padding.is(0)) {
-        taken(op, member.form.dims[dim].padding, 0)
-            << "adds up the padding of " << member.name;
-        return failure();
-      }
-    Content &part = parts.emplace_back(Content{type, member.form, nullptr});
-    part.form.dims.clear();
-    double repeated = 1;
-    for (auto [index, dim] : llvm::enumerate(member.form.dims)) {
-      if (dim.uniform)
-        repeated *= member.type.getDimSize(index);
-      else if (failed(addPartial(op, part.form, dim, dist::Reduction::Sum)))
-        return failure();
-    }
-    for (const RankTerm &term : pack.rows)
-      part.form.partial.push_back(term.axis);
-    if (failed(checkAxes(op, part.form)))
-      return failure();
-    Expression sum = member.form.term->shape.empty()
-                         ? Expression{member.form.term, {}}
-                         : terms.reduceSum(member.form.asArgument(), {});
-    part.form.term = terms.sum(Argument{sum.term, {}, repeated}).term;
-  }
-  return addUp(op, parts, type);
-}
-
-Rules::Result Rules::evaluateRotateHalf(Operation *op, Operands operands,
-                                        RankedTensorType type) {
+static FailureOr<Content> evaluateRotateHalf(Rules &rules, Operation *op,
+                                             Operands operands,
+                                             RankedTensorType type) {
   const Content &input = operands[0];
   int64_t last = type.getRank() - 1;
   if (input.form.dims[last].uniform) {
-    report.unproven(op) << "rotating equal numbers has no rule";
+    rules.report.unproven(op) << "rotating equal numbers has no rule";
     return failure();
   }
   if (!input.form.dims[last].begin.empty()) {
-    wrong(op) << "rotates " << print(input) << ", of which it needs dimension "
-              << last << " whole";
+    rules.wrong(op) << "rotates " << print(input)
+                    << ", of which it needs dimension " << last << " whole";
     return failure();
   }
   Argument argument = input.form.asArgument();
-  Result result = finish(
+  FailureOr<Content> result = rules.finish(
       op, {}, input.form,
-      terms.applyLinear("nn.rotate_half", {}, argument, argument.letters),
+      rules.terms.applyLinear("nn.rotate_half", {}, argument, argument.letters),
       type);
   for (auto [own, given] : llvm::zip_equal(result->form.dims, input.form.dims))
     own.padding = given.padding.join(-given.padding);
   return result;
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+ArrayRef<OpRule> proof::getShapeRules() {
+  static const OpRule rules[] = {
+      {"nn.broadcast", evaluateBroadcast},
+      {"nn.reduce", evaluateReduce, /*takesPacks=*/true},
+      {"nn.rotate_half", evaluateRotateHalf},
+  };
+  return rules;
 }

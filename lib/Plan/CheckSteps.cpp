@@ -202,27 +202,25 @@ private:
   }
 
   Status checkCollective(const fb::CollectiveStep &step) {
-    if (step.kind() > fb::CollectiveKind::MAX ||
+    if (step.kind() >= std::size(collectives) ||
         step.reduction() > fb::Reduction::MAX)
       return fail("unknown collective ", int(step.kind()), " or reduction ",
                   int(step.reduction()));
     if (step.dtype() > fb::DType::MAX)
       return fail("unknown dtype ", int(step.dtype()));
-    const CollectiveFacts &facts = getFacts(toKind(step.kind()));
+    const CollectiveFacts &facts = getFacts(kindOf(step));
     if (facts.reduces && step.dtype() == fb::DType::I32)
       return fail("reduces ", fb::EnumNameDType(step.dtype()),
                   ", only f32 and bf16 are supported");
     if (!facts.exchanges && (step.middle() != 1 || step.splits_inner()))
-      return fail(fb::EnumNameCollectiveKind(step.kind()),
-                  " has blocks with a middle of ", step.middle(),
-                  ", only AllToAll cuts two dimensions");
+      return fail(facts.name, " has blocks with a middle of ", step.middle(),
+                  ", only an all-to-all cuts two dimensions");
     PLAIT_RETURN_IF_ERROR(checkMembers(step));
     bool same = step.input() && step.output() &&
                 step.input()->slot() == step.output()->slot() &&
                 step.input()->offset() == step.output()->offset();
     if (same && !facts.worksInPlace)
-      return fail(fb::EnumNameCollectiveKind(step.kind()),
-                  " reads and writes the same place");
+      return fail(facts.name, " reads and writes the same place");
     return Status::success();
   }
 

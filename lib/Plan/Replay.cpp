@@ -9,6 +9,7 @@
 
 #include "CheckSteps.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Uses.h"
 
 #include <algorithm>
 #include <map>
@@ -51,7 +52,7 @@ bool agree(const fb::CollectiveStep &left, const fb::CollectiveStep &right) {
 
 std::string describe(const fb::CollectiveStep &step) {
   std::ostringstream out;
-  out << fb::EnumNameCollectiveKind(step.kind()) << " "
+  out << getFacts(kindOf(step)).name << " "
       << fb::EnumNameReduction(step.reduction()) << " of " << step.outer()
       << " x ";
   if (step.middle() != 1)

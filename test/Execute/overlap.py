@@ -203,10 +203,10 @@ def main() -> int:
         case = report.case
         for processes in (1, 2):
             for name, kind, flags in (
-                ("reduces", "AllReduce", ()),
-                ("scatters/zero=2", "ReduceScatter", ("--zero", 2)),
-                ("scatters/zero=3", "ReduceScatter", ("--zero", 3)),
-                ("gathers/zero=3", "AllGather", ("--zero", 3)),
+                ("reduces", "all-reduce", ()),
+                ("scatters/zero=2", "reduce-scatter", ("--zero", 2)),
+                ("scatters/zero=3", "reduce-scatter", ("--zero", 3)),
+                ("gathers/zero=3", "all-gather", ("--zero", 3)),
             ):
                 case(
                     f"beside/{name}/processes={processes}",

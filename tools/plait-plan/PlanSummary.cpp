@@ -14,6 +14,7 @@
 #include "plait/Planner/PlanCost.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace plait;
 using namespace plait::tool;
@@ -40,13 +41,12 @@ std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
 
 static uint64_t getSentBytes(const plan::Mesh &mesh,
                              const fb::CollectiveStep &step) {
-  uint64_t members =
+  CollectiveKind kind = plan::kindOf(step);
+  int64_t members =
       length(step.members()) ? length(step.members()) : mesh.size(step.axis());
-  uint64_t bytes = step.outer() * step.middle() * step.chunk() *
-                   plan::elementBytes(step.dtype());
-  const CollectiveFacts &facts = getFacts(plan::toKind(step.kind()));
-  uint64_t blocks = facts.readsAll || facts.writesAll ? members : 1;
-  return facts.passes * (members - 1) * blocks * bytes / members;
+  uint64_t whole = countBlocks(kind, members) * step.outer() * step.middle() *
+                   step.chunk() * plan::elementBytes(step.dtype());
+  return uint64_t(std::llround(double(whole) * getSentShare(kind, members)));
 }
 
 /// Counts one step that is executed `calls` times.

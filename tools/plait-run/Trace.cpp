@@ -11,6 +11,7 @@
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Streams.h"
+#include "plait/Plan/Uses.h"
 
 #include <nlohmann/json.hpp>
 
@@ -65,7 +66,7 @@ std::string nameOf(const fb::Action &action) {
 /// What the collectives of a trace are called, and the kinds of other steps.
 std::string nameOf(const fb::Step &step) {
   if (const auto *collective = step.step_as_CollectiveStep())
-    return fb::EnumNameCollectiveKind(collective->kind());
+    return std::string(getFacts(plan::kindOf(*collective)).name);
   return fb::EnumNameStepKind(step.step_type());
 }
 

@@ -19,16 +19,15 @@
 #include "plait/Support/Collectives.h"
 
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <vector>
 
 namespace plait::plan {
 
-constexpr CollectiveKind toKind(fb::CollectiveKind kind) {
-  return CollectiveKind(kind);
+/// The kind of a step of a checked plan.
+inline CollectiveKind kindOf(const fb::CollectiveStep &step) {
+  return CollectiveKind(step.kind());
 }
-static_assert(size_t(fb::CollectiveKind::MAX) + 1 == std::size(collectives));
 
 /// The smallest run of bytes, from one Ref on, that holds all that a step
 /// touches of one tensor.

@@ -34,6 +34,7 @@
 #define PLAIT_RUNTIME_COMMUNICATOR_H
 
 #include "plait/Plan/Plan_generated.h"
+#include "plait/Support/Collectives.h"
 #include "plait/Support/Status.h"
 
 #include <chrono>
@@ -130,6 +131,22 @@ public:
                            const CollectiveShape &shape) = 0;
   virtual Status allToAll(const std::byte *input, std::byte *output,
                           const CollectiveShape &shape) = 0;
+
+  /// The one of `kind`; those that only move data have no `reduction`.
+  Status run(CollectiveKind kind, const std::byte *input, std::byte *output,
+             const CollectiveShape &shape, fb::Reduction reduction) {
+    switch (kind) {
+    case CollectiveKind::AllReduce:
+      return allReduce(input, output, shape, reduction);
+    case CollectiveKind::AllGather:
+      return allGather(input, output, shape);
+    case CollectiveKind::ReduceScatter:
+      return reduceScatter(input, output, shape, reduction);
+    case CollectiveKind::AllToAll:
+      return allToAll(input, output, shape);
+    }
+    __builtin_unreachable();
+  }
 };
 
 /// The end point of one rank. Used by the thread of its rank only, except for

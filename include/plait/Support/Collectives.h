@@ -17,11 +17,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 namespace plait {
 
-/// The dist dialect and plan files have the same values.
+/// Plan files have these numbers.
 enum class CollectiveKind : uint8_t {
   AllReduce,
   AllGather,
@@ -30,7 +31,7 @@ enum class CollectiveKind : uint8_t {
 };
 
 struct CollectiveFacts {
-  std::string_view name; // in hardware files
+  std::string_view name; // in hardware files and messages; IR has underscores
   /// Whether a member brings, and gets, all blocks; otherwise one.
   bool readsAll, writesAll;
   bool reduces;      // combines values
@@ -46,8 +47,15 @@ inline constexpr CollectiveFacts collectives[] = {
     {"all-to-all", true, true, false, true, false, 1},
 };
 
+static_assert(std::size(collectives) == size_t(CollectiveKind::AllToAll) + 1);
+
 constexpr const CollectiveFacts &getFacts(CollectiveKind kind) {
   return collectives[size_t(kind)];
+}
+
+/// The blocks of the whole tensor, see getSentShare().
+constexpr int64_t countBlocks(CollectiveKind kind, int64_t members) {
+  return getFacts(kind).readsAll || getFacts(kind).writesAll ? members : 1;
 }
 
 /// Of the whole tensor's bytes, what each of `members` sends in a ring. The

@@ -233,7 +233,7 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
 
 FailureOr<fb::CollectiveStepT> Writer::write(CollectiveOp op) {
   fb::CollectiveStepT step;
-  step.kind = static_cast<fb::CollectiveKind>(op.getKind());
+  step.kind = static_cast<uint8_t>(op.getKind());
   if (std::optional<dist::Reduction> reduction = op.getReduction())
     step.reduction = static_cast<fb::Reduction>(*reduction);
   step.axis = dist::MeshOp::find(op).getAxisIndex(op.getAxis());

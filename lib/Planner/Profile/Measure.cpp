@@ -133,7 +133,7 @@ Measurer::makeCollective(dist::CollectiveOpInterface op) const {
   planner::Operation result;
   result.kind = OperationKind::Collective;
   result.name = nameOf(op);
-  result.collective = toKind(op.getKind());
+  result.collective = op.getKind();
   // In elements of activations, whose bytes they will be multiplied with.
   Type element = getElementTypeOrSelf(op->getResult(0).getType());
   double share = double(element.getIntOrFloatBitWidth()) /

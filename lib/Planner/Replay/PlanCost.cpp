@@ -95,13 +95,12 @@ static Group getGroup(const fb::CollectiveStep &step, const plan::Mesh &mesh,
 static double collectiveStepSeconds(const fb::CollectiveStep &step,
                                     const plan::Mesh &mesh,
                                     const Cluster &cluster) {
-  CollectiveKind kind = plan::toKind(step.kind());
+  CollectiveKind kind = plan::kindOf(step);
   Group group = getGroup(step, mesh, cluster);
   double bytes = double(step.outer()) * double(step.middle()) *
                  double(step.chunk()) *
-                 double(plan::elementBytes(step.dtype()));
-  if (getFacts(kind).readsAll || getFacts(kind).writesAll)
-    bytes *= group.ranks; // blocks
+                 double(plan::elementBytes(step.dtype())) *
+                 double(countBlocks(kind, group.ranks));
   return collectiveSeconds(kind, bytes, group, cluster);
 }
 

@@ -13,6 +13,7 @@
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Metrics.h"
+#include "plait/Plan/Uses.h"
 
 #include <algorithm>
 
@@ -544,17 +545,7 @@ Status Rank::runCollective(const fb::Action &action,
   std::byte *output = resolve(action, *step.output());
   CollectiveShape shape = {step.dtype(), step.outer(), step.chunk(),
                            step.middle(), step.splits_inner()};
-  switch (step.kind()) {
-  case fb::CollectiveKind::AllReduce:
-    return group.allReduce(input, output, shape, step.reduction());
-  case fb::CollectiveKind::AllGather:
-    return group.allGather(input, output, shape);
-  case fb::CollectiveKind::ReduceScatter:
-    return group.reduceScatter(input, output, shape, step.reduction());
-  case fb::CollectiveKind::AllToAll:
-    return group.allToAll(input, output, shape);
-  }
-  __builtin_unreachable();
+  return group.run(plan::kindOf(step), input, output, shape, step.reduction());
 }
 
 std::byte *Rank::resolve(const fb::Action &action, const fb::Ref &ref) const {

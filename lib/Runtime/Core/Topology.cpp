@@ -40,7 +40,7 @@ void forEachCollective(const fb::Plan &plan, Visit visit) {
 uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {
   if (members == 1)
     return 0;
-  const CollectiveFacts &facts = getFacts(plan::toKind(step.kind()));
+  const CollectiveFacts &facts = getFacts(plan::kindOf(step));
   bool isContiguous = step.outer() == 1 && step.middle() == 1;
   uint64_t bytes = step.outer() * step.middle() * step.chunk() * members *
                    plan::elementBytes(step.dtype());

@@ -79,7 +79,7 @@ private:
     auto collective = dyn_cast<CollectiveOp>(*step);
     return collective && (onGPU || collective.getAxis() == kDataAxis) &&
            collective.getAxis() != kPipelineAxis &&
-           collective.getKind() == dist::CollectiveKind::AllReduce &&
+           collective.getKind() == CollectiveKind::AllReduce &&
            collective.getReduction() == dist::Reduction::Sum &&
            collective.isInPlace();
   }

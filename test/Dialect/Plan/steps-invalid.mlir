@@ -337,6 +337,15 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 
 dist.mesh @mesh ["pp", "tp"] = [2, 4]
 plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+2 {{'reduce_all' is no collective, expected one of all_reduce, all_gather, reduce_scatter, all_to_all}}
+  // expected-error @+1 {{failed to parse Dist_CollectiveKindAttr parameter 'value'}}
+  plan.collective reduce_all reduction sum on "tp" of f32 outer 1 middle 1 chunk 4 <slot 1, 0, 16> -> <slot 1, 0, 16>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
   // expected-error @+1 {{has a size of 0, expected at least 1}}
   plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 0 chunk 4 <slot 1, 0, 16> -> <slot 1, 0, 16>
 }

@@ -436,7 +436,7 @@ const Case otherCases[] = {
        stepOf<fb::CollectiveStepT>(*p.programs[1], 1, 1).reduction =
            fb::Reduction::Sum;
      },
-     "AllReduce Max of 1 x 3 F32 meets AllReduce Sum of 1 x 3 F32"},
+     "all-reduce Max of 1 x 3 F32 meets all-reduce Sum of 1 x 3 F32"},
     {"CollectiveMissing",
      [](P &p) {
        p.programs[1]->regions.clear();

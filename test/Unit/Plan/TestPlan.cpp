@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestPlan.h"
+#include "plait/Support/Collectives.h"
 
 #include "plait/Plan/Container.h"
 
@@ -98,7 +99,7 @@ void addFinish(fb::ProgramT &program) {
   copy.bytes = 12;
   addStep(finish, std::move(copy));
   fb::CollectiveStepT reduce;
-  reduce.kind = fb::CollectiveKind::AllReduce;
+  reduce.kind = uint8_t(CollectiveKind::AllReduce);
   reduce.reduction = fb::Reduction::Max;
   reduce.axis = 0;
   reduce.members = {0, 1};

@@ -9,6 +9,7 @@
 
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
+#include "plait/Support/Collectives.h"
 #if PLAIT_HAS_CUDA
 #include "CUDA/NcclSplits.h"
 #endif
@@ -64,20 +65,20 @@ TEST_F(TopologyTest, GivesAChannelToMessagesThatOvertake) {
 TEST_F(TopologyTest, KnowsWhatMustBePacked) {
   auto &step =
       *source.programs[0]->functions[0]->steps[1]->step.AsCollectiveStep();
-  step.kind = fb::CollectiveKind::AllGather;
+  step.kind = uint8_t(CollectiveKind::AllGather);
   // The groups over tp.
   EXPECT_EQ(topology().packedBytes,
             (std::vector<uint64_t>{3 * 6 * 2 * 4, 3 * 6 * 2 * 4, 0, 0}));
   step.outer = 1;
   EXPECT_EQ(topology().packedBytes, std::vector<uint64_t>(4, 0));
   // An exchange packs both of its tensors.
-  step.kind = fb::CollectiveKind::AllToAll;
+  step.kind = uint8_t(CollectiveKind::AllToAll);
   EXPECT_EQ(topology().packedBytes, std::vector<uint64_t>(4, 0));
   step.middle = 3;
   step.outer = 3;
   EXPECT_EQ(topology().packedBytes,
-            (std::vector<uint64_t>{2 * 3 * 3 * 6 * 2 * 4,
-                                   2 * 3 * 3 * 6 * 2 * 4, 0, 0}));
+            (std::vector<uint64_t>{2 * 3 * 3 * 6 * 2 * 4, 2 * 3 * 3 * 6 * 2 * 4,
+                                   0, 0}));
 }
 
 #if PLAIT_HAS_CUDA

@@ -312,6 +312,28 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
+std::string dist::stringifyKind(CollectiveKind kind) {
+  std::string word(getFacts(kind).name);
+  llvm::replace(word, '-', '_');
+  return word;
+}
+
+FailureOr<CollectiveKind> dist::parseKind(AsmParser &parser) {
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef word;
+  if (parser.parseKeyword(&word))
+    return failure();
+  std::string known;
+  for (size_t kind = 0; kind < std::size(collectives); ++kind) {
+    std::string own = stringifyKind(CollectiveKind(kind));
+    if (word == own)
+      return CollectiveKind(kind);
+    known += (known.empty() ? "" : ", ") + own;
+  }
+  return parser.emitError(loc)
+         << "'" << word << "' is no collective, expected one of " << known;
+}
+
 /// The number of ranks along `axis`, or failure with an error on `op` (C1).
 static FailureOr<int64_t> countRanks(Operation *op, FlatSymbolRefAttr meshName,
                                      StringRef axis) {
@@ -384,9 +406,7 @@ void AllReduceOp::getEffects(
     effects.emplace_back(MemoryEffects::Write::get());
 }
 
-dist::CollectiveKind AllReduceOp::getKind() {
-  return dist::CollectiveKind::AllReduce;
-}
+CollectiveKind AllReduceOp::getKind() { return CollectiveKind::AllReduce; }
 
 CollectiveBlocks AllReduceOp::getBlocks() {
   return {1, 1, getResult().getType().getNumElements()};
@@ -422,9 +442,7 @@ static CollectiveBlocks blocksAlong(Value block, int64_t dim) {
   return {extents(type, 0, dim), 1, extents(type, dim, type.getRank())};
 }
 
-dist::CollectiveKind AllGatherOp::getKind() {
-  return dist::CollectiveKind::AllGather;
-}
+CollectiveKind AllGatherOp::getKind() { return CollectiveKind::AllGather; }
 
 CollectiveBlocks AllGatherOp::getBlocks() {
   return blocksAlong(getInput(), getDim());
@@ -446,8 +464,8 @@ LogicalResult ReduceScatterOp::verify() {
   return success();
 }
 
-dist::CollectiveKind ReduceScatterOp::getKind() {
-  return dist::CollectiveKind::ReduceScatter;
+CollectiveKind ReduceScatterOp::getKind() {
+  return CollectiveKind::ReduceScatter;
 }
 
 CollectiveBlocks ReduceScatterOp::getBlocks() {
@@ -475,9 +493,7 @@ LogicalResult AllToAllOp::verify() {
   return success();
 }
 
-dist::CollectiveKind AllToAllOp::getKind() {
-  return dist::CollectiveKind::AllToAll;
-}
+CollectiveKind AllToAllOp::getKind() { return CollectiveKind::AllToAll; }
 
 /// A block is [outer, middle, chunk]: the extents before the first of the two
 /// dimensions, from it to the second, and from the second on. In one tensor the

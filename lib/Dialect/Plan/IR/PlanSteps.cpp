@@ -421,8 +421,7 @@ int64_t CollectiveOp::countRanks() {
 
 StepMessage CollectiveOp::getSent() {
   int64_t whole = std::max(getInput().getBytes(), getOutput().getBytes());
-  return {getAxis(),
-          double(whole) * getSentShare(toKind(getKind()), countRanks())};
+  return {getAxis(), double(whole) * getSentShare(getKind(), countRanks())};
 }
 
 /// (C4)
@@ -431,7 +430,7 @@ static LogicalResult verifyBlocks(CollectiveOp op) {
                 int64_t(op.getChunk()) * op.getType().getIntOrFloatBitWidth() /
                 8;
   int64_t all = one * op.countRanks();
-  const CollectiveFacts &facts = getFacts(toKind(op.getKind()));
+  const CollectiveFacts &facts = getFacts(op.getKind());
   int64_t input = facts.readsAll ? all : one;
   int64_t output = facts.writesAll ? all : one;
   if (op.getInput().getBytes() == input && op.getOutput().getBytes() == output)
@@ -454,8 +453,8 @@ LogicalResult CollectiveOp::verify() {
        {int64_t(getOuter()), int64_t(getMiddle()), int64_t(getChunk())})
     if (size < 1)
       return emitOpError("has a size of ") << size << ", expected at least 1";
-  const CollectiveFacts &facts = getFacts(toKind(getKind()));
-  StringRef name = dist::stringifyCollectiveKind(getKind());
+  const CollectiveFacts &facts = getFacts(getKind());
+  std::string name = dist::stringifyKind(getKind());
   if (!facts.exchanges && (getMiddle() != 1 || getSplitsInner()))
     return emitOpError("is an ") << name << " that cuts two dimensions";
   // (C3)

@@ -24,7 +24,7 @@
 #include "plait/Interfaces/OpInterfaces.h"
 #include "plait/Support/Collectives.h"
 
-#include <iterator>
+#include <string>
 
 #include "plait/Dialect/Dist/IR/DistDialect.h.inc"
 #include "plait/Dialect/Dist/IR/DistEnums.h.inc"
@@ -38,6 +38,10 @@ struct CollectiveBlocks {
   bool splitsInner = false;
 };
 
+/// A kind by its word in IR, "all_reduce".
+mlir::FailureOr<CollectiveKind> parseKind(mlir::AsmParser &parser);
+std::string stringifyKind(CollectiveKind kind);
+
 } // namespace plait::dist
 
 #include "plait/Dialect/Dist/IR/DistInterfaces.h.inc"
@@ -47,11 +51,6 @@ struct CollectiveBlocks {
 #include "plait/Dialect/Dist/IR/DistOps.h.inc"
 
 namespace plait::dist {
-
-constexpr plait::CollectiveKind toKind(CollectiveKind kind) {
-  return plait::CollectiveKind(kind);
-}
-static_assert(getMaxEnumValForCollectiveKind() + 1 == std::size(collectives));
 
 /// `type` with `sharding` as its encoding (null: a plain type).
 mlir::RankedTensorType withSharding(mlir::Type type, ShardingAttr sharding);

@@ -37,17 +37,21 @@ def Dist_ReductionAttr : EnumAttr<DistDialect, Dist_ReductionEnum, "reduction"> 
   let assemblyFormat = "$value";
 }
 
-def Dist_CollectiveKindEnum : I32EnumAttr<"CollectiveKind",
-    "what a collective moves; plan file and planner have the same values", [
-    I32EnumAttrCase<"AllReduce", 0, "all_reduce">,
-    I32EnumAttrCase<"AllGather", 1, "all_gather">,
-    I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">,
-    I32EnumAttrCase<"AllToAll", 3, "all_to_all">]> {
-  let cppNamespace = "::plait::dist";
-  let genSpecializedAttr = 0;
+def Dist_CollectiveKindParameter
+    : AttrParameter<"::plait::CollectiveKind", "a kind of collective"> {
+  let parser = "::plait::dist::parseKind($_parser)";
+  let printer = "$_printer << ::plait::dist::stringifyKind($_self)";
 }
-def Dist_CollectiveKindAttr
-    : EnumAttr<DistDialect, Dist_CollectiveKindEnum, "collective_kind"> {
+
+/// The kinds and their words are the table's.
+def Dist_CollectiveKindAttr : AttrDef<DistDialect, "CollectiveKind"> {
+  let mnemonic = "collective_kind";
+  let summary = "What a collective moves: a row of plait/Support/Collectives.h";
+  let parameters = (ins Dist_CollectiveKindParameter:$value);
+  let returnType = "::plait::CollectiveKind";
+  let convertFromStorage = "$_self.getValue()";
+  let constBuilderCall =
+      "::plait::dist::CollectiveKindAttr::get($_builder.getContext(), $0)";
   let assemblyFormat = "$value";
 }
 

@@ -143,8 +143,7 @@ def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
     cost models and the conversion to a plan ask of it is here.
   }];
   let methods = [
-    InterfaceMethod<"What moves where.", "::plait::dist::CollectiveKind",
-                    "getKind">,
+    InterfaceMethod<"What moves where.", "::plait::CollectiveKind", "getKind">,
     InterfaceMethod<"The mesh axis that its ranks differ along.",
                     "::llvm::StringRef", "getAxis">,
     InterfaceMethod<"What a rank brings.", "::mlir::Value", "getInput">,

@@ -86,7 +86,9 @@ static bool isMadeAnew(Operation *op) { return isFree(op) || isGathered(op); }
 
 /// Operations a byte of its results. GPUs do 150 to 300 of a bf16 matmul in the
 /// time in which one byte comes from memory: what is computed for less costs
-/// about as little as reading it back.
+/// about as little as reading it back. It is part of what `selective` means, no
+/// rate of the cluster: the same ops are chosen on every machine, as the
+/// planner's formulas for memory have them.
 static constexpr int64_t kCheapFlopsPerByte = 256;
 
 /// Activations, norms, the scores of an attention and their softmax, but not

@@ -13,7 +13,7 @@
 #ifndef PLAIT_TEST_UNIT_COMPILER_CODEGEN_REINDEXOP_H
 #define PLAIT_TEST_UNIT_COMPILER_CODEGEN_REINDEXOP_H
 
-#include "plait/Interfaces/OpInterfaces.h"
+#include "plait/Dialect/NN/IR/NN.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -25,12 +25,17 @@ class ReindexOp
     : public mlir::Op<ReindexOp, mlir::OpTrait::ZeroRegions,
                       mlir::OpTrait::OneResult, mlir::OpTrait::ZeroSuccessors,
                       mlir::OpTrait::VariadicOperands,
-                      FusableOpInterface::Trait> {
+                      FusableOpInterface::Trait, ShardableOpInterface::Trait> {
 public:
   using Op::Op;
   static llvm::StringRef getOperationName() { return "test.reindex"; }
   static llvm::ArrayRef<llvm::StringRef> getAttributeNames() { return {}; }
 
+  FactorRule getFactorRule() {
+    FactorRule rule = nn::elementwiseRule(*this);
+    rule.factors[getIndexMap().dim].kind = FactorKind::Whole;
+    return rule;
+  }
   FusionRole getFusionRole() { return FusionRole::Reindex; }
   /// dim = 1, ends = [3, 8], shifts = [5, -3], negated = [true, false].
   IndexMap getIndexMap() {

@@ -6,8 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "Harness.h"
-#include "plait/Interfaces/OpInterfaces.h"
+#include "ReindexOp.h"
+#include "plait/Interfaces/Padding.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 
 using namespace plait;
@@ -49,6 +52,9 @@ std::vector<IndexMap> makeMaps(int64_t dim, int64_t extent) {
       {dim, {{rest, third}}},
       {dim, {{rest, third, true}}},
   };
+  // Of a shift that fewer lanes divide than the piece.
+  if (extent > 2)
+    maps.push_back({dim, {{extent / 2, 1}}});
   if (extent > 2)
     maps.push_back(
         {dim,
@@ -210,4 +216,31 @@ TEST(ReindexTest, OfWhatTheKernelMakes) {
                                "cluster computes"),
             std::string::npos)
       << kernel.errors;
+}
+
+/// What lies in the padding of the first dimension where that of the operand
+/// has 2s.
+static NumberRange derive(const IndexMap &map) {
+  mlir::MLIRContext context;
+  context.loadDialect<mlir::func::FuncDialect, TestDialect>();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(
+      "func.func @f(%x: tensor<4x8xf32>) {\n%y = \"test.reindex\"(%x) " +
+          write(map) + " : (tensor<4x8xf32>) -> tensor<4x8xf32>\nreturn\n}",
+      &context);
+  NumberRange found = NumberRange::any();
+  module->walk([&](ShardableOpInterface op) {
+    found = derivePadding(op, 0, NumberRange::exactly(2))[0];
+  });
+  return found;
+}
+
+TEST(ReindexTest, Padding) {
+  EXPECT_TRUE(derive({1, {{5, 3}, {8, -5}}}).is(2));
+  EXPECT_TRUE(derive({1, {{8, 0, true}}}).is(-2));
+  NumberRange both = derive({1, {{5, 3, true}, {8, -5}}});
+  EXPECT_TRUE(both.contains(2) && both.contains(-2));
+  EXPECT_FALSE(both.contains(3));
+  NumberRange cut = derive({1, {{5, 3}}});
+  EXPECT_TRUE(cut.contains(2) && cut.contains(0));
+  EXPECT_FALSE(cut.contains(-1));
 }

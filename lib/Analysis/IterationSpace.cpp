@@ -15,11 +15,6 @@ FusionRole plait::getRole(Operation *op) {
   return cast<FusableOpInterface>(op).getFusionRole();
 }
 
-ArrayRef<int64_t> plait::getDimsAttr(Operation *op) {
-  auto dims = op->getAttrOfType<DenseI64ArrayAttr>("dims");
-  return dims ? dims.asArrayRef() : ArrayRef<int64_t>();
-}
-
 std::optional<IndexMap> plait::findIndexMap(Operation *op) {
   auto fusable = cast<FusableOpInterface>(op);
   if (fusable.getFusionRole() != FusionRole::Reindex)
@@ -113,6 +108,7 @@ LogicalResult SpaceBuilder::joinOperands(Operation *op) {
   unsigned result = addTensor(op->getResult(0), nullptr);
   unsigned rank = shapeOf(op->getResult(0)).size();
   SmallVector<unsigned> firsts;
+  ArrayRef<int64_t> own = cast<FusableOpInterface>(op).getDims();
   for (OpOperand &operand : op->getOpOperands()) {
     bool data = operand.getOperandNumber() == 0;
     bool shifted = role == FusionRole::Reindex && data &&
@@ -123,10 +119,10 @@ LogicalResult SpaceBuilder::joinOperands(Operation *op) {
     if (getFacts(role).reduces) {
       unsigned next = result;
       for (unsigned dim = 0; dim < operandRank; ++dim)
-        if (!llvm::is_contained(getDimsAttr(op), dim))
+        if (!llvm::is_contained(own, dim))
           join(from + dim, next++);
     } else if (role == FusionRole::Broadcast) {
-      for (auto [dim, target] : llvm::enumerate(getDimsAttr(op)))
+      for (auto [dim, target] : llvm::enumerate(own))
         join(from + dim, result + target);
     } else if (role == FusionRole::Gather && data) {
       root(from).indexed = true;

@@ -75,10 +75,6 @@ private:
 /// How an op takes part in a kernel; every op of a cluster is fusable.
 FusionRole getRole(mlir::Operation *op);
 
-/// An op of role Broadcast or Reduce* has `dims` as an attribute: the roles'
-/// contract with the ops.
-llvm::ArrayRef<int64_t> getDimsAttr(mlir::Operation *op);
-
 /// What an op of role Reindex reads; nothing for all others.
 std::optional<IndexMap> findIndexMap(mlir::Operation *op);
 

@@ -160,6 +160,14 @@ def FusableOpInterface : OpInterface<"FusableOpInterface"> {
       (ins "::plait::ElementContext &":$context,
            "::mlir::ValueRange":$operands)>,
     InterfaceMethod<[{
+      Of an op that broadcasts: its operand's dimensions among the result's; of
+      a reduction those that it reduces. Ascending.
+    }],
+      "::llvm::ArrayRef<int64_t>", "getDims", (ins), "", "return {};">,
+    InterfaceMethod<"Changes those; the types have to follow.",
+      "void", "setDims", (ins "::llvm::ArrayRef<int64_t>":$dims), "",
+      "llvm_unreachable(\"neither broadcasts nor reduces\");">,
+    InterfaceMethod<[{
       Of an op of role Reindex: which elements of the first operand it reads.
     }],
       "::plait::IndexMap", "getIndexMap", (ins), "", "return {};">,

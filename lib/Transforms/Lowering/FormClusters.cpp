@@ -57,7 +57,7 @@ Shape shapeOf(Value value) {
 bool isColumnReduction(Operation *op) {
   if (!isReduction(op) || shapeOf(op->getResult(0)).empty())
     return false;
-  ArrayRef<int64_t> dims = getDimsAttr(op);
+  ArrayRef<int64_t> dims = cast<FusableOpInterface>(op).getDims();
   return llvm::equal(dims, llvm::seq<int64_t>(0, dims.size()));
 }
 

@@ -95,7 +95,7 @@ static Operation *reduceOver(OpBuilder &builder, Operation *op, Value input,
       shape.push_back(extent);
   Operation *part = builder.clone(*op);
   part->setOperand(0, input);
-  part->setAttr("dims", builder.getDenseI64ArrayAttr(dims));
+  cast<FusableOpInterface>(part).setDims(dims);
   part->getResult(0).setType(type.clone(shape));
   return part;
 }
@@ -110,7 +110,7 @@ static void splitReductions(Block &body) {
       worklist.push_back(&op);
   while (!worklist.empty()) {
     Operation *op = worklist.pop_back_val();
-    ArrayRef<int64_t> dims = getDimsAttr(op);
+    ArrayRef<int64_t> dims = cast<FusableOpInterface>(op).getDims();
     if (dims.size() == 1 || hasKernel(*createCluster(op, op->getResult(0))))
       continue;
     OpBuilder builder(op);

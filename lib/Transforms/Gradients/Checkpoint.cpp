@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Remarks.h"
 #include "plait/Analysis/MinimumCut.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
@@ -84,6 +85,13 @@ static bool isGathered(Operation *op) {
 /// Whether the backward pass makes it anew, whatever else it computes again.
 static bool isMadeAnew(Operation *op) { return isFree(op) || isGathered(op); }
 
+static int64_t countResultBytes(Operation *op) {
+  int64_t bytes = 0;
+  for (Type type : op->getResultTypes())
+    bytes += byteSize(type);
+  return bytes;
+}
+
 /// Operations a byte of its results. GPUs do 150 to 300 of a bf16 matmul in the
 /// time in which one byte comes from memory: what is computed for less costs
 /// about as little as reading it back. It is part of what `selective` means, no
@@ -95,10 +103,8 @@ static constexpr int64_t kCheapFlopsPerByte = 256;
 /// matmuls with weights, which add up over far more elements.
 static bool isCheap(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
-  int64_t bytes = 0;
-  for (Type type : op->getResultTypes())
-    bytes += byteSize(type);
-  return costed && costed.getFlops() <= kCheapFlopsPerByte * bytes;
+  return costed &&
+         costed.getFlops() <= kCheapFlopsPerByte * countResultBytes(op);
 }
 
 namespace {
@@ -301,12 +307,52 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
     sink(recomputer.recompute(backward, isMadeAnew), belongsToUser);
   }
 
+  /// What is computed again, and why not what else the backward ops read.
+  static void tell(ArrayRef<Operation *> users,
+                   const llvm::DenseSet<Operation *> &chosen,
+                   llvm::function_ref<bool(Operation *)> isOwn) {
+    if (!hasRemarks(users.front()->getContext()))
+      return;
+    llvm::SetVector<Operation *> read;
+    auto add = [&](Operation *op) {
+      for (Value operand : op->getOperands())
+        if (Operation *source = operand.getDefiningOp();
+            source && !isBackward(source) && !isFree(source) && isOwn(source))
+          read.insert(source);
+    };
+    llvm::for_each(users, add);
+    for (size_t index = 0; index < read.size(); ++index) {
+      Operation *op = read[index];
+      auto options = about(op, "recompute", "nn-checkpoint");
+      int64_t bytes = countResultBytes(op);
+      if (chosen.contains(op)) {
+        add(op);
+        remark::passed(op->getLoc(), options)
+            << remark::add("{0} is made again, and its {1} bytes not kept",
+                           op->getName(), bytes);
+      } else if (op->hasTrait<ComparesFloats>()) {
+        remark::missed(op->getLoc(), options) << remark::add(
+            "{0} is kept, {1} bytes: a copy might compare otherwise",
+            op->getName(), bytes);
+      } else if (!isCheap(op)) {
+        remark::missed(op->getLoc(), options) << remark::add(
+            "{0} is kept, {1} bytes: it takes over {2} operations for each",
+            op->getName(), bytes, kCheapFlopsPerByte);
+      } else {
+        remark::missed(op->getLoc(), options) << remark::add(
+            "{0} is kept, {1} bytes: what it is made of has no fewer",
+            op->getName(), bytes);
+      }
+    }
+  }
+
   void recomputeCheap(Recomputer &recomputer, ArrayRef<Operation *> users,
                       llvm::function_ref<bool(Operation *)> isOwn) {
     auto mayCopy = [&](Operation *op) {
       return isMadeAnew(op) || (isOwn(op) && isCheap(op));
     };
     llvm::DenseSet<Operation *> chosen = RecomputeCut(mayCopy).find(users);
+    tell(users, chosen, isOwn);
     auto copies = recomputer.recompute(
         users, [&](Operation *op) { return chosen.contains(op); });
     // Scores are not to live as long as the backward pass of the whole layer.

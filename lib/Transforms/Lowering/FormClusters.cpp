@@ -25,6 +25,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Remarks.h"
 #include "Fusion.h"
 #include "IdenticalFunctions.h"
 #include "plait/Analysis/KernelShape.h"
@@ -138,8 +139,10 @@ private:
   bool joinsCompared(ArrayRef<Operation *> ops, ArrayRef<Operation *> more);
   Operation *findReach(Operation *op) const;
   bool hasOuterPath(int from, int to);
+  StringRef findObstacle(Operation *op, int target);
   bool join(Operation *op, int target);
   void absorb(int from, int into);
+  void tell();
   void emitAll();
   bool isReadOutside(Value value, const llvm::DenseSet<Operation *> &inside);
   SmallVector<Value> findOutputs(ArrayRef<Operation *> members);
@@ -326,12 +329,25 @@ void Former::absorb(int from, int into) {
   source.clear();
 }
 
+/// Why `op` cannot move into unit `target`; empty: it can.
+StringRef Former::findObstacle(Operation *op, int target) {
+  const Unit &unit = units[target];
+  if (unit.closed)
+    return "that kernel adds up columns or rows, and takes no others";
+  if (!fits(unit, op))
+    return "that kernel works on other rows";
+  if (hasOuterPath(target, unitOf[op]))
+    return "what comes between the two is in neither";
+  if (joinsCompared(unit.ops, op))
+    return "what is compared has to be stored before";
+  return fitOneKernel(unit.ops, op) ? "" : "no kernel computes both";
+}
+
 /// Moves `op` into unit `target` if that is legal.
 bool Former::join(Operation *op, int target) {
   Unit &unit = units[target];
   int own = unitOf[op];
-  if (own == target || unit.closed || !fits(unit, op) ||
-      hasOuterPath(target, own) || !fitOneKernel(unit.ops, op))
+  if (own == target || !findObstacle(op, target).empty())
     return false;
   unit.add(op);
   if (spaceOf(op).size() > unit.space.size())
@@ -433,6 +449,27 @@ void Former::formRows() {
         break;
     for (Operation *source : llvm::reverse(candidates))
       absorb(unitOf.lookup(source), unitOf.lookup(op));
+  }
+}
+
+/// Why ops are in another kernel than what they read.
+void Former::tell() {
+  if (!hasRemarks(builder.getContext()))
+    return;
+  for (Operation &op : body) {
+    if (!unitOf.contains(&op) || !findRole(&op) || op.use_empty())
+      continue;
+    for (Operation *source : before[&op]) {
+      int target = unitOf.lookup(source);
+      if (!findRole(source) || target == unitOf[&op])
+        continue;
+      StringRef obstacle = findObstacle(&op, target);
+      remark::missed(op.getLoc(), about(&op, "fusion", "plan-form-clusters"))
+          << remark::add("{0} does not share a kernel with {1}: {2}",
+                         op.getName(), source->getName(),
+                         obstacle.empty() ? "one of them has moved since"
+                                          : obstacle);
+    }
   }
 }
 
@@ -548,6 +585,7 @@ void Former::run() {
   createUnits();
   formColumns();
   formRows();
+  tell();
   emitAll();
 }
 

@@ -185,3 +185,13 @@ std::optional<llvm::SmallVector<int>> CostNetwork::solve(double &cost) const {
   cost = elimination.constant;
   return elimination.readBack();
 }
+
+double CostNetwork::findCost(int variable, int value) const {
+  constexpr double excluded = 1e30; // no sum of seconds
+  CostNetwork fixed = *this;
+  fixed.addCost(variable,
+                [&](int other) { return other == value ? 0 : excluded; });
+  double cost = excluded;
+  fixed.solve(cost);
+  return cost;
+}

@@ -36,6 +36,8 @@ public:
   /// The values of least total cost (the smallest values among equals), and
   /// that cost; nothing if a table would exceed 2^22 entries.
   std::optional<llvm::SmallVector<int>> solve(double &cost) const;
+  /// The least cost with this value of `variable`.
+  double findCost(int variable, int value) const;
 
 private:
   struct Table {

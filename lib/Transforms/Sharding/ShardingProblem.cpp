@@ -7,7 +7,10 @@
 
 #include "ShardingProblem.h"
 
+#include "../Remarks.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace plait;
@@ -342,7 +345,41 @@ LogicalResult ShardingProblem::solve() {
                               "met on axis \"")
            << axis.getValue() << "\"";
   solution = std::move(*best);
+  if (hasRemarks(function.getContext()))
+    explain(cost);
   return success();
+}
+
+static std::string describe(const FactorRule &rule, int factor) {
+  if (factor == ShardingProblem::kNone)
+    return "nothing";
+  const Factor &own = rule.factors[factor];
+  return llvm::formatv("{0} ({1})", own.name, own.size);
+}
+
+/// Layers that are alike share variables: the first is told of.
+void ShardingProblem::explain(double cost) {
+  llvm::SmallDenseSet<int> told;
+  function.walk([&](ShardableOpInterface op) {
+    const Variable &own = variableOf(op.getOperation());
+    if (own.choices.size() == 1 || !told.insert(own.id).second)
+      return;
+    FactorRule rule = op.getFactorRule();
+    std::string others;
+    for (auto [value, choice] : llvm::enumerate(own.choices)) {
+      if (int(value) == solution[own.id])
+        continue;
+      double more = network.findCost(own.id, value) - cost;
+      others += others.empty() ? ": " : ", ";
+      others += describe(rule, choice);
+      others += more >= kImpossible / 2
+                    ? " cannot be"
+                    : llvm::formatv(" takes {0:F1} us more", 1e6 * more).str();
+    }
+    remark::analysis(op.getLoc(), about(op, "factor", "dist-assign-shardings"))
+        << remark::add("{0} splits {1} of {2}{3}", axis.getValue(),
+                       describe(rule, getFactor(op)), op->getName(), others);
+  });
 }
 
 int ShardingProblem::getFactor(Operation *op) const {

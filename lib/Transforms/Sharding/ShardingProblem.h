@@ -99,6 +99,8 @@ private:
   int nativeState(const FactorRule &rule, unsigned result, int factor) const;
   double conversionCost(mlir::Value value, int from, int to) const;
   double bytesOf(mlir::Value value) const;
+  /// Remarks on the choice for each op, of which `cost` is the whole.
+  void explain(double cost);
 
   mlir::func::FuncOp function;
   mlir::StringAttr axis;

@@ -5,12 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Remarks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Names.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Steps.h"
-
-#include "mlir/IR/Remarks.h"
 
 namespace plait {
 #define GEN_PASS_DEF_BUCKETREDUCTIONSPASS
@@ -103,11 +102,8 @@ private:
     if (run.empty())
       return;
     CollectiveOp first = run.front();
-    auto function = cast<FunctionOp>(first->getParentOp());
-    auto options = remark::RemarkOpts::name("bucket")
-                       .category("plan-bucket-reductions")
-                       .function(function.getSymName());
-    remark::analysis(first.getLoc(), options)
+    remark::analysis(first.getLoc(),
+                     about(first, "bucket", "plan-bucket-reductions"))
         << remark::add("{0} all-reduces over {1} are reduced in {2} buckets",
                        run.size(), first.getAxis().str(), buckets);
   }

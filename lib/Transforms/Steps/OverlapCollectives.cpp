@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Remarks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Passes.h"
 #include "plait/Transforms/Steps.h"
-
-#include "mlir/IR/Remarks.h"
 
 #include <algorithm>
 #include <limits>
@@ -237,10 +236,7 @@ private:
 
   /// Why the collective is hidden, or not.
   static void tell(StepOpInterface collective, size_t moved, double missing) {
-    auto function = cast<FunctionOp>(collective->getParentOp());
-    auto options = remark::RemarkOpts::name("overlap")
-                       .category("plan-overlap-collectives")
-                       .function(function.getSymName());
+    auto options = about(collective, "overlap", "plan-overlap-collectives");
     if (moved)
       remark::passed(collective.getLoc(), options)
           << remark::add("{0} GEMMs moved beside this collective", moved);

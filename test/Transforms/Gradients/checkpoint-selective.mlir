@@ -1,4 +1,9 @@
 // RUN: plait-opt %s --plait-configure=recompute=selective --nn-checkpoint | FileCheck %s
+// RUN: plait-opt %s --plait-configure=recompute=selective --nn-checkpoint \
+// RUN:   --remarks-filter='nn-checkpoint' -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// REMARK: Function=matmul{{.*}}nn.exp is made again, and its 512 bytes not kept
+// REMARK: Function=matmul{{.*}}nn.tanh is kept, 512 bytes: what it is made of has no fewer
+// REMARK: Function=kept{{.*}}nn.equal is kept, 16 bytes: a copy might compare otherwise
 
 // With `selective`, a layer's backward pass takes what costs much from the forward
 // pass, and computes what is cheap again where it needs it.

@@ -1,4 +1,11 @@
 // RUN: plait-opt %s --plan-form-clusters | FileCheck %s
+// RUN: plait-opt %s --plan-form-clusters --remarks-filter='plan-form.*' -o %t 2>&1 | \
+// RUN:   FileCheck %s --check-prefix=REMARK
+// REMARK: Function=cycle{{.*}}nn.add does not share a kernel with nn.exp: what comes between the two is in neither
+// REMARK: Function=part_of_own{{.*}}dist.slice does not share a kernel with nn.exp: that kernel works on other rows
+// REMARK: Function=two_dims{{.*}}nn.reduce does not share a kernel with nn.exp: no kernel computes both
+// REMARK: Function=compared |{{.*}}nn.reduce does not share a kernel with nn.exp: what is compared has to be stored before
+// REMARK: Function=compared_columns{{.*}}that kernel adds up columns or rows, and takes no others
 
 nn.parameter @w : tensor<8x4xf32> init<mean = 0.0, std = 0.02>
 nn.parameter @b : tensor<4xf32> init<mean = 0.0, std = 0.02>

@@ -1,7 +1,16 @@
 // RUN: plait-opt %s --nn-decompose=early=true --dist-assign-shardings | FileCheck %s
+// RUN: plait-opt %s --nn-decompose=early=true --dist-assign-shardings \
+// RUN:   --remarks-filter='dist-assign.*' -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: plait-opt %s --plait-shard --plait-stage --plait-differentiate \
 // RUN:   --plait-checkpoint --plait-partition | \
 // RUN:   FileCheck %s --check-prefix=LOCAL --implicit-check-not='dist.{{.*}}nn.layer'
+
+// Why: what the best choice with another factor would take. Of a group of heads only
+// whole ones can be split, of a residual nothing.
+// REMARK: tp splits g (2) of nn.matmul: nothing takes {{[0-9.]+}} us more, h (192) takes {{[0-9.]+}} us more
+// REMARK: tp splits key/value heads (2) of nn.attention
+// REMARK: tp splits nothing of nn.add
+// REMARK: tp splits f (512) of nn.matmul
 
 // As megatron-gpt2.mlir, for a layer of Llama: grouped query heads (two key and
 // value heads, each shared by three query heads), rotary positions and a gated

@@ -46,7 +46,14 @@ def Dist_CollectiveKindParameter
 /// The kinds and their words are the table's.
 def Dist_CollectiveKindAttr : AttrDef<DistDialect, "CollectiveKind"> {
   let mnemonic = "collective_kind";
-  let summary = "What a collective moves: a row of plait/Support/Collectives.h";
+  let summary = "What a collective moves";
+  let description = [{
+    The kinds, their words and what is asked of them are rows of the table in
+    plait/Support/Collectives.h: `all_reduce`, `all_gather`, `reduce_scatter`,
+    `all_to_all`.
+
+    Example: `#dist.collective_kind<all_reduce>`
+  }];
   let parameters = (ins Dist_CollectiveKindParameter:$value);
   let returnType = "::plait::CollectiveKind";
   let convertFromStorage = "$_self.getValue()";

@@ -51,8 +51,6 @@ def Dist_CollectiveKindAttr : AttrDef<DistDialect, "CollectiveKind"> {
     The kinds, their words and what is asked of them are rows of the table in
     plait/Support/Collectives.h: `all_reduce`, `all_gather`, `reduce_scatter`,
     `all_to_all`.
-
-    Example: `#dist.collective_kind<all_reduce>`
   }];
   let parameters = (ins Dist_CollectiveKindParameter:$value);
   let returnType = "::plait::CollectiveKind";

@@ -10,6 +10,7 @@ that the tools of --bin write: real files of each kind. What a target finds is l
 build-fuzz/found, and its exit code is not 0."""
 
 import argparse
+import os
 import pathlib
 import re
 import shutil
@@ -51,7 +52,7 @@ def write_seeds(tools: pathlib.Path, folder: pathlib.Path) -> dict:
     (folder / "text").write_text("a text of a few words, again and again. " * 20)
     run("plait-plan", "schedule", "--kind", "zb-h1", "--stages", 2, "--microbatches", 3, "--csv",
         "order.csv")
-    run("plaitc", "model.mlir", *SMALL, "-o", "m.plan")
+    run("plaitc", "model.mlir", *SMALL, "--dump-phases-to", "phases", "-o", "m.plan")
     run("plait-run", "m.plan", "--text", "text", "--steps", 2, "--save", "saved",
         "--checkpoint", "checkpoints")
     run("plait-run", "m.plan", "--text", "text", "--steps", 2, "--profile", "profile.json")
@@ -75,6 +76,8 @@ def write_seeds(tools: pathlib.Path, folder: pathlib.Path) -> dict:
                     *ROOT.glob("lib/Planner/Cluster/hardware/*.json")],
         "Profile": [folder / "profile.json"],
         "Costs": [folder / "costs.json"],
+        "Config": list(ROOT.glob("examples/models/*/config.json")),
+        "Model": [folder / "model.mlir", *folder.glob("phases/*.mlir")],
     }
 
 
@@ -89,7 +92,10 @@ def fuzz(target: str, seeds: list, seconds: int, build: pathlib.Path,
         [build / "bin" / f"fuzz-{target}", corpus, f"-max_total_time={seconds}",
          "-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1",
          f"-artifact_prefix={found}/{target}-"],
-        capture_output=True, text=True, timeout=seconds + 300)
+        capture_output=True, text=True, errors="replace", timeout=seconds + 300,
+        # LLVM's allocators poison in code that is instrumented what MLIR's library,
+        # which is not, then uses.
+        env={**os.environ, "ASAN_OPTIONS": "allow_user_poisoning=0"})
     runs = next((x.split()[-1] for x in done.stderr.splitlines()
                  if "number_of_executed_units" in x), "?")
     if done.returncode == 0:

@@ -338,9 +338,11 @@ StringRef Former::findObstacle(Operation *op, int target) {
     return "that kernel works on other rows";
   if (hasOuterPath(target, unitOf[op]))
     return "what comes between the two is in neither";
-  if (joinsCompared(unit.ops, op))
-    return "what is compared has to be stored before";
-  return fitOneKernel(unit.ops, op) ? "" : "no kernel computes both";
+  if (fitOneKernel(unit.ops, op))
+    return "";
+  bool isCompared = joinsCompared(unit.ops, op);
+  return isCompared ? "what is compared has to be stored before"
+                    : "no kernel computes both";
 }
 
 /// Moves `op` into unit `target` if that is legal.
@@ -460,10 +462,9 @@ void Former::tell() {
     if (!unitOf.contains(&op) || !findRole(&op) || op.use_empty())
       continue;
     for (Operation *source : before[&op]) {
-      int target = unitOf.lookup(source);
-      if (!findRole(source) || target == unitOf[&op])
+      if (!findRole(source) || unitOf.lookup(source) == unitOf[&op])
         continue;
-      StringRef obstacle = findObstacle(&op, target);
+      StringRef obstacle = findObstacle(&op, unitOf.lookup(source));
       remark::missed(op.getLoc(), about(&op, "fusion", "plan-form-clusters"))
           << remark::add("{0} does not share a kernel with {1}: {2}",
                          op.getName(), source->getName(),

@@ -63,6 +63,14 @@ std::vector<IndexMap> makeMaps(int64_t dim, int64_t extent) {
   return maps;
 }
 
+/// Of one operand, which the op reads alone.
+Kernel makeKernel(const std::string &type, const IndexMap &map) {
+  return Kernel({{type},
+                 {type},
+                 "%y = \"test.reindex\"(%0) " + write(map) + " : (" + type +
+                     ") -> " + type + "\nplan.yield %y : " + type});
+}
+
 class Reindex : public testing::TestWithParam<int64_t> {};
 
 } // namespace
@@ -96,10 +104,7 @@ TEST_P(Reindex, FirstDimension) {
   std::string type = sized("tensor<RxCxf32>", rows, columns);
   for (const IndexMap &map : makeMaps(0, rows)) {
     SCOPED_TRACE(write(map));
-    Kernel kernel({{type},
-                   {type},
-                   "%y = \"test.reindex\"(%0) " + write(map) + " : (" + type +
-                       ") -> " + type + "\nplan.yield %y : " + type});
+    Kernel kernel = makeKernel(type, map);
     ASSERT_TRUE(kernel.valid()) << kernel.errors;
     Buffer x(rows * columns), y(rows * columns);
     x.randomize(1);
@@ -147,10 +152,7 @@ TEST_P(Reindex, Halves) {
   std::string type = sized("tensor<RxCxbf16>", rows, columns);
   for (const IndexMap &map : makeMaps(1, columns)) {
     SCOPED_TRACE(write(map));
-    Kernel kernel({{type},
-                   {type},
-                   "%y = \"test.reindex\"(%0) " + write(map) + " : (" + type +
-                       ") -> " + type + "\nplan.yield %y : " + type});
+    Kernel kernel = makeKernel(type, map);
     ASSERT_TRUE(kernel.valid()) << kernel.errors;
     Buffer x(rows * columns, true), y(rows * columns, true);
     for (int64_t index = 0; index < rows * columns; ++index)
@@ -174,11 +176,7 @@ INSTANTIATE_TEST_SUITE_P(Columns, Reindex,
 /// An op alone has a loop over its map's dimension, however short.
 TEST(ReindexTest, OneElement) {
   IndexMap map = {1, {{1, 0, true}}};
-  Kernel kernel({{"tensor<4x1xf32>"},
-                 {"tensor<4x1xf32>"},
-                 "%y = \"test.reindex\"(%0) " + write(map) +
-                     " : (tensor<4x1xf32>) -> tensor<4x1xf32>\n"
-                     "plan.yield %y : tensor<4x1xf32>"});
+  Kernel kernel = makeKernel("tensor<4x1xf32>", map);
   ASSERT_TRUE(kernel.valid()) << kernel.errors;
   Buffer x(4), y(4);
   x.randomize(1);

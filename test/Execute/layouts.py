@@ -189,3 +189,16 @@ FEW_HEADS = Layout(
 )
 WHOLE_CONTEXT = {"pp": 2, "dp": 2, "cp": 2, "tp": 2}
 CONTEXT = Layout((("dp", 2), ("cp", 2), ("tp", 2)), "1f1b", "none")
+
+
+def families():
+    """One layout of each kind: what a family has beside Llama's lies in its layers,
+    which all of them split."""
+    yield from (ONE_RANK, WHOLE, CONTEXT)
+    yield dataclasses.replace(ONE_RANK, attention="flash")
+    yield dataclasses.replace(CONTEXT, attention="flash", recompute="full")
+    yield dataclasses.replace(CONTEXT, attention="flash", context_parallel="heads")
+    yield dataclasses.replace(WHOLE, attention="flash", zero=3)
+    yield dataclasses.replace(WHOLE, sequence_parallel=True, recompute="selective")
+    yield dataclasses.replace(ONE_RANK, precision="bf16")
+    yield dataclasses.replace(WHOLE, precision="bf16", attention="flash", zero=1)

@@ -47,6 +47,7 @@ from layouts import (
     by_heads,
     context,
     divided,
+    families,
     flash,
     fused,
     layouts,
@@ -508,6 +509,11 @@ def main() -> int:
     matrix.add_layouts(gpt2, fused())
     matrix.add_check(gpt2, dataclasses.replace(WHOLE, epilogues="all"))
     matrix.add_layouts(llama3, layouts(({}, {"pp": 2, "tp": 2}, {"cp": 4})))
+    for name in ("mistral", "phi3", "qwen2", "qwen3"):
+        family = Case(f"{name}-small-test")
+        matrix.add_layouts(family, families())
+        matrix.add_check(family, WHOLE)
+    matrix.add_resumed(Case("phi3-small-test"), WHOLE, ONE_RANK)
     matrix.add_layouts(Case("gpt2-small-test-plain"), (ONE_RANK, WHOLE))
     matrix.add_long_sequence("gather", 4, 2)
     matrix.add_long_sequence("heads", 8, 8)

@@ -86,6 +86,44 @@ LLAMA3_SMALL = LLAMA_SMALL | {
     "tie_word_embeddings": True,
 }
 
+# Each with what its family has beside Llama's: a window shorter than the
+# sequence; biases before attention and windows of some layers; norms of heads,
+# whose size is not that of hidden / heads; merged projections.
+MISTRAL_SMALL = LLAMA_SMALL | {
+    "architectures": ["MistralForCausalLM"],
+    "model_type": "mistral",
+    "head_dim": 16,
+    "num_hidden_layers": 2,
+    "sliding_window": 9,
+}
+QWEN2_SMALL = LLAMA_SMALL | {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "max_window_layers": 1,
+    "num_hidden_layers": 3,
+    "sliding_window": 12,
+    "tie_word_embeddings": True,
+    "use_sliding_window": True,
+}
+QWEN3_SMALL = LLAMA_SMALL | {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "head_dim": 16,
+    "num_hidden_layers": 2,
+    "rope_theta": 1000000.0,
+}
+PHI3_SMALL = LLAMA_SMALL | {
+    "architectures": ["Phi3ForCausalLM"],
+    "model_type": "phi3",
+    "num_hidden_layers": 2,
+    "original_max_position_embeddings": 128,
+    "pad_token_id": None,
+    "sliding_window": 20,
+}
+for config in (MISTRAL_SMALL, QWEN2_SMALL, QWEN3_SMALL, PHI3_SMALL):
+    del config["mlp_bias"]
+del MISTRAL_SMALL["attention_bias"], QWEN2_SMALL["attention_bias"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -102,6 +140,10 @@ CASES = [
     Case("gpt2-small-test", Recipe(), seed=1, config=GPT2_SMALL),
     Case("llama-small-test", Recipe(), seed=12, config=LLAMA_SMALL),
     Case("llama3-small-test", Recipe(), seed=3, config=LLAMA3_SMALL),
+    Case("mistral-small-test", Recipe(), seed=4, config=MISTRAL_SMALL),
+    Case("phi3-small-test", Recipe(), seed=5, config=PHI3_SMALL),
+    Case("qwen2-small-test", Recipe(), seed=6, config=QWEN2_SMALL),
+    Case("qwen3-small-test", Recipe(), seed=7, config=QWEN3_SMALL),
     Case(
         "gpt2-small-test-plain",
         Recipe(weight_decay=0.0, grad_clip=0.0),

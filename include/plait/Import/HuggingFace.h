@@ -54,7 +54,7 @@ std::string getModelName(llvm::StringRef path);
 std::string getConfigPath(llvm::StringRef path);
 
 /// Builds the module for a Hugging Face `config.json`. `path` is that file, or
-/// the folder with it. Supports `model_type` gpt2 and llama.
+/// the folder with it. Supports the `model_type`s of docs/UserGuide.md.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 importHuggingFace(mlir::MLIRContext &context, llvm::StringRef path,
                   const ImportOptions &options);

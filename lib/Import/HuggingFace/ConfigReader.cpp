@@ -47,6 +47,11 @@ bool ConfigReader::has(StringRef field) const {
   return value && value->kind() != json::Value::Null;
 }
 
+bool ConfigReader::isNull(StringRef field) {
+  known.insert(field);
+  return object.get(field) && !has(field);
+}
+
 const json::Value *ConfigReader::find(StringRef field) {
   known.insert(field);
   return has(field) ? object.get(field) : nullptr;
@@ -80,6 +85,17 @@ int64_t ConfigReader::getSize(StringRef field, std::optional<int64_t> fallback,
     return *size;
   failOn(field, *value, "an integer from 1 to " + Twine(most));
   return 1;
+}
+
+int64_t ConfigReader::getCount(StringRef field, int64_t fallback) {
+  const json::Value *value = find(field);
+  if (!value)
+    return fallback;
+  std::optional<int64_t> count = value->getAsInteger();
+  if (count && *count >= 0 && *count <= kLargestSize)
+    return *count;
+  failOn(field, *value, "an integer from 0 to " + Twine(kLargestSize));
+  return fallback;
 }
 
 double ConfigReader::getPositive(StringRef field,
@@ -132,6 +148,25 @@ std::string ConfigReader::getChoice(StringRef field,
   return fallback.value_or("").str();
 }
 
+SmallVector<std::string> ConfigReader::getChoices(StringRef field,
+                                                  ArrayRef<StringRef> choices,
+                                                  int64_t count) {
+  const json::Value *value = find(field);
+  if (!value)
+    return {};
+  const json::Array *list = value->getAsArray();
+  SmallVector<std::string> texts;
+  for (int64_t i = 0, n = list ? list->size() : 0; i < n; ++i)
+    if (std::optional<StringRef> text = (*list)[i].getAsString();
+        text && llvm::is_contained(choices, *text))
+      texts.push_back(text->str());
+  if (list && int64_t(list->size()) == count && int64_t(texts.size()) == count)
+    return texts;
+  failOn(field, *value,
+         Twine(count) + " of \"" + join(choices, "\", \"") + "\"");
+  return {};
+}
+
 void ConfigReader::readObject(StringRef field,
                               function_ref<void(ConfigReader &)> read) {
   const json::Value *value = find(field);
@@ -150,6 +185,12 @@ void ConfigReader::requireFlag(StringRef field, bool supported) {
   if (getFlag(field, supported) != supported)
     failOn(field, *object.get(field),
            Twine(supported ? "true" : "false") + ": nothing else is supported");
+}
+
+void ConfigReader::requireNumber(StringRef field, double supported) {
+  if (getPositive(field, supported) != supported)
+    failOn(field, *object.get(field),
+           Twine(std::to_string(supported)) + ": nothing else is supported");
 }
 
 void ConfigReader::requireAbsent(StringRef field) {

@@ -38,6 +38,8 @@ public:
   int64_t getSize(llvm::StringRef field,
                   std::optional<int64_t> fallback = std::nullopt,
                   int64_t most = kLargestSize);
+  /// The same from 0 on.
+  int64_t getCount(llvm::StringRef field, int64_t fallback);
   /// A number above 0.
   double getPositive(llvm::StringRef field,
                      std::optional<double> fallback = std::nullopt);
@@ -48,7 +50,13 @@ public:
   std::string getChoice(llvm::StringRef field,
                         llvm::ArrayRef<llvm::StringRef> choices,
                         std::optional<llvm::StringRef> fallback = std::nullopt);
+  /// A list of `count` of the choices; empty if the field is absent.
+  llvm::SmallVector<std::string>
+  getChoices(llvm::StringRef field, llvm::ArrayRef<llvm::StringRef> choices,
+             int64_t count);
   bool has(llvm::StringRef field) const;
+  /// Whether the field is there, and null; counts as reading it.
+  bool isNull(llvm::StringRef field);
 
   /// Calls `read` with a reader of the object in `field`, if there is one.
   void readObject(llvm::StringRef field,
@@ -56,6 +64,8 @@ public:
 
   /// Fails if the flag has the value that is not supported.
   void requireFlag(llvm::StringRef field, bool supported);
+  /// Fails if the number has a value that is not supported.
+  void requireNumber(llvm::StringRef field, double supported);
   /// Fails unless the field is absent.
   void requireAbsent(llvm::StringRef field);
   /// A probability below 1.

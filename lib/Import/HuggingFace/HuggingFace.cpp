@@ -24,6 +24,7 @@ static const StringRef kIgnored[] = {"_attn_implementation*",
                                      "_name_or_path",
                                      "_num_labels",
                                      "architectures",
+                                     "auto_map",
                                      "bad_words_ids",
                                      "begin_suppress_tokens",
                                      "bos_token_id",
@@ -82,7 +83,9 @@ static const StringRef kIgnored[] = {"_attn_implementation*",
 
 /// The families, and what reads their config.
 static constexpr std::pair<StringLiteral, Model (*)(ConfigReader &, int64_t)>
-    kFamilies[] = {{"gpt2", readGPT2}, {"llama", readLlama}};
+    kFamilies[] = {{"gpt2", readGPT2},       {"llama", readLlama},
+                   {"mistral", readMistral}, {"phi3", readPhi3},
+                   {"qwen2", readQwen2},     {"qwen3", readQwen3}};
 
 /// Reads what all families have, and leaves the rest to the family.
 static Model readModel(ConfigReader &config, int64_t sequence,

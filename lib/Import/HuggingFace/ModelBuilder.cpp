@@ -61,15 +61,19 @@ Value LayerBuilder::rmsNorm(Value x, Value weight, double epsilon) {
 }
 
 Value LayerBuilder::attention(Value query, Value key, Value value,
-                              const Dropout &dropout) {
+                              const Dropout &dropout, int64_t window) {
   auto type = typeOf(query);
   ArrayRef<int64_t> shape = type.getShape();
   int64_t lse[] = {shape[0], shape[2], shape[3], shape[1]};
   double scale = 1.0 / std::sqrt(static_cast<double>(shape[4]));
+  // One that is no shorter than the sequence hides nothing.
+  IntegerAttr seen;
+  if (window && window < shape[1])
+    seen = builder.getI64IntegerAttr(window);
   return nn::AttentionOp::create(
              builder, loc, type, type.clone(ArrayRef<int64_t>(lse)), query, key,
              value, /*starts=*/Value(), dropout.keys,
-             builder.getF32FloatAttr(scale), IntegerAttr(), nn::BeginAttr(),
+             builder.getF32FloatAttr(scale), seen, nn::BeginAttr(),
              dropout.probability, dropout.site, nn::BeginAttr())
       .getOut();
 }

@@ -62,9 +62,10 @@ public:
   mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
                         double epsilon);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double epsilon);
-  /// Causal attention with the usual scale, 1 / sqrt(head size).
+  /// Causal attention with the usual scale, 1 / sqrt(head size). With a
+  /// `window` a query sees that many keys at most, itself included.
   mlir::Value attention(mlir::Value query, mlir::Value key, mlir::Value value,
-                        const Dropout &dropout);
+                        const Dropout &dropout, int64_t window = 0);
   /// `x` after the dropout, if there is one.
   mlir::Value drop(mlir::Value x, const Dropout &dropout);
 };
@@ -136,6 +137,10 @@ struct Model {
 /// that the model has positions for.
 Model readGPT2(ConfigReader &config, int64_t sequence);
 Model readLlama(ConfigReader &config, int64_t sequence);
+Model readMistral(ConfigReader &config, int64_t sequence);
+Model readQwen2(ConfigReader &config, int64_t sequence);
+Model readQwen3(ConfigReader &config, int64_t sequence);
+Model readPhi3(ConfigReader &config, int64_t sequence);
 
 /// Fails unless `sequence` fits into the positions that `field` gives.
 void checkSequence(ConfigReader &config, llvm::StringRef field,

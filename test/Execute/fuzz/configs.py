@@ -126,7 +126,7 @@ def draw_config(rng: random.Random) -> dict:
             "attn_pdrop": dropout(),
             "resid_pdrop": dropout(),
         }
-    return {
+    llama = {
         "model_type": "llama",
         "hidden_size": hidden,
         "intermediate_size": rng.choice((24, 33, 40)),
@@ -142,6 +142,26 @@ def draw_config(rng: random.Random) -> dict:
         "attention_dropout": dropout(),
         "tie_word_embeddings": rng.random() < 0.5,
     }
+    return llama | draw_family(rng, layers, dropout)
+
+
+def draw_family(rng: random.Random, layers: int, dropout) -> dict:
+    """What another family than Llama has beside it; nothing, for Llama."""
+    window = rng.choice((1, 5, 16, 40))
+    windows = {
+        "sliding_window": window,
+        "use_sliding_window": rng.random() < 0.7,
+        "max_window_layers": rng.randint(0, layers),
+    }
+    families = {
+        "llama": {},
+        "mistral": {"sliding_window": rng.choice((None, window)), "head_dim": 6},
+        "phi3": {"sliding_window": window, "resid_pdrop": dropout()},
+        "qwen2": windows,
+        "qwen3": windows | {"head_dim": 10, "attention_bias": rng.random() < 0.3},
+    }
+    name = rng.choice(sorted(families))
+    return {"model_type": name} | families[name]
 
 
 def draw_planned(rng: random.Random) -> ConfigTrial:

@@ -204,10 +204,10 @@ class Trial:
         precision = self.layout.precision
         truth = self.mirror(Arithmetic())
         # How far a gradient of zero moves a parameter: terms that cancel, as those
-        # of a bias of keys under softmax, leave what fp32 rounds of them, and Adam
+        # of a bias of keys under softmax, leave what is rounded of them, and Adam
         # divides by little more than eps.
         norm = max(step["grad_norm"] for step in truth.steps)
-        still = 2**-24 * norm * self.recipe.lr / self.recipe.eps
+        still = ULP[precision] / 2 * norm * self.recipe.lr / self.recipe.eps
         still *= self.recipe.steps
         measured = distance(truth, found, self.weights, still)
         if within(measured, BASE):

@@ -97,8 +97,10 @@ void ModelTest::setParameters() {
     int64_t first = *(*entry->getArray("data_offsets"))[0].getAsInteger();
     Array array(cast<RankedTensorType>(parameter.getType()).getShape());
     int64_t columns = file.getShape().back(), width = file.getBox().back();
+    ArrayRef<int64_t> begin = file.getBegin();
+    int64_t firstRow = begin.size() > 1 ? begin.front() : 0;
     for (size_t i = 0; i < array.data.size(); ++i) {
-      int64_t row = i / width, column = file.getBegin().back() + i % width;
+      int64_t row = firstRow + i / width, column = begin.back() + i % width;
       float x;
       std::memcpy(&x, &bytes[data + first + 4 * (row * columns + column)], 4);
       array.data[i] = x;
@@ -154,7 +156,11 @@ TEST_P(ModelTest, FirstStep) {
 INSTANTIATE_TEST_SUITE_P(Golden, ModelTest,
                          ::testing::Values("gpt2-small-test",
                                            "llama-small-test",
-                                           "llama3-small-test"),
+                                           "llama3-small-test",
+                                           "mistral-small-test",
+                                           "phi3-small-test",
+                                           "qwen2-small-test",
+                                           "qwen3-small-test"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -25,6 +25,11 @@ const char *const test::kLlama =
         "intermediate_size": 20, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2)";
 
+std::string test::likeLlama(const std::string &family) {
+  std::string text = kLlama, name = "llama";
+  return text.replace(text.find(name), name.size(), family);
+}
+
 using Import = FailureOr<OwningOpRef<ModuleOp>>;
 
 static Imported run(MLIRContext &context, llvm::function_ref<Import()> import) {

@@ -32,8 +32,10 @@ protected:
   mlir::MLIRContext context;
 };
 
-/// Small configs of the two families, without the closing brace.
+/// Small configs of GPT-2 and Llama, without the closing brace.
 extern const char *const kGPT2, *const kLlama;
+/// The latter as one of another family: fields that all have in common.
+std::string likeLlama(const std::string &family);
 
 } // namespace plait::test
 

@@ -55,7 +55,9 @@ TEST_F(ImportTest, CountsParameters) {
   const std::pair<const char *, int64_t> models[] = {
       {"gpt2", 124439808},          {"tinyllama-1.1b", 1100048384},
       {"llama-3-8b", 8030261248},   {"llama-3.1-8b", 8030261248},
-      {"llama-3-70b", 70553706496},
+      {"llama-3-70b", 70553706496}, {"mistral-7b", 7241732096},
+      {"phi-3-mini", 3821079552},   {"qwen2.5-7b", 7615616512},
+      {"qwen3-8b", 8190735360},
   };
   for (auto [name, count] : models)
     EXPECT_EQ(countParameters(*load(PLAIT_MODELS "/" + std::string(name))),
@@ -106,7 +108,9 @@ static void expectCovers(ModuleOp module, const std::string &file) {
 
 TEST_F(ImportTest, NamesTensorsAsHuggingFaceDoes) {
   for (const char *name :
-       {"gpt2-small-test", "llama-small-test", "llama3-small-test"}) {
+       {"gpt2-small-test", "llama-small-test", "llama3-small-test",
+        "mistral-small-test", "phi3-small-test", "qwen2-small-test",
+        "qwen3-small-test"}) {
     std::string folder = PLAIT_GOLDEN "/" + std::string(name);
     OwningOpRef<ModuleOp> module = load(folder);
     expectCovers(*module, folder + "/model.safetensors");
@@ -258,6 +262,59 @@ TEST_F(ImportTest, AddsLlamasBiases) {
   for (auto parameter : module->getOps<nn::ParameterOp>())
     biases += parameter.getSymName().ends_with(".bias");
   EXPECT_EQ(biases, 2 * 7);
+}
+
+/// The window of each attention of a module; 0 for none.
+static std::vector<int64_t> getWindows(ModuleOp module) {
+  std::vector<int64_t> found;
+  module.walk([&](nn::AttentionOp attention) {
+    found.push_back(attention.getWindow().value_or(0));
+  });
+  return found;
+}
+
+TEST_F(ImportTest, GivesLayersTheirWindows) {
+  using Windows = std::vector<int64_t>;
+  auto windows = [&](const char *family, const std::string &fields) {
+    Imported found = importText(likeLlama(family) + ", " + fields + "}");
+    return found.module ? getWindows(*found.module) : Windows();
+  };
+  EXPECT_EQ(windows("mistral", "\"sliding_window\": 5"), Windows({5, 5}));
+  EXPECT_EQ(windows("mistral", "\"sliding_window\": null"), Windows({0, 0}));
+  // No shorter than the sequence.
+  EXPECT_EQ(windows("mistral", "\"sliding_window\": 16"), Windows({0, 0}));
+  EXPECT_EQ(windows("mistral", "\"use_cache\": true"), Windows({0, 0}));
+  EXPECT_EQ(windows("phi3", "\"sliding_window\": 5"), Windows({5, 5}));
+  EXPECT_EQ(windows("qwen2", "\"sliding_window\": 5"), Windows({0, 0}));
+  const std::string used = "\"use_sliding_window\": true, ";
+  const std::string five = used + "\"sliding_window\": 5, ";
+  EXPECT_EQ(windows("qwen2", five + "\"max_window_layers\": 1"),
+            Windows({0, 5}));
+  EXPECT_EQ(windows("qwen2", five + "\"use_cache\": true"), Windows({0, 0}));
+  EXPECT_EQ(windows("qwen3", five + "\"max_window_layers\": 0"),
+            Windows({5, 5}));
+  EXPECT_EQ(windows("qwen3", used + "\"sliding_window\": null, "
+                                    "\"max_window_layers\": 0"),
+            Windows({0, 0}));
+  EXPECT_EQ(windows("qwen3", five + "\"layer_types\": [\"sliding_attention\", "
+                                    "\"full_attention\"]"),
+            Windows({5, 0}));
+}
+
+/// What absent fields have: Mistral's window of 4096.
+TEST_F(ImportTest, HasTheUsualWindow) {
+  Imported found = importText(likeLlama("mistral") + "}", 1, 4100);
+  ASSERT_TRUE(found.module);
+  EXPECT_EQ(getWindows(*found.module), std::vector<int64_t>({4096, 4096}));
+}
+
+TEST_F(ImportTest, NormsQwen3sHeads) {
+  OwningOpRef<ModuleOp> module = importText(likeLlama("qwen3") + "}").module;
+  nn::ParameterOp norm =
+      find(*module, "model.layers.1.self_attn.k_norm.weight");
+  ASSERT_TRUE(norm);
+  EXPECT_EQ(cast<RankedTensorType>(norm.getType()).getShape(),
+            ArrayRef<int64_t>({128}));
 }
 
 /// Fields of published configs that the examples leave out.

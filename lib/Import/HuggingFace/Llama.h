@@ -1,0 +1,79 @@
+//===- Llama.h - Llama's forward pass, and what else has it ---*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Llama (Touvron et al. 2023) and the families that differ from it in a few
+// places. Each family reads its config into these fields (LlamaFamilies.cpp);
+// the forward pass (Llama.cpp) asks for fields only, never for a family.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_IMPORT_HUGGINGFACE_LLAMA_H
+#define PLAIT_LIB_IMPORT_HUGGINGFACE_LLAMA_H
+
+#include "ModelBuilder.h"
+
+namespace plait::hf {
+
+/// The field rope_scaling of type "llama3".
+struct RopeScaling {
+  double factor, low, high;
+  int64_t original;
+};
+
+struct Llama {
+  int64_t vocab, hidden, layers, heads, groups, size, inner, positions;
+  double epsilon, std, theta;
+  bool tied;
+  std::optional<RopeScaling> scaling;
+
+  /// Of the projections before attention, the one behind it, and the MLP's.
+  bool headBias = false, outBias = false, mlpBias = false;
+  /// An RMS norm of each query and key head before its rotation (Qwen3).
+  bool headNorms = false;
+  /// q, k and v are one tensor of the file, and so are gate and up (Phi-3).
+  bool merged = false;
+  /// Of the softmax, and of what attention and MLP add to their input.
+  double attentionDropout = 0.0, residualDropout = 0.0;
+  /// What a query sees at most, itself included, in the layers that have a
+  /// window; no flag for a layer means that it has none.
+  int64_t window = 0;
+  llvm::SmallVector<bool> windowed;
+
+  mlir::Value build(ModelBuilder &model) const;
+
+private:
+  /// A weight [product of out, product of in] of the file, or those of its
+  /// rows that begin at `first`, which are called `part` then.
+  struct Weight {
+    Shape out, in;
+    bool bias = false;
+    std::string part = "";
+    int64_t first = 0, rows = 0;
+  };
+
+  mlir::Value buildNorm(ModelBuilder &model, const std::string &path,
+                        mlir::Value x, int64_t width) const;
+  mlir::Value buildHeads(ModelBuilder &model, const std::string &path,
+                         mlir::Value x, char which) const;
+  mlir::Value buildAttention(ModelBuilder &model, int64_t layer,
+                             const std::string &path, mlir::Value x) const;
+  mlir::Value buildMLP(ModelBuilder &model, const std::string &path,
+                       mlir::Value x) const;
+  mlir::Value addTo(ModelBuilder &model, const std::string &path, mlir::Value x,
+                    mlir::Value y) const;
+  mlir::Value project(ModelBuilder &model, const std::string &path,
+                      mlir::Value x, llvm::StringRef spec,
+                      const Weight &weight) const;
+  mlir::Value rotate(ModelBuilder &model, const std::string &path,
+                     mlir::Value x) const;
+
+  Init normal() const { return {0.0, std}; }
+};
+
+} // namespace plait::hf
+
+#endif // PLAIT_LIB_IMPORT_HUGGINGFACE_LLAMA_H

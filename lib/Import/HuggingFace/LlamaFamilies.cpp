@@ -1,0 +1,188 @@
+//===- LlamaFamilies.cpp - Configs of Llama, Mistral, Qwen, Phi ---*- C++
+//-*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Fallbacks are those of Hugging Face's config of the family: a saved config
+// may leave out what has its usual value.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Llama.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::hf;
+
+//===----------------------------------------------------------------------===//
+// Fields of several families
+//===----------------------------------------------------------------------===//
+
+static void readHeads(Llama &llama, ConfigReader &config,
+                      std::optional<int64_t> usualSize = std::nullopt) {
+  llama.heads = config.getSize("num_attention_heads");
+  llama.groups = config.getSize("num_key_value_heads", llama.heads);
+  if (llama.heads % llama.groups)
+    config.fail("field \"num_attention_heads\" is " + Twine(llama.heads) +
+                ", which is not a multiple of \"num_key_value_heads\", " +
+                Twine(llama.groups));
+  if (!usualSize && !config.has("head_dim") && llama.hidden % llama.heads)
+    config.fail("field \"hidden_size\" is " + Twine(llama.hidden) +
+                ", which is not a multiple of \"num_attention_heads\", " +
+                Twine(llama.heads));
+  int64_t quotient = std::max<int64_t>(llama.hidden / llama.heads, 1);
+  llama.size = config.getSize("head_dim", usualSize.value_or(quotient));
+  if (llama.size % 2)
+    config.fail("a head size (\"head_dim\") of " + Twine(llama.size) +
+                " is odd, but rotary embedding works on pairs");
+}
+
+static RopeScaling readScaling(ConfigReader &rope) {
+  RopeScaling result;
+  result.factor = rope.getPositive("factor");
+  result.low = rope.getPositive("low_freq_factor");
+  result.high = rope.getPositive("high_freq_factor");
+  result.original = rope.getSize("original_max_position_embeddings");
+  if (!rope.failed() && result.high <= result.low)
+    rope.fail("field \"high_freq_factor\" of the rotary embedding is " +
+              Twine(std::to_string(result.high)) +
+              ", expected more than \"low_freq_factor\", " +
+              Twine(std::to_string(result.low)));
+  return result;
+}
+
+/// The part of each head that is rotated.
+static constexpr StringLiteral kRotated = "partial_rotary_factor";
+
+/// `rope_theta` and `rope_scaling`, which newer configs have as one object,
+/// `rope_parameters`.
+static void readRope(Llama &llama, ConfigReader &config) {
+  llama.theta = config.getPositive("rope_theta", 10000.0);
+  config.requireNumber(kRotated, 1.0);
+  auto readObject = [&llama](ConfigReader &rope) {
+    llama.theta = rope.getPositive("rope_theta", llama.theta);
+    rope.requireNumber(kRotated, 1.0);
+    // "type" is the older name; where there are both they agree.
+    StringRef choices[] = {"default", "llama3"};
+    std::string type = rope.getChoice("type", choices, "default");
+    if (rope.has("rope_type") || !rope.has("type"))
+      type = rope.getChoice("rope_type", choices);
+    if (type == "llama3")
+      llama.scaling = readScaling(rope);
+  };
+  config.readObject("rope_scaling", readObject);
+  config.readObject("rope_parameters", readObject);
+}
+
+/// What all families have; those with heads of a usual size say which.
+static Llama readCommon(ConfigReader &config, int64_t positions, double epsilon,
+                        std::optional<int64_t> usualSize = std::nullopt) {
+  Llama llama;
+  llama.vocab = config.getSize("vocab_size");
+  llama.hidden = config.getSize("hidden_size");
+  llama.layers = config.getSize("num_hidden_layers", std::nullopt, kMostLayers);
+  llama.inner = config.getSize("intermediate_size");
+  llama.positions = config.getSize("max_position_embeddings", positions);
+  readHeads(llama, config, usualSize);
+  readRope(llama, config);
+  config.getChoice("hidden_act", {"silu"}, "silu");
+  llama.epsilon = config.getPositive("rms_norm_eps", epsilon);
+  llama.std = config.getNonNegative("initializer_range", 0.02);
+  llama.tied = config.getFlag("tie_word_embeddings", false);
+  llama.attentionDropout = config.getDropout("attention_dropout", 0.0);
+  return llama;
+}
+
+/// A window of all layers: `sliding_window`, or none where that is null. What
+/// a config without the field has is `usual`, 0 for none.
+static void readWindow(Llama &llama, ConfigReader &config, int64_t usual) {
+  bool none = config.isNull("sliding_window");
+  if (!config.has("sliding_window") && (none || !usual))
+    return;
+  llama.window = config.getSize("sliding_window", usual);
+  llama.windowed.assign(llama.layers, true);
+}
+
+/// Qwen's windows: of the layers that `layer_types` names, else of those from
+/// `max_window_layers` on; of none without `use_sliding_window`.
+static void readLayerWindows(Llama &llama, ConfigReader &config) {
+  constexpr int64_t usualWindow = 4096, usualFirst = 28;
+  bool used = config.getFlag("use_sliding_window", false) &&
+              !config.isNull("sliding_window");
+  int64_t window = config.getSize("sliding_window", usualWindow);
+  int64_t first = config.getCount("max_window_layers", usualFirst);
+  SmallVector<std::string> types = config.getChoices(
+      "layer_types", {"full_attention", "sliding_attention"}, llama.layers);
+  llama.window = window;
+  for (int64_t layer = 0; layer < llama.layers; ++layer)
+    llama.windowed.push_back(types.empty()
+                                 ? used && layer >= first
+                                 : types[layer] == "sliding_attention");
+  if (!used && llvm::is_contained(llama.windowed, true))
+    config.fail("field \"layer_types\" has \"sliding_attention\", but "
+                "\"use_sliding_window\" is not set");
+}
+
+static Model makeModel(Llama llama, ConfigReader &config, int64_t sequence) {
+  checkSequence(config, "max_position_embeddings", llama.positions, sequence);
+  int64_t vocab = llama.vocab, layers = llama.layers;
+  return {vocab, layers, [llama = std::move(llama)](ModelBuilder &model) {
+            return llama.build(model);
+          }};
+}
+
+//===----------------------------------------------------------------------===//
+// Families
+//===----------------------------------------------------------------------===//
+
+Model hf::readLlama(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, 2048, 1e-6);
+  llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
+  llama.mlpBias = config.getFlag("mlp_bias", false);
+  // Only splits matrices, but in another order of sums than published.
+  config.getSize("pretraining_tp", 1, /*most=*/1);
+  config.requireAbsent("sliding_window");
+  config.ignore({"max_sequence_length"});
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// Jiang et al. 2023, "Mistral 7B".
+Model hf::readMistral(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, 131072, 1e-6);
+  readWindow(llama, config, 4096);
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// Yang et al. 2024, "Qwen2 Technical Report"; Qwen2.5 is the same.
+Model hf::readQwen2(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, 32768, 1e-6);
+  llama.headBias = true;
+  readLayerWindows(llama, config);
+  config.requireFlag("use_mrope", false);
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// Yang et al. 2025, "Qwen3 Technical Report", its dense models.
+Model hf::readQwen3(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, 32768, 1e-6, /*usualSize=*/128);
+  llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
+  llama.headNorms = true;
+  readLayerWindows(llama, config);
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// Abdin et al. 2024, "Phi-3 Technical Report".
+Model hf::readPhi3(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, 4096, 1e-5);
+  llama.merged = true;
+  readWindow(llama, config, 0);
+  llama.residualDropout = config.getDropout("resid_pdrop", 0.0);
+  config.requireFlag("attention_bias", false);
+  // Hugging Face's model has no dropout behind the embedding, and the length
+  // that scaled frequencies were trained with changes nothing without scaling.
+  config.ignore({"embd_pdrop", "original_max_position_embeddings"});
+  return makeModel(std::move(llama), config, sequence);
+}

@@ -50,9 +50,6 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
                         << "\" has no rule for packs";
     return failure();
   }
-  Contents fitted;
-  if (splitsPacks && fitGenerated(operands, fitted))
-    operands = fitted;
   FailureOr<Content> result =
       isPacked && splitsPacks ? evaluatePacked(op, operands, rule->rule, type)
                               : rule->rule(*this, op, operands, type);
@@ -156,13 +153,10 @@ Content Rules::makeLeaf(StringRef name, RankedTensorType global,
     int64_t blocks = 1;
     for (StringAttr axis : own)
       blocks *= mesh.getSize(axis);
-    int64_t whole = extent;
     extent = llvm::divideCeil(extent, blocks);
     Dimension &dim = content.form.dims.emplace_back();
     dim.uniform = false;
     dim.begin = mesh.split(own, extent);
-    if (extent * blocks != whole && findExtent(dim.begin, extent) != whole)
-      knownExtents.push_back({dim.begin, extent, whole});
   }
   content.type = RankedTensorType::get(shape, global.getElementType());
   return content;

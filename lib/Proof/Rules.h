@@ -97,8 +97,6 @@ public:
   llvm::FailureOr<Content> finish(mlir::Operation *op, Operands operands,
                                   Form form, Expression expression,
                                   mlir::RankedTensorType type);
-  /// The extent of the global dimension that ranks have `extent` elements of.
-  int64_t findExtent(llvm::ArrayRef<RankTerm> begin, int64_t extent);
   /// Tells first of a mixture that the op takes.
   mlir::InFlightDiagnostic wrong(mlir::Operation *op);
   /// The same about operands: tells where they were written.
@@ -121,7 +119,6 @@ public:
   Report &report;
 
 private:
-  bool fitGenerated(Operands operands, Contents &fitted);
   void noteMixture(mlir::Operation *op, Operands operands, const Term *sum);
   void derivePadding(mlir::Operation *op, Operands operands, Form &form,
                      mlir::RankedTensorType type);
@@ -133,12 +130,6 @@ private:
                                           Operands operands);
   llvm::FailureOr<Contents> decompose(mlir::Operation *op, Operands operands);
 
-  struct KnownExtent {
-    llvm::SmallVector<RankTerm, 2> begin;
-    int64_t local, global;
-  };
-  /// Of dimensions of parameters and inputs that end in padding.
-  std::vector<KnownExtent> knownExtents;
   llvm::DenseMap<const Term *, Mixture> mixtures;
   Operands current; // of the op that is interpreted
 };

@@ -43,40 +43,6 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
   return form;
 }
 
-/// Where two operands begin their slices of `dim` alike, but do not agree on
-/// how long it is.
-static bool differInExtent(const Content &a, const Content &b, size_t dim) {
-  const Dimension &own = a.form.dims[dim], &other = b.form.dims[dim];
-  return !own.uniform && !other.uniform && own.begin == other.begin &&
-         a.form.getExtent(dim) != b.form.getExtent(dim);
-}
-
-/// How long a table is that counts from where a rank's slice begins, nobody
-/// knows but the tensor that it is used with. Whether there is one.
-bool Rules::fitGenerated(Operands operands, Contents &fitted) {
-  bool found = false;
-  for (size_t i = 0; i < operands.size(); ++i)
-    for (size_t j = 0; j < operands.size(); ++j) {
-      if (i == j || operands[i].pack || operands[j].pack)
-        continue;
-      for (size_t dim = 0; dim < operands[i].form.dims.size(); ++dim) {
-        ArrayRef<Content> now = found ? ArrayRef<Content>(fitted) : operands;
-        if (!differInExtent(now[i], now[j], dim))
-          continue;
-        const Form &own = now[i].form;
-        const Term *resized = terms.resize(own.term, own.getTermDim(dim),
-                                           now[j].form.getExtent(dim));
-        if (!resized)
-          continue;
-        if (!found)
-          fitted.assign(operands.begin(), operands.end());
-        fitted[i].form.term = resized;
-        found = true;
-      }
-    }
-  return found;
-}
-
 /// What lies in the padding of the result follows from the arithmetic. What is
 /// not emitted for kernels adds.
 void Rules::derivePadding(Operation *op, Operands operands, Form &form,

@@ -41,11 +41,15 @@ static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
                          << printLayout(form);
 }
 
-int64_t Rules::findExtent(ArrayRef<RankTerm> begin, int64_t extent) {
-  for (const KnownExtent &known : knownExtents)
-    if (ArrayRef(known.begin) == begin && known.local == extent)
-      return known.global;
-  return extent * mesh.countBlocks(begin);
+/// A dimension that a rank counts `extent` elements of from `begin` on: where
+/// the rank's slice begins, and how many elements there are in all.
+static int64_t setCounted(const Mesh &mesh, Dimension &dim,
+                          std::optional<nn::BeginAttr> begin, int64_t extent) {
+  dim.uniform = false;
+  dim.begin = mesh.simplify(getTerms(begin));
+  if (begin && begin->getExtent() != 0)
+    return begin->getExtent();
+  return extent * mesh.countBlocks(dim.begin);
 }
 
 //===----------------------------------------------------------------------===//
@@ -115,8 +119,10 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
       failed(rules.requireWhole(op, gradient)))
     return failure();
   form.dims.resize(2);
-  form.dims[0].uniform = false;
-  form.dims[0].begin = rules.mesh.simplify(getTerms(scatter.getBegin()));
+  int64_t rows = setCounted(rules.mesh, form.dims[0], scatter.getBegin(),
+                            type.getDimSize(0));
+  if (scatter.getLimit())
+    rows = scatter.getLimit();
   form.dims[1] = positions->dims.back();
   form.dims[1].padding = form.dims[1].padding.sum();
   double repeated = 1;
@@ -135,9 +141,6 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
     if (failed(rules.addPartial(op, form, dim, dist::Reduction::Sum)))
       return failure();
   }
-  int64_t rows = scatter.getLimit()
-                     ? int64_t(scatter.getLimit())
-                     : rules.findExtent(form.dims[0].begin, type.getDimSize(0));
   Letters present{0};
   SmallVector<int64_t> extents{rows};
   if (!form.dims[1].uniform) {
@@ -195,9 +198,8 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
     return failure();
   Content code{type, ids.form, nullptr};
   Dimension &dim = code.form.dims.emplace_back();
-  dim.uniform = false;
-  dim.begin = rules.mesh.simplify(getTerms(pick.getBegin()));
-  int64_t extent = rules.findExtent(dim.begin, type.getDimSize(last));
+  int64_t extent =
+      setCounted(rules.mesh, dim, pick.getBegin(), type.getDimSize(last));
   if (!input.form.dims[last].uniform) {
     if (failed(checkBegin(rules, op, input.form, last, pick.getBegin())))
       return failure();
@@ -284,16 +286,14 @@ static FailureOr<Form> makeMask(Rules &rules, nn::DropoutOp op,
   for (int64_t dim = 1; dim < input.type.getRank(); ++dim) {
     std::optional<nn::BeginAttr> begin = getBegin(op, dim);
     Dimension &own = mask.dims.emplace_back();
-    own.uniform = false;
-    own.begin = rules.mesh.simplify(getTerms(begin));
+    int64_t extent =
+        setCounted(rules.mesh, own, begin, input.type.getDimSize(dim));
     own.padding = NumberRange::any();
     bool isKnown = !input.form.dims[dim].uniform;
     if (isKnown && failed(checkBegin(rules, op, input.form, dim, begin)))
       return failure();
     present.push_back(dim);
-    extents.push_back(
-        isKnown ? input.form.getExtent(dim)
-                : rules.findExtent(own.begin, input.type.getDimSize(dim)));
+    extents.push_back(isKnown ? input.form.getExtent(dim) : extent);
   }
   auto attrs = ArrayAttr::get(op.getContext(),
                               {op.getProbabilityAttr(), op.getSiteAttr()});
@@ -372,12 +372,10 @@ static FailureOr<Content> generate(Rules &rules, Operation *op, Attribute attrs,
                                    RankedTensorType type) {
   Form form;
   form.dims.resize(type.getRank());
-  form.dims[dim].uniform = false;
-  form.dims[dim].begin = rules.mesh.simplify(getTerms(begin));
-  form.dims[dim].padding = NumberRange::any();
   Letters letters{int(dim)};
   SmallVector<int64_t> extents{
-      rules.findExtent(form.dims[dim].begin, type.getDimSize(dim))};
+      setCounted(rules.mesh, form.dims[dim], begin, type.getDimSize(dim))};
+  form.dims[dim].padding = NumberRange::any();
   form.term =
       rules.terms
           .apply(op->getName().getStringRef(), attrs, {}, letters, extents)

@@ -148,27 +148,6 @@ std::optional<double> Term::getNumber() const {
   return arguments[0].factor;
 }
 
-const Term *Terms::resize(const Term *term, int64_t dim, int64_t extent) {
-  bool isGenerated = term->kind == Term::Apply && term->arguments.empty();
-  bool isElementwise = term->kind == Term::Sum || term->kind == Term::Product ||
-                       (term->kind == Term::Apply && term->name == "nn.cast");
-  if (!isGenerated && !isElementwise)
-    return nullptr;
-  Term resized = *term;
-  resized.shape[dim] = extent;
-  for (Argument &argument : resized.arguments)
-    for (auto [index, letter] : llvm::enumerate(argument.letters)) {
-      if (letter != dim)
-        continue;
-      argument.term = resize(argument.term, index, extent);
-      if (!argument.term)
-        return nullptr;
-    }
-  if (isElementwise && term->kind != Term::Apply)
-    llvm::sort(resized.arguments, isBefore);
-  return intern(std::move(resized));
-}
-
 //===----------------------------------------------------------------------===//
 // Sums and products
 //===----------------------------------------------------------------------===//

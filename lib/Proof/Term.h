@@ -103,9 +103,6 @@ public:
                          llvm::ArrayRef<Argument> arguments,
                          llvm::ArrayRef<int> result,
                          llvm::ArrayRef<int64_t> extents = {});
-  /// `term`, which nothing but its index gives its elements along `dim`, with
-  /// another extent; null: it is of a certain one.
-  const Term *resize(const Term *term, int64_t dim, int64_t extent);
   /// The sum, or the maximum, over the letters that `result` does not have.
   Expression reduceSum(const Argument &argument, llvm::ArrayRef<int> result);
   Expression reduceMaximum(const Argument &argument,

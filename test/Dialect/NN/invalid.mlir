@@ -117,6 +117,13 @@ func.func @c1_begin_stride() attributes {x = #nn.begin<"tp" * 0>} {
 
 // -----
 
+// expected-error @+1 {{is in a dimension of -7 elements}}
+func.func @c2_begin_extent() attributes {x = #nn.begin<"tp" * 4 of -7>} {
+  return
+}
+
+// -----
+
 func.func @c1_pick(%x: tensor<2x4xf32>, %ids: tensor<3xi32>) {
   // expected-error @+1 {{has input 'tensor<2x4xf32>', expected the shape [3x4]}}
   %0 = nn.pick %x, %ids : tensor<2x4xf32>, tensor<3xi32> -> tensor<2x4xf32>

@@ -296,12 +296,12 @@ func.func @plain(%x: tensor<7xf32>) -> tensor<7xf32> {
 
 // Dropout draws by indices in the whole tensor: it is told where each dimension
 // of a rank's block begins, but for the first, whose key goes with the sequence.
-// Uneven blocks of 10 begin at multiples of 3.
+// Uneven blocks of 10 begin at multiples of 3, and say that they are of 10.
 #batch = #dist.sharding<@mesh, [{"dp"}]>
 #block = #dist.sharding<@mesh, [{"dp"}, {"cp"}, {"tp"}, {}]>
 dist.mesh @mesh ["dp", "cp", "tp"] = [2, 2, 4]
 // CHECK-LABEL: func.func @dropout(
-// CHECK: nn.dropout %{{.*}}, %{{.*}} probability 1.000000e-01 site 3 {begins = [unit, #nn.begin<"cp" * 4>, #nn.begin<"tp" * 3>, unit]} : tensor<2x4x3x5xf32>, tensor<2xi32>
+// CHECK: nn.dropout %{{.*}}, %{{.*}} probability 1.000000e-01 site 3 {begins = [unit, #nn.begin<"cp" * 4>, #nn.begin<"tp" * 3 of 10>, unit]} : tensor<2x4x3x5xf32>, tensor<2xi32>
 func.func @dropout(%x: tensor<4x8x10x5xf32, #block>, %keys: tensor<4xi32, #batch>) -> tensor<4x8x10x5xf32, #block> {
   %y = nn.dropout %x, %keys probability 0.1 site 3 : tensor<4x8x10x5xf32, #block>, tensor<4xi32, #batch>
   return %y : tensor<4x8x10x5xf32, #block>

@@ -86,10 +86,16 @@ Attribute BeginAttr::parse(AsmParser &parser, Type) {
                    parser.parseInteger(term.scale));
   };
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater,
-                                     parseTerm))
+  int64_t extent = 0;
+  if (parser.parseLess())
     return {};
-  return parser.getChecked<BeginAttr>(loc, parser.getContext(), terms);
+  if (failed(parser.parseOptionalGreater()) &&
+      (parser.parseCommaSeparatedList(parseTerm) ||
+       (succeeded(parser.parseOptionalKeyword("of")) &&
+        parser.parseInteger(extent)) ||
+       parser.parseGreater()))
+    return {};
+  return parser.getChecked<BeginAttr>(loc, parser.getContext(), terms, extent);
 }
 
 void BeginAttr::print(AsmPrinter &printer) const {
@@ -97,11 +103,13 @@ void BeginAttr::print(AsmPrinter &printer) const {
   llvm::interleaveComma(getTerms(), printer, [&](const RankTerm &term) {
     printer << term.axis << " * " << term.scale;
   });
+  if (getExtent() != 0)
+    printer << " of " << getExtent();
   printer << '>';
 }
 
 LogicalResult BeginAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                ArrayRef<RankTerm> terms) {
+                                ArrayRef<RankTerm> terms, int64_t extent) {
   // (C1)
   if (terms.empty())
     return emitError() << "names no axis";
@@ -113,6 +121,9 @@ LogicalResult BeginAttr::verify(function_ref<InFlightDiagnostic()> emitError,
       if (earlier.axis == term.axis)
         return emitError() << "names axis " << term.axis << " twice";
   }
+  // (C2)
+  if (extent < 0)
+    return emitError() << "is in a dimension of " << extent << " elements";
   return success();
 }
 

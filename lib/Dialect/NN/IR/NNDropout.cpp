@@ -82,7 +82,8 @@ FactorRule DropoutOp::getFactorRule() {
   return rule;
 }
 
-void DropoutOp::localizeFactor(int factor, ArrayRef<RankTerm> begin, int64_t) {
+void DropoutOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
+                               int64_t limit) {
   // Each sequence has its key, wherever it is.
   if (factor == 0)
     return;
@@ -90,7 +91,7 @@ void DropoutOp::localizeFactor(int factor, ArrayRef<RankTerm> begin, int64_t) {
                                 UnitAttr::get(getContext()));
   if (ArrayAttr known = getBeginsAttr())
     begins.assign(known.begin(), known.end());
-  begins[factor] = BeginAttr::get(getContext(), begin);
+  begins[factor] = BeginAttr::get(getContext(), begin, limit);
   setBeginsAttr(ArrayAttr::get(getContext(), begins));
 }
 

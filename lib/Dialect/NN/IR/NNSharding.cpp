@@ -179,27 +179,27 @@ FactorRule AttentionGradOp::getFactorRule() {
 /// Tells `op` which positions the rank has if they, dimension 1 of its first
 /// operand, run along `factor`.
 template <typename OpTy>
-static void localizePositions(OpTy op, int factor, ArrayRef<RankTerm> begin) {
+static void localizePositions(OpTy op, int factor, BeginAttr begin) {
   if (op.getFactorRule().operands[0][1] == factor)
-    op.setBeginAttr(BeginAttr::get(op.getContext(), begin));
+    op.setBeginAttr(begin);
 }
 
 /// The same, and which groups the rank has.
 template <typename OpTy>
-static void localizeAttention(OpTy op, int factor, ArrayRef<RankTerm> begin) {
+static void localizeAttention(OpTy op, int factor, BeginAttr begin) {
   localizePositions(op, factor, begin);
   if (op.getDropoutKeys() && op.getFactorRule().operands[0][2] == factor)
-    op.setGroupBeginAttr(BeginAttr::get(op.getContext(), begin));
+    op.setGroupBeginAttr(begin);
 }
 
 void AttentionOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
-                                 int64_t) {
-  localizeAttention(*this, factor, begin);
+                                 int64_t limit) {
+  localizeAttention(*this, factor, BeginAttr::get(getContext(), begin, limit));
 }
 
 void AttentionGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
-                                     int64_t) {
-  localizeAttention(*this, factor, begin);
+                                     int64_t limit) {
+  localizeAttention(*this, factor, BeginAttr::get(getContext(), begin, limit));
 }
 
 /// One of the two matmuls of causal attention: half of the keys are masked,
@@ -265,8 +265,9 @@ FactorRule RopeOp::getFactorRule() {
   return rule;
 }
 
-void RopeOp::localizeFactor(int factor, ArrayRef<RankTerm> begin, int64_t) {
-  localizePositions(*this, factor, begin);
+void RopeOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
+                            int64_t limit) {
+  localizePositions(*this, factor, BeginAttr::get(getContext(), begin, limit));
 }
 
 FactorRule GeluOp::getFactorRule() { return elementwiseRule(*this); }
@@ -282,9 +283,10 @@ bool FillOp::isLinear() { return getAmount().isZero(); }
 FactorRule IotaOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule ValidOp::getFactorRule() { return elementwiseRule(*this); }
 
-void IotaOp::localizeFactor(int factor, ArrayRef<RankTerm> begin, int64_t) {
+void IotaOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
+                            int64_t limit) {
   if (factor == static_cast<int>(getAlong()))
-    setBeginAttr(BeginAttr::get(getContext(), begin));
+    setBeginAttr(BeginAttr::get(getContext(), begin, limit));
 }
 
 FactorRule BroadcastOp::getFactorRule() {
@@ -324,7 +326,8 @@ FactorRule PickOp::getFactorRule() {
   return rule;
 }
 
-void PickOp::localizeFactor(int factor, ArrayRef<RankTerm> begin, int64_t) {
+void PickOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
+                            int64_t limit) {
   if (factor == static_cast<int>(shapeOf(getInput()).size()) - 1)
-    setBeginAttr(BeginAttr::get(getContext(), begin));
+    setBeginAttr(BeginAttr::get(getContext(), begin, limit));
 }

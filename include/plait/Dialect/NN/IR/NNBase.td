@@ -122,13 +122,23 @@ def NN_BeginAttr : AttrDef<NNDialect, "Begin"> {
     A dimension of blocks of 4 elements that is split over `dp` and then over
     `tp` of 2 ranks begins at 8 · dp + 4 · tp.
 
+    `of` says how many elements the whole dimension has, where the last blocks
+    end in padding. An op that counts does so past its end, too; the proof needs
+    it to know what is counted.
+
     Constraints:
     - (C1) there is at least one axis, none is named twice, and strides are
       positive.
+    - (C2) the extent of the dimension is not negative. 0: the blocks fill it.
 
-    Example: `#nn.begin<"dp" * 8, "tp" * 4>`.
+    Examples: `#nn.begin<"dp" * 8, "tp" * 4>`, `#nn.begin<"tp" * 4 of 7>`.
   }];
-  let parameters = (ins ArrayRefParameter<"::plait::RankTerm">:$terms);
+  let parameters = (ins ArrayRefParameter<"::plait::RankTerm">:$terms,
+                        "int64_t":$extent);
+  let builders = [AttrBuilder<(ins "::llvm::ArrayRef<::plait::RankTerm>":$terms,
+                                   CArg<"int64_t", "0">:$extent),
+                              [{ return $_get($_ctxt, terms, extent); }]>];
+  let skipDefaultBuilders = 1;
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

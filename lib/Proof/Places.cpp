@@ -230,17 +230,22 @@ static bool mayOverwrite(plan::ClusterOp cluster, unsigned result,
   return true;
 }
 
-/// What an op reads must not be overwritten before it is read: a kernel and a
-/// sum over ranks may put a result exactly where an operand is that it has
-/// read by then, others nowhere near one.
+/// Whether `op` may put its result exactly where `operand` is: it has read of
+/// that what it needs by then.
+static bool mayOverwrite(Operation *op, OpResult result, OpOperand &operand) {
+  if (auto cluster = dyn_cast<plan::ClusterOp>(op))
+    return mayOverwrite(cluster, result.getResultNumber(),
+                        operand.getOperandNumber());
+  if (auto matmul = dyn_cast<nn::FusedMatmulOp>(op)) {
+    MutableOperandRange addend = matmul.getAddendMutable();
+    return !addend.empty() && &addend[0] == &operand;
+  }
+  return isa<dist::AllReduceOp>(op) || op->hasTrait<OpTrait::Elementwise>();
+}
+
+/// What an op reads must not be overwritten before it is read: nothing is
+/// written near an operand but for what may be exactly where it is.
 LogicalResult Frame::checkResults(Operation *op) {
-  auto cluster = dyn_cast<plan::ClusterOp>(op);
-  auto inPlace = [&](OpResult result, OpOperand &operand) {
-    return cluster ? mayOverwrite(cluster, result.getResultNumber(),
-                                  operand.getOperandNumber())
-                   : isa<dist::AllReduceOp>(op) ||
-                         op->hasTrait<OpTrait::Elementwise>();
-  };
   for (OpResult result : op->getResults()) {
     auto own = known.find(result);
     if (own == known.end())
@@ -256,7 +261,7 @@ LogicalResult Frame::checkResults(Operation *op) {
     for (OpOperand &operand : op->getOpOperands()) {
       auto other = known.find(operand.get());
       if (other == known.end() || !place.overlaps(other->second.place) ||
-          (place == other->second.place && inPlace(result, operand)))
+          (place == other->second.place && mayOverwrite(op, result, operand)))
         continue;
       return report.wrong(op)
              << "writes to " << place.print() << " while it reads "

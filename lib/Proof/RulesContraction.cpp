@@ -237,6 +237,9 @@ FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
     value = nn::GeluGradOp::create(builder, loc, type, value,
                                    scratch.add(operands[next], loc),
                                    /*approximate=*/true);
+  if (op.getAddend())
+    value = nn::AddOp::create(builder, loc, type,
+                              scratch.add(operands[next], loc), value);
   if (failed(interpret(scratch, nullptr, *this)))
     return failure();
   Contents results{scratch.contents.lookup(value)};

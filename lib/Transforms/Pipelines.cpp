@@ -100,6 +100,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     manager.addPass(createFuseEpiloguesPass());
     manager.addPass(createDecomposePass());
     addCleanup(manager);
+    manager.addPass(createFuseSumsPass());
     manager.addPass(createFormClustersPass());
     if (!kernelsOnly)
       manager.addPass(createPlaceBuffersPass());

@@ -134,6 +134,12 @@ textual("drop-rotation", "positions are not rotated", r"nn\.rotate_half (%\w+)",
 textual("cosine-to-sine", "the cosine of a position is its sine", r"nn\.rope_table theta", "nn.rope_table sine theta")
 textual("ignore", "another target is ignored", r"ignore -100", "ignore -1")
 textual("drop-gelu", "an activation is left out of a product", r"(nn\.fused_matmul .*) gelu \{", r"\1 {")
+textual(
+    "drop-addend",
+    "a product is not added to what the one before it left",
+    r"nn\.fused_matmul (.*) add %\S+ (.*), tensor<[^>]*>\) ->",
+    r"nn.matmul \1 \2) ->",
+)
 textual("residual", "a layer's input is added to itself", r"nn\.add (%\w+), (?!\1)%\w+ ", r"nn.add \1, \1 ")
 textual("skip-branch", "a layer is skipped", r"nn\.add (%\w+), %\w+( \{.*nn\.layer.*)? : (tensor<\d+x\d+x\d+xf32>)$", r"nn.scale \1 by 1.0 : \3")
 textual("attention-scale", "attention's scores are scaled otherwise", r"(nn\.attention.* scale) \S+", r"\1 3.0e+00")

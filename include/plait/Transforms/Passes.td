@@ -316,6 +316,18 @@ def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::ModuleOp"> {
   let dependentDialects = ["::plait::nn::NNDialect"];
 }
 
+def FuseSumsPass : Pass<"nn-fuse-sums", "::mlir::ModuleOp"> {
+  let summary = "Let matmuls add to matmuls";
+  let description = [{
+    Where an `nn.add` adds up the results of two contractions that nobody else
+    reads, and the later one is an `nn.matmul` of two matrices, that becomes an
+    `nn.fused_matmul` which adds to the other. A sum that is added to a gradient,
+    or stored as something else that outlives the function, is left alone: so are
+    sums of what is wider than the operands.
+  }];
+  let dependentDialects = ["::plait::nn::NNDialect"];
+}
+
 def FormClustersPass : Pass<"plan-form-clusters", "::mlir::ModuleOp"> {
   let summary = "Group fusable ops into kernels";
   let description = [{

@@ -37,13 +37,6 @@ using namespace plait;
 /// multiples of so many elements.
 static constexpr int64_t kRowMultiple = 8;
 
-/// Whether `op` is one matmul, of operands and a result of one type.
-static bool isPlain(ContractionOpInterface op) {
-  return getElementTypeOrSelf(op->getOperand(0)) ==
-             getElementTypeOrSelf(op->getResult(0)) &&
-         nn::getPlainMatmul(op);
-}
-
 /// Of a plain matmul.
 static int64_t countColumns(ContractionOpInterface op) {
   int64_t columns = 1;
@@ -72,7 +65,7 @@ static nn::FusedMatmulOp create(OpBuilder &builder,
   auto fused = nn::FusedMatmulOp::create(
       builder, matmul.getLoc(), type, epilogue.keepsInput ? type : Type(),
       matmul->getOperand(0), matmul->getOperand(1), matmul.getSpec(),
-      epilogue.bias, epilogue.gelu, epilogue.geluInput);
+      epilogue.bias, epilogue.gelu, epilogue.geluInput, /*addend=*/Value());
   fused->setDiscardableAttrs(matmul->getDiscardableAttrDictionary());
   return fused;
 }
@@ -83,7 +76,7 @@ static void fuseBias(nn::AddOp add) {
                             std::pair(add.getRhs(), add.getLhs())}) {
     auto matmul = sum.getDefiningOp<nn::MatmulOp>();
     auto spread = other.getDefiningOp<nn::BroadcastOp>();
-    if (!matmul || !spread || !matmul->hasOneUse() || !isPlain(matmul))
+    if (!matmul || !spread || !matmul->hasOneUse() || !nn::isFusable(matmul))
       continue;
     // One number for each column, in the last dimensions.
     Value bias = spread.getInput();
@@ -105,12 +98,12 @@ static void fuseBias(nn::AddOp add) {
 static void fuseGelu(nn::GeluOp gelu) {
   Value input = gelu.getInput();
   auto matmul = input.getDefiningOp<ContractionOpInterface>();
-  if (!matmul || !gelu.getApproximate() || !isPlain(matmul) ||
+  if (!matmul || !gelu.getApproximate() || !nn::isFusable(matmul) ||
       !hasAlignedRows(matmul))
     return;
   Epilogue epilogue = {.gelu = true, .keepsInput = !input.hasOneUse()};
   if (auto fused = dyn_cast<nn::FusedMatmulOp>(matmul.getOperation())) {
-    if (fused.getGelu() || fused.getGeluInput())
+    if (fused.getGelu() || fused.getGeluInput() || fused.getAddend())
       return;
     epilogue.bias = fused.getBias();
   }
@@ -127,7 +120,7 @@ static void fuseGelu(nn::GeluOp gelu) {
 static void fuseGeluGradient(nn::GeluGradOp gradient) {
   auto matmul = gradient.getGradient().getDefiningOp<nn::MatmulOp>();
   if (!matmul || !gradient.getApproximate() || !matmul->hasOneUse() ||
-      !isPlain(matmul) || !hasAlignedRows(matmul))
+      !nn::isFusable(matmul) || !hasAlignedRows(matmul))
     return;
   OpBuilder builder(gradient);
   gradient.replaceAllUsesWith(

@@ -184,6 +184,9 @@ void Placer::workInPlace() {
     if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
       if (isAlone(reduce.getInput(), reduce) && !places.contains(reduce))
         inPlaceOf[reduce] = reduce.getInput();
+    if (auto matmul = dyn_cast<nn::FusedMatmulOp>(op);
+        matmul && matmul.getAddend() && isAlone(matmul.getAddend(), matmul))
+      placeInResult(matmul.getResult(), matmul.getAddend());
     auto cluster = dyn_cast<plan::ClusterOp>(op);
     if (!cluster)
       continue;

@@ -53,7 +53,7 @@ private:
   void convertConstant(Operation *op);
   void convertCluster(ClusterOp op);
   void convertMatmul(nn::MatmulOp op);
-  void convertFused(nn::FusedMatmulOp op);
+  LogicalResult convertFused(nn::FusedMatmulOp op);
   template <typename OpTy>
   AttentionOp createAttention(OpTy op, ArrayAttr gradients);
   void convertCollective(dist::CollectiveOpInterface op);
@@ -156,12 +156,19 @@ void Converter::convertMatmul(nn::MatmulOp op) {
                    : Accumulate::Overwrite);
 }
 
-void Converter::convertFused(nn::FusedMatmulOp op) {
+LogicalResult Converter::convertFused(nn::FusedMatmulOp op) {
+  Value addend = op.getAddend();
+  if (addend && getMemory(addend) != getMemory(op.getResult()))
+    return op.emitOpError("adds to ")
+           << getMemory(addend) << ", but its result is "
+           << getMemory(op.getResult());
   // One GEMM, by the op's constraints.
   GemmOp gemm = createGemms(builder, locate(op), op, getMemory(op.getLhs()),
                             getMemory(op.getRhs()), getMemory(op.getResult()),
-                            Accumulate::Overwrite)
+                            addend ? Accumulate::Add : Accumulate::Overwrite)
                     .front();
+  if (addend)
+    return success();
   if (op.getGeluInput())
     gemm.setEpilogue(Epilogue::GeluGradient);
   else if (op.getGelu())
@@ -172,6 +179,7 @@ void Converter::convertFused(nn::FusedMatmulOp op) {
     gemm.setBiasAttr(getMemory(bias));
   if (Value input = op.getGelu() ? op.getPreactivation() : op.getGeluInput())
     gemm.setGeluInputAttr(getMemory(input));
+  return success();
 }
 
 /// Query head h of the step is head h % r of group h / r, for groups of r.
@@ -226,7 +234,7 @@ LogicalResult Converter::convert(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](ClusterOp op) { return convertCluster(op), success(); })
       .Case([&](nn::MatmulOp op) { return convertMatmul(op), success(); })
-      .Case([&](nn::FusedMatmulOp op) { return convertFused(op), success(); })
+      .Case([&](nn::FusedMatmulOp op) { return convertFused(op); })
       .Case([&](nn::AttentionOp op) {
         return createAttention(op, ArrayAttr()), success();
       })

@@ -25,7 +25,7 @@ func.func @fused_c5_order(%x: tensor<4x2xf32>, %w: tensor<6x4xf32>) {
 // -----
 
 func.func @fused_c6_none(%x: tensor<2x4xf32>, %w: tensor<4x6xf32>) {
-  // expected-error @+1 {{expected bias or gelu, or gelu_grad and neither of them}}
+  // expected-error @+1 {{expected bias or gelu, or one of gelu_grad and add and neither of them}}
   %0 = nn.fused_matmul %x, %w "bh,hf->bf" : (tensor<2x4xf32>, tensor<4x6xf32>) -> tensor<2x6xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @fused_c6_none(%x: tensor<2x4xf32>, %w: tensor<4x6xf32>) {
 // -----
 
 func.func @fused_c6_both(%x: tensor<2x4xf32>, %w: tensor<4x6xf32>, %b: tensor<6xf32>, %g: tensor<2x6xf32>) {
-  // expected-error @+1 {{expected bias or gelu, or gelu_grad and neither of them}}
+  // expected-error @+1 {{expected bias or gelu, or one of gelu_grad and add and neither of them}}
   %0 = nn.fused_matmul %x, %w "bh,hf->bf" bias %b gelu_grad %g : (tensor<2x4xf32>, tensor<4x6xf32>, tensor<6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
   return
 }
@@ -75,5 +75,21 @@ func.func @fused_c8_result(%x: tensor<2x4xf32>, %w: tensor<4x6xf32>, %b: tensor<
 func.func @fused_c8_input(%x: tensor<2x4xf32>, %w: tensor<4x6xf32>, %g: tensor<6x2xf32>) {
   // expected-error @+1 {{takes GELU of 'tensor<6x2xf32>', but has a result 'tensor<2x6xf32>'}}
   %0 = nn.fused_matmul %x, %w "bh,hf->bf" gelu_grad %g : (tensor<2x4xf32>, tensor<4x6xf32>, tensor<6x2xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @fused_c6_add(%x: tensor<2x4xf32>, %w: tensor<4x6xf32>, %y: tensor<2x6xf32>) {
+  // expected-error @+1 {{expected bias or gelu, or one of gelu_grad and add and neither of them}}
+  %0 = nn.fused_matmul %x, %w "bh,hf->bf" gelu add %y : (tensor<2x4xf32>, tensor<4x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @fused_c8_addend(%x: tensor<2x4xf32>, %w: tensor<4x6xf32>, %y: tensor<6xf32>) {
+  // expected-error @+1 {{adds to 'tensor<6xf32>', but has a result 'tensor<2x6xf32>'}}
+  %0 = nn.fused_matmul %x, %w "bh,hf->bf" add %y : (tensor<2x4xf32>, tensor<4x6xf32>, tensor<6xf32>) -> tensor<2x6xf32>
   return
 }

@@ -84,6 +84,8 @@ func.func @epilogues(%x: tensor<2x8x4xf32>, %w: tensor<4x6xf32>, %b: tensor<6xf3
   %2:2 = nn.fused_matmul %x, %w "bsh,hf->bsf" bias %b gelu : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<6xf32>) -> (tensor<2x8x6xf32>, tensor<2x8x6xf32>)
   // CHECK: nn.fused_matmul %{{.*}}, %{{.*}} "bsh,hf->bsf" gelu_grad %[[PRE]] : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
   %3 = nn.fused_matmul %x, %w "bsh,hf->bsf" gelu_grad %2#1 : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  // CHECK: nn.fused_matmul %{{.*}}, %{{.*}} "bsh,hf->bsf" add %{{[^ ]*}} : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  %4 = nn.fused_matmul %x, %w "bsh,hf->bsf" add %3 : (tensor<2x8x4xf32>, tensor<4x6xf32>, tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
   return
 }
 

@@ -89,3 +89,39 @@ func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
 func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   return
 }
+
+// -----
+
+// A matmul that adds to another one's result lies where that does, through all
+// of a chain, and where the last one is returned.
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @w : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
+// CHECK-LABEL: func.func @forward_0(
+func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  %w = nn.read @w value : tensor<16x16xf32>
+  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+  %a = nn.matmul %w, %w "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  // CHECK-NEXT: nn.fused_matmul {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+  %b = nn.fused_matmul %w, %w "ab,cb->ac" add %a : (tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  // CHECK-NEXT: nn.fused_matmul {{.*}} {plan.places = [#plan.place<"slot 1", 0>]}
+  %c = nn.fused_matmul %w, %w "ba,cb->ac" add %b : (tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  return %c : tensor<16x16xf32>
+}
+// CHECK-LABEL: func.func @backward_0(
+func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<"slot 1", [[A:.*]]>]}
+  %a = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  // CHECK-NEXT: nn.matmul
+  // CHECK-NEXT: nn.fused_matmul {{.*}} {plan.places = [#plan.place<"slot 1", [[A]]>]}
+  %b = nn.matmul %r, %r "ab,cb->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  %c = nn.fused_matmul %b, %r "ab,bc->ac" add %a : (tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  %d = nn.matmul %c, %b "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  nn.accumulate %d to @w gradient : tensor<16x16xf32>
+  return
+}
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
+  return
+}
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
+  return
+}

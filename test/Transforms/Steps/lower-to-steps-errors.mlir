@@ -101,3 +101,19 @@ plan.program @rank1 rank 1 bytes 0 in_flight 1 {
   plan.buffer @workspace workspace at 0 bytes 0 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
 }
+
+// -----
+
+// A matmul adds to what lies where its result does: here something else does.
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 128>, plan.slot_names = ["workspace"]} {
+  %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x4xf32>
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  // expected-error @+1 {{adds to #plan.memory<slot 0, 0, 64>, but its result is #plan.memory<slot 0, 64, 64>}}
+  %1 = nn.fused_matmul %w, %w "ab,bc->ac" add %0 {plan.places = [#plan.place<"slot 0", 64>]} : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 128 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}

@@ -9,6 +9,8 @@ dist.mesh @mesh ["tp"] = [2]
 // CHECK-NEXT: plan.constant <@table, 0, 128> {
 // CHECK-NEXT:   nn.rope_table theta 1.000000e+04 : tensor<8x4xf32>
 // CHECK: plan.gemm m 4 n 4 k 6 of f32 a <@"w value", 0, 96> strides [6, 1] b <slot 0, 0, 96> strides [1, 6] c <slot 1, 0, 64> strides [4] of f32{{$}}
+// A matmul that adds to another one's result is a GEMM that adds to what it left.
+// CHECK-NEXT: plan.gemm m 4 n 4 k 6 of f32 a <slot 0, 0, 96> strides [6, 1] b <@"w value", 0, 96> strides [1, 6] c <slot 1, 0, 64> strides [4] of f32 accumulate add{{$}}
 // CHECK-NEXT: plan.collective all_reduce reduction sum on "tp" of f32 outer 1 middle 1 chunk 16 <slot 1, 0, 64> -> <slot 1, 0, 64>
 // A kernel reads 64 bytes and writes as many.
 // CHECK-NEXT: plan.kernel [#plan.memory<slot 1, 0, 64>] -> [#plan.memory<slot 1, 64, 64>] flops 16 traffic 128
@@ -19,7 +21,8 @@ func.func @forward_0(%x: tensor<4x6xf32> {plan.place = #plan.place<"slot 0", 0>}
   %table = nn.rope_table theta 1.0e+04 {plan.places = [#plan.place<"table", 0>]} : tensor<8x4xf32>
   %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x6xf32>
   %0 = nn.matmul %w, %x "ab,cb->ac" {plan.places = [#plan.place<"slot 1", 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>
-  %1 = dist.all_reduce %0 on @mesh["tp"] sum {plan.places = [#plan.place<"slot 1", 0>]} : tensor<4x4xf32> -> tensor<4x4xf32>
+  %sum = nn.fused_matmul %x, %w "ab,cb->ac" add %0 {plan.places = [#plan.place<"slot 1", 0>]} : (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = dist.all_reduce %sum on @mesh["tp"] sum {plan.places = [#plan.place<"slot 1", 0>]} : tensor<4x4xf32> -> tensor<4x4xf32>
   %2 = plan.cluster(%1) attributes {plan.places = [#plan.place<"slot 1", 64>]} : (tensor<4x4xf32>) -> tensor<4x4xf32> {
   ^bb0(%a: tensor<4x4xf32>):
     %s = nn.add %a, %a : tensor<4x4xf32>

@@ -76,6 +76,12 @@ std::optional<PlainMatmul> nn::getPlainMatmul(ContractionOpInterface op) {
   return plain ? std::optional(matmul) : std::nullopt;
 }
 
+bool nn::isFusable(ContractionOpInterface op) {
+  return getElementTypeOrSelf(op->getOperand(0)) ==
+             getElementTypeOrSelf(op->getResult(0)) &&
+         getPlainMatmul(op);
+}
+
 /// (C7)
 static LogicalResult verifyBias(FusedMatmulOp op, const PlainMatmul &matmul) {
   Value bias = op.getBias();
@@ -94,9 +100,13 @@ static LogicalResult verifyBias(FusedMatmulOp op, const PlainMatmul &matmul) {
 }
 
 /// (C8)
-static LogicalResult verifyActivation(FusedMatmulOp op) {
+static LogicalResult verifyTypes(FusedMatmulOp op) {
   if (op.getPreactivation() && !op.getGelu())
     return op.emitOpError("has a second result without gelu");
+  if (op.getAddend() && op.getAddend().getType() != op.getResult().getType())
+    return op.emitOpError("adds to ")
+           << op.getAddend().getType() << ", but has a result "
+           << op.getResult().getType();
   for (Value value : {Value(op.getPreactivation()), Value(op.getGeluInput())})
     if (value && value.getType() != op.getResult().getType())
       return op.emitOpError("takes GELU of ")
@@ -115,11 +125,12 @@ LogicalResult FusedMatmulOp::verify() {
     return emitOpError("has spec \"")
            << getSpec() << "\", which is not one matmul of two matrices";
   // (C6)
-  bool forward = getBias() || getGelu();
-  if (forward == (getGeluInput() != nullptr))
-    return emitOpError(
-        "expected bias or gelu, or gelu_grad and neither of them");
+  int kinds = (getBias() || getGelu()) + (getGeluInput() != nullptr) +
+              (getAddend() != nullptr);
+  if (kinds != 1)
+    return emitOpError("expected bias or gelu, or one of gelu_grad and add and "
+                       "neither of them");
   if (getBias() && failed(verifyBias(*this, *matmul)))
     return failure();
-  return verifyActivation(*this);
+  return verifyTypes(*this);
 }

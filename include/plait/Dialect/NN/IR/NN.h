@@ -107,6 +107,10 @@ struct PlainMatmul {
 /// memory, (C5) of `nn.fused_matmul`; nothing where it is no such matmul.
 std::optional<PlainMatmul> getPlainMatmul(ContractionOpInterface op);
 
+/// Whether `op` can be an `nn.fused_matmul`: it is one matmul, of operands and
+/// a result of one type.
+bool isFusable(ContractionOpInterface op);
+
 /// The angles' frequencies of a rotary embedding of `size` elements: size / 2
 /// numbers in radians per position.
 std::vector<double>

@@ -50,7 +50,9 @@ def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
     - with `bias`: p + bias, the bias repeated along the rows;
     - with `gelu`: gelu(p) or gelu(p + bias), in the tanh form; what GELU is
       taken of is the second result, if there is one;
-    - with `gelu_grad`: p · gelu'(x), where x is what GELU was taken of.
+    - with `gelu_grad`: p · gelu'(x), where x is what GELU was taken of;
+    - with `add`: p + y. The result takes y's place in memory, so nobody else
+      may read y.
 
     Constraints:
     - (C1) to (C4) of `nn.matmul`.
@@ -59,9 +61,9 @@ def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
       then those of the columns, the left operand's those of the rows and the
       summed ones, and the right operand's the summed ones and those of the
       columns, in either order.
-    - (C6) there is a bias or `gelu`, or else `gelu_grad`.
+    - (C6) there is a bias or `gelu`, or else one of `gelu_grad` and `add`.
     - (C7) the bias has the last dimensions of the result, those of the columns.
-    - (C8) the second result goes with `gelu`; it and x have the result's type.
+    - (C8) the second result goes with `gelu`; it, x and y have the result's type.
 
     Example:
     ```mlir
@@ -70,12 +72,14 @@ def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
   }];
   let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs, StrAttr:$spec,
                        Optional<NN_FloatTensor>:$bias, UnitAttr:$gelu,
-                       Optional<NN_FloatTensor>:$gelu_input);
+                       Optional<NN_FloatTensor>:$gelu_input,
+                       Optional<NN_FloatTensor>:$addend);
   let results = (outs NN_FloatTensor:$result,
                       Optional<NN_FloatTensor>:$preactivation);
   let assemblyFormat = [{
     $lhs `,` $rhs $spec (`bias` $bias^)? (`gelu` $gelu^)?
-    (`gelu_grad` $gelu_input^)? attr-dict `:` functional-type(operands, results)
+    (`gelu_grad` $gelu_input^)? (`add` $addend^)? attr-dict `:`
+    functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }

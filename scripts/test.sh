@@ -111,6 +111,7 @@ run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
 run data "${counts[@]}" build/venv/bin/python test/Execute/data.py
 run prepare "${counts[@]}" build/venv-data/bin/python test/Execute/prepare.py
 run training "${counts[@]}" build/venv/bin/python test/Execute/training.py
+run watching "${counts[@]}" build/venv/bin/python test/Execute/watching.py
 run config-files "${counts[@]}" \
   build/venv/bin/python test/Execute/config_files.py
 run shardings "${counts[@]}" build/venv/bin/python test/Execute/shardings.py

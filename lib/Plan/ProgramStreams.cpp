@@ -96,14 +96,38 @@ uint32_t StreamChoice::streams() const {
   return last + 1;
 }
 
-uint32_t plan::countOperations(const fb::Program &program) {
-  uint32_t count = 0;
+const fb::Step *Operation::get(const fb::Program &program) const {
+  const fb::Action &of = *program.actions()->Get(action);
+  return isTransfer(of)
+             ? nullptr
+             : program.functions()->Get(of.function())->steps()->Get(step);
+}
+
+uint32_t Operation::streamIn(const fb::Program &program,
+                             const StreamChoice &choice) const {
+  const fb::Action &of = *program.actions()->Get(action);
+  return isTransfer(of) ? choice.transfers[action]
+                        : choice.steps[of.function()][step];
+}
+
+void plan::forEachOperation(
+    const fb::Program &program,
+    const std::function<void(const Operation &)> &visit) {
+  uint32_t index = 0;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
-    count += isTransfer(action)
-                 ? 1
-                 : length(program.functions()->Get(action.function())->steps());
+    uint32_t steps =
+        isTransfer(action)
+            ? 1
+            : length(program.functions()->Get(action.function())->steps());
+    for (uint32_t j = 0; j < steps; ++j)
+      visit({index++, i, j});
   }
+}
+
+uint32_t plan::countOperations(const fb::Program &program) {
+  uint32_t count = 0;
+  forEachOperation(program, [&](const Operation &) { ++count; });
   return count;
 }
 

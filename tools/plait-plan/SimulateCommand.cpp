@@ -9,9 +9,6 @@
 #include "Commands.h"
 #include "Simulation.h"
 #include "plait/Plan/Container.h"
-#include "plait/Plan/Defaults.h"
-#include "plait/Plan/Streams.h"
-#include "plait/Planner/Cost.h"
 #include "plait/Planner/PlanCost.h"
 
 #include <CLI/CLI.hpp>
@@ -86,35 +83,6 @@ void addIdle(const fb::Plan &plan, tool::Simulation &simulation) {
         sum / (double(replayed.programs.size()) * (end - begin));
 }
 
-/// Ranks that share a processor leave their cores to others while they wait.
-void share(plan::Replayed &replayed, const planner::Device &device) {
-  double busy = 0;
-  for (const plan::RankTime &rank : replayed.ranks)
-    busy += (rank.computing + rank.communicating + rank.hidden) /
-            double(replayed.programs.size());
-  double seconds = replayed.seconds;
-  double shared = planner::sharedSeconds(seconds, busy, device);
-  if (seconds <= 0 || shared == seconds)
-    return;
-  double scale = shared / seconds;
-  for (std::vector<plan::ActionTime> &actions : replayed.programs)
-    for (plan::ActionTime &time : actions)
-      for (double *part :
-           {&time.start, &time.end, &time.computing, &time.communicating})
-        *part *= scale;
-  for (plan::RankTime &rank : replayed.ranks)
-    for (double *part : {&rank.computing, &rank.communicating, &rank.hidden})
-      *part *= scale;
-  replayed.seconds = shared;
-}
-
-Result<plan::Replayed> replay(const Input &input,
-                              const plan::ReplayCosts &costs) {
-  return plan::hasStreams(input.plan)
-             ? plan::replayStreams(input.plan, input.messages, costs)
-             : plan::replay(input.plan, input.messages, costs);
-}
-
 /// Of all calls of a training step, predicted and measured.
 std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
   std::map<std::string, tool::KindTime> kinds;
@@ -142,10 +110,10 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
 }
 
 Result<tool::Simulation> simulate(const Input &input, const Options &options) {
-  Result<plan::Replayed> model = replay(input, input.predicted);
+  Result<plan::Replayed> model = planner::predictStep(
+      input.plan, input.messages, input.predicted, input.cluster);
   if (!model.ok())
     return model.status();
-  share(*model, input.cluster.device);
   tool::Simulation simulation;
   simulation.costs = input.cluster.name;
   simulation.replayed = std::move(*model);
@@ -154,8 +122,9 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
     simulation.measurement =
         tool::Measurement{options.profile, profile.steps, profile.stepSeconds,
                           simulation.seconds(), compareKinds(input)};
-    Result<plan::Replayed> measured = replay(
-        input, planner::measuredCosts(input.plan, input.messages, profile));
+    Result<plan::Replayed> measured = planner::replayStep(
+        input.plan, input.messages,
+        planner::measuredCosts(input.plan, input.messages, profile));
     if (!measured.ok())
       return measured.status();
     simulation.replayed = std::move(*measured);
@@ -166,42 +135,15 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
   return simulation;
 }
 
-/// Whether the plan was made for `cluster`.
-bool isFor(const fb::Cluster &planned, const planner::Cluster &cluster) {
-  return planned.device()->string_view() == cluster.device.name &&
-         int64_t(planned.nodes()) == cluster.nodes &&
-         int64_t(planned.devices_per_node()) == cluster.devicesPerNode &&
-         planned.memory_bytes() == uint64_t(cluster.device.memoryBytes);
-}
-
-/// What the plan was made for, unless `name` says otherwise.
-Result<planner::Cluster> getCluster(const fb::Plan &plan,
-                                    const std::string &name) {
-  const fb::Cluster *planned = plan.cluster();
-  std::string text = name;
-  if (text.empty() && planned)
-    text = planned->name()->str();
-  if (text.empty() && plan::backendOf(plan) != "cpu")
-    return fail("the plan is for ", plan::backendOf(plan),
-                ": give --cluster, as in --cluster h100:1x8");
-  if (text.empty())
-    text = "cpu:" + std::to_string(plan::Mesh(plan).ranks());
-  Result<planner::Cluster> cluster = planner::parseCluster(text);
-  if (cluster.ok() && planned && !isFor(*planned, *cluster))
-    std::cerr << "plait-plan: warning: the plan was made for "
-              << planned->name()->str()
-              << (name.empty() ? ", which has changed since"
-                               : ", not for " + name)
-              << "\n";
-  return cluster;
-}
-
 Status readInput(Input &input, const plan::PlanFile &file,
                  const Options &options) {
-  Result<planner::Cluster> cluster = getCluster(input.plan, options.cluster);
+  Result<planner::PlanCluster> cluster =
+      planner::clusterOf(input.plan, options.cluster);
   if (!cluster.ok())
     return cluster.status();
-  input.cluster = std::move(*cluster);
+  if (!cluster->warning.empty())
+    std::cerr << "plait-plan: warning: " << cluster->warning << "\n";
+  input.cluster = std::move(cluster->cluster);
   Result<std::vector<plan::Message>> messages = plan::matchMessages(input.plan);
   if (!messages.ok())
     return messages.status();

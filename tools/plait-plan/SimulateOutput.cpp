@@ -9,6 +9,7 @@
 #include "TextOutput.h"
 #include "plait/Plan/Streams.h"
 #include "plait/Planner/PlanCost.h"
+#include "plait/Planner/StepTrace.h"
 
 #include <nlohmann/json.hpp>
 
@@ -261,14 +262,6 @@ std::string tool::toJson(const fb::Plan &plan, const Simulation &simulation) {
   return content.dump(2) + "\n";
 }
 
-static void addRow(Json &events, uint32_t row, const std::string &name) {
-  events.push_back({{"ph", "M"},
-                    {"name", "thread_name"},
-                    {"pid", 0},
-                    {"tid", row},
-                    {"args", {{"name", name}}}});
-}
-
 static void addProgram(Json &events, const fb::Plan &plan,
                        const Simulation &simulation, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
@@ -277,28 +270,12 @@ static void addProgram(Json &events, const fb::Plan &plan,
   uint32_t beside = plan::hasStreams(plan);
   uint32_t row = (1 + beside) * index, rowBeside = row + beside;
   std::string name = "program " + std::to_string(index);
-  addRow(events, row, name);
+  planner::addName(events, "thread_name", 0, row, name);
   if (beside)
-    addRow(events, rowBeside, name + ", communication");
-  for (uint32_t i = 0; i < times.size(); ++i) {
-    const fb::Action &action = *program.actions()->Get(i);
-    const plan::ActionTime &time = times[i];
-    events.push_back(
-        {{"ph", "X"},
-         {"name", std::string(fb::EnumNameActionKind(action.kind())) + " " +
-                      std::to_string(action.microbatch())},
-         {"cat", fb::EnumNameActionKind(action.kind())},
-         {"pid", 0},
-         {"tid", time.computing > 0 ? row : rowBeside},
-         {"ts", 1e6 * time.start},
-         {"dur", 1e6 * (time.end - time.start)},
-         {"args",
-          {{"microbatch", action.microbatch()},
-           {"stage", action.stage()},
-           {"computing_us", 1e6 * time.computing},
-           {"communicating_us", 1e6 * time.communicating},
-           {"waiting_us", 1e6 * std::max(0.0, time.waiting())}}}});
-  }
+    planner::addName(events, "thread_name", 0, rowBeside,
+                     name + ", communication");
+  planner::addActions(events, plan, simulation.replayed, index, 0, row,
+                      rowBeside);
   std::vector<double> begins = getBegins(times);
   for (const auto &[action, live] : getMemory(program))
     events.push_back({{"ph", "C"},
@@ -310,10 +287,7 @@ static void addProgram(Json &events, const fb::Plan &plan,
 
 std::string tool::toTrace(const fb::Plan &plan, const Simulation &simulation) {
   Json events = Json::array();
-  events.push_back({{"ph", "M"},
-                    {"name", "process_name"},
-                    {"pid", 0},
-                    {"args", {{"name", "simulated step"}}}});
+  planner::addName(events, "process_name", 0, 0, "simulated step");
   for (uint32_t i = 0; i < plan.programs()->size(); ++i)
     addProgram(events, plan, simulation, i);
   Json trace = {

@@ -208,8 +208,11 @@ void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--log", train.log, "Append JSON lines, one a step");
   app.add_option("--profile", options.profile,
                  "Measured time of every step, JSON");
-  app.add_option("--trace", options.trace,
-                 "When the last step did what, for Perfetto");
+  auto *trace = app.add_option("--trace", options.trace,
+                               "When a step did what, for Perfetto");
+  app.add_option("--trace-steps", options.traceSteps,
+                 "Which steps, as 3,10-12 (else the last one)")
+      ->needs(trace);
   app.add_option("--tensorboard", train.tensorboard,
                  "Directory for TensorBoard's event files");
   app.add_option("--dashboard", train.dashboard,

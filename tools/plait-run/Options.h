@@ -16,7 +16,8 @@ namespace plait {
 
 struct Options {
   std::string plan;
-  std::string profile, trace; // empty: none
+  std::string profile, trace;            // empty: none
+  std::optional<std::string> traceSteps; // see parseSteps; else the last one
   bool check = false;
   double timeout = 600;
   std::string cudaGraph = "on", overlap = "auto";

@@ -7,153 +7,225 @@
 
 #include "Trace.h"
 
-#include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Streams.h"
 #include "plait/Plan/Uses.h"
-
-#include <nlohmann/json.hpp>
+#include "plait/Planner/PlanCost.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
+#include <tuple>
 
 using namespace plait;
+using runtime::StepClock;
 using Json = nlohmann::ordered_json;
-using Time = runtime::StepClock::Time;
 namespace fb = plan::fb;
 
-namespace {
+//===----------------------------------------------------------------------===//
+// Which steps
+//===----------------------------------------------------------------------===//
 
-struct Span {
-  Time begin = Time::max(), end = Time::min();
-
-  void add(const Span &other) {
-    begin = std::min(begin, other.begin);
-    end = std::max(end, other.end);
-  }
-};
-
-/// The events of all ranks.
-class Tracer {
-public:
-  Tracer(const fb::Plan &plan, runtime::Profiler &profiler, bool overlaps)
-      : plan(plan), mesh(plan), profiler(profiler), overlaps(overlaps) {}
-
-  Json run();
-
-private:
-  void addRank(uint32_t rank);
-  void addName(const char *what, uint32_t rank, uint32_t stream,
-               const std::string &name);
-  void addSpan(uint32_t rank, uint32_t stream, const std::string &name,
-               const std::string &category, const Span &span, Json args);
-  Time findStart();
-
-  const fb::Plan &plan;
-  plan::Mesh mesh;
-  runtime::Profiler &profiler;
-  bool overlaps;
-  Time start;
-  Json events = Json::array();
-};
-
-std::string nameOf(const fb::Action &action) {
-  return std::string(fb::EnumNameActionKind(action.kind())) + " " +
-         std::to_string(action.microbatch());
+/// Nothing where `text` is no number from 1 on.
+static std::optional<uint64_t> parseStep(std::string_view text) {
+  uint64_t step = 0;
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), step);
+  bool isStep = error == std::errc() && end == text.data() + text.size();
+  return isStep && step > 0 ? std::optional(step) : std::nullopt;
 }
 
+Result<std::set<uint64_t>> plait::parseSteps(const std::string &text) {
+  // Each is some megabytes of a file that a browser opens as a whole.
+  constexpr size_t most = 100;
+  std::set<uint64_t> steps;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(',', begin), text.size());
+    std::string part = text.substr(begin, end - begin);
+    begin = end + 1;
+    size_t dash = part.find('-');
+    auto first = parseStep(part.substr(0, dash));
+    auto last = dash == part.npos ? first : parseStep(part.substr(dash + 1));
+    if (!first || !last || *last < *first)
+      return fail("--trace-steps: '", part,
+                  "' is neither a step, 1 or more, nor a range, as 10-12");
+    for (uint64_t step = *first; step <= *last; ++step) {
+      steps.insert(step);
+      if (steps.size() > most)
+        return fail("--trace-steps: '", text, "' is more than ", most,
+                    " steps");
+    }
+  }
+  return steps;
+}
+
+Status Trace::beginRun(uint64_t last) {
+  if (!steps.empty() && *steps.rbegin() > last)
+    return fail("--trace-steps: step ", *steps.rbegin(),
+                " is after the last one of the run, ", last);
+  return Status::success();
+}
+
+/// Which one is the last is not known of a run that may be interrupted.
+bool Trace::wants(uint64_t number) const {
+  return steps.empty() || steps.count(number);
+}
+
+void Trace::add(uint64_t number, double, const runtime::StepNotes &) {
+  step = number;
+  if (!steps.empty())
+    addStep();
+}
+
+//===----------------------------------------------------------------------===//
+// Events
+//===----------------------------------------------------------------------===//
+
+/// Two processes a rank, and one that says where steps are.
+static uint32_t measuredProcess(uint32_t rank) { return 1 + 2 * rank; }
+static uint32_t predictedProcess(uint32_t rank) { return 2 + 2 * rank; }
+static constexpr uint32_t stepsProcess = 0;
+
 /// What the collectives of a trace are called, and the kinds of other steps.
-std::string nameOf(const fb::Step &step) {
+static std::string nameOf(const fb::Step &step) {
   if (const auto *collective = step.step_as_CollectiveStep())
     return std::string(getFacts(plan::kindOf(*collective)).name);
   return fb::EnumNameStepKind(step.step_type());
 }
 
-} // namespace
-
-Time Tracer::findStart() {
-  Time first = Time::max();
-  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    const fb::Program &program = *plan.programs()->Get(mesh.index(rank, 0));
-    for (uint32_t i = 0; i < plan::countOperations(program); ++i)
-      first = std::min(first, profiler.clock(rank).getStart(i));
-  }
-  return first;
+static double toSeconds(StepClock::Time::duration duration) {
+  return std::chrono::duration<double>(duration).count();
 }
 
-void Tracer::addName(const char *what, uint32_t rank, uint32_t stream,
-                     const std::string &name) {
-  events.push_back({{"ph", "M"},
-                    {"name", what},
-                    {"pid", rank},
-                    {"tid", stream},
-                    {"args", {{"name", name}}}});
-}
-
-void Tracer::addSpan(uint32_t rank, uint32_t stream, const std::string &name,
-                     const std::string &category, const Span &span, Json args) {
-  auto toMicroseconds = [](Time::duration duration) {
-    return std::chrono::duration<double, std::micro>(duration).count();
+void Trace::predict() {
+  auto predictWith = [&]() -> Result<plan::Replayed> {
+    Result<planner::PlanCluster> target = planner::clusterOf(plan);
+    if (!target.ok())
+      return Status::failure("the plan does not say for which cluster it is");
+    costs = target->cluster.name;
+    auto messages = plan::matchMessages(plan);
+    if (!messages.ok())
+      return messages.status();
+    auto prices = planner::predictCosts(plan, *messages, target->cluster);
+    if (!prices.ok())
+      return prices.status();
+    return planner::predictStep(plan, *messages, *prices, target->cluster);
   };
-  events.push_back({{"ph", "X"},
-                    {"name", name},
-                    {"cat", category},
-                    {"pid", rank},
-                    {"tid", stream},
-                    {"ts", toMicroseconds(span.begin - start)},
-                    {"dur", toMicroseconds(span.end - span.begin)},
-                    {"args", std::move(args)}});
+  Result<plan::Replayed> replayed = predictWith();
+  if (replayed.ok())
+    predicted = std::move(*replayed);
+  else
+    costs = "none: " + replayed.status().message();
 }
 
-void Tracer::addRank(uint32_t rank) {
-  const fb::Program &program = *plan.programs()->Get(mesh.index(rank, 0));
-  const runtime::StepClock &clock = profiler.clock(rank);
-  plan::StreamChoice choice = plan::chooseStreams(plan, program);
-  uint32_t streams = overlaps ? choice.streams() : 1;
-  addName("process_name", rank, 0, "rank " + std::to_string(rank));
-  for (uint32_t stream = 0; stream < streams; ++stream)
-    addName("thread_name", rank, stream,
-            stream == 0 ? "computing"
-                        : "communication " + std::to_string(stream));
-  uint32_t next = 0; // operation
-  for (uint32_t i = 0; i < plan::length(program.actions()); ++i) {
-    const fb::Action &action = *program.actions()->Get(i);
-    std::string category = fb::EnumNameActionKind(action.kind());
-    auto spanOf = [&](uint32_t operation) {
-      return Span{clock.getStart(operation), clock.getEnd(operation)};
-    };
-    if (plan::isTransfer(action)) {
-      addSpan(rank, overlaps ? choice.transfers[i] : 0, nameOf(action),
-              category, spanOf(next++), {{"bytes", action.bytes()}});
+void Trace::addNames() {
+  auto addProcess = [&](uint32_t process, const std::string &name) {
+    planner::addName(events, "process_name", process, 0, name);
+    events.push_back({{"ph", "M"},
+                      {"name", "process_sort_index"},
+                      {"pid", process},
+                      {"args", {{"sort_index", process}}}});
+  };
+  addProcess(stepsProcess, "steps");
+  planner::addName(events, "thread_name", stepsProcess, 0, "measured");
+  if (predicted)
+    planner::addName(events, "thread_name", stepsProcess, 1, "predicted");
+  for (uint32_t rank = 0; rank < notes.mesh().ranks(); ++rank) {
+    std::string name = "rank " + std::to_string(rank);
+    uint32_t streams = 0;
+    for (size_t i = 0; i < notes.countLaps(rank); ++i)
+      streams = std::max(streams, notes.streamOf(rank, i) + 1);
+    addProcess(measuredProcess(rank), "measured " + name);
+    for (uint32_t stream = 0; stream < streams; ++stream)
+      planner::addName(events, "thread_name", measuredProcess(rank), stream,
+                       stream == 0 ? "computing"
+                                   : "communication " + std::to_string(stream));
+    if (!predicted)
       continue;
-    }
-    std::map<uint32_t, Span> whole; // of the action, by stream
-    const auto *steps = program.functions()->Get(action.function())->steps();
-    auto streamOf = [&](uint32_t step) {
-      return overlaps ? choice.steps[action.function()][step] : 0;
-    };
-    for (uint32_t j = 0; j < plan::length(steps); ++j)
-      whole[streamOf(j)].add(spanOf(next + j));
-    for (const auto &[stream, span] : whole)
-      addSpan(rank, stream, nameOf(action), category, span,
-              {{"stage", action.stage()}});
-    for (uint32_t j = 0; j < plan::length(steps); ++j)
-      addSpan(rank, streamOf(j), nameOf(*steps->Get(j)), category,
-              spanOf(next++), Json::object());
+    addProcess(predictedProcess(rank), "predicted " + name);
+    planner::addName(events, "thread_name", predictedProcess(rank), 0,
+                     "computing");
+    if (plan::hasStreams(plan))
+      planner::addName(events, "thread_name", predictedProcess(rank), 1,
+                       "communication");
   }
 }
 
-Json Tracer::run() {
-  start = findStart();
-  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank)
-    addRank(rank);
-  return {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
+double Trace::secondsOf(Time time) const {
+  return at + toSeconds(time - notes.begin());
 }
 
-Status plait::writeTrace(const fb::Plan &plan, runtime::Profiler &profiler,
-                         const Options &options) {
-  bool overlaps = options.train.executor.overlap || plan::isCuda(plan);
-  return writeTextFile(options.trace,
-                       Tracer(plan, profiler, overlaps).run().dump() + "\n");
+void Trace::addMeasured(uint32_t rank) {
+  const fb::Program &program =
+      *plan.programs()->Get(notes.mesh().index(rank, 0));
+  const StepClock &clock = notes.clock(rank);
+  uint32_t process = measuredProcess(rank);
+  auto add = [&](uint32_t stream, const std::string &name,
+                 const fb::Action &action, Time begin, Time end, Json args) {
+    planner::addSpan(events, process, stream, name,
+                     fb::EnumNameActionKind(action.kind()), secondsOf(begin),
+                     toSeconds(end - begin), std::move(args));
+  };
+  // An action lasts, in each stream, from its first operation to its last one.
+  std::map<std::pair<uint32_t, uint32_t>, std::pair<Time, Time>> actions;
+  plan::forEachOperation(program, [&](const plan::Operation &operation) {
+    Time begin = clock.getStart(operation.index);
+    Time end = clock.getEnd(operation.index);
+    auto [whole, isNew] = actions.try_emplace(
+        {operation.action, notes.streamOf(rank, operation.index)}, begin, end);
+    whole->second.first = std::min(whole->second.first, begin);
+    whole->second.second = std::max(whole->second.second, end);
+  });
+  for (const auto &[place, whole] : actions) {
+    const fb::Action &action = *program.actions()->Get(place.first);
+    Json args = {{"stage", action.stage()}};
+    if (plan::isTransfer(action))
+      args = {{"bytes", action.bytes()}};
+    add(place.second, planner::traceName(action), action, whole.first,
+        whole.second, std::move(args));
+  }
+  plan::forEachOperation(program, [&](const plan::Operation &operation) {
+    if (const fb::Step *step = operation.get(program))
+      add(notes.streamOf(rank, operation.index), nameOf(*step),
+          *program.actions()->Get(operation.action),
+          clock.getStart(operation.index), clock.getEnd(operation.index),
+          Json::object());
+  });
+}
+
+/// The step that the notes are of.
+void Trace::addStep() {
+  if (events.empty()) {
+    predict();
+    addNames();
+  }
+  double length = toSeconds(notes.end() - notes.begin());
+  std::string name = "step " + std::to_string(step);
+  planner::addSpan(events, stepsProcess, 0, name, "step", at, length,
+                   {{"step", step}});
+  if (predicted)
+    planner::addSpan(events, stepsProcess, 1, name, "step", at,
+                     predicted->seconds, {{"step", step}});
+  for (uint32_t rank = 0; rank < notes.mesh().ranks(); ++rank) {
+    addMeasured(rank);
+    if (predicted)
+      planner::addActions(events, plan, *predicted, notes.mesh().index(rank, 0),
+                          predictedProcess(rank), 0, plan::hasStreams(plan),
+                          at);
+  }
+  // A gap shows where the next one begins.
+  constexpr double gap = 1.1;
+  at += gap * std::max(length, predicted ? predicted->seconds : 0);
+}
+
+Status Trace::write(const std::string &path) {
+  if (steps.empty())
+    addStep();
+  Json trace = {
+      {"displayTimeUnit", "ms"},
+      {"otherData",
+       {{"mesh", planner::printMesh(plan)}, {"predicted for", costs}}},
+      {"traceEvents", std::move(events)}};
+  return writeTextFile(path, trace.dump() + "\n");
 }

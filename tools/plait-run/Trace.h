@@ -8,16 +8,54 @@
 #ifndef PLAIT_TOOLS_PLAITRUN_TRACE_H
 #define PLAIT_TOOLS_PLAITRUN_TRACE_H
 
-#include "Options.h"
-#include "plait/Runtime/Profiler.h"
+#include "plait/Planner/StepTrace.h"
+#include "plait/Runtime/StepNotes.h"
+
+#include <optional>
+#include <set>
 
 namespace plait {
 
-/// Writes what `profiler` has noted of the last step as a trace for Perfetto: a
-/// process for each rank, a thread for each of its streams, and in it actions
-/// and their operations.
-Status writeTrace(const plan::fb::Plan &plan, runtime::Profiler &profiler,
-                  const Options &options);
+/// The steps of a list such as "3,10-12". Fails where one is no step.
+Result<std::set<uint64_t>> parseSteps(const std::string &text);
+
+/// Steps of a run as a trace for Perfetto: a process for each rank, a thread
+/// for each of its streams, and in it actions and their operations; next to it
+/// a process with what the rank was predicted to do. The steps are one behind
+/// the other, and each begins when its prediction does.
+class Trace : public runtime::StepReader {
+public:
+  /// `notes` outlive the trace. Without `steps` it is the last one.
+  Trace(const runtime::StepNotes &notes, std::set<uint64_t> steps)
+      : notes(notes), plan(notes.plan()), steps(std::move(steps)) {}
+
+  /// Fails where one of the steps is not among those of the run.
+  Status beginRun(uint64_t last) override;
+  bool wants(uint64_t step) const override;
+  void add(uint64_t step, double seconds,
+           const runtime::StepNotes &notes) override;
+
+  /// After the run; of one that was interrupted, with the steps that it had.
+  Status write(const std::string &path);
+
+private:
+  using Time = runtime::StepClock::Time;
+
+  void predict();
+  void addNames();
+  void addStep();
+  void addMeasured(uint32_t rank);
+  double secondsOf(Time time) const;
+
+  const runtime::StepNotes &notes;
+  const plan::fb::Plan &plan;
+  std::set<uint64_t> steps;
+  std::optional<plan::Replayed> predicted; // nothing: it cannot be
+  std::string costs;                       // of what, or why not
+  uint64_t step = 0;                       // the last one that was noted
+  double at = 0;                           // where the next step begins
+  planner::TraceEvents events = planner::TraceEvents::array();
+};
 
 } // namespace plait
 

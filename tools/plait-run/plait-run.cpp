@@ -8,6 +8,7 @@
 #include "Options.h"
 #include "Trace.h"
 #include "plait/Plan/Container.h"
+#include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Profile.h"
 #include "plait/Plan/Signals.h"
@@ -23,20 +24,33 @@ using namespace plait;
 
 namespace {
 
-/// Trains with every step measured.
-Status profile(const plan::PlanFile &file, Options &options) {
+/// Trains with steps measured.
+Status measure(const plan::PlanFile &file, Options &options) {
   const plan::fb::Plan &plan = file.plan();
+  runtime::TrainOptions &train = options.train;
   // A graph has no places between its steps.
-  options.train.executor.cudaGraph = false;
-  runtime::Profiler profiler(plan, file.hash(), options.train.executor.threads,
-                             options.train.steps);
-  options.train.executor.profiler = &profiler;
-  PLAIT_RETURN_IF_ERROR(runtime::train(plan, options.train));
-  runtime::Rendezvous *processes = options.train.executor.processes;
+  train.executor.cudaGraph = false;
+  runtime::Rendezvous *processes = train.executor.processes;
+  runtime::StepNotes notes(plan, train.executor.overlap || plan::isCuda(plan),
+                           processes);
+  train.executor.notes = &notes;
+  runtime::Profiler profiler(plan, file.hash(), train.executor.threads,
+                             train.steps);
+  if (!options.profile.empty())
+    train.readers.push_back(&profiler);
+  Result<std::set<uint64_t>> steps = options.traceSteps
+                                         ? parseSteps(*options.traceSteps)
+                                         : std::set<uint64_t>();
+  if (!steps.ok())
+    return steps.status();
+  Trace trace(notes, std::move(*steps));
+  if (!options.trace.empty())
+    train.readers.push_back(&trace);
+  PLAIT_RETURN_IF_ERROR(runtime::train(plan, train));
   if (processes && processes->place().index != 0)
     return Status::success(); // the first one has the notes of all
   if (!options.trace.empty())
-    PLAIT_RETURN_IF_ERROR(writeTrace(plan, profiler, options));
+    PLAIT_RETURN_IF_ERROR(trace.write(options.trace));
   if (options.profile.empty())
     return Status::success();
   Result<plan::Profile> measured = profiler.finish();
@@ -143,7 +157,7 @@ Status run(Options &options) {
     return file.status();
   options.train.planHash = file->hash();
   if (options.measures())
-    return profile(*file, options);
+    return measure(*file, options);
   return options.check ? runtime::check(file->plan(), options.train)
                        : runtime::train(file->plan(), options.train);
 }

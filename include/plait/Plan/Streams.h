@@ -113,8 +113,22 @@ struct StreamChoice {
   uint32_t streams() const;
 };
 
-/// The number of operations of a step: the transfers of a program and the steps
-/// of the functions it calls, in the order of its actions.
+/// One operation of a step of training: a transfer of a program, or a step of a
+/// function that it calls.
+struct Operation {
+  uint32_t index;  // among all of the program
+  uint32_t action; // whose it is
+  uint32_t step;   // of the action's function; 0 of a transfer
+
+  /// Null for a transfer.
+  const fb::Step *get(const fb::Program &program) const;
+  uint32_t streamIn(const fb::Program &program,
+                    const StreamChoice &choice) const;
+};
+
+/// Calls `visit` with all operations, in the order of the program's actions.
+void forEachOperation(const fb::Program &program,
+                      const std::function<void(const Operation &)> &visit);
 uint32_t countOperations(const fb::Program &program);
 
 /// Which of them wait for which, by the bytes they use. `program` has passed

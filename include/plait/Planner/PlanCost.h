@@ -45,6 +45,28 @@ predictCosts(const plan::fb::Plan &plan,
              const std::vector<plan::Message> &messages,
              const Cluster &cluster);
 
+/// What a plan is taken to run on.
+struct PlanCluster {
+  Cluster cluster;
+  std::string warning; // empty: none
+};
+/// The cluster called `name`; without a name, what the plan was made for, or
+/// of a CPU plan that was made for none, this kind of machine.
+Result<PlanCluster> clusterOf(const plan::fb::Plan &plan,
+                              const std::string &name = "");
+
+/// A step whose parts cost that: in streams where the plan's ranks have them.
+Result<plan::Replayed> replayStep(const plan::fb::Plan &plan,
+                                  const std::vector<plan::Message> &messages,
+                                  const plan::ReplayCosts &costs);
+
+/// The same, `costs` being predicted, on `cluster`: CPU ranks share its
+/// processors.
+Result<plan::Replayed> predictStep(const plan::fb::Plan &plan,
+                                   const std::vector<plan::Message> &messages,
+                                   const plan::ReplayCosts &costs,
+                                   const Cluster &cluster);
+
 /// The measured ones. `profile` must be of the plan (checkProfile).
 plan::ReplayCosts measuredCosts(const plan::fb::Plan &plan,
                                 const std::vector<plan::Message> &messages,

@@ -37,8 +37,8 @@
 namespace plait::runtime {
 
 class Device;
-class Profiler;
 class Rendezvous;
+class StepNotes;
 
 struct ExecutorOptions {
   /// Threads of all ranks on this host; a rank has an equal share, at least
@@ -64,9 +64,10 @@ struct ExecutorOptions {
   /// Every so many steps each operation on CPUs is looked at, and the first one
   /// that makes NaN or an infinity of finite numbers fails; 0: never.
   uint64_t guardEvery = 0;
-  /// Measures every step; null: nothing is measured. Outlives the executor.
-  /// Steps of GPUs must be walked (cudaGraph), and all ranks be here.
-  Profiler *profiler = nullptr;
+  /// Where ranks note when operations begin and end, in steps before which they
+  /// are enabled; null: nowhere. Outlive the executor. Steps of GPUs must be
+  /// walked (cudaGraph).
+  StepNotes *notes = nullptr;
 };
 
 /// What the numbers of a run may depend on beside its plan: the versions of

@@ -14,6 +14,7 @@
 
 #include "plait/Runtime/Checkpoint.h"
 #include "plait/Runtime/Executor.h"
+#include "plait/Runtime/StepNotes.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
@@ -83,6 +84,9 @@ struct TrainOptions {
   /// several processes one is enough. Empty: never.
   std::function<bool()> interrupted;
   ExecutorOptions executor;
+  /// Who reads the notes of steps, which `executor` has then. They outlive the
+  /// run.
+  std::vector<StepReader *> readers;
 };
 
 /// What a run has reached. With weights and what the optimizer keeps it is all

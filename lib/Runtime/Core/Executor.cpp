@@ -34,6 +34,7 @@ public:
                  const std::vector<plan::Message> &messages,
                  const ExecutorOptions &options)
       : source(source), meshOf(source), others(options.processes),
+        notes(options.notes),
         backend(std::move(parts)),
         threads(
             backend.ranks, std::max(options.timeLimit, leastPatience),
@@ -44,9 +45,8 @@ public:
                                                backend.parts[i]));
       walkers.back()->assignMessages(messages);
       walkers.back()->setGuard(options.guardEvery);
-      if (options.profiler)
-        walkers.back()->setClock(&options.profiler->clock(backend.ranks[i]));
     }
+    setClocks();
   }
 
   Status prepare() {
@@ -58,6 +58,7 @@ public:
                               const StepScalars &scalars,
                               StepScope scope) override {
     Result<StepMetrics> metrics = StepMetrics{};
+    setClocks();
     PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
       PLAIT_RETURN_IF_ERROR(
           walkers[index]->runStep(number, batches, scalars, scope));
@@ -99,16 +100,25 @@ public:
   const fb::Plan &plan() const override { return source; }
 
 private:
+  void setClocks();
   std::string release(uint32_t failed);
   [[noreturn]] void giveUp(const Status &failure);
 
   const fb::Plan &source;
   plan::Mesh meshOf;
   Rendezvous *others;
+  StepNotes *notes; // or null
   Backend backend;
   std::vector<std::unique_ptr<Rank>> walkers;
   RankThreads threads; // last: ends before what its jobs use
 };
+
+/// Of the next step.
+void ThreadExecutor::setClocks() {
+  for (uint32_t i = 0; notes && i < walkers.size(); ++i)
+    walkers[i]->setClock(
+        notes->isEnabled() ? &notes->clock(backend.ranks[i]) : nullptr);
+}
 
 /// Lets all ranks fail. Where one has waited too long, returns lines on what
 /// the others do.

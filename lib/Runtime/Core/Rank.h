@@ -15,7 +15,7 @@
 #include "plait/Plan/Ranks.h"
 #include "plait/Plan/Streams.h"
 #include "plait/Runtime/Executor.h"
-#include "plait/Runtime/Profiler.h"
+#include "plait/Runtime/StepNotes.h"
 
 #include <atomic>
 #include <functional>
@@ -44,7 +44,8 @@ public:
         device(*backend.device), communicator(*backend.communicator),
         graph(backend.graph.get()) {}
 
-  /// Notes in `value` when every step ends; null: nowhere.
+  /// Where is noted when operations begin and end; null: nowhere. On a GPU it
+  /// has to be there in prepare().
   void setClock(StepClock *value) { clock = value; }
   /// Numbers the messages of this rank's actions.
   void assignMessages(const std::vector<plan::Message> &messages);

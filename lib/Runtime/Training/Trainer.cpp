@@ -17,7 +17,7 @@
 #include "Setup.h"
 #include "StepLog.h"
 #include "TensorBoard.h"
-#include "plait/Runtime/Profiler.h"
+#include "Watch.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Weights.h"
 
@@ -116,8 +116,9 @@ class Loop {
 public:
   /// Everything outlives the loop. `state` is what the run has reached.
   Loop(Executor &executor, Parts &parts, const TrainOptions &options,
-       const Observers &observers, Progress &progress, RunState &state)
-      : executor(executor), parts(parts), options(options),
+       Watch &watch, const Observers &observers, Progress &progress,
+       RunState &state)
+      : executor(executor), parts(parts), options(options), watch(watch),
         observers(observers), progress(progress), state(state) {}
 
   /// Until all are done or the run is interrupted.
@@ -132,6 +133,7 @@ private:
   Executor &executor;
   Parts &parts;
   const TrainOptions &options;
+  Watch &watch;
   const Observers &observers;
   Progress &progress;
   RunState &state;
@@ -163,6 +165,7 @@ Status Loop::run() {
 Result<bool> Loop::runStep() {
   Controls &controls = parts.controls;
   uint64_t step = state.step + 1;
+  watch.beforeStep(step);
   Clock::time_point start = Clock::now();
   Result<StepMetrics> metrics = executor.runStep(
       step, parts.batches, controls.scalars(state), controls.scope());
@@ -171,12 +174,7 @@ Result<bool> Loop::runStep() {
   double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (uint64_t every = options.executor.guardEvery; every && step % every == 0)
     PLAIT_RETURN_IF_ERROR(checkReplicas(executor, step));
-  if (Profiler *profiler = options.executor.profiler) {
-    if (Rendezvous *processes = executor.processes())
-      PLAIT_RETURN_IF_ERROR(profiler->collect(*processes));
-    if (executor.leads())
-      profiler->addStep(seconds);
-  }
+  PLAIT_RETURN_IF_ERROR(watch.afterStep(executor, step, seconds));
   Result<Verdict> verdict = controls.judge(step, *metrics);
   if (!verdict.ok())
     return verdict.status();
@@ -261,10 +259,11 @@ Result<Observers> makeObservers(const TrainOptions &options) {
 
 /// The steps, and those who watch them.
 static Status runSteps(Executor &executor, Parts &parts,
-                       const TrainOptions &options, const Observers &observers,
-                       Progress &progress, RunState &state) {
+                       const TrainOptions &options, Watch &watch,
+                       const Observers &observers, Progress &progress,
+                       RunState &state) {
   Status outcome =
-      Loop(executor, parts, options, observers, progress, state).run();
+      Loop(executor, parts, options, watch, observers, progress, state).run();
   Status told = tell(observers,
                      [&](Observer &one) { return one.endRun(state, outcome); });
   return outcome.ok() ? told : outcome;
@@ -282,14 +281,13 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
   auto executor = makeExecutor(plan, options);
   if (!executor.ok())
     return executor.status();
-  if (options.executor.profiler && (*executor)->processes())
-    PLAIT_RETURN_IF_ERROR(
-        options.executor.profiler->compareClocks(*(*executor)->processes()));
   RunState state;
   Result<Progress> progress =
       Progress::begin(**executor, options, parts->batches, state);
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
   PLAIT_RETURN_IF_ERROR(parts->goOn(**executor, options, state));
+  Watch watch(options);
+  PLAIT_RETURN_IF_ERROR(watch.beginRun(**executor, options.steps));
   bool leads = (*executor)->leads();
   if (leads)
     warnOfUnusedWeights(plan, options);
@@ -306,7 +304,8 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
 
   if (runs)
     PLAIT_RETURN_IF_ERROR(
-        runSteps(**executor, *parts, options, *observers, *progress, state));
+        runSteps(**executor, *parts, options, watch, *observers, *progress,
+                 state));
   Status saved = options.save.empty()
                      ? Status::success()
                      : saveWeights(**executor, options.save, options.weights);

@@ -180,7 +180,9 @@ TEST_F(CudaProcessesTest, AProfileHasTheTimesOfAllProcesses) {
   auto results = runProcesses(4, [&](const TrainOptions &mine) {
     Profiler profiler(plan, 1, 1, options.steps);
     TrainOptions measured = mine;
-    measured.executor.profiler = &profiler;
+    StepNotes notes(plan, /*overlaps=*/true, mine.executor.processes);
+    measured.executor.notes = &notes;
+    measured.readers = {&profiler};
     measured.executor.cudaGraph = false;
     PLAIT_RETURN_IF_ERROR(train(plan, measured));
     if (mine.executor.processes->place().index != 0)
@@ -212,7 +214,9 @@ TEST_F(CudaProcessesTest, AProfileHasTheTimesOfTheGpus) {
     TrainOptions measured = options;
     measured.executor.devices = devices;
     measured.executor.cudaGraph = false;
-    measured.executor.profiler = &profiler;
+    StepNotes notes(plan, /*overlaps=*/true);
+    measured.executor.notes = &notes;
+    measured.readers = {&profiler};
     Status status = train(plan, measured);
     ASSERT_TRUE(status.ok()) << status.message();
     auto profile = profiler.finish();

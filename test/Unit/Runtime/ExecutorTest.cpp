@@ -144,19 +144,23 @@ TEST_F(ExecutorTest, StepsDoNotAllocate) {
   auto &steps = source.programs[0]->functions[0]->steps;
   steps.erase(steps.begin());
   Profiler profiler(pack(), 0, 8, 2);
-  for (Profiler *measuring : {(Profiler *)nullptr, &profiler}) {
+  StepNotes notes(plan(), /*overlaps=*/true);
+  for (StepNotes *measuring : {(StepNotes *)nullptr, &notes}) {
+    auto measure = [&](uint64_t step) {
+      if (measuring && notes.collect(nullptr).ok())
+        profiler.add(step, 1, notes);
+    };
     ExecutorOptions options{8, patience};
-    options.profiler = measuring;
+    options.notes = measuring;
     auto executor = Executor::create(plan(), options);
     ASSERT_TRUE(executor.ok()) << executor.status().message();
     Batches data = batches();
     ASSERT_TRUE((*executor)->runStep(1, data, {}).ok());
-    profiler.addStep(1);
+    measure(1);
     allocations = 0;
     counting = true;
     bool ok = (*executor)->runStep(2, data, {}).ok();
-    if (measuring)
-      profiler.addStep(1);
+    measure(2);
     counting = false;
     EXPECT_TRUE(ok);
     // One by the caller's thread: the job it hands to the ranks.

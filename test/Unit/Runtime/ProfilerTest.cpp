@@ -45,8 +45,9 @@ protected:
 
   Result<plan::Profile> measure(uint64_t steps) {
     Profiler profiler(plan(), 0xabc, 4, steps);
+    StepNotes notes(plan(), /*overlaps=*/false);
     ExecutorOptions options;
-    options.profiler = &profiler;
+    options.notes = &notes;
     auto executor = Executor::create(plan(), options);
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     std::string path = makeDirectory() + "/text";
@@ -56,9 +57,12 @@ protected:
     for (uint64_t step = 1; step <= steps; ++step) {
       auto start = std::chrono::steady_clock::now();
       EXPECT_TRUE((*executor)->runStep(step, *batches, {}).ok());
-      profiler.addStep(std::chrono::duration<double>(
-                           std::chrono::steady_clock::now() - start)
-                           .count());
+      EXPECT_TRUE(notes.collect(nullptr).ok());
+      profiler.add(step,
+                   std::chrono::duration<double>(
+                       std::chrono::steady_clock::now() - start)
+                       .count(),
+                   notes);
     }
     return profiler.finish();
   }

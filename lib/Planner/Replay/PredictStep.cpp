@@ -1,0 +1,85 @@
+//===- PredictStep.cpp - How long a step of a plan takes ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Streams.h"
+#include "plait/Planner/Cost.h"
+#include "plait/Planner/PlanCost.h"
+
+using namespace plait;
+using namespace plait::planner;
+namespace fb = plait::plan::fb;
+
+Result<plan::Replayed>
+planner::replayStep(const fb::Plan &plan,
+                    const std::vector<plan::Message> &messages,
+                    const plan::ReplayCosts &costs) {
+  return plan::hasStreams(plan) ? plan::replayStreams(plan, messages, costs)
+                                : plan::replay(plan, messages, costs);
+}
+
+/// Ranks that share a processor leave their cores to others while they wait.
+static void share(plan::Replayed &replayed, const Device &device) {
+  double busy = 0;
+  for (const plan::RankTime &rank : replayed.ranks)
+    busy += (rank.computing + rank.communicating + rank.hidden) /
+            double(replayed.programs.size());
+  double seconds = replayed.seconds;
+  double shared = sharedSeconds(seconds, busy, device);
+  if (seconds <= 0 || shared == seconds)
+    return;
+  double scale = shared / seconds;
+  for (std::vector<plan::ActionTime> &actions : replayed.programs)
+    for (plan::ActionTime &time : actions)
+      for (double *part :
+           {&time.start, &time.end, &time.computing, &time.communicating})
+        *part *= scale;
+  for (plan::RankTime &rank : replayed.ranks)
+    for (double *part : {&rank.computing, &rank.communicating, &rank.hidden})
+      *part *= scale;
+  replayed.seconds = shared;
+}
+
+Result<plan::Replayed>
+planner::predictStep(const fb::Plan &plan,
+                     const std::vector<plan::Message> &messages,
+                     const plan::ReplayCosts &costs, const Cluster &cluster) {
+  Result<plan::Replayed> replayed = replayStep(plan, messages, costs);
+  if (replayed.ok())
+    share(*replayed, cluster.device);
+  return replayed;
+}
+
+/// Whether the plan was made for `cluster`.
+static bool isFor(const fb::Cluster &planned, const Cluster &cluster) {
+  return planned.device()->string_view() == cluster.device.name &&
+         int64_t(planned.nodes()) == cluster.nodes &&
+         int64_t(planned.devices_per_node()) == cluster.devicesPerNode &&
+         planned.memory_bytes() == uint64_t(cluster.device.memoryBytes);
+}
+
+Result<PlanCluster> planner::clusterOf(const fb::Plan &plan,
+                                       const std::string &name) {
+  const fb::Cluster *planned = plan.cluster();
+  std::string text = name;
+  if (text.empty() && planned)
+    text = planned->name()->str();
+  if (text.empty() && plan::backendOf(plan) != "cpu")
+    return fail("the plan is for ", plan::backendOf(plan),
+                ": give --cluster, as in --cluster h100:1x8");
+  if (text.empty())
+    text = "cpu:" + std::to_string(plan::Mesh(plan).ranks());
+  Result<Cluster> cluster = parseCluster(text);
+  if (!cluster.ok())
+    return cluster.status();
+  PlanCluster result = {std::move(*cluster), ""};
+  if (planned && !isFor(*planned, result.cluster))
+    result.warning =
+        "the plan was made for " + planned->name()->str() +
+        (name.empty() ? ", which has changed since" : ", not for " + name);
+  return result;
+}

@@ -1,0 +1,67 @@
+//===- StepTrace.cpp - A predicted step as events -------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Planner/StepTrace.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace plait;
+using namespace plait::planner;
+namespace fb = plait::plan::fb;
+
+void planner::addName(TraceEvents &events, const char *what, uint32_t process,
+                      uint32_t thread, const std::string &name) {
+  events.push_back({{"ph", "M"},
+                    {"name", what},
+                    {"pid", process},
+                    {"tid", thread},
+                    {"args", {{"name", name}}}});
+}
+
+void planner::addSpan(TraceEvents &events, uint32_t process, uint32_t thread,
+                      const std::string &name, const std::string &category,
+                      double seconds, double length,
+                      nlohmann::ordered_json args) {
+  // Whole nanoseconds, to which Perfetto would round begin and length apart:
+  // what begins where another event ends must not overlap it.
+  double begin = std::round(1e9 * seconds);
+  double end = std::round(1e9 * (seconds + length));
+  events.push_back({{"ph", "X"},
+                    {"name", name},
+                    {"cat", category},
+                    {"pid", process},
+                    {"tid", thread},
+                    {"ts", begin / 1e3},
+                    {"dur", (end - begin) / 1e3},
+                    {"args", std::move(args)}});
+}
+
+std::string planner::traceName(const fb::Action &action) {
+  return std::string(fb::EnumNameActionKind(action.kind())) + " " +
+         std::to_string(action.microbatch());
+}
+
+void planner::addActions(TraceEvents &events, const fb::Plan &plan,
+                         const plan::Replayed &replayed, uint32_t index,
+                         uint32_t process, uint32_t row, uint32_t rowBeside,
+                         double at) {
+  const fb::Program &program = *plan.programs()->Get(index);
+  const std::vector<plan::ActionTime> &times = replayed.programs[index];
+  for (uint32_t i = 0; i < times.size(); ++i) {
+    const fb::Action &action = *program.actions()->Get(i);
+    const plan::ActionTime &time = times[i];
+    addSpan(events, process, time.computing > 0 ? row : rowBeside,
+            traceName(action), fb::EnumNameActionKind(action.kind()),
+            at + time.start, time.end - time.start,
+            {{"microbatch", action.microbatch()},
+             {"stage", action.stage()},
+             {"computing_us", 1e6 * time.computing},
+             {"communicating_us", 1e6 * time.communicating},
+             {"waiting_us", 1e6 * std::max(0.0, time.waiting())}});
+  }
+}

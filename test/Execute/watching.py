@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+#===- watching.py - What is seen of the steps of a run -----*- Python -*----===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===-----------------------------------------------------------------------===#
+"""The trace of chosen steps is one that Perfetto reads, and has beside what each
+rank did what it was predicted to do, as plait-plan simulate has it."""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+from harness import Reporter, Tools, arguments, require
+from processes import Suite
+
+KINDS = {"X": ("ts", "dur", "tid", "name", "cat"), "M": ("name",)}
+
+
+#===-----------------------------------------------------------------------===#
+# Traces
+#===-----------------------------------------------------------------------===#
+
+
+def run(suite: Suite, plan, processes: int, *options):
+    words = (plan, "--tokens", suite.tokens, *options)
+    if processes == 1:
+        return suite.tools.run("plait-run", *words)
+    done = suite.mpirun(processes, *words)
+    require(done.code == 0, done.stderr)
+    return done
+
+
+def read_trace(path: pathlib.Path) -> tuple[dict, list[dict]]:
+    """The names of its processes, and its complete events. Each event has what
+    Chrome's "Trace Event Format" demands, and lasts for no less than no time."""
+    names, events = {}, []
+    for event in json.loads(path.read_text())["traceEvents"]:
+        require(event["ph"] in KINDS, event)
+        require(isinstance(event["pid"], int), event)
+        for field in KINDS[event["ph"]]:
+            require(field in event, f"{field} of {event}")
+        if event["ph"] == "M":
+            if event["name"] == "process_name":
+                names[event["pid"]] = event["args"]["name"]
+            continue
+        require(event["ts"] >= 0 and event["dur"] >= 0, event)
+        require(event["pid"] in names, event)
+        events.append(event)
+    return names, events
+
+
+def nests(events: list[dict]) -> None:
+    """On a thread an event is within another one or beside it. Else Perfetto
+    leaves it out."""
+    threads: dict[tuple, list[dict]] = {}
+    for event in events:
+        threads.setdefault((event["pid"], event["tid"]), []).append(event)
+    for spans in threads.values():
+        spans.sort(key=lambda x: (x["ts"], -x["dur"]))
+        ends: list[float] = []
+        for span in spans:
+            end = span["ts"] + span["dur"]
+            # In microseconds: less than the nanosecond that times are given to.
+            while ends and ends[-1] <= span["ts"] + 5e-4:
+                ends.pop()
+            require(not ends or end <= ends[-1] + 5e-4, f"{span} sticks out")
+            ends.append(end)
+
+
+def traced(suite: Suite, processes: int, which: list[int], *options):
+    plan, path = suite.small(), suite.folder / "trace.json"
+    log = suite.folder / "log"
+    log.unlink(missing_ok=True)
+    run(
+        *(suite, plan, processes, "--steps", 8, "--log", log),
+        *("--trace", path, *options),
+    )
+    names, events = read_trace(path)
+    nests(events)
+    expected = {"steps"} | {
+        f"{what} rank {rank}" for what in ("measured", "predicted") for rank in range(8)
+    }
+    require(set(names.values()) == expected, names)
+
+    rows = [json.loads(x) for x in log.read_text().splitlines()]
+    simulated = suite.folder / "simulated.json"
+    suite.tools.run("plait-plan", "simulate", plan, "--trace", simulated)
+    # By the rank of the pipeline, of which each has four of the plan.
+    programs: dict[int, list] = {0: [], 1: []}
+    beside = 2  # rows of a program: it communicates beside computing
+    for event in json.loads(simulated.read_text())["traceEvents"]:
+        if event["ph"] == "X":
+            programs[event["tid"] // beside].append(event)
+
+    steps = [x for x in events if names[x["pid"]] == "steps"]
+    for row, what in ((0, "measured"), (1, "predicted")):
+        found = [x for x in steps if x["tid"] == row]
+        require([x["args"]["step"] for x in found] == which, f"{what}: {found}")
+    for measured, predicted in zip(steps[::2], steps[1::2], strict=True):
+        begin = measured["ts"]
+        require(predicted["ts"] == begin, f"{predicted} is not beside {measured}")
+        seconds = rows[measured["args"]["step"] - 1]["step_seconds"]
+        # What is around the operations of a step belongs to the step. Another
+        # process may begin it before that of rank 0.
+        require(
+            processes > 1 or measured["dur"] <= 1e6 * seconds,
+            f"{measured}, {seconds} s",
+        )
+        compare_step(names, events, begin, measured, programs)
+    first = steps[0]
+    return f"step {first['args']['step']}: {first['dur'] / steps[1]['dur']:.2f} times"
+
+
+def compare_step(names, events, begin, measured, programs) -> None:
+    """Of all ranks: what they did lies within the step, and what they were to do
+    is what plait-plan says, to the nanosecond."""
+    end = begin + measured["dur"]
+    limit = begin + 1.05 * max(measured["dur"], 1e6)  # before the next step begins
+    for process, name in names.items():
+        mine = [x for x in events if x["pid"] == process]
+        if name.startswith("measured"):
+            inside = [x for x in mine if begin <= x["ts"] and x["ts"] + x["dur"] <= end + 1e-3]
+            require(len(inside) > 20, f"{name} has {len(inside)} events in the step")
+        elif name.startswith("predicted"):
+            expected = programs[int(name.split()[-1]) // 4]
+            found = [x for x in mine if begin <= x["ts"] <= limit][: len(expected)]
+            require(len(found) == len(expected), f"{name}: {len(found)} actions")
+            for event, model in zip(found, expected):
+                require(event["name"] == model["name"], f"{event}, {model}")
+                for field in ("ts", "dur"):
+                    value = event[field] - (begin if field == "ts" else 0)
+                    require(
+                        abs(value - model[field]) < 2e-3,
+                        f"{name}, {field}: {event}, {model}",
+                    )
+
+
+def refuses(suite: Suite, text: str, message: str) -> None:
+    path = suite.folder / "none.json"
+    done = suite.tools.call(
+        *("plait-run", suite.small(), "--tokens", suite.tokens, "--steps", 8),
+        *("--trace", path, "--trace-steps", text),
+    )
+    require(done.code == 1, f"ended with {done.code}")
+    error = done.stderr.strip().splitlines()[-1]
+    require(error == f"plait-run: error: --trace-steps: {message}", error)
+    require(not path.exists(), "there is a trace")
+
+
+def trace_cases(suite: Suite) -> None:
+    case = suite.report.case
+    for processes in (1, 2):
+        case(
+            f"trace/chosen/processes={processes}",
+            lambda: traced(suite, processes, [3, 5, 6], "--trace-steps", "5-6,3,5"),
+        )
+    case("trace/last", lambda: traced(suite, 1, [8]))
+    neither = "is neither a step, 1 or more, nor a range, as 10-12"
+    for text, message in (
+        ("3,9", "step 9 is after the last one of the run, 8"),
+        ("0", f"'0' {neither}"),
+        ("4-2", f"'4-2' {neither}"),
+        ("1,", f"'' {neither}"),
+        ("", f"'' {neither}"),
+        ("-3", f"'-3' {neither}"),
+        ("99999999999999999999", f"'99999999999999999999' {neither}"),
+        ("1-101", "'1-101' is more than 100 steps"),
+    ):
+        case(f"trace/refuses/{text}", lambda: refuses(suite, text, message))
+
+
+def main() -> int:
+    options = arguments(__doc__).parse_args()
+    report = Reporter("watching", options.filter)
+    tools = Tools(options.bin, options.timeout)
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Suite(tools, report, pathlib.Path(folder))
+        trace_cases(suite)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,15 +6,23 @@
 #
 #===-----------------------------------------------------------------------===#
 """The trace of chosen steps is one that Perfetto reads, and has beside what each
-rank did what it was predicted to do, as plait-plan simulate has it."""
+rank did what it was predicted to do, as plait-plan simulate has it. A rank that is
+slower than those with the same work is named, in a run of equal ranks none is."""
 
 import json
+import os
 import pathlib
+import re
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
+import time
+import urllib.request
 
 from harness import Reporter, Tools, arguments, require
-from processes import Suite
+from processes import ENVIRONMENT, Suite, children_of, wait_for
 
 KINDS = {"X": ("ts", "dur", "tid", "name", "cat"), "M": ("name",)}
 
@@ -172,6 +180,106 @@ def trace_cases(suite: Suite) -> None:
         case(f"trace/refuses/{text}", lambda: refuses(suite, text, message))
 
 
+#===-----------------------------------------------------------------------===#
+# Stragglers
+#===-----------------------------------------------------------------------===#
+
+
+def busy_plan(suite: Suite) -> pathlib.Path:
+    """Mostly computes, for long enough that a rank does not get through between
+    two pauses."""
+    return suite.compile(
+        "busy",
+        *("--mesh", "dp=2", "--global-batch", 32, "--micro-batch", 8),
+        *("--seq", 128, "--no-reference"),
+    )
+
+
+class Pauses:
+    """Lets a process run for a seventh of the time."""
+
+    def __init__(self, process: int):
+        self.process, self.ended = process, threading.Event()
+        self.thread = threading.Thread(target=self.pulse)
+
+    def pulse(self):
+        while not self.ended.wait(0.005):
+            os.kill(self.process, signal.SIGSTOP)
+            time.sleep(0.03)
+            os.kill(self.process, signal.SIGCONT)
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+
+def slow_is_named(suite: Suite):
+    log, said = suite.folder / "slow.log", suite.folder / "slow.said"
+    words = (busy_plan(suite), "--tokens", suite.tokens, "--steps", 1000000)
+    command = suite.command(2, *words, "--log", log, "--metrics-port", 0)
+    with open(said, "w") as errors:
+        launcher = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=errors, env=ENVIRONMENT
+        )
+    try:
+        wait_for(lambda: log.exists() and log.read_text().count("\n") > 5, "steps")
+        victim = children_of(launcher.pid)[1]
+        with Pauses(victim):
+            wait_for(lambda: "warning: rank" in said.read_text(), "a warning")
+            place = re.search(r"http://\S+/metrics", said.read_text())[0]
+            with urllib.request.urlopen(place) as reply:
+                metrics = reply.read().decode()
+        wait_for(lambda: "as fast again" in said.read_text(), "the end of it")
+    finally:
+        launcher.terminate()
+        launcher.wait(timeout=60)
+    named = set(re.findall(r"(rank \d+) \(host \S+, pp=0 dp=1 tp=0\)", said.read_text()))
+    require(named == {"rank 1"}, said.read_text())
+    require("rank 0 (" not in said.read_text(), said.read_text())
+    rows = [json.loads(x) for x in log.read_text().splitlines()]
+    slow = [x["stragglers"] for x in rows if "stragglers" in x]
+    require(slow, "the log has no stragglers")
+    for (entry,) in slow:
+        require(entry["rank"] == 1 and entry["position"] == "pp=0 dp=1 tp=0", entry)
+        require(entry["times"] > 1 and entry["waited_seconds"] > 0, entry)
+    for name, least, most in (("straggles", 1, 1), ("waited_for_seconds", 1e-3, 60)):
+        values = {
+            rank: float(value)
+            for rank, value in re.findall(
+                rf'plait_rank_{name}{{rank="(\d)",.*}} (\S+)', metrics
+            )
+        }
+        require(values.keys() == {"0", "1"}, metrics)
+        require(least <= values["1"] <= most, f"{name}: {values}")
+        require(values["0"] < values["1"], f"{name}: {values}")
+    return f"{slow[0][0]['times']:.2f} times"
+
+
+def equal_are_not(suite: Suite, plan, processes: int):
+    """For some windows of steps."""
+    log = suite.folder / "equal.log"
+    log.unlink(missing_ok=True)
+    done = run(
+        *(suite, plan, processes, "--steps", 100, "--log", log, "--threads", 2)
+    )
+    require("warning" not in done.stderr, done.stderr)
+    require("stragglers" not in log.read_text(), "the log has stragglers")
+
+
+def straggler_cases(suite: Suite) -> None:
+    case = suite.report.case
+    case("stragglers/slow", lambda: slow_is_named(suite))
+    for processes in (1, 2):
+        case(
+            f"stragglers/equal/processes={processes}",
+            lambda: equal_are_not(suite, busy_plan(suite), processes),
+        )
+    case("stragglers/equal/ranks=8", lambda: equal_are_not(suite, suite.small(), 1))
+
+
 def main() -> int:
     options = arguments(__doc__).parse_args()
     report = Reporter("watching", options.filter)
@@ -179,6 +287,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         suite = Suite(tools, report, pathlib.Path(folder))
         trace_cases(suite)
+        straggler_cases(suite)
     return report.finish()
 
 

@@ -60,7 +60,7 @@ Result<std::set<uint64_t>> plait::parseSteps(const std::string &text) {
   return steps;
 }
 
-Status Trace::beginRun(uint64_t last) {
+Status Trace::beginRun(uint64_t, uint64_t last) {
   if (!steps.empty() && *steps.rbegin() > last)
     return fail("--trace-steps: step ", *steps.rbegin(),
                 " is after the last one of the run, ", last);

@@ -30,7 +30,7 @@ public:
       : notes(notes), plan(notes.plan()), steps(std::move(steps)) {}
 
   /// Fails where one of the steps is not among those of the run.
-  Status beginRun(uint64_t last) override;
+  Status beginRun(uint64_t first, uint64_t last) override;
   bool wants(uint64_t step) const override;
   void add(uint64_t step, double seconds,
            const runtime::StepNotes &notes) override;

@@ -170,9 +170,11 @@ private:
 class StepReader {
 public:
   virtual ~StepReader() = default;
-  /// Before the first step, when it is known how many there will be, and in all
-  /// processes.
-  virtual Status beginRun(uint64_t steps) { return Status::success(); }
+  /// Before the first step, when it is known which are the first and the last
+  /// one, and in all processes.
+  virtual Status beginRun(uint64_t first, uint64_t last) {
+    return Status::success();
+  }
   /// Whether `step` is to be noted; in all processes alike.
   virtual bool wants(uint64_t step) const = 0;
   /// In process 0, after such a step, which took `seconds`.

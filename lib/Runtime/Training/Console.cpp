@@ -7,6 +7,7 @@
 
 #include "Console.h"
 
+#include "Stragglers.h"
 #include "plait/Plan/Container.h"
 
 #include <cstdio>
@@ -69,6 +70,11 @@ Status Console::endStep(const StepReport &step) {
   if (!step.verdict.warning.empty())
     std::fprintf(stderr, "%splait-run: warning: %s\n", isTerminal ? "\n" : "",
                  step.verdict.warning.c_str());
+  for (uint32_t rank :
+       step.watched ? step.watched->changed() : std::vector<uint32_t>())
+    std::fprintf(stderr, "%splait-run: %s: %s\n", isTerminal ? "\n" : "",
+                 step.watched->ranks()[rank].isSlow ? "warning" : "note",
+                 step.watched->describe(rank).c_str());
   if (step.evaluation) {
     evaluating += step.evaluation->seconds;
     std::fprintf(stderr, "%sstep %llu, loss on held-out data %.6f\n",

@@ -8,6 +8,7 @@
 #include "MetricsServer.h"
 
 #include "Console.h"
+#include "Stragglers.h"
 #include "plait/Runtime/Checkpoint.h"
 
 #include <cmath>
@@ -90,6 +91,37 @@ Status MetricsServer::beginRun(const RunInfo &info) {
   return Status::success();
 }
 
+/// Of all ranks, by rank, host and position.
+static std::string printRanks(const Stragglers &watched) {
+  using Rank = Stragglers::Rank;
+  struct Row {
+    const char *name, *help;
+    double (*get)(const Rank &);
+  };
+  const Row rows[] = {
+      {"plait_rank_computing_seconds", "Of a step, in the last watched ones",
+       [](const Rank &rank) { return rank.computing; }},
+      {"plait_rank_waiting_seconds", "Of a step, for other ranks",
+       [](const Rank &rank) { return rank.waiting; }},
+      {"plait_rank_waited_for_seconds",
+       "Of a step, by all other ranks, for this one",
+       [](const Rank &rank) { return rank.waitedFor; }},
+      {"plait_rank_straggles", "1 where it is slower than those with its work",
+       [](const Rank &rank) { return double(rank.isSlow); }}};
+  std::string text;
+  for (const Row &row : rows) {
+    std::string name = row.name;
+    text += "# HELP " + name + " " + row.help + "\n# TYPE " + name + " gauge\n";
+    for (uint32_t rank = 0; rank < watched.ranks().size(); ++rank) {
+      const Rank &one = watched.ranks()[rank];
+      text += name + "{rank=\"" + std::to_string(rank) + "\",host=\"" +
+              escape(one.host) + "\",position=\"" + escape(one.position) +
+              "\"} " + printNumber(row.get(one)) + "\n";
+    }
+  }
+  return text;
+}
+
 Status MetricsServer::endStep(const StepReport &step) {
   tokens += step.tokens();
   skipped += step.verdict.skipped;
@@ -131,6 +163,9 @@ Status MetricsServer::endStep(const StepReport &step) {
   if (hasEvaluated)
     all += printMetric("plait_eval_loss", "gauge",
                        "On held-out data, the last one", evalLoss);
+  if (step.watched)
+    ranks = printRanks(*step.watched);
+  all += ranks;
   std::lock_guard lock(mutex);
   text = std::move(all);
   return Status::success();

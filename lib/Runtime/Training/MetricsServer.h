@@ -49,6 +49,7 @@ private:
   std::string labels; // of plait_run_info
   double tokens = 0, skipped = 0, evalLoss = 0;
   bool hasEvaluated = false;
+  std::string ranks; // their metrics, as of the last watched step
 
   std::mutex mutex; // of the text
   std::string text;

@@ -19,6 +19,8 @@
 
 namespace plait::runtime {
 
+class Stragglers;
+
 struct RunInfo {
   const fb::Plan &plan;
   const TrainOptions &options;
@@ -40,6 +42,7 @@ struct StepReport {
   double seconds; // wall time, without the evaluation
   Verdict verdict;
   std::optional<Evaluation> evaluation; // after the step, where one was due
+  const Stragglers *watched; // null where ranks were not watched in this step
 
   double tokens() const { return at(metrics, fb::Metric::TokenCount); }
   double tokensPerSecond() const { return tokens() / seconds; }

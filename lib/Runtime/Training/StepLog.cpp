@@ -7,7 +7,10 @@
 
 #include "StepLog.h"
 
+#include "Stragglers.h"
 #include "plait/Plan/Files.h"
+
+#include <nlohmann/json.hpp>
 
 #include <cerrno>
 #include <cmath>
@@ -41,6 +44,23 @@ static std::string printNumber(double value) {
   return text;
 }
 
+/// Nothing where no rank is slow.
+static std::string printStragglers(const Stragglers &watched) {
+  std::string text;
+  for (uint32_t rank = 0; rank < watched.ranks().size(); ++rank) {
+    const Stragglers::Rank &one = watched.ranks()[rank];
+    if (!one.isSlow)
+      continue;
+    nlohmann::ordered_json entry = {{"rank", rank},
+                                    {"host", one.host},
+                                    {"position", one.position},
+                                    {"times", one.times},
+                                    {"waited_seconds", one.waitedFor}};
+    text += (text.empty() ? "" : ", ") + entry.dump();
+  }
+  return text.empty() ? "" : ", \"stragglers\": [" + text + "]";
+}
+
 Status StepLog::endStep(const StepReport &step) {
   std::string more = run->utilization.printFields(step.seconds);
   if (step.verdict.skipped)
@@ -49,6 +69,8 @@ Status StepLog::endStep(const StepReport &step) {
     more += ", \"rolled_back\": true";
   if (step.evaluation)
     more += ", \"eval_loss\": " + printNumber(step.evaluation->loss);
+  if (step.watched)
+    more += printStragglers(*step.watched);
   std::fprintf(file.get(),
                "{\"step\": %llu, \"loss\": %s, \"grad_norm\": %s, "
                "\"lr\": %.9g, \"tokens\": %.0f, \"step_seconds\": %.9g, "

@@ -184,7 +184,7 @@ Result<bool> Loop::runStep() {
   if (parts.sampleLog)
     PLAIT_RETURN_IF_ERROR(parts.sampleLog->endStep(step));
   StepReport report = {step,    *metrics, controls.learningRate(step),
-                       seconds, *verdict, {}};
+                       seconds, *verdict, {}, watch.watched(step)};
   if (!verdict->rollsBack)
     PLAIT_RETURN_IF_ERROR(evaluate(report));
   PLAIT_RETURN_IF_ERROR(
@@ -278,6 +278,7 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
     options.executor.copyBytes = [&] {
       return replicaBytes(plan, options.checkpoint, options.executor.processes);
     };
+  Watch watch(plan, options);
   auto executor = makeExecutor(plan, options);
   if (!executor.ok())
     return executor.status();
@@ -286,8 +287,8 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
       Progress::begin(**executor, options, parts->batches, state);
   PLAIT_RETURN_IF_ERROR(agree(**executor, progress.status()));
   PLAIT_RETURN_IF_ERROR(parts->goOn(**executor, options, state));
-  Watch watch(options);
-  PLAIT_RETURN_IF_ERROR(watch.beginRun(**executor, options.steps));
+  PLAIT_RETURN_IF_ERROR(
+      watch.beginRun(**executor, state.step + 1, options.steps));
   bool leads = (*executor)->leads();
   if (leads)
     warnOfUnusedWeights(plan, options);

@@ -7,18 +7,64 @@
 
 #include "Watch.h"
 
+#include "plait/Plan/Defaults.h"
+#include "plait/Runtime/Rendezvous.h"
+
 #include <algorithm>
+#include <climits>
+#include <unistd.h>
 
 using namespace plait;
 using namespace plait::runtime;
 
-Status Watch::beginRun(Executor &executor, uint64_t steps) {
+/// A step of a GPU that is replayed has no notes. One rank alone waits for
+/// nobody, but the page shows what it does.
+static bool isWatched(const fb::Plan &plan, const TrainOptions &options) {
+  const ExecutorOptions &executor = options.executor;
+  bool isWalked = !plan::isCuda(plan) || !executor.cudaGraph;
+  return isWalked &&
+         (plan::Mesh(plan).ranks() > 1 || !options.dashboard.empty()) &&
+         Stragglers::canWatch(plan);
+}
+
+Watch::Watch(const fb::Plan &plan, TrainOptions &options)
+    : readers(options.readers) {
+  ExecutorOptions &executor = options.executor;
+  if (isWatched(plan, options)) {
+    if (!executor.notes)
+      executor.notes = &own.emplace(
+          plan, executor.overlap || plan::isCuda(plan), executor.processes);
+    readers.push_back(&stragglers.emplace(plan));
+  }
+  notes = executor.notes;
+}
+
+Status Watch::beginRun(Executor &executor, uint64_t first, uint64_t last) {
   if (!notes)
     return Status::success();
-  if (Rendezvous *processes = executor.processes())
+  Rendezvous *processes = executor.processes();
+  if (processes)
     PLAIT_RETURN_IF_ERROR(notes->compareClocks(*processes));
+  if (stragglers)
+    PLAIT_RETURN_IF_ERROR(findHosts(processes));
   for (StepReader *reader : readers)
-    PLAIT_RETURN_IF_ERROR(reader->beginRun(steps));
+    PLAIT_RETURN_IF_ERROR(reader->beginRun(first, last));
+  return Status::success();
+}
+
+Status Watch::findHosts(Rendezvous *processes) {
+  if (!processes) {
+    char host[HOST_NAME_MAX + 1] = "";
+    gethostname(host, sizeof(host) - 1);
+    stragglers->setHosts({host}, {uint32_t(stragglers->ranks().size()), 1});
+    return Status::success();
+  }
+  auto hosts =
+      processes->gather(processes->place().host, Rendezvous::Wait::Limited);
+  if (!hosts.ok())
+    return hosts.status();
+  if (processes->place().index == 0)
+    stragglers->setHosts(*hosts, processes->spread());
   return Status::success();
 }
 
@@ -33,9 +79,18 @@ Status Watch::afterStep(Executor &executor, uint64_t step, double seconds) {
   if (!notes || !notes->isEnabled())
     return Status::success();
   notes->enable(false); // evaluations are no steps
-  PLAIT_RETURN_IF_ERROR(notes->collect(executor.processes()));
+  Rendezvous *processes = executor.processes();
+  PLAIT_RETURN_IF_ERROR(notes->collect(processes));
+  bool isWatched = stragglers && stragglers->wants(step);
   for (StepReader *reader : readers)
     if (executor.leads() && reader->wants(step))
       reader->add(step, seconds, *notes);
+  if (!isWatched || !processes)
+    return Status::success();
+  auto next = processes->broadcast(std::to_string(stragglers->nextStep()),
+                                   Rendezvous::Wait::Limited);
+  if (!next.ok())
+    return next.status();
+  stragglers->setNextStep(std::stoull(*next));
   return Status::success();
 }

@@ -8,26 +8,38 @@
 #ifndef PLAIT_LIB_RUNTIME_TRAINING_WATCH_H
 #define PLAIT_LIB_RUNTIME_TRAINING_WATCH_H
 
+#include "Stragglers.h"
 #include "plait/Runtime/Trainer.h"
 
 namespace plait::runtime {
 
-/// The notes of a run's steps. All processes make the same calls.
+/// The notes of a run's steps: of those that readers want, and of some by which
+/// ranks are known that others wait for. All processes make the same calls.
 class Watch {
 public:
-  /// `options` have notes where they have readers. All outlive the watch.
-  explicit Watch(const TrainOptions &options)
-      : notes(options.executor.notes), readers(options.readers) {}
+  /// Gives the executor's options notes where they have none. Both outlive the
+  /// watch.
+  Watch(const fb::Plan &plan, TrainOptions &options);
 
-  /// Of the run that ends with step `steps`.
-  Status beginRun(Executor &executor, uint64_t steps);
+  /// Of the run that goes from step `first` to step `last`.
+  Status beginRun(Executor &executor, uint64_t first, uint64_t last);
   void beforeStep(uint64_t step);
   /// Of a step that took `seconds`.
   Status afterStep(Executor &executor, uint64_t step, double seconds);
 
+  /// In process 0; null where `step` was not watched.
+  const Stragglers *watched(uint64_t step) const {
+    return stragglers && stragglers->lastStep() == step ? &*stragglers
+                                                        : nullptr;
+  }
+
 private:
+  Status findHosts(Rendezvous *processes);
+
+  std::optional<StepNotes> own;
   StepNotes *notes; // null: none
-  const std::vector<StepReader *> &readers;
+  std::vector<StepReader *> readers;
+  std::optional<Stragglers> stragglers;
 };
 
 } // namespace plait::runtime

@@ -1,0 +1,167 @@
+//===- Stragglers.cpp - Which ranks others wait for -----------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Stragglers.h"
+
+#include "WaitTimes.h"
+#include "plait/Plan/Streams.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+using namespace plait;
+using namespace plait::runtime;
+
+// A rank is slow that computes for at least so many times as long as the others
+// in *each* of the window's steps: what other work on its host, or the system,
+// takes from it now and then is not in all of them. Equal ranks were up to 1.08
+// times apart, 8 of them on 2 processors, and 1.20 with other work there that
+// wanted 17. It stays slow until it is much nearer, so that nobody is told
+// again and again.
+static constexpr double slow = 1.25, equal = 1.125;
+// Steps are watched so far apart that a window is no instant: no brief work of
+// others on a host lasts that long.
+static constexpr double leastSeconds = 0.3;
+// And so seldom that no more than this part of a run is spent on it.
+static constexpr double mostOfRun = 0.005;
+// Notes of a step, of all ranks: some 100 MiB in process 0.
+static constexpr uint64_t mostNotes = 1 << 20;
+
+Stragglers::Stragglers(const fb::Plan &plan) : mesh(plan) {
+  all.resize(mesh.ranks());
+  shares.resize(mesh.ranks());
+  for (uint32_t rank = 0; rank < mesh.ranks(); ++rank)
+    for (uint32_t axis = 0; axis < mesh.axes(); ++axis)
+      all[rank].position += (axis ? " " : "") +
+                            plan.mesh()->Get(axis)->name()->str() + "=" +
+                            std::to_string(mesh.index(rank, axis));
+  constexpr int rounds = 64;
+  StepClock::Reading begin = StepClock::read();
+  for (int i = 0; i < rounds; ++i)
+    (void)StepClock::read();
+  noteSeconds =
+      std::chrono::duration<double>(StepClock::read().time - begin.time)
+          .count() /
+      rounds;
+}
+
+bool Stragglers::canWatch(const fb::Plan &plan) {
+  plan::Mesh mesh(plan);
+  uint64_t notes = 0;
+  for (uint32_t rank = 0; rank < mesh.ranks();
+       rank += mesh.ranks() / mesh.size(0))
+    notes += uint64_t(mesh.ranks() / mesh.size(0)) *
+             plan::countOperations(*plan.programs()->Get(mesh.index(rank, 0)));
+  return notes <= mostNotes;
+}
+
+void Stragglers::setHosts(const std::vector<std::string> &hosts,
+                          RankSpread spread) {
+  for (uint32_t rank = 0; rank < all.size(); ++rank)
+    all[rank].host = hosts[spread.processOf(rank)];
+}
+
+/// Libraries and caches warm up in the first two steps.
+Status Stragglers::beginRun(uint64_t first, uint64_t last) {
+  next = std::min(first + 2, last);
+  return Status::success();
+}
+
+void Stragglers::add(uint64_t step, double seconds, const StepNotes &notes) {
+  auto start = StepClock::Time::clock::now();
+  WaitTimes waits(notes);
+  std::vector<double> waitedFor(all.size());
+  waits.addTo(waitedFor);
+  auto toSeconds = [](auto duration) {
+    return std::chrono::duration<double>(duration).count();
+  };
+  for (uint32_t rank = 0; rank < all.size(); ++rank) {
+    Share share = {0, 0, waitedFor[rank]};
+    const StepClock &clock = notes.clock(rank);
+    for (size_t i = 0; i < notes.countLaps(rank); ++i)
+      if (notes.computes(rank, i))
+        share.computing += toSeconds(clock.getEnd(i) - clock.getStart(i));
+    for (const WaitTimes::Wait &wait : waits.of(rank))
+      share.waiting += toSeconds(wait.end - wait.begin);
+    shares[rank][added % window] = share;
+  }
+  ++added;
+  last = step;
+  lastNotes = &notes;
+  compare();
+  schedule(step, seconds, notes,
+           toSeconds(StepClock::Time::clock::now() - start));
+}
+
+/// In the step of the window in which the rank was fastest.
+double Stragglers::getLeast(uint32_t rank) const {
+  double least = INFINITY;
+  for (size_t i = 0; i < steps(); ++i)
+    least = std::min(least, shares[rank][i].computing);
+  return least;
+}
+
+static double getMedian(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  size_t count = values.size();
+  return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+/// A rank is held against the others with the same program: those of other
+/// stages have other work.
+void Stragglers::compare() {
+  changes.clear();
+  for (uint32_t rank = 0; rank < all.size(); ++rank) {
+    Rank &mine = all[rank];
+    std::vector<double> others;
+    for (uint32_t other = 0; other < all.size(); ++other)
+      if (other != rank && mesh.index(other, 0) == mesh.index(rank, 0))
+        others.push_back(getLeast(other));
+    double median = others.empty() ? 0 : getMedian(std::move(others));
+    mine.times = median > 0 ? getLeast(rank) / median : 0;
+    mine.computing = mine.waiting = mine.waitedFor = 0;
+    for (size_t i = 0; i < steps(); ++i) {
+      mine.computing += shares[rank][i].computing / double(steps());
+      mine.waiting += shares[rank][i].waiting / double(steps());
+      mine.waitedFor += shares[rank][i].waitedFor / double(steps());
+    }
+    bool isSlow =
+        steps() == window && mine.times >= (mine.isSlow ? equal : slow);
+    if (isSlow != std::exchange(mine.isSlow, isSlow))
+      changes.push_back(rank);
+  }
+}
+
+/// As if the ranks noted one after the other, on one processor.
+void Stragglers::schedule(uint64_t step, double seconds, const StepNotes &notes,
+                          double spent) {
+  size_t laps = 0;
+  for (uint32_t rank = 0; rank < all.size(); ++rank)
+    laps += notes.countLaps(rank);
+  double cost = spent + 2 * noteSeconds * double(laps);
+  double apart = std::max(cost / mostOfRun, leastSeconds);
+  next = step + std::max(1.0, std::ceil(apart / seconds));
+}
+
+std::string Stragglers::name(uint32_t rank) const {
+  return "rank " + std::to_string(rank) + " (host " + all[rank].host + ", " +
+         all[rank].position + ")";
+}
+
+std::string Stragglers::describe(uint32_t rank) const {
+  const Rank &one = all[rank];
+  if (!one.isSlow)
+    return name(rank) + " is about as fast again as those with the same work";
+  char text[160];
+  std::snprintf(text, sizeof(text),
+                " computes at least %.2f times as long as those with the same "
+                "work; "
+                "others waited %.2g s for it in %zu watched steps",
+                one.times, one.waitedFor * double(steps()), steps());
+  return name(rank) + text;
+}

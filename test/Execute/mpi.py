@@ -436,7 +436,8 @@ def tcp_cases(suite: Suite) -> None:
         )
         require("rank 0 waits for the processes of ranks 1, 2, of 3, for 3 s now"
                 in first.stderr, first.stderr)
-        require("seconds for the process of rank 1" in first.stderr, first.stderr)
+        require("seconds for the processes of ranks 1, 2, of 3" in first.stderr,
+                first.stderr)
         require("rank 1 waits for rank 0 to listen at 127.0.0.1:" in other.stderr,
                 other.stderr)
         require(first.code == 1 and other.code == 1, "no failure")

@@ -194,7 +194,7 @@ void tell(const CLI::App &app, runtime::Rendezvous *processes,
     tool::printNote(app, failure.message());
   if (!processes || processes->speaksOfFailure())
     tool::printError(app, failure.message());
-  else if (!follows && waited)
+  else if (!follows && waited && !processes->isSpokenOf())
     tool::printNote(app, failure.message());
 }
 
@@ -227,7 +227,8 @@ int main(int argc, char **argv) {
   options.train.executor.timeLimit = timeLimit;
   auto processes = runtime::Rendezvous::join(timeLimit);
   if (!processes.ok()) {
-    tool::printError(app, processes.status().message());
+    if (!runtime::followsAnother(processes.status()))
+      tool::printError(app, processes.status().message());
     return 1;
   }
   // Launchers end processes that way, and say so themselves.

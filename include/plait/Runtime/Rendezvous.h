@@ -10,8 +10,11 @@
 // torchrun's variables. What ranks tell each other during a step goes elsewhere
 // (Communicator.h).
 //
-// All calls come from one thread, but for sendToFirst() and receiveFrom(),
-// which the threads of different ranks make.
+// Calls of all processes wait for those that are late for the time limit of the
+// run, then fail with their names, as far as they are known: what may take
+// longer is done beside them (doTogether() of Processes.h). They come from one
+// thread; those of sendToFirst() and receiveFrom() from the threads of
+// different ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -82,30 +85,24 @@ public:
   void spread(uint32_t ranks) { spreadRanks = {ranks, here.count}; }
   const RankSpread &spread() const { return spreadRanks; }
 
-  /// How long a silent process is waited for.
-  enum class Wait : bool { Limited, ForEver };
-
   /// All processes call this; each gets what all have given, by process. Where
   /// all have much to say, and are many, gather() costs less.
   virtual Result<std::vector<std::string>> exchange(const std::string &mine);
 
   /// All processes call this; process 0 gets what all have given, by process,
   /// the others nothing.
-  virtual Result<std::vector<std::string>> gather(const std::string &mine,
-                                                  Wait wait) = 0;
+  virtual Result<std::vector<std::string>> gather(const std::string &mine) = 0;
   /// All processes call this; each gets what process 0 has given.
-  virtual Result<std::string> broadcast(const std::string &ofFirst,
-                                        Wait wait) = 0;
+  virtual Result<std::string> broadcast(const std::string &ofFirst) = 0;
 
   /// All processes call this with how it went for them; each gets the failure
-  /// of the lowest one that has one. Waits for as long as the others take.
+  /// of the lowest one that has one.
   Status agree(const Status &mine);
   /// All processes call this with `mine`; process 0 passes a verdict on what
   /// all have given, which each gets.
   Status
   judge(const std::string &mine,
-        const std::function<Status(std::span<const std::string>)> &verdict,
-        Wait wait = Wait::Limited);
+        const std::function<Status(std::span<const std::string>)> &verdict);
   /// Fails where `mine`, of the kind `what`, is not the same everywhere.
   Status agreeOn(const std::string &what, const std::string &mine);
 
@@ -123,6 +120,10 @@ public:
   /// The others have failed for the same reason, or because of this one. Tells
   /// them, as disconnect() does.
   virtual bool speaksOfFailure();
+  /// Whether another process says why this one fails.
+  bool isSpokenOf() const {
+    return isTold || (isAgreedFailure && here.index != 0);
+  }
 
   /// What ranks of different processes talk through where that is memory of
   /// processors; null: nothing so far.
@@ -136,6 +137,8 @@ protected:
   ProcessPlace here;
   /// All processes know of the failure.
   bool isAgreedFailure = false;
+  /// Another process has told of the failure.
+  bool isTold = false;
 
 private:
   RankSpread spreadRanks = {1, 1};

@@ -250,8 +250,7 @@ Status runtime::connectNcclProcess(const Topology &topology,
   if (!id.ok())
     return id.status();
   auto text =
-      processes.broadcast(std::string(id->internal, sizeof(id->internal)),
-                          Rendezvous::Wait::Limited);
+      processes.broadcast(std::string(id->internal, sizeof(id->internal)));
   if (!text.ok())
     return text.status();
   if (text->size() != sizeof(id->internal))

@@ -7,8 +7,8 @@
 
 #include "Place.h"
 
+#include "Core/Processes.h"
 #include "MPI/Engine.h"
-#include "Processes.h"
 
 #include <cerrno>
 #include <cstring>

@@ -8,9 +8,9 @@
 #include "RemoteFiles.h"
 
 #include "Contents.h"
+#include "Core/Processes.h"
 #include "Core/Shards.h"
 #include "MPI/Engine.h"
-#include "Processes.h"
 #include "plait/Plan/Defaults.h"
 
 using namespace plait;

@@ -7,8 +7,8 @@
 
 #include "ReplicaFolder.h"
 
+#include "Core/Processes.h"
 #include "Index.h"
-#include "Processes.h"
 #include "plait/Plan/Files.h"
 
 #include <cerrno>
@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,12 +59,38 @@ void ReplicaMark::remove(const std::string &directory) {
   unlink((directory + "/" + markName).c_str());
 }
 
-std::string ReplicaFolder::nameDirectory(const std::string &path) {
+/// What stands for the path of a checkpoint directory.
+static std::string nameDirectory(const std::string &path) {
   std::error_code error;
   // With a slash at its end or without.
   std::string whole =
       (fs::weakly_canonical(path, error) / "").lexically_normal();
   return printHash(XXH3_64bits(whole.data(), whole.size()));
+}
+
+Result<ReplicaFolder> ReplicaFolder::share(Rendezvous *processes,
+                                           const std::string &base,
+                                           const std::string &directory,
+                                           const std::optional<std::string> &id,
+                                           const std::string &host) {
+  auto text =
+      tellFromFirst(processes, id ? nameDirectory(directory) + " " + *id : "");
+  if (!text.ok())
+    return text.status();
+  ReplicaFolder folder = {base, "", "", host};
+  std::istringstream(*text) >> folder.directory >> folder.id;
+  return folder;
+}
+
+Result<ReplicaFolder> ReplicaFolder::find(Rendezvous *processes,
+                                          const std::string &base,
+                                          const std::string &directory,
+                                          const std::string &host) {
+  std::optional<std::string> id;
+  if (!processes || processes->place().index == 0)
+    if (auto mark = ReplicaMark::read(directory))
+      id = mark->id;
+  return share(processes, base, directory, id, host);
 }
 
 std::string ReplicaFolder::path() const {

@@ -18,7 +18,7 @@
 #ifndef PLAIT_LIB_RUNTIME_CHECKPOINT_REPLICAFOLDER_H
 #define PLAIT_LIB_RUNTIME_CHECKPOINT_REPLICAFOLDER_H
 
-#include "plait/Support/Status.h"
+#include "plait/Runtime/Rendezvous.h"
 
 #include <cstdint>
 #include <optional>
@@ -41,12 +41,23 @@ struct ReplicaMark {
 /// The folder of one run on one host.
 struct ReplicaFolder {
   std::string base;      // what --replica says
-  std::string directory; // nameDirectory() of the checkpoint directory
+  std::string directory; // a hash of the path of the checkpoint directory
   std::string id;        // of the run
   std::string host;
 
-  /// What stands for the path of a checkpoint directory.
-  static std::string nameDirectory(const std::string &path);
+  /// On this host, of the run whose mark process 0 sees in `directory`, which
+  /// may be elsewhere on other hosts; without an id where there is none. All
+  /// processes call this.
+  static Result<ReplicaFolder> find(Rendezvous *processes,
+                                    const std::string &base,
+                                    const std::string &directory,
+                                    const std::string &host);
+  /// The same of the run that process 0 names.
+  static Result<ReplicaFolder> share(Rendezvous *processes,
+                                     const std::string &base,
+                                     const std::string &directory,
+                                     const std::optional<std::string> &id,
+                                     const std::string &host);
 
   std::string path() const;
   /// Whether it is there, and this user's: others may write to /dev/shm, and

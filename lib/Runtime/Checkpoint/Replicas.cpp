@@ -7,13 +7,12 @@
 
 #include "Replicas.h"
 
-#include "Processes.h"
+#include "Core/Processes.h"
 #include "plait/Plan/Files.h"
 
 #include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
@@ -52,18 +51,11 @@ Result<Replicas> Replicas::find(Executor &executor, const std::string &base,
   if (!groups.ok())
     return groups.status();
   Replicas replicas(executor, std::move(*groups));
-  // Of rank 0, since the directory may be elsewhere on other hosts.
-  std::string mine;
-  if (executor.leads())
-    if (auto mark = ReplicaMark::read(directory))
-      mine = ReplicaFolder::nameDirectory(directory) + " " + mark->id;
-  auto marks = tellAll(executor, mine);
-  if (!marks.ok())
-    return marks.status();
-  ReplicaFolder &folder = replicas.folder;
-  std::istringstream(marks->front()) >> folder.directory >> folder.id;
-  folder.base = base;
-  folder.host = replicas.groups.hostName();
+  auto found = ReplicaFolder::find(executor.processes(), base, directory,
+                                   replicas.groups.hostName());
+  if (!found.ok())
+    return found.status();
+  const ReplicaFolder &folder = replicas.folder = *found;
   if (folder.id.empty())
     return replicas;
   auto texts = tellAll(executor, replicas.groups.leadsHost() && folder.exists()

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Processes.h"
+#include "Core/Processes.h"
 #include "Replicas.h"
 
 #include <algorithm>

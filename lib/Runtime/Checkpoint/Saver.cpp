@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Processes.h"
+#include "Core/Processes.h"
 #include "Writer.h"
 
 #include <algorithm>
@@ -13,7 +13,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <sstream>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -109,10 +108,10 @@ Status Saver::prepare(const PlanIdentity &identity,
       executor, options.every, files,
       std::make_unique<DiskPlace>(options.directory, options.keep, leads),
       *index);
-  auto steps = tellAll(executor, leads ? std::to_string(storedStep) : "");
-  if (!steps.ok())
-    return steps.status();
-  disk->setSaved(std::stoull(steps->front()));
+  auto stored = tellFromFirst(executor.processes(), std::to_string(storedStep));
+  if (!stored.ok())
+    return stored.status();
+  disk->setSaved(std::stoull(*stored));
   return options.replica.empty() ? Status::success()
                                  : prepareMemory(*index, resumed);
 }
@@ -164,8 +163,7 @@ Status Saver::prepareDirectory(const std::optional<Resumed> &resumed) {
 Result<ReplicaFolder>
 Saver::agreeOnFolder(const HostGroups &groups,
                      const std::optional<Resumed> &resumed) {
-  ReplicaFolder folder = {options.replica, "", "", groups.hostName()};
-  std::string mine;
+  std::optional<std::string> id;
   Status status = Status::success();
   if (executor.leads()) {
     ReplicaMark mark = ReplicaMark::draw();
@@ -173,14 +171,11 @@ Saver::agreeOnFolder(const HostGroups &groups,
         goesOn && old && old->id == resumed->replicaId)
       mark = *old;
     status = mark.write(options.directory);
-    mine = ReplicaFolder::nameDirectory(options.directory) + " " + mark.id;
+    id = mark.id;
   }
   PLAIT_RETURN_IF_ERROR(agreeOn(executor, status));
-  auto all = tellAll(executor, mine);
-  if (!all.ok())
-    return all.status();
-  std::istringstream(all->front()) >> folder.directory >> folder.id;
-  return folder;
+  return ReplicaFolder::share(executor.processes(), options.replica,
+                              options.directory, id, groups.hostName());
 }
 
 Status Saver::prepareMemory(const CheckpointIndex &index,
@@ -263,19 +258,12 @@ Result<uint64_t> runtime::replicaBytes(const fb::Plan &plan,
                                             spread.firstOf(process + 1)))
       bytes += file.layout.bytes;
   // A folder that is there already takes its part of them.
-  std::string mine;
-  if (auto mark = ReplicaMark::read(options.directory);
-      mark && groups->process() == 0)
-    mine = ReplicaFolder::nameDirectory(options.directory) + " " + mark->id;
-  Result<std::vector<std::string>> marks = std::vector<std::string>{mine};
-  if (processes)
-    marks = processes->exchange(mine);
-  if (!marks.ok())
-    return marks.status();
-  ReplicaFolder folder = {options.replica, "", "", groups->hostName()};
-  std::istringstream(marks->front()) >> folder.directory >> folder.id;
+  auto folder = ReplicaFolder::find(processes, options.replica,
+                                    options.directory, groups->hostName());
+  if (!folder.ok())
+    return folder.status();
   uint64_t before =
-      folder.id.empty() ? 0 : folder.bytes() / groups->sizeOf(groups->host());
+      folder->id.empty() ? 0 : folder->bytes() / groups->sizeOf(groups->host());
   // The one that is complete, and the one that is being written.
   return 2 * bytes - std::min(2 * bytes, before);
 }

@@ -7,8 +7,8 @@
 
 #include "Writer.h"
 
+#include "Core/Processes.h"
 #include "Core/Windows.h"
-#include "Processes.h"
 
 #include <mutex>
 #include <nlohmann/json.hpp>

@@ -8,6 +8,7 @@
 #include "plait/Runtime/Rendezvous.h"
 
 #include "Launch.h"
+#include "PackedTexts.h"
 #include "TcpRendezvous.h"
 #if PLAIT_HAS_MPI
 #include "MPI/MpiRendezvous.h"
@@ -20,38 +21,36 @@
 using namespace plait;
 using namespace plait::runtime;
 
-namespace {
+/// Before each text.
+struct TextHeader {
+  uint32_t process, bytes;
+};
 
-/// The texts that are not empty, each behind its index and its length.
-std::string pack(std::span<const std::string> texts) {
-  std::string packed;
-  for (uint32_t i = 0; i < texts.size(); ++i) {
-    uint32_t head[] = {i, uint32_t(texts[i].size())};
-    if (head[1])
-      packed.append(reinterpret_cast<const char *>(head), sizeof(head))
-          .append(texts[i]);
-  }
-  return packed;
+std::string runtime::packText(uint32_t process, const std::string &text) {
+  TextHeader header = {process, uint32_t(text.size())};
+  return text.empty() ? ""
+                      : std::string(reinterpret_cast<const char *>(&header),
+                                    sizeof(header)) +
+                            text;
 }
 
-Result<std::vector<std::string>> unpack(const std::string &packed,
-                                        uint32_t count) {
+Result<std::vector<std::string>> runtime::unpackTexts(const std::string &packed,
+                                                      uint32_t count) {
   std::vector<std::string> texts(count);
-  uint32_t head[2];
-  for (size_t at = 0; at < packed.size(); at += head[1]) {
-    bool isWhole = packed.size() - at >= sizeof(head);
+  TextHeader header = {};
+  for (size_t at = 0; at < packed.size(); at += header.bytes) {
+    bool isWhole = packed.size() - at >= sizeof(header);
     if (isWhole)
-      std::memcpy(head, packed.data() + at, sizeof(head));
-    at += sizeof(head);
-    if (!isWhole || head[0] >= count || head[1] > packed.size() - at)
-      return fail("process 0 sends ", packed.size(),
+      std::memcpy(&header, packed.data() + at, sizeof(header));
+    at += sizeof(header);
+    if (!isWhole || header.process >= count ||
+        header.bytes > packed.size() - at)
+      return fail("another process sends ", packed.size(),
                   " bytes that are no texts of ", count, " processes");
-    texts[head[0]] = packed.substr(at, head[1]);
+    texts[header.process] = packed.substr(at, header.bytes);
   }
   return texts;
 }
-
-} // namespace
 
 static Result<std::optional<Launch>> readLaunchHere() {
   return readLaunch(
@@ -93,24 +92,26 @@ Rendezvous::join(std::chrono::milliseconds timeLimit) {
 }
 
 Result<std::vector<std::string>> Rendezvous::exchange(const std::string &mine) {
-  auto all = gather(mine, Wait::Limited);
+  auto all = gather(mine);
   if (!all.ok())
     return all.status();
-  auto packed = broadcast(pack(*all), Wait::Limited);
+  std::string texts;
+  for (uint32_t i = 0; i < all->size(); ++i)
+    texts += packText(i, (*all)[i]);
+  auto packed = broadcast(texts);
   if (!packed.ok())
     return packed.status();
-  return unpack(*packed, here.count);
+  return unpackTexts(*packed, here.count);
 }
 
 Status Rendezvous::judge(
     const std::string &mine,
-    const std::function<Status(std::span<const std::string>)> &verdict,
-    Wait wait) {
-  auto all = gather(mine, wait);
+    const std::function<Status(std::span<const std::string>)> &verdict) {
+  auto all = gather(mine);
   if (!all.ok())
     return all.status();
   Status passed = here.index == 0 ? verdict(*all) : Status::success();
-  auto text = broadcast(passed.ok() ? "" : passed.message(), wait);
+  auto text = broadcast(passed.ok() ? "" : passed.message());
   if (!text.ok())
     return text.status();
   if (text->empty())
@@ -120,16 +121,14 @@ Status Rendezvous::judge(
 }
 
 Status Rendezvous::agree(const Status &mine) {
-  Status all = judge(
-      mine.ok() ? "" : mine.message(),
-      [](std::span<const std::string> texts) {
-        for (size_t i = 0; i < texts.size(); ++i)
-          if (!texts[i].empty())
-            return i == 0 ? Status::failure(texts[i])
-                          : fail("process ", i, ": ", texts[i]);
-        return Status::success();
-      },
-      Wait::ForEver);
+  Status all = judge(mine.ok() ? "" : mine.message(),
+                     [](std::span<const std::string> texts) {
+                       for (size_t i = 0; i < texts.size(); ++i)
+                         if (!texts[i].empty())
+                           return i == 0 ? Status::failure(texts[i])
+                                         : fail("process ", i, ": ", texts[i]);
+                       return Status::success();
+                     });
   // What it is to this process says more than that others are gone.
   return all.ok() || mine.ok() || isAgreedFailure ? all : mine;
 }
@@ -153,5 +152,5 @@ Status Rendezvous::agreeOn(const std::string &what, const std::string &mine) {
 
 bool Rendezvous::speaksOfFailure() {
   disconnect();
-  return !isAgreedFailure || here.index == 0;
+  return !isSpokenOf();
 }

@@ -203,11 +203,11 @@ Status StepNotes::compareClocks(Rendezvous &processes) {
   std::fill(clockOffsets.begin(), clockOffsets.end(), INT64_MAX);
   for (int i = 0; i < rounds; ++i) {
     // The word of process 0 arrives a little later than it says it.
-    auto word = processes.broadcast("", Rendezvous::Wait::Limited);
+    auto word = processes.broadcast("");
     if (!word.ok())
       return word.status();
     int64_t now = toNanoseconds(std::chrono::steady_clock::now());
-    auto all = processes.gather(std::to_string(now), Rendezvous::Wait::Limited);
+    auto all = processes.gather(std::to_string(now));
     if (!all.ok())
       return all.status();
     for (size_t j = 0; j < all->size(); ++j)
@@ -238,8 +238,7 @@ Status StepNotes::gather(Rendezvous &processes) {
   auto all = processes.gather(
       here == 0 ? ""
                 : std::string(reinterpret_cast<const char *>(mine.data()),
-                              mine.size() * sizeof(SentLap)),
-      Rendezvous::Wait::Limited);
+                              mine.size() * sizeof(SentLap)));
   if (!all.ok())
     return all.status();
   for (uint32_t process = 1; process < all->size(); ++process) {

@@ -8,30 +8,25 @@
 #ifndef PLAIT_LIB_RUNTIME_CORE_TCPRENDEZVOUS_H
 #define PLAIT_LIB_RUNTIME_CORE_TCPRENDEZVOUS_H
 
-#include "Launch.h"
 #include "MPI/Engine.h"
+#include "TcpTree.h"
 #include "plait/Runtime/Rendezvous.h"
-
-#include <chrono>
 
 namespace plait::runtime {
 
-/// The processes of a run, one a rank, each connected to that of rank 0.
-/// Whatever they tell each other is a message of each to rank 0 and one back.
-/// Anyone who can reach the port can join in; the network is trusted.
+/// The processes of a run, one a rank, connected as a tree. What all say goes
+/// up in it, what all hear down. Anyone who can reach the port can join in; the
+/// network is trusted.
 class TcpRendezvous : public Rendezvous {
 public:
   /// Returns when all processes have called this. Rank 0 listens on the port of
-  /// `launch`; the others try to reach it until `timeLimit` has passed. Rank 0
-  /// needs a descriptor for each process, and raises its limit as far as the
-  /// system allows.
+  /// `launch`; the others try to reach it until `timeLimit` has passed.
   static Result<std::unique_ptr<TcpRendezvous>>
   join(const Launch &launch, std::chrono::milliseconds timeLimit);
   ~TcpRendezvous() override;
 
-  Result<std::vector<std::string>> gather(const std::string &mine,
-                                          Wait wait) override;
-  Result<std::string> broadcast(const std::string &ofFirst, Wait wait) override;
+  Result<std::vector<std::string>> gather(const std::string &mine) override;
+  Result<std::string> broadcast(const std::string &ofFirst) override;
   Status sendToFirst(uint32_t rank, std::span<const std::byte> bytes) override;
   Status receiveFrom(uint32_t rank, std::span<std::byte> bytes) override;
   void disconnect() override;
@@ -41,32 +36,27 @@ public:
   MpiEngine *engine() override { return transfers.get(); }
 
 private:
-  using Clock = std::chrono::steady_clock;
-
   TcpRendezvous(const Launch &launch, std::chrono::milliseconds timeLimit);
 
-  Status listenForAll();
-  Status acceptAll(int listener);
-  /// Asks who is at the other end of a new connection.
-  Status admit(int connection);
-  Status connectToFirst();
-  Status setTimeLimit(int connection);
-  Status send(int connection, const std::string &text);
-  Result<std::string> receive(int connection, Wait wait);
+  Result<std::string> gatherPacked(const std::string &mine);
+  Result<std::string> passDown(const std::string &ofFirst);
+  template <typename T> Result<T> noteFailure(Result<T> result);
   Status transfer(MpiTransfer::Kind kind, uint32_t peer, uint32_t rank,
                   std::byte *data, size_t bytes);
-  void close();
-  std::string nameMissing();
-  std::string ownAddress() const;
-  /// The lowest rank that is not connected, `launch.ranks` when all are.
-  uint32_t missingRank();
+  Status awaitRequest();
+  Status connectToSource(uint32_t rank);
 
   Launch launch;
   std::chrono::milliseconds timeLimit;
-  // Rank 0: to every other rank, by rank, -1 for itself. Others: one, to it.
-  std::vector<int> connections;
-  uint32_t firstMissing = 1;
+  std::unique_ptr<TcpTree> tree;
   std::unique_ptr<MpiEngine> transfers; // null: not needed so far
+
+  // Between process 0 and the one whose bytes it takes, where there is no
+  // engine.
+  std::mutex streaming; // of the next two
+  Socket stream;
+  bool isDisconnected = false;
+  uint32_t source = 0; // of the bytes; in process 0
 };
 
 } // namespace plait::runtime

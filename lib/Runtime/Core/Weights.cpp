@@ -7,6 +7,7 @@
 
 #include "plait/Runtime/Weights.h"
 
+#include "Processes.h"
 #include "Shards.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Json.h"
@@ -59,11 +60,15 @@ Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
   return block;
 }
 
-/// Passes `status` on; a failure makes the other processes fail as well.
-Status failTogether(Executor &executor, Status status) {
-  if (Rendezvous *processes = executor.processes(); processes && !status.ok())
-    processes->disconnect();
-  return status;
+/// Does `job`, in which processes wait for each other's blocks: its failure
+/// makes the others fail as well.
+Status collectTogether(Executor &executor, const std::function<Status()> &job) {
+  return doTogether(executor, [&] {
+    Status status = job();
+    if (Rendezvous *processes = executor.processes(); processes && !status.ok())
+      processes->disconnect();
+    return status;
+  });
 }
 
 /// Brings blocks of all ranks to the process of rank 0.
@@ -376,10 +381,10 @@ Status runtime::saveWeights(Executor &executor, const std::string &directory,
   auto place = [](const fb::Shard &shard) {
     return std::optional(weightOf(shard));
   };
-  return failTogether(executor,
-                      executor.leads()
-                          ? writeWeights(executor, directory, origin, place)
-                          : Collector(executor, place, nullptr).run());
+  return collectTogether(executor, [&] {
+    return executor.leads() ? writeWeights(executor, directory, origin, place)
+                            : Collector(executor, place, nullptr).run();
+  });
 }
 
 Result<std::vector<std::vector<float>>>
@@ -435,7 +440,7 @@ Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
                         });
     return Status::success();
   };
-  PLAIT_RETURN_IF_ERROR(
-      failTogether(executor, Collector(executor, place, use).run()));
+  PLAIT_RETURN_IF_ERROR(collectTogether(
+      executor, [&] { return Collector(executor, place, use).run(); }));
   return result;
 }

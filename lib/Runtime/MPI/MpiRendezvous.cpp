@@ -75,26 +75,25 @@ MpiRendezvous::~MpiRendezvous() {
     (void)mpi.release();
 }
 
-Status MpiRendezvous::run(std::vector<MpiTransfer> transfers, Wait wait) {
-  return mpi->run(std::move(transfers),
-                  wait == Wait::ForEver ? MpiEngine::forEver : timeLimit);
+Status MpiRendezvous::run(std::vector<MpiTransfer> transfers) {
+  return mpi->run(std::move(transfers), timeLimit);
 }
 
 Result<std::vector<uint64_t>>
-MpiRendezvous::exchangeSizes(const std::string &mine, Wait wait) {
+MpiRendezvous::exchangeSizes(const std::string &mine) {
   uint64_t size = mine.size();
   std::vector<uint64_t> sizes(here.count);
   MpiTransfer transfer;
   transfer.kind = MpiTransfer::Kind::AllGather;
   transfer.region = regionOf(&size, 1);
   transfer.all = reinterpret_cast<std::byte *>(sizes.data());
-  PLAIT_RETURN_IF_ERROR(run({transfer}, wait));
+  PLAIT_RETURN_IF_ERROR(run({transfer}));
   return sizes;
 }
 
 Result<std::vector<std::string>>
 MpiRendezvous::exchange(const std::string &mine) {
-  auto sizes = exchangeSizes(mine, Wait::Limited);
+  auto sizes = exchangeSizes(mine);
   if (!sizes.ok())
     return sizes.status();
   // Most of the time nobody has anything to say.
@@ -104,9 +103,9 @@ MpiRendezvous::exchange(const std::string &mine) {
   return Rendezvous::exchange(mine);
 }
 
-Result<std::vector<std::string>> MpiRendezvous::gather(const std::string &mine,
-                                                       Wait wait) {
-  auto sizes = exchangeSizes(mine, wait);
+Result<std::vector<std::string>>
+MpiRendezvous::gather(const std::string &mine) {
+  auto sizes = exchangeSizes(mine);
   if (!sizes.ok())
     return sizes.status();
   std::vector<std::string> texts;
@@ -126,38 +125,37 @@ Result<std::vector<std::string>> MpiRendezvous::gather(const std::string &mine,
       add(MpiTransfer::Kind::Receive, peer,
           regionOf(texts[peer].data(), texts[peer].size()));
   }
-  PLAIT_RETURN_IF_ERROR(run(std::move(transfers), wait));
+  PLAIT_RETURN_IF_ERROR(run(std::move(transfers)));
   return texts;
 }
 
-Result<std::string> MpiRendezvous::broadcast(const std::string &ofFirst,
-                                             Wait wait) {
+Result<std::string> MpiRendezvous::broadcast(const std::string &ofFirst) {
   uint64_t size = ofFirst.size();
   MpiTransfer transfer;
   transfer.kind = MpiTransfer::Kind::Broadcast;
   transfer.region = regionOf(&size, 1);
-  PLAIT_RETURN_IF_ERROR(run({transfer}, wait));
+  PLAIT_RETURN_IF_ERROR(run({transfer}));
   std::string text = here.index == 0 ? ofFirst : std::string(size, '\0');
   if (size == 0)
     return text;
   transfer.region = regionOf(text.data(), text.size());
-  PLAIT_RETURN_IF_ERROR(run({transfer}, wait));
+  PLAIT_RETURN_IF_ERROR(run({transfer}));
   return text;
 }
 
 Status MpiRendezvous::sendToFirst(uint32_t rank,
                                   std::span<const std::byte> bytes) {
-  return run(
+  return mpi->run(
       {{MpiTransfer::Kind::Send, MpiChannel::Control, 0, firstRankTag + rank,
         regionOf(bytes.data(), bytes.size()), nullptr}},
-      Wait::ForEver);
+      MpiEngine::forEver);
 }
 
 Status MpiRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
-  return run({{MpiTransfer::Kind::Receive, MpiChannel::Control,
-               spread().processOf(rank), firstRankTag + rank,
-               regionOf(bytes.data(), bytes.size()), nullptr}},
-             Wait::ForEver);
+  return mpi->run({{MpiTransfer::Kind::Receive, MpiChannel::Control,
+                    spread().processOf(rank), firstRankTag + rank,
+                    regionOf(bytes.data(), bytes.size()), nullptr}},
+                  MpiEngine::forEver);
 }
 
 void MpiRendezvous::disconnect() { mpi->abort(); }

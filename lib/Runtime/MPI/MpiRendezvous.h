@@ -23,9 +23,8 @@ public:
   ~MpiRendezvous() override;
 
   Result<std::vector<std::string>> exchange(const std::string &mine) override;
-  Result<std::vector<std::string>> gather(const std::string &mine,
-                                          Wait wait) override;
-  Result<std::string> broadcast(const std::string &ofFirst, Wait wait) override;
+  Result<std::vector<std::string>> gather(const std::string &mine) override;
+  Result<std::string> broadcast(const std::string &ofFirst) override;
   Status sendToFirst(uint32_t rank, std::span<const std::byte> bytes) override;
   Status receiveFrom(uint32_t rank, std::span<std::byte> bytes) override;
   void disconnect() override;
@@ -40,9 +39,8 @@ private:
         timeLimit(timeLimit) {}
 
   /// How much each process has to say.
-  Result<std::vector<uint64_t>> exchangeSizes(const std::string &mine,
-                                              Wait wait);
-  Status run(std::vector<MpiTransfer> transfers, Wait wait);
+  Result<std::vector<uint64_t>> exchangeSizes(const std::string &mine);
+  Status run(std::vector<MpiTransfer> transfers);
 
   std::unique_ptr<MpiEngine> mpi;
   std::chrono::milliseconds timeLimit;

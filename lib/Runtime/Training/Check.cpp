@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Controls.h"
+#include "Core/Processes.h"
 #include "Setup.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Weights.h"
@@ -334,8 +335,10 @@ Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
   auto found = runStep(**executor, *batches, options);
   if (!found.ok())
     return found.status();
-  if (!(*executor)->leads())
-    return agree(**executor, Status::success());
-  warnOfUnusedWeights(plan, options);
-  return agree(**executor, checkAgainst(plan, *found, *batches, options));
+  return agree(**executor, doTogether(**executor, [&] {
+    if (!(*executor)->leads())
+      return Status::success();
+    warnOfUnusedWeights(plan, options);
+    return checkAgainst(plan, *found, *batches, options);
+  }));
 }

@@ -7,6 +7,7 @@
 
 #include "Setup.h"
 
+#include "Core/Processes.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Weights.h"
@@ -74,10 +75,13 @@ runtime::makeExecutor(const fb::Plan &plan, const TrainOptions &options) {
 
 Status runtime::setInitialWeights(Executor &executor,
                                   const TrainOptions &options) {
-  if (options.weights.empty())
-    return initializeWeights(executor, options.seed);
-  Result<WeightFiles> files = WeightFiles::open(options.weights);
-  return files.ok() ? loadWeights(executor, *files) : files.status();
+  // How long reading takes is the disk's business.
+  return doTogether(executor, [&] {
+    if (options.weights.empty())
+      return initializeWeights(executor, options.seed);
+    Result<WeightFiles> files = WeightFiles::open(options.weights);
+    return files.ok() ? loadWeights(executor, *files) : files.status();
+  });
 }
 
 Result<std::unique_ptr<Executor>>

@@ -59,8 +59,7 @@ Status Watch::findHosts(Rendezvous *processes) {
     stragglers->setHosts({host}, {uint32_t(stragglers->ranks().size()), 1});
     return Status::success();
   }
-  auto hosts =
-      processes->gather(processes->place().host, Rendezvous::Wait::Limited);
+  auto hosts = processes->gather(processes->place().host);
   if (!hosts.ok())
     return hosts.status();
   if (processes->place().index == 0)
@@ -87,8 +86,7 @@ Status Watch::afterStep(Executor &executor, uint64_t step, double seconds) {
       reader->add(step, seconds, *notes);
   if (!isWatched || !processes)
     return Status::success();
-  auto next = processes->broadcast(std::to_string(stragglers->nextStep()),
-                                   Rendezvous::Wait::Limited);
+  auto next = processes->broadcast(std::to_string(stragglers->nextStep()));
   if (!next.ok())
     return next.status();
   stragglers->setNextStep(std::stoull(*next));

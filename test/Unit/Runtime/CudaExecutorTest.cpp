@@ -350,10 +350,10 @@ public:
     here.count = 3;
   }
 
-  Result<std::vector<std::string>> gather(const std::string &, Wait) override {
+  Result<std::vector<std::string>> gather(const std::string &) override {
     return fail("nobody is there");
   }
-  Result<std::string> broadcast(const std::string &, Wait) override {
+  Result<std::string> broadcast(const std::string &) override {
     return fail("nobody is there");
   }
   Status sendToFirst(uint32_t, std::span<const std::byte>) override {

@@ -180,7 +180,7 @@ TEST_F(CudaFaultsTest, AMissingPeerIsATimeOut) {
     if (mine.processes->place().index != 3)
       return Executor::create(plan, mine).status();
     // It hears of the communicator, and then hangs.
-    auto id = mine.processes->broadcast("", Rendezvous::Wait::Limited);
+    auto id = mine.processes->broadcast("");
     std::this_thread::sleep_for(3 * options.timeLimit);
     return id.status();
   });

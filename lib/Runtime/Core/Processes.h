@@ -9,10 +9,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_RUNTIME_CHECKPOINT_PROCESSES_H
-#define PLAIT_LIB_RUNTIME_CHECKPOINT_PROCESSES_H
+#ifndef PLAIT_LIB_RUNTIME_CORE_PROCESSES_H
+#define PLAIT_LIB_RUNTIME_CORE_PROCESSES_H
 
 #include "MPI/Library.h"
+#include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Rendezvous.h"
 
@@ -44,6 +45,12 @@ inline Result<std::vector<std::string>> tellAll(Executor &executor,
   if (Rendezvous *processes = executor.processes())
     return processes->exchange(mine);
   return std::vector<std::string>{mine};
+}
+
+/// What that of rank 0 has given.
+inline Result<std::string> tellFromFirst(Rendezvous *processes,
+                                         const std::string &mine) {
+  return processes ? processes->broadcast(mine) : mine;
 }
 
 /// How it went for all of them: the first failure. Unlike after
@@ -83,9 +90,9 @@ askAll(Executor &executor, const std::shared_future<Status> &task,
 /// How long processes that wait for each other's tasks say nothing.
 constexpr std::chrono::milliseconds askingPause(50);
 
-/// Does `job`, which says nothing to other processes in the way of
-/// Rendezvous, in all of them, and agrees on how it went. It may take longer
-/// than the time limit of the run; a process that is stopped may not.
+/// Does `job` in all processes, and agrees on how it went. Of Rendezvous it
+/// calls sendToFirst() and receiveFrom() only. It may take longer than the time
+/// limit of the run; a process that is stopped may not.
 inline Status doTogether(Executor &executor, std::function<Status()> job) {
   if (!executor.processes())
     return job();
@@ -93,13 +100,19 @@ inline Status doTogether(Executor &executor, std::function<Status()> job) {
       std::async(std::launch::async, std::move(job));
   while (true) {
     auto ended = askAll(executor, task, askingPause);
-    if (!ended.ok())
-      return ended.status();
-    if (*ended)
+    if (ended.ok() && *ended)
       return **ended;
+    if (ended.ok())
+      continue;
+    // A job that has failed and let the others fail says more.
+    bool isOver = task.wait_for(askingPause) == std::future_status::ready;
+    Status own = isOver ? task.get() : Status::success();
+    executor.processes()->disconnect(); // a job that goes on may wait for them
+    task.wait();
+    return own.ok() || followsAnother(own) ? ended.status() : own;
   }
 }
 
 } // namespace plait::runtime
 
-#endif // PLAIT_LIB_RUNTIME_CHECKPOINT_PROCESSES_H
+#endif // PLAIT_LIB_RUNTIME_CORE_PROCESSES_H

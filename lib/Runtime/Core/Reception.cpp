@@ -1,0 +1,166 @@
+//===- Reception.cpp - Where processes are reached ------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Reception.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+using namespace plait;
+using namespace plait::runtime;
+
+namespace {
+
+struct Header {
+  Frame::Kind kind;
+  uint32_t bytes;
+};
+
+/// More is never exchanged: the texts of thousands of processes.
+constexpr uint32_t maxText = 1 << 30;
+
+} // namespace
+
+bool runtime::receiveAll(int connection, void *data, size_t bytes) {
+  char *next = static_cast<char *>(data);
+  while (bytes > 0) {
+    ssize_t count = ::recv(connection, next, bytes, 0);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count == 0)
+      errno = ECONNRESET;
+    if (count <= 0)
+      return false;
+    next += count;
+    bytes -= size_t(count);
+  }
+  return true;
+}
+
+/// Together: in one packet where it is short, which most are.
+static std::string print(const Frame &frame) {
+  Header header = {frame.kind, uint32_t(frame.text.size())};
+  return std::string(reinterpret_cast<const char *>(&header), sizeof(header)) +
+         frame.text;
+}
+
+bool runtime::sendFrame(int connection, const Frame &frame) {
+  std::string bytes = print(frame);
+  return sendAll(connection, bytes.data(), bytes.size());
+}
+
+void runtime::sendLastFrame(int connection, const Frame &frame) {
+  std::string bytes = print(frame);
+  (void)::send(connection, bytes.data(), bytes.size(),
+               MSG_NOSIGNAL | MSG_DONTWAIT);
+  shutdown(connection, SHUT_RDWR);
+}
+
+bool runtime::receiveFrame(int connection, Frame &frame) {
+  Header header = {};
+  if (!receiveAll(connection, &header, sizeof(header)))
+    return false;
+  if (header.bytes > maxText) {
+    errno = EMSGSIZE;
+    return false;
+  }
+  frame.kind = header.kind;
+  frame.text.resize(header.bytes);
+  return receiveAll(connection, frame.text.data(), header.bytes);
+}
+
+Status runtime::setTimeLimit(int connection,
+                             std::chrono::milliseconds timeLimit) {
+  timeval limit = {timeLimit.count() / 1000, timeLimit.count() % 1000 * 1000};
+  int on = 1;
+  setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  // Nothing is said during a step, which may take hours: the system asks once
+  // a minute, so that nobody forgets the connection and a dead host is noticed.
+  int seconds = 60;
+  setsockopt(connection, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  setsockopt(connection, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+  setsockopt(connection, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
+  for (int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+    if (setsockopt(connection, SOL_SOCKET, option, &limit, sizeof(limit)))
+      return systemFailure("cannot set a time limit");
+  return Status::success();
+}
+
+Result<Reception> Reception::open(uint16_t port) {
+  auto listener = listenOn(port, SOMAXCONN);
+  if (!listener.ok())
+    return listener.status();
+  auto number = portOf(*listener);
+  if (!number.ok())
+    return number.status();
+  // Who has come may have left again.
+  fcntl(listener->get(), F_SETFL, fcntl(listener->get(), F_GETFL) | O_NONBLOCK);
+  Reception reception;
+  reception.listener = std::move(*listener);
+  reception.number = *number;
+  return reception;
+}
+
+void Reception::close() {
+  listener.reset();
+  guests.clear();
+}
+
+void Reception::addTo(std::vector<pollfd> &events) const {
+  if (listener.get() >= 0 && !isFull())
+    events.push_back({listener.get(), POLLIN, 0});
+  for (const Guest &guest : guests)
+    events.push_back({guest.connection.get(), POLLIN, 0});
+}
+
+/// Moves those who have said who they are to `arrivals`.
+Status Reception::hear(std::vector<Arrival> &arrivals,
+                       std::chrono::milliseconds timeLimit) {
+  std::vector<Guest> silent;
+  for (Guest &guest : guests) {
+    Greeting greeting; // fits the first packet
+    int connection = guest.connection.get();
+    ssize_t count =
+        ::recv(connection, &greeting, sizeof(greeting), MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      silent.push_back(std::move(guest));
+      continue;
+    }
+    if (count != sizeof(greeting) || greeting.magic != Greeting().magic)
+      continue; // a stranger
+    PLAIT_RETURN_IF_ERROR(setTimeLimit(connection, timeLimit));
+    greeting.address[sizeof(greeting.address) - 1] = '\0';
+    greeting.host[sizeof(greeting.host) - 1] = '\0';
+    arrivals.push_back({greeting, std::move(guest.connection)});
+  }
+  guests = std::move(silent);
+  return Status::success();
+}
+
+Result<std::vector<Reception::Arrival>>
+Reception::serve(std::chrono::milliseconds timeLimit) {
+  // Who means to say something has done so by then, on a busy machine too.
+  constexpr std::chrono::seconds patience(5);
+  std::vector<Arrival> arrivals;
+  PLAIT_RETURN_IF_ERROR(hear(arrivals, timeLimit));
+  Clock::time_point now = Clock::now();
+  if (isFull() && now - guests.front().since > patience)
+    guests.erase(guests.begin());
+  while (!isFull()) {
+    int made = accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC);
+    if (made >= 0)
+      guests.push_back({Socket(made), now});
+    else if (errno == EAGAIN || errno == EINTR)
+      break;
+    else if (errno != ECONNABORTED)
+      return systemFailure("cannot accept a connection");
+  }
+  return arrivals;
+}

@@ -1,0 +1,100 @@
+//===- Reception.h - Where processes are reached ----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What a connection between two processes of a run begins with, and what it
+// carries. The network is trusted: who can reach a port and knows the format
+// can join in. Both ends are processes of one build for one kind of machine, so
+// that numbers go as they are in memory.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_CORE_RECEPTION_H
+#define PLAIT_LIB_RUNTIME_CORE_RECEPTION_H
+
+#include "Sockets.h"
+
+#include <poll.h>
+#include <vector>
+
+namespace plait::runtime {
+
+/// How every connection begins.
+struct Greeting {
+  enum class Purpose : uint32_t { CheckIn, Tree, Data };
+
+  uint32_t magic = 0x506c6172; // "Plar"
+  Purpose purpose = Purpose::CheckIn;
+  uint32_t rank = 0;
+  uint32_t ranks = 0;
+  uint32_t port = 0;      // where this process is reached
+  char address[64] = "";  // likewise; empty on the host of rank 0
+  char host[64 + 1] = ""; // its name, for messages
+};
+
+/// What a connection carries after its greeting: a kind, and a text.
+struct Frame {
+  enum class Kind : uint32_t { Text, Failure };
+
+  Kind kind = Kind::Text;
+  std::string text;
+};
+
+/// Both fail with errno set, after the time limit of the connection too.
+bool sendFrame(int connection, const Frame &frame);
+bool receiveFrame(int connection, Frame &frame);
+/// As much as goes out at once, then nothing any more in either direction.
+void sendLastFrame(int connection, const Frame &frame);
+/// All of `bytes`; false with errno set, ECONNRESET where the other has ended.
+bool receiveAll(int connection, void *data, size_t bytes);
+
+/// Every wait for the other end of `connection` ends after `timeLimit`.
+Status setTimeLimit(int connection, std::chrono::milliseconds timeLimit);
+
+/// A port with those who have come and not yet said who they are.
+class Reception {
+public:
+  struct Arrival {
+    Greeting greeting;
+    Socket connection;
+  };
+
+  /// Port 0 is one that is free.
+  static Result<Reception> open(uint16_t port);
+  uint16_t port() const { return number; }
+  /// Nobody is let in any more.
+  void close();
+
+  /// The descriptors that poll() has to watch.
+  void addTo(std::vector<pollfd> &events) const;
+  /// After poll(): lets in who has come, and returns those who have said who
+  /// they are. Strangers are turned away; that one says nothing holds nobody
+  /// up for long. To be called every second, also where nothing has happened.
+  Result<std::vector<Arrival>> serve(std::chrono::milliseconds timeLimit);
+
+  /// Descriptors that a reception has at most.
+  static constexpr uint32_t mostGuests = 16;
+  static constexpr uint32_t mostDescriptors = mostGuests + 1;
+
+private:
+  using Clock = std::chrono::steady_clock;
+  struct Guest {
+    Socket connection;
+    Clock::time_point since;
+  };
+
+  bool isFull() const { return guests.size() >= mostGuests; }
+  Status hear(std::vector<Arrival> &arrivals,
+              std::chrono::milliseconds timeLimit);
+
+  Socket listener;
+  std::vector<Guest> guests; // the oldest first
+  uint16_t number = 0;
+};
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_CORE_RECEPTION_H

@@ -1,0 +1,531 @@
+//===- TcpTree.cpp - The tree in which processes are connected ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TcpTree.h"
+
+#include "plait/Runtime/Communicator.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+#include <sys/socket.h>
+
+using namespace plait;
+using namespace plait::runtime;
+using std::chrono::milliseconds;
+
+namespace {
+
+/// What one level of the tree may take to say that it has waited in vain.
+constexpr milliseconds levelTime(250);
+
+/// When those who wait say so: after a few seconds, then ever less often.
+class Notices {
+public:
+  /// Whether it is time, `taken` after the beginning.
+  bool isDue(milliseconds taken) {
+    if (taken < next)
+      return false;
+    while (taken >= next)
+      next *= 2;
+    return true;
+  }
+
+private:
+  milliseconds next = std::chrono::seconds(3);
+};
+
+void tellOfWaiting(const std::string &what, milliseconds taken) {
+  std::fprintf(stderr, "plait-run: %s, for %lld s now\n", what.c_str(),
+               static_cast<long long>(taken.count() / 1000));
+}
+
+/// "the processes of ranks 2, 5 and 3 more, of 8"; `names` begin with a rank.
+std::string nameProcesses(const std::vector<std::string> &names,
+                          uint32_t count) {
+  constexpr size_t most = 8;
+  std::string list;
+  for (size_t i = 0; i < std::min(most, names.size()); ++i)
+    list += (i ? ", " : "") + names[i];
+  if (names.size() > most)
+    list += " and " + std::to_string(names.size() - most) + " more";
+  return (names.size() > 1 ? "the processes of ranks "
+                           : "the process of rank ") +
+         list + ", of " + std::to_string(count);
+}
+
+template <size_t Size>
+void copyInto(char (&to)[Size], const std::string &from) {
+  std::snprintf(to, Size, "%s", from.c_str());
+}
+
+milliseconds since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration_cast<milliseconds>(
+      std::chrono::steady_clock::now() - start);
+}
+
+} // namespace
+
+TcpTree::TcpTree(const Launch &launch, const std::string &host,
+                 milliseconds timeLimit)
+    : launch(launch), timeLimit(timeLimit), shape{launch.ranks} {
+  here.host = host;
+  if (launch.rank != 0) {
+    up.rank = shape.parentOf(launch.rank);
+    up.host = launch.address; // of process 0; of others they say it
+  }
+  down.resize(shape.childrenOf(launch.rank));
+  for (uint32_t i = 0; i < down.size(); ++i)
+    down[i].rank = shape.firstChildOf(launch.rank) + i;
+}
+
+Result<std::unique_ptr<TcpTree>> TcpTree::join(const Launch &launch,
+                                               const std::string &host,
+                                               milliseconds timeLimit) {
+  std::unique_ptr<TcpTree> tree(new TcpTree(launch, host, timeLimit));
+  if (launch.ranks == 1)
+    return tree;
+  Status met = tree->meet();
+  if (met.ok())
+    return tree;
+  // Also where it has failed by itself before it was connected.
+  Status failed = tree->giveUp(met.message());
+  return tree->hasHeardOfFailure() ? fail(anotherFailed, ": ", failed.message())
+                                   : failed;
+}
+
+//===----------------------------------------------------------------------===//
+// Meeting
+//===----------------------------------------------------------------------===//
+
+Status TcpTree::meet() {
+  bool isFirst = launch.rank == 0;
+  auto opened = Reception::open(isFirst ? launch.port : 0);
+  if (!opened.ok())
+    return opened.status();
+  reception = std::move(*opened);
+  if (isFirst) {
+    places.resize(launch.ranks);
+    arrived.assign(launch.ranks, false);
+  } else {
+    PLAIT_RETURN_IF_ERROR(checkIn());
+  }
+  PLAIT_RETURN_IF_ERROR(awaitAll());
+  if (isFirst)
+    reception.close();
+  return awaitWord();
+}
+
+/// Tells process 0 where this one is, and does what it says.
+Status TcpTree::checkIn() {
+  std::string where = launch.address + ":" + std::to_string(launch.port);
+  Notices notices;
+  // One of a host says it for all; rank 1 where rank 0 would.
+  bool speaks = launch.localRank == 0 || launch.rank == 1;
+  auto connected = connectTo(
+      launch.address, launch.port, timeLimit, [&](milliseconds taken) {
+        if (speaks && notices.isDue(taken))
+          tellOfWaiting("rank " + std::to_string(launch.rank) +
+                            " waits for rank 0 to listen at " + where,
+                        taken);
+      });
+  if (!connected.ok())
+    return fail("cannot reach rank 0 at ", connected.status().message());
+  int connection = connected->get();
+  PLAIT_RETURN_IF_ERROR(setTimeLimit(connection, timeLimit));
+  std::string address = localAddressOf(connection);
+  bool isLoopback = address.starts_with("127.") || address == "::1";
+  here.address = isLoopback ? "" : address;
+  Greeting greeting = {
+      .rank = launch.rank, .ranks = launch.ranks, .port = reception.port()};
+  copyInto(greeting.address, here.address);
+  copyInto(greeting.host, here.host);
+  Frame answer;
+  if (!sendAll(connection, &greeting, sizeof(greeting)) ||
+      !receiveFrame(connection, answer))
+    return systemFailure("cannot reach rank 0 at " + where);
+  if (answer.kind == Frame::Kind::Failure)
+    return endWith(answer.text, /*byItself=*/false);
+  Status done = connectToEarlier(answer.text);
+  if (!sendFrame(connection,
+                 {done.ok() ? Frame::Kind::Text : Frame::Kind::Failure,
+                  done.ok() ? "" : done.message()}) &&
+      done.ok())
+    return systemFailure("cannot reach rank 0 at " + where);
+  if (shape.parentOf(launch.rank) == 0)
+    up.connection = std::move(*connected);
+  return done;
+}
+
+/// The neighbours that process 0 names: rank, port, host and address of each.
+Status TcpTree::connectToEarlier(const std::string &list) {
+  std::istringstream lines(list);
+  Greeting mine = {.purpose = Greeting::Purpose::Tree,
+                   .rank = launch.rank,
+                   .ranks = launch.ranks};
+  copyInto(mine.host, here.host);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    uint32_t rank = 0;
+    Place place;
+    words >> rank >> place.port >> place.host >> place.address;
+    // They listen, or are gone.
+    auto connected =
+        connectTo(place.address.empty() ? launch.address : place.address,
+                  place.port, milliseconds(0));
+    if (!connected.ok())
+      return fail("cannot reach rank ", rank, " on ", place.host, " at ",
+                  connected.status().message());
+    PLAIT_RETURN_IF_ERROR(setTimeLimit(connected->get(), timeLimit));
+    if (!sendAll(connected->get(), &mine, sizeof(mine)))
+      return systemFailure("cannot reach rank " + std::to_string(rank) +
+                           " on " + place.host);
+    Link *link = linkTo(rank);
+    link->connection = std::move(*connected);
+    link->host = place.host;
+  }
+  return Status::success();
+}
+
+/// Until the neighbours are connected; process 0 knows of all processes.
+Status TcpTree::awaitAll() {
+  Clock::time_point start = Clock::now();
+  // Process 0 knows who is missing: it speaks first.
+  uint32_t levels = launch.rank == 0 ? 0 : shape.levelsBelow(launch.rank) + 1;
+  Notices notices;
+  // All of a large run do not ask at once.
+  milliseconds pause(3000 + launch.ranks), next = pause;
+  while (!isComplete()) {
+    milliseconds taken = since(start);
+    if (taken >= patience(levels))
+      return timeOut(nameMissing(), /*speaks=*/true);
+    if (launch.rank == 0 && notices.isDue(taken))
+      tellOfWaiting("rank 0 waits for " + nameMissing(), taken);
+    if (launch.rank != 0 && up.connection.get() < 0 && taken >= next) {
+      PLAIT_RETURN_IF_ERROR(askForFirst());
+      next = since(start) + pause;
+    }
+    PLAIT_RETURN_IF_ERROR(serve(start + patience(levels), /*isOpen=*/true));
+  }
+  return Status::success();
+}
+
+bool TcpTree::isComplete() const {
+  if (launch.rank == 0)
+    return arrivals == launch.ranks;
+  return up.connection.get() >= 0 &&
+         std::all_of(down.begin(), down.end(), [](const Link &link) {
+           return link.connection.get() >= 0;
+         });
+}
+
+/// Nobody goes on before everybody is there.
+Status TcpTree::awaitWord() {
+  auto ready = fromChildren();
+  if (!ready.ok())
+    return ready.status();
+  if (launch.rank != 0) {
+    PLAIT_RETURN_IF_ERROR(toParent(""));
+    auto word = fromParent();
+    if (!word.ok())
+      return word.status();
+  }
+  return toChildren("");
+}
+
+/// Fails where process 0 has ended, which nobody else may tell this one.
+Status TcpTree::askForFirst() {
+  auto connected = connectTo(launch.address, launch.port, milliseconds(0));
+  return connected.ok()
+             ? Status::success()
+             : endWith("rank 0 has ended: " + connected.status().message(),
+                       /*byItself=*/false);
+}
+
+std::string TcpTree::nameMissing() const {
+  std::vector<std::string> missing;
+  if (launch.rank == 0) {
+    for (uint32_t rank = 1; rank < launch.ranks; ++rank)
+      if (!arrived[rank])
+        missing.push_back(std::to_string(rank));
+    return nameProcesses(missing, launch.ranks);
+  }
+  if (up.connection.get() < 0)
+    missing.push_back(std::to_string(shape.parentOf(launch.rank)));
+  for (const Link &link : down)
+    if (link.connection.get() < 0)
+      missing.push_back(std::to_string(link.rank));
+  return nameProcesses(missing, launch.ranks);
+}
+
+//===----------------------------------------------------------------------===//
+// Those who come
+//===----------------------------------------------------------------------===//
+
+Status TcpTree::admit(Reception::Arrival arrival) {
+  const Greeting &greeting = arrival.greeting;
+  if (launch.rank == 0 && greeting.purpose == Greeting::Purpose::CheckIn)
+    return admitComer(std::move(arrival));
+  Link *link = linkTo(greeting.rank);
+  bool isNeighbour = greeting.purpose == Greeting::Purpose::Tree && link &&
+                     greeting.ranks == launch.ranks &&
+                     link->connection.get() < 0;
+  if (isNeighbour) {
+    link->connection = std::move(arrival.connection);
+    link->host = greeting.host;
+  }
+  return Status::success();
+}
+
+Status TcpTree::admitComer(Reception::Arrival arrival) {
+  const Greeting &greeting = arrival.greeting;
+  uint32_t rank = greeting.rank;
+  int connection = arrival.connection.get();
+  std::string wrong;
+  if (greeting.ranks != launch.ranks)
+    wrong = "rank " + std::to_string(rank) + " on " + greeting.host +
+            " is one of " + std::to_string(greeting.ranks) +
+            " ranks, this process of " + std::to_string(launch.ranks);
+  else if (rank == 0 || rank >= launch.ranks || places[rank].port)
+    wrong = "a second process says that it is rank " + std::to_string(rank);
+  if (!wrong.empty()) {
+    (void)sendFrame(connection, {Frame::Kind::Failure, wrong});
+    return giveUp(wrong);
+  }
+  // Who cannot be told is noticed where its answer is awaited.
+  (void)sendFrame(connection, {Frame::Kind::Text, neighboursOf(rank)});
+  places[rank] = {uint16_t(greeting.port), greeting.host, greeting.address};
+  comers.push_back({std::move(arrival.connection), rank, greeting.host, {}});
+  return Status::success();
+}
+
+/// Those of `rank` that have come, but for process 0, with which it speaks.
+std::string TcpTree::neighboursOf(uint32_t rank) const {
+  std::ostringstream list;
+  auto add = [&](uint32_t other) {
+    if (const Place &place = places[other]; place.port)
+      list << other << " " << place.port << " " << place.host << " "
+           << place.address << "\n";
+  };
+  add(shape.parentOf(rank));
+  for (uint32_t i = 0; i < shape.childrenOf(rank); ++i)
+    add(shape.firstChildOf(rank) + i);
+  return list.str();
+}
+
+/// Whether it has reached its neighbours. Then it hangs up, or is one of this.
+Status TcpTree::hearComer(Link &comer) {
+  Frame frame;
+  if (!receiveFrame(comer.connection.get(), frame))
+    return giveUp("the process of rank " + std::to_string(comer.rank) + " on " +
+                  comer.host + " has ended while others start");
+  if (frame.kind == Frame::Kind::Failure)
+    return endWith(frame.text, /*byItself=*/false);
+  arrived[comer.rank] = true;
+  ++arrivals;
+  comer.ended = true;
+  if (Link *link = linkTo(comer.rank)) {
+    link->connection = std::move(comer.connection);
+    link->host = comer.host;
+  }
+  return Status::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Speaking
+//===----------------------------------------------------------------------===//
+
+/// Reads what has come, or waits for it until `until`, a second at most.
+Status TcpTree::serve(Clock::time_point until, bool isOpen) {
+  std::vector<pollfd> events;
+  std::vector<Link *> watched;
+  for (Link *link : links())
+    if (!link->ended) {
+      watched.push_back(link);
+      events.push_back({link->connection.get(), POLLIN, 0});
+    }
+  size_t neighbours = watched.size();
+  for (Link &comer : comers) {
+    watched.push_back(&comer);
+    events.push_back({comer.connection.get(), POLLIN, 0});
+  }
+  // More of them wait until these have gone.
+  bool hasRoom = isOpen && comers.size() < Reception::mostGuests;
+  if (hasRoom)
+    reception.addTo(events);
+  auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
+  poll(events.data(), events.size(),
+       int(std::clamp<int64_t>(left.count(), 0, 1000)));
+  PLAIT_RETURN_IF_ERROR(getFailure());
+  for (size_t i = 0; i < watched.size(); ++i)
+    if (events[i].revents)
+      PLAIT_RETURN_IF_ERROR(i < neighbours ? hear(*watched[i])
+                                           : hearComer(*watched[i]));
+  std::erase_if(comers, [](const Link &comer) { return comer.ended; });
+  if (!hasRoom)
+    return Status::success();
+  auto arrivals = reception.serve(timeLimit);
+  if (!arrivals.ok())
+    return arrivals.status();
+  for (Reception::Arrival &arrival : *arrivals)
+    PLAIT_RETURN_IF_ERROR(admit(std::move(arrival)));
+  return Status::success();
+}
+
+Status TcpTree::hear(Link &link) {
+  Frame frame;
+  if (!receiveFrame(link.connection.get(), frame)) {
+    // One that has said all it had to say may go.
+    link.ended = true;
+    return link.inbox.empty() ? lose(link) : Status::success();
+  }
+  if (frame.kind == Frame::Kind::Failure)
+    return endWith(frame.text, /*byItself=*/false);
+  link.inbox.push_back(std::move(frame.text));
+  return Status::success();
+}
+
+Result<std::vector<std::string>> TcpTree::fromChildren() {
+  Clock::time_point until =
+      Clock::now() + patience(shape.levelsBelow(launch.rank));
+  while (true) {
+    PLAIT_RETURN_IF_ERROR(getFailure());
+    std::vector<std::string> silent;
+    for (Link &link : down) {
+      if (link.inbox.empty() && link.ended)
+        return lose(link);
+      if (link.inbox.empty())
+        silent.push_back(std::to_string(link.rank) + " on " + link.host);
+    }
+    if (silent.empty())
+      break;
+    if (Clock::now() >= until)
+      return timeOut(nameProcesses(silent, launch.ranks), /*speaks=*/true);
+    PLAIT_RETURN_IF_ERROR(serve(until, /*isOpen=*/false));
+  }
+  std::vector<std::string> texts;
+  for (Link &link : down) {
+    texts.push_back(std::move(link.inbox.front()));
+    link.inbox.pop_front();
+  }
+  return texts;
+}
+
+Result<std::string> TcpTree::fromParent() {
+  // Those who wait for what comes from below know more.
+  Clock::time_point until =
+      Clock::now() +
+      patience(shape.levelsBelow(0) + shape.levelsAbove(launch.rank) + 1);
+  while (up.inbox.empty()) {
+    PLAIT_RETURN_IF_ERROR(getFailure());
+    if (up.ended)
+      return lose(up);
+    if (Clock::now() >= until)
+      return timeOut(nameProcesses({std::to_string(up.rank) + " on " + up.host},
+                                   launch.ranks),
+                     speaksOf(up));
+    PLAIT_RETURN_IF_ERROR(serve(until, /*isOpen=*/false));
+  }
+  std::string text = std::move(up.inbox.front());
+  up.inbox.pop_front();
+  return text;
+}
+
+Status TcpTree::toParent(const std::string &text) { return send(up, text); }
+
+Status TcpTree::toChildren(const std::string &text) {
+  for (Link &link : down)
+    PLAIT_RETURN_IF_ERROR(send(link, text));
+  return Status::success();
+}
+
+Status TcpTree::send(Link &link, const std::string &text) {
+  PLAIT_RETURN_IF_ERROR(getFailure());
+  if (sendFrame(link.connection.get(), {Frame::Kind::Text, text}))
+    return Status::success();
+  // It may have said why it is gone.
+  Frame frame;
+  while (errno != EAGAIN && receiveFrame(link.connection.get(), frame))
+    if (frame.kind == Frame::Kind::Failure)
+      return endWith(frame.text, /*byItself=*/false);
+  return lose(link);
+}
+
+//===----------------------------------------------------------------------===//
+// Failing
+//===----------------------------------------------------------------------===//
+
+milliseconds TcpTree::patience(uint32_t levels) const {
+  return timeLimit + levels * levelTime;
+}
+
+Status TcpTree::timeOut(const std::string &who, bool speaks) {
+  std::ostringstream text;
+  text << "waited longer than " << timeLimit.count() / 1000.0 << " seconds for "
+       << who;
+  return endWith(text.str(), speaks);
+}
+
+/// Of those that miss a process one speaks: the one above it, or, where that
+/// has been process 0, the first of each host.
+bool TcpTree::speaksOf(const Link &link) const {
+  return &link != &up ||
+         (up.rank == 0 && (launch.localRank == 0 || launch.rank == 1));
+}
+
+Status TcpTree::lose(const Link &link) {
+  std::ostringstream text;
+  text << "the connection to rank " << link.rank << " on " << link.host
+       << " is lost: it has ended";
+  return endWith(text.str(), speaksOf(link));
+}
+
+Status TcpTree::endWith(const std::string &text, bool byItself) {
+  std::lock_guard lock(mutex);
+  if (failure)
+    return Status::failure(*failure);
+  failure = text;
+  isByItself = byItself;
+  for (Link *link : links())
+    sendLastFrame(link->connection.get(), {Frame::Kind::Failure, text});
+  for (Link &comer : comers)
+    sendLastFrame(comer.connection.get(), {Frame::Kind::Failure, text});
+  return Status::failure(text);
+}
+
+Status TcpTree::getFailure() {
+  std::lock_guard lock(mutex);
+  return failure ? Status::failure(*failure) : Status::success();
+}
+
+bool TcpTree::hasFailed() { return !getFailure().ok(); }
+
+bool TcpTree::hasHeardOfFailure() {
+  std::lock_guard lock(mutex);
+  return failure && !isByItself;
+}
+
+std::vector<TcpTree::Link *> TcpTree::links() {
+  std::vector<Link *> all;
+  if (up.connection.get() >= 0)
+    all.push_back(&up);
+  for (Link &link : down)
+    if (link.connection.get() >= 0)
+      all.push_back(&link);
+  return all;
+}
+
+/// Null: `rank` is no neighbour.
+TcpTree::Link *TcpTree::linkTo(uint32_t rank) {
+  if (launch.rank != 0 && rank == up.rank)
+    return &up;
+  uint32_t first = shape.firstChildOf(launch.rank);
+  return rank >= first && rank - first < down.size() ? &down[rank - first]
+                                                     : nullptr;
+}

@@ -14,19 +14,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import checkpoints
 from harness import Reporter, Skipped, Tools, arguments, require
 from processes import ENVIRONMENT
 
-# Every write of a block takes longer than a step of this model, some 10 ms, and a rank
-# has more blocks than its writer takes before any of them is written.
+# Every write of a block takes longer than a step of this model, some 10 ms (those of
+# one process alone 1.5 s, where it is named), and a rank has more blocks than its writer takes before any of them is written.
 SLOW = """
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 ssize_t write(int file, const void *bytes, size_t count) {
+  const char *one = getenv("SLOW_PROCESS"), *mine = getenv("OMPI_COMM_WORLD_RANK");
   if (count >= 1 << 19)
-    usleep(60000);
+    usleep(!one ? 60000 : mine && !strcmp(one, mine) ? 1500000 : 0);
   return syscall(SYS_write, file, bytes, count);
 }
 """
@@ -45,7 +49,7 @@ def snapshot_cases(suite: checkpoints.Suite) -> None:
     compiler = next(filter(None, map(shutil.which, ("clang-22", "cc"))), None)
     library = suite.folder / "slow.so"
 
-    def check(mesh, more, processes):
+    def run(launcher, command, **environment):
         if not compiler:
             raise Skipped("no C compiler")
         if not library.exists():
@@ -53,6 +57,30 @@ def snapshot_cases(suite: checkpoints.Suite) -> None:
                 [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", library],
                 input=SLOW, text=True, check=True,
             )
+        return subprocess.run(
+            [*launcher, suite.tools.folder / "plait-run", *map(str, command)],
+            capture_output=True, text=True, timeout=suite.tools.timeout,
+            env=ENVIRONMENT | {"LD_PRELOAD": str(library)} | environment,
+        )
+
+    def slow_disk():
+        """A process writes for longer than --timeout, while the others have long
+        done so: nobody takes that for a process that has stopped."""
+        plan = suite.compile("dp=2/zero", "--mesh", "dp=2", "--zero", "1")
+        folder = pathlib.Path(tempfile.mkdtemp(dir=suite.folder))
+        command = suite.command(
+            plan, 3, "--checkpoint", folder, "--checkpoint-every", 1, "--timeout", 2
+        )
+        start = time.monotonic()
+        done = run(("mpirun", "-n", "2"), command, SLOW_PROCESS="1")
+        require(done.returncode == 0, done.stderr)
+        # Of three checkpoints the last is waited for in any case.
+        taken = time.monotonic() - start
+        require(taken > 3 * 2 * 1.5, f"{taken:.1f} s: nothing was slow")
+        names = sorted(x.name for x in folder.iterdir())
+        require(names == [f"step-{x:08}" for x in (1, 2, 3)], names)
+
+    def check(mesh, more, processes):
         compiling = more if more[:1] == ("--zero",) else ()
         plan = suite.compile("/".join((mesh, *compiling)), "--mesh", mesh, *compiling)
         running = () if compiling else more
@@ -61,11 +89,7 @@ def snapshot_cases(suite: checkpoints.Suite) -> None:
             plan, STEPS, *running, "--checkpoint", folder, "--checkpoint-every", 1
         )
         launcher = ("mpirun", "-n", "2") if processes > 1 else ()
-        done = subprocess.run(
-            [*launcher, suite.tools.folder / "plait-run", *map(str, command)],
-            capture_output=True, text=True, timeout=suite.tools.timeout,
-            env=ENVIRONMENT | {"LD_PRELOAD": str(library)},
-        )
+        done = run(launcher, command)
         require(done.returncode == 0, done.stderr)
         for step in range(1, STEPS + 1):
             alone = folder / f"ends-{step}"
@@ -80,8 +104,9 @@ def snapshot_cases(suite: checkpoints.Suite) -> None:
         largest = max(x.stat().st_size for x in (folder / name).iterdir())
         require(largest > 6 << 19, f"files of {largest} bytes do not wait")
 
-    for name, run in RUNS.items():
-        suite.report.case(name, lambda r=run: check(*r))
+    for name, what in RUNS.items():
+        suite.report.case(name, lambda r=what: check(*r))
+    suite.report.case("slow-disk", slow_disk)
 
 
 def main() -> int:

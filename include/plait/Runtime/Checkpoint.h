@@ -124,6 +124,14 @@ public:
          const PlanIdentity &identity, const std::optional<Resumed> &resumed);
   virtual ~Checkpointer() = default;
 
+  /// Whether the ranks will wait in the next step until all processes have
+  /// copied what changes at its end. Then duringStep() has to be called beside
+  /// the step, from one thread. It returns when they need not wait any more;
+  /// how long that takes is the disks' business, but a process that has stopped
+  /// makes it fail.
+  virtual bool holdsStep() const = 0;
+  virtual Status duringStep() = 0;
+
   /// To be called after every step. Where a checkpoint is due, each rank copies
   /// what it holds to the page cache of its file; getting it to the disk, the
   /// index and removing old checkpoints goes on beside the next steps. What

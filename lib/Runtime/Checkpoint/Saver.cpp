@@ -64,6 +64,16 @@ public:
   Status prepare(const PlanIdentity &identity,
                  const std::optional<Resumed> &resumed);
 
+  bool holdsStep() const override {
+    return disk->holdsStep() || (memory && memory->holdsStep());
+  }
+
+  Status duringStep() override {
+    Status first = disk->duringStep();
+    Status second = memory ? memory->duringStep() : Status::success();
+    return first.ok() ? second : first;
+  }
+
   Status afterStep(const RunRecord &run) override {
     PLAIT_RETURN_IF_ERROR(disk->afterStep(run));
     return memory ? memory->afterStep(run) : Status::success();

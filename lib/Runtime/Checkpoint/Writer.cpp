@@ -118,12 +118,21 @@ Status CheckpointWriter::copyFiles() {
 void CheckpointWriter::awaitCopies() {
   // So long a disk may take more than memory.
   constexpr std::chrono::seconds patience(1);
-  std::shared_future<void> copies = copied;
+  std::shared_future<void> copies = released;
   if (!copies.valid())
     return;
   if (copies.wait_for(patience) == std::future_status::timeout)
     isAwaited = true;
   copies.wait();
+}
+
+Status CheckpointWriter::duringStep() {
+  if (!holds)
+    return Status::success();
+  holds = false;
+  Status status = awaitAll(executor, copied);
+  copiedByAll.set_value(); // also where it fails: nobody is to wait for ever
+  return status;
 }
 
 Status CheckpointWriter::begin() {
@@ -159,6 +168,9 @@ void CheckpointWriter::startWriting() {
   isAwaited = false;
   copied = done->get_future().share();
   bool isAlone = !executor.processes(); // then there is nobody to ask
+  copiedByAll = {};
+  holds = isBeside && !isAlone;
+  released = holds ? copiedByAll.get_future().share() : copied;
   start(isAlone ? Phase::Committing : Phase::Writing, [this, isAlone, done] {
     Status status = isBeside ? copyFiles() : Status::success();
     done->set_value();

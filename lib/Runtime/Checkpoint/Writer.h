@@ -11,6 +11,10 @@
 // that is slower than the step is not waited for: the rest goes to the page
 // cache. Ranks on GPUs copy between two steps.
 //
+// Ranks wait until all processes have copied: one that went on alone would wait
+// for the others in its next collective, whose time limit is that of processes
+// that have stopped, not of slow disks.
+//
 // Of several processes each has such threads. When all have said, after some
 // step, that theirs have finished, the keepers of the place write the index and
 // give the folder its name.
@@ -48,6 +52,8 @@ public:
   ~CheckpointWriter();
 
   /// As Checkpointer's.
+  bool holdsStep() const { return holds; }
+  Status duringStep();
   Status afterStep(const RunRecord &run);
   Status settle() { return advance(/*wait=*/true); }
   Status finish(const RunRecord &run);
@@ -92,7 +98,11 @@ private:
   std::mutex copying; // of `written`
 
   const bool isBeside;             // the next step is what is copied
-  std::shared_future<void> copied; // not valid: nothing has ever been
+  std::shared_future<void> copied; // of this process
+  // Of all; not valid: nothing has ever been copied.
+  std::promise<void> copiedByAll;
+  std::shared_future<void> released;
+  bool holds = false; // nobody has asked whether all have
   std::atomic<bool> isAwaited = false;
 };
 

@@ -17,6 +17,7 @@
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Rendezvous.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <future>
@@ -89,6 +90,20 @@ askAll(Executor &executor, const std::shared_future<Status> &task,
 
 /// How long processes that wait for each other's tasks say nothing.
 constexpr std::chrono::milliseconds askingPause(50);
+
+/// Returns when `done` is ready in all processes, however long that takes.
+inline Status awaitAll(Executor &executor,
+                       const std::shared_future<void> &done) {
+  while (true) {
+    bool isDone = done.wait_for(askingPause) == std::future_status::ready;
+    auto all = tellAll(executor, isDone ? "" : "busy");
+    if (!all.ok())
+      return all.status();
+    if (std::all_of(all->begin(), all->end(),
+                    [](const std::string &one) { return one.empty(); }))
+      return Status::success();
+  }
+}
 
 /// Does `job` in all processes, and agrees on how it went. Of Rendezvous it
 /// calls sendToFirst() and receiveFrom() only. It may take longer than the time

@@ -21,6 +21,9 @@ public:
   static Result<Progress> begin(Executor &executor, const TrainOptions &options,
                                 Batches &batches, RunState &state);
 
+  /// As Checkpointer's.
+  bool holdsStep() const { return checkpoints && checkpoints->holdsStep(); }
+  Status duringStep() { return checkpoints->duringStep(); }
   /// After a step.
   Status afterStep() {
     return checkpoints ? checkpoints->afterStep(record()) : Status::success();

@@ -18,12 +18,14 @@
 #include "StepLog.h"
 #include "TensorBoard.h"
 #include "Watch.h"
+#include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Weights.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <future>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -126,6 +128,7 @@ public:
 
 private:
   Result<bool> runStep();
+  Result<StepMetrics> execute(uint64_t step);
   Status evaluate(StepReport &report);
   Result<bool> isInterrupted();
   Status printMemory();
@@ -161,14 +164,36 @@ Status Loop::run() {
   return Status::success();
 }
 
+Result<StepMetrics> Loop::execute(uint64_t step) {
+  auto run = [&] {
+    return executor.runStep(step, parts.batches, parts.controls.scalars(state),
+                            parts.controls.scope());
+  };
+  if (!progress.holdsStep())
+    return run();
+  // Whichever fails, the other may wait for processes that then end.
+  Rendezvous &processes = *executor.processes();
+  auto beside = std::async(std::launch::async, [&] {
+    Status status = progress.duringStep();
+    if (!status.ok())
+      processes.disconnect();
+    return status;
+  });
+  Result<StepMetrics> metrics = run();
+  if (!metrics.ok())
+    processes.disconnect();
+  Status copied = beside.get();
+  bool isOwn = !metrics.ok() && !followsAnother(metrics.status());
+  return copied.ok() || isOwn ? metrics : copied;
+}
+
 /// The step after the one that was reached; whether it may stay.
 Result<bool> Loop::runStep() {
   Controls &controls = parts.controls;
   uint64_t step = state.step + 1;
   watch.beforeStep(step);
   Clock::time_point start = Clock::now();
-  Result<StepMetrics> metrics = executor.runStep(
-      step, parts.batches, controls.scalars(state), controls.scope());
+  Result<StepMetrics> metrics = execute(step);
   if (!metrics.ok())
     return metrics.status();
   double seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -19,6 +19,7 @@ generate pipe dialect-doc Dialect/Pipe/IR/PipeOps.td -dialect=pipe
 generate plan dialect-doc Dialect/Plan/IR/PlanOps.td -dialect=plan
 generate plait dialect-doc Dialect/Plait/IR/PlaitAttrs.td -dialect=plait
 generate Passes pass-doc Transforms/Passes.td
+generate ProofPasses pass-doc Proof/Passes.td
 generate Interfaces op-interface-docs Interfaces/OpInterfaces.td
 generate NNInterfaces op-interface-docs Dialect/NN/IR/NNInterfaces.td
 echo "reference: $out"

@@ -76,8 +76,8 @@ static LogicalResult verifyShardings(ModuleOp module) {
   if (!loss || loss.isExternal())
     return module.emitOpError("has no function @") << nn::kLossFunction;
   if (Value value = findTensor(loss, /*hasSharding=*/false))
-    return emitError(value.getLoc(), "has type ")
-           << value.getType() << " without a sharding after phase shard";
+    return emitError(value.getLoc(), "value of type ")
+           << value.getType() << " has no sharding after phase shard";
   return success();
 }
 
@@ -123,8 +123,8 @@ static LogicalResult verifyFunctions(ModuleOp module) {
 static LogicalResult verifyLocal(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     if (Value value = findTensor(function, /*hasSharding=*/true))
-      return emitError(value.getLoc(), "has type ")
-             << value.getType() << " with a sharding after phase partition";
+      return emitError(value.getLoc(), "value of type ")
+             << value.getType() << " has a sharding after phase partition";
   return success();
 }
 

@@ -387,16 +387,12 @@ CertificatePtr Compilation::takeCertificate() {
 /// The planner tells for itself.
 void Compilation::tellOfUnfused() const {
   TargetAttr where = getTarget(*module);
-  bool drops = false, masks = false;
-  getModule().walk([&](nn::AttentionOp op) {
-    drops |= bool(op.getDropoutKeys());
-    masks |= bool(op.getStarts());
-  });
-  if ((drops || masks) && options.cluster.empty() && where &&
+  nn::AttentionUse use = nn::findAttentionUse(getModule());
+  if ((use.drops || use.masks) && options.cluster.empty() && where &&
       where.getArchitecture() > 0 &&
       getConfiguration().attention == AttentionKind::Auto &&
       getConfiguration().precision == Precision::BF16)
-    noteUnfusedAttention(drops);
+    noteUnfusedAttention(use.drops);
 }
 
 LogicalResult Compilation::runTo(Phase last, bool verifies) {

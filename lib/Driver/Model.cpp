@@ -179,19 +179,7 @@ static LogicalResult removeDecay(ModuleOp module,
 }
 
 static LogicalResult removeDropout(func::FuncOp loss) {
-  auto clear = [](auto attention) {
-    attention.getDropoutKeysMutable().clear();
-    attention.removeProbabilityAttr();
-    attention.removeSiteAttr();
-  };
-  loss.walk([&](Operation *op) {
-    if (auto attention = dyn_cast<nn::AttentionOp>(op))
-      clear(attention);
-    if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
-      dropout.replaceAllUsesWith(dropout.getInput());
-      dropout.erase();
-    }
-  });
+  loss.walk([](nn::DropoutOpInterface op) { op.removeDropout(); });
   if (BlockArgument keys = nn::findKeys(loss); keys && keys.use_empty())
     return loss.eraseArgument(keys.getArgNumber());
   return success();

@@ -7,6 +7,7 @@
 
 #include "plait/Driver/Planning.h"
 #include "plait/Configuration/Optimizers.h"
+#include "plait/Dialect/NN/IR/NN.h"
 
 #include "Layout.h"
 #include "Memory.h"
@@ -313,10 +314,10 @@ FailureOr<OwningOpRef<ModuleOp>> Planning::importModel(int64_t batch) {
 /// What dropout of the model's attention, and its document mask, mean for the
 /// training.
 Status Planning::setAttention() {
-  training.dropout = profile->dropsScores();
-  bool fused = (training.dropout || profile->masksDocuments()) &&
-               training.flashAttention && !cluster.device.isProcessor &&
-               planning.framework == "plait";
+  nn::AttentionUse use = profile->findAttentionUse();
+  training.dropout = use.drops;
+  bool fused = (use.drops || use.masks) && training.flashAttention &&
+               !cluster.device.isProcessor && planning.framework == "plait";
   if (!fused)
     return Status::success();
   if (options.pins.attention == AttentionKind::Flash)

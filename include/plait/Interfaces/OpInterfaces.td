@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The only dispatch that plait's passes use: no pass names an op of the nn
-// dialect. Adding an op means implementing the interfaces that apply to it.
+// The dispatch that plait's passes use, so that adding an op means implementing
+// the interfaces that apply to it. docs/Developing.md lists the places that name
+// an op of the nn dialect all the same, and why.
 //
 //===----------------------------------------------------------------------===//
 
@@ -118,6 +119,11 @@ def ContractionOpInterface : OpInterface<"ContractionOpInterface"> {
   let methods = [
     InterfaceMethod<"The dimensions as einsum names them: \"bsh,hf->bsf\".",
       "::llvm::StringRef", "getSpec", (ins)>,
+    InterfaceMethod<[{
+      Whether rows of operands and result may lie further apart in memory than
+      they are long.
+    }],
+      "bool", "takesRowPitch", (ins), "", "return false;">,
   ];
   let extraSharedClassDeclaration = [{
     ::llvm::StringRef getLhsLetters() {
@@ -193,6 +199,14 @@ def FusableOpInterface : OpInterface<"FusableOpInterface"> {
       that ran over two of them at once would do that for every element.
     }],
       "bool", "computesIndices", (ins), "", "return false;">,
+    InterfaceMethod<[{
+      Whether computing the result again within a kernel costs no more than
+      passing it on.
+    }],
+      "bool", "isFree", (ins), "", [{
+        return $_op->getNumOperands() == 0 ||
+               $_op.getFusionRole() == ::plait::FusionRole::Broadcast;
+      }]>,
   ];
 }
 

@@ -32,6 +32,10 @@
 
 namespace plait {
 
+namespace nn {
+struct AttentionUse;
+} // namespace nn
+
 /// Makes the nn module of a model for a microbatch of `batch` sequences, on one
 /// rank: with `@loss`, without mesh. Failure has been reported as a diagnostic.
 using ModelSource =
@@ -54,10 +58,8 @@ public:
   const planner::Work *get(int tensorParallel, bool sequenceParallel,
                            std::string &reason) override;
 
-  /// Whether the model's attention drops elements of its softmax.
-  bool dropsScores();
-  /// Whether it stays within documents.
-  bool masksDocuments();
+  /// Of the model.
+  nn::AttentionUse findAttentionUse();
 
 private:
   struct Model; // folded: one layer of each kind

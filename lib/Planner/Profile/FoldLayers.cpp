@@ -55,7 +55,8 @@ static std::map<int64_t, int64_t> mergeRuns(func::FuncOp function) {
 
 static void eraseUnreadParameters(func::FuncOp function) {
   llvm::DenseSet<Attribute> read;
-  function.walk([&](nn::ReadOp op) { read.insert(op.getSymbolAttr()); });
+  for (auto op : nn::findAccesses(function, nn::SlotAccess::Read))
+    read.insert(op.getSymbolAttr());
   auto module = function->getParentOfType<ModuleOp>();
   for (auto parameter :
        llvm::make_early_inc_range(module.getOps<nn::ParameterOp>()))

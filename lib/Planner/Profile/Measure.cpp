@@ -87,6 +87,11 @@ planner::Operation Measurer::makeKernel(plan::ClusterOp cluster) const {
   return kernel;
 }
 
+/// Whether the value is read from where it stands for the whole step.
+static bool isStored(Value value) {
+  return nn::getSlotAccess(value.getDefiningOp()).has_value();
+}
+
 /// What its rows lie apart, as padRows will have it: parameters are as they
 /// are.
 static int64_t getPitch(Value value) {
@@ -94,7 +99,7 @@ static int64_t getPitch(Value value) {
   if (type.getRank() == 0)
     return 1;
   int64_t extent = type.getShape().back();
-  return value.getDefiningOp<nn::ReadOp>()
+  return isStored(value)
              ? extent
              : plan::choosePitch(extent, type.getElementTypeBitWidth() / 8);
 }
@@ -207,7 +212,7 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
     for (Value value : values)
       if (auto it = lastUse.find(value); it != lastUse.end() &&
                                          it->second == op && op != terminator &&
-                                         !value.getDefiningOp<nn::ReadOp>())
+                                         !isStored(value))
         addTo(dead, value);
     live.elements -= dead.elements;
     live.fourByte -= dead.fourByte;

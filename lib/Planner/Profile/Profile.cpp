@@ -161,22 +161,21 @@ static std::vector<ParameterGroup> findParameters(ModuleOp module,
   std::vector<ParameterGroup> groups;
   auto axis = StringAttr::get(module.getContext(), kTensorAxis);
   llvm::DenseSet<Attribute> seen;
-  forward.walk([&](nn::ReadOp read) {
+  for (auto read : nn::findAccesses(forward, nn::SlotAccess::Read)) {
     auto parameter = module.lookupSymbol<nn::ParameterOp>(read.getSymbol());
     if (!parameter || !seen.insert(read.getSymbolAttr()).second)
-      return;
+      continue;
     ParameterGroup group;
-    group.elements = countElements(read.getType());
+    group.elements = countElements(read.getTensor().getType());
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
     for (auto function : module.getOps<func::FuncOp>())
       if (function != forward &&
           doesAction(function, pipe::ActionKind::Forward))
-        function.walk([&](nn::ReadOp other) {
+        for (auto other : nn::findAccesses(function, nn::SlotAccess::Read))
           group.tied |= other.getSymbol() == read.getSymbol();
-        });
     groups.push_back(group);
-  });
+  }
   return groups;
 }
 
@@ -381,18 +380,6 @@ const Work *ModelProfile::get(int tensorParallel, bool sequenceParallel,
   return it->second.work ? &*it->second.work : nullptr;
 }
 
-bool ModelProfile::dropsScores() {
-  bool drops = false;
-  getModel(kBatches[0].first)->module->walk([&](nn::AttentionOp op) {
-    drops |= bool(op.getDropoutKeys());
-  });
-  return drops;
-}
-
-bool ModelProfile::masksDocuments() {
-  bool masks = false;
-  getModel(kBatches[0].first)->module->walk([&](nn::AttentionOp op) {
-    masks |= bool(op.getStarts());
-  });
-  return masks;
+nn::AttentionUse ModelProfile::findAttentionUse() {
+  return nn::findAttentionUse(*getModel(kBatches[0].first)->module);
 }

@@ -480,13 +480,14 @@ struct BuildOptimizerPass
   /// What some functions of a rank leave partial and others do not is summed up
   /// before it is added.
   void alignAccumulates(ParameterUses &uses) {
-    getOperation().walk([&](nn::AccumulateOp add) {
+    for (auto add : nn::findAccesses(getOperation(), nn::SlotAccess::Add)) {
       int64_t rank = *getRank(add->getParentOfType<func::FuncOp>());
       OpBuilder builder(add);
-      add.getInputMutable().assign(
-          reshard(builder, add.getInput(),
+      add->replaceUsesOfWith(
+          add.getTensor(),
+          reshard(builder, add.getTensor(),
                   uses.accumulated.find(add.getSymbolAttr())->second.at(rank)));
-    });
+    }
   }
 
   void runOnOperation() override {

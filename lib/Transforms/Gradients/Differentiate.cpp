@@ -433,15 +433,14 @@ static void accumulateZeros(const JointFunctions &joints) {
   llvm::MapVector<Attribute, Type> trained; // by symbol, what is accumulated
   std::map<int64_t, llvm::DenseSet<Attribute>> own;
   for (auto [stage, joint] : joints)
-    for (auto add : joint.getOps<nn::AccumulateOp>())
+    for (auto add : nn::findAccesses(joint, nn::SlotAccess::Add))
       if (add.getSlot() == nn::Slot::Gradient) {
-        trained.insert({add.getSymbolAttr(), add.getInput().getType()});
+        trained.insert({add.getSymbolAttr(), add.getTensor().getType()});
         own[stage].insert(add.getSymbolAttr());
       }
   for (auto [stage, joint] : joints) {
-    auto reads = llvm::to_vector(joint.getOps<nn::ReadOp>());
     OpBuilder builder(joint.getBody().front().getTerminator());
-    for (nn::ReadOp read : reads) {
+    for (auto read : nn::findAccesses(joint, nn::SlotAccess::Read)) {
       Attribute symbol = read.getSymbolAttr();
       if (!trained.contains(symbol) || !own[stage].insert(symbol).second)
         continue;
@@ -459,10 +458,9 @@ static void accumulateZeros(const JointFunctions &joints) {
 /// What is not trained has no state that could be divided.
 static void dropUnusedState(ModuleOp module) {
   llvm::DenseSet<Attribute> trained;
-  module.walk([&](nn::AccumulateOp add) {
+  for (auto add : nn::findAccesses(module, nn::SlotAccess::Add))
     if (add.getSlot() == nn::Slot::Gradient)
       trained.insert(add.getSymbolAttr().getAttr());
-  });
   for (auto parameter : module.getOps<nn::ParameterOp>())
     if (!trained.contains(parameter.getSymNameAttr()))
       parameter.removeStateAttr();
@@ -470,9 +468,9 @@ static void dropUnusedState(ModuleOp module) {
 
 /// A loss that trains nothing is a mistake in the model.
 static LogicalResult checkTrains(const JointFunctions &joints) {
-  nn::AccumulateOp loss;
+  nn::SlotOpInterface loss;
   for (auto [stage, joint] : joints)
-    for (auto add : joint.getOps<nn::AccumulateOp>()) {
+    for (auto add : nn::findAccesses(joint, nn::SlotAccess::Add)) {
       if (add.getSlot() == nn::Slot::Gradient)
         return success();
       if (add.getSymbol() == kLossSum)
@@ -481,8 +479,8 @@ static LogicalResult checkTrains(const JointFunctions &joints) {
   if (!loss ||
       loss->getParentOfType<ModuleOp>().getOps<nn::ParameterOp>().empty())
     return success();
-  return loss.emitError("no parameter would be trained: the loss depends on "
-                        "none, or only through ops that pass no gradient");
+  return loss->emitError("no parameter would be trained: the loss depends on "
+                         "none, or only through ops that pass no gradient");
 }
 
 namespace {

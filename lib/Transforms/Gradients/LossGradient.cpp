@@ -29,18 +29,20 @@ static bool isForward(Value value) {
          pipe::PortKind::OutputGradient;
 }
 
-/// Backward ops come in the order in which they were made: the first is the one
-/// that begins with the loss.
-static nn::FillOp findSeed(Block &body) {
-  auto isLoss = [](nn::AccumulateOp add) {
+/// The constant with which the gradient of the loss begins, or null. Backward
+/// ops come in the order in which they were made: it is the first of them.
+static Operation *findSeed(Block &body) {
+  auto isLoss = [](nn::SlotOpInterface add) {
     return add.getSymbol() == kLossSum;
   };
-  if (llvm::none_of(body.getOps<nn::AccumulateOp>(), isLoss))
-    return {};
-  for (Operation &op : body)
-    if (isBackward(&op))
-      return dyn_cast<nn::FillOp>(op);
-  return {};
+  if (llvm::none_of(nn::findAccesses(body.getParentOp(), nn::SlotAccess::Add),
+                    isLoss))
+    return nullptr;
+  auto first =
+      llvm::find_if(body, [](Operation &op) { return isBackward(&op); });
+  bool isConstant = first != body.end() && isa<FusableOpInterface>(*first) &&
+                    first->getNumOperands() == 0;
+  return isConstant ? &*first : nullptr;
 }
 
 /// Whether the backward pass stores the result or sends it away: that it does
@@ -53,7 +55,7 @@ static bool isStored(Operation *op) {
 }
 
 /// Ops that could be forward ones.
-static OpSet findMovable(Block &body, nn::FillOp seed) {
+static OpSet findMovable(Block &body, Operation *seed) {
   OpSet movable;
   movable.insert(seed);
   for (Operation &op : body) {
@@ -71,7 +73,7 @@ static OpSet findMovable(Block &body, nn::FillOp seed) {
 }
 
 /// What of `movable` depends on the seed, and what that is made of.
-static OpSet findMoved(const OpSet &movable, nn::FillOp seed) {
+static OpSet findMoved(const OpSet &movable, Operation *seed) {
   OpSet moved;
   moved.insert(seed);
   for (Operation *op : movable)
@@ -125,7 +127,7 @@ static int64_t countLeft(const OpSet &moved) {
 
 void plait::computeLossGradientEarly(func::FuncOp joint) {
   Block &body = joint.getBody().front();
-  nn::FillOp seed = findSeed(body);
+  Operation *seed = findSeed(body);
   if (!seed || isStored(seed))
     return;
   OpSet moved = findMoved(findMovable(body, seed), seed);

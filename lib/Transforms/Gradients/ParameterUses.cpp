@@ -130,23 +130,23 @@ FailureOr<ParameterUses> ParameterUses::find(ModuleOp module) {
   };
   for (auto function : module.getOps<func::FuncOp>()) {
     std::optional<int64_t> rank = getRank(function);
-    function.walk([&](nn::ReadOp read) {
+    for (auto read : nn::findAccesses(function, nn::SlotAccess::Read)) {
       ParameterUse *use = findUse(read.getSymbolAttr());
       if (!use)
-        return;
+        continue;
       if (rank)
         use->ranks.insert(*rank);
       use->hasCopy |= read.getSlot() == Slot::Compute;
       use->valueIsRead |= read.getSlot() == Slot::Value;
-    });
-    for (auto add : function.getOps<nn::AccumulateOp>()) {
+    }
+    for (auto add : nn::findAccesses(function, nn::SlotAccess::Add)) {
       if (!rank)
-        return add.emitOpError("accumulates in @")
+        return add->emitOpError("accumulates in @")
                << function.getSymName() << ", which belongs to no stage";
-      ShardingAttr sharding = ShardingAttr::of(add.getInput());
+      ShardingAttr sharding = ShardingAttr::of(add.getTensor());
       if (!sharding)
-        return add.emitOpError("adds ")
-               << add.getInput().getType() << ", which has no sharding";
+        return add->emitOpError("adds ")
+               << add.getTensor().getType() << ", which has no sharding";
       join(uses.accumulated[add.getSymbolAttr()], *rank, sharding);
       if (ParameterUse *use = findUse(add.getSymbolAttr()))
         use->ranks.insert(*rank);

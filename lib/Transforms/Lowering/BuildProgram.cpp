@@ -242,7 +242,8 @@ void ProgramBuilder::addTransfer(const Action &action) {
 static SmallVector<std::pair<StringRef, int64_t>>
 findUnreadParameters(ModuleOp module) {
   llvm::StringSet<> read;
-  module.walk([&](nn::ReadOp op) { read.insert(op.getSymbol()); });
+  for (auto op : nn::findAccesses(module, nn::SlotAccess::Read))
+    read.insert(op.getSymbol());
   SmallVector<std::pair<StringRef, int64_t>> unread;
   dist::MeshOp mesh = dist::MeshOp::find(module);
   for (auto parameter : module.getOps<nn::ParameterOp>()) {

@@ -102,6 +102,7 @@ static void fuseGelu(nn::GeluOp gelu) {
       !hasAlignedRows(matmul))
     return;
   Epilogue epilogue = {.gelu = true, .keepsInput = !input.hasOneUse()};
+  // By name: what this pass has made of it before decides what may be added.
   if (auto fused = dyn_cast<nn::FusedMatmulOp>(matmul.getOperation())) {
     if (fused.getGelu() || fused.getGeluInput() || fused.getAddend())
       return;

@@ -70,17 +70,25 @@ static bool readsByLoops(plan::ClusterOp cluster, unsigned operand) {
   });
 }
 
+/// Whether `op` is a matmul of which the library is told how far rows lie
+/// apart.
+static bool isPitchedMatmul(Operation *op) {
+  auto contraction = dyn_cast<ContractionOpInterface>(op);
+  return contraction && contraction.takesRowPitch();
+}
+
 /// Whether `use` takes rows at any pitch. What is returned is judged by its
 /// ports.
 static bool takesPitch(OpOperand &use) {
   if (auto cluster = dyn_cast<plan::ClusterOp>(use.getOwner()))
     return readsByLoops(cluster, use.getOperandNumber());
-  return isa<nn::MatmulOp, func::ReturnOp>(use.getOwner());
+  return isPitchedMatmul(use.getOwner()) || isa<func::ReturnOp>(use.getOwner());
 }
 
 void Padder::add(Value value, SmallVector<Port> ports) {
   Operation *source = value.getDefiningOp();
-  bool fits = !source || isa<nn::MatmulOp, plan::ClusterOp>(source);
+  bool fits =
+      !source || isPitchedMatmul(source) || isa<plan::ClusterOp>(source);
   candidates.push_back({value, std::move(ports),
                         fits && llvm::all_of(value.getUses(), takesPitch)});
 }

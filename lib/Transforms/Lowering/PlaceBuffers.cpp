@@ -154,7 +154,7 @@ void PlaceBuffersPass::placeFunctions(const Calls &calls) {
       if (!function || !placed.insert(function).second)
         continue;
       place(function, begun);
-      for (auto add : function.getOps<nn::AccumulateOp>())
+      for (auto add : nn::findAccesses(function, nn::SlotAccess::Add))
         begun.insert(bufferName(add.getSymbol(), add.getSlot()));
     }
   }

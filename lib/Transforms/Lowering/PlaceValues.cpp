@@ -72,7 +72,8 @@ private:
   }
   unsigned workspaceSlot() const { return slots.slots.size(); }
   plan::PlaceAttr fixedPlace(Value value);
-  plan::PlaceAttr sourcePlace(Operation *op);
+  plan::PlaceAttr place(const nn::StepMemory &memory);
+  plan::PlaceAttr ownPlace(Operation *op);
   void setAccumulate(Operation *producer, OpResult result, bool first);
   void setAccumulates(const llvm::StringSet<> &begun);
   bool isAlone(Value value, Operation *user);
@@ -93,12 +94,22 @@ private:
 
 } // namespace
 
-/// The buffer that an op without inputs stands for, or null.
-plan::PlaceAttr Placer::sourcePlace(Operation *op) {
-  if (auto access = dyn_cast<nn::SlotOpInterface>(op))
-    return place(access.getSymbol(), access.getSlot());
-  if (auto scalar = dyn_cast<nn::StepScalarOp>(op))
-    return place(kScalarsBuffer, sizeof(float) * findScalar(scalar.getName()));
+plan::PlaceAttr Placer::place(const nn::StepMemory &memory) {
+  switch (memory.kind) {
+  case nn::StepMemory::InSlot:
+    return place(memory.name, memory.slot);
+  case nn::StepMemory::Scalar:
+    return place(kScalarsBuffer, sizeof(float) * findScalar(memory.name));
+  case nn::StepMemory::Metric:
+    return place(kMetricsBuffer, sizeof(float) * findMetric(memory.name));
+  }
+  llvm_unreachable("no other memory");
+}
+
+/// The memory that `op` stands for, or null.
+plan::PlaceAttr Placer::ownPlace(Operation *op) {
+  if (auto own = dyn_cast<nn::MemoryOpInterface>(op))
+    return place(own.getMemory());
   if (isa<ConstantDataOpInterface>(op))
     return place(constantName(op));
   return {};
@@ -108,17 +119,14 @@ plan::PlaceAttr Placer::sourcePlace(Operation *op) {
 plan::PlaceAttr Placer::fixedPlace(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return place(slots.arguments[argument.getArgNumber()]);
-  if (plan::PlaceAttr source = sourcePlace(value.getDefiningOp()))
+  if (plan::PlaceAttr source = ownPlace(value.getDefiningOp()))
     return source;
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     if (isa<func::ReturnOp>(user))
       return place(slots.results[use.getOperandNumber()]);
-    if (auto access = dyn_cast<nn::SlotOpInterface>(user))
-      return place(access.getSymbol(), access.getSlot());
-    if (auto metric = dyn_cast<nn::MetricOp>(user))
-      return place(kMetricsBuffer,
-                   sizeof(float) * findMetric(metric.getName()));
+    if (plan::PlaceAttr target = ownPlace(user))
+      return target;
   }
   return {};
 }
@@ -140,13 +148,13 @@ void Placer::setAccumulate(Operation *producer, OpResult result, bool first) {
 
 void Placer::setAccumulates(const llvm::StringSet<> &begun) {
   llvm::StringSet<> seen = begun;
-  SmallVector<std::pair<nn::AccumulateOp, int64_t>> accumulates;
+  SmallVector<std::pair<nn::SlotOpInterface, int64_t>> accumulates;
   // In the order in which the contributions are computed.
-  for (auto op : body.getOps<nn::AccumulateOp>())
-    accumulates.push_back({op, position[op.getInput().getDefiningOp()]});
+  for (auto op : nn::findAccesses(function, nn::SlotAccess::Add))
+    accumulates.push_back({op, position[op.getTensor().getDefiningOp()]});
   llvm::stable_sort(accumulates, llvm::less_second());
   for (auto [op, at] : accumulates) {
-    auto result = cast<OpResult>(op.getInput());
+    auto result = cast<OpResult>(op.getTensor());
     bool first = seen.insert(bufferName(op.getSymbol(), op.getSlot())).second;
     setAccumulate(result.getOwner(), result, first);
   }

@@ -21,10 +21,8 @@ std::optional<FusionRole> plait::findRole(Operation *op) {
 }
 
 bool plait::isFree(Operation *op) {
-  std::optional<FusionRole> role = findRole(op);
-  if (auto cast = dyn_cast<nn::CastOp>(op))
-    return cast.isExact();
-  return role && (op->getNumOperands() == 0 || role == FusionRole::Broadcast);
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  return fusable && fusable.isFree();
 }
 
 bool plait::isReduction(Operation *op) {
@@ -62,9 +60,7 @@ static void copyStoredValues(Block &body) {
     }
     for (OpOperand &operand : op.getOpOperands()) {
       Operation *source = operand.get().getDefiningOp();
-      bool computed = source &&
-                      nn::getSlotAccess(source) != nn::SlotAccess::Read &&
-                      !isa<nn::StepScalarOp>(source) &&
+      bool computed = source && !isa<nn::MemoryOpInterface>(source) &&
                       !isa<ConstantDataOpInterface>(source);
       bool alone = operand.get().hasOneUse();
       // Kernels and matmuls can add to what is in a buffer, nothing else.

@@ -34,9 +34,10 @@ static void narrow(Value value) {
 }
 
 static void narrow(Operation &op) {
-  if (auto read = dyn_cast<nn::ReadOp>(op)) {
+  if (nn::getSlotAccess(&op) == nn::SlotAccess::Read) {
+    auto read = cast<nn::SlotOpInterface>(op);
     read.setSlot(nn::Slot::Compute);
-    narrow(read.getResult());
+    narrow(read.getTensor());
   } else if (isa<ShardableOpInterface>(op)) {
     narrow(op.getResult(0));
   }
@@ -59,9 +60,10 @@ struct LowerPrecisionPass
       return signalPassFailure();
     }
     Block &body = loss.getBody().front();
-    if (llvm::any_of(body.getOps<nn::ReadOp>(), [](nn::ReadOp read) {
-          return read.getSlot() == nn::Slot::Compute;
-        }))
+    auto isCopy = [](nn::SlotOpInterface read) {
+      return read.getSlot() == nn::Slot::Compute;
+    };
+    if (llvm::any_of(nn::findAccesses(loss, nn::SlotAccess::Read), isCopy))
       return;
     for (Operation &op : body)
       narrow(op);

@@ -88,26 +88,21 @@ private:
 /// The loss reads nothing but parameters. A sharding that is given is kept or
 /// refused, never dropped.
 LogicalResult Assigner::checkReads() {
-  WalkResult walk = function.walk([&](nn::ReadOp read) {
+  for (auto read : nn::findAccesses(function, nn::SlotAccess::Read)) {
     nn::ParameterOp parameter = nn::findParameter(read, tables);
-    if (!parameter) {
-      read.emitOpError("reads ")
-          << read.getSymbolAttr() << ", which is no parameter";
-      return WalkResult::interrupt();
-    }
+    if (!parameter)
+      return read->emitOpError("reads ")
+             << read.getSymbolAttr() << ", which is no parameter";
     ShardingAttr pinned = nn::getSharding(parameter);
     if (!pinned)
-      return WalkResult::advance();
+      continue;
     for (ArrayAttr axes : pinned.getDims())
       for (auto axis : axes.getAsRange<StringAttr>())
-        if (axis.getValue() == kPipelineAxis) {
-          parameter.emitOpError("has a sharding over axis ")
-              << axis << ", along which ranks hold other layers";
-          return WalkResult::interrupt();
-        }
-    return WalkResult::advance();
-  });
-  return failure(walk.wasInterrupted());
+        if (axis.getValue() == kPipelineAxis)
+          return parameter.emitOpError("has a sharding over axis ")
+                 << axis << ", along which ranks hold other layers";
+  }
+  return success();
 }
 
 /// Tokens and targets share batch and sequence even where no op says so.
@@ -348,10 +343,9 @@ void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
 
 /// Records where the parameters lie, for whoever needs them next.
 void Assigner::pinParameters() {
-  function.walk([&](nn::ReadOp read) {
-    nn::ParameterOp parameter = nn::findParameter(read, tables);
-    parameter.setShardingAttr(ShardingAttr::of(read.getTensor()));
-  });
+  for (auto read : nn::findAccesses(function, nn::SlotAccess::Read))
+    nn::findParameter(read, tables)
+        .setShardingAttr(ShardingAttr::of(read.getTensor()));
   // What nobody reads is saved as it was.
   for (auto parameter :
        function->getParentOfType<ModuleOp>().getOps<nn::ParameterOp>())

@@ -207,7 +207,8 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
   if (from == kNone) // everybody has it: cut out a block
     return rates.getMemorySeconds(kFusedTraffic * bytesOf(value));
   // Keeping small parameters in parts is never worth gathering them each time.
-  bool isParameter = value.getDefiningOp<nn::ReadOp>() != nullptr;
+  bool isParameter =
+      nn::getSlotAccess(value.getDefiningOp()) == nn::SlotAccess::Read;
   bool isFree = savesMemory && !isParameter;
   auto getSeconds = [&](CollectiveKind kind, double factor) {
     double bytes = factor * bytesOf(value) * getSentShare(kind, blocks);

@@ -251,8 +251,7 @@ LogicalResult Converter::convert(Operation *op) {
         return convertConstant(op), success();
       })
       // These only say where a value lies.
-      .Case<nn::ReadOp, nn::WriteOp, nn::AccumulateOp, nn::MetricOp,
-            nn::StepScalarOp, func::ReturnOp>(
+      .Case<nn::MemoryOpInterface, func::ReturnOp>(
           [](Operation *) { return success(); })
       .Default([](Operation *op) -> LogicalResult {
         return op->emitOpError("cannot be executed: no step computes '")

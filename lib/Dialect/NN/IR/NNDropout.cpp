@@ -73,6 +73,21 @@ OpFoldResult DropoutOp::fold(FoldAdaptor) {
 }
 
 //===----------------------------------------------------------------------===//
+// Without
+//===----------------------------------------------------------------------===//
+
+void DropoutOp::removeDropout() {
+  replaceAllUsesWith(getInput());
+  erase();
+}
+
+void AttentionOp::removeDropout() {
+  getDropoutKeysMutable().clear();
+  removeProbabilityAttr();
+  removeSiteAttr();
+}
+
+//===----------------------------------------------------------------------===//
 // Sharding, gradient
 //===----------------------------------------------------------------------===//
 

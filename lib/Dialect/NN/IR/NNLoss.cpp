@@ -209,6 +209,15 @@ BlockArgument nn::findStarts(FunctionOpInterface loss) {
   return findArgument(loss, 2);
 }
 
+nn::AttentionUse nn::findAttentionUse(Operation *root) {
+  AttentionUse use;
+  root->walk([&](AttentionOp op) {
+    use.drops |= bool(op.getDropoutKeys());
+    use.masks |= bool(op.getStarts());
+  });
+  return use;
+}
+
 LogicalResult nn::verifyLoss(FunctionOpInterface loss, int64_t vocab) {
   return LossVerifier(loss, vocab).verify();
 }

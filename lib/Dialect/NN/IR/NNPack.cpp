@@ -13,6 +13,16 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
 
+SmallVector<SlotOpInterface> nn::findAccesses(Operation *root,
+                                              SlotAccess access) {
+  SmallVector<SlotOpInterface> found;
+  root->walk([&](SlotOpInterface op) {
+    if (op.getAccess() == access)
+      found.push_back(op);
+  });
+  return found;
+}
+
 bool PackOp::isDivided(Slot slot) {
   if (!getAxis())
     return false;

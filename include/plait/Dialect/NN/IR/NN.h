@@ -37,6 +37,18 @@ namespace plait::nn {
 /// What an op does to a slot of a parameter.
 enum class SlotAccess { Read, Replace, Add };
 
+/// Memory that a step finds or leaves.
+struct StepMemory {
+  enum Kind {
+    InSlot, // `slot` of the parameter, pack or accumulator `name`
+    Scalar, // what the trainer sets as `name`
+    Metric, // what it is told as `name`
+  };
+  Kind kind;
+  llvm::StringRef name;
+  Slot slot = Slot::Value;
+};
+
 /// One parallel factor per dimension of the result: no dimension is special.
 FactorRule elementwiseRule(mlir::Operation *op);
 } // namespace plait::nn
@@ -54,6 +66,10 @@ inline std::optional<SlotAccess> getSlotAccess(mlir::Operation *op) {
   auto access = llvm::dyn_cast_or_null<SlotOpInterface>(op);
   return access ? std::optional(access.getAccess()) : std::nullopt;
 }
+
+/// The ops within `root` that access slots in this way, in order.
+llvm::SmallVector<SlotOpInterface> findAccesses(mlir::Operation *root,
+                                                SlotAccess access);
 
 /// The discardable attribute with the index of the repeated block of an op.
 inline constexpr llvm::StringLiteral kLayerAttr = "nn.layer";
@@ -82,6 +98,13 @@ mlir::LogicalResult verifyLoss(mlir::FunctionOpInterface loss, int64_t vocab);
 /// Null where it has none.
 mlir::BlockArgument findKeys(mlir::FunctionOpInterface loss);
 mlir::BlockArgument findStarts(mlir::FunctionOpInterface loss);
+
+/// What a library that computes attention in one step may not be able to do.
+struct AttentionUse {
+  bool drops = false; // some attention has dropout
+  bool masks = false; // some attention is within documents
+};
+AttentionUse findAttentionUse(mlir::Operation *root);
 
 /// The element type that the gradient of `primal` has: that of `primal`, but
 /// f32 for a parameter's compute copy, resharded or not. Its gradient is added

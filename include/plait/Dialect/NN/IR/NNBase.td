@@ -14,6 +14,7 @@ include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "plait/Dialect/NN/IR/NNInterfaces.td"
 include "plait/Interfaces/OpInterfaces.td"
 
 def NNDialect : Dialect {

@@ -10,6 +10,26 @@
 
 include "mlir/IR/OpBase.td"
 
+def NN_MemoryOpInterface : OpInterface<"MemoryOpInterface"> {
+  let cppNamespace = "::plait::nn";
+  let description = [{
+    An op that computes nothing: it says which memory of a step its result is, or
+    which its operand goes to. No step of a plan is made of it.
+  }];
+  let methods = [
+    InterfaceMethod<"The memory.", "::plait::nn::StepMemory", "getMemory", (ins)>,
+  ];
+}
+
+def NN_DropoutOpInterface : OpInterface<"DropoutOpInterface"> {
+  let cppNamespace = "::plait::nn";
+  let description = "An op that may drop elements at random while it trains.";
+  let methods = [
+    InterfaceMethod<"Makes it compute the same without; may erase it.",
+      "void", "removeDropout", (ins)>,
+  ];
+}
+
 def NN_SlotOpInterface : OpInterface<"SlotOpInterface"> {
   let cppNamespace = "::plait::nn";
   let description = [{
@@ -22,6 +42,8 @@ def NN_SlotOpInterface : OpInterface<"SlotOpInterface"> {
     InterfaceMethod<"The parameter, pack or accumulator.",
       "::mlir::FlatSymbolRefAttr", "getSymbolAttr", (ins)>,
     InterfaceMethod<"Its slot.", "::plait::nn::Slot", "getSlot", (ins)>,
+    InterfaceMethod<"Has it access another; the type has to follow.",
+      "void", "setSlot", (ins "::plait::nn::Slot":$slot)>,
     InterfaceMethod<"What was read, or what is stored.",
       "::mlir::TypedValue<::mlir::RankedTensorType>", "getTensor", (ins)>,
   ];

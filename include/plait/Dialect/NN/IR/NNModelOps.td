@@ -39,6 +39,9 @@ def NN_MatmulOp : NN_Op<"matmul", [
     $lhs `,` $rhs $spec attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    bool takesRowPitch() { return true; }
+  }];
 }
 
 def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
@@ -161,6 +164,7 @@ def NN_AttentionOp : NN_Op<"attention", [
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<NN_DropoutOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
                               ["checkLibraryStep"]>]> {
   let summary = "Causal attention with grouped query heads";

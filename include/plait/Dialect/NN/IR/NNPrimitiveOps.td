@@ -133,6 +133,7 @@ def NN_CastOp : NN_Op<"cast", [
       return ::mlir::getElementTypeOrSelf(getType()).isF32() ||
              getInput().getType() == getType();
     }
+    bool isFree() { return isExact(); }
   }];
 }
 
@@ -342,7 +343,8 @@ def NN_DropoutOp : NN_Op<"dropout", [
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface,
-                              ["getCallAttrName", "computesIndices"]>]> {
+                              ["getCallAttrName", "computesIndices"]>,
+    DeclareOpInterfaceMethods<NN_DropoutOpInterface>]> {
   let summary = "Zeros elements at random, and scales up the others";
   let description = [{
     result[i] is input[i] / (1 - probability) where element i is kept, else 0.

@@ -9,7 +9,6 @@
 #define PLAIT_DIALECT_NN_IR_NNTRAINOPS_TD
 
 include "plait/Dialect/NN/IR/NNBase.td"
-include "plait/Dialect/NN/IR/NNInterfaces.td"
 
 def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let summary = "A trainable tensor";
@@ -120,7 +119,7 @@ def NN_PackOp : NN_Op<"pack", [
 }
 
 def NN_ReadOp : NN_Op<"read", [
-    MemoryEffects<[MemRead]>, NN_SlotOpInterface,
+    MemoryEffects<[MemRead]>, NN_MemoryOpInterface, NN_SlotOpInterface,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The present value of a parameter, its gradient or a moment";
   let description = [{
@@ -144,11 +143,14 @@ def NN_ReadOp : NN_Op<"read", [
     ::mlir::TypedValue<::mlir::RankedTensorType> getTensor() {
       return getResult();
     }
+    ::plait::nn::StepMemory getMemory() {
+      return {::plait::nn::StepMemory::InSlot, getSymbol(), getSlot()};
+    }
   }];
 }
 
 class NN_StoreOp<string mnemonic, string access> : NN_Op<mnemonic, [
-    MemoryEffects<[MemWrite]>, NN_SlotOpInterface,
+    MemoryEffects<[MemWrite]>, NN_MemoryOpInterface, NN_SlotOpInterface,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let arguments = (ins NN_FloatTensor:$input, FlatSymbolRefAttr:$symbol,
                        NN_SlotAttr:$slot);
@@ -159,6 +161,9 @@ class NN_StoreOp<string mnemonic, string access> : NN_Op<mnemonic, [
     }
     ::mlir::TypedValue<::mlir::RankedTensorType> getTensor() {
       return getInput();
+    }
+    ::plait::nn::StepMemory getMemory() {
+      return {::plait::nn::StepMemory::InSlot, getSymbol(), getSlot()};
     }
   }];
 }
@@ -183,7 +188,7 @@ def NN_AccumulateOp : NN_StoreOp<"accumulate", "Add"> {
   }];
 }
 
-def NN_StepScalarOp : NN_Op<"step_scalar", [Pure]> {
+def NN_StepScalarOp : NN_Op<"step_scalar", [Pure, NN_MemoryOpInterface]> {
   let summary = "A number that the trainer sets for every step";
   let description = [{
     The names are those of enum Scalar in lib/Plan/Plan.fbs.
@@ -197,9 +202,15 @@ def NN_StepScalarOp : NN_Op<"step_scalar", [Pure]> {
   let results = (outs 0DTensorOf<[F32]>:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::plait::nn::StepMemory getMemory() {
+      return {::plait::nn::StepMemory::Scalar, getName()};
+    }
+  }];
 }
 
-def NN_MetricOp : NN_Op<"metric", [MemoryEffects<[MemWrite]>]> {
+def NN_MetricOp : NN_Op<"metric", [
+    MemoryEffects<[MemWrite]>, NN_MemoryOpInterface]> {
   let summary = "A number that a step reports";
   let description = [{
     The names are those of enum Metric in lib/Plan/Plan.fbs.
@@ -212,6 +223,11 @@ def NN_MetricOp : NN_Op<"metric", [MemoryEffects<[MemWrite]>]> {
   let arguments = (ins 0DTensorOf<[F32]>:$input, StrAttr:$name);
   let assemblyFormat = "$input $name attr-dict `:` type($input)";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::plait::nn::StepMemory getMemory() {
+      return {::plait::nn::StepMemory::Metric, getName()};
+    }
+  }];
 }
 
 #endif // PLAIT_DIALECT_NN_IR_NNTRAINOPS_TD

@@ -1,9 +1,13 @@
-//===- CheckProgress.cpp - Ranks of GPUs do not wait in a circle ----------===//
+//===- CheckProgress.cpp - All programs together come to an end -----------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Collectives over other axes than the pipeline's join ranks that run the same
+// list, hence meet by construction; what messages and the others do is what a
+// replay finds out. On GPUs there is more to see:
 //
 // NCCL's send ends when its receive does, at least above some size: a message
 // is one event of both ranks. So calls and messages are a graph: a message
@@ -20,6 +24,7 @@
 
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Messages.h"
+#include "plait/Plan/Replay.h"
 #include "plait/Plan/Streams.h"
 
 #include <algorithm>
@@ -216,4 +221,11 @@ Status plan::checkProgress(const fb::Plan &plan, LaunchOrder order) {
     return messages.status();
   std::string circle = Progress(plan, *messages, order).findCircle();
   return circle.empty() ? Status::success() : fail("deadlock: ", circle);
+}
+
+Status plan::checkCommunication(const fb::Plan &plan) {
+  Result<std::vector<Message>> messages = matchMessages(plan);
+  if (!messages.ok())
+    return messages.status();
+  return replay(plan, *messages, ReplayCosts()).status();
 }

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "PadRows.h"
+#include "PreparePlacing.h"
 
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Dialect/NN/IR/NN.h"

@@ -11,9 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BuildProgram.h"
-#include "DelayMatmuls.h"
-#include "PadRows.h"
-#include "SpreadReplicas.h"
+#include "PreparePlacing.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
 #include "plait/Transforms/Passes.h"

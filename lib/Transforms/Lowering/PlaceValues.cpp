@@ -7,7 +7,7 @@
 
 #include "PlaceValues.h"
 
-#include "SpreadReplicas.h"
+#include "PreparePlacing.h"
 
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"

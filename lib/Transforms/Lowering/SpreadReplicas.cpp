@@ -16,7 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "SpreadReplicas.h"
+#include "PreparePlacing.h"
 
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"

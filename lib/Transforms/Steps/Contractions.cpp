@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Contractions.h"
+#include "LibrarySteps.h"
 
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 

@@ -11,8 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Contractions.h"
-#include "LibraryWorkspace.h"
+#include "LibrarySteps.h"
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"

@@ -1,14 +1,14 @@
-//===- Contractions.h - Contractions as strided GEMMs -----------*- C++ -*-===//
+//===- LibrarySteps.h - Steps that libraries compute ------------*- C++ -*-===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLAIT_LIB_TRANSFORMS_STEPS_CONTRACTIONS_H
-#define PLAIT_LIB_TRANSFORMS_STEPS_CONTRACTIONS_H
+#ifndef PLAIT_LIB_TRANSFORMS_STEPS_LIBRARYSTEPS_H
+#define PLAIT_LIB_TRANSFORMS_STEPS_LIBRARYSTEPS_H
 
-#include "plait/Dialect/Plan/IR/PlanIR.h"
+#include "plait/Transforms/Steps.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -33,6 +33,10 @@ createGemms(mlir::OpBuilder &builder, mlir::Location loc,
             plan::MemoryAttr rhs, plan::MemoryAttr result,
             plan::Accumulate accumulate);
 
+/// Appends the memory that a GPU's libraries use during the whole step to the
+/// arena of `program`, whose functions are still in value form.
+void addLibraryWorkspace(plan::ProgramOp program);
+
 } // namespace plait
 
-#endif // PLAIT_LIB_TRANSFORMS_STEPS_CONTRACTIONS_H
+#endif // PLAIT_LIB_TRANSFORMS_STEPS_LIBRARYSTEPS_H

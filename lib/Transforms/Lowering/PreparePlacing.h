@@ -1,0 +1,45 @@
+//===- PreparePlacing.h - What comes before values have addresses - C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// plan-place-buffers changes lowered functions in these ways, in this order,
+// while an op may still be moved: once its values have addresses, what is live
+// together is fixed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_TRANSFORMS_LOWERING_PREPAREPLACING_H
+#define PLAIT_LIB_TRANSFORMS_LOWERING_PREPAREPLACING_H
+
+#include "PlaceValues.h"
+
+namespace plait {
+
+/// Gives rows of an odd number of elements a pitch (plan/RowPitch.h), where
+/// only matmuls and kernels read and write them, in this function or,
+/// as a residual, in another one of the same stage.
+void padRows(mlir::ModuleOp module);
+
+/// Whether `op` is a sum over replicas of which each keeps a part.
+bool isReplicaSum(mlir::Operation *op);
+
+/// Has replicas exchange what they divide beside other work of `function`:
+/// parameters of a layer are gathered where the layer before begins, and a
+/// reduced gradient is added up behind the next reduction. For lowered
+/// functions without places.
+void spreadReplicas(mlir::func::FuncOp function);
+
+/// Moves matmuls whose results are added to gradients of parameters, and read
+/// by nobody else, from in front of a collective to right behind it, so that a
+/// GPU has something to compute beside it. What they read then lives longer;
+/// one stays where that would raise the most that the workspace of `function`
+/// holds at once. For lowered functions without places.
+void delayMatmuls(mlir::func::FuncOp function,
+                  const Surroundings &surroundings);
+
+} // namespace plait
+
+#endif // PLAIT_LIB_TRANSFORMS_LOWERING_PREPAREPLACING_H

@@ -119,6 +119,8 @@ static Operation *findDependent(plan::ClusterOp cluster,
                                 const IterationSpace &space,
                                 ArrayRef<const Reduction *> from,
                                 GroupSet loop) {
+  // In the order of the ops, which is one of their dependencies: a single
+  // walk.
   llvm::DenseSet<Value> after;
   for (Operation &op : cluster.getBody().front().without_terminator()) {
     bool reduces = llvm::any_of(
@@ -177,6 +179,8 @@ static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
   }
   if (Operation *op = findDependent(cluster, space, shape.totals, ~GroupSet(0)))
     return op->emitOpError("needs a sum over all rows before the first row");
+  // A single row would be the work of one thread: it is cut into blocks where
+  // nothing needs a sum over all of it before its end.
   bool flat = space.getGroups().size() == 1;
   if (flat && block && space.getGroups()[0].extent > block &&
       !findDependent(cluster, space, overInner, ~GroupSet(0))) {
@@ -228,6 +232,8 @@ splitParts(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
   llvm::IntEqClasses classes(reductions.size());
   llvm::DenseMap<Value, int> needed = joinNeeded(cluster, reductions, classes);
   classes.compress();
+  // Each sum of a part takes registers for the whole loop over rows; a part
+  // more reads its operands once more.
   SmallVector<size_t> sizes(classes.getNumClasses(), 0);
   for (unsigned index = 0; index < reductions.size(); ++index)
     ++sizes[classes[index]];
@@ -361,6 +367,8 @@ SmallVector<Overwrite> plait::findOverwrites(plan::ClusterOp cluster) {
     if (groupsOf(*space, op.getResult(0)) & innerOf(*space))
       last = std::max(last, rows->stage.lookup(op.getResult(0)));
   SmallVector<Overwrite> found;
+  // Only in the last sweep: an earlier one would overwrite what a later one
+  // reads.
   for (OpOperand &result : body.getTerminator()->getOpOperands()) {
     unsigned index = result.getOperandNumber();
     auto modes = cluster.getAccumulate();

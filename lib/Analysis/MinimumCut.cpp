@@ -18,6 +18,8 @@ int FlowNetwork::addNode() {
 
 void FlowNetwork::addEdge(int from, int to, int64_t capacity) {
   int forth = static_cast<int>(nodes[from].size());
+  // Each edge has one back, without room: what is sent along the one may be
+  // taken back along the other.
   int back = static_cast<int>(nodes[to].size()) + (from == to);
   nodes[from].push_back({to, capacity, back});
   nodes[to].push_back({from, 0, forth});
@@ -75,6 +77,9 @@ bool FlowNetwork::augment() {
   return true;
 }
 
+/// Dinic's algorithm (1970): between two rounds of levels all shortest paths
+/// are filled, and those of the next round are longer, so that there are no
+/// more rounds than nodes. Of all minimum cuts the one next to the sink.
 std::vector<bool> FlowNetwork::findSinkSide() {
   while (assignLevels()) {
     next.assign(nodes.size(), 0);

@@ -49,6 +49,7 @@ private:
 };
 } // namespace
 
+/// Interval arithmetic (Moore 1966) over the arith ops of one element.
 NumberRange plait::evaluateElement(FusableOpInterface op,
                                    ArrayRef<NumberRange> operands) {
   Block block;
@@ -64,6 +65,9 @@ NumberRange plait::evaluateElement(FusableOpInterface op,
   SmallVector<Value> elements(block.getArguments());
   for (auto [element, range] : llvm::zip_equal(elements, operands))
     ranges.insert({element, range});
+  // The op emits its arithmetic as it would into a kernel, into a block that
+  // nobody runs, and intervals are carried through that: a new op needs no
+  // rule here.
   ScratchContext context(builder, op.getLoc(), block);
   Value result = op.emitElement(context, elements);
   auto lookup = [&](Value value) {

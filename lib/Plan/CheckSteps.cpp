@@ -86,6 +86,7 @@ private:
     if (ref->offset() % unit)
       return fail(what, " at byte ", ref->offset(), " is not aligned to ",
                   unit);
+    // Divided rather than multiplied: nothing overflows.
     if (ref->offset() > limit || *count > (limit - ref->offset()) / unit)
       return fail(what, " of ", *count * unit, " bytes at ", ref->offset(),
                   " ends beyond the ", limit, " bytes of ",
@@ -152,6 +153,7 @@ private:
     PLAIT_RETURN_IF_ERROR(checkMatrix("C", step, step.m(), step.c_row(),
                                       step.n(), 1, step.c_batch()));
     for (uint32_t i = 0; i < length(step.batch()); ++i)
+      // Operands may be repeated over a batch dimension; results would race.
       if (step.batch()->Get(i) > 1 && step.c_batch()->Get(i) == 0)
         return fail("writes all of batch dimension ", i, " to one place");
     if (step.m() > 1 && step.c_row() < step.n())

@@ -271,6 +271,8 @@ private:
     PLAIT_RETURN_IF_ERROR(checkSharding(*shard.dims(), name));
     PLAIT_RETURN_IF_ERROR(checkDivision(shard, *elements, name));
     PLAIT_RETURN_IF_ERROR(checkState(shard, rank, name));
+    // With a copy to compute with, the value is part of the optimizer's state,
+    // and divided as that is.
     bool isMaster = shard.compute_dtype() == fb::DType::BF16;
     uint64_t gradient = countElements(Mesh(plan), *parameter.shape(),
                                       dimsOf(shard, /*isDivided=*/true));

@@ -22,6 +22,8 @@ using namespace plait::plan;
 
 namespace {
 
+/// Little-endian, 64 bytes, so that the payload behind it is aligned for every
+/// number in it when the file is mapped.
 struct Header {
   char magic[8];
   uint32_t version;
@@ -96,6 +98,7 @@ uint64_t plan::hashPlan(const fb::PlanT &plan) {
 uint64_t plan::hashPlan(const fb::Plan &plan) {
   fb::PlanT copy;
   plan.UnPackTo(&copy);
+  // The certificate names this hash: it cannot be a part of what it is of.
   copy.certificate.reset();
   return hashPlan(copy);
 }
@@ -116,6 +119,7 @@ Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
   std::vector<uint8_t> payload = packPlan(plan);
   if (!verifyBuffer(payload))
     return fail("cannot write '", path, "': the plan lacks a required field");
+  // What this compiler writes is checked like what anybody else has written.
   PLAIT_RETURN_IF_ERROR(checkPlan(*fb::GetPlan(payload.data())));
 
   auto header =

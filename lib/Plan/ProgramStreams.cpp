@@ -61,6 +61,8 @@ private:
     for (uint32_t i = 0; i < length(function.steps()); ++i) {
       ranges.clear();
       const auto *fill = function.steps()->Get(i)->step_as_FillStep();
+      // It stays an operation, without bytes: operations are counted the same
+      // in every action that calls the function.
       bool skipped = fill && fill->first_microbatch_only() && !action.first();
       for (const Use &use : usesOfFunctions[action.function()][i])
         if (!skipped)
@@ -160,6 +162,8 @@ static void addSteps(StreamChoice &choice, const fb::Program &program,
   }
 }
 
+/// Stream 0 computes and sends, stream 1 is the thread for the sums of
+/// replicas.
 static StreamChoice chooseOnProcessor(const fb::Plan &plan,
                                       const fb::Program &program) {
   StreamChoice choice;
@@ -170,6 +174,10 @@ static StreamChoice chooseOnProcessor(const fb::Plan &plan,
   return choice;
 }
 
+/// NCCL runs what it is given on one communicator in order, so each group of
+/// ranks and each route has a stream to itself, after stream 0, which
+/// computes: a message waits for those before it on its route, but for no
+/// other. Numbers follow the order in which a program first uses them.
 static StreamChoice chooseOnGpu(const fb::Program &program) {
   StreamChoice choice;
   choice.sendsInStream = true;

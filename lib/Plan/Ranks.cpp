@@ -26,6 +26,7 @@ uint32_t Mesh::ranks() const {
   return product;
 }
 
+/// Ranks are numbered row-major over the mesh, the last axis fastest.
 uint32_t Mesh::stride(uint32_t axis) const {
   uint32_t product = 1;
   for (uint32_t inner = axis + 1; inner < axes(); ++inner)
@@ -88,6 +89,8 @@ Status plan::checkRange(const Mesh &mesh, const RankScalars *scalars,
   for (uint32_t i = 0; i < length(scalars); ++i) {
     const fb::RankScalar &scalar = *scalars->Get(i);
     PLAIT_RETURN_IF_ERROR(checkAxis(mesh, scalar, what));
+    // No term is negative, so the largest sum is that of the last rank of
+    // every axis.
     int64_t steps = scalar.axis() < 0 ? 0 : mesh.size(scalar.axis()) - 1;
     int64_t term = 0;
     if (scalar.bias() < 0 || scalar.scale() < 0 ||
@@ -118,6 +121,8 @@ Block plan::blockOf(const Mesh &mesh, uint32_t rank,
     for (uint8_t axis : *sharding.axes())
       index = index * mesh.size(axis) + mesh.index(rank, axis);
   int64_t count = blockCount(mesh, sharding);
+  // Blocks are all as long as the first; the last ones may hold padding, or
+  // nothing.
   int64_t extent = (global + count - 1) / count;
   int64_t begin = std::min(index * extent, global);
   return {begin, extent, std::min(extent, global - begin)};

@@ -62,6 +62,9 @@ std::string describe(const fb::CollectiveStep &step) {
 }
 
 /// `costs` is null where steps take no time.
+/// A function is entered again where it waits, so it is cut there: collectives
+/// over the pipeline axis join programs that run other functions, all others
+/// ranks of one program, which come to them together.
 std::vector<Segment> splitAtMeetings(const fb::Function &function,
                                      const std::vector<double> *costs) {
   std::vector<Segment> segments(1);
@@ -146,6 +149,10 @@ Walker::Walker(const fb::Plan &plan, const std::vector<Message> &messages,
   }
 }
 
+/// Programs run until they wait and are woken by what they wait for, so that
+/// each action is passed once and looked at at most twice: time grows with the
+/// actions. The order in which programs are woken changes no time, since each
+/// event has one.
 Result<Replayed> Walker::run() {
   for (uint32_t i = programs.size(); i-- > 0;)
     ready.push_back(i);
@@ -193,6 +200,8 @@ Result<bool> Walker::pass(uint32_t index) {
   case fb::ActionKind::Recv:
     if (!wait(posted[message], index))
       return false;
+    // The receiver's clock bears the message; the sender goes on, and waits
+    // for the end of it in WaitSend.
     spend(index, 0, costs.messages.empty() ? 0 : costs.messages[message]);
     signal(received[message], program.clock);
     return true;
@@ -231,6 +240,8 @@ Result<bool> Walker::meet(uint32_t index, const Segment &segment) {
   if (!std::count(members.begin(), members.end(), index))
     return fail(describeAction(plan, index, action), ": ", describe(step),
                 " does not count the program as a member");
+  // One meeting at a time of each group: who has entered is not past it before
+  // all have.
   std::vector<Entry> &entries = rendezvous[members];
   if (!entries.empty() && !agree(*entries.front().step, step))
     return fail(
@@ -244,6 +255,7 @@ Result<bool> Walker::meet(uint32_t index, const Segment &segment) {
   for (const Entry &entry : entries)
     last = std::max(last, programs[entry.program].clock);
   for (const Entry &entry : entries) {
+    // All begin when the last one comes, and end together.
     programs[entry.program].clock = last;
     spend(entry.program, 0, segment.meetingSeconds);
     if (entry.program != index)

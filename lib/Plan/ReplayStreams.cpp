@@ -146,6 +146,9 @@ void StreamWalker::joinMessage(uint32_t index) {
   };
   uint32_t send = operationOf(message.source, message.send).node;
   uint32_t &receive = operationOf(message.target, message.receive).node;
+  // NCCL's send ends with its receive. Threads and processes of processors
+  // copy: a send only says that the bytes may be read, and its wait that they
+  // have been.
   if (isCuda(plan)) {
     receive = send;
   } else {
@@ -166,6 +169,8 @@ void StreamWalker::addOrder(uint32_t index) {
 }
 
 /// Returns whether all nodes could begin.
+/// Longest paths in a graph without circles, by Kahn's order (1962): linear in
+/// operations and waits. A circle leaves nodes that never become ready.
 bool StreamWalker::findTimes() {
   std::vector<uint32_t> ready;
   for (uint32_t i = 0; i < nodes.size(); ++i)
@@ -242,6 +247,9 @@ void StreamWalker::addActions(const Program &program,
       last = std::max(last, node.end());
       if (!operation.computes)
         continue;
+      // Of the gap since the last computation, the part in which something was
+      // exchanged is exposed; the rest of it is a bubble, and what was
+      // exchanged during computations is hidden.
       double exposed = measure(exchanges, clock, node.start);
       rank.communicating += exposed;
       rank.computing += node.seconds;

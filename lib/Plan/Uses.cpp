@@ -43,6 +43,8 @@ private:
   bool valid = true;
 };
 
+/// Outputs come last. A plan without sizes says nothing of them: then every
+/// argument may be written, to the end of its memory.
 std::vector<Use> usesOf(const fb::KernelStep &step) {
   std::vector<Use> uses;
   uint32_t count = length(step.args());
@@ -60,6 +62,8 @@ std::vector<Use> usesOf(const fb::KernelStep &step) {
 
 std::vector<Use> usesOf(const fb::GemmStep &step) {
   uint64_t in = elementBytes(step.dtype()), out = elementBytes(step.c_dtype());
+  // From the first to the last element of each matrix: what lies between its
+  // rows counts as used, which can only find an overlap too many.
   auto a = Extent()
                .add(step.m(), step.a_row())
                .add(step.k(), step.a_col())

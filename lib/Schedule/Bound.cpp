@@ -86,6 +86,8 @@ schedule::planWarmUp(const Problem &problem, const Costs &costs,
     double fits = capacity;
     if (forward > 0)
       fits = std::min(fits, std::floor(delay / forward * (1 + 1e-12)));
+    // As many forwards as fit leave more idle time than is allowed: one more
+    // is run, and the first input gradient comes when that has ended.
     if (delay - fits * forward > slack) {
       if (fits == capacity)
         return std::nullopt;
@@ -144,6 +146,8 @@ private:
 
 double SpanBound::boundDrain(uint32_t rank) const {
   double most = 0;
+  // All u of (2): the best x to each is the most that memory and the number of
+  // microbatches leave.
   for (uint32_t whole = 0; whole < capacity; ++whole) {
     double halves = std::min<double>(m - 1 - whole, fitHalves(1.0 + whole));
     most = std::max(most, whole * (input(rank) + weight(rank)) +
@@ -163,6 +167,8 @@ double SpanBound::boundLittleMemory(uint32_t rank) const {
 
 /// (3): the work on `rank` from its first F to the end of its last I, at least.
 double SpanBound::getTail(uint32_t rank) const {
+  // The weight gradients that may come after the last input gradient: as many
+  // as memory holds the shares of, and its own.
   double after = std::min<double>(m, fitHalves(1) + 1);
   return m * (forward(rank) + input(rank)) + (m - after) * weight(rank);
 }

@@ -50,6 +50,8 @@ public:
 
 private:
   void runAll();
+  /// Four rows, of posted and received in both directions, each by virtual
+  /// stage and microbatch: an event is looked up without a search.
   size_t indexOf(const Event &event) const {
     size_t row = 2 * event.kind + size_t(event.direction);
     return (row * problem.virtualStages() + event.source) *
@@ -98,7 +100,8 @@ std::optional<Event> Engine::inputOf(uint32_t rank,
   if (!direction)
     return std::nullopt;
   auto source = sourceOf(problem, stage, *direction);
-  // The Recv in front has waited already.
+  // Where lists have transfers, the Recv in front has waited already; where
+  // they have none, the action itself waits for the message.
   bool received =
       action.isCompute() && !computeOnly && source && rankOf[*source] != rank;
   if (!source || received)
@@ -168,10 +171,14 @@ void Engine::advance(uint32_t rank) {
         waitingFor[rank] = input;
         return;
       }
+      // A message takes its time between being posted and being there; that it
+      // was received, the sender knows at once.
       bool crosses =
           input->kind == Event::Posted && rankOf[input->source] != rank;
       ready = std::max(ready, time + (crosses ? costs.transfer : 0));
     }
+    // A transfer is shown for as long as its rank waits in it, work from when
+    // it can start.
     double start = action.isCompute() ? ready : clocks[rank];
     clocks[rank] = ready + getDuration(rank, action);
     timeline.ranks[rank].push_back({start, clocks[rank]});

@@ -29,6 +29,9 @@ static double atMostAll(const Problem &problem, double activations) {
   return std::min<double>(problem.microbatches, activations);
 }
 
+/// The warm-up of Megatron's interleaved schedule (Narayanan et al. 2021) in
+/// forwards of a chunk, and the one that comes before the first backward; v of
+/// them are an activation.
 static double boundInterleaved(const Problem &problem, uint32_t rank, double) {
   double p = problem.stages, v = problem.chunks;
   return atMostAll(problem, (2 * (p - rank - 1) + (v - 1) * p + 1) / v);

@@ -141,6 +141,8 @@ Greedy::Greedy(const Problem &problem, const Costs &costs,
     stage.size = memory.sizeOf(problem, index);
     stage.arrivals[F].assign(m, index == 0 ? 0 : never);
     stage.arrivals[I].assign(m, never);
+    // Sums of the same durations in another order differ by rounding, which
+    // must not decide who goes first.
     for (double duration : durations)
       tolerance = std::max(tolerance, 1e-9 * duration);
   }
@@ -170,6 +172,8 @@ void Greedy::start(uint32_t index, uint32_t chunk, Work work, double now) {
   else
     rank.idle += now - rank.end;
   rank.end = now + stage.durations[work];
+  // A forward takes `size`; the input gradient leaves the weight share of it,
+  // which the weight gradient frees.
   rank.held += stage.size * (work == F   ? 1
                              : work == I ? memory.weightShare - 1
                                          : -memory.weightShare);
@@ -243,6 +247,8 @@ void Greedy::decideIdle(uint32_t index, double now, double next, bool blocked) {
   Rank &rank = ranks[index];
   if (rank.weights == 0)
     return agenda.set(index, next);
+  // The weight gradient that has waited longest, by microbatch: it is the one
+  // that holds memory longest.
   uint32_t oldest = m, chunk = 0, left = 0;
   for (uint32_t i = 0; i < problem.chunks; ++i) {
     const Stage &stage = stages[problem.stageOf(index, i)];
@@ -253,6 +259,9 @@ void Greedy::decideIdle(uint32_t index, double now, double next, bool blocked) {
   double gap = next - now;
   double idle = policy.spread ? gap * std::max(1u, left) : gap;
   double weight = stages[problem.stageOf(index, chunk)].durations[W];
+  // A weight gradient runs where it delays nothing, where waiting would use up
+  // what the rank may idle, and where a forward is held up by memory, which
+  // nothing else of this rank frees.
   bool fits = gap >= weight - tolerance;
   if (blocked || fits || rank.idle + idle > policy.allowance[index] + tolerance)
     return start(index, chunk, W, now);
@@ -263,6 +272,8 @@ void Greedy::decide(uint32_t index, double now) {
   Candidate best;
   double next = never, first = never; // arrival; priority
   bool blocked = false;
+  // A forward without a place in memory is left out, and noted if that is all
+  // that it lacks: an input gradient always has one.
   auto forEach = [&](auto visit) {
     for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
       for (Work work : {F, I})
@@ -272,6 +283,8 @@ void Greedy::decide(uint32_t index, double now) {
         else
           blocked |= other.arrival <= now + tolerance;
   };
+  // What the pattern has first may still be on its way: what comes more than
+  // the window after it must wait for it.
   if (policy.pattern && policy.window != never)
     forEach([&](const Candidate &other) {
       first = std::min(first, other.priority);
@@ -289,6 +302,9 @@ void Greedy::decide(uint32_t index, double now) {
   decideIdle(index, now, next, blocked);
 }
 
+/// Each decision starts an action or puts the rank off to a later time that is
+/// known: time grows with the actions, times the chunks of a rank and the
+/// logarithm of the ranks.
 GreedyResult Greedy::run() {
   for (;;) {
     uint32_t rank = agenda.first();
@@ -301,6 +317,7 @@ GreedyResult Greedy::run() {
     result.span = std::max(result.span, rank.end - rank.start);
     result.makespan = std::max(result.makespan, rank.end);
   }
+  // Work is left that nothing can start: there is no such step.
   for (const Stage &stage : stages)
     if (stage.counts[W] < m)
       result.span = result.makespan = never;

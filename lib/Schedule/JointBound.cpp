@@ -88,6 +88,7 @@ LayerBound::LayerBound(const JointProblem &problem)
   findKinds();
 }
 
+/// Bound (1).
 double LayerBound::getFill() const {
   double total = 0;
   for (double item : items)
@@ -97,6 +98,7 @@ double LayerBound::getFill() const {
   return total / p;
 }
 
+/// Bound (2), for all layers in one walk.
 double LayerBound::getLongestLayer() const {
   double longest = 0, passed = 0, back = 0;
   for (const Layer &layer : layers) {
@@ -111,6 +113,7 @@ double LayerBound::getLongestLayer() const {
   return longest;
 }
 
+/// Bound (3).
 double LayerBound::getOneMicrobatch() const {
   double sum = layers.front().backwardWeight + 2 * problem.transfer * (p - 1);
   for (const Layer &layer : layers)
@@ -203,7 +206,12 @@ bool LayerBound::isPackable(double makespan) const {
   return isPackableByKind(std::move(room));
 }
 
+/// Bound (4). The lower end that bisection comes to was refused, or is the
+/// fill: a bound either way, also where L2, which does not grow evenly, allows
+/// a shorter one.
 double LayerBound::getPacking() const {
+  // Whoever starts last and does all of the work has ended by then: what is
+  // packable lies in between.
   double low = getFill(), total = starts.back();
   for (double item : items)
     total += m * item;
@@ -214,6 +222,8 @@ double LayerBound::getPacking() const {
       .first;
 }
 
+/// Bound (5), from the last layer to the first: what comes between the F and
+/// the I of a layer is what is behind it.
 double LayerBound::getMemory() const {
   if (problem.memory.limit == 0)
     return 0;

@@ -11,13 +11,13 @@
 //     several policies: without guidance, by the rhythms of V-Half and V-Min,
 //     and in the order of F and I of each named schedule. The best is kept.
 //  2. Its policy is followed through other cuts: one layer at a time goes from
-//  a
-//     stage to another, as long as that helps.
+//     a stage to another, as long as that helps.
 //  3. What is best is improved as a job shop (OrderSearch.h), cut and order at
 //     once.
 //
-// What is left of the work is given to fewer and fewer shapes. All stop at the
-// bound.
+// What is left of the work is given to fewer and fewer shapes, as in successive
+// halving (Jamieson and Talwalkar 2016): which shape is best shows long before
+// its best order is found. All stop at the bound.
 
 #include "plait/Schedule/JointSearch.h"
 #include "ControllableMemory.h"
@@ -187,11 +187,17 @@ public:
   }
 
 private:
+  /// A maximum with a slope: in the 16th power the latest rank outweighs all
+  /// others, but what evens out the others still counts, and may be what lets
+  /// the next move help the latest. By the mean, so that it stays in the range
+  /// of a double.
   double measure(const std::vector<int> &cut) {
     ends.assign(shape.stages, -1);
     size_t next = 0;
     for (uint32_t stage = 0; stage < cut.size(); ++stage) {
       double &end = ends[shape.rankOf(stage)];
+      // A rank starts when the first microbatch has come through the stages in
+      // front, and has its work for all microbatches from then on.
       if (end < 0) // its first stage
         end = forward[next] + stage * problem.transfer;
       size_t first = next;
@@ -261,6 +267,8 @@ static std::vector<Policy> listPolicies(const Problem &shape) {
       policies.push_back({.order = takeOrder(*schedule)});
   }
   size_t count = policies.size();
+  // Each again, with waits: which of the two is better depends on how the
+  // layers' work divides, and one run of the engine tells.
   for (size_t i = 0; i < count; ++i) {
     policies.push_back(policies[i]);
     policies.back().waits = true;
@@ -274,6 +282,8 @@ Candidate JointSearch::order(const Shape &shape, const Policy &policy,
   MemoryModel memory = problem.memory;
   memory.sizes = std::move(sums.activations);
   GreedyPolicy greedy;
+  // A rank that is idle for longer than its allowance cannot end at the bound,
+  // which no order beats.
   greedy.inputFirst = policy.inputFirst;
   for (uint32_t rank = 0; rank < shape.problem.stages; ++rank)
     greedy.allowance.push_back(
@@ -323,6 +333,7 @@ void JointSearch::addShape(uint32_t chunks, Placement placement) {
 void JointSearch::moveLayers(Shape &shape) {
   if (shape.best.makespan == never)
     return;
+  // Actions that the engine starts: a fraction of a second.
   constexpr uint64_t mostVisits = 3'000'000;
   const Policy &policy = shape.policies[shape.policy];
   improveCut(shape.best.cut, mostVisits / shape.countActions(),
@@ -378,6 +389,9 @@ Result<JointResult> JointSearch::run() {
   uint32_t most = uint32_t(problem.layers.size()) / problem.stages;
   if (problem.stages == 1)
     most = 1; // nobody to take turns with
+  // More virtual stages a rank shorten the waits at both ends as many times,
+  // and add as many messages (Narayanan et al. 2021, section 2.2.2): beyond 16
+  // little is left to gain.
   uint32_t first = problem.chunks.value_or(1);
   uint32_t last = problem.chunks.value_or(std::min(most, 16u));
   for (uint32_t chunks = first; chunks <= last; ++chunks) {

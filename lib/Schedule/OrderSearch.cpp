@@ -56,6 +56,8 @@ private:
     uint32_t rank = 0, from = 0, to = 0; // positions, or donor and receiver
   };
 
+  /// The kind is outermost: `op / m` is the index of kind and stage, in
+  /// `times`, and `op - m` what the same microbatch does one stage earlier.
   Op makeOp(uint32_t kind, uint32_t stage, uint32_t microbatch) const {
     return (kind * stages + stage) * m + microbatch;
   }
@@ -102,6 +104,8 @@ private:
   };
   std::vector<Fact> facts;
 
+  // Times are in the unit of the layers'. One waiter for each action is
+  // enough: what one stage makes, one other stage waits for.
   // Of the last simulation.
   std::vector<double> ends, clocks;
   std::vector<int32_t> waiters;
@@ -192,6 +196,10 @@ void Annealer::fillTimes() {
 // Simulation
 //===----------------------------------------------------------------------===//
 
+/// Earliest times for the order as it is. A rank is left where an input is
+/// missing and looked at again when that has run, so that an action is visited
+/// at most twice: time and memory grow with the actions. Infinite where the
+/// order waits in a circle.
 double Annealer::simulate() {
   std::fill(ends.begin(), ends.end(), -1); // has not run
   for (const std::vector<Op> &list : ranks)
@@ -239,6 +247,10 @@ void Annealer::advance(uint32_t rank) {
   clocks[rank] = clock;
 }
 
+/// What a rank holds follows from its order alone, not from times, so that
+/// this comes before a simulation and needs none. Only a forward takes memory:
+/// an input gradient frees all of it but the weight share, and the weight
+/// gradient that.
 bool Annealer::keepsLimit(uint32_t rank) const {
   if (problem.memory.limit == 0)
     return true;
@@ -290,6 +302,11 @@ void Annealer::findCritical() {
   uint32_t rank =
       uint32_t(std::max_element(clocks.begin(), clocks.end()) - clocks.begin());
   int64_t op = ranks[rank].empty() ? -1 : int64_t(ranks[rank].back());
+  // Backwards from what ends last. An action that begins when the one in front
+  // of it ends waits for it, and the two could be exchanged; one that begins
+  // later waits for its input, and the path goes on where that is made. No
+  // exchange elsewhere shortens the step by itself. The tolerance is for sums
+  // that are rounded otherwise.
   while (op >= 0) {
     uint32_t stage = stageOf(Op(op));
     rank = rankOf[stage];
@@ -329,6 +346,9 @@ Annealer::Move Annealer::pickAny() {
 }
 
 /// A layer from one stage to another, mostly near.
+/// A cut names how many layers a stage has, one after the other: with a layer
+/// from stage 1 to stage 4, stages 2 and 3 keep as many but other ones. Half
+/// of the draws are neighbours, where nothing else moves.
 Annealer::Move Annealer::pickLayer() {
   if (stages < 2)
     return {};
@@ -342,6 +362,8 @@ Annealer::Move Annealer::pickLayer() {
 
 Annealer::Move Annealer::pickMove() {
   uint32_t dice = draw(100);
+  // Most moves are on the critical path, where they can help at once;
+  // without the others the search stays where the path cannot change.
   if (options.movesLayers && (dice < 15 || !options.movesWork))
     return pickLayer();
   return dice < 70 ? pickCritical() : pickAny();
@@ -362,6 +384,7 @@ bool Annealer::apply(const Move &move) {
   if (move.kind == Move::None)
     return false;
   if (move.kind == Move::Layers) {
+    // Other layers have other activations, on all stages in between.
     --cut[move.from], ++cut[move.to];
     fillTimes();
     if (keepsLimit())
@@ -436,6 +459,8 @@ Candidate Annealer::run() {
     double done = double(visits) / double(options.visits);
     double heat = hot * std::pow(cold / hot, done);
     double next = simulate() == never ? never : getCost();
+    // Metropolis' rule: what is worse by d is taken with probability exp(-d /
+    // heat), and heat falls geometrically with the work that is done.
     if (next > cost && drawUnit() >= std::exp((cost - next) / heat)) {
       undo(move);
       continue;
@@ -448,6 +473,9 @@ Candidate Annealer::run() {
   return best;
 }
 
+/// A simulation for each weight gradient, which is the square of the actions:
+/// done once, at the end. From the front, since one that has moved leaves room
+/// for the next.
 Candidate Annealer::advanceWeights() {
   const double most = measure() * (1 + 1e-12);
   for (uint32_t rank = 0; rank < shape.stages; ++rank)

@@ -61,6 +61,9 @@ bool Cutter::fits(double bound, bool balanced) {
   for (int stage = stages - 1; stage > 0; --stage) {
     // One for each stage in front has to remain, and one for this.
     int most = balanced ? (left + stage) / (stage + 1) : left - stage;
+    // Loads fall with the number of layers, so the longest run that fits is
+    // found by bisection: a whole question costs stages times the logarithm of
+    // the layers.
     int first = left - most, last = left - 1;
     while (first < last) {
       int middle = (first + last) / 2;
@@ -89,6 +92,7 @@ double Cutter::slowest() const {
 }
 
 std::vector<int> Cutter::run() {
+  // No cut is faster than an even one, nor slower than one stage with all.
   double total = before + after + sums.back();
   double low = total / stages, high = total;
   std::vector<int> best;
@@ -103,6 +107,8 @@ std::vector<int> Cutter::run() {
     best = layers;
     high = slowest();
   }
+  // Filling from the back leaves the first stages with whatever remains, often
+  // one layer; of cuts that are as fast the even one holds less memory.
   return fits(high, true) ? layers : best;
 }
 
@@ -173,6 +179,8 @@ RankCutter::Cut RankCutter::measure(std::vector<int> layers) const {
 /// that is then the least loaded, the last of them where several are.
 std::vector<int> RankCutter::deal() const {
   uint32_t stages = problem.virtualStages();
+  // Greedy is exact for equal layers: an exchange argument moves any layer of
+  // the slowest rank to where dealing would have put it, at no loss.
   double cost = std::reduce(costs.begin(), costs.end()) / double(costs.size());
   std::vector<int> layers(stages, 1);
   std::vector<double> ranks(problem.stages, cost * problem.chunks);
@@ -195,6 +203,9 @@ std::vector<int> RankCutter::deal() const {
 }
 
 /// Moves single layers over the borders of stages.
+/// Descends to a cut that no single layer improves: not always the best, since
+/// a rank's load is a sum over stages that are apart. Each try measures all
+/// layers; there are two for each border.
 void RankCutter::shift(Cut &cut) const {
   for (bool changed = true; changed;) {
     changed = false;
@@ -216,6 +227,9 @@ void RankCutter::shift(Cut &cut) const {
 
 std::vector<int> RankCutter::run() {
   Cut dealt = measure(deal());
+  // Layers that differ are dealt as if they did not, and the best cut by
+  // stages is another start: which is nearer to the best cut by ranks depends
+  // on where the costly layers are.
   auto [least, most] = std::minmax_element(costs.begin(), costs.end());
   if (*least < *most * (1 - 1e-9)) {
     shift(dealt);

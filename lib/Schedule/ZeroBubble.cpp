@@ -38,6 +38,9 @@ std::vector<Action> schedule::delayWeights(uint32_t microbatches, uint32_t lead,
   return actions;
 }
 
+/// As many forwards in front as 1F1B has, hence as much memory; weight
+/// gradients come later by as many microbatches as ranks come before, so that
+/// input gradients, which those wait for, go first.
 Schedule schedule::zeroBubbleH1(const Problem &problem) {
   Schedule schedule{problem, ""};
   for (uint32_t rank = 0; rank < problem.stages; ++rank)
@@ -46,6 +49,9 @@ Schedule schedule::zeroBubbleH1(const Problem &problem) {
   return schedule;
 }
 
+/// Twice the forwards less one, which fill the time before the first backward
+/// as well: with F, I and W equally long no rank waits between its first
+/// action and its last, for about twice the memory.
 Schedule schedule::zeroBubbleH2(const Problem &problem) {
   Schedule schedule{problem, ""};
   for (uint32_t rank = 0; rank < problem.stages; ++rank)

@@ -88,6 +88,8 @@ void ColumnEmitter::emitSums(const ColumnPart &part) {
     sums.push_back(emitter.neutral(roles.back(), wide ? emitter.lanes : 1));
   }
   Workers::Share share = workers.deal(emitter.constant(0), rows, 1);
+  // A thread adds every `members`th row to sums in registers; the threads of a
+  // column meet once, after the loop.
   Value last = lastRow ? lastRow : emitter.constant(rows);
   Value step = emitter.constant(workers.members);
   auto loop = scf::ForOp::create(builder, share.begin, last, step, sums);

@@ -93,6 +93,8 @@ Value Emitter::emitInput(OpOperand &use) {
   ArrayRef<int64_t> dims = space.getDims(use);
   ScopeIndex scope = getScope(use);
   unsigned number = cast<BlockArgument>(use.get()).getArgNumber();
+  // One load in each scope, however many ops read the element; an operand that
+  // is read with other dimensions is another element.
   auto key = std::pair(number, std::vector<int64_t>(dims.begin(), dims.end()));
   auto [place, inserted] = scopes[scope].loads.try_emplace(key);
   if (!inserted)
@@ -232,6 +234,7 @@ Value Emitter::emitReindexed(Operation *op) {
   if (map.countsFromWhole)
     groupIndex[group] =
         add(own, sumTerms(cast<FusableOpInterface>(op).getRankBegin()));
+  // Aligned vectors were chosen so that none is in two pieces (chooseAccess).
   bool isCut = group == space.getInner() && lanes > 1 && !aligned;
   Value read = isCut ? emitPieces(op, map) : emitPiece(op, map);
   groupIndex[group] = own;

@@ -90,6 +90,9 @@ Value Emitter::round(Value floats) {
   Type type = withLanes(builder.getI32Type(), floats.getType());
   Value half = number(16, type), one = number(1, type);
   Value word = arith::BitcastOp::create(builder, type, floats);
+  // Half of a unit in the last place that stays, less one, and one more where
+  // that place is odd: the carry is what rounding to nearest, ties to even,
+  // adds.
   Value odd = arith::ShRUIOp::create(builder, word, half);
   odd = arith::AndIOp::create(builder, odd, one);
   Value below = add(number(0x7fff, type), odd);
@@ -246,6 +249,7 @@ Value Emitter::guardOf(ArrayRef<int64_t> dims, ScopeIndex scope) {
                   : first;
   };
   for (auto [group, own] : llvm::enumerate(groupScope))
+    // All indices along that group would write the same number.
     if (own <= scope && !(has >> group & 1))
       require(groupIndex[group]);
   if (scope == KernelScope)
@@ -280,6 +284,7 @@ void Emitter::storeResult(unsigned result, Value element) {
 }
 
 void Emitter::storeResults(ArrayRef<unsigned> results, ScopeIndex scope) {
+  // All elements before any store: a result may lie where an operand does.
   SmallVector<Value> elements;
   for (unsigned result : results) {
     OpOperand &use = getYielded(result);

@@ -94,6 +94,8 @@ void RowEmitter::plan() {
   emitter.assignScopes([&](const Reduction &reduction) {
     return shape.isTotal(reduction) ? KernelScope : IndexScope;
   });
+  // What needs a reduction over the row is known one sweep after it: the
+  // stages of the shape are the sweeps.
   auto sweepAt = [&](unsigned stage) -> Sweep & {
     if (sweeps.size() <= stage)
       sweeps.resize(stage + 1);
@@ -107,6 +109,7 @@ void RowEmitter::plan() {
       sweepAt(shape.stage.lookup(operand.get()))
           .reductions.push_back(&reduction);
     else
+      // It has one summand a row, which needs no loop.
       rowTotals.push_back(&reduction);
   }
   for (unsigned result = 0; result < emitter.cluster.getNumResults();
@@ -212,12 +215,16 @@ RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
     FusionRole role = getRole(reduction->op);
     Value summand =
         emitter.splat(emitter.emitSummand(*reduction), emitter.lanes);
+    // Lanes beyond the row hold zeros, or what lies between rows, and the
+    // arithmetic has made anything of it: they count as nothing.
     if (Value counts = emitter.mask ? emitter.mask : emitter.counted) {
       Value nothing = emitter.neutral(role, emitter.lanes);
       summand = arith::SelectOp::create(builder, counts, summand, nothing);
     }
     next.push_back(emitter.combine(role, partial, summand));
   }
+  // What is costly is known when it has been emitted, so this comes after the
+  // first chunk's reductions and holds for the tail as well.
   if (current + 1 < sweeps.size() && !spillsChosen && workers.keepsCostly)
     chooseSpills(sweep);
   for (auto [value, result] : spills)
@@ -327,6 +334,8 @@ void RowEmitter::endSweep(const Sweep &sweep, Values &partials,
     roles.push_back(getRole(reduction->op));
     partial = emitter.combineLanes(roles.back(), partial);
   }
+  // Lanes first, then threads, always in the same order: the same bits in every
+  // run, though not on machines with other vectors.
   workers.combine(roles, partials);
   for (auto [reduction, sum] : llvm::zip(sweep.reductions, partials)) {
     auto *total = llvm::find(shape.totals, reduction);
@@ -358,6 +367,8 @@ void RowEmitter::emitRow(Value row, Values &totals) {
 
 void RowEmitter::run() {
   plan();
+  // What is added up over all rows is carried by one loop over them, which is
+  // one call however many rows there are.
   bool once = !shape.totals.empty();
   info.extent = once ? 1 : rows;
   int64_t width = shape.block      ? shape.block

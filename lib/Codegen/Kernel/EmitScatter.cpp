@@ -143,6 +143,8 @@ void ScatterEmitter::emitBlock(Value block) {
   int64_t positions = 1;
   for (int64_t group : positionGroups)
     positions *= emitter.space.getGroups()[group].extent;
+  // No atomic additions: whoever has the block adds what its rows get in the
+  // order of positions, so that the sum has the same bits in every run.
   workers.forMatches(
       positions,
       [&](Value position) { return emitTest(position, first, last); },

@@ -48,6 +48,9 @@ ScopeIndex Emitter::getScope(OpOperand &use) const {
   return getScope(use.get());
 }
 
+/// A value is computed in the outermost loop in which all of it is known: the
+/// innermost of its own dimensions and of its operands. A reduction leaves the
+/// loop that it goes over.
 void Emitter::assignScopes(
     llvm::function_ref<ScopeIndex(const Reduction &)> reduced) {
   const Reduction *next = space.getReductions().begin();
@@ -129,6 +132,7 @@ Value Emitter::combineLanes(FusionRole role, Value vector) {
   auto type = dyn_cast<VectorType>(vector.getType());
   if (!type)
     return vector;
+  // The upper half onto the lower one: vectors have a power of two of lanes.
   int64_t count = type.getNumElements();
   while ((count /= 2)) {
     auto half = [&](int64_t first) -> Value {
@@ -219,6 +223,7 @@ Value Emitter::rankScalar(RankScalar scalar) {
   return scalarValues[index] = function.getScalar(builder, index);
 }
 
+/// At the beginning of the kernel: the same for all elements.
 Value Emitter::sumTerms(ArrayRef<RankTerm> terms) {
   OpBuilder::InsertionGuard guard(builder);
   moveTo(KernelScope);

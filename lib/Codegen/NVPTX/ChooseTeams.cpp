@@ -59,6 +59,8 @@ VectorAccess codegen::chooseAccess(plan::ClusterOp cluster,
   access.bytes = widestElement(cluster, space);
   if (space.getInner() < 0)
     return access;
+  // A thread has the same elements of all tensors, so the widest type decides
+  // how many: the others move less at once.
   int64_t &lanes = access.lanes = kMostBytes / access.bytes;
   auto fit = [&](int64_t extent) {
     while (extent % lanes)

@@ -104,6 +104,8 @@ void TeamWorkers::forIndices(int64_t count, ArrayRef<FusionRole> roles,
   if (count % teams.perBlock())
     exists = arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, index,
                                    emitter.constant(count));
+  // Barriers stand in here only where a team is the whole block, which goes
+  // one way; smaller teams exchange within a warp, under a mask.
   auto branch = scf::IfOp::create(builder, exists, false);
   emitter.setAnchor(KernelScope, branch);
   OpBuilder::InsertionGuard guard(builder);
@@ -191,6 +193,8 @@ void TeamWorkers::combineOver(int64_t reach, int64_t stride,
                               MutableArrayRef<Value> partials) {
   if (partials.empty())
     return;
+  // A butterfly: every thread ends with the sum of all, and with the same
+  // bits, since exchanged operands of an addition give them.
   Value mask = exchangeMask(reach);
   for (int64_t distance = stride; distance < std::min(reach, kWarp);
        distance *= 2)
@@ -284,6 +288,8 @@ void TeamWorkers::combineWarps(int64_t stride, ArrayRef<FusionRole> roles,
   Value column = arith::RemUIOp::create(builder, thread, number(stride));
   for (auto [role, value] : llvm::zip(roles, partials)) {
     int64_t lanes = lanesOf(value);
+    // One after the other, not as a tree: all threads do it at once, each for
+    // its column, and there are 16 warps at most.
     Value all;
     for (int64_t warp = 0; warp < warps; ++warp) {
       Value address =
@@ -315,6 +321,8 @@ void TeamWorkers::forMatches(int64_t count,
   Value own = emitter.add(base, member);
   Value exists =
       arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, own, last);
+  // A lane without a position tests the first one, so that it reads nothing
+  // beyond the end, and finds nothing.
   Value place = arith::SelectOp::create(builder, exists, own, base);
   Value matches = test(place);
   matches = arith::AndIOp::create(builder, matches, exists);
@@ -342,6 +350,7 @@ void TeamWorkers::visitMatches(Value matches, Value base,
   Value lowest = LLVM::CountTrailingZerosOp::create(builder, type, bits,
                                                     /*is_zero_poison=*/true);
   body(emitter.add(base, widen(lowest)));
+  // The lowest bit is cleared: b & (b - 1).
   Value less = arith::SubIOp::create(builder, bits, number(1));
   Value rest = arith::AndIOp::create(builder, bits, less);
   scf::YieldOp::create(builder, rest);

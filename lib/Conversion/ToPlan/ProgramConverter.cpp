@@ -67,6 +67,7 @@ ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
     for (auto [parameter, entry] :
          llvm::zip_equal(parameters, plan.parameters)) {
       auto gradient = packs.locate(parameter.getSymName(), nn::Slot::Gradient);
+      // What some rank has a gradient of is trained, on all ranks.
       if (buffers.contains(gradient.buffer))
         entry->frozen = false;
     }
@@ -150,6 +151,8 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
       shard->compute_weight = *copy;
     }
     shard->division = makeDivision(parameter, packs, offsets);
+    // Of programs that hold the same parameter the first one counts and saves
+    // it.
     shard->owner = !owned[index];
     owned[index] = true;
     program.shards.push_back(std::move(shard));
@@ -253,6 +256,7 @@ LogicalResult Converter::addFunctions() {
 /// The numbers of all constants of that name; the first one has them computed.
 uint32_t Converter::addData(ConstantDataOpInterface op, StringRef name,
                             int64_t rows) {
+  // The name says all that the numbers depend on.
   auto [it, isNew] = shared.data.try_emplace(name, plan.data.size());
   if (isNew) {
     std::vector<float> numbers = op.getData(rows);
@@ -277,6 +281,7 @@ LogicalResult Converter::addConstant(ConstantDataOpInterface op,
                                 constant->begin)))
       return failure();
     for (const RankTerm &term : begin)
+      // The last rank's rows begin at the most that the terms come to.
       rows += term.scale * (dist::MeshOp::find(op).getAxisSize(term.axis) - 1);
   }
   constant->data = addData(op, name, rows);
@@ -306,6 +311,7 @@ void Converter::addAction(ActionOp op) {
   action->microbatch = op.getMicrobatch().value_or(0);
   if (op.getCallee()) {
     action->function = functions.lookup(*op.getCallee());
+    // In the order of the step: that call overwrites what the others add to.
     action->first = called.insert(action->function).second;
     for (size_t slot = 0; slot < op.getBuffers().size(); ++slot)
       action->bindings.push_back(memory.getBound(op, slot).begin);

@@ -52,6 +52,7 @@ FailureOr<fb::KernelStepT> KernelTable::write(KernelOp kernel) {
   FailureOr<codegen::KernelInfo> info = library.add(cluster);
   if (failed(info))
     return failure();
+  // Clusters that compute the same have one symbol, in all programs.
   auto [it, isNew] = indices.try_emplace(info->symbol, plan.kernels.size());
   if (isNew) {
     auto made = std::make_unique<fb::KernelT>();
@@ -128,6 +129,7 @@ uint32_t Writer::locate(Operation *op) {
   if (StringAttr origin = findOrigin(op->getLoc()))
     text = origin.getValue().str() + " in ";
   text += function.getSymName();
+  // Steps of one op stand together, so the last one is all that is compared.
   if (plan.locations.empty() || plan.locations.back() != text)
     plan.locations.push_back(text);
   return plan.locations.size() - 1;

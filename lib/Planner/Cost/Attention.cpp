@@ -69,6 +69,8 @@ Cost fusedCost(const Sizes &sizes, const Device &device,
   double longest = matmuls * 2 * tile * across * headSize / unitFlops;
   double even =
       sizes.batch * (rows / tile) * longest * share / device.multiprocessors;
+  // Never faster than its longest block; otherwise the work shared evenly, and
+  // some of a longest block, which begins last (Graham 1969: list scheduling).
   double arithmetic = std::max(longest, even + unit.tail * longest);
   // Q, K, V and the result; backward their gradients as well.
   double bytes = elementBytes(options.precision) * sizes.batch *
@@ -123,6 +125,8 @@ Cost planner::attentionCost(const Operation &operation, const Device &device,
                  double(operation.queries), double(operation.keys),
                  double(operation.headSize), 1};
   (options.contextHeads ? sizes.batch : sizes.queries) /= options.context;
+  // A causal mask hides half of the scores. Where context parallelism cuts the
+  // sequence in blocks, the last rank sees most, and all wait for it.
   if (operation.causal)
     sizes.seen = options.balancedContext || options.contextHeads
                      ? 0.5

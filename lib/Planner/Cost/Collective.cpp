@@ -65,6 +65,8 @@ Traffic getTraffic(Algorithm algorithm, const Place &place, int passes,
     double interSteps = passes * (place.nodes - 1.0);
     return {passes * (n - 1) - interSteps, interSteps, ringBytes};
   }
+  // Down a chain of a node's members and a tree of the nodes, and up again,
+  // with all of the tensor each way.
   case Algorithm::Tree:
     return {2.0 * (place.perNode - 1),
             2.0 * (std::bit_width(unsigned(place.nodes)) - 1), 2 * bytes};
@@ -87,6 +89,8 @@ double getChannelSeconds(Algorithm algorithm, Protocol protocol,
   if (place.perNode > 1)
     bandwidth = place.intraBandwidth * intra.fraction;
   if (crosses)
+    // Members have rings of their own through their own NICs, each with its
+    // share of the tensor: together they are as wide as all NICs.
     bandwidth = std::min(bandwidth, place.perNode * place.interBandwidth *
                                         channel.fraction);
   if (bandwidth <= 0)
@@ -182,6 +186,8 @@ double planner::collectiveSeconds(CollectiveKind kind, double bytes,
     if (algorithm == Algorithm::InSwitch &&
         (place.nodes > 1 || place.members < cluster.intra.inSwitchMembers))
       continue;
+    // The library tries all pairs as well, with the same sums: the best is
+    // what it takes.
     Traffic traffic =
         getTraffic(algorithm, place, getFacts(kind).passes, bytes);
     for (int p = 0; p < protocolCount; ++p)

@@ -45,6 +45,8 @@ uint64_t divideUp(uint64_t a, uint64_t b) {
 
 /// `blocks` / `units` rounded up, with the reciprocal of `units`.
 double countWaves(double blocks, double units, double perUnit) {
+  // A product in place of a division, in the innermost loop of a search. The
+  // reciprocal is rounded; what it misses the comparison sees.
   double waves = double(int64_t(blocks * perUnit));
   return waves * units < blocks ? waves + 1 : waves;
 }
@@ -95,10 +97,13 @@ Cost planner::matmulCost(const Matmul &matmul, const Device &device,
     for (int splits = 1; splits <= most; ++splits) {
       double arithmetic = countWaves(blocks * splits, units, perUnit) *
                           (trips / splits + unit.rampTrips) * tripSeconds;
+      // Partial results are written and read in fp32, one for each split.
       double bytes =
           traffic + (splits > 1 ? 2.0 * splits * sizeof(float) * result : 0);
       double memory = bytes / bandwidth;
       double launch = splits > 1 ? device.launchSeconds : 0;
+      // Most of the shorter one hides behind the longer one; `serialFraction`
+      // of it does not.
       double seconds = std::max(arithmetic, memory) +
                        unit.serialFraction * std::min(arithmetic, memory) +
                        launch;
@@ -117,6 +122,7 @@ Cost planner::matmulCost(const Matmul &matmul, const Device &device,
 }
 
 double planner::getGemmRate(const Device &device, Precision precision) {
+  // Large enough for waves and ramps to be lost in it.
   constexpr int64_t large = 8192;
   return 2 * std::pow(double(large), 3) /
          matmulCost(1, large, large, large, device, precision).seconds;

@@ -129,6 +129,8 @@ void Fit::collect(size_t run, uint32_t index) {
   const plan::ProgramProfile &measured = runs[run].profile.programs[index];
   const fb::Program &program = *runs[run].plan.programs()->Get(index);
   double ranks = meshes[run].ranks() / meshes[run].size(0);
+  // Ranks that share a thread wait for each other: then the processor's time,
+  // not the clock's, is what a step took.
   double share = double(meshes[run].ranks()) / runs[run].profile.threads;
   auto getSeconds = [&](const auto &entry) {
     return share > 1 ? share * entry.processor : entry.seconds;
@@ -186,6 +188,9 @@ double Fit::predict(const Sample &sample,
                         cluster);
 }
 
+/// The mean square of log(predicted / measured), by the seconds that samples
+/// take of a step: twice too slow is as wrong as twice too fast, and what
+/// takes long counts most.
 double Fit::getLoss(Group group, const Ratios &ratios) const {
   std::vector<Cluster> changed = apply(ratios);
   double loss = 0, weight = 0;

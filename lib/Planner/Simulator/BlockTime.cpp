@@ -158,6 +158,8 @@ double BlockTimer::ringSeconds(const Operation &op) const {
   Group group = context.contextGroup();
   bool inside = group.perNode == group.ranks;
   double step = transferSeconds(bytes, inside, context.cluster);
+  // The first of as many steps works on the rank's own keys and values, while
+  // the next ones come.
   double work = getCost(op).seconds / members;
   return (members - 1) * std::max(0.0, step - work);
 }

@@ -156,6 +156,8 @@ Status Estimator::makePipeline(Microbatches microbatches) {
   problem.stages = uint32_t(configuration.pipeline);
   problem.chunks = uint32_t(configuration.chunks);
   problem.microbatches = uint32_t(configuration.microbatches(context.training));
+  // Orders that depend on costs are made for one kind of stage: from the
+  // middle, which has neither embedding nor loss.
   const StageTime &time = result.stages[result.stages.size() / 2];
   StageCost typical = {time.forward, time.backwardInput, time.backwardWeight};
   if (microbatches == Microbatches::Some) {
@@ -246,6 +248,7 @@ void Estimator::breakDown(double withoutTransfers) {
       parts.exposed.tensor += m * (time.tensorForward + time.tensorBackward);
       parts.exposed.context += m * (time.contextForward + time.contextBackward);
     }
+    // Parts are those of the rank with the most work: all others wait for it.
     if (busy <= longest)
       continue;
     longest = busy;

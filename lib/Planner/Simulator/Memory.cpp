@@ -26,6 +26,7 @@ double planner::countTied(const Work &work,
                           std::span<const StageBlocks *const> stages) {
   double tied = 0;
   forEachGroup(work, stages, [&](const ParameterGroup &group, int) {
+    // However many blocks of a rank read it, it holds one.
     tied = std::max(tied, group.tied ? group.elements : 0);
   });
   return tied;

@@ -104,6 +104,9 @@ static bool dominates(const std::vector<InFlight> &a,
   return true;
 }
 
+/// Keeps the moments that no other one covers: whatever chunks come to hold,
+/// the fullest moment is one of them. Of hundreds of actions a rank few are
+/// left.
 void CompiledSchedule::addMoment(uint32_t rank,
                                  const std::vector<InFlight> &counts) {
   std::vector<std::vector<InFlight>> &known = moments[rank];
@@ -158,6 +161,9 @@ struct Times {
 
 } // namespace
 
+/// One pass over the actions, in an order in which inputs come first: no
+/// events, no queue. The planner calls this for each strategy, so that its
+/// time is that of the search.
 PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
                                    TransferCost transfer) const {
   // Kept between calls: an estimate allocates as little as possible.
@@ -344,6 +350,8 @@ Result<PipelineModel> PipelineModel::get(const std::string &name,
   Problem large = problem, small = problem;
   uint32_t round = problem.stages;
   Rounds rounds = getRounds(**generator, problem);
+  // The remainder stays: which ranks work on the last, partial round decides
+  // how the step ends.
   if (problem.microbatches > uint64_t(rounds.large + 1) * round) {
     uint32_t rest = problem.microbatches % round;
     large.microbatches = rounds.large * round + rest;

@@ -186,6 +186,8 @@ void Estimator::fitRank(uint32_t rank, Recompute least, Recomputation &found) {
   bool cheapIsFast = least == Recompute::Selective;
   RankLayers best{layers, 0};
   double shortest = std::numeric_limits<double>::max();
+  // For each number of layers that are computed again whole, the fewest others
+  // that are in part: memory falls with both, time grows with the first.
   for (int full = 0; full <= layers; ++full) {
     int rest = layers - full;
     if (getSeconds({full, cheapIsFast ? rest : 0}) >= shortest)

@@ -50,6 +50,7 @@ CublasGemms::~CublasGemms() {
 Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
   Gemm gemm;
   gemm.layout = layoutGemm(step);
+  // Layers share their layouts, each of which asks the heuristic once.
   auto found = std::find_if(gemms.begin(), gemms.end(), [&](const Gemm &known) {
     return known.layout == gemm.layout;
   });
@@ -240,6 +241,8 @@ Status CublasGemms::run(uint32_t prepared, const GemmOperands &operands,
   if (!gemm.isApart)
     PLAIT_RETURN_IF_ERROR(
         setPointers(gemm.operation.get(), gemm.layout, bias, geluInput));
+  // cuBLAS has columns first: what it sees is the transposed result, of the
+  // operands exchanged.
   const float alpha = 1, beta = add ? 1 : 0;
   uint64_t unit = plan::elementBytes(gemm.layout.a.type);
   uint64_t unitC = plan::elementBytes(gemm.layout.c.type);

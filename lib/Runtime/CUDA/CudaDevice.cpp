@@ -56,6 +56,8 @@ CudaDevice::~CudaDevice() {
 
 Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
+    // What has been staged is read when the stream gets there: its room is
+    // used again only after that.
     if (staged == stagingBytes) {
       PLAIT_RETURN_IF_ERROR(queue->synchronize());
       staged = 0;
@@ -196,6 +198,7 @@ Status CudaDevice::wait(uint32_t event, uint32_t number) {
 Status CudaDevice::fork() {
   if (!stamps.empty()) {
     PLAIT_RETURN_IF_ERROR(queue->synchronize());
+    // The GPU's clock and the host's are tied together while nothing runs.
     PLAIT_RETURN_IF_ERROR(queue->record(began));
     beganAt = std::chrono::steady_clock::now();
   }

@@ -70,6 +70,8 @@ Result<CudaContext::Memory> CudaContext::memory() const {
   return Memory{available, total};
 }
 
+/// As many blocks as fill the GPU some times over: kernels of the runtime loop
+/// over what is left.
 uint64_t CudaContext::blocksFor(int64_t count, int64_t threads) const {
   int64_t needed = (count + threads - 1) / threads;
   return std::clamp<int64_t>(needed, 1, 8 * std::max(1, multiprocessors));
@@ -101,6 +103,8 @@ CudaStream::create(std::shared_ptr<CudaContext> context,
   std::unique_ptr<CudaStream> result(
       new CudaStream(std::move(context), std::move(recording)));
   const Driver &driver = result->driver;
+  // Small kernels of collectives go before the large ones that run beside
+  // them.
   int least = 0, greatest = 0;
   PLAIT_RETURN_IF_ERROR(
       driver.check(driver.cuCtxGetStreamPriorityRange(&least, &greatest),
@@ -204,6 +208,7 @@ Status CudaStream::wait(CUevent event) {
 
 Result<bool> CudaStream::idle() const {
   CUresult result = driver.cuStreamQuery(stream);
+  // An error here is one of any kernel before: calls only enqueue.
   if (result == CUDA_ERROR_NOT_READY)
     return false;
   PLAIT_RETURN_IF_ERROR(driver.check(result, "the GPU failed"));

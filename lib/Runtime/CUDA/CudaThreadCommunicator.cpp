@@ -175,6 +175,7 @@ private:
                          reduceThreads, arguments);
   }
 
+  /// Its own event the stream need not wait for: it has recorded it.
   Status waitForOthers(CudaEvent CudaOperands::*event) {
     for (int64_t j = 0; j < members(); ++j)
       if (j != index)
@@ -243,6 +244,7 @@ public:
     Result<CUevent> event = recordEvent(id);
     if (!event.ok())
       return event.status();
+    // The event is in the stream before anybody can wait for it.
     world->post(id, {bytes.data(), *event, nullptr});
     return Status::success();
   }

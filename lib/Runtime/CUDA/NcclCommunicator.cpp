@@ -64,6 +64,8 @@ public:
         device(device), bin(std::move(bin)), owner(std::move(owner)) {}
 
   ~NcclCommunicator() override {
+    // Only when all ranks of the process have left are communicators
+    // destroyed: the last one drops the bin.
     owner->leave();
     std::lock_guard lock(bin->mutex);
     bin->all.push_back(std::move(owner));

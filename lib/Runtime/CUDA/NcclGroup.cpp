@@ -60,6 +60,8 @@ public:
     if (!comm)
       return copy(input, output, shape);
     uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+    // NCCL scatters blocks that lie one behind the other: rows of several
+    // blocks are packed first.
     if (shape.outer > 1) {
       for (int64_t j = 0; j < members; ++j)
         PLAIT_RETURN_IF_ERROR(stream.copyRows(
@@ -128,6 +130,7 @@ private:
           result = nccl.ncclRecv(received + j * bytes, bytes, ncclInt8, j, comm,
                                  stream.handle());
       }
+      // Also after an error: what has begun has to end.
       ncclResult_t ended = nccl.ncclGroupEnd();
       return isFine(result) ? ended : result;
     });

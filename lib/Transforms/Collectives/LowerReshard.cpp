@@ -247,6 +247,10 @@ FailureOr<bool> Mover::allGather() {
   return false;
 }
 
+/// In this order each move leaves less for those after it: what nobody wants is
+/// cut off, sums are made in blocks rather than whole, and what can be
+/// exchanged is not gathered.
+///
 /// Ends, since every move brings an axis to its place or takes one off a
 /// dimension, and as long as something is missing one of them applies: where
 /// nothing has to be given up, what comes next in some dimension is split

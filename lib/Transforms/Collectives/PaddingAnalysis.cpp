@@ -209,6 +209,8 @@ LogicalResult PaddingAnalysis::runOnce() {
 /// What is cleared is so for all users, those before the one that asked for it
 /// too: what they give is derived again.
 LogicalResult PaddingAnalysis::run() {
+  // Ends: what is cleared stays so, and there are only so many dimensions of
+  // values.
   do {
     changed = false;
     if (failed(runOnce()))

@@ -284,6 +284,8 @@ void StepEnd::count(NormPart &part, Unit &unit) {
 /// The square of the norm of the gradient sums, every parameter counted once:
 /// by the first of the ranks that hold it.
 Value StepEnd::squaredNorm() {
+  // One collective for each set of axes, however many parameters they split:
+  // numbers are added before they are sent.
   llvm::MapVector<Attribute, NormPart> parts; // by the axes that split them
   for (Unit &unit : units) {
     if (unit.get().gradients.begin()->first != rank)
@@ -349,6 +351,7 @@ void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
     for (Value &state : updated.state)
       state = maskPadding(state, use);
   }
+  // Gathered as bf16, half of the bytes, by all that compute with it.
   Value copy;
   if (use.hasCopy)
     copy = nn.cast(updated.value, builder.getBF16Type());
@@ -386,6 +389,8 @@ LogicalResult StepEnd::buildOptimizer() {
   Value root = nn.unary<nn::SqrtOp>(squaredNorm());
   Value norm = nn.mul(root, inverse);
   Value clip = clipFactor(norm);
+  // Gradients are sums over all targets of the global batch: the mean is taken
+  // with the clipping, in one product, and the norm is the mean's.
   Value scale = nn.mul(clip, inverse);
   std::string optimizer = getConfiguration(module).optimizer;
   std::unique_ptr<UpdateRule> rule = createUpdateRule(

@@ -156,10 +156,15 @@ void RecomputeCut::connect(Operation *op, int node) {
 
 llvm::DenseSet<Operation *> RecomputeCut::find(ArrayRef<Operation *> users) {
   for (Operation *user : users)
+    // What backward ops read has to be on their side: kept, which is its edge
+    // cut, or computed there of what is.
     connect(user, FlowNetwork::kSink);
   for (size_t index = 0; index < values.size(); ++index) {
     auto [value, nodes] = values.begin()[index];
     Operation *source = value.getDefiningOp();
+    // What may not be computed again comes from the forward pass, at the price
+    // of its bytes; edges to who computes are never cut, since an op needs all
+    // of its operands.
     if (source && !source->hasTrait<ComparesFloats>() && mayCopy(source))
       connect(source, nodes.in);
     else

@@ -113,6 +113,8 @@ static bool isFloat(Value value) {
   return isa<FloatType>(getElementTypeOrSelf(value.getType()));
 }
 
+/// One walk forward: what no parameter and no input reaches needs no gradient,
+/// whatever is done with it.
 void Differentiator::findActive() {
   for (BlockArgument argument : function.getArguments())
     if (isFloat(argument))
@@ -162,6 +164,8 @@ Value Differentiator::sum(Value primal) {
                         .getResult()
                   : gradient;
   }
+  // Still as they lie: whoever needs the sum elsewhere moves it once, perhaps
+  // together with something else.
   if (groups.size() == 1)
     return groups.front().second;
   Value total;
@@ -291,6 +295,7 @@ SmallVector<Value> Differentiator::buildGradients(Operation *op,
 Operation *Differentiator::keepComparisons(Operation *op,
                                            ArrayRef<Operation *> created,
                                            ArrayRef<Value> cotangents) {
+  // What does not depend on a cotangent is made of forward values alone.
   llvm::SmallDenseSet<Operation *> fromGradients;
   for (Operation *added : created)
     if (llvm::any_of(added->getOperands(), [&](Value operand) {

@@ -87,6 +87,8 @@ Value Cutter::importValue(Value value) {
   if (isNew) {
     it->second =
         later.getBody().front().addArgument(value.getType(), value.getLoc());
+    // Inputs and outputs have a port already, whose buffer both functions are
+    // given; anything else becomes a residual.
     PortAttr &port = portOf[value];
     if (!port) {
       port =
@@ -119,6 +121,8 @@ void Cutter::moveOps(ArrayRef<Operation *> ops) {
 
 void Cutter::finishEarlier() {
   body.getTerminator()->setOperands(results);
+  // Arguments that only what has moved reads, such as the gradients of
+  // outputs.
   for (unsigned index = ports.size(); index-- > 0;)
     if (imported.contains(body.getArgument(index)) &&
         body.getArgument(index).use_empty()) {

@@ -214,6 +214,7 @@ void ProgramBuilder::addTransfer(const Action &action) {
       backward ? (receives ? PortKind::OutputGradient : PortKind::InputGradient)
                : (receives ? PortKind::Input : PortKind::Output);
   int64_t stage = calls.getStage(rank, action);
+  // A message is named after who sends it, at both ends.
   int64_t sender = receives ? (backward ? stage + 1 : stage - 1) : stage;
   SmallVector<std::pair<PortAttr, int64_t>> crossing;
   for (auto [port, bytes] : bytesOf[stage])

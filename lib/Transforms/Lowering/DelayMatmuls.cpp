@@ -80,6 +80,8 @@ bool Delayer::extend(Operation *matmul, int64_t last) {
   for (Value operand : matmul->getOperands())
     if (Lifetime *lifetime = findLifetime(operand))
       read.insert(lifetime);
+  // Judged by the bytes that live, which packing comes close to, and not by
+  // packing again for each matmul.
   auto add = [&](int64_t sign) {
     bool fits = true;
     for (Lifetime *lifetime : read)
@@ -113,6 +115,7 @@ void Delayer::run() {
     for (Operation *matmul : matmuls) {
       if (!extend(matmul, at))
         continue;
+      // In their order, each followed by those that add it up.
       matmul->moveAfter(last);
       last = matmul;
       for (Operation *user : llvm::make_early_inc_range(matmul->getUsers()))

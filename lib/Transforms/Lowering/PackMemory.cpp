@@ -86,6 +86,9 @@ public:
                   [&](int64_t node) { asked.push_back(&nodes[node].below); });
     forNodesAround(life,
                    [&](int64_t node) { asked.push_back(&nodes[node].own); });
+    // A gap of one set need not be one of the next: again from where it is,
+    // until all agree. The offset only grows, past a range of some set each
+    // time.
     int64_t offset = 0, before;
     do {
       before = offset;
@@ -185,6 +188,9 @@ public:
   /// The most that is live during a life. `most[k]` has it for the 2^k steps
   /// from each on.
   int64_t getMost(const Lifetime &life) {
+    // Two blocks of 2^k steps cover the life, and may overlap: a maximum
+    // counts nothing twice (a sparse table; Bender and Farach-Colton 2000).
+    // Levels are built when they are first asked for.
     size_t level = llvm::Log2_64(life.last - life.first + 1);
     while (most.size() <= level) {
       const std::vector<int64_t> &half = most.back();
@@ -281,6 +287,8 @@ llvm::SmallVector<int64_t> plait::packMemory(llvm::ArrayRef<Lifetime> buffers,
   Orders orders(buffers, steps);
   llvm::SmallVector<int64_t> best(buffers.size(), 0), offsets = best;
   total = std::numeric_limits<int64_t>::max();
+  // No order takes less than what is live at once: whichever reaches that is
+  // the last.
   for (int order = 0; order < Orders::kCount && total > orders.getPeak();
        ++order) {
     auto ranks = llvm::map_to_vector(buffers, [&](const Lifetime &life) {

@@ -66,6 +66,7 @@ static void gatherAhead(Block &body) {
     layers.back().gathers.push_back(cast<dist::AllGatherOp>(op));
   }
   for (size_t i = 0; i < layers.size(); ++i) {
+    // Nothing that is read before the first layer could hide its gather.
     Operation *begin = layers[i ? i - 1 : 0].begin;
     for (dist::AllGatherOp gather : layers[i].gathers) {
       Operation *read = gather.getInput().getDefiningOp();

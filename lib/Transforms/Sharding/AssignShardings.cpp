@@ -140,6 +140,8 @@ LogicalResult Assigner::checkTokens(StringAttr axis, int64_t dim) {
   return success();
 }
 
+/// dp and cp are not solved for: that they split the tokens is what they mean.
+/// All that moves with the tokens is split with them.
 LogicalResult Assigner::seedTokens() {
   for (auto [dim, name] : llvm::enumerate(kTokenAxes)) {
     StringAttr axis = builder.getStringAttr(name);

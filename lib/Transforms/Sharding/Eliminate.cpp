@@ -38,6 +38,9 @@ void CostNetwork::addCost(int a, int b,
 }
 
 namespace {
+/// Doubles of one table, 32 MiB. What needs more is refused rather than
+/// approximated: nobody could tell a choice that is not the best from one that
+/// is.
 constexpr size_t kLargestTable = size_t(1) << 22;
 } // namespace
 
@@ -86,6 +89,7 @@ struct CostNetwork::Elimination {
   }
 
   /// The entry of `table` for the values in `assignment`, by variable.
+  /// Row-major over the scope, the last variable fastest.
   double look(const Table &table, llvm::ArrayRef<int> assignment) const {
     size_t index = 0;
     for (int variable : table.scope)
@@ -101,6 +105,10 @@ struct CostNetwork::Elimination {
 /// Of a sum of some thousand costs, relatively.
 static constexpr double kRounding = 1e-12;
 
+/// Replaces all tables with `variable` by one over its neighbours, of the
+/// least cost that it can have beside each of their assignments. Takes time
+/// for the product of all their domains with its own; false where that is too
+/// much.
 bool CostNetwork::Elimination::eliminate(int variable) {
   Choice choice{variable, neighbours(variable), {}};
   size_t entries = countEntries(choice.scope);
@@ -167,6 +175,8 @@ bool CostNetwork::Elimination::run() {
   return true;
 }
 
+/// In the opposite order: all neighbours that a variable had when it went have
+/// their values by then.
 llvm::SmallVector<int> CostNetwork::Elimination::readBack() const {
   llvm::SmallVector<int> values(domains.size(), 0);
   for (const Choice &choice : llvm::reverse(choices)) {
@@ -186,6 +196,7 @@ std::optional<llvm::SmallVector<int>> CostNetwork::solve(double &cost) const {
   return elimination.readBack();
 }
 
+/// Solves it all again: only remarks ask.
 double CostNetwork::findCost(int variable, int value) const {
   constexpr double excluded = 1e30; // no sum of seconds
   CostNetwork fixed = *this;

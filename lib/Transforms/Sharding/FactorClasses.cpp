@@ -18,6 +18,7 @@ using namespace plait::dist;
 // Classes
 //===----------------------------------------------------------------------===//
 
+/// Union-find with path halving (Tarjan and van Leeuwen 1984).
 int FactorClasses::root(int node) {
   while (parents[node] != node)
     node = parents[node] = parents[parents[node]];
@@ -31,6 +32,8 @@ int FactorClasses::find(Value value, int64_t dim) {
   return root(it->second);
 }
 
+/// The class of any dimension that moves with `factor`: they are all one. Of
+/// the results first: operands may have been resharded.
 int FactorClasses::findFactor(ShardableOpInterface op, const FactorRule &rule,
                               int factor) {
   auto search = [&](ValueRange values,
@@ -187,6 +190,8 @@ void plait::shardNewOps(ArrayRef<Operation *> ops,
         if (!llvm::is_contained(ops, operand.getDefiningOp()))
           outside.insert(operand);
     }
+  // Where operands are split differently the largest one keeps its place, and
+  // smaller ones are moved to it.
   auto bySize = outside.takeVector();
   llvm::stable_sort(bySize,
                     [](Value a, Value b) { return sizeOf(a) > sizeOf(b); });

@@ -183,6 +183,8 @@ ShardingProblem::variableOf(Value value) const {
 
 double ShardingProblem::bytesOf(Value value) const {
   RankedTensorType type = typeOf(value);
+  // Of one rank, before this axis splits anything. An axis splits one
+  // dimension of a class once, also where the tensor has two of it.
   double bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8.0;
   llvm::SmallDenseSet<int> split;
   for (int64_t dim = 0; dim < type.getRank(); ++dim) {
@@ -227,6 +229,9 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
   return getSeconds(CollectiveKind::AllGather, penalty);
 }
 
+/// How an op that splits `factor` leaves a result: split along the dimension
+/// that moves with it, a partial sum where it was summed over, whole where the
+/// result knows nothing of it and every rank has computed the same.
 int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,
                                  int factor) const {
   if (factor == kNone)
@@ -256,6 +261,9 @@ LogicalResult ShardingProblem::addReadCosts(nn::SlotOpInterface read) {
   return success();
 }
 
+/// What computing the op takes. Not split, every rank does all of it: repeated
+/// work has its price in seconds like all else, so that small ops stay whole
+/// where communication for them would take longer.
 void ShardingProblem::addOpCosts(ShardableOpInterface op) {
   const Variable &choice = variableOf(op.getOperation());
   FactorRule rule = op.getFactorRule();
@@ -281,6 +289,8 @@ void ShardingProblem::addResultCosts(Operation *op, const Variable &choice,
     const Variable &state = variableOf(result);
     network.addCost(choice.id, state.id, [&](int x, int y) {
       int native = nativeState(rule, index, choice.choices[x]);
+      // Users find the value whole where their gradients arrive as partial
+      // sums: then only the gradient is combined, once, in front of this op.
       int gradient = state.choices[y], found = foundAt(gradient);
       double cost = conversionCost(result, native, found) +
                     link.getWireSeconds(kActivationMemory * bytesOf(result) /
@@ -300,6 +310,7 @@ void ShardingProblem::addOperandCosts(Operation *op, const Variable &choice,
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
     const Variable &state = variableOf(operand);
     const FactorRule::DimFactors &dims = rule.operands[index];
+    // The sum over all users is converted once; each bears its share.
     double users = std::distance(operand.use_begin(), operand.use_end());
     network.addCost(choice.id, state.id, [&](int x, int y) {
       int factor = choice.choices[x];
@@ -310,6 +321,7 @@ void ShardingProblem::addOperandCosts(Operation *op, const Variable &choice,
           needed = gradient = dim;
       double cost = conversionCost(operand, found, needed);
       if (differentiable.contains(operand))
+        // A partial sum and a whole gradient do not add up.
         cost += wanted == kPartial && gradient != kPartial
                     ? kImpossible
                     : conversionCost(operand, gradient, wanted) / users;

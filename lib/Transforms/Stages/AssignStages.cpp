@@ -90,6 +90,8 @@ LogicalResult AssignStagesPass::place(dist::MeshOp mesh) {
   return success();
 }
 
+/// FLOPs of the forward pass: the backward pass is in proportion, and what
+/// moves memory alone is about so in every layer.
 static int64_t costOf(Operation *op) {
   auto costed = dyn_cast<CostedOpInterface>(op);
   return costed ? costed.getFlops() : 0;
@@ -146,6 +148,8 @@ static FailureOr<Layers> findLayers(func::FuncOp function) {
       std::optional<double> &end = current < 0 ? layers.before : layers.after;
       end = end.value_or(0) + costOf(&op);
     }
+    // Behind the last layer is a place of its own: the end is the last
+    // stage's, also where that has no layer.
     layers.layerOf[&op] =
         op.hasAttr(nn::kLayerAttr) || current < last ? current : last + 1;
   }

@@ -111,6 +111,8 @@ Group Converter::collapse(StringRef letters, const Strides &x,
 
 /// Letters that lie around each other in all three tensors are one dimension.
 void Converter::addBatch(Gemm &gemm, StringRef letters) {
+  // The letter around the last one, in every tensor: a library strides over
+  // one batch dimension by itself, and each further one is a loop of calls.
   auto isAround = [](ArrayRef<int64_t> strides, int64_t stride,
                      int64_t extent) {
     return strides.back() == stride * extent;
@@ -155,6 +157,7 @@ bool Converter::setStrides(Gemm &gemm, const Group &rows, const Group &columns,
   gemm.m = rows.extent;
   gemm.n = columns.extent;
   gemm.k = summed.extent;
+  // One row lies as if others followed it.
   gemm.cRow = rows.innermost ? c[rows.innermost] : columns.extent;
   return setPair(gemm.aRow, gemm.aColumn, a[rows.innermost],
                  a[summed.innermost], gemm.m, gemm.k) &&
@@ -222,6 +225,7 @@ SmallVector<GemmOp> Converter::run(OpBuilder &builder, Location loc,
   MemoryAttr written =
       getPart(out, 0, cSizes, join({gemm.cRow, 1}, gemm.cBatch), resultType);
 
+  // The first begins the sum, as the op is told to; all others add to it.
   // One GEMM for every value of the outer summed letters.
   SmallVector<GemmOp> gemms;
   int64_t count = 1;

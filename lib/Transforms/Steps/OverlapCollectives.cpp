@@ -32,6 +32,9 @@ struct Bytes {
   int64_t begin, end;
 };
 
+/// Ranges that neither overlap nor touch, so that of those that begin before
+/// some byte the last one alone can reach it: add and touches take the
+/// logarithm of the ranges.
 /// A set of bytes.
 class ByteSet {
 public:
@@ -91,6 +94,8 @@ public:
       for (const StepUse &use : step.getUses())
         if (use.memory.getBuffer())
           named.add(locate(use.memory));
+    // Conservative over all calls: two slots that one action gives the same
+    // bytes are one for the order, which all actions share.
     for (ActionOp action : calls)
       add(action);
     for (int64_t &alias : aliases)
@@ -126,6 +131,8 @@ private:
     llvm::sort(slots, [&](int64_t left, int64_t right) {
       return bound[left].begin < bound[right].begin;
     });
+    // A sweep over the slots in the order of their bytes. Whoever reaches
+    // furthest so far is the only one that can overlap the next.
     int64_t end = 0; // of the slots so far; the last of which is `owner`
     int64_t owner = 0;
     for (int64_t slot : slots) {
@@ -145,6 +152,7 @@ private:
       slot = aliases[slot];
     return slot;
   }
+  /// The smaller one leads: the arena, -1, above all.
   void join(int64_t left, int64_t right) {
     if (int64_t later = std::max(left, right); later >= 0)
       aliases[later] = std::min(left, right);
@@ -210,11 +218,16 @@ private:
       return failure();
     Footprint collective;
     add(collective, order[position]);
+    // In FLOPs, as GEMMs count: what the device would do while the message is
+    // under way. GEMMs that already run there count towards it.
     double missing =
         link->getSeconds(sent.bytes) / rates.getGemmSeconds(/*flops=*/1);
     size_t user = position + 1;
     for (; user < order.size() && !conflicts(collective, order[user]); ++user)
       missing -= flopsAt(user);
+    // Greedy, in order: a later collective takes what this one leaves. A GEMM
+    // that is not moved joins what others may not be moved over, so that no
+    // two exchange which conflict.
     // What a GEMM would be moved over, from the user on.
     Footprint between;
     size_t first = user;

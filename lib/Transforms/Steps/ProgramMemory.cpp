@@ -32,6 +32,7 @@ ProgramMemory::Range ProgramMemory::getRange(ActionOp action,
                                              Attribute name) const {
   BufferOp buffer = find(cast<FlatSymbolRefAttr>(name));
   int64_t begin = buffer.getOffset(), bytes = buffer.getBytes();
+  // Of an input an action has the rows of its microbatch.
   if (isInput(buffer.getSymName())) {
     bytes = getInputStride(buffer);
     begin += int64_t(action.getMicrobatch().value_or(0)) * bytes;

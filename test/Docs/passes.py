@@ -110,7 +110,8 @@ def check_phase(phases: dict, name: str, description: str) -> None:
     )
     line = re.search(r"Phase `[^.]*; reads ([^.]*)", description)
     require(not runs or line is not None, "does not say what it reads")
-    fields = re.findall(r'^  X\([^"]*"([a-z-]+)"', FIELDS.read_text(), re.MULTILINE)
+    table = FIELDS.read_text()
+    fields = re.findall(r'^  X\([^"]*"([a-z-]+)"', table, re.MULTILINE)
     for word in re.findall(r"`([a-z_]+)`", line[1]) if line else []:
         is_field = word.replace("_", "-") in fields
         require(is_field, f"the configuration has no {word}")

@@ -27,6 +27,10 @@ static constexpr size_t kPages = 251;
 /// need more mappings.
 static constexpr size_t kRounds = 8;
 
+/// The sizes of regions are powers of two with such exponents: few, so that
+/// tensors share them.
+static constexpr unsigned kPowers = 6;
+
 /// Numbers that are not drawn, and that no op makes.
 static constexpr uint32_t kMark = 0x7fc0beef;
 static constexpr uint16_t kHalfMark = 0x7fbe;
@@ -42,7 +46,8 @@ DrawnPages::~DrawnPages() {
 
 void DrawnPages::clear() {
   for (auto &[key, region] : regions)
-    munmap(region.start, region.bytes + getPage());
+    if (region.end)
+      munmap(region.end - region.reserved, region.reserved + getPage());
   regions.clear();
   maps = 0;
 }
@@ -82,46 +87,50 @@ DrawnPages::File &DrawnPages::getFile(bool isHalf, bool isPositive,
   return file;
 }
 
-/// Where in a round the regions of a number begin.
-static size_t getFirst(unsigned number) { return number % kPages * getPage(); }
-
-DrawnPages::Region DrawnPages::map(const File &file, unsigned number,
-                                   size_t bytes) {
+bool DrawnPages::reserve(Region &region, size_t bytes) {
   void *found = mmap(nullptr, bytes + getPage(), PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED)
-    return {};
-  Region region{static_cast<char *>(found), bytes};
-  size_t from = getFirst(number);
-  for (size_t at = 0; at < bytes; from = 0, ++maps) {
-    size_t length =
-        std::min(file.rounds * file.round.size() - from, bytes - at);
-    if (mmap(region.start + at, length, PROT_READ, MAP_SHARED | MAP_FIXED,
-             file.descriptor, from) == MAP_FAILED) {
-      munmap(found, bytes + getPage());
-      return {};
-    }
-    at += length;
+    return false;
+  region = {static_cast<char *>(found) + bytes, bytes, 0};
+  return true;
+}
+
+/// Maps until `bytes` before the end are there. The last `first` of them are
+/// the beginning of a round, and whole ones lie before.
+bool DrawnPages::grow(Region &region, const File &file, size_t first,
+                      size_t bytes) {
+  while (region.mapped < bytes) {
+    size_t whole = region.mapped == 0 && first > 0
+                       ? first
+                       : file.rounds * file.round.size();
+    size_t length = std::min(whole, region.reserved - region.mapped);
+    if (mmap(region.end - region.mapped - length, length, PROT_READ,
+             MAP_SHARED | MAP_FIXED, file.descriptor,
+             whole - length) == MAP_FAILED)
+      return false;
+    region.mapped += length;
+    ++maps;
   }
-  return region;
+  return true;
 }
 
 DrawnPages::Drawn DrawnPages::get(bool isHalf, bool isPositive, unsigned number,
                                   size_t bytes) {
-  unsigned power = llvm::Log2_64_Ceil(llvm::divideCeil(bytes, getPage()));
-  // One more, since regions begin somewhere in the first.
-  File &file = getFile(isHalf, isPositive,
-                       std::min(kRounds, (size_t(1) << power) / kPages + 2));
+  File &file =
+      getFile(isHalf, isPositive,
+              std::min(kRounds, llvm::divideCeil(bytes, kPages * getPage())));
   if (file.descriptor < 0)
     return {};
+  unsigned power =
+      llvm::alignTo(llvm::Log2_64_Ceil(std::max(bytes, getPage())), kPowers);
   Region &region = regions[{isHalf, isPositive, number, power}];
-  if (!region.start)
-    region = map(file, number, getPage() << power);
-  if (!region.start)
+  size_t first = number % kPages * getPage();
+  if ((!region.end && !reserve(region, size_t(1) << power)) ||
+      !grow(region, file, first, bytes))
     return {};
-  size_t offset = region.bytes - bytes;
-  return {region.start + offset, file.round,
-          (getFirst(number) + offset) % file.round.size()};
+  size_t size = file.round.size();
+  return {region.end - bytes, file.round, (first + size - bytes % size) % size};
 }
 
 TensorMemory::TensorMemory(Value value)
@@ -136,7 +145,7 @@ TensorMemory::TensorMemory(Value value)
 TensorMemory::TensorMemory(TensorMemory &&other)
     : kind(other.kind), row(other.row), pitch(other.pitch), bytes(other.bytes),
       mapped(other.mapped), map(std::exchange(other.map, nullptr)),
-      start(other.start), drawn(other.drawn) {}
+      numbers(other.numbers) {}
 
 TensorMemory::~TensorMemory() {
   if (map)
@@ -149,9 +158,9 @@ static size_t alignToLine(size_t bytes) {
 }
 
 bool TensorMemory::draw(DrawnPages &pages, bool isPositive, unsigned number) {
-  drawn = pages.get(kind == Kind::Half, isPositive, number, alignToLine(bytes));
-  start = drawn.start;
-  return start;
+  numbers =
+      pages.get(kind == Kind::Half, isPositive, number, alignToLine(bytes));
+  return numbers.start;
 }
 
 bool TensorMemory::share() {
@@ -162,7 +171,7 @@ bool TensorMemory::share() {
   if (found == MAP_FAILED)
     return false;
   map = static_cast<char *>(found);
-  start = map + usable - needed;
+  numbers.start = map + usable - needed;
   return mprotect(map + usable, getPage(), PROT_NONE) == 0;
 }
 
@@ -171,9 +180,10 @@ size_t TensorMemory::getOffset(int64_t element) const {
 }
 
 const char *TensorMemory::findDrawn(int64_t element) const {
-  return drawn.start ? &drawn.round[(drawn.first + getOffset(element)) %
-                                    drawn.round.size()]
-                     : find(element);
+  size_t size = numbers.round.size();
+  return size == 0
+             ? find(element)
+             : &numbers.round[(numbers.first + getOffset(element)) % size];
 }
 
 double TensorMemory::load(int64_t element) const {

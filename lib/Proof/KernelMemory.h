@@ -39,7 +39,8 @@ public:
   struct Drawn {
     char *start = nullptr; // null: there is no memory
     /// The same numbers, again and again: byte i of them is that of number
-    /// (i + first) modulo its size. To look at many pages takes longer.
+    /// (i + first) modulo its size. To look at many pages takes longer. Empty:
+    /// the numbers are no drawn ones.
     llvm::ArrayRef<char> round;
     size_t first = 0;
   };
@@ -56,15 +57,18 @@ private:
     std::vector<char> round; // a prime number of pages: rows do not repeat
     size_t rounds = 0;       // how often the file has them
   };
+  /// Tensors end where their region does. What is mapped of it grows towards
+  /// lower addresses as larger ones come.
   struct Region {
-    char *start = nullptr;
-    size_t bytes = 0; // without the page behind
+    char *end = nullptr;
+    size_t reserved = 0, mapped = 0; // bytes before the end
   };
   File &getFile(bool isHalf, bool isPositive, size_t rounds);
-  Region map(const File &file, unsigned number, size_t bytes);
+  static bool reserve(Region &region, size_t bytes);
+  bool grow(Region &region, const File &file, size_t first, size_t bytes);
 
   std::map<std::array<bool, 2>, File> files;
-  /// By file, number, and pages as a power of two.
+  /// By file, number, and size as a power of two.
   std::map<std::array<unsigned, 4>, Region> regions;
   size_t maps = 0;
 };
@@ -83,7 +87,7 @@ public:
   /// Zeros that other processes see and may change.
   bool share();
 
-  void *getStart() const { return start; }
+  void *getStart() const { return numbers.start; }
   /// The element of this row-major number; integers as they are.
   double load(int64_t element) const;
   void store(int64_t element, double value);
@@ -93,15 +97,17 @@ public:
 
 private:
   size_t getOffset(int64_t element) const;
-  char *find(int64_t element) const { return start + getOffset(element); }
+  char *find(int64_t element) const {
+    return numbers.start + getOffset(element);
+  }
   const char *findDrawn(int64_t element) const;
 
   enum class Kind { Float, Half, Integer };
   Kind kind;
   int64_t row, pitch; // elements
   size_t bytes, mapped = 0;
-  char *map = nullptr, *start = nullptr;
-  DrawnPages::Drawn drawn; // of an operand
+  char *map = nullptr; // its own, if it shares
+  DrawnPages::Drawn numbers;
 };
 
 } // namespace plait::proof

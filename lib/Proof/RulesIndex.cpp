@@ -31,8 +31,14 @@ static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
                                 int64_t dim,
                                 std::optional<nn::BeginAttr> begin) {
   auto own = rules.mesh.simplify(getTerms(begin));
-  if (own == form.dims[dim].begin)
-    return success();
+  if (own == form.dims[dim].begin) {
+    int64_t extent = begin ? begin->getExtent() : 0;
+    if (extent == 0 || form.dims[dim].uniform || extent == form.getExtent(dim))
+      return success();
+    return rules.wrong(op) << "counts in a dimension " << dim << " of "
+                           << extent << " elements, which has "
+                           << form.getExtent(dim);
+  }
   Form counted;
   counted.dims.resize(dim + 1);
   counted.dims[dim].begin = own;

@@ -197,6 +197,7 @@ def other_operand(lines: Lines) -> Iterator[Change]:
 textual("begin-stride", "a rank counts from a wrong place", r'begin = #nn\.begin<"(\w+)" \* (\d+)', r'begin = #nn.begin<"\1" * 1\2')
 textual("drop-begin", "all ranks count from 0", r"begin = #nn\.begin<[^>]*>, ", "")
 textual("begin-axis", "a rank counts along another axis", r'(begin = #nn\.begin<)"tp"', r'\1"dp"')
+textual("begin-extent", "a rank counts in a dimension of another size", r"(begin = #nn\.begin<[^>]* of )(\d+)", r"\g<1>1\2")
 textual("iota-dim", "positions are counted along the batch", r"nn\.iota along 1", "nn.iota along 0")
 textual("limit", "a bound of a table is one row off", r"limit = (\d+)", r"limit = 1\1")
 textual("mask-limit", "padding begins one element too late", r"limit (\d+) by", r"limit 1\1 by")

@@ -112,6 +112,17 @@ uint32_t Operation::streamIn(const fb::Program &program,
                         : choice.steps[of.function()][step];
 }
 
+std::string plan::nameOf(const fb::Action &action) {
+  return std::string(fb::EnumNameActionKind(action.kind())) + " " +
+         std::to_string(action.microbatch());
+}
+
+std::string plan::nameOf(const fb::Step &step) {
+  if (const auto *collective = step.step_as_CollectiveStep())
+    return std::string(getFacts(kindOf(*collective)).name);
+  return fb::EnumNameStepKind(step.step_type());
+}
+
 void plan::forEachOperation(
     const fb::Program &program,
     const std::function<void(const Operation &)> &visit) {

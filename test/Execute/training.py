@@ -37,6 +37,7 @@ from training_suite import (
     Suite,
     is_near,
     read_log,
+    read_page,
     read_tokens,
     write_list,
 )
@@ -197,15 +198,6 @@ def evaluation_cases(suite: Suite) -> None:
 #===-----------------------------------------------------------------------===#
 # What is told
 #===-----------------------------------------------------------------------===#
-
-
-def read_page(path: pathlib.Path) -> dict:
-    text = path.read_text()
-    found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
-    require(found is not None, "no data")
-    addresses = set(re.findall(r"https?://[^'\"]+", text))
-    require(all("www.w3.org" in x for x in addresses), addresses)
-    return json.loads(found[1])
 
 
 def watching_cases(suite: Suite) -> None:

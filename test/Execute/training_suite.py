@@ -9,6 +9,7 @@ their logs and weights, and files of tokens."""
 
 import json
 import pathlib
+import re
 import struct
 
 from harness import GOLDEN, Reporter, Tools, require
@@ -36,6 +37,16 @@ def read_log(path: pathlib.Path) -> list[dict]:
 
     lines = path.read_text().splitlines()
     return [json.loads(x, parse_constant=refuse) for x in lines]
+
+
+def read_page(path: pathlib.Path) -> dict:
+    """The data of a dashboard, which loads nothing from elsewhere."""
+    text = path.read_text()
+    found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
+    require(found is not None, "no data")
+    addresses = set(re.findall(r"https?://[^'\"]+", text))
+    require(all("www.w3.org" in x for x in addresses), addresses)
+    return json.loads(found[1])
 
 
 def is_near(found: float, expected: float, tolerance: float) -> bool:

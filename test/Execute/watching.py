@@ -7,12 +7,14 @@
 #===-----------------------------------------------------------------------===#
 """The trace of chosen steps is one that Perfetto reads, and has beside what each
 rank did what it was predicted to do, as plait-plan simulate has it. A rank that is
-slower than those with the same work is named, in a run of equal ranks none is."""
+slower than those with the same work is named, in a run of equal ranks none is. The
+page shows a step and what ranks do, also in a browser, where there is Chromium."""
 
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +25,7 @@ import urllib.request
 
 from harness import Reporter, Tools, arguments, require
 from processes import ENVIRONMENT, Suite, children_of, wait_for
+from training_suite import read_page
 
 KINDS = {"X": ("ts", "dur", "tid", "name", "cat"), "M": ("name",)}
 
@@ -280,6 +283,94 @@ def straggler_cases(suite: Suite) -> None:
     case("stragglers/equal/ranks=8", lambda: equal_are_not(suite, suite.small(), 1))
 
 
+#===-----------------------------------------------------------------------===#
+# The page
+#===-----------------------------------------------------------------------===#
+
+FORWARD, BACKWARD, WEIGHT, OPTIMIZER, COMMUNICATION, WAITING = range(6)
+
+
+def write_page(suite: Suite, processes: int) -> pathlib.Path:
+    path = suite.folder / "run.html"
+    run(suite, suite.small(), processes, "--steps", 5, "--dashboard", path)
+    return path
+
+
+def page(suite: Suite, processes: int):
+    shown = read_page(write_page(suite, processes))
+    line = shown["timeline"]
+    # The first two warm up.
+    require(line["step"] >= 3, line["step"])
+    rows = [(rank, stream) for rank, stream, _ in line["rows"]]
+    streams = 1 if processes == 1 else 2
+    expected = [(rank, stream) for rank in range(8) for stream in range(streams)]
+    require(rows == expected, rows)
+    every = set()
+    for rank, stream, bars in line["rows"]:
+        end = 0
+        for begin, length, kind, name in bars:
+            # Both are cut off to microseconds.
+            require(end <= begin + 1 and length >= 0, f"rank {rank}: {bars}")
+            end = begin + length
+            require(name < len(line["names"]), f"no name {name}")
+            every.add(kind)
+            computes = kind not in (COMMUNICATION, WAITING)
+            require(not (stream and computes), f"computes beside: {bars}")
+        require(end <= 1e6 * line["seconds"] + 1, f"rank {rank} ends at {end}")
+    least = {FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, WAITING}
+    require(least <= every, every)
+    words = " ".join(line["names"])
+    for word in ("Forward 0: transformer.h.0", "nn.matmul", "for rank"):
+        require(word in words, f"no {word} among {words[:2000]}")
+
+    watched = shown["watched"]
+    require(watched["steps"] >= 1 and watched["slow"] == [], watched)
+    for number, (rank, host, position, *seconds, slow) in enumerate(watched["ranks"]):
+        pp, dp, tp = number // 4, number // 2 % 2, number % 2
+        require(rank == number and host, host)
+        require(position == f"pp={pp} dp={dp} tp={tp}", position)
+        computing, _, waiting, waited_for = seconds
+        require(0 < computing < line["seconds"] and not slow, seconds)
+        require(waiting <= line["seconds"] and waited_for >= 0, seconds)
+    waits, waited = (sum(x[i] for x in watched["ranks"]) for i in (5, 6))
+    require(abs(waits - waited) < 1e-6 + 1e-6 * waits, f"{waits} s, {waited} s")
+
+
+def page_in_browser(suite: Suite, browser: str):
+    """Its script runs to its end, and says what is under the pointer."""
+    path = write_page(suite, 1)
+    text = path.read_text()
+    text = text.replace(
+        "</body>",
+        """<script>
+        const bar = document.querySelector('.row svg'), place = bar.getBoundingClientRect();
+        bar.dispatchEvent(new PointerEvent('pointermove',
+            {clientX: place.left + place.width / 2, clientY: place.top + 2}));
+        </script></body>""",
+    )
+    path.write_text(text)
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu",
+         f"--user-data-dir={suite.folder}/browser", "--dump-dom", str(path)],
+        capture_output=True, text=True, timeout=suite.tools.timeout,
+    )
+    seen = done.stdout
+    require(seen.count('<div class="row') == 8, f"{done.stderr[-500:]}{seen[-500:]}")
+    require('id="watched">' in seen, "the step is hidden")
+    said = re.search(r'id="at">(.*?)</p>', seen)[1]
+    require(re.match(r"rank 0, \S+ (ms|µs): ", said) is not None, said)
+    # What comes last on the page.
+    require("<td>dashboard</td>" in seen, "no settings")
+    return said
+
+
+def page_cases(suite: Suite) -> None:
+    for processes in (1, 2):
+        suite.report.case(f"page/processes={processes}", lambda: page(suite, processes))
+    if browser := shutil.which("chromium"):
+        suite.report.case("page/browser", lambda: page_in_browser(suite, browser))
+
+
 def main() -> int:
     options = arguments(__doc__).parse_args()
     report = Reporter("watching", options.filter)
@@ -288,6 +379,7 @@ def main() -> int:
         suite = Suite(tools, report, pathlib.Path(folder))
         trace_cases(suite)
         straggler_cases(suite)
+        page_cases(suite)
     return report.finish()
 
 

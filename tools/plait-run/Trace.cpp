@@ -10,7 +10,6 @@
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Streams.h"
-#include "plait/Plan/Uses.h"
 #include "plait/Planner/PlanCost.h"
 
 #include <algorithm>
@@ -86,13 +85,6 @@ void Trace::add(uint64_t number, double, const runtime::StepNotes &) {
 static uint32_t measuredProcess(uint32_t rank) { return 1 + 2 * rank; }
 static uint32_t predictedProcess(uint32_t rank) { return 2 + 2 * rank; }
 static constexpr uint32_t stepsProcess = 0;
-
-/// What the collectives of a trace are called, and the kinds of other steps.
-static std::string nameOf(const fb::Step &step) {
-  if (const auto *collective = step.step_as_CollectiveStep())
-    return std::string(getFacts(plan::kindOf(*collective)).name);
-  return fb::EnumNameStepKind(step.step_type());
-}
 
 static double toSeconds(StepClock::Time::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -182,12 +174,12 @@ void Trace::addMeasured(uint32_t rank) {
     Json args = {{"stage", action.stage()}};
     if (plan::isTransfer(action))
       args = {{"bytes", action.bytes()}};
-    add(place.second, planner::traceName(action), action, whole.first,
-        whole.second, std::move(args));
+    add(place.second, plan::nameOf(action), action, whole.first, whole.second,
+        std::move(args));
   }
   plan::forEachOperation(program, [&](const plan::Operation &operation) {
     if (const fb::Step *step = operation.get(program))
-      add(notes.streamOf(rank, operation.index), nameOf(*step),
+      add(notes.streamOf(rank, operation.index), plan::nameOf(*step),
           *program.actions()->Get(operation.action),
           clock.getStart(operation.index), clock.getEnd(operation.index),
           Json::object());

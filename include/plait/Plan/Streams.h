@@ -29,6 +29,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace plait::plan {
@@ -125,6 +126,11 @@ struct Operation {
   uint32_t streamIn(const fb::Program &program,
                     const StreamChoice &choice) const;
 };
+
+/// What an action and its microbatch are called in traces: "Forward 3".
+std::string nameOf(const fb::Action &action);
+/// What a collective is called, and the kind of another step.
+std::string nameOf(const fb::Step &step);
 
 /// Calls `visit` with all operations, in the order of the program's actions.
 void forEachOperation(const fb::Program &program,

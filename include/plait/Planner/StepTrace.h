@@ -32,9 +32,6 @@ void addSpan(TraceEvents &events, uint32_t process, uint32_t thread,
              const std::string &name, const std::string &category,
              double seconds, double length, nlohmann::ordered_json args);
 
-/// "Forward 3": what an action and its microbatch are called in traces.
-std::string traceName(const plan::fb::Action &action);
-
 /// Adds what the ranks of program `index` do, from `at` seconds on: what
 /// computes to thread `row` of `process`, what only communicates to
 /// `rowBeside`.

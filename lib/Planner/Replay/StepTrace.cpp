@@ -7,6 +7,8 @@
 
 #include "plait/Planner/StepTrace.h"
 
+#include "plait/Plan/Streams.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -41,11 +43,6 @@ void planner::addSpan(TraceEvents &events, uint32_t process, uint32_t thread,
                     {"args", std::move(args)}});
 }
 
-std::string planner::traceName(const fb::Action &action) {
-  return std::string(fb::EnumNameActionKind(action.kind())) + " " +
-         std::to_string(action.microbatch());
-}
-
 void planner::addActions(TraceEvents &events, const fb::Plan &plan,
                          const plan::Replayed &replayed, uint32_t index,
                          uint32_t process, uint32_t row, uint32_t rowBeside,
@@ -56,7 +53,7 @@ void planner::addActions(TraceEvents &events, const fb::Plan &plan,
     const fb::Action &action = *program.actions()->Get(i);
     const plan::ActionTime &time = times[i];
     addSpan(events, process, time.computing > 0 ? row : rowBeside,
-            traceName(action), fb::EnumNameActionKind(action.kind()),
+            plan::nameOf(action), fb::EnumNameActionKind(action.kind()),
             at + time.start, time.end - time.start,
             {{"microbatch", action.microbatch()},
              {"stage", action.stage()},

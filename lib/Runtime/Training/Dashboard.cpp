@@ -9,6 +9,7 @@
 
 #include "Console.h"
 #include "DashboardPage.h"
+#include "Timeline.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
 #include "plait/Support/PageStyle.h"
@@ -72,7 +73,9 @@ Status Dashboard::write(const std::string &outcome) {
       {"updated", seconds(std::chrono::system_clock::now().time_since_epoch())},
       {"curves", toJson(steps)},
       {"evaluations", toJson(evaluations)},
-      {"ranks", describeArenas(plan)}};
+      {"ranks", describeArenas(plan)},
+      {"timeline", timeline},
+      {"watched", ranks}};
   if (!run->options.settings.empty())
     page["settings"] = Json::parse(run->options.settings);
   std::string data = page.dump();
@@ -99,7 +102,13 @@ Status Dashboard::endStep(const StepReport &step) {
              double(residentBytes())});
   if (step.evaluation)
     evaluations.add(step.step, {step.evaluation->loss});
-  if (Clock::now() - written < std::chrono::seconds(2))
+  // Now: when the page is due the notes may be of another step.
+  if (step.watched && Clock::now() - described >= interval) {
+    described = Clock::now();
+    timeline = describeTimeline(*step.watched);
+    ranks = describeRanks(*step.watched);
+  }
+  if (Clock::now() - written < interval)
     return Status::success();
   return write("running");
 }

@@ -11,6 +11,8 @@
 #include "Curve.h"
 #include "Observer.h"
 
+#include <nlohmann/json.hpp>
+
 #include <chrono>
 #include <string>
 
@@ -29,17 +31,20 @@ public:
 
 private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds interval{2};
 
   /// `outcome` is what the page says of the run.
   Status write(const std::string &outcome);
 
   std::string path;
   const RunInfo *run = nullptr;
-  Clock::time_point start, written;
+  Clock::time_point start, written, described;
   uint64_t last = 0; // step
   // Loss, gradient norm, learning rate, tokens/s, MFU, resident bytes.
   Curve<6> steps;
   Curve<1> evaluations; // loss
+  // Of a recent watched step; null before the first one.
+  nlohmann::ordered_json timeline, ranks;
 };
 
 } // namespace plait::runtime

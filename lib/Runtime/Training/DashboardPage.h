@@ -14,16 +14,32 @@ namespace plait::runtime {
 // after the second.
 
 inline constexpr char dashboardHead[] = R"html(<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>plait-run</title><style>)html";
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>plait-run</title><style>)html";
 
 inline constexpr char dashboardBody[] = R"html(
 .grid { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1.5em; }
 .grid h2 { margin: 1em 0 .3em; border: 0; } .dot { stroke: #fff; }
 .axis { stroke: #ddd; } .now { float: right; font-weight: normal; color: #666; }
+.wide { overflow-x: auto; } .slow { color: #c00; font-weight: bold; }
+.row { display: flex; align-items: center; font-size: 12px; line-height: 1.2; }
+.row span { flex: 0 0 6.5em; white-space: nowrap; color: #666; }
+.row svg { flex: 1; height: 14px; min-width: 0; touch-action: pan-y; }
+.first { margin-top: 4px; } #at { min-height: 3em; } .keys span { margin-right: 1em; white-space: nowrap; }
+@media (max-width: 700px) { .grid { grid-template-columns: 1fr; } }
+@media (prefers-color-scheme: dark) {
+  body { background: #16181b; color: #ddd; } .dot { stroke: #16181b; }
+  h2, td, th { border-color: #33373c; } .axis { stroke: #33373c; }
+  svg text { fill: #aaa; } .note, .now, .row span { color: #aaa; }
+  .slow { color: #ff6b5e; }
+}
 </style></head><body>
 <h1 id="model"></h1><p class="big" id="state"></p><p class="note" id="note"></p>
 <div class="grid" id="charts"></div>
-<h2>Memory of a rank</h2><table id="ranks"></table>
+<div id="watched" hidden><h2 id="step"></h2><p class="note keys" id="keys"></p>
+<div id="timeline"></div><p class="note" id="at"></p>
+<h2 id="among"></h2><p id="slow"></p><div class="wide"><table id="shares"></table></div></div>
+<h2>Memory of a rank</h2><div class="wide"><table id="ranks"></table></div>
 <h2>Settings</h2><table id="settings"></table>
 <script type="application/json" id="data">)html";
 
@@ -115,6 +131,58 @@ if (run.curves.some(p => p[5]))
   chart('Model FLOP utilisation', [{color: '#2a6fbb', points: column(5)}],
         v => (100 * v).toPrecision(3) + ' %', 0);
 chart('Resident memory of this process', [{color: '#888', points: column(6)}], mib, 0);
+
+// Colours and words of the kinds of bars, by number.
+const kinds = [['#2a6fbb', 'forward'], ['#d1600a', 'backward'], ['#e3b341', 'weight gradient'],
+               ['#7a4fa3', 'optimizer'], ['#3a8f4d', 'communication'], ['#88888880', 'waiting']];
+const period = s => s < 1e-3 ? (1e6 * s).toPrecision(3) + ' µs'
+    : s < 1 ? (1e3 * s).toPrecision(3) + ' ms' : s.toPrecision(3) + ' s';
+
+// A bar is [begin, length, kind, name], in microseconds.
+function drawRow(parent, names, length, [rank, stream, bars], isFirst) {
+  const row = add(parent, 'div', {class: isFirst ? 'row first' : 'row'});
+  add(row, 'span', {}, stream ? 'beside' + (stream > 1 ? ' ' + stream : '') : `rank ${rank}`);
+  const svg = add(row, 'svg', {viewBox: `0 0 ${length} 10`, preserveAspectRatio: 'none'});
+  kinds.forEach(([color], kind) => add(svg, 'path', {
+    fill: color,
+    d: bars.filter(b => b[2] === kind).map(b => `M${b[0]} 0h${b[1]}v10h${-b[1]}z`).join('')}));
+  svg.onpointermove = svg.onpointerdown = event => {
+    const at = event.offsetX / svg.clientWidth * length;
+    const bar = bars.find(b => b[0] <= at && at < b[0] + b[1]);
+    get('at').textContent = `rank ${rank}, ${period(at / 1e6)}: ` + (bar
+        ? `${kinds[bar[2]][1]}, ${names[bar[3]]}, takes ${period(bar[1] / 1e6)}` : 'nothing');
+  };
+}
+
+function drawWatched({step, seconds, names, rows}, watched) {
+  get('watched').hidden = false;
+  const all = new Set(rows.map(r => r[0])).size;
+  get('step').textContent = `Step ${step}, ${period(seconds)}` + (all < watched.ranks_of_run
+      ? `: ${all} of ${watched.ranks_of_run} ranks, which the others wait for most` : '');
+  for (const [color, word] of kinds) {
+    const key = add(get('keys'), 'span', {}, word);
+    key.prepend(add(key, 'i', {class: 'key', style: `background: ${color}`}));
+  }
+  rows.forEach((row, i) => drawRow(get('timeline'), names, 1e6 * seconds, row,
+                                   !i || rows[i - 1][0] !== row[0]));
+  get('at').textContent = 'What a bar is, and how long it takes, is said here where one points.';
+  get('among').textContent = `Ranks in the last ${watched.steps} watched steps`;
+  get('slow').textContent = watched.slow.join('. ')
+      || 'No rank computes for much longer than those with the same work.';
+  get('slow').className = watched.slow.length ? 'slow' : '';
+  const head = add(get('shares'), 'tr');
+  for (const name of ['rank', 'host', 'position', 'computes', 'times as long', 'waits',
+                      'others wait for it'])
+    add(head, 'th', ['host', 'position', 'rank'].includes(name) ? {} : {class: 'n'}, name);
+  for (const [rank, host, position, computing, times, waiting, waitedFor, slow] of watched.ranks) {
+    const row = add(get('shares'), 'tr', slow ? {class: 'slow'} : {});
+    for (const text of [rank, host, position]) add(row, 'td', {}, text);
+    for (const text of [period(computing), times ? times.toFixed(2) : '-', period(waiting),
+                        period(waitedFor)])
+      add(row, 'td', {class: 'n'}, text);
+  }
+}
+if (run.timeline) drawWatched(run.timeline, run.watched);
 
 const names = [...new Set(run.ranks.flatMap(r => Object.keys(r.parts)))];
 const head = add(get('ranks'), 'tr');

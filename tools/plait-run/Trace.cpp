@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <map>
 #include <tuple>
 
@@ -96,6 +97,7 @@ void Trace::predict() {
     if (!target.ok())
       return Status::failure("the plan does not say for which cluster it is");
     costs = target->cluster.name;
+    warning = target->warning;
     auto messages = plan::matchMessages(plan);
     if (!messages.ok())
       return messages.status();
@@ -108,7 +110,7 @@ void Trace::predict() {
   if (replayed.ok())
     predicted = std::move(*replayed);
   else
-    costs = "none: " + replayed.status().message();
+    costs = "none: " + (warning = replayed.status().message());
 }
 
 void Trace::addNames() {
@@ -206,6 +208,7 @@ void Trace::addStep() {
                           predictedProcess(rank), 0, plan::hasStreams(plan),
                           at);
   }
+  ++traced;
   // A gap shows where the next one begins.
   constexpr double gap = 1.1;
   at += gap * std::max(length, predicted ? predicted->seconds : 0);
@@ -214,6 +217,14 @@ void Trace::addStep() {
 Status Trace::write(const std::string &path) {
   if (steps.empty())
     addStep();
+  if (!warning.empty())
+    std::fprintf(stderr, "plait-run: warning: the trace has %s: %s\n",
+                 predicted ? "a prediction" : "no prediction", warning.c_str());
+  if (traced < steps.size())
+    std::fprintf(stderr,
+                 "plait-run: warning: the trace has %zu of %zu steps: the run "
+                 "ended before the others\n",
+                 traced, steps.size());
   Json trace = {
       {"displayTimeUnit", "ms"},
       {"otherData",

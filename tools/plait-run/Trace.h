@@ -36,6 +36,7 @@ public:
            const runtime::StepNotes &notes) override;
 
   /// After the run; of one that was interrupted, with the steps that it had.
+  /// What the trace lacks is told on standard error.
   Status write(const std::string &path);
 
 private:
@@ -52,7 +53,9 @@ private:
   std::set<uint64_t> steps;
   std::optional<plan::Replayed> predicted; // nothing: it cannot be
   std::string costs;                       // of what, or why not
+  std::string warning;                     // of what is predicted; empty: none
   uint64_t step = 0;                       // the last one that was noted
+  size_t traced = 0;                       // steps
   double at = 0;                           // where the next step begins
   planner::TraceEvents events = planner::TraceEvents::array();
 };

@@ -209,7 +209,7 @@ Result<bool> Loop::runStep() {
   if (parts.sampleLog)
     PLAIT_RETURN_IF_ERROR(parts.sampleLog->endStep(step));
   StepReport report = {step,    *metrics, controls.learningRate(step),
-                       seconds, *verdict, {}, watch.watched(step)};
+                       seconds, *verdict, {}, watch.watched()};
   if (!verdict->rollsBack)
     PLAIT_RETURN_IF_ERROR(evaluate(report));
   PLAIT_RETURN_IF_ERROR(

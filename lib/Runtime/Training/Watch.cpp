@@ -19,7 +19,7 @@ using namespace plait::runtime;
 
 /// A step of a GPU that is replayed has no notes. One rank alone waits for
 /// nobody, but the page shows what it does.
-static bool isWatched(const fb::Plan &plan, const TrainOptions &options) {
+static bool canWatch(const fb::Plan &plan, const TrainOptions &options) {
   const ExecutorOptions &executor = options.executor;
   bool isWalked = !plan::isCuda(plan) || !executor.cudaGraph;
   return isWalked &&
@@ -30,7 +30,7 @@ static bool isWatched(const fb::Plan &plan, const TrainOptions &options) {
 Watch::Watch(const fb::Plan &plan, TrainOptions &options)
     : readers(options.readers) {
   ExecutorOptions &executor = options.executor;
-  if (isWatched(plan, options)) {
+  if (canWatch(plan, options)) {
     if (!executor.notes)
       executor.notes = &own.emplace(
           plan, executor.overlap || plan::isCuda(plan), executor.processes);
@@ -75,12 +75,13 @@ void Watch::beforeStep(uint64_t step) {
 }
 
 Status Watch::afterStep(Executor &executor, uint64_t step, double seconds) {
+  isWatched = false;
   if (!notes || !notes->isEnabled())
     return Status::success();
   notes->enable(false); // evaluations are no steps
   Rendezvous *processes = executor.processes();
   PLAIT_RETURN_IF_ERROR(notes->collect(processes));
-  bool isWatched = stragglers && stragglers->wants(step);
+  isWatched = stragglers && stragglers->wants(step);
   for (StepReader *reader : readers)
     if (executor.leads() && reader->wants(step))
       reader->add(step, seconds, *notes);

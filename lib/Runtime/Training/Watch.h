@@ -27,10 +27,9 @@ public:
   /// Of a step that took `seconds`.
   Status afterStep(Executor &executor, uint64_t step, double seconds);
 
-  /// In process 0; null where `step` was not watched.
-  const Stragglers *watched(uint64_t step) const {
-    return stragglers && stragglers->lastStep() == step ? &*stragglers
-                                                        : nullptr;
+  /// In process 0; null where the last step was not watched.
+  const Stragglers *watched() const {
+    return isWatched ? &*stragglers : nullptr;
   }
 
 private:
@@ -40,6 +39,7 @@ private:
   StepNotes *notes; // null: none
   std::vector<StepReader *> readers;
   std::optional<Stragglers> stragglers;
+  bool isWatched = false; // the last step
 };
 
 } // namespace plait::runtime

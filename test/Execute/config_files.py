@@ -34,16 +34,27 @@ def config_cases(suite: Suite) -> None:
             f'plan = "{plan}"\ntokens = "{tokens}"\ntoken-type = "uint16"\n'
             'lr = 2e-3\nlr-schedule = "linear"\nsteps = 4\nshuffle = true\n'
         )
-        log = suite.folder / "log"
+        log, saved = suite.folder / "log", suite.folder / "checkpoints"
         log.unlink(missing_ok=True)
         outcome = suite.tools.run(
-            "plait-run", "--config", path, "--steps", "2", "--log", log
+            *("plait-run", "--config", path, "--steps", "2", "--log", log),
+            *("--checkpoint", saved),
         )
         rates = [x["lr"] for x in read_log(log)]
         require(rates == [2e-3, 1e-3], rates)
-        found = re.search("^settings (.*)$", outcome.stderr, re.MULTILINE)
-        require(found is not None, outcome.stderr)
-        settings = json.loads(found[1])
+        lines = re.findall(r"^settings: ([^:]*): (.*)$", outcome.stderr, re.MULTILINE)
+        shown = [x for title, text in lines if title != "plan" for x in text.split(", ")]
+        require(lines[0][0] == "plan" and "adamw" in lines[0][1], lines)
+        require(len(lines) < 24, f"{len(lines)} lines are more than a screen")
+        index = json.loads((saved / "step-00000002" / "index.json").read_text())
+        settings = index["run"]["settings"]
+        # All that has a value is shown, and stored.
+        expected = [
+            name if value is True else f"{name} {value}"
+            for name, value in settings.items()
+            if value is not False and name != "plan"
+        ]
+        require(sorted(shown) == sorted(expected), f"{shown}\n{expected}")
         for name, value in {
             "plan": str(plan), "lr": 2e-3, "steps": 2, "shuffle": True,
             "tf32": False, "lr-schedule": "linear", "beta1": 0.9,

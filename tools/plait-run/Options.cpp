@@ -388,7 +388,8 @@ void plait::addOptions(CLI::App &app, Options &options) {
   divideHelp(app);
 }
 
-std::string plait::describeSettings(const CLI::App &app) {
+std::string plait::describeSettings(const CLI::App &app,
+                                    const Options &options) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
@@ -411,5 +412,7 @@ std::string plait::describeSettings(const CLI::App &app) {
     else
       settings[name] = std::move(number);
   }
+  // Where nobody has said so, all that the processes of the host may use.
+  settings["threads"] = options.train.executor.threads;
   return settings.dump();
 }

@@ -42,7 +42,7 @@ std::string findExcludedByCheck(const CLI::App &app);
 
 /// All options of a parsed command line that have a value, given or by
 /// default, by their long names: one JSON object.
-std::string describeSettings(const CLI::App &app);
+std::string describeSettings(const CLI::App &app, const Options &options);
 
 /// What a process that a supervisor starts is called with, without the plan and
 /// --resume: all that was given, in a file, too, but for the supervisor's own.

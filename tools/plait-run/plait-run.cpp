@@ -192,9 +192,10 @@ void tell(const CLI::App &app, runtime::Rendezvous *processes,
   // At once: a launcher ends all when the first process has.
   if (follows)
     tool::printNote(app, failure.message());
-  if (!processes || processes->speaksOfFailure())
-    tool::printError(app, failure.message());
-  else if (!follows && waited && !processes->isSpokenOf())
+  if (!processes || processes->speaksOfFailure()) {
+    std::string reason = follows ? processes->reasonOfRelease() : "";
+    tool::printError(app, reason.empty() ? failure.message() : reason);
+  } else if (!follows && waited && !processes->isSpokenOf())
     tool::printNote(app, failure.message());
 }
 
@@ -218,8 +219,6 @@ int main(int argc, char **argv) {
   bool isFirst = runtime::Rendezvous::launchIndex() == 0;
   if (std::optional<int> code = tool::parse(app, argc, argv, !isFirst))
     return *code;
-  options.train.settings = describeSettings(app);
-  options.train.showSettings = app.count("--config") > 0;
   removeTemporaryFilesOnSignals();
   if (options.supervise)
     return supervise(app, options);
@@ -237,6 +236,7 @@ int main(int argc, char **argv) {
       (*processes)->place().processors)
     options.train.executor.threads = (*processes)->place().processors;
   options.train.executor.processes = processes->get();
+  options.train.settings = describeSettings(app, options);
   Status status = checkOptions(app, options);
   if (status.ok())
     status = run(options);

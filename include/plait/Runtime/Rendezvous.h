@@ -120,6 +120,9 @@ public:
   /// The others have failed for the same reason, or because of this one. Tells
   /// them, as disconnect() does.
   virtual bool speaksOfFailure();
+  /// What this process knows of why it fails, where a rank was merely released;
+  /// else empty.
+  std::string reasonOfRelease();
   /// Whether another process says why this one fails.
   bool isSpokenOf() const {
     return isTold || (isAgreedFailure && here.index != 0);

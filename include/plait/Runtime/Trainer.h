@@ -78,7 +78,6 @@ struct TrainOptions {
   std::string dashboard;       // an HTML file; empty: none
   std::string metricsPort;     // "PORT" or "HOST:PORT"; empty: none
   std::string settings;        // all that was asked for, as one JSON object
-  bool showSettings = false;   // on standard error, before the first step
   std::FILE *summary = stdout; // where the line for people goes
   /// Asked between steps: true ends the run as if all steps were done. Of
   /// several processes one is enough. Empty: never.

@@ -8,6 +8,7 @@
 #include "plait/Runtime/Rendezvous.h"
 
 #include "Launch.h"
+#include "MPI/Engine.h"
 #include "PackedTexts.h"
 #include "TcpRendezvous.h"
 #if PLAIT_HAS_MPI
@@ -148,6 +149,10 @@ Status Rendezvous::agreeOn(const std::string &what, const std::string &mine) {
                      return fail(describe(i), ", ", describe(0));
                  return Status::success();
                });
+}
+
+std::string Rendezvous::reasonOfRelease() {
+  return engine() ? engine()->reason() : "";
 }
 
 bool Rendezvous::speaksOfFailure() {

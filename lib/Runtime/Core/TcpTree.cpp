@@ -481,7 +481,7 @@ bool TcpTree::speaksOf(const Link &link) const {
 
 Status TcpTree::lose(const Link &link) {
   std::ostringstream text;
-  text << "the connection to rank " << link.rank << " on " << link.host
+  text << "the connection to process " << link.rank << " on " << link.host
        << " is lost: it has ended";
   return endWith(text.str(), speaksOf(link));
 }

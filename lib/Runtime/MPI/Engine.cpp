@@ -84,11 +84,16 @@ Status MpiEngine::wait(MpiJob &job, milliseconds limit) {
     return fail("waited longer than ", limit.count() / 1000.0,
                 " seconds for another rank");
   case WaitResult::Aborted: {
-    std::lock_guard lock(mutex);
-    return Status::failure(failure.empty() ? anotherFailed : failure);
+    std::string why = reason();
+    return Status::failure(why.empty() ? anotherFailed : why);
   }
   }
   __builtin_unreachable();
+}
+
+std::string MpiEngine::reason() {
+  std::lock_guard lock(mutex);
+  return failure;
 }
 
 Status MpiEngine::run(std::vector<MpiTransfer> transfers, milliseconds limit) {

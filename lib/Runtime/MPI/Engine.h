@@ -74,6 +74,8 @@ public:
   /// This process gives up.
   void abort();
   bool isAborted() const { return aborted; }
+  /// Why this process gave up; empty where another one did, or a rank.
+  std::string reason();
   /// `handler` is called once when this process or another gives up, perhaps at
   /// once, from any thread, and must not call the engine. Empty: nothing is.
   void setAbortHandler(std::function<void()> handler);

@@ -120,7 +120,9 @@ private:
   Status read(std::vector<void *> &finished);
   Status beginMessage();
   void endMessage(std::vector<void *> &finished);
-  Status failLost(const char *why) const {
+  /// Says so once: warnings of others are still to be read.
+  Status failLost(const char *why) {
+    lost = true;
     return fail("the connection to ", name, " is lost: ", why);
   }
   Status checkSize(const Region &region, uint64_t bytes) const {
@@ -132,7 +134,7 @@ private:
 
   Socket connection;
   std::string name; // for messages
-  bool warned = false, left = false;
+  bool warned = false, left = false, lost = false;
   std::vector<iovec> pieces; // scratch
   std::deque<Outgoing> outgoing;
 
@@ -175,6 +177,8 @@ void Peer::sendLast(uint32_t channel) {
 }
 
 Status Peer::progress(std::vector<void *> &finished) {
+  if (lost)
+    return Status::success();
   PLAIT_RETURN_IF_ERROR(write(finished));
   return read(finished); // nothing where it has left
 }

@@ -7,6 +7,7 @@
 
 #include "Console.h"
 
+#include "Settings.h"
 #include "Stragglers.h"
 #include "plait/Plan/Container.h"
 
@@ -31,8 +32,7 @@ Status Console::beginRun(const RunInfo &info) {
   run = &info;
   std::fprintf(stderr, "proof of the plan: %s\n",
                plan::describeProof(info.plan).c_str());
-  if (info.options.showSettings)
-    std::fprintf(stderr, "settings %s\n", info.options.settings.c_str());
+  std::fputs(describeRun(info).c_str(), stderr);
   start = std::chrono::steady_clock::now();
   return Status::success();
 }

@@ -249,7 +249,7 @@ TEST_F(RendezvousTest, AgreementEndsWhenAProcessEnds) {
         return std::string("ends");
       return failures.end(all, all.agree(Status::success()));
     });
-    std::string name = "the connection to rank " + std::to_string(victim);
+    std::string name = "the connection to process " + std::to_string(victim);
     for (uint32_t rank = 0; rank < 90; ++rank)
       if (rank != victim)
         EXPECT_TRUE(results[rank].starts_with(name)) << results[rank];

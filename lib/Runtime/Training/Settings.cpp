@@ -1,0 +1,96 @@
+//===- Settings.cpp - What a run is told to do, for people ----------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Settings.h"
+
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Ranks.h"
+#include "plait/Runtime/Rendezvous.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+using namespace plait;
+using namespace plait::runtime;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct Line {
+  const char *title;
+  std::set<std::string> options;
+};
+
+/// What is in none of them goes to the last one.
+const Line lines[] = {
+    {"training",
+     {"seed", "steps", "epochs", "lr", "lr-schedule", "warmup-steps", "min-lr",
+      "decay-steps"}},
+    {"optimizer", {"beta1", "beta2", "eps", "weight-decay", "grad-clip"}},
+    {"data",
+     {"weights", "tokens", "token-type", "text", "shuffle", "document-end"}},
+    {"held-out data", {"eval-tokens", "eval-text", "eval-every", "eval-steps"}},
+    {"checkpoints",
+     {"checkpoint", "checkpoint-every", "keep", "replica", "replica-every",
+      "resume"}},
+    {"bad steps",
+     {"on-nan", "on-spike", "spike-steps", "spike-deviations", "guard"}},
+    {"execution",
+     {"threads", "devices", "cuda-graph", "overlap", "tf32", "timeout"}},
+    {"others", {}},
+};
+
+/// "lr 0.001"; a flag is its name, and nothing where it is not set.
+std::string describe(const std::string &name, const Json &value) {
+  if (value.is_boolean())
+    return value.get<bool>() ? name : "";
+  return name + " " +
+         (value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+const Line &lineOf(const std::string &option) {
+  for (const Line &line : lines)
+    if (line.options.count(option))
+      return line;
+  return *std::prev(std::end(lines));
+}
+
+/// "cpu, dp=2,tp=2, 4 ranks in 2 processes, adamw".
+std::string describePlan(const RunInfo &run) {
+  PlanIdentity plan = PlanIdentity::of(run.plan, run.options.planHash);
+  uint32_t ranks = plan::Mesh(run.plan).ranks();
+  const Rendezvous *processes = run.options.executor.processes;
+  uint32_t count = processes ? processes->place().count : 1;
+  std::ostringstream text;
+  text << plan::backendOf(run.plan) << ", " << plan.mesh << ", " << ranks
+       << (ranks == 1 ? " rank in " : " ranks in ") << count
+       << (count == 1 ? " process, " : " processes, ") << plan.optimizer;
+  return text.str();
+}
+
+} // namespace
+
+std::string runtime::describeRun(const RunInfo &run) {
+  Json settings = run.options.settings.empty()
+                      ? Json::object()
+                      : Json::parse(run.options.settings);
+  settings["steps"] = run.options.steps; // where there are epochs, of them
+  std::map<const Line *, std::string> texts;
+  for (const auto &[name, value] : settings.items())
+    if (std::string text = describe(name, value);
+        !text.empty() && name != "plan") {
+      std::string &line = texts[&lineOf(name)];
+      line += (line.empty() ? "" : ", ") + text;
+    }
+  std::string all = "settings: plan: " + describePlan(run) + "\n";
+  for (const Line &line : lines)
+    if (const std::string &text = texts[&line]; !text.empty())
+      all += std::string("settings: ") + line.title + ": " + text + "\n";
+  return all;
+}

@@ -1,0 +1,21 @@
+//===- Settings.h - What a run is told to do, for people --------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_LIB_RUNTIME_TRAINING_SETTINGS_H
+#define PLAIT_LIB_RUNTIME_TRAINING_SETTINGS_H
+
+#include "Observer.h"
+
+namespace plait::runtime {
+
+/// A line for each kind of setting, each with a newline: what the plan says,
+/// then every option that has a value, given or by default.
+std::string describeRun(const RunInfo &run);
+
+} // namespace plait::runtime
+
+#endif // PLAIT_LIB_RUNTIME_TRAINING_SETTINGS_H

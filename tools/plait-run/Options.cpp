@@ -343,14 +343,17 @@ void addSupervisorOptions(CLI::App &app, Options &options) {
 
 } // namespace
 
+/// Options of the supervisor, not of the runs that it starts.
+static const std::set<std::string> ofSupervisor = {"supervise", "launcher",
+                                                   "hosts", "max-restarts"};
+
 std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
-  static const std::set<std::string> others = {
-      "help",     "help-all", "config",       "plan",     "resume",
-      "launcher", "hosts",    "max-restarts", "supervise"};
+  static const std::set<std::string> others = {"help", "help-all", "config",
+                                               "plan", "resume"};
   std::vector<std::string> words;
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
-    if (option->count() == 0 || others.count(name))
+    if (option->count() == 0 || others.count(name) || ofSupervisor.count(name))
       continue;
     if (option->get_expected_max() > 0)
       words.push_back("--" + name + "=" + option->results().back());
@@ -393,7 +396,8 @@ std::string plait::describeSettings(const CLI::App &app,
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
-    if (name.starts_with("help") || name == "config")
+    if (name.starts_with("help") || name == "config" ||
+        ofSupervisor.count(name))
       continue;
     if (name == "steps" && app.count("--epochs"))
       continue;                            // its default has no meaning

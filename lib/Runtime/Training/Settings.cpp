@@ -43,7 +43,7 @@ const Line lines[] = {
      {"on-nan", "on-spike", "spike-steps", "spike-deviations", "guard"}},
     {"execution",
      {"threads", "devices", "cuda-graph", "overlap", "tf32", "timeout"}},
-    {"others", {}},
+    {"outputs", {}},
 };
 
 /// "lr 0.001"; a flag is its name, and nothing where it is not set.

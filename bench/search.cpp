@@ -5,12 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-//   plait-bench-search
+//   plait-bench-search [NAME]
 //
-// searches for five models and prints how many configurations were considered,
-// estimated, and how long that took; then how both grow with layers and with
-// devices. Works are closed-form: what the compiler takes to profile a model is
-// not in the figures.
+// searches for five models, or only for rows with NAME in "model space", and
+// prints how many configurations were considered, estimated, and how long that
+// took; then how both grow with layers and with devices. Works are closed-form:
+// what the compiler takes to profile a model is not in the figures.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,6 +31,9 @@ struct Case {
   std::string cluster;
   int64_t globalBatch = 1;
 };
+
+/// Of rows: part of "model space".
+std::string filter;
 
 } // namespace
 
@@ -65,6 +68,8 @@ static double getCpuSeconds(const struct rusage &usage) {
 }
 
 static void run(const Case &one, const SearchSpace &space) {
+  if ((one.name + " " + space.name).find(filter) == std::string::npos)
+    return;
   TransformerSource source(one.shape);
   Training training;
   training.globalBatch = one.globalBatch;
@@ -95,7 +100,11 @@ static void printHead(const char *what) {
               "profiles", "MiB", "step, s", "pick");
 }
 
-int main() {
+int main(int argc, char **argv) {
+  if (argc > 1)
+    filter = argv[1];
+  // Rows may take seconds: each is shown when it is there.
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const Case cases[] = {
       {"GPT-2 124M, 8 H100", makeGpt(12, 768, 12, 50257, 1024), "h100:1x8",
        512},

@@ -142,7 +142,11 @@ void Search::take(GreedyResult result) {
 void Search::tryGreedy(const Leads &leads, double span, bool spread,
                        bool inputFirst) {
   take(runGreedy(problem, costs, memory,
-                 {leads, getAllowance(span), spread, inputFirst}));
+                 {.leads = leads,
+                  .allowance = getAllowance(span),
+                  .spread = spread,
+                  .inputFirst = inputFirst,
+                  .cutoff = bestSpan}));
 }
 
 // In the order of how often each was the first to reach the bound on random
@@ -183,10 +187,13 @@ Schedule Search::runV() {
         if (atBound())
           return std::move(best);
         rhythm.window = window;
-        take(runRhythm(problem, costs, memory, rhythm, getAllowance(span)));
+        take(runRhythm(problem, costs, memory, rhythm,
+                       {.allowance = getAllowance(span), .cutoff = bestSpan}));
       }
     take(runGreedy(problem, costs, memory,
-                   {.allowance = getAllowance(span), .inputFirst = true}));
+                   {.allowance = getAllowance(span),
+                    .inputFirst = true,
+                    .cutoff = bestSpan}));
   }
   return std::move(best);
 }

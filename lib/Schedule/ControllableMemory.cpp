@@ -72,10 +72,8 @@ Rhythm schedule::getMinRhythm(uint32_t stages) {
 GreedyResult schedule::runRhythm(const Problem &problem, const Costs &costs,
                                  const MemoryModel &memory,
                                  const Rhythm &rhythm,
-                                 std::vector<double> allowance) {
+                                 GreedyPolicy policy) {
   Pattern pattern = makePattern(problem, rhythm);
-  GreedyPolicy policy;
-  policy.allowance = std::move(allowance);
   policy.pattern = &pattern;
   policy.window = rhythm.window;
   policy.reserves = false;
@@ -86,8 +84,9 @@ GreedyResult schedule::runRhythm(const Problem &problem, const Costs &costs,
 /// 1 activations count as whole up to their W.
 static Schedule generateV(const Problem &problem, const Rhythm &rhythm,
                           double microbatches) {
-  GreedyResult result = runRhythm(problem, Costs(), {1, microbatches}, rhythm,
-                                  std::vector<double>(problem.stages, 0));
+  GreedyResult result =
+      runRhythm(problem, Costs(), {1, microbatches}, rhythm,
+                {.allowance = std::vector<double>(problem.stages, 0)});
   return {problem, "", std::move(result.ranks)};
 }
 

@@ -34,10 +34,10 @@ inline double getMinMemory(uint32_t stages) { return (stages + 1) / 3 + 1; }
 /// Of `problem` with two chunks in a V.
 Pattern makePattern(const Problem &problem, const Rhythm &rhythm);
 
-/// The greedy engine guided by `rhythm`.
+/// The greedy engine guided by `rhythm`, with the rest of `policy`.
 GreedyResult runRhythm(const Problem &problem, const Costs &costs,
                        const MemoryModel &memory, const Rhythm &rhythm,
-                       std::vector<double> allowance);
+                       GreedyPolicy policy);
 
 } // namespace plait::schedule
 

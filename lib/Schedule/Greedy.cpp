@@ -81,6 +81,7 @@ struct Rank {
   double start = never; // of the first action
   double end = 0;       // of the last action
   double idle = 0;      // in between
+  double work = 0;      // of all actions
 };
 
 /// What a rank may do next.
@@ -116,7 +117,9 @@ private:
   const GreedyPolicy &policy;
   const uint32_t m;
   const double transfer;
+  const double cutoff;
   double tolerance = 0; // times closer than this are equal
+  bool isCutOff = false;
   std::vector<Stage> stages;
   std::vector<Rank> ranks;
   Agenda agenda;
@@ -128,8 +131,10 @@ private:
 Greedy::Greedy(const Problem &problem, const Costs &costs,
                const MemoryModel &memory, const GreedyPolicy &policy)
     : problem(problem), memory(memory), policy(policy), m(problem.microbatches),
-      transfer(costs.transfer), stages(problem.virtualStages()),
-      ranks(problem.stages), agenda(problem.stages) {
+      // Sums of the same terms differ by their order.
+      transfer(costs.transfer), cutoff(policy.cutoff * (1 + 1e-9)),
+      stages(problem.virtualStages()), ranks(problem.stages),
+      agenda(problem.stages) {
   result.ranks.resize(problem.stages);
   for (std::vector<Action> &actions : result.ranks)
     actions.reserve(3 * size_t(problem.chunks) * m);
@@ -143,8 +148,10 @@ Greedy::Greedy(const Problem &problem, const Costs &costs,
     stage.arrivals[I].assign(m, never);
     // Sums of the same durations in another order differ by rounding, which
     // must not decide who goes first.
-    for (double duration : durations)
+    for (double duration : durations) {
       tolerance = std::max(tolerance, 1e-9 * duration);
+      ranks[problem.rankOf(index)].work += m * duration;
+    }
   }
   agenda.set(0, 0);
 }
@@ -171,6 +178,7 @@ void Greedy::start(uint32_t index, uint32_t chunk, Work work, double now) {
     rank.start = now;
   else
     rank.idle += now - rank.end;
+  isCutOff |= rank.work + rank.idle >= cutoff;
   rank.end = now + stage.durations[work];
   // A forward takes `size`; the input gradient leaves the weight share of it,
   // which the weight gradient frees.
@@ -309,7 +317,7 @@ GreedyResult Greedy::run() {
   for (;;) {
     uint32_t rank = agenda.first();
     double now = agenda[rank];
-    if (now == never)
+    if (now == never || isCutOff)
       break;
     decide(rank, now);
   }

@@ -51,12 +51,15 @@ struct GreedyPolicy {
   /// microbatches in order in each kind of each chunk. What is decided is when
   /// W run.
   const std::vector<std::vector<Action>> *order = nullptr;
+  /// Ends with work left once no span below this is possible.
+  double cutoff = std::numeric_limits<double>::infinity();
 };
 
 struct GreedyResult {
   /// As in Timeline. Infinite where work is left that nothing can start:
   /// without reserved places, where a window holds back for ever what would
-  /// free memory, or where an order does not end or does not fit.
+  /// free memory, where an order does not end or does not fit, or by the
+  /// cutoff.
   double span = 0, makespan = 0;
   /// Per rank; microbatches come in order in each kind of each chunk.
   std::vector<std::vector<Action>> ranks;

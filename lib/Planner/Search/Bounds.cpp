@@ -22,7 +22,19 @@
 // of weights run apart, the last action need not be one that the stages in
 // front wait for: their forward, and m W[r].
 //
-// Memory: a microbatch is held whole at one moment at least; what is held for
+// Layers are whole: some rank has L / p of L layers, rounded up, and so takes m
+// times as many of the fastest ones.
+//
+// Beside the pipeline: the rank with the most parameters has no fewer than the
+// mean, and what it exchanges hides behind one microbatch's passes at most. In
+// a step of S seconds m of them take no longer than S (S burst where ranks
+// share a processor, which is all that sharing shortens), so that there is no
+// more than S / m to hide behind. More parameters and less work to hide behind
+// take no less time: measured curves ascend, and of what is hidden a part below
+// one is lost.
+//
+// Memory: a microbatch is held whole, by all chunks of a rank, at one moment at
+// least, before its backward pass on the last of them; what is held for
 // gradients of weights that run apart is left out, because it depends on the
 // schedule when they run. The ranks of a pipeline share what is resident (what
 // is tied may be there twice) and, microbatch by microbatch, what is kept; the
@@ -31,7 +43,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Search/Bounds.h"
-#include "Simulator/Pipeline.h"
+#include "Simulator/Estimator.h"
 #include "plait/Planner/Cost.h"
 #include "plait/Schedule/Generators.h"
 
@@ -70,9 +82,11 @@ const Probe *Bounds::getProbe(const Work &work,
     StageMemory memory = probe->memory;
     memory.activations =
         std::min(memory.activations, found->memory.activations);
+    double layer = std::min(probe->layer, found->layer);
     if (found->work() < probe->work())
       probe = *found;
     probe->memory = memory;
+    probe->layer = layer;
   }
   return &*probe;
 }
@@ -94,58 +108,73 @@ const Probe *Bounds::getProbeOf(const Work &work,
   one.schedule = splits ? "zb-h1" : "1f1b";
   Training step = training;
   step.globalBatch = one.microBatch;
-  Result<Estimate> estimate = planner::estimate(work, cluster, step, one);
-  if (!estimate.ok()) {
-    refusal = estimate.status().message();
+  Context context{work, cluster, step, one};
+  Estimator estimator(context);
+  if (Status status = estimator.run(Microbatches::Some); !status.ok()) {
+    refusal = status.message();
     return nullptr;
   }
-  anyWork = &work;
-  const StageTime &time = estimate->stages.front();
-  probe = Probe{time.forward, time.backwardInput, time.backwardWeight,
-                estimate->overheadSeconds, estimate->memory.front()};
+  const Estimate &estimate = estimator.getResult();
+  const StageTime &time = estimate.stages.front();
+  probe.emplace();
+  probe->forward = time.forward;
+  probe->backwardInput = time.backwardInput;
+  probe->backwardWeight = time.backwardWeight;
+  probe->overhead = estimate.overheadSeconds;
+  probe->layers = work.layers();
+  probe->layer = estimator.getLeastLayer();
+  probe->memory = estimate.memory.front();
+  probe->parameters =
+      probe->memory.parameters / elementBytes(training.precision);
   if (splits)
     if (const Probe *whole = getProbeOf(work, configuration, kind, false))
       probe->memory = whole->memory;
   return &*probe;
 }
 
-double Bounds::getWaitShare(int data) {
-  auto [entry, isNew] = waitShares.try_emplace(data, 0.0);
-  if (!isNew || !anyWork)
-    return entry->second;
-  Configuration one;
-  one.tensor = anyWork->tensorParallel;
-  one.sequenceParallel = anyWork->sequenceParallel;
-  one.data = data;
-  Training step = training;
-  step.globalBatch = data;
-  Result<Estimate> estimate = planner::estimate(*anyWork, cluster, step, one);
-  if (estimate.ok() && estimate->pipelineSeconds > 0)
-    entry->second = estimate->waitSeconds / estimate->pipelineSeconds;
-  return entry->second;
-}
-
 double Bounds::getIdealSeconds(const Probe &probe,
-                               const Configuration &configuration) {
+                               const Configuration &configuration) const {
   double microbatches = double(configuration.microbatches(training));
   double pipeline =
       std::max(microbatches * probe.work() / configuration.pipeline,
                (probe.forward + probe.backwardInput) / cluster.device.burst);
-  return rounding *
-         (pipeline * (1 + getWaitShare(configuration.data)) + probe.overhead);
+  double wait = getWaitShare(configuration.data, training.framework);
+  return rounding * (pipeline * (1 + wait) + probe.overhead);
 }
 
 double Bounds::getSeconds(const Probe &probe,
-                          const Configuration &configuration, bool splits) {
-  double ideal = getIdealSeconds(probe, configuration);
-  if (splits || configuration.chunks > 1)
-    return ideal;
+                          const Configuration &configuration,
+                          bool splits) const {
   double microbatches = double(configuration.microbatches(training));
-  double rest = std::pow(1 - 1 / microbatches, configuration.pipeline);
-  double pipeline = probe.work() / (1 - rest) / cluster.device.burst;
-  return std::max(
-      ideal, rounding * (pipeline * (1 + getWaitShare(configuration.data)) +
-                         probe.overhead));
+  int64_t stages = configuration.pipeline;
+  int64_t most = (probe.layers + stages - 1) / stages;
+  double pipeline = microbatches * double(most) * probe.layer;
+  if (!splits && configuration.chunks == 1) {
+    double rest = std::pow(1 - 1 / microbatches, configuration.pipeline);
+    pipeline = std::max(pipeline, probe.work() / (1 - rest));
+  }
+  pipeline /= cluster.device.burst;
+  double wait = getWaitShare(configuration.data, training.framework);
+  return std::max(getIdealSeconds(probe, configuration),
+                  rounding * (pipeline * (1 + wait) + probe.overhead));
+}
+
+double Bounds::getStepSeconds(double parameters, const Context &context,
+                              double seconds) const {
+  StepLoad load;
+  load.parameters = parameters;
+  load.microbatches = context.configuration.microbatches(training);
+  load.forward = load.backward =
+      seconds * cluster.device.burst / double(load.microbatches);
+  return rounding * (getDataSeconds(load, context) +
+                     getOptimizerCost(load, context).seconds);
+}
+
+double Bounds::getStepSeconds(const Work &work, const Probe &probe,
+                              const Configuration &configuration,
+                              double seconds) const {
+  return getStepSeconds(probe.parameters / configuration.pipeline,
+                        {work, cluster, training, configuration}, seconds);
 }
 
 double Bounds::getBytes(const Probe &probe,
@@ -171,74 +200,70 @@ double Bounds::getBytes(const Probe &probe,
 // Stages
 //===----------------------------------------------------------------------===//
 
-/// Sums up what isBeaten needs of the estimate's virtual stages.
-static void fillRanks(StageProbe &probe, const Configuration &configuration,
-                      const schedule::Generator &generator) {
+/// Sums up what isBeaten needs of the virtual stages of each rank.
+static void fillRanks(StageProbe &probe, Estimator &estimator,
+                      const Context &context) {
+  const schedule::Generator &generator = estimator.getGenerator();
   schedule::Problem problem;
-  problem.stages = uint32_t(configuration.pipeline);
-  problem.chunks = uint32_t(configuration.chunks);
+  problem.stages = uint32_t(context.configuration.pipeline);
+  problem.chunks = uint32_t(context.configuration.chunks);
   problem.placement = generator.placement;
-  const std::vector<StageTime> &stages = probe.estimate.stages;
+  const std::vector<StageTime> &times = estimator.getResult().stages;
   double passed = 0;
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
-    double work = 0;
-    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
-      work += stages[problem.stageOf(rank, chunk)].sum();
+    double work = 0, held = 0;
+    std::vector<const StageBlocks *> stages;
+    for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+      uint32_t stage = problem.stageOf(rank, chunk);
+      stages.push_back(&estimator.getStages()[stage]);
+      work += times[stage].sum();
+      held += savedBytes(*stages.back(), context);
+    }
     probe.work.push_back(work);
     probe.outside.push_back(passed);
-    const StageTime &first = stages[problem.stageOf(rank, 0)];
+    const StageTime &first = times[problem.stageOf(rank, 0)];
     passed += generator.splitsBackward ? first.forward : first.sum();
+    probe.holdings.push_back(getHoldings(stages, context));
+    probe.parameters =
+        std::max(probe.parameters, probe.holdings.back().parameters);
+    probe.held.push_back(held);
   }
 }
 
-/// Leaves what a microbatch holds whole, of a probe that splits: that of the
-/// same cut without splitting; of several chunks nothing.
-void Bounds::keepWhole(StageProbe &probe, const Work &work,
-                       Configuration configuration,
-                       const Training &step) const {
-  std::vector<StageMemory> &memory = probe.estimate.memory;
-  if (configuration.chunks == 1) {
-    configuration.schedule = "1f1b";
-    configuration.layers = probe.estimate.layers;
-    Result<Estimate> whole =
-        planner::estimate(work, cluster, step, configuration);
-    if (whole.ok()) {
-      memory = std::move(whole->memory);
-      return;
-    }
-  }
-  for (StageMemory &stage : memory)
-    stage.activations = 0;
+/// Null where estimate() refuses.
+std::shared_ptr<const StageProbe>
+Bounds::makeStageProbe(const Work &work,
+                       const Configuration &configuration) const {
+  Training step = training;
+  step.globalBatch = configuration.microBatch;
+  Context context{work, cluster, step, configuration};
+  Estimator estimator(context);
+  if (!estimator.runStages().ok())
+    return nullptr;
+  auto probe = std::make_shared<StageProbe>();
+  probe->layers = estimator.getResult().layers;
+  fillRanks(*probe, estimator, context);
+  return probe;
 }
 
 std::shared_ptr<const StageProbe>
 Bounds::getStageProbe(const Work &work, const Configuration &configuration,
                       bool splits) {
   Configuration one = configuration;
+  one.data = 1;
+  one.zero = 0;
   if (one.chunks == 1)
     one.schedule = splits ? "zb-h1" : "1f1b";
-  StageKey key(&work, one.context, one.contextParallel, one.pipeline, one.data,
-               one.zero, one.chunks, one.microBatch, one.recompute,
-               one.schedule, one.layers);
+  StageKey key(&work, one.context, one.contextParallel, one.pipeline,
+               one.chunks, one.microBatch, one.recompute, one.schedule,
+               one.layers);
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = stageProbes.find(key);
     if (found != stageProbes.end())
       return found->second;
   }
-  Training step = training;
-  step.globalBatch = one.microBatch * one.data;
-  Result<Estimate> estimate = planner::estimate(work, cluster, step, one);
-  Result<const schedule::Generator *> generator =
-      schedule::findGenerator(one.schedule);
-  std::shared_ptr<StageProbe> probe;
-  if (estimate.ok() && generator.ok()) {
-    probe = std::make_shared<StageProbe>();
-    probe->estimate = std::move(*estimate);
-    fillRanks(*probe, one, **generator);
-    if (splits)
-      keepWhole(*probe, work, one, step);
-  }
+  std::shared_ptr<const StageProbe> probe = makeStageProbe(work, one);
   std::lock_guard<std::mutex> lock(mutex);
   return stageProbes.try_emplace(std::move(key), std::move(probe))
       .first->second;
@@ -258,8 +283,8 @@ static double getHeld(const PipelineModel &pipeline, uint32_t rank) {
 
 /// By rank, at least: what the schedule of `configuration` holds. One
 /// microbatch where that depends on costs.
-static std::vector<double> getHeld(const Configuration &configuration,
-                                   const Training &training) {
+static std::vector<double> countHeld(const Configuration &configuration,
+                                     const Training &training) {
   std::vector<double> held(size_t(configuration.pipeline), 1);
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(configuration.schedule);
@@ -275,6 +300,21 @@ static std::vector<double> getHeld(const Configuration &configuration,
   for (uint32_t rank = 0; pipeline.ok() && rank < held.size(); ++rank)
     held[rank] = std::max(1.0, getHeld(*pipeline, rank));
   return held;
+}
+
+Bounds::Held Bounds::getHeld(const Configuration &configuration) {
+  HeldKey key(configuration.schedule, configuration.pipeline,
+              configuration.chunks, configuration.microbatches(training));
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto found = heldBy.find(key);
+    if (found != heldBy.end())
+      return found->second;
+  }
+  auto held = std::make_shared<const std::vector<double>>(
+      countHeld(configuration, training));
+  std::lock_guard<std::mutex> lock(mutex);
+  return heldBy.try_emplace(std::move(key), std::move(held)).first->second;
 }
 
 /// Auto cuts stages for one of three kinds. With each cut, what is not computed
@@ -298,7 +338,7 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
     std::shared_ptr<const StageProbe> probe = getStageProbe(work, one, splits);
     if (!probe)
       return false;
-    one.layers = probe->estimate.layers;
+    one.layers = probe->layers;
     for (Recompute fast : {Recompute::None, Recompute::Selective}) {
       one.recompute = fast;
       double memory = 0; // not the reason
@@ -319,23 +359,29 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
       getStageProbe(work, configuration, splits);
   if (!probe)
     return false; // estimate() will say why
+  Context context{work, cluster, training, configuration};
+  const Framework &framework = training.framework;
   double microbatches = double(configuration.microbatches(training));
+  // To a rank and, where it waits for the stages in front at the end, back.
+  double messages = (splits ? 1 : 2) * getTransfer(context).seconds;
   double pipeline = 0, busy = 0;
   for (size_t rank = 0; rank < probe->work.size(); ++rank) {
     double work = microbatches * probe->work[rank];
-    pipeline = std::max(pipeline, probe->outside[rank] + work);
+    double outside = probe->outside[rank] + double(rank) * messages;
+    pipeline = std::max(pipeline, outside + work);
     busy += work / double(probe->work.size());
   }
   pipeline = sharedSeconds(pipeline, busy, cluster.device);
-  const Estimate &estimate = probe->estimate;
-  double wait = estimate.waitSeconds / estimate.pipelineSeconds;
-  if (rounding * (pipeline * (1 + wait) + estimate.overheadSeconds) >= seconds)
+  pipeline *= 1 + getWaitShare(configuration.data, framework);
+  if (rounding * (pipeline + framework.stepSeconds) +
+          getStepSeconds(probe->parameters, context, seconds) >=
+      seconds)
     return true;
-  std::vector<double> held = getHeld(configuration, training);
-  for (size_t rank = 0; rank < estimate.memory.size(); ++rank) {
-    const StageMemory &memory = estimate.memory[rank];
-    bytes = std::max(bytes, rounding * (memory.resident() + memory.workspace +
-                                        held[rank] * memory.activations));
+  Held held = getHeld(configuration);
+  for (size_t rank = 0; rank < probe->work.size(); ++rank) {
+    StageMemory memory = getMemory(probe->holdings[rank], context);
+    memory.activations = (*held)[rank] * probe->held[rank];
+    bytes = std::max(bytes, rounding * memory.peak());
   }
   return bytes > cluster.device.usableBytes();
 }

@@ -14,6 +14,7 @@
 #ifndef PLAIT_LIB_PLANNER_SEARCH_BOUNDS_H
 #define PLAIT_LIB_PLANNER_SEARCH_BOUNDS_H
 
+#include "Simulator/Memory.h"
 #include "plait/Planner/Estimate.h"
 
 #include <map>
@@ -27,18 +28,25 @@ namespace plait::planner {
 struct Probe {
   double forward = 0, backwardInput = 0, backwardWeight = 0;
   double overhead = 0; // once a step
+  int64_t layers = 0;
+  double layer = 0;      // seconds of the fastest one
+  double parameters = 0; // elements
   StageMemory memory;
   double work() const { return forward + backwardInput + backwardWeight; }
 };
 
-/// One microbatch through the stages of a pipeline, as they are cut.
+/// One microbatch through the stages of a pipeline, as they are cut: whatever
+/// the number of microbatches, of replicas and the ZeRO stage are.
 struct StageProbe {
-  Estimate estimate;
+  std::vector<int> layers; // by virtual stage
   // By rank, in seconds: its work, and what it has to wait for once a step.
   std::vector<double> work, outside;
+  std::vector<Holdings> holdings; // by rank
+  std::vector<double> held;       // bytes of a whole microbatch, by rank
+  double parameters = 0;          // elements of the rank that has the most
 };
 
-/// getProbe and getSeconds are for one thread; isBeaten for any number.
+/// getProbe is for one thread; the others for any number.
 class Bounds {
 public:
   Bounds(const Cluster &cluster, const Training &training)
@@ -54,11 +62,18 @@ public:
   /// Seconds of a step that no cut of the layers beats, with the mesh, the
   /// microbatch and the schedule of `configuration`.
   double getSeconds(const Probe &probe, const Configuration &configuration,
-                    bool splits);
+                    bool splits) const;
 
   /// The same for any schedule: work evenly spread, no bubble.
   double getIdealSeconds(const Probe &probe,
-                         const Configuration &configuration);
+                         const Configuration &configuration) const;
+
+  /// Beside these, at least, with the ZeRO stage of `configuration`: the sum of
+  /// gradients, the exchange of parameters and the optimizer of a step that
+  /// takes less than `seconds`.
+  double getStepSeconds(const Work &work, const Probe &probe,
+                        const Configuration &configuration,
+                        double seconds) const;
 
   /// Bytes that some rank needs at least.
   double getBytes(const Probe &probe, const Configuration &configuration) const;
@@ -73,15 +88,15 @@ private:
   std::shared_ptr<const StageProbe>
   getStageProbe(const Work &work, const Configuration &configuration,
                 bool splits);
-  void keepWhole(StageProbe &probe, const Work &work,
-                 Configuration configuration, const Training &step) const;
-  /// Part of the pipeline's time that is added for slow replicas.
-  double getWaitShare(int data);
+  std::shared_ptr<const StageProbe>
+  makeStageProbe(const Work &work, const Configuration &configuration) const;
+  using Held = std::shared_ptr<const std::vector<double>>;
+  Held getHeld(const Configuration &configuration);
+  double getStepSeconds(double parameters, const Context &context,
+                        double seconds) const;
 
   const Cluster &cluster;
   const Training &training;
-  /// Any work that has been probed: waiting for replicas does not depend on it.
-  const Work *anyWork = nullptr;
   using Key =
       std::tuple<const Work *, int, ContextParallel, int64_t, Recompute, bool>;
   const Probe *getProbeOf(const Work &work, const Configuration &configuration,
@@ -89,12 +104,13 @@ private:
   bool isBeatenBy(const Work &work, const Configuration &configuration,
                   bool splits, double seconds, double &bytes);
   std::map<Key, std::optional<Probe>> probes;
-  std::map<int, double> waitShares;
   using StageKey =
-      std::tuple<const Work *, int, ContextParallel, int, int, int, int,
-                 int64_t, Recomputation, std::string, std::vector<int>>;
-  std::mutex mutex; // of stageProbes
+      std::tuple<const Work *, int, ContextParallel, int, int, int64_t,
+                 Recomputation, std::string, std::vector<int>>;
+  using HeldKey = std::tuple<std::string, int, int, int64_t>;
+  std::mutex mutex; // of what follows
   std::map<StageKey, std::shared_ptr<const StageProbe>> stageProbes;
+  std::map<HeldKey, Held> heldBy;
   std::string refusal;
 };
 

@@ -99,86 +99,182 @@ void Explorer::addWork(const Work &work) {
     addMesh(work, mesh);
 }
 
-void Explorer::addMesh(const Work &work, const Mesh &mesh) {
-  for (const ScheduleChoice *schedule :
-       choices.getSchedules(mesh, work.mostStages())) {
-    Node node;
-    node.mesh = mesh;
-    node.schedule = schedule;
-    node.work = &work;
-    node.family = familyIds.try_emplace({mesh, schedule}, int(familyIds.size()))
-                      .first->second;
-    addMembers(node);
-    node.even = mesh.pipeline > 1 && !input.pins.layers &&
-                work.layers() % (mesh.pipeline * schedule->chunks) == 0;
-    if (node.even)
-      addMembers(node);
-  }
+/// How many ways there are to cut the layers for a schedule: by cost, and
+/// evenly.
+static int countCuts(const Work &work, const Mesh &mesh,
+                     const ScheduleChoice &schedule, const Pins &pins) {
+  bool isEven = mesh.pipeline > 1 && !pins.layers &&
+                work.layers() % (mesh.pipeline * schedule.chunks) == 0;
+  return isEven ? 2 : 1;
 }
 
-void Explorer::addMembers(Node node) {
-  for (int64_t size : choices.getMicroBatches(node.mesh, input.training))
-    for (const Recomputation &recompute : choices.recompute)
-      for (ContextParallel kind :
-           choices.getContextParallel(node.mesh.context)) {
-        node.microBatch = size;
-        node.recompute = &recompute;
-        node.contextParallel = kind;
+void Explorer::addMesh(const Work &work, const Mesh &mesh) {
+  std::vector<const ScheduleChoice *> schedules =
+      choices.getSchedules(mesh, work.mostStages());
+  std::vector<int64_t> sizes = choices.getMicroBatches(mesh, input.training);
+  auto kinds = choices.getContextParallel(mesh.context);
+  Cell cell;
+  cell.mesh = mesh;
+  cell.work = &work;
+  cell.members =
+      int64_t(sizes.size() * choices.recompute.size()) * int64_t(kinds.size());
+  // Of those that split and of those that do not, any one, and all nodes.
+  std::vector<std::pair<const ScheduleChoice *, int64_t>> classes;
+  int64_t all = 0;
+  for (const ScheduleChoice *schedule : schedules) {
+    auto known = std::ranges::find_if(classes, [&](const auto &other) {
+      return other.first->splits == schedule->splits;
+    });
+    if (known == classes.end())
+      known = classes.insert(known, {schedule, 0});
+    int cuts = countCuts(work, mesh, *schedule, input.pins);
+    known->second += cuts;
+    all += cuts;
+  }
+  for (auto [schedule, nodes] : classes) {
+    cell.splits = schedule->splits;
+    cell.index = enumerated;
+    for (int64_t size : sizes)
+      for (const Recomputation &recompute : choices.recompute)
+        for (ContextParallel kind : kinds) {
+          cell.microBatch = size;
+          cell.recompute = &recompute;
+          cell.contextParallel = kind;
+          addCell(cell, *schedule, nodes);
+          ++cell.index;
+        }
+  }
+  enumerated += all * cell.members;
+}
+
+/// `schedule`: any of them; `nodes`: how many the cell has.
+void Explorer::addCell(Cell cell, const ScheduleChoice &schedule,
+                       int64_t nodes) {
+  Node any{cell, &schedule};
+  Configuration configuration = toConfiguration(any);
+  cell.probe = bounds.getProbe(*cell.work, configuration, cell.splits);
+  if (!cell.probe) {
+    refusal = bounds.getRefusal();
+    return;
+  }
+  counts.considered += nodes * int64_t(choices.getZeroStages(cell.mesh).size());
+  double ideal = bounds.getIdealSeconds(*cell.probe, configuration);
+  if (idealSeconds == 0 || ideal < idealSeconds)
+    idealSeconds = ideal;
+  if (ideal >= fullSeconds)
+    return;
+  cell.step = getStepSeconds(cell, configuration);
+  cell.seconds = ideal + cell.step;
+  if (cell.seconds < fullSeconds)
+    cells.push_back(cell);
+}
+
+/// Of the ZeRO stages that may fit; 0 where none does.
+double Explorer::getStepSeconds(const Cell &cell,
+                                Configuration configuration) const {
+  constexpr double never = std::numeric_limits<double>::max();
+  double least = never;
+  configuration.schedule = "1f1b"; // holds no more than any other
+  for (int zero : choices.getZeroStages(cell.mesh)) {
+    configuration.zero = zero;
+    if (bounds.getBytes(*cell.probe, configuration) <=
+        input.cluster.device.usableBytes())
+      least = std::min(least, bounds.getStepSeconds(*cell.work, *cell.probe,
+                                                    configuration, never));
+  }
+  return least == never ? 0 : least;
+}
+
+void Explorer::expand(const Cell &cell) {
+  Node node{cell};
+  for (const ScheduleChoice *schedule :
+       choices.getSchedules(cell.mesh, cell.work->mostStages())) {
+    int cuts = countCuts(*cell.work, cell.mesh, *schedule, input.pins);
+    if (schedule->splits == cell.splits) {
+      node.schedule = schedule;
+      node.family =
+          familyIds.try_emplace({cell.mesh, schedule}, int(familyIds.size()))
+              .first->second;
+      for (int cut = 0; cut < cuts; ++cut) {
+        node.even = cut > 0;
         addNode(node);
+        node.index += cell.members;
       }
+    } else {
+      node.index += cuts * cell.members;
+    }
+  }
+  best.resize(familyIds.size());
+}
+
+/// What comes last: a heap has its first element in front.
+static bool isLater(const Cell &a, const Cell &b) {
+  return std::tie(a.seconds, a.index) > std::tie(b.seconds, b.index);
 }
 
 void Explorer::addNode(Node node) {
   Configuration configuration = toConfiguration(node);
-  const Probe *probe =
-      bounds.getProbe(*node.work, configuration, node.schedule->splits);
-  if (!probe) {
-    refusal = bounds.getRefusal();
-    return;
-  }
-  std::vector<int> zeros = choices.getZeroStages(node.mesh);
-  node.index = counts.considered;
-  counts.considered += int64_t(zeros.size());
-  double ideal = bounds.getIdealSeconds(*probe, configuration);
-  if (idealSeconds == 0 || ideal < idealSeconds)
-    idealSeconds = ideal;
   node.seconds =
-      bounds.getSeconds(*probe, configuration, node.schedule->splits);
+      bounds.getSeconds(*node.probe, configuration, node.splits) + node.step;
   if (node.seconds >= fullSeconds)
     return;
-  configuration.zero = zeros.back();
-  double bytes = bounds.getBytes(*probe, configuration);
-  if (bytes > input.cluster.device.usableBytes())
+  configuration.zero = choices.getZeroStages(node.mesh).back();
+  double bytes = bounds.getBytes(*node.probe, configuration);
+  if (bytes > input.cluster.device.usableBytes()) {
     tooLarge.push_back({bytes, node});
-  else
+  } else if (node.schedule->searches) {
+    searched.push_back(node);
+  } else {
     open.push_back(node);
+    std::push_heap(open.begin(), open.end(), isLater);
+  }
 }
 
 //===----------------------------------------------------------------------===//
 // Estimates
 //===----------------------------------------------------------------------===//
 
+/// Leaves out ZeRO stages that a bound rules out. While nothing is known to
+/// fit, only memory does, and all that might need the least are estimated.
 Explorer::Outcome Explorer::evaluate(const Node &node) {
   double limit = threshold;
   if (const std::optional<Leaf> &known = best[node.family])
     limit = std::min(limit, known->seconds);
+  bool isFirst = limit >= 1e300;
+  double usable = input.cluster.device.usableBytes();
   Configuration configuration = toConfiguration(node);
-  configuration.zero = choices.getZeroStages(node.mesh).back();
+  double bytes = 0;
+  auto isBeaten = [&](int zero) {
+    configuration.zero = zero;
+    double least =
+        node.seconds - node.step +
+        bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);
+    if (!isFirst && (least >= limit ||
+                     bounds.getBytes(*node.probe, configuration) > usable))
+      return true;
+    return node.mesh.pipeline > 1 && bounds.isBeaten(*node.work, configuration,
+                                                     node.splits, limit, bytes);
+  };
+  std::vector<int> zeros = choices.getZeroStages(node.mesh), left;
   Outcome outcome;
-  if (node.mesh.pipeline > 1 &&
-      bounds.isBeaten(*node.work, configuration, node.schedule->splits, limit,
-                      outcome.bytes))
+  outcome.bytes = std::numeric_limits<double>::max();
+  for (int zero : zeros)
+    if (isBeaten(zero))
+      outcome.bytes = std::min(outcome.bytes, bytes);
+    else
+      left.push_back(zero);
+  if (left.empty())
     return outcome;
-  return estimateMembers(node, limit);
+  return estimateMembers(node, isFirst ? zeros : left, limit);
 }
 
 /// Tries ZeRO stages in descending order. A lower one holds no less and does
 /// not run the pipeline any faster, which rules out most of them.
 Explorer::Outcome Explorer::estimateMembers(const Node &node,
+                                            const std::vector<int> &zeros,
                                             double limit) const {
   Outcome outcome;
   Configuration configuration = toConfiguration(node);
-  std::vector<int> zeros = choices.getZeroStages(node.mesh);
   double usable = input.cluster.device.usableBytes();
   for (auto zero = zeros.rbegin(); zero != zeros.rend(); ++zero) {
     configuration.zero = *zero;
@@ -209,14 +305,14 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
   return outcome;
 }
 
-void Explorer::evaluateRound(const std::vector<const Node *> &round,
+void Explorer::evaluateRound(const std::vector<Node> &round,
                              std::vector<Outcome> &outcomes) {
   outcomes.assign(round.size(), Outcome());
   // Some nodes take a thousand times as long as others.
   std::atomic<size_t> next = 0;
   auto work = [&] {
     for (size_t i = next++; i < round.size(); i = next++)
-      outcomes[i] = evaluate(*round[i]);
+      outcomes[i] = evaluate(round[i]);
   };
   std::thread helper(work);
   work();
@@ -253,35 +349,58 @@ double Explorer::getThreshold() const {
 /// Schedules that are searched for take long to generate: they come last, when
 /// most of them cannot win any more.
 void Explorer::explore() {
-  best.resize(familyIds.size());
-  std::sort(open.begin(), open.end(), [](const Node &a, const Node &b) {
-    return std::tie(a.schedule->searches, a.seconds, a.index) <
-           std::tie(b.schedule->searches, b.seconds, b.index);
-  });
-  auto searched = std::find_if(open.begin(), open.end(), [](const Node &node) {
-    return node.schedule->searches;
-  });
-  exploreInOrder({open.begin(), searched});
-  exploreInOrder({searched, open.end()});
+  std::sort(cells.begin(), cells.end(), isLater);
+  exploreInOrder(&Explorer::takeNext);
+  std::sort(searched.begin(), searched.end(), isLater);
+  exploreInOrder(&Explorer::takeSearched);
+  cells.clear();
   open.clear();
+  searched.clear();
 }
 
-void Explorer::exploreInOrder(std::span<const Node> nodes) {
+/// The most promising node. Cells are expanded when one of their members may be
+/// it.
+std::optional<Node> Explorer::takeNext() {
+  while (!cells.empty() && cells.back().seconds < threshold &&
+         (open.empty() || cells.back().seconds <= open.front().seconds)) {
+    expand(cells.back());
+    cells.pop_back();
+  }
+  if (open.empty())
+    return std::nullopt;
+  std::pop_heap(open.begin(), open.end(), isLater);
+  Node node = open.back();
+  open.pop_back();
+  return node;
+}
+
+std::optional<Node> Explorer::takeSearched() {
+  if (searched.empty())
+    return std::nullopt;
+  Node node = searched.back();
+  searched.pop_back();
+  return node;
+}
+
+void Explorer::exploreInOrder(std::optional<Node> (Explorer::*take)()) {
   constexpr size_t roundSize = 128;
-  std::vector<const Node *> round;
+  std::vector<Node> round;
   std::vector<Outcome> outcomes;
-  size_t next = 0;
-  while (next < nodes.size() && nodes[next].seconds < threshold &&
-         !(stopsAtFirst && getBestSeconds() < 1e300)) {
+  bool isDone = false;
+  while (!isDone && !(stopsAtFirst && getBestSeconds() < 1e300)) {
     round.clear();
-    for (; next < nodes.size() && round.size() < roundSize; ++next) {
-      const std::optional<Leaf> &known = best[nodes[next].family];
-      if (!known || nodes[next].seconds < known->seconds)
-        round.push_back(&nodes[next]);
+    while (!isDone && round.size() < roundSize) {
+      std::optional<Node> node = (this->*take)();
+      isDone = !node || node->seconds >= threshold;
+      if (isDone)
+        break;
+      const std::optional<Leaf> &known = best[node->family];
+      if (!known || node->seconds < known->seconds)
+        round.push_back(*node);
     }
     evaluateRound(round, outcomes);
     for (size_t i = 0; i < round.size(); ++i)
-      merge(*round[i], outcomes[i]);
+      merge(round[i], outcomes[i]);
     threshold = getThreshold();
   }
 }
@@ -457,7 +576,8 @@ std::optional<Leaf> Explorer::findSmallest() {
   for (const auto &[bytes, node] : tooLarge) {
     if (smallest && bytes >= smallest->peak)
       break;
-    merge(node, estimateMembers(node, threshold));
+    merge(node,
+          estimateMembers(node, choices.getZeroStages(node.mesh), threshold));
   }
   return smallest;
 }

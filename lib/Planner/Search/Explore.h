@@ -26,18 +26,27 @@ struct SearchInput {
   const Pins &pins;
 };
 
-/// Configurations that differ in their ZeRO stage only.
-struct Node {
+/// Configurations that differ in their schedule, its chunks, the cut of the
+/// layers and the ZeRO stage only.
+struct Cell {
   double seconds = 0; // no member is faster
   Mesh mesh;
-  const ScheduleChoice *schedule = nullptr;
   const Work *work = nullptr;
   int64_t microBatch = 1;
   const Recomputation *recompute = nullptr; // of the choices
   ContextParallel contextParallel = ContextParallel::Gather;
+  bool splits = false; // the schedules run gradients of weights apart
+  const Probe *probe = nullptr;
+  double step = 0;     // what a member takes at least beside its pipeline
+  int64_t index = 0;   // of the first node, in the order of enumeration
+  int64_t members = 1; // nodes of the mesh with the same schedule and cut
+};
+
+/// Of these, configurations that differ in their ZeRO stage only.
+struct Node : Cell {
+  const ScheduleChoice *schedule = nullptr;
   bool even = false; // the same number of layers on each virtual stage
   int family = 0;    // of the same mesh and schedule
-  int64_t index = 0; // in the order of enumeration
 };
 
 /// An estimated member of a node.
@@ -112,14 +121,19 @@ private:
   double getTensorSeconds(int tensor, bool sequenceParallel) const;
   void addWork(const Work &work);
   void addMesh(const Work &work, const Mesh &mesh);
-  void addMembers(Node node);
+  void addCell(Cell cell, const ScheduleChoice &schedule, int64_t nodes);
+  double getStepSeconds(const Cell &cell, Configuration configuration) const;
+  void expand(const Cell &cell);
   void addNode(Node node);
   void explore();
-  void exploreInOrder(std::span<const Node> nodes);
-  void evaluateRound(const std::vector<const Node *> &round,
+  std::optional<Node> takeNext();
+  std::optional<Node> takeSearched();
+  void exploreInOrder(std::optional<Node> (Explorer::*take)());
+  void evaluateRound(const std::vector<Node> &round,
                      std::vector<Outcome> &outcomes);
   Outcome evaluate(const Node &node);
-  Outcome estimateMembers(const Node &node, double limit) const;
+  Outcome estimateMembers(const Node &node, const std::vector<int> &zeros,
+                          double limit) const;
   void merge(const Node &node, const Outcome &outcome);
   double getThreshold() const;
   Configuration toConfiguration(const Node &node) const;
@@ -132,11 +146,15 @@ private:
   std::vector<std::pair<std::string, std::vector<int>>> refusedTensors;
   std::vector<int> slowTensors; // that a bound rules out
   std::map<std::pair<Mesh, const ScheduleChoice *>, int> familyIds;
-  std::vector<Node> open;
+  std::vector<Cell> cells; // the most promising last
+  // Nodes of those that were expanded: a heap, the most promising first, and
+  // those of schedules that are searched for.
+  std::vector<Node> open, searched;
   std::vector<std::pair<double, Node>> tooLarge; // with their bytes
   std::vector<std::optional<Leaf>> best;         // by family
   std::optional<Leaf> smallest;
   bool stopsAtFirst = false;
+  int64_t enumerated = 0;   // nodes
   double threshold = 1e300; // no slower family is among the best
   /// What all devices together take, once that is known: with idle ones only
   /// what is faster counts.

@@ -10,7 +10,7 @@
 #include "Estimator.h"
 #include "plait/Schedule/StageCut.h"
 
-#include <cmath>
+#include <limits>
 
 using namespace plait;
 using namespace plait::planner;
@@ -81,8 +81,7 @@ StageBlocks Estimator::makeStage(size_t stage,
   return made;
 }
 
-Status Estimator::fillStages(const Recomputation &recompute,
-                             Microbatches microbatches) {
+void Estimator::setStages(const Recomputation &recompute) {
   starts.clear();
   stages.clear();
   int next = work.before;
@@ -93,6 +92,11 @@ Status Estimator::fillStages(const Recomputation &recompute,
   }
   result.recompute = recompute;
   timeStages();
+}
+
+Status Estimator::fillStages(const Recomputation &recompute,
+                             Microbatches microbatches) {
+  setStages(recompute);
   return makePipeline(microbatches);
 }
 
@@ -177,8 +181,12 @@ Status Estimator::makePipeline(Microbatches microbatches) {
 }
 
 /// What the first layer passes on stands for all messages.
-static TransferCost getTransfer(const Block &block, const Context &context) {
+TransferCost planner::getTransfer(const Context &context) {
   const Configuration &configuration = context.configuration;
+  if (configuration.pipeline == 1)
+    return {};
+  const Work &work = context.work;
+  const Block &block = work.blocks[work.order[work.before]];
   const Framework &framework = context.framework();
   double bytes =
       (block.output.elements * elementBytes(context.training.precision) +
@@ -286,16 +294,10 @@ StepLoad Estimator::getHeaviestLoad() const {
   return heaviest;
 }
 
-/// How many standard deviations the slowest of `count` normal samples lies
-/// above the mean (the usual approximation of its expectation).
-static double getSlowestReplica(int count) {
-  return std::sqrt(2 * std::log(double(count)));
-}
-
 void Estimator::timeStep() {
   StepLoad load = getHeaviestLoad();
-  result.waitSeconds = getSlowestReplica(configuration.data) *
-                       context.framework().spread * result.pipelineSeconds;
+  result.waitSeconds = getWaitShare(configuration.data, context.framework()) *
+                       result.pipelineSeconds;
   result.dataSeconds = getDataSeconds(load, context);
   Cost optimizer = getOptimizerCost(load, context);
   result.optimizerSeconds = optimizer.seconds;
@@ -332,15 +334,34 @@ void Estimator::sumUp() {
     result.mfu = result.modelFlops / (seconds * configuration.ranks() * peak);
 }
 
-Status Estimator::run(Microbatches microbatches) {
+Status Estimator::check() {
   PLAIT_RETURN_IF_ERROR(checkConfiguration(context));
   Result<const schedule::Generator *> found =
       schedule::findGenerator(configuration.schedule);
-  if (!found.ok())
-    return found.status();
-  generator = *found;
-  if (configuration.pipeline > 1)
-    transfer = getTransfer(work.blocks[work.order[work.before]], context);
+  if (found.ok())
+    generator = *found;
+  return found.status();
+}
+
+Status Estimator::runStages() {
+  PLAIT_RETURN_IF_ERROR(check());
+  cutGiven();
+  setStages(configuration.recompute);
+  return Status::success();
+}
+
+double Estimator::getLeastLayer() {
+  Recompute kind = *configuration.recompute.getUniform();
+  double least = std::numeric_limits<double>::max();
+  for (int i = 0; i < int(work.layers()); ++i)
+    least =
+        std::min(least, timeBlocks(kind)[work.order[work.before + i]].sum());
+  return least;
+}
+
+Status Estimator::run(Microbatches microbatches) {
+  PLAIT_RETURN_IF_ERROR(check());
+  transfer = getTransfer(context);
   PLAIT_RETURN_IF_ERROR(recompute(microbatches));
   timePipeline();
   timeStep();

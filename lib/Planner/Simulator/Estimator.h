@@ -21,6 +21,9 @@ namespace plait::planner {
 /// Whether all microbatches are simulated, or some and the rest continued.
 enum class Microbatches : uint8_t { Some, All };
 
+/// Between neighbouring stages.
+TransferCost getTransfer(const Context &context);
+
 /// One estimate. Use: run() once, then the getters.
 class Estimator {
 public:
@@ -31,7 +34,17 @@ public:
   /// Fails as estimate() does.
   Status run(Microbatches microbatches);
 
+  /// The stages and their times alone, as run() would cut them, without a
+  /// schedule. Recomputation is not Auto.
+  Status runStages();
+  /// Seconds of the fastest layer for one microbatch, once that has run.
+  /// Recomputation is one kind.
+  double getLeastLayer();
+
   Estimate &getResult() { return result; }
+  const schedule::Generator &getGenerator() const { return *generator; }
+  /// By virtual stage.
+  const std::vector<StageBlocks> &getStages() const { return stages; }
   const PipelineModel &getPipeline() const { return pipeline; }
   /// Of all microbatches; empty where only some are simulated.
   const schedule::Schedule &getSchedule() const { return schedule; }
@@ -50,11 +63,15 @@ private:
   void cut(Recompute kind);
   StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;
   StageTime timeStage(const StageBlocks &stage);
-  /// Stages, their times and the pipeline, of result.layers.
+  Status check();
+  /// Stages and their times, of result.layers.
+  void setStages(const Recomputation &recompute);
+  /// The same and the pipeline.
   Status fillStages(const Recomputation &recompute, Microbatches microbatches);
   void timeStages();
 
   // Recomputation.cpp.
+  void cutGiven();
   Status recompute(Microbatches microbatches);
   std::vector<Recompute> getKinds();
   Status fit(Recompute kind, Microbatches microbatches);

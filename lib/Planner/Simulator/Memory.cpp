@@ -181,14 +181,27 @@ static double getActivations(uint32_t rank,
   return most;
 }
 
-StageMemory planner::getMemory(uint32_t rank,
-                               std::span<const StageBlocks *const> stages,
-                               const PipelineModel &pipeline,
+Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
+                              const Context &context) {
+  Holdings holdings;
+  holdings.parameters = countParameters(context.work, stages);
+  for (const StageBlocks *stage : stages)
+    for (const StageBlocks::Entry &entry : stage->entries) {
+      const Block &block = context.work.blocks[entry.block];
+      holdings.temporary =
+          std::max(holdings.temporary, temporaryBytes(entry, context));
+      holdings.gathered =
+          std::max(holdings.gathered, gatheredBytes(block, context));
+    }
+  return holdings;
+}
+
+StageMemory planner::getMemory(const Holdings &holdings,
                                const Context &context) {
   const Configuration &configuration = context.configuration;
   bool isSixteenBit = context.training.precision != Precision::FP32;
   double element = elementBytes(context.training.precision);
-  double parameters = countParameters(context.work, stages);
+  double parameters = holdings.parameters;
   auto shardsOf = [&](int level) {
     return configuration.zero >= level ? double(context.divisions()) : 1.0;
   };
@@ -203,15 +216,17 @@ StageMemory planner::getMemory(uint32_t rank,
   memory.optimizer = parameters *
                      (context.training.stateBytes + (isSixteenBit ? 4 : 0)) /
                      shardsOf(1);
-  double temporary = 0, gathered = 0;
-  for (const StageBlocks *stage : stages)
-    for (const StageBlocks::Entry &entry : stage->entries) {
-      temporary = std::max(temporary, temporaryBytes(entry, context));
-      const Block &block = context.work.blocks[entry.block];
-      gathered = std::max(gathered, gatheredBytes(block, context));
-    }
-  memory.activations = getActivations(rank, stages, pipeline, context);
-  memory.workspace = temporary + (configuration.zero >= 3 ? gathered : 0);
+  memory.workspace =
+      holdings.temporary + (configuration.zero >= 3 ? holdings.gathered : 0);
   memory.reserved = context.cluster.device.reservedBytes;
+  return memory;
+}
+
+StageMemory planner::getMemory(uint32_t rank,
+                               std::span<const StageBlocks *const> stages,
+                               const PipelineModel &pipeline,
+                               const Context &context) {
+  StageMemory memory = getMemory(getHoldings(stages, context), context);
+  memory.activations = getActivations(rank, stages, pipeline, context);
   return memory;
 }

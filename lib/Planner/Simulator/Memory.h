@@ -42,6 +42,19 @@ double savedBytes(const StageBlocks &stage, const Context &context);
 /// their matmuls' operands.
 double weightBytes(const StageBlocks &stage, const Context &context);
 
+/// What a rank holds whatever the schedule and the ZeRO stage are.
+struct Holdings {
+  double parameters = 0; // elements
+  // Bytes: of the block that needs the most, and of one that is gathered.
+  double temporary = 0, gathered = 0;
+};
+
+Holdings getHoldings(std::span<const StageBlocks *const> stages,
+                     const Context &context);
+
+/// All but the activations.
+StageMemory getMemory(const Holdings &holdings, const Context &context);
+
 /// `stages`: the virtual stages of the rank, by chunk.
 StageMemory getMemory(uint32_t rank, std::span<const StageBlocks *const> stages,
                       const PipelineModel &pipeline, const Context &context);

@@ -48,11 +48,12 @@ static Recompute getMost(const Recomputation &recompute) {
   return most;
 }
 
+void Estimator::cutGiven() { cut(getMost(configuration.recompute)); }
+
 Status Estimator::recompute(Microbatches microbatches) {
-  const Recomputation &given = configuration.recompute;
-  if (!given.isAuto) {
-    cut(getMost(given));
-    return fillStages(given, microbatches);
+  if (!configuration.recompute.isAuto) {
+    cutGiven();
+    return fillStages(configuration.recompute, microbatches);
   }
   std::vector<Recompute> kinds = getKinds();
   for (Recompute kind : kinds) {

@@ -8,9 +8,16 @@
 #include "Step.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace plait;
 using namespace plait::planner;
+
+/// The usual approximation of how many standard deviations the largest of many
+/// normal samples is expected above the mean.
+double planner::getWaitShare(int replicas, const Framework &framework) {
+  return std::sqrt(2 * std::log(double(replicas))) * framework.spread;
+}
 
 namespace {
 

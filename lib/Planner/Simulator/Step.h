@@ -20,6 +20,9 @@ struct StepLoad {
   int64_t microbatches = 1;
 };
 
+/// What part of the pipeline's time the slowest of `replicas` takes longer.
+double getWaitShare(int replicas, const Framework &framework);
+
 /// Seconds in which nothing but the sum of gradients and the exchange of
 /// parameters goes on.
 double getDataSeconds(const StepLoad &load, const Context &context);

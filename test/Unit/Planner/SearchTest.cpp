@@ -137,8 +137,7 @@ void checkExact(Setting setting) {
 
 TEST(Search, IsExact) { checkExact(Setting()); }
 
-TEST(Search, IsExactWhereRanksShareAProcessor) {
-  Setting setting;
+void useProcessor(Setting &setting) {
   setting.cluster = *parseCluster("cpu:8");
   setting.shape.hidden = 256;
   setting.shape.heads = 8;
@@ -146,7 +145,29 @@ TEST(Search, IsExactWhereRanksShareAProcessor) {
   setting.shape.sequence = setting.training.sequence = 128;
   setting.training.precision = Precision::FP32;
   setting.training.flashAttention = false;
+}
+
+TEST(Search, IsExactWhereRanksShareAProcessor) {
+  Setting setting;
+  useProcessor(setting);
   checkExact(setting);
+}
+
+/// Of ZeRO 3 a rank gathers what of ZeRO 2 it has: neither needs less memory
+/// than the other for every plan.
+TEST(Search, IsExactWhereZeroStagesFitInNoOrder) {
+  Setting setting;
+  useProcessor(setting);
+  setting.shape.vocabulary = 8192;
+  setting.space = SearchSpace::all();
+  setting.space.schedule = {"1f1b", "v-min"};
+  setting.space.chunks = {1, 2};
+  setting.space.microBatch = {1, 2, 4};
+  for (double megabytes : {90, 100, 120}) {
+    SCOPED_TRACE(megabytes);
+    setting.cluster.device.memoryBytes = 1e6 * megabytes;
+    checkExact(setting);
+  }
 }
 
 TEST(Search, IsExactWhereMemoryIsShort) {
@@ -186,9 +207,8 @@ TEST(Search, IsExactOverEverything) {
   checkExact(setting);
 }
 
-/// The bound of each configuration against its estimate.
-TEST(Search, BoundsHold) {
-  Setting setting;
+/// Every bound against the estimate of each configuration.
+void checkBounds(Setting setting) {
   setting.space = SearchSpace::all();
   setting.space.context = {1, 2};
   setting.space.microBatch = {1, 2, 4};
@@ -205,6 +225,9 @@ TEST(Search, BoundsHold) {
     ASSERT_TRUE(probe);
     EXPECT_LE(bounds.getSeconds(*probe, c, splits), e.iterationSeconds)
         << print(c);
+    double beside = bounds.getStepSeconds(work, *probe, c, e.iterationSeconds);
+    EXPECT_LE(bounds.getSeconds(*probe, c, splits) + beside, e.iterationSeconds)
+        << print(c);
     EXPECT_LE(bounds.getBytes(*probe, c), e.peakMemory()) << print(c);
     double bytes = 0;
     bool fits = e.peakMemory() <= setting.cluster.device.usableBytes();
@@ -216,6 +239,25 @@ TEST(Search, BoundsHold) {
     ++count;
   });
   EXPECT_GT(count, 1000);
+}
+
+TEST(Search, BoundsHold) { checkBounds(Setting()); }
+
+/// Replicas exchange more than work hides, also where they share nodes.
+TEST(Search, BoundsHoldWhereReplicasExchangeMuch) {
+  Setting setting;
+  setting.cluster = *parseCluster("h100:4x2");
+  setting.cluster.inter.bandwidth /= 30;
+  setting.training.globalBatch = 16;
+  setting.shape.layers = 7;
+  setting.shape.tied = true;
+  checkBounds(setting);
+}
+
+TEST(Search, BoundsHoldWhereRanksShareAProcessor) {
+  Setting setting;
+  useProcessor(setting);
+  checkBounds(setting);
 }
 
 TEST(Search, TensorBoundHolds) {

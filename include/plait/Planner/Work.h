@@ -59,6 +59,7 @@ struct Operation {
   /// A power of two that divides what the rows of all three matrices lie apart,
   /// in elements; 0: not known, the largest that divides all sizes.
   int64_t rowAlignment = 0;
+  bool adds = false; // to what an earlier one has left
 
   // Attention: per sequence. In a backward pass the operation stands for all of
   // its gradients.

@@ -223,7 +223,7 @@ def FuseSumsPass : Pass<"nn-fuse-sums", "::mlir::ModuleOp"> {
     Where an `nn.add` adds up the results of two contractions that nobody else
     reads, and the later one is an `nn.matmul` of two matrices, that becomes an
     `nn.fused_matmul` which adds to the other. A sum that is added to a gradient,
-    or stored as something else that outlives the function, is left alone: so are
+    or stored as something else that outlives the function, is left alone; so are
     sums of what is wider than the operands.
 
     Phase `lower`; reads nothing of the configuration.

@@ -41,6 +41,8 @@ Cost matmulOperationCost(const Operation &operation, const Device &device,
   if (operation.pass == Pass::BackwardWeight &&
       operation.scaled == Operation::Scaled::K)
     matmul.outputBytes = options.weightGradientBytes;
+  if (operation.adds)
+    matmul.outputBytes *= 2; // read and written
   return matmulCost(matmul, device, options.precision);
 }
 

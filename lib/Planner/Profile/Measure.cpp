@@ -111,6 +111,12 @@ static int64_t getRowAlignment(Operation *op) {
   return int64_t(bits & (~bits + 1));
 }
 
+/// What a matmul adds to, in its place; null: nothing.
+static Value getAddend(Operation *op) {
+  auto fused = dyn_cast<nn::FusedMatmulOp>(op);
+  return fused ? fused.getAddend() : Value();
+}
+
 static planner::Operation makeShaped(CostedOpInterface op,
                                      const WorkShape &shape) {
   planner::Operation result;
@@ -122,6 +128,7 @@ static planner::Operation makeShaped(CostedOpInterface op,
     result.n = shape.n;
     result.k = shape.k;
     result.rowAlignment = getRowAlignment(op);
+    result.adds = getAddend(op) != nullptr;
     return result;
   }
   result.kind = OperationKind::Attention;
@@ -185,6 +192,8 @@ Saved Measurer::findKept(const llvm::SetVector<Operation *> &delayed) const {
 static llvm::SmallDenseSet<Value> findOverwritten(Operation *op) {
   llvm::SmallDenseSet<Value> operands;
   llvm::SmallDenseSet<unsigned> results;
+  if (Value addend = getAddend(op))
+    operands.insert(addend);
   auto cluster = dyn_cast<plan::ClusterOp>(op);
   if (!cluster)
     return operands;

@@ -76,6 +76,33 @@ std::optional<PlainMatmul> nn::getPlainMatmul(ContractionOpInterface op) {
   return plain ? std::optional(matmul) : std::nullopt;
 }
 
+static WorkShape findWorkShape(ContractionOpInterface op) {
+  WorkShape shape;
+  shape.kind = WorkShape::Contraction;
+  llvm::SmallDenseSet<char> seen;
+  StringRef lhs = op.getLhsLetters(), rhs = op.getRhsLetters();
+  for (char letter : (lhs + rhs).str()) {
+    if (!seen.insert(letter).second)
+      continue;
+    int64_t &extent = !op.getResultLetters().contains(letter) ? shape.k
+                      : !rhs.contains(letter)                 ? shape.m
+                      : !lhs.contains(letter)                 ? shape.n
+                                                              : shape.batch;
+    extent *= op.getExtent(letter);
+  }
+  return shape;
+}
+
+static int64_t countFlops(ContractionOpInterface op) {
+  WorkShape shape = findWorkShape(op);
+  return 2 * shape.batch * shape.m * shape.n * shape.k;
+}
+
+WorkShape MatmulOp::getWorkShape() { return findWorkShape(*this); }
+int64_t MatmulOp::getFlops() { return countFlops(*this); }
+WorkShape FusedMatmulOp::getWorkShape() { return findWorkShape(*this); }
+int64_t FusedMatmulOp::getFlops() { return countFlops(*this); }
+
 bool nn::isFusable(ContractionOpInterface op) {
   return getElementTypeOrSelf(op->getOperand(0)) ==
              getElementTypeOrSelf(op->getResult(0)) &&

@@ -60,29 +60,6 @@ FactorRule MatmulOp::getFactorRule() {
   return rule;
 }
 
-int64_t MatmulOp::getFlops() {
-  int64_t flops = 2;
-  for (const Factor &factor : getFactorRule().factors)
-    flops *= factor.size;
-  return flops;
-}
-
-WorkShape MatmulOp::getWorkShape() {
-  WorkShape shape;
-  shape.kind = WorkShape::Contraction;
-  for (const Factor &factor : getFactorRule().factors) {
-    bool left = getLhsLetters().contains(factor.name);
-    bool right = getRhsLetters().contains(factor.name);
-    bool result = getResultLetters().contains(factor.name);
-    int64_t &extent = !result  ? shape.k
-                      : !right ? shape.m
-                      : !left  ? shape.n
-                               : shape.batch;
-    extent *= factor.size;
-  }
-  return shape;
-}
-
 /// The factors of a table lookup: v rows of h elements; ids index the rows.
 static FactorRule lookupRule(Value table, Value ids, FactorKind rowKind,
                              FactorKind idKind) {

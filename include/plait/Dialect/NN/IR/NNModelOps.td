@@ -46,6 +46,7 @@ def NN_MatmulOp : NN_Op<"matmul", [
 
 def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
     Pure, AttrSizedOperandSegments, ContractionOpInterface,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     AllElementTypesMatch<["lhs", "rhs", "result"]>]> {
   let summary = "A matmul and what its library call does to the result";
   let description = [{

@@ -261,12 +261,12 @@ def slow_is_named(suite: Suite):
     return f"{slow[0][0]['times']:.2f} times"
 
 
-def equal_are_not(suite: Suite, plan, processes: int):
-    """For some windows of steps."""
+def equal_are_not(suite: Suite, plan, processes: int, steps: int):
+    """For some windows of steps, also where ranks share processors."""
     log = suite.folder / "equal.log"
     log.unlink(missing_ok=True)
     done = run(
-        *(suite, plan, processes, "--steps", 100, "--log", log, "--threads", 2)
+        *(suite, plan, processes, "--steps", steps, "--log", log, "--threads", 2)
     )
     require("warning" not in done.stderr, done.stderr)
     require("stragglers" not in log.read_text(), "the log has stragglers")
@@ -278,9 +278,12 @@ def straggler_cases(suite: Suite) -> None:
     for processes in (1, 2):
         case(
             f"stragglers/equal/processes={processes}",
-            lambda: equal_are_not(suite, busy_plan(suite), processes),
+            lambda: equal_are_not(suite, busy_plan(suite), processes, 60),
         )
-    case("stragglers/equal/ranks=8", lambda: equal_are_not(suite, suite.small(), 1))
+        case(
+            f"stragglers/equal/ranks=8/processes={2 * processes - 1}",
+            lambda: equal_are_not(suite, suite.small(), 2 * processes - 1, 40),
+        )
 
 
 #===-----------------------------------------------------------------------===#

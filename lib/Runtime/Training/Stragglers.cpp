@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -24,6 +25,10 @@ using namespace plait::runtime;
 // wanted 17. It stays slow until it is much nearer, so that nobody is told
 // again and again.
 static constexpr double slow = 1.25, equal = 1.125;
+// And by at least this part of a step: kernels of microseconds take longer
+// where what communicates between them has emptied the caches, which delays
+// nobody.
+static constexpr double leastOfStep = 0.02;
 // Steps are watched so far apart that a window is no instant: no brief work of
 // others on a host lasts that long.
 static constexpr double leastSeconds = 0.3;
@@ -60,10 +65,15 @@ bool Stragglers::canWatch(const fb::Plan &plan) {
   return notes <= mostNotes;
 }
 
-void Stragglers::setHosts(const std::vector<std::string> &hosts,
-                          RankSpread spread) {
+void Stragglers::setHosts(const std::vector<Host> &hosts, RankSpread spread) {
+  std::map<std::string, uint32_t> ranksOf; // by host
   for (uint32_t rank = 0; rank < all.size(); ++rank)
-    all[rank].host = hosts[spread.processOf(rank)];
+    ++ranksOf[all[rank].host = hosts[spread.processOf(rank)].name];
+  for (uint32_t rank = 0; rank < all.size(); ++rank) {
+    uint32_t processors = hosts[spread.processOf(rank)].processors;
+    all[rank].sharesProcessors =
+        processors && ranksOf[all[rank].host] > processors;
+  }
 }
 
 /// Libraries and caches warm up in the first two steps.
@@ -85,11 +95,14 @@ void Stragglers::add(uint64_t step, double seconds, const StepNotes &notes) {
     const StepClock &clock = notes.clock(rank);
     for (size_t i = 0; i < notes.countLaps(rank); ++i)
       if (notes.computes(rank, i))
-        share.computing += toSeconds(clock.getEnd(i) - clock.getStart(i));
+        share.computing += all[rank].sharesProcessors
+                               ? clock.getProcessorSeconds(i)
+                               : toSeconds(clock.getEnd(i) - clock.getStart(i));
     for (const WaitTimes::Wait &wait : waits.of(rank))
       share.waiting += toSeconds(wait.end - wait.begin);
     shares[rank][added % window] = share;
   }
+  stepSeconds[added % window] = seconds;
   ++added;
   last = step;
   lastNotes = &notes;
@@ -116,6 +129,8 @@ static double getMedian(std::vector<double> values) {
 /// stages have other work.
 void Stragglers::compare() {
   changes.clear();
+  double shortest =
+      *std::min_element(stepSeconds.begin(), stepSeconds.begin() + steps());
   for (uint32_t rank = 0; rank < all.size(); ++rank) {
     Rank &mine = all[rank];
     std::vector<double> others;
@@ -130,8 +145,9 @@ void Stragglers::compare() {
       mine.waiting += shares[rank][i].waiting / double(steps());
       mine.waitedFor += shares[rank][i].waitedFor / double(steps());
     }
-    bool isSlow =
-        steps() == window && mine.times >= (mine.isSlow ? equal : slow);
+    bool matters = getLeast(rank) - median >= leastOfStep * shortest;
+    bool isSlow = steps() == window && matters &&
+                  mine.times >= (mine.isSlow ? equal : slow);
     if (isSlow != std::exchange(mine.isSlow, isSlow))
       changes.push_back(rank);
   }

@@ -37,8 +37,13 @@ public:
   /// Whether a run of this plan has few enough operations to be watched.
   static bool canWatch(const fb::Plan &plan);
 
-  /// By process of the run.
-  void setHosts(const std::vector<std::string> &hosts, RankSpread spread);
+  /// By process of the run: its host, and how many processors that has; 0: it
+  /// is not known, or ranks compute elsewhere.
+  struct Host {
+    std::string name;
+    uint32_t processors = 0;
+  };
+  void setHosts(const std::vector<Host> &hosts, RankSpread spread);
   Status beginRun(uint64_t first, uint64_t last) override;
   bool wants(uint64_t step) const override { return step == next; }
   void add(uint64_t step, double seconds, const StepNotes &notes) override;
@@ -49,6 +54,9 @@ public:
 
   struct Rank {
     std::string host, position; // "pp=1 dp=0 tp=1"
+    /// Whether there are fewer processors on its host than ranks. Then it
+    /// computes while it has one, as all wait for them now and then.
+    bool sharesProcessors = false;
     /// Seconds of a step, in the mean: it computes, it waits for others, all
     /// others together wait for it.
     double computing = 0, waiting = 0, waitedFor = 0;
@@ -83,7 +91,8 @@ private:
   plan::Mesh mesh;
   std::vector<Rank> all;
   std::vector<std::array<Share, window>> shares; // by rank
-  size_t added = 0;                              // steps
+  std::array<double, window> stepSeconds;
+  size_t added = 0; // steps
   std::vector<uint32_t> changes;
   double noteSeconds = 0; // what it takes to note an operation
   uint64_t next = 0, last = 0;

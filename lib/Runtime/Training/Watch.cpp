@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <sched.h>
 #include <unistd.h>
 
 using namespace plait;
@@ -46,24 +47,39 @@ Status Watch::beginRun(Executor &executor, uint64_t first, uint64_t last) {
   if (processes)
     PLAIT_RETURN_IF_ERROR(notes->compareClocks(*processes));
   if (stragglers)
-    PLAIT_RETURN_IF_ERROR(findHosts(processes));
+    PLAIT_RETURN_IF_ERROR(findHosts(executor.plan(), processes));
   for (StepReader *reader : readers)
     PLAIT_RETURN_IF_ERROR(reader->beginRun(first, last));
   return Status::success();
 }
 
-Status Watch::findHosts(Rendezvous *processes) {
+Status Watch::findHosts(const fb::Plan &plan, Rendezvous *processes) {
+  using Host = Stragglers::Host;
   if (!processes) {
-    char host[HOST_NAME_MAX + 1] = "";
-    gethostname(host, sizeof(host) - 1);
-    stragglers->setHosts({host}, {uint32_t(stragglers->ranks().size()), 1});
+    char name[HOST_NAME_MAX + 1] = "";
+    gethostname(name, sizeof(name) - 1);
+    cpu_set_t set;
+    uint32_t processors = sched_getaffinity(0, sizeof(set), &set) == 0
+                              ? uint32_t(CPU_COUNT(&set))
+                              : 0;
+    stragglers->setHosts({Host{name, plan::isCuda(plan) ? 0 : processors}},
+                         {uint32_t(stragglers->ranks().size()), 1});
     return Status::success();
   }
-  auto hosts = processes->gather(processes->place().host);
-  if (!hosts.ok())
-    return hosts.status();
-  if (processes->place().index == 0)
-    stragglers->setHosts(*hosts, processes->spread());
+  const ProcessPlace &place = processes->place();
+  auto all =
+      processes->gather(std::to_string(place.processors) + " " + place.host);
+  if (!all.ok())
+    return all.status();
+  std::vector<Host> hosts;
+  for (const std::string &text : *all) {
+    size_t name = 0;
+    uint32_t processors = uint32_t(std::stoul(text, &name));
+    hosts.push_back(
+        {text.substr(name + 1), plan::isCuda(plan) ? 0 : processors});
+  }
+  if (place.index == 0)
+    stragglers->setHosts(hosts, processes->spread());
   return Status::success();
 }
 

@@ -33,7 +33,7 @@ public:
   }
 
 private:
-  Status findHosts(Rendezvous *processes);
+  Status findHosts(const fb::Plan &plan, Rendezvous *processes);
 
   std::optional<StepNotes> own;
   StepNotes *notes; // null: none

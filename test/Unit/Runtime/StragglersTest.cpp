@@ -89,7 +89,7 @@ TEST_F(StragglersTest, WhoWaitsForOneThatWaitsWaitsForTheThird) {
 
 TEST_F(StragglersTest, NamesTheOneThatIsAlwaysSlow) {
   Stragglers stragglers(plan());
-  stragglers.setHosts({"a", "b"}, {4, 2});
+  stragglers.setHosts({{"a", 2}, {"b", 2}}, {4, 2});
   EXPECT_EQ(stragglers.name(3), "rank 3 (host b, pp=1 tp=1)");
   ASSERT_TRUE(stragglers.beginRun(1, 100).ok());
   EXPECT_TRUE(stragglers.wants(3));
@@ -114,6 +114,29 @@ TEST_F(StragglersTest, NamesTheOneThatIsAlwaysSlow) {
   add(1, 1);
   EXPECT_EQ(stragglers.changed(), std::vector<uint32_t>{1});
   EXPECT_FALSE(stragglers.ranks()[1].isSlow);
+}
+
+TEST_F(StragglersTest, NamesNoneThatDelaysTheStepByLittle) {
+  play(/*slow=*/1, /*times=*/3);
+  for (double seconds : {0.1, 10.0}) {
+    Stragglers stragglers(plan());
+    for (uint64_t step = 1; step <= Stragglers::window; ++step)
+      stragglers.add(step, seconds, notes);
+    EXPECT_EQ(stragglers.ranks()[1].isSlow, seconds < 1);
+  }
+}
+
+// They wait for processors, now the one and then the other.
+TEST_F(StragglersTest, CountsProcessorTimeWhereProcessorsAreShared) {
+  for (uint32_t processors : {2u, 1u, 0u}) {
+    Stragglers stragglers(plan());
+    stragglers.setHosts({{"a", processors}, {"b", processors}}, {4, 2});
+    play(/*slow=*/1, /*times=*/3);
+    for (uint64_t step = 1; step <= Stragglers::window; ++step)
+      stragglers.add(step, 0.1, notes);
+    // The notes have no processor time.
+    EXPECT_EQ(stragglers.ranks()[1].isSlow, processors != 1) << processors;
+  }
 }
 
 TEST_F(StragglersTest, NamesNoneOfEqualOnes) {

@@ -131,21 +131,24 @@ void Stragglers::compare() {
   changes.clear();
   double shortest =
       *std::min_element(stepSeconds.begin(), stepSeconds.begin() + steps());
+  std::vector<double> least;
+  for (uint32_t rank = 0; rank < all.size(); ++rank)
+    least.push_back(getLeast(rank));
   for (uint32_t rank = 0; rank < all.size(); ++rank) {
     Rank &mine = all[rank];
     std::vector<double> others;
     for (uint32_t other = 0; other < all.size(); ++other)
       if (other != rank && mesh.index(other, 0) == mesh.index(rank, 0))
-        others.push_back(getLeast(other));
+        others.push_back(least[other]);
     double median = others.empty() ? 0 : getMedian(std::move(others));
-    mine.times = median > 0 ? getLeast(rank) / median : 0;
+    mine.times = median > 0 ? least[rank] / median : 0;
     mine.computing = mine.waiting = mine.waitedFor = 0;
     for (size_t i = 0; i < steps(); ++i) {
       mine.computing += shares[rank][i].computing / double(steps());
       mine.waiting += shares[rank][i].waiting / double(steps());
       mine.waitedFor += shares[rank][i].waitedFor / double(steps());
     }
-    bool matters = getLeast(rank) - median >= leastOfStep * shortest;
+    bool matters = least[rank] - median >= leastOfStep * shortest;
     bool isSlow = steps() == window && matters &&
                   mine.times >= (mine.isSlow ? equal : slow);
     if (isSlow != std::exchange(mine.isSlow, isSlow))
@@ -176,8 +179,7 @@ std::string Stragglers::describe(uint32_t rank) const {
   char text[160];
   std::snprintf(text, sizeof(text),
                 " computes at least %.2f times as long as those with the same "
-                "work; "
-                "others waited %.2g s for it in %zu watched steps",
+                "work; others waited %.2g s for it in %zu watched steps",
                 one.times, one.waitedFor * double(steps()), steps());
   return name(rank) + text;
 }

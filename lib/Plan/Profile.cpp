@@ -69,6 +69,7 @@ Status plan::writeProfile(const Profile &profile, const std::string &path) {
   Json content = {{"plan", profile.plan},
                   {"mesh", std::move(mesh)},
                   {"threads", profile.threads},
+                  {"overlap", profile.overlap},
                   {"steps", profile.steps},
                   {"step_seconds", profile.stepSeconds},
                   {"overhead_seconds", profile.overheadSeconds},

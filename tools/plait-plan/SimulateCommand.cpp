@@ -9,6 +9,7 @@
 #include "Commands.h"
 #include "Simulation.h"
 #include "plait/Plan/Container.h"
+#include "plait/Plan/Streams.h"
 #include "plait/Planner/PlanCost.h"
 
 #include <CLI/CLI.hpp>
@@ -35,6 +36,12 @@ struct Input {
   planner::Cluster cluster;
   std::optional<plan::Profile> profile;
   plan::ReplayCosts predicted;
+
+  /// Whether ranks communicate beside computing: as they did where that was
+  /// measured, else wherever they can.
+  bool overlaps() const {
+    return profile ? profile->overlap : plan::hasStreams(plan);
+  }
 };
 
 bool isCompute(const fb::Action &action) {
@@ -111,11 +118,13 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
 
 Result<tool::Simulation> simulate(const Input &input, const Options &options) {
   Result<plan::Replayed> model = planner::predictStep(
-      input.plan, input.messages, input.predicted, input.cluster);
+      input.plan, input.messages, input.predicted, input.cluster,
+      input.overlaps());
   if (!model.ok())
     return model.status();
   tool::Simulation simulation;
   simulation.costs = input.cluster.name;
+  simulation.overlaps = input.overlaps();
   simulation.replayed = std::move(*model);
   if (input.profile) {
     const plan::Profile &profile = *input.profile;
@@ -124,7 +133,8 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
                           simulation.seconds(), compareKinds(input)};
     Result<plan::Replayed> measured = planner::replayStep(
         input.plan, input.messages,
-        planner::measuredCosts(input.plan, input.messages, profile));
+        planner::measuredCosts(input.plan, input.messages, profile),
+        input.overlaps());
     if (!measured.ok())
       return measured.status();
     simulation.replayed = std::move(*measured);

@@ -7,7 +7,6 @@
 
 #include "Simulation.h"
 #include "TextOutput.h"
-#include "plait/Plan/Streams.h"
 #include "plait/Planner/PlanCost.h"
 #include "plait/Planner/StepTrace.h"
 
@@ -75,7 +74,7 @@ static std::string drawSchedule(const fb::Plan &plan,
 /// What is behind computing is only told where there may be any.
 static std::string writeRanks(const fb::Plan &plan,
                               const Simulation &simulation) {
-  bool overlaps = plan::hasStreams(plan);
+  bool overlaps = simulation.overlaps;
   std::string text =
       format("\n%-28s%17s%17s%17s%17s%18s", "", "computing", "communicating",
              "bubble", "idle at the end", overlaps ? "behind computing" : "");
@@ -267,7 +266,7 @@ static void addProgram(Json &events, const fb::Plan &plan,
   const fb::Program &program = *plan.programs()->Get(index);
   const auto &times = simulation.replayed.programs[index];
   // What only communicates goes on beside the rest.
-  uint32_t beside = plan::hasStreams(plan);
+  uint32_t beside = simulation.overlaps;
   uint32_t row = (1 + beside) * index, rowBeside = row + beside;
   std::string name = "program " + std::to_string(index);
   planner::addName(events, "thread_name", 0, row, name);

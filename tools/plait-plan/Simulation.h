@@ -43,6 +43,8 @@ struct Simulation {
   double bubbleFraction = 0;
   std::vector<double> bubbleSeconds; // by program: of idle()
   std::optional<Measurement> measurement;
+  /// Whether ranks communicate beside computing.
+  bool overlaps = false;
 
   double seconds() const { return replayed.seconds + overhead; }
   /// What the ranks of a program neither compute nor communicate.

@@ -104,7 +104,8 @@ void Trace::predict() {
     auto prices = planner::predictCosts(plan, *messages, target->cluster);
     if (!prices.ok())
       return prices.status();
-    return planner::predictStep(plan, *messages, *prices, target->cluster);
+    return planner::predictStep(plan, *messages, *prices, target->cluster,
+                                overlaps);
   };
   Result<plan::Replayed> replayed = predictWith();
   if (replayed.ok())

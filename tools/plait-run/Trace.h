@@ -25,9 +25,12 @@ Result<std::set<uint64_t>> parseSteps(const std::string &text);
 /// the other, and each begins when its prediction does.
 class Trace : public runtime::StepReader {
 public:
-  /// `notes` outlive the trace. Without `steps` it is the last one.
-  Trace(const runtime::StepNotes &notes, std::set<uint64_t> steps)
-      : notes(notes), plan(notes.plan()), steps(std::move(steps)) {}
+  /// `notes` outlive the trace. Without `steps` it is the last one. `overlaps`:
+  /// ranks communicate beside computing.
+  Trace(const runtime::StepNotes &notes, std::set<uint64_t> steps,
+        bool overlaps)
+      : notes(notes), plan(notes.plan()), steps(std::move(steps)),
+        overlaps(overlaps) {}
 
   /// Fails where one of the steps is not among those of the run.
   Status beginRun(uint64_t first, uint64_t last) override;
@@ -51,6 +54,7 @@ private:
   const runtime::StepNotes &notes;
   const plan::fb::Plan &plan;
   std::set<uint64_t> steps;
+  bool overlaps;
   std::optional<plan::Replayed> predicted; // nothing: it cannot be
   std::string costs;                       // of what, or why not
   std::string warning;                     // of what is predicted; empty: none

@@ -12,6 +12,7 @@
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Profile.h"
 #include "plait/Plan/Signals.h"
+#include "plait/Plan/Streams.h"
 #include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Rendezvous.h"
@@ -31,8 +32,9 @@ Status measure(const plan::PlanFile &file, Options &options) {
   // A graph has no places between its steps.
   train.executor.cudaGraph = false;
   runtime::Rendezvous *processes = train.executor.processes;
-  runtime::StepNotes notes(plan, train.executor.overlap || plan::isCuda(plan),
-                           processes);
+  bool overlaps = plan::isCuda(plan) ||
+                  (train.executor.overlap && plan::hasStreams(plan));
+  runtime::StepNotes notes(plan, overlaps, processes);
   train.executor.notes = &notes;
   runtime::Profiler profiler(plan, file.hash(), train.executor.threads,
                              train.steps);
@@ -43,7 +45,7 @@ Status measure(const plan::PlanFile &file, Options &options) {
                                          : std::set<uint64_t>();
   if (!steps.ok())
     return steps.status();
-  Trace trace(notes, std::move(*steps));
+  Trace trace(notes, std::move(*steps), overlaps);
   if (!options.trace.empty())
     train.readers.push_back(&trace);
   PLAIT_RETURN_IF_ERROR(runtime::train(plan, train));
@@ -56,6 +58,7 @@ Status measure(const plan::PlanFile &file, Options &options) {
   Result<plan::Profile> measured = profiler.finish();
   if (!measured.ok())
     return measured.status();
+  measured->overlap = overlaps;
   return plan::writeProfile(*measured, options.profile);
 }
 

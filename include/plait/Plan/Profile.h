@@ -61,6 +61,7 @@ struct Profile {
   std::string plan; // identify() of it
   std::vector<std::pair<std::string, uint32_t>> mesh;
   uint32_t threads = 1;   // of all ranks together
+  bool overlap = false;   // what replicas exchange went on beside computing
   uint64_t steps = 0;     // training steps measured; the first one is left out
   double stepSeconds = 0; // their median
   double overheadSeconds = 0; // mean outside of the action lists: reading data

@@ -55,17 +55,19 @@ struct PlanCluster {
 Result<PlanCluster> clusterOf(const plan::fb::Plan &plan,
                               const std::string &name = "");
 
-/// A step whose parts cost that: in streams where the plan's ranks have them.
+/// A step whose parts cost that. `overlaps`: ranks communicate beside
+/// computing, in streams.
 Result<plan::Replayed> replayStep(const plan::fb::Plan &plan,
                                   const std::vector<plan::Message> &messages,
-                                  const plan::ReplayCosts &costs);
+                                  const plan::ReplayCosts &costs,
+                                  bool overlaps);
 
 /// The same, `costs` being predicted, on `cluster`: CPU ranks share its
 /// processors.
 Result<plan::Replayed> predictStep(const plan::fb::Plan &plan,
                                    const std::vector<plan::Message> &messages,
                                    const plan::ReplayCosts &costs,
-                                   const Cluster &cluster);
+                                   const Cluster &cluster, bool overlaps);
 
 /// The measured ones. `profile` must be of the plan (checkProfile).
 plan::ReplayCosts measuredCosts(const plan::fb::Plan &plan,

@@ -17,9 +17,9 @@ namespace fb = plait::plan::fb;
 Result<plan::Replayed>
 planner::replayStep(const fb::Plan &plan,
                     const std::vector<plan::Message> &messages,
-                    const plan::ReplayCosts &costs) {
-  return plan::hasStreams(plan) ? plan::replayStreams(plan, messages, costs)
-                                : plan::replay(plan, messages, costs);
+                    const plan::ReplayCosts &costs, bool overlaps) {
+  return overlaps ? plan::replayStreams(plan, messages, costs)
+                  : plan::replay(plan, messages, costs);
 }
 
 /// Ranks that share a processor leave their cores to others while they wait.
@@ -47,8 +47,10 @@ static void share(plan::Replayed &replayed, const Device &device) {
 Result<plan::Replayed>
 planner::predictStep(const fb::Plan &plan,
                      const std::vector<plan::Message> &messages,
-                     const plan::ReplayCosts &costs, const Cluster &cluster) {
-  Result<plan::Replayed> replayed = replayStep(plan, messages, costs);
+                     const plan::ReplayCosts &costs, const Cluster &cluster,
+                     bool overlaps) {
+  Result<plan::Replayed> replayed =
+      replayStep(plan, messages, costs, overlaps);
   if (replayed.ok())
     share(*replayed, cluster.device);
   return replayed;

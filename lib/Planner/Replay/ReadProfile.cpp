@@ -138,6 +138,7 @@ Result<plan::Profile> planner::readProfile(const std::string &path) {
   fields.require("plan").read("plan", profile.plan);
   PLAIT_RETURN_IF_ERROR(parseMesh(fields, profile));
   readCount(fields, "threads", profile.threads, {1, 1e6});
+  fields.require("overlap").read("overlap", profile.overlap);
   readCount(fields, "steps", profile.steps, {1, 1e15});
   fields.require("step_seconds")
       .read("step_seconds", profile.stepSeconds, seconds);

@@ -117,9 +117,10 @@ Status TcpTree::meet() {
     PLAIT_RETURN_IF_ERROR(checkIn());
   }
   PLAIT_RETURN_IF_ERROR(awaitAll());
-  if (isFirst)
+  PLAIT_RETURN_IF_ERROR(awaitWord());
+  if (isFirst) // now nobody asks any more whether it is there
     reception.close();
-  return awaitWord();
+  return Status::success();
 }
 
 /// Tells process 0 where this one is, and does what it says.

@@ -35,7 +35,7 @@ const Line lines[] = {
     {"optimizer", {"beta1", "beta2", "eps", "weight-decay", "grad-clip"}},
     {"data",
      {"weights", "tokens", "token-type", "text", "shuffle", "document-end"}},
-    {"held-out data", {"eval-tokens", "eval-text", "eval-every", "eval-steps"}},
+    {"evaluation", {"eval-tokens", "eval-text", "eval-every", "eval-steps"}},
     {"checkpoints",
      {"checkpoint", "checkpoint-every", "keep", "replica", "replica-every",
       "resume"}},

@@ -1,0 +1,187 @@
+//===- NNParameters.cpp - What the parameters' ops require ------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Parameters, what they keep between steps, and the names of a step's numbers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Dialect/NN/IR/Parameters.h"
+
+#include "plait/Plan/Plan_generated.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace plait;
+using namespace plait::nn;
+
+
+static int64_t product(ArrayRef<int64_t> extents) {
+  int64_t result = 1;
+  for (int64_t extent : extents)
+    result *= extent;
+  return result;
+}
+
+/// Blocks of the state are blocks of the parameter's blocks (C3).
+static LogicalResult verifyState(ParameterOp parameter) {
+  if (!parameter.getStateAttr())
+    return success();
+  auto state = cast<dist::ShardingAttr>(parameter.getStateAttr());
+  dist::ShardingAttr sharding = getSharding(parameter);
+  if (sharding &&
+      llvm::all_of_zip(sharding.getDims(), state.getDims(),
+                       [](ArrayAttr outer, ArrayAttr all) {
+                         return all.getValue().take_front(outer.size()) ==
+                                outer.getValue();
+                       }))
+    return success();
+  return parameter.emitOpError("has state ")
+         << state << ", which does not split the blocks of its sharding "
+         << parameter.getShardingAttr();
+}
+
+LogicalResult ParameterOp::verify() {
+  auto type = cast<RankedTensorType>(getType());
+  // (C1)
+  if (type.getEncoding())
+    return emitOpError("has type ") << type << ", expected a plain one";
+  // (C2)
+  if (FileAttr file = getFileAttr()) {
+    size_t rank = file.getShape().size();
+    bool inside =
+        file.getBegin().size() == rank && file.getBox().size() == rank;
+    for (size_t dim = 0; inside && dim < rank; ++dim)
+      inside =
+          file.getBegin()[dim] >= 0 && file.getBox()[dim] >= 0 &&
+          file.getBegin()[dim] <= file.getShape()[dim] &&
+          file.getBox()[dim] <= file.getShape()[dim] - file.getBegin()[dim];
+    if (!inside || product(file.getBox()) != type.getNumElements())
+      return emitOpError("has ")
+             << type.getNumElements() << " elements, but its file box " << file
+             << " does not fit";
+  }
+  // (C3)
+  for (auto [name, attr] :
+       {std::pair("sharding", getShardingAttr()), {"state", getStateAttr()}}) {
+    if (!attr)
+      continue;
+    auto sharding = dyn_cast<dist::ShardingAttr>(attr);
+    if (!sharding || sharding.isPartial() ||
+        static_cast<int64_t>(sharding.getDims().size()) != type.getRank())
+      return emitOpError("has ")
+             << name << " " << attr << ", expected one of " << type.getRank()
+             << " dimensions, not partial";
+    if (failed(dist::verifyAxes(*this, sharding)))
+      return failure();
+  }
+  return verifyState(*this);
+}
+
+/// Checks an access of `type` to a pack.
+static LogicalResult verifyPackAccess(Operation *op, PackOp pack, Slot slot,
+                                      RankedTensorType type) {
+  // (C1)
+  if (slot == Slot::Reduced && !pack.getAxis())
+    return op->emitOpError("names @")
+           << pack.getSymName() << ", which has no " << stringifySlot(slot);
+  if (type == pack.getSlotType(slot))
+    return success();
+  return op->emitOpError("has type ")
+         << type << ", but the " << stringifySlot(slot) << " of @"
+         << pack.getSymName() << " is " << pack.getSlotType(slot);
+}
+
+/// Checks an access against its symbol.
+static LogicalResult verifyAccess(SlotOpInterface op,
+                                  SymbolTableCollection &tables) {
+  FlatSymbolRefAttr symbol = op.getSymbolAttr();
+  Slot slot = op.getSlot();
+  RankedTensorType type = op.getTensor().getType();
+  Operation *target = tables.lookupNearestSymbolFrom(op, symbol);
+  if (auto pack = dyn_cast_or_null<PackOp>(target))
+    return verifyPackAccess(op, pack, slot, type);
+  auto parameter = dyn_cast_or_null<ParameterOp>(target);
+  auto accumulator = dyn_cast_or_null<AccumulatorOp>(target);
+  // (C1)
+  if (slot == Slot::Reduced ||
+      (!parameter && !(accumulator && slot == Slot::Value)))
+    return op->emitOpError("names ")
+           << symbol << ", which has no " << stringifySlot(slot);
+  auto declared = cast<RankedTensorType>(parameter ? parameter.getType()
+                                                   : accumulator.getType());
+  if (slot == Slot::Compute)
+    declared = declared.clone(BFloat16Type::get(op->getContext()));
+  // (C2)
+  dist::ShardingAttr sharding = getSharding(parameter, slot);
+  // Whether there is a copy to compute with is not known here.
+  dist::ShardingAttr master =
+      slot == Slot::Value ? getSharding(parameter, Slot::Gradient) : sharding;
+  dist::ShardingAttr own = dist::ShardingAttr::of(type);
+  if (dist::plainType(type) == declared) {
+    // (C3)
+    if (!own || !sharding || own.withoutPartial() == sharding ||
+        own.withoutPartial() == master)
+      return success();
+    InFlightDiagnostic diag = op->emitOpError("has type ")
+                              << type << ", but the sharding of " << symbol
+                              << " is " << sharding;
+    diag.attachNote(target->getLoc()) << "declared here";
+    return diag;
+  }
+  dist::MeshOp mesh = dist::MeshOp::find(op);
+  for (dist::ShardingAttr lying : {sharding, master})
+    if (mesh && lying &&
+        type == mesh.getLocalType(dist::withSharding(declared, lying)))
+      return success();
+  InFlightDiagnostic diag = op->emitOpError("has type ")
+                            << type << ", but the " << stringifySlot(slot)
+                            << " of " << symbol << " is " << declared;
+  diag.attachNote(target->getLoc()) << "declared here";
+  return diag;
+}
+
+LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyAccess(*this, tables);
+}
+
+LogicalResult WriteOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyAccess(*this, tables);
+}
+
+LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyAccess(*this, tables);
+}
+
+/// Checks a name against the enumeration `names` of the plan format, which
+/// ends with "Count" (C1).
+static LogicalResult verifyName(Operation *op, StringRef name,
+                                const char *const *names) {
+  std::string known;
+  for (; StringRef(*names) != "Count"; ++names) {
+    if (name == *names)
+      return success();
+    known += std::string(known.empty() ? "" : ", ") + *names;
+  }
+  return op->emitOpError("has name \"")
+         << name << "\", expected one of " << known;
+}
+
+LogicalResult StepScalarOp::verify() {
+  return verifyName(*this, getName(), plan::fb::EnumNamesScalar());
+}
+
+LogicalResult MetricOp::verify() {
+  return verifyName(*this, getName(), plan::fb::EnumNamesMetric());
+}
+
+Type nn::getGradientElementType(Value primal) {
+  Value source = primal;
+  while (auto reshard = source.getDefiningOp<dist::ReshardOp>())
+    source = reshard.getInput();
+  return source.getDefiningOp<ReadOp>() ? Float32Type::get(primal.getContext())
+                                        : getElementTypeOrSelf(primal);
+}

@@ -87,7 +87,8 @@ def traced(suite: Suite, processes: int, which: list[int], *options):
     log.unlink(missing_ok=True)
     run(
         *(suite, plan, processes, "--steps", 8, "--log", log),
-        *("--trace", path, *options),
+        # As plait-plan simulate has it without a profile.
+        *("--overlap", "on", "--trace", path, *options),
     )
     names, events = read_trace(path)
     nests(events)

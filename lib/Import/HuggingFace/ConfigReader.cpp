@@ -75,27 +75,25 @@ void ConfigReader::failOn(StringRef field, const json::Value &value,
        expected);
 }
 
+int64_t ConfigReader::toInteger(StringRef field, const json::Value &value,
+                                int64_t least, int64_t most) {
+  std::optional<int64_t> integer = value.getAsInteger();
+  if (integer && *integer >= least && *integer <= most)
+    return *integer;
+  failOn(field, value,
+         "an integer from " + Twine(least) + " to " + Twine(most));
+  return least;
+}
+
 int64_t ConfigReader::getSize(StringRef field, std::optional<int64_t> fallback,
                               int64_t most) {
   const json::Value *value = find(field, fallback.has_value());
-  if (!value)
-    return fallback.value_or(1);
-  std::optional<int64_t> size = value->getAsInteger();
-  if (size && *size >= 1 && *size <= most)
-    return *size;
-  failOn(field, *value, "an integer from 1 to " + Twine(most));
-  return 1;
+  return value ? toInteger(field, *value, 1, most) : fallback.value_or(1);
 }
 
 int64_t ConfigReader::getCount(StringRef field, int64_t fallback) {
   const json::Value *value = find(field);
-  if (!value)
-    return fallback;
-  std::optional<int64_t> count = value->getAsInteger();
-  if (count && *count >= 0 && *count <= kLargestSize)
-    return *count;
-  failOn(field, *value, "an integer from 0 to " + Twine(kLargestSize));
-  return fallback;
+  return value ? toInteger(field, *value, 0, kLargestSize) : fallback;
 }
 
 double ConfigReader::getPositive(StringRef field,

@@ -89,6 +89,8 @@ private:
   const llvm::json::Value *find(llvm::StringRef field);
   /// The same, with an error if it is absent and there is no fallback.
   const llvm::json::Value *find(llvm::StringRef field, bool hasFallback);
+  int64_t toInteger(llvm::StringRef field, const llvm::json::Value &value,
+                    int64_t least, int64_t most);
   void failOn(llvm::StringRef field, const llvm::json::Value &value,
               const llvm::Twine &expected);
 

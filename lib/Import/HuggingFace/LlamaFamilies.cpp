@@ -21,20 +21,31 @@ using namespace plait::hf;
 // Fields of several families
 //===----------------------------------------------------------------------===//
 
-static void readHeads(Llama &llama, ConfigReader &config,
-                      std::optional<int64_t> usualSize = std::nullopt) {
+namespace {
+/// What a family's config has where it says nothing.
+struct Usual {
+  int64_t positions;
+  double epsilon;
+  /// As many as query heads, and hidden size / heads, where nothing is given.
+  std::optional<int64_t> groups = std::nullopt, headSize = std::nullopt;
+};
+} // namespace
+
+static void readHeads(Llama &llama, ConfigReader &config, const Usual &usual) {
   llama.heads = config.getSize("num_attention_heads");
-  llama.groups = config.getSize("num_key_value_heads", llama.heads);
+  bool alone = !usual.groups || config.isNull("num_key_value_heads");
+  llama.groups = config.getSize("num_key_value_heads",
+                                alone ? llama.heads : *usual.groups);
   if (llama.heads % llama.groups)
     config.fail("field \"num_attention_heads\" is " + Twine(llama.heads) +
                 ", which is not a multiple of \"num_key_value_heads\", " +
                 Twine(llama.groups));
-  if (!usualSize && !config.has("head_dim") && llama.hidden % llama.heads)
+  if (!usual.headSize && !config.has("head_dim") && llama.hidden % llama.heads)
     config.fail("field \"hidden_size\" is " + Twine(llama.hidden) +
                 ", which is not a multiple of \"num_attention_heads\", " +
                 Twine(llama.heads));
   int64_t quotient = std::max<int64_t>(llama.hidden / llama.heads, 1);
-  llama.size = config.getSize("head_dim", usualSize.value_or(quotient));
+  llama.size = config.getSize("head_dim", usual.headSize.value_or(quotient));
   if (llama.size % 2)
     config.fail("a head size (\"head_dim\") of " + Twine(llama.size) +
                 " is odd, but rotary embedding works on pairs");
@@ -77,19 +88,18 @@ static void readRope(Llama &llama, ConfigReader &config) {
   config.readObject("rope_parameters", readObject);
 }
 
-/// What all families have; those with heads of a usual size say which.
-static Llama readCommon(ConfigReader &config, int64_t positions, double epsilon,
-                        std::optional<int64_t> usualSize = std::nullopt) {
+/// What all families have.
+static Llama readCommon(ConfigReader &config, const Usual &usual) {
   Llama llama;
   llama.vocab = config.getSize("vocab_size");
   llama.hidden = config.getSize("hidden_size");
   llama.layers = config.getSize("num_hidden_layers", std::nullopt, kMostLayers);
   llama.inner = config.getSize("intermediate_size");
-  llama.positions = config.getSize("max_position_embeddings", positions);
-  readHeads(llama, config, usualSize);
+  llama.positions = config.getSize("max_position_embeddings", usual.positions);
+  readHeads(llama, config, usual);
   readRope(llama, config);
   config.getChoice("hidden_act", {"silu"}, "silu");
-  llama.epsilon = config.getPositive("rms_norm_eps", epsilon);
+  llama.epsilon = config.getPositive("rms_norm_eps", usual.epsilon);
   llama.std = config.getNonNegative("initializer_range", 0.02);
   llama.tied = config.getFlag("tie_word_embeddings", false);
   llama.attentionDropout = config.getDropout("attention_dropout", 0.0);
@@ -139,7 +149,7 @@ static Model makeModel(Llama llama, ConfigReader &config, int64_t sequence) {
 //===----------------------------------------------------------------------===//
 
 Model hf::readLlama(ConfigReader &config, int64_t sequence) {
-  Llama llama = readCommon(config, 2048, 1e-6);
+  Llama llama = readCommon(config, {2048, 1e-6});
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.mlpBias = config.getFlag("mlp_bias", false);
   // Only splits matrices, but in another order of sums than published.
@@ -151,14 +161,14 @@ Model hf::readLlama(ConfigReader &config, int64_t sequence) {
 
 /// Jiang et al. 2023, "Mistral 7B".
 Model hf::readMistral(ConfigReader &config, int64_t sequence) {
-  Llama llama = readCommon(config, 131072, 1e-6);
+  Llama llama = readCommon(config, {131072, 1e-6, /*groups=*/8});
   readWindow(llama, config, 4096);
   return makeModel(std::move(llama), config, sequence);
 }
 
 /// Yang et al. 2024, "Qwen2 Technical Report"; Qwen2.5 is the same.
 Model hf::readQwen2(ConfigReader &config, int64_t sequence) {
-  Llama llama = readCommon(config, 32768, 1e-6);
+  Llama llama = readCommon(config, {32768, 1e-6, /*groups=*/32});
   llama.headBias = true;
   readLayerWindows(llama, config);
   config.requireFlag("use_mrope", false);
@@ -167,7 +177,8 @@ Model hf::readQwen2(ConfigReader &config, int64_t sequence) {
 
 /// Yang et al. 2025, "Qwen3 Technical Report", its dense models.
 Model hf::readQwen3(ConfigReader &config, int64_t sequence) {
-  Llama llama = readCommon(config, 32768, 1e-6, /*usualSize=*/128);
+  Llama llama =
+      readCommon(config, {32768, 1e-6, /*groups=*/32, /*headSize=*/128});
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.headNorms = true;
   readLayerWindows(llama, config);
@@ -176,7 +187,7 @@ Model hf::readQwen3(ConfigReader &config, int64_t sequence) {
 
 /// Abdin et al. 2024, "Phi-3 Technical Report".
 Model hf::readPhi3(ConfigReader &config, int64_t sequence) {
-  Llama llama = readCommon(config, 4096, 1e-5);
+  Llama llama = readCommon(config, {4096, 1e-5});
   llama.merged = true;
   readWindow(llama, config, 0);
   llama.residualDropout = config.getDropout("resid_pdrop", 0.0);

@@ -112,6 +112,11 @@ TEST_F(ImportErrors, LlamasFamilies) {
          {"rope_scaling.type", "longrope", "llama3"});
   refuse(phi3, "\"attention_bias\": true", {"attention_bias", "true"});
   refuse(phi3, "\"resid_pdrop\": 1", {"resid_pdrop", "below 1"});
+  // Without the field Hugging Face's has eight.
+  expectError(importText(R"({"model_type": "mistral", "vocab_size": 11,
+                  "hidden_size": 16, "intermediate_size": 20,
+                  "num_hidden_layers": 2, "num_attention_heads": 4})"),
+              {"num_attention_heads", "4", "num_key_value_heads", "8"});
   refuse(qwen2, "\"use_mrope\": true", {"use_mrope", "true"});
   refuse(qwen2, "\"max_window_layers\": -1", {"max_window_layers", "-1"});
   refuse(qwen2, "\"layer_types\": [\"full_attention\"]",

@@ -302,9 +302,11 @@ void ProgramBuilder::addStanding() {
   for (func::FuncOp function : functions)
     function.walk([&](Operation *op) { addAccessed(op); });
   if (rank == 0)
-    for (auto &[name, bytes] : findUnreadParameters(module))
+    for (auto &[name, bytes] : findUnreadParameters(module)) {
+      nn::PackOp pack = packs.find(name);
       stand(packs.locate(name, nn::Slot::Value).buffer, Category::Parameters,
-            bytes);
+            pack ? byteSize(pack.getSlotType(nn::Slot::Value)) : bytes);
+    }
   stand(kScalarsBuffer, Category::Inputs, 64);
   stand(kMetricsBuffer, Category::Inputs, 64);
   // The inputs of all microbatches are written before the step starts.

@@ -35,6 +35,7 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
   LogicalResult findFunctions(Calls &calls);
   void assignSlots(Calls &calls);
   LogicalResult checkCalls(pipe::ScheduleOp op, const Calls &calls);
+  LogicalResult checkSums();
   const ParameterPacks &getPacks(int64_t rank);
   void placeFunctions(const Calls &calls);
 
@@ -101,6 +102,15 @@ LogicalResult PlaceBuffersPass::checkCalls(pipe::ScheduleOp op,
   return success();
 }
 
+/// Whatever adds to memory is computed there, so somebody has to compute it.
+LogicalResult PlaceBuffersPass::checkSums() {
+  for (auto op : nn::findAccesses(getOperation(), nn::SlotAccess::Add))
+    if (!op.getTensor().getDefiningOp())
+      return op.emitOpError("adds an argument, which no op of the function has "
+                            "computed");
+  return success();
+}
+
 /// The module's schedule, with transfers, after a check that there is what it
 /// relies on.
 FailureOr<Calls> PlaceBuffersPass::findCalls() {
@@ -120,7 +130,8 @@ FailureOr<Calls> PlaceBuffersPass::findCalls() {
     op.emitWarning(status.message());
   Calls calls;
   calls.schedule = schedule::insertTransfers(*schedule);
-  if (failed(findFunctions(calls)) || failed(checkCalls(op, calls)))
+  if (failed(findFunctions(calls)) || failed(checkCalls(op, calls)) ||
+      failed(checkSums()))
     return failure();
   assignSlots(calls);
   return calls;

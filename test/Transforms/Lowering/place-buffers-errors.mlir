@@ -42,3 +42,24 @@ func.func @forward_0() attributes {pipe.function = #pipe.function<forward, 0>} {
 func.func @another() attributes {pipe.function = #pipe.function<forward, 0>} {
   return
 }
+
+// -----
+
+pipe.schedule @schedule "1f1b" on <looped, ranks = 1, chunks = 1> microbatches 1 ["F0 B0 REDUCE OPTIMIZER"]
+nn.parameter @w : tensor<4xf32> init<mean = 0.0, std = 0.02>
+func.func @forward_0() -> (tensor<4xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  %w = nn.read @w value : tensor<4xf32>
+  %0 = nn.exp %w : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func @backward_0(%r: tensor<4xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  // expected-error @+1 {{adds an argument, which no op of the function has computed}}
+  nn.accumulate %r to @w gradient : tensor<4xf32>
+  return
+}
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
+  return
+}
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
+  return
+}

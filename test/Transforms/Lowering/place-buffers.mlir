@@ -193,3 +193,30 @@ func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0
 // CHECK: plan.buffer @"half compute" parameters at {{[0-9]+}} bytes 512 live [0, 5]
 // CHECK: plan.buffer @"half value" parameters at {{[0-9]+}} bytes 1024 live [0, 5]
 // CHECK: plan.buffer @"half gradient" gradients at {{[0-9]+}} bytes 1024 live [0, 5]
+
+// -----
+
+// What nothing reads is saved as it was, by the first rank: a pack of it stands
+// there whole, not as long as the first of its members.
+dist.mesh @mesh ["tp"] = [1]
+nn.parameter @w : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
+nn.parameter @a : tensor<3xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}]>
+nn.parameter @b : tensor<3xf32> init<mean = 0.0, std = 0.02> sharding #dist.sharding<@mesh, [{}]>
+nn.pack @pack rank 0 [@a, @b] at [0, 32] : tensor<1x64xf32>
+func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  %w = nn.read @w value : tensor<16x16xf32>
+  %a = nn.matmul %w, %w "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  return %a : tensor<16x16xf32>
+}
+func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  %0 = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  nn.accumulate %0 to @w gradient : tensor<16x16xf32>
+  return
+}
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
+  return
+}
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
+  return
+}
+// CHECK: plan.buffer @"pack value"  parameters at {{[0-9]+}} bytes 256

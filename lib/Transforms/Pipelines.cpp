@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Says which passes make up each phase, and in which order. What must hold at
+// the ends of a phase is verified by the passes that begin and end it
+// (Phases/Phases.cpp).
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/Pipelines.h"
 #include "plait/Schedule/Generators.h"
@@ -15,6 +21,7 @@
 using namespace mlir;
 using namespace plait;
 
+/// In the order in which they run; each takes what the one before leaves.
 llvm::ArrayRef<Phase> plait::getPhases() {
   static constexpr Phase phases[] = {Phase::Import,     Phase::Shard,
                                      Phase::Stage,      Phase::Differentiate,
@@ -56,12 +63,16 @@ static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
+/// The passes of a phase. `kernelsOnly` leaves out what a whole training step
+/// needs beyond its functions: the optimizer, packs and programs.
 static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
   switch (phase) {
+  // The front end and the writer of the file do the work.
   case Phase::Import:
   case Phase::Plan:
     return;
   case Phase::Shard:
+    // First: the FLOPs are those of the model as it was written.
     manager.addPass(createCountModelFlopsPass());
     manager.addPass(createLowerPrecisionPass());
     manager.addPass(createDecomposePass({/*early=*/true}));
@@ -89,6 +100,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
       manager.addPass(createPackParametersPass());
       manager.addPass(createBuildOptimizerPass());
     }
+    // After the two above, which go by shardings: it leaves none.
     manager.addPass(createPartitionPass());
     addCleanup(manager);
     manager.addPass(createMergeResidualsPass());
@@ -97,6 +109,8 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     manager.addPass(createSchedulePass());
     return;
   case Phase::Lower:
+    // While the ops of an epilogue are still whole: what is decomposed cannot
+    // be recognised.
     manager.addPass(createFuseEpiloguesPass());
     manager.addPass(createDecomposePass());
     addCleanup(manager);
@@ -107,6 +121,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     return;
   case Phase::Steps:
     manager.addPass(createLowerToStepsPass());
+    // Both of these need addresses, to know which steps conflict.
     manager.addPass(createOverlapCollectivesPass());
     manager.addPass(createBucketReductionsPass());
     return;

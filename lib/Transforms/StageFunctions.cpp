@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// How passes say and read, in attributes, what a function does in the pipeline:
+// its action, its virtual stage or rank, and the ports that its arguments and
+// results are. Which ports a stage has is decided by OutlineStages.cpp and the
+// passes over its functions.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/StageFunctions.h"
 
@@ -16,6 +23,8 @@ using pipe::FunctionAttr;
 using pipe::PlacementAttr;
 using pipe::PortAttr;
 
+/// Before stages are assigned, there is one virtual stage for each rank of the
+/// pipeline axis; without a mesh, a single one.
 PlacementAttr plait::getPlacement(ModuleOp module) {
   if (auto given = module->getAttrOfType<PlacementAttr>(pipe::kPlacementAttr))
     return given;
@@ -29,6 +38,9 @@ std::string plait::getFunctionName(ActionKind action, int64_t index) {
   return (stringifyActionKind(action) + "_" + Twine(index)).str();
 }
 
+/// The rank of the pipeline axis that runs `function`. What ends a step is made
+/// for each rank, so that its index is the rank; all else has the index of a
+/// virtual stage, which the placement maps to its rank.
 std::optional<int64_t> plait::getRank(func::FuncOp function) {
   FunctionAttr own = getStageFunction(function);
   if (!own)
@@ -38,6 +50,8 @@ std::optional<int64_t> plait::getRank(func::FuncOp function) {
                               .getRank(own.getIndex());
 }
 
+/// Says in the attribute, which passes go by, what `function` does; the name is
+/// for readers.
 static void mark(func::FuncOp function, ActionKind action, int64_t index) {
   function->setAttr(pipe::kFunctionAttr,
                     FunctionAttr::get(function.getContext(), action, index));
@@ -59,6 +73,7 @@ func::FuncOp plait::createStageFunction(OpBuilder &builder, Location loc,
   return function;
 }
 
+/// The attribute dictionaries of arguments or results with these ports.
 static SmallVector<DictionaryAttr> describe(MLIRContext *context,
                                             ArrayRef<PortAttr> ports) {
   auto name = StringAttr::get(context, pipe::kPortAttr);
@@ -71,6 +86,8 @@ void plait::setPorts(func::FuncOp function, ArrayRef<PortAttr> arguments,
                      ArrayRef<PortAttr> results) {
   MLIRContext *context = function.getContext();
   Block &body = function.getBody().front();
+  // The body has been built; the type follows it. It has to be set before the
+  // attributes, of which there is one dictionary for each argument and result.
   function.setFunctionType(
       FunctionType::get(context, body.getArgumentTypes(),
                         body.getTerminator()->getOperandTypes()));

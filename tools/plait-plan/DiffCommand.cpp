@@ -88,6 +88,8 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
                        GetString(plan.code()->Get(i)->cpu()));
 }
 
+/// Facts of one pipeline stage, each under its index: plans with different
+/// numbers of stages differ in whole programs.
 void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   tool::ProgramSummary summary = tool::summarise(plan, program);
@@ -142,6 +144,7 @@ std::vector<Difference> compare(const Facts &left, const Facts &right) {
   return differences;
 }
 
+/// A dash stands for a fact that the other plan alone has.
 std::string toText(const Json &value) {
   if (value.is_null())
     return "-";
@@ -174,6 +177,7 @@ struct Options {
   bool differ = false; // the outcome
 };
 
+/// Plans that differ are no failure: `options.differ` tells the exit code.
 Status run(Options &options) {
   Result<plan::PlanFile> left = plan::PlanFile::open(options.left);
   if (!left.ok())

@@ -25,6 +25,7 @@ using namespace plait::schedule;
 
 namespace {
 
+/// A kind that is no generator: it searches, for which it needs layers.
 constexpr std::string_view automatic = "auto";
 
 struct Options {
@@ -69,6 +70,8 @@ Result<tool::Order> makeFromCosts(const Options &options) {
                      std::move(result->cut), boundMakespan(*problem)};
 }
 
+/// The file says stages, microbatches and chunks; times are those of options.
+/// It is verified with the memory limit, which the file does not say.
 Result<tool::Order> makeFromFile(const Options &options) {
   Result<Schedule> schedule = readCsv(options.file);
   if (!schedule.ok())
@@ -79,6 +82,8 @@ Result<tool::Order> makeFromFile(const Options &options) {
                      perChunk(options.costs, schedule->problem.chunks)};
 }
 
+/// Without --chunks, the generator's least number. A lower bound is computed
+/// only for generators that search.
 Result<tool::Order> makeFromKind(Options options) {
   if (options.kind == automatic)
     return fail("--kind auto needs --costs");
@@ -111,6 +116,8 @@ Result<tool::Order> makeOrder(const Options &options) {
   return options.file.empty() ? makeFromKind(options) : makeFromFile(options);
 }
 
+/// Order and texts are made and verified before the first file is written.
+/// The text gives way to what goes to standard output.
 Status run(const Options &options) {
   PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
       {{"--json", options.json}, {"--csv", options.csv}}));

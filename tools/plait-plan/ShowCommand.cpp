@@ -44,6 +44,8 @@ static void showOptimizer(const fb::Plan &plan) {
   std::cout << "\n";
 }
 
+/// What holds for all programs. A certificate names the plan that was proved by
+/// its hash: where that is another one, the proof says nothing of this file.
 static void showHeader(const fb::Plan &plan) {
   std::string name = flatbuffers::GetString(plan.model_name());
   std::cout << "model     " << plan.model_type()->str()
@@ -112,6 +114,8 @@ static void showFunctions(const fb::Program &program) {
   }
 }
 
+/// The categories may peak at different steps: they need not add up to the
+/// arena.
 static void showMemory(const tool::ProgramSummary &summary, uint64_t arenaBytes,
                        uint64_t reserve) {
   std::cout << "  memory of a rank, each category at its own peak\n";
@@ -136,6 +140,8 @@ static void showTraffic(const fb::Plan &plan,
               << formatBytes(summary.sentBytes[axis]) << "\n";
 }
 
+/// A program is that of a pipeline stage. The pipeline is the first axis of the
+/// mesh, so the ranks of a program are consecutive.
 static void showProgram(const fb::Plan &plan, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   uint32_t ranks = plan::Mesh(plan).ranks() / plan.mesh()->Get(0)->size();
@@ -166,6 +172,7 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
   showTraffic(plan, summary);
 }
 
+/// A schedule that cannot be simulated is said, and is no failure.
 static void showSchedule(const fb::Plan &plan, const tool::ChartFlags &flags) {
   schedule::Schedule schedule = tool::getSchedule(plan);
   // A plan holds no predicted times: a backward counts two forwards.

@@ -18,6 +18,8 @@
 
 using namespace plait;
 
+/// A mesh that cannot be parsed counts as one rank. The product
+/// stops at 2^32, which keeps it from overflowing.
 int64_t plait::countRanks(const std::string &mesh) {
   auto pins = planner::parsePins(mesh);
   if (mesh.empty() || mesh == "1" || !pins.ok())
@@ -79,6 +81,7 @@ Result<Family> Family::create(const CompileOptions &options,
   return family;
 }
 
+/// Removes the plans that were written, unless keep() has emptied the list.
 Family::~Family() {
   for (const auto &[ranks, name] : written)
     std::remove(name.c_str());
@@ -123,6 +126,7 @@ bool Family::compile(const ChoosePlan &choose) {
   return true;
 }
 
+/// Plans of a family are named by their ranks: no two may have as many.
 Status Family::checkFirst(const std::string &mesh) const {
   int64_t ranks = countRanks(mesh);
   for (const auto &[others, name] : written)

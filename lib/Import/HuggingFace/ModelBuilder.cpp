@@ -30,6 +30,8 @@ static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+/// `table` is [rows, width]: the result has the dimensions of
+/// `ids`, then width.
 Value LayerBuilder::embedding(Value table, Value ids) {
   Shape shape(typeOf(ids).getShape());
   shape.push_back(typeOf(table).getDimSize(1));
@@ -60,6 +62,11 @@ Value LayerBuilder::rmsNorm(Value x, Value weight, double epsilon) {
       .getOut();
 }
 
+/// `query` is [batch, sequence, groups, heads of a group, head size]; a group
+/// shares one head of keys and values. The second result of the op, the
+/// logarithms of the sums of exponentials, is
+/// [batch, groups, heads of a group, sequence]; only gradients need it. A
+/// `window` of 0 is none.
 Value LayerBuilder::attention(Value query, Value key, Value value,
                               const Dropout &dropout, int64_t window) {
   auto type = typeOf(query);
@@ -85,6 +92,8 @@ Value LayerBuilder::drop(Value x, const Dropout &dropout) {
                               dropout.site, ArrayAttr());
 }
 
+/// Begins the loss function: ids and targets in, two scalars out. It stays open
+/// until finish(), which returns what the loss op gives.
 ModelBuilder::ModelBuilder(MLIRContext &context, const ImportOptions &options)
     : options(options), module(ModuleOp::create(UnknownLoc::get(&context))),
       builder(&context, &listener) {
@@ -98,10 +107,14 @@ ModelBuilder::ModelBuilder(MLIRContext &context, const ImportOptions &options)
   builder.setInsertionPointToStart(loss.addEntryBlock());
 }
 
+/// Ops made through the result carry `path` as their location.
 LayerBuilder ModelBuilder::at(const Twine &path) {
   return LayerBuilder(builder, NameLoc::get(builder.getStringAttr(path)));
 }
 
+/// The first read of a symbol declares its parameter as well; what later reads
+/// say of file and initial values is not looked at. Weight decay is for tensors
+/// of two and more dimensions in the file: not for biases and weights of norms.
 Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
                          const FileBox &file, Init init) {
   auto type = RankedTensorType::get(shape, builder.getF32Type());
@@ -128,6 +141,9 @@ Value ModelBuilder::read(const Twine &symbol, const Shape &shape, Init init) {
   return read(symbol, shape, FileBox::whole(symbol.str(), shape), init);
 }
 
+/// Each call is a site of its own, with a mask of its own. The first one gives
+/// the loss function a third argument: a key for each sequence of the batch. A
+/// model without dropout does not have it.
 Dropout ModelBuilder::makeDropout(double probability) {
   if (probability == 0.0)
     return {};
@@ -143,6 +159,7 @@ Dropout ModelBuilder::makeDropout(double probability) {
           builder.getI64IntegerAttr(dropouts++)};
 }
 
+/// The dimensions of `bias` are the last ones of `x`.
 Value ModelBuilder::addBias(const Twine &path, Value x, Value bias) {
   LayerBuilder nn = at(path);
   int64_t rank = typeOf(x).getRank(), first = rank - typeOf(bias).getRank();

@@ -212,6 +212,10 @@ void Worker<T>::drop(const Block &block, int64_t sequence, int64_t head,
                   static_cast<uint32_t>(block.keyBegin), threshold, scale);
 }
 
+/// One head of one sequence, by blocks of queries: O = softmax(scale Q Kᵀ) V.
+/// Rows are divided by their sums after the product with V, over head_size
+/// elements rather than over all keys. The sums are those before dropout, which
+/// applies to normalised weights.
 template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
   int64_t group = head / (step.heads / step.kv_heads);
   Span all = {sequence, group, 0, step.keys};
@@ -285,6 +289,8 @@ void Worker<T>::backward(int64_t sequence, int64_t group) {
     std::fill_n(dv[row], step.head_size, 0.0f);
   }
   float *start = room;
+  // A group of query heads shares dK and dV: one thread adds them up, in the
+  // order of the heads, however many threads there are.
   int64_t shared = step.heads / step.kv_heads;
   for (int64_t head = group * shared; head < (group + 1) * shared; ++head)
     for (int64_t begin = 0; begin < step.queries; begin += blockRows) {
@@ -342,6 +348,8 @@ Status AttentionLibrary::run(uint32_t prepared,
                              const AttentionOperands &operands) {
   const auto &[step, first] = steps[prepared];
   bool backward = step.kind == fb::AttentionKind::Backward;
+  // Backward an item is a key head with its whole group, forward a query head:
+  // no two items write to the same place.
   int64_t items = step.batch * (backward ? step.kv_heads : step.heads);
   int64_t parts = std::min<int64_t>(threads, items);
   auto work =

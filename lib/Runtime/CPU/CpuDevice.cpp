@@ -28,6 +28,8 @@ using namespace plait::runtime;
 
 namespace {
 
+/// A rank's arena and libraries. All steps run synchronously on the calling
+/// thread and its team, so that nothing has to be waited for. Owns the arena.
 class CpuDevice : public Device {
 public:
   CpuDevice(std::shared_ptr<const KernelLibrary> kernels, std::byte *memory,
@@ -153,6 +155,8 @@ struct LocalRanks {
   uint32_t onHost;
 };
 
+/// All ranks without other processes, else the consecutive ones that the spread
+/// gives to this process. Fails where there are more processes than ranks.
 static Result<LocalRanks> findLocalRanks(uint32_t ranks,
                                          Rendezvous *processes) {
   LocalRanks local = {std::vector<uint32_t>(ranks), ranks};
@@ -204,6 +208,8 @@ Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
       options.copyBytes ? options.copyBytes() : Result<uint64_t>(0);
   if (!copies.ok())
     return copies.status();
+  // Before the arenas are mapped: anonymous pages are granted lazily, so that
+  // too little memory would show as a killed process in the middle of a step.
   PLAIT_RETURN_IF_ERROR(checkHostMemory(bytes + *copies, backend.ranks.size(),
                                         options.processes, *copies));
   auto devices = createCpuDevices(

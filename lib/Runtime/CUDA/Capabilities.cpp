@@ -75,6 +75,9 @@ std::string runtime::describeCudaLibraries() {
   return Capabilities::find().describe();
 }
 
+/// NCCL has no function that tells the CUDA it was built with, only a string of
+/// its version ("NCCL version 2.x.y+cuda12.8"). Returns it as CUDA counts,
+/// 0 where `bytes` has no such string.
 int runtime::findCudart(std::span<const char> bytes) {
   constexpr std::string_view prefix = "NCCL version ";
   for (auto at = bytes.begin(); at != bytes.end(); ++at) {
@@ -119,6 +122,9 @@ std::string Capabilities::describe() const {
   return text + ", cuBLASLt " + version(cublasLt) + ", cuDNN " + version(cudnn);
 }
 
+/// Serial where the driver, or the CUDA that NCCL was built with, is too old
+/// for NCCL to let communicators proceed side by side. An unknown CUDA of NCCL
+/// (0) counts as new enough.
 plan::LaunchOrder Capabilities::launchOrder(bool recorded) const {
   bool serial = (recorded && driver < recordsInOrder) ||
                 driver < walksInOrder ||

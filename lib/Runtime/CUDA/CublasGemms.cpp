@@ -15,6 +15,7 @@ using namespace plait;
 using namespace plait::runtime;
 namespace fb = plait::plan::fb;
 
+/// Plans compute GEMMs in these two types only.
 static cudaDataType_t dataType(fb::DType type) {
   return type == fb::DType::BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
@@ -193,6 +194,9 @@ CublasGemms::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
   return result;
 }
 
+/// Asks the heuristic for its first choice within the workspace, for operands
+/// aligned as the layout promises; run() checks that they are. Fails where no
+/// algorithm fits.
 Status CublasGemms::chooseAlgorithm(Gemm &gemm) {
   cublasLtMatmulPreference_t made = nullptr;
   PLAIT_RETURN_IF_ERROR(

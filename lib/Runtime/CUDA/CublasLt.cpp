@@ -34,6 +34,8 @@ Result<CublasLt> CublasLt::open() {
   return table;
 }
 
+/// Opens the library once per process; a failure is remembered as well. Local
+/// statics are initialised by one thread while others wait.
 Result<const CublasLt *> CublasLt::load() {
   static const Result<CublasLt> table = open();
   if (!table.ok())

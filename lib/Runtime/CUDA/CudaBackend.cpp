@@ -45,6 +45,7 @@ Result<Machine> findMachine(const ExecutorOptions &options) {
   return Machine{driver, options.devices ? options.devices : uint32_t(visible)};
 }
 
+/// The bytes of device memory that the rank's program addresses.
 uint64_t arenaBytes(const fb::Plan &plan, uint32_t rank) {
   return plan.programs()->Get(plan::Mesh(plan).index(rank, 0))->arena_bytes();
 }
@@ -81,6 +82,8 @@ struct Gpu {
     return Status::success();
   }
 
+  /// Whether the arenas of all ranks of this GPU and what the plan reserves for
+  /// libraries fit, before the first arena is allocated.
   Status checkMemory(const fb::Plan &plan) const {
     auto memory = context->memory();
     if (!memory.ok())
@@ -192,6 +195,7 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
   if (!machine.ok())
     return machine.status();
   std::vector<int> ordinals;
+  // Round robin: without NCCL any number of ranks may share a GPU.
   for (uint32_t rank = 0; rank < topology.ranks; ++rank)
     ordinals.push_back(static_cast<int>(rank % machine->devices));
   auto backend =

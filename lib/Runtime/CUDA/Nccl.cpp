@@ -52,6 +52,7 @@ Result<Nccl> Nccl::open() {
   return table;
 }
 
+/// Opens the library once per process; a failure is remembered as well.
 Result<const Nccl *> Nccl::load() {
   static const Result<Nccl> table = open();
   if (!table.ok())

@@ -77,10 +77,16 @@ static bool join(Box &box, const Box &next) {
   return true;
 }
 
+/// Takes the run [begin, begin + count) of row-major element numbers:
+/// 1. cut off the longest part from `begin` on that is a box: whole slices of
+///    the outermost dimension on whose stride `begin` lies and of which one
+///    slice fits; a single element where there is none;
+/// 2. merge it backwards while the last two boxes make one. More than one merge
+///    may follow: rows that have become a plane may complete a larger box.
 void BoxBuilder::add(int64_t begin, int64_t count) {
   while (count > 0) {
     Box box = {locate(shape, begin), Shape(shape.size(), 1)};
-    // The outermost dimension that takes whole slices from here on.
+    // 1. The outermost dimension that takes whole slices from here on.
     int64_t taken = 1;
     for (size_t dim = 0; dim < shape.size(); ++dim) {
       int64_t stride = strideOf(shape, dim);
@@ -95,11 +101,15 @@ void BoxBuilder::add(int64_t begin, int64_t count) {
     begin += taken;
     count -= taken;
     list.push_back(std::move(box));
+    // 2.
     while (list.size() > 1 && join(list[list.size() - 2], list.back()))
       list.pop_back();
   }
 }
 
+/// The inverse of BoxBuilder: the longest runs of row-major element numbers, in
+/// ascending order. Several dimensions make one run only where the inner ones
+/// span the whole tensor.
 void runtime::forEachRun(
     const Box &box, const Shape &shape,
     const std::function<void(int64_t begin, int64_t count)> &visit) {
@@ -128,8 +138,15 @@ void runtime::forEachRun(
 // Finding boxes
 //===----------------------------------------------------------------------===//
 
+/// 1. Every box must lie within `shape`. The test subtracts rather than adds,
+///    since numbers from a file may overflow.
+/// 2. Sort by the first index of dimension 0.
+/// 3. Sweep along dimension 0 and compare each box with those still open only.
+/// `reach` is the running maximum of the ends, hence ascending, so that
+/// findBox can search it by bisection though boxes of different heights mix.
 Result<BoxMap> BoxMap::create(const Shape &shape, std::vector<Box> boxes) {
   BoxMap map;
+  // 1.
   for (const Box &box : boxes) {
     bool inside =
         box.begin.size() == shape.size() && box.shape.size() == shape.size();
@@ -147,11 +164,12 @@ Result<BoxMap> BoxMap::create(const Shape &shape, std::vector<Box> boxes) {
   auto last = [&](uint32_t i) {
     return shape.empty() ? 1 : boxes[i].begin[0] + boxes[i].shape[0];
   };
+  // 2.
   map.order.resize(boxes.size());
   std::iota(map.order.begin(), map.order.end(), 0);
   std::stable_sort(map.order.begin(), map.order.end(),
                    [&](uint32_t a, uint32_t b) { return first(a) < first(b); });
-  // Boxes that share indices of dimension 0 with the one that is looked at.
+  // 3. Boxes that share indices of dimension 0 with the one that is looked at.
   std::vector<uint32_t> open;
   for (uint32_t box : map.order) {
     std::erase_if(open,
@@ -169,6 +187,9 @@ Result<BoxMap> BoxMap::create(const Shape &shape, std::vector<Box> boxes) {
   return map;
 }
 
+/// The number of the box that has `point`, or UINT32_MAX. Neighbouring queries
+/// mostly hit one box, which `hint` names. Boxes before the bisected position
+/// all end before the row, those from the `break` on begin after it.
 uint32_t BoxMap::findBox(std::span<const int64_t> point, uint32_t hint) const {
   if (hint < boxes.size() && boxes[hint].contains(point))
     return hint;
@@ -184,6 +205,9 @@ uint32_t BoxMap::findBox(std::span<const int64_t> point, uint32_t hint) const {
   return UINT32_MAX;
 }
 
+/// Where element `index` of the tensor lies within its box, and how many
+/// elements from there on (at most `most`) are consecutive in both the box and
+/// the tensor.
 BoxMap::Found BoxMap::find(int64_t index, int64_t most, uint32_t &hint) const {
   Shape point = locate(shape, index);
   uint32_t number = findBox(point, hint);

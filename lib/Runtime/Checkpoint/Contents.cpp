@@ -31,17 +31,23 @@ static Piece shareOf(const plan::Mesh &mesh, uint32_t rank,
   int64_t elements = piece.part.count;
   if (elements < leastElements)
     return piece.slice(0, index == 0 ? elements : 0);
+  // Cuts fall on rows of dimension 0 where the piece is a block. A divided
+  // shard is a flat range of elements already, which has no rows to keep.
   int64_t unit = 1;
   if (!(tensor.isDivided && shard.division()) && parameter.shape()->size())
     unit = elements / plan::blockOf(mesh, rank, *piece.dims.Get(0),
                                     parameter.shape()->Get(0))
                           .extent;
   int64_t units = elements / unit;
+  // Floors of multiples: the shares of all replicas meet without gaps, and
+  // differ by at most one unit.
   int64_t begin = units * index / count * unit;
   int64_t end = units * (index + 1) / count * unit;
   return piece.slice(begin, end - begin);
 }
 
+/// `piece` as boxes in the index space of the tensor in the model's file, from
+/// which padding is absent: fewer elements than the piece may come out.
 static std::vector<Box> boxesOf(const plan::Mesh &mesh, uint32_t rank,
                                 const fb::Parameter &parameter,
                                 const Piece &piece) {

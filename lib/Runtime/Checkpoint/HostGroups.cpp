@@ -29,6 +29,7 @@ Result<HostGroups> HostGroups::of(Rendezvous *processes) {
   for (uint32_t i = 0; i < place.count; ++i)
     if (i == 0 || place.hosts[i] != place.hosts[i - 1])
       groups.firsts.push_back(i);
+  // A sentinel: sizes are differences of neighbours.
   groups.firsts.push_back(place.count);
   return groups;
 }
@@ -38,6 +39,9 @@ uint32_t HostGroups::hostOf(uint32_t process) const {
   return uint32_t(next - firsts.begin() - 1);
 }
 
+/// The process of the next host, in a ring of hosts, that keeps the replica of
+/// `process`. Hosts may have different numbers of processes: where the next one
+/// has fewer, some of its processes keep several replicas.
 uint32_t HostGroups::neighbourOf(uint32_t process) const {
   if (hosts() == 1)
     return process;
@@ -45,6 +49,8 @@ uint32_t HostGroups::neighbourOf(uint32_t process) const {
   return firstOf(next) + (process - firstOf(mine)) % sizeOf(next);
 }
 
+/// The inverse of neighbourOf, ascending; empty on a single host, where nobody
+/// would survive the loss of it.
 std::vector<uint32_t> HostGroups::giversOf(uint32_t process) const {
   std::vector<uint32_t> givers;
   uint32_t mine = hostOf(process);

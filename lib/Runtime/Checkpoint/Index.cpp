@@ -75,6 +75,8 @@ Json printTensor(const StoredTensor &tensor) {
   return {{"shape", tensor.shape}, {"slots", std::move(slots)}};
 }
 
+/// The inverse of printTensor. Throws the JSON library's exceptions, which
+/// CheckpointIndex::parse turns into a status.
 StoredTensor parseTensor(const Json &json) {
   StoredTensor tensor;
   json.at("shape").get_to(tensor.shape);
@@ -98,6 +100,9 @@ bool isPossible(const Shape &shape) {
   return true;
 }
 
+/// What readers rely on without looking again: file names stay inside of the
+/// checkpoint's folder, shapes do not overflow, file numbers are in range. The
+/// boxes themselves are checked by BoxMap.
 Status check(const CheckpointIndex &index) {
   for (const StoredFile &file : index.files)
     if (file.name.empty() || file.name.find('/') != std::string::npos)
@@ -129,6 +134,8 @@ PlanIdentity PlanIdentity::of(const fb::Plan &plan, uint64_t hash) {
   return identity;
 }
 
+/// One entry per line, in a fixed order: equal checkpoints have equal indices,
+/// byte by byte, which the checksum at the end covers.
 std::string CheckpointIndex::print() const {
   std::string text = "{\n";
   auto line = [&](const std::string &name, const Json &value) {
@@ -159,6 +166,8 @@ Result<CheckpointIndex>
 CheckpointIndex::parse(std::span<const uint8_t> bytes) try {
   std::string_view text(reinterpret_cast<const char *>(bytes.data()),
                         bytes.size());
+  // The checksum is verified over the raw bytes before anything is parsed: its
+  // line has one length, so that the body is found without a parser.
   size_t tail = seal("").size();
   if (text.size() < tail || seal(text.substr(0, text.size() - tail)) != text)
     return Status::failure("is damaged, or no index of a checkpoint: its "

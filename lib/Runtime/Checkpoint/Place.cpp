@@ -32,6 +32,9 @@ Status DiskPlace::secure(std::vector<WrittenFile> &written) {
 // Memory
 //===----------------------------------------------------------------------===//
 
+/// Sends this process's files to the neighbour while it receives those of its
+/// givers. The two run at once because hosts form a ring: if all sent first,
+/// all could wait for a receiver. Both finish before an error returns.
 Status MemoryPlace::spread(uint64_t step, const StoredFiles &all) {
   auto sent = std::async(std::launch::async, [&] { return send(step, all); });
   Status result = Status::success();
@@ -47,6 +50,9 @@ void MemoryPlace::conclude(uint64_t step) {
   (void)ReplicaMark{folder.id, step}.write(checkpoints);
 }
 
+/// The files of the ranks of `process`, by ascending rank: sender and receiver
+/// derive the same order from it and exchange no names. A rank that stores
+/// nothing has none.
 std::vector<StoredFile> MemoryPlace::filesOf(uint32_t process,
                                              const StoredFiles &all) const {
   std::vector<StoredFile> files;

@@ -66,6 +66,10 @@ static Status checkComplete(const fb::Plan &plan,
   return Status::success();
 }
 
+/// The index without what only a run knows: its record, and the sizes and
+/// checksums of the files.
+/// It follows from the plan alone, so that no rank has to ask another one what
+/// it stores.
 Result<CheckpointIndex> runtime::makeIndex(const fb::Plan &plan,
                                            const PlanIdentity &identity) {
   CheckpointIndex index;

@@ -75,6 +75,8 @@ public:
         [&](uint32_t index) { return job(backend.ranks[index]); });
   }
 
+  /// False where a device only enqueues work: a wait of the rank's thread would
+  /// not hold that back.
   bool holdUpdates(std::function<void()> wait) override {
     auto runsLater = [](RankBackend &part) { return part.device->runsLater(); };
     if (std::any_of(backend.parts.begin(), backend.parts.end(), runsLater))
@@ -84,6 +86,8 @@ public:
     return true;
   }
 
+  /// Of a global rank, which must be one of this process. Its index is the
+  /// place in the ascending list of those ranks.
   Device &device(uint32_t rank) override {
     auto found =
         std::lower_bound(backend.ranks.begin(), backend.ranks.end(), rank);
@@ -149,6 +153,8 @@ void ThreadExecutor::giveUp(const Status &failure) {
   if (others)
     others->disconnect();
   removeTemporaryFiles();
+  // No destructors: they would join the thread that does not come back. So
+  // what must not stay behind is removed by hand, above.
   std::_Exit(1);
 }
 

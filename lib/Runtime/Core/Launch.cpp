@@ -83,6 +83,7 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
                    *localRank,     "",    static_cast<uint16_t>(*port)};
   launch.hasMpi = &names == &mpirun || (&names == &srun && get("PMIX_RANK"));
   auto address = readAddress(launch, names, get);
+  // MPI connects its processes itself and needs no address.
   if (address.ok())
     launch.address = std::move(*address);
   else if (!launch.hasMpi)
@@ -105,6 +106,7 @@ Result<std::optional<Launch>> runtime::readLaunch(GetEnvironment get) {
   return std::optional<Launch>();
 }
 
+// "node[03-07,9]-a,other" gives "node03-a"; an open bracket gives "".
 std::string runtime::firstHostOf(const std::string &list) {
   std::string host;
   for (size_t at = 0; at < list.size() && list[at] != ','; ++at) {

@@ -23,10 +23,12 @@ using namespace plait;
 using namespace plait::runtime;
 
 /// Before each text.
+/// In the byte order of the host.
 struct TextHeader {
   uint32_t process, bytes;
 };
 
+// An empty text takes no bytes: unpackTexts() starts from empty texts.
 std::string runtime::packText(uint32_t process, const std::string &text) {
   TextHeader header = {process, uint32_t(text.size())};
   return text.empty() ? ""
@@ -39,6 +41,7 @@ Result<std::vector<std::string>> runtime::unpackTexts(const std::string &packed,
                                                       uint32_t count) {
   std::vector<std::string> texts(count);
   TextHeader header = {};
+  // The bytes come from another process: no index or size is used untested.
   for (size_t at = 0; at < packed.size(); at += header.bytes) {
     bool isWhole = packed.size() - at >= sizeof(header);
     if (isWhole)
@@ -75,6 +78,7 @@ Rendezvous::join(std::chrono::milliseconds timeLimit) {
     return launch.status();
   if (!*launch || (*launch)->ranks == 1)
     return std::unique_ptr<Rendezvous>();
+  // A Result of the derived class becomes one of the base.
   auto convert = [](auto joined) -> Result<std::unique_ptr<Rendezvous>> {
     if (!joined.ok())
       return joined.status();
@@ -92,6 +96,8 @@ Rendezvous::join(std::chrono::milliseconds timeLimit) {
   return convert(TcpRendezvous::join(**launch, timeLimit));
 }
 
+// Process 0 gathers all texts and broadcasts them in one message, so that a
+// transport needs only gather() and broadcast().
 Result<std::vector<std::string>> Rendezvous::exchange(const std::string &mine) {
   auto all = gather(mine);
   if (!all.ok())
@@ -105,6 +111,8 @@ Result<std::vector<std::string>> Rendezvous::exchange(const std::string &mine) {
   return unpackTexts(*packed, here.count);
 }
 
+// Process 0 alone decides and all get its verdict: no two processes can differ
+// on whether to go on. An empty text stands for success.
 Status Rendezvous::judge(
     const std::string &mine,
     const std::function<Status(std::span<const std::string>)> &verdict) {

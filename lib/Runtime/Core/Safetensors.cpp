@@ -41,6 +41,8 @@ uint64_t elementBytes(FileTensor::Type type) {
   return type == FileTensor::Type::F32 ? 4 : 2;
 }
 
+/// Tensors may begin at any byte of the file, so that a cast of the pointer
+/// could be misaligned.
 template <typename T> T load(const uint8_t *from) {
   T value;
   std::memcpy(&value, from, sizeof(T));
@@ -53,6 +55,8 @@ struct Parts {
   std::span<const uint8_t> data;
 };
 
+/// A file is the length of the header in 8 bytes, the header, the data. The
+/// messages of failures go on after the name of the file.
 Result<Parts> splitFile(std::span<const uint8_t> file) {
   if (file.size() < lengthBytes)
     return fail("is truncated: it has ", file.size(), " bytes");
@@ -60,6 +64,7 @@ Result<Parts> splitFile(std::span<const uint8_t> file) {
   if (length > maxHeaderBytes)
     return fail("is not a safetensors file: its header would have ", length,
                 " bytes");
+  // Subtracted, as a sum with a length from the file could overflow.
   if (file.size() - lengthBytes < length)
     return fail("is truncated: it has ", file.size(),
                 " bytes, its header alone ", length);
@@ -87,6 +92,8 @@ parseTensor(const std::string &name, const Json &entry,
   if (offsets[0] > offsets[1] || offsets[1] > data.size())
     return fail("is truncated: tensor '", name, "' ends at byte ", offsets[1],
                 " of ", data.size());
+  // Offsets count from the end of the header. Nothing is copied: the bytes are
+  // those of the mapped file.
   tensor.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
   uint64_t bytes = elementBytes(*type);
   for (int64_t size : tensor.shape)
@@ -123,6 +130,7 @@ Result<std::vector<std::string>> listFiles(const std::string &directory) {
   if (!index.is_object() || !index.contains("weight_map") ||
       !index["weight_map"].is_object())
     return fail("weights '", path, "' has no weight_map");
+  // The map is from tensors to files: each file is there many times.
   std::vector<std::string> files;
   for (const auto &[tensor, name] : index["weight_map"].items()) {
     if (!name.is_string())
@@ -143,6 +151,7 @@ std::string runtime::formatShape(std::span<const int64_t> shape) {
   return text + "]";
 }
 
+// `begin` counts elements. The caller keeps the range inside the tensor.
 void FileTensor::read(int64_t begin, std::span<float> target) const {
   const uint8_t *source = bytes.data() + begin * elementBytes(type);
   if (type == Type::F32) {
@@ -200,6 +209,9 @@ Status WeightFiles::add(const std::string &file) {
   return Status::success();
 }
 
+// Checkpoints of a whole model have a prefix that those of its body alone lack
+// ("transformer." for GPT-2, "model." for Llama): the name is looked up as it
+// is, with each prefix, and without. The first that exists must have the shape.
 Result<const FileTensor *>
 WeightFiles::find(const std::string &name,
                   std::span<const int64_t> shape) const {
@@ -231,6 +243,7 @@ std::vector<std::string>
 WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
   std::vector<std::string> names;
   for (const auto &[name, tensor] : tensors) {
+    // A tied weight may be saved under two names: its copy is no other.
     auto isSame = [&](const FileTensor *other) {
       return other->type == tensor.type && other->shape == tensor.shape &&
              std::equal(other->bytes.begin(), other->bytes.end(),
@@ -243,6 +256,8 @@ WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
   return names;
 }
 
+// Without gaps and in the order of `tensors`. Offsets in the header count from
+// its end, those of the layout from the beginning of the file.
 SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors) {
   SafetensorsLayout layout;
   Json header;

@@ -45,6 +45,8 @@ Status runtime::allowDescriptors(uint64_t count, const std::string &who) {
              : systemFailure("cannot raise the limit of descriptors");
 }
 
+// One IPv6 socket that also takes IPv4; where the kernel has no IPv6
+// (containers), an IPv4 socket. Listens on all interfaces.
 Result<Socket> runtime::listenOn(uint16_t port, int backlog) {
   std::string where = "cannot listen on port " + std::to_string(port);
   Socket listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -53,6 +55,8 @@ Result<Socket> runtime::listenOn(uint16_t port, int backlog) {
     listener = Socket(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (listener.get() < 0)
     return systemFailure(where);
+  // A restarted process takes its port again, though connections of the ended
+  // one are still in TIME_WAIT.
   int on = 1, off = 0;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   sockaddr_in6 any6 = {};
@@ -70,6 +74,7 @@ Result<Socket> runtime::listenOn(uint16_t port, int backlog) {
   return listener;
 }
 
+// Tries only the first address that the host name stands for.
 Result<Socket> runtime::listenAt(const std::string &host, uint16_t port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -87,6 +92,7 @@ Result<Socket> runtime::listenAt(const std::string &host, uint16_t port) {
       listener.get() >= 0 &&
       bind(listener.get(), places->ai_addr, places->ai_addrlen) == 0 &&
       listen(listener.get(), 8) == 0;
+  // systemFailure() reads errno, which freeaddrinfo() may change.
   int reason = errno;
   freeaddrinfo(places);
   errno = reason;
@@ -121,6 +127,9 @@ static int tryConnect(const addrinfo &place) {
   return -1;
 }
 
+// Tries all addresses of the host, again and again: the listener may start
+// later than this process. The limit is tested after a round, so that there is
+// at least one. A name that is not found fails at once.
 Result<Socket> runtime::connectTo(
     const std::string &address, uint16_t port,
     std::chrono::milliseconds timeLimit,
@@ -170,6 +179,7 @@ std::string runtime::localAddressOf(int connection) {
 bool runtime::sendAll(int connection, const void *data, size_t bytes) {
   const char *next = static_cast<const char *>(data);
   while (bytes > 0) {
+    // The end of the peer is a result here, not SIGPIPE for this process.
     ssize_t count = ::send(connection, next, bytes, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR)
       continue;

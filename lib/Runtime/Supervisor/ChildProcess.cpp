@@ -22,10 +22,13 @@ using namespace plait::runtime;
 
 /// In the child; returns errno. Only what a signal handler may do.
 static int become(char *const *words, bool isSilent, pid_t parent) {
+  // Its own group: Ctrl-C in the terminal reaches the parent only, which
+  // decides what its children are sent.
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) // it has ended before that
     return ESRCH;
+  // Ignored signals stay ignored over exec.
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE})
     ::signal(signal, SIG_DFL);
   int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -38,8 +41,11 @@ static int become(char *const *words, bool isSilent, pid_t parent) {
   return errno;
 }
 
+// Fails also where the program cannot be executed: the pipe tells that from a
+// program that ends with 127.
 Result<ChildProcess> ChildProcess::start(const std::vector<std::string> &words,
                                          bool isSilent) {
+  // Before fork(): the child may not allocate.
   std::vector<char *> pointers;
   for (const std::string &word : words)
     pointers.push_back(const_cast<char *>(word.c_str()));
@@ -72,6 +78,7 @@ bool ChildProcess::isRunning() {
   pid_t ended = waitpid(process, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR))
     return true;
+  // 128 + the signal, as shells have it.
   code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   process = -1;
   return false;
@@ -91,6 +98,8 @@ ChildProcess::~ChildProcess() {
 
 void runtime::adoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
+// As the parent is a subreaper, the children of a killed child become its own:
+// rounds go on until waitpid() has no child left.
 void runtime::killChildren() {
   std::string list = "/proc/self/task/" + std::to_string(getpid()) +
                      "/children"; // there is one thread

@@ -79,6 +79,8 @@ Result<PlanFamily> PlanFamily::open(const std::string &path) {
   return family;
 }
 
+// The member that leaves the fewest slots idle, or null where none fits. Of
+// members with the same number of ranks the first one, which the user named.
 const PlanFamily::Member *PlanFamily::find(uint64_t slots) const {
   const Member *best = nullptr;
   for (const Member &member : members)

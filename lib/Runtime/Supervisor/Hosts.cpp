@@ -27,6 +27,8 @@ uint64_t runtime::countSlots(const Hosts &hosts) {
   return sum;
 }
 
+// The format of Open MPI's host files: a host in each line, with slots=N or
+// one slot; text from # on is a comment.
 Result<Hosts> runtime::readHosts(const std::string &path) {
   std::ifstream file(path);
   if (!file)
@@ -75,6 +77,7 @@ runtime::launcherArguments(const std::vector<std::string> &launcher,
   std::string list;
   uint64_t used = 0;
   for (const HostSlots &host : hosts) {
+    // A host with no slots is known, but gets no process.
     if (host.slots == 0)
       continue;
     ++used;
@@ -84,6 +87,7 @@ runtime::launcherArguments(const std::vector<std::string> &launcher,
   }
   if (list.empty())
     return words;
+  // srun takes no slots with the names. It refuses more nodes than processes.
   if (isSrun(launcher))
     words.push_back("--nodes=" + std::to_string(std::min(used, count)));
   words.insert(words.end(), {isSrun(launcher) ? "--nodelist" : "--host", list});
@@ -95,6 +99,9 @@ runtime::dropLost(Hosts &hosts, const std::vector<std::string> &launcher,
                   std::chrono::milliseconds limit) {
   char here[256] = "";
   gethostname(here, sizeof(here) - 1);
+  // The launcher itself starts `true` on each host: that tests what a launch
+  // needs. All probes run at the same time and share one limit, so that many
+  // lost hosts cost no more time than one.
   std::vector<ChildProcess> probes(hosts.size());
   std::vector<bool> answers(hosts.size(), true);
   for (size_t i = 0; i < hosts.size(); ++i) {

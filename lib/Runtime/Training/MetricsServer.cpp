@@ -61,6 +61,7 @@ static std::string escape(const std::string &value) {
   return text;
 }
 
+/// As Prometheus' text format spells it, other than printf does.
 static std::string printNumber(double value) {
   if (std::isnan(value))
     return "NaN";
@@ -151,6 +152,8 @@ Status MetricsServer::endStep(const StepReport &step) {
        skipped},
       {"plait_resident_memory_bytes", "gauge", "Of the process of rank 0",
        double(residentBytes())}};
+  // The whole text is made before the lock is taken: a question waits for a
+  // move only, and never sees parts of two steps.
   std::string all =
       printMetric("plait_run_info", "gauge", "What runs", 1, labels);
   for (const Row &row : rows)
@@ -163,6 +166,7 @@ Status MetricsServer::endStep(const StepReport &step) {
   if (hasEvaluated)
     all += printMetric("plait_eval_loss", "gauge",
                        "On held-out data, the last one", evalLoss);
+  // Only some steps are watched: in between, the last values stay.
   if (step.watched)
     ranks = printRanks(*step.watched);
   all += ranks;
@@ -176,6 +180,7 @@ Status MetricsServer::endStep(const StepReport &step) {
 //===----------------------------------------------------------------------===//
 
 void MetricsServer::serve() {
+  // The time that the destructor may have to wait for the thread.
   constexpr int glance = 100; // milliseconds
   while (!stopping) {
     pollfd event = {listener.get(), POLLIN, 0};
@@ -195,6 +200,8 @@ void MetricsServer::answer(int connection) {
   constexpr size_t most = 1 << 14; // bytes of a question
   std::string question;
   char part[1024];
+  // The limits of the socket are for each call: one byte at a time could keep
+  // the thread for ever.
   auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (question.find("\r\n\r\n") == question.npos) {
     ssize_t count = recv(connection, part, sizeof(part), 0);

@@ -103,6 +103,8 @@ Status Watch::afterStep(Executor &executor, uint64_t step, double seconds) {
       reader->add(step, seconds, *notes);
   if (!isWatched || !processes)
     return Status::success();
+  // Process 0 alone has all notes and decides when to watch again. All need
+  // the same answer, as collecting notes is collective.
   auto next = processes->broadcast(std::to_string(stragglers->nextStep()));
   if (!next.ok())
     return next.status();

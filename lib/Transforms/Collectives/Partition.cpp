@@ -66,6 +66,8 @@ private:
 
 } // namespace
 
+/// A factor has the axes of any tensor dimension that it indexes: those agree
+/// once shardings have been assigned and reshards inserted.
 Partitioner::Global Partitioner::describe(Operation *op) {
   Global global;
   for (OpOperand &operand : op->getOpOperands()) {
@@ -114,6 +116,8 @@ void Partitioner::localize(Operation *op, const Global &global) {
   for (auto [operand, padding] :
        llvm::zip_equal(op->getOpOperands(), global.lowered))
     if (!padding.empty())
+      // Minus infinity is the neutral element of a maximum, and its exponential
+      // is zero.
       operand.set(mask(operand.get(), padding,
                        -std::numeric_limits<float>::infinity()));
   for (Value result : op->getResults())
@@ -122,6 +126,7 @@ void Partitioner::localize(Operation *op, const Global &global) {
   builder.setInsertionPointAfter(op);
   for (auto [result, padding] :
        llvm::zip_equal(op->getResults(), global.cleared)) {
+    // Collected before the mask, which is a use itself.
     SmallVector<OpOperand *> uses = llvm::map_to_vector(
         result.getUses(), [](OpOperand &use) { return &use; });
     Value masked = mask(result, padding, 0.0f);
@@ -142,6 +147,8 @@ void Partitioner::localize(Operation *op, const Global &global) {
   }
 }
 
+/// Replaces `reshard` by collectives, which inherit its discardable attributes:
+/// layer and stage, by which later passes sort ops.
 LogicalResult Partitioner::lower(dist::ReshardOp reshard,
                                  const Global &global) {
   builder.setInsertionPoint(reshard);
@@ -169,6 +176,7 @@ LogicalResult Partitioner::visit(Operation *op, const Global &global) {
   return success();
 }
 
+/// Gives the arguments the types of one rank's block.
 void Partitioner::localizeTypes() {
   Block &body = function.getBody().front();
   for (BlockArgument argument : body.getArguments())
@@ -190,13 +198,19 @@ void Partitioner::partitionForOne() {
   }
 }
 
+/// 1. Reads all that is needed off every op while types are global: factor
+/// rules and paddings follow from global extents, and an op's operands have
+/// been localised before it is visited.
+/// 2. Makes types local and lowers reshards, in program order.
 LogicalResult Partitioner::partitionOps() {
   if (failed(padding.run()))
     return failure();
   Block &body = function.getBody().front();
+  // 1.
   std::vector<std::pair<Operation *, Global>> ops;
   for (Operation &op : body)
     ops.push_back({&op, describe(&op)});
+  // 2. The list holds no op that is inserted on the way.
   localizeTypes();
   for (auto &[op, global] : ops)
     if (failed(visit(op, global)))
@@ -213,6 +227,7 @@ LogicalResult Partitioner::run() {
     localizeTypes();
     partitionForOne();
   }
+  // The body decides about the type, results too.
   function.setFunctionType(builder.getFunctionType(
       body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
   return success();

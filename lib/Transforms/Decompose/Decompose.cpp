@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Replaces ops by what their `decompose` builds, until none is left but those
+// that a library computes in one step and, early, those that are not to be
+// replaced yet. What an op is made of is said by the op itself.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/Passes.h"
 

@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Collects what all functions of a module do with each parameter, which
+// PackParameters.cpp and BuildOptimizer.cpp decide by. Changes nothing.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ParameterUses.h"
 
@@ -22,6 +27,8 @@ using nn::Slot;
 // One parameter
 //===----------------------------------------------------------------------===//
 
+/// The master value beside a compute copy is sharded as the gradient is: only
+/// the update reads it.
 ShardingAttr ParameterUse::getSharding(Slot slot) {
   bool isMaster = slot == Slot::Value && hasCopy;
   return nn::getSharding(parameter, isMaster ? Slot::Gradient : slot);
@@ -39,6 +46,8 @@ getSplits(MeshOp mesh, ShardingAttr sharding, int64_t rank) {
   return splits;
 }
 
+/// Whether state, value and every rank's gradient are split alike, and
+/// gradients are sums.
 bool ParameterUse::isSplitOnce(MeshOp mesh) {
   int64_t dims = getType().getRank();
   auto splits = getSplits(mesh, getState(), dims);
@@ -51,6 +60,7 @@ bool ParameterUse::isSplitOnce(MeshOp mesh) {
   });
 }
 
+/// Axes of one rank leave nothing to reduce.
 SmallVector<StringAttr> ParameterUse::getReducedAxes(MeshOp mesh,
                                                      int64_t rank) {
   auto axes = llvm::to_vector(gradients.at(rank).getPartial());
@@ -67,12 +77,16 @@ SmallVector<StringAttr> ParameterUse::getSplitAxes(MeshOp mesh) {
   return all;
 }
 
+/// A pack is updated as one row of numbers, in which padding cannot be told
+/// from the rest: there is none, or the update keeps its zeros.
 bool ParameterUse::isUpdatedInPack(MeshOp mesh, StringRef optimizer) {
   Type type = dist::withSharding(getType(), getState());
   return getPadding(mesh, type).empty() ||
          keepsPadding(parameter.getContext(), optimizer, parameter.getDecay());
 }
 
+/// Whether the ranks along `axis` can share the update: every rank of the
+/// pipeline reduces the gradient over it, and nobody reads the master value.
 bool ParameterUse::canDivide(StringRef axis, MeshOp mesh, StringRef optimizer) {
   auto isReduced = [&](const auto &gradient) {
     return llvm::is_contained(getReducedAxes(mesh, gradient.first), axis);
@@ -116,7 +130,12 @@ static void join(Accumulated &accumulated, int64_t rank,
   known->second = known->second.withoutPartial().withPartial(axes);
 }
 
+/// 1. Lists the parameters in the order of the module.
+/// 2. Collects from all functions who reads and who adds to them. What is added
+/// to need not be a parameter: accumulators are noted too.
+/// 3. Completes the uses, once all functions have been seen.
 FailureOr<ParameterUses> ParameterUses::find(ModuleOp module) {
+  // 1.
   ParameterUses uses;
   llvm::DenseMap<Attribute, size_t> indices;
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
@@ -128,6 +147,8 @@ FailureOr<ParameterUses> ParameterUses::find(ModuleOp module) {
     auto it = indices.find(symbol);
     return it == indices.end() ? nullptr : &uses.parameters[it->second];
   };
+  // 2. A function of no stage may read but not add: there would be no rank
+  // that reduces the sum.
   for (auto function : module.getOps<func::FuncOp>()) {
     std::optional<int64_t> rank = getRank(function);
     for (auto read : nn::findAccesses(function, nn::SlotAccess::Read)) {
@@ -152,6 +173,7 @@ FailureOr<ParameterUses> ParameterUses::find(ModuleOp module) {
         use->ranks.insert(*rank);
     }
   }
+  // 3.
   for (ParameterUse &use : uses.parameters) {
     auto symbol = FlatSymbolRefAttr::get(use.parameter.getSymNameAttr());
     use.gradients = uses.accumulated.lookup(symbol);

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The arithmetic of AdamW, SGD and Lion as ops on one parameter, and whether it
+// leaves zeros in padding. BuildOptimizer.cpp decides what the parameters are
+// and where state lies.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Updates.h"
 
@@ -23,6 +29,7 @@ static Value complement(NNBuilder &nn, Value scalar) {
   return nn.shift(nn.neg(scalar), 1.0);
 }
 
+/// `scalar` in the shape of the parameter.
 static Value spread(NNBuilder &nn, Value scalar,
                     const UpdatedParameter &parameter) {
   return nn.broadcast(scalar, parameter.shape, {});
@@ -171,6 +178,7 @@ std::unique_ptr<UpdateRule> plait::createUpdateRule(StringRef optimizer,
                       .Case("sgd", create<SGD>)
                       .Case("lion", create<Lion>)
                       .Default(nullptr);
+  // The names have been checked by the caller: there is no other.
   return chosen(nn, readScalar);
 }
 
@@ -178,6 +186,8 @@ std::unique_ptr<UpdateRule> plait::createUpdateRule(StringRef optimizer,
 // Padding
 //===----------------------------------------------------------------------===//
 
+/// Recurses from `result` to what the rule reads. An update is elementwise, so
+/// that dimension `dim` is the same in every tensor of the parameter's shape.
 NumberRange plait::deriveUpdatePadding(Value result, int64_t dim) {
   if (cast<RankedTensorType>(result.getType()).getRank() == 0)
     return getUnpadded(result.getType());
@@ -191,6 +201,8 @@ NumberRange plait::deriveUpdatePadding(Value result, int64_t dim) {
   return derivePadding(op, op.getFactorRule().results[0][dim], operands)[0];
 }
 
+/// Builds the update of a parameter of one element in a block of its own, so
+/// that the rule itself is asked and not a table beside it.
 bool plait::keepsPadding(MLIRContext *context, StringRef optimizer,
                          bool decays) {
   Block scratch;

@@ -35,6 +35,7 @@ using plan::Category;
 using schedule::Action;
 using schedule::Direction;
 
+/// What ends a step is a function of the rank, all else one of a virtual stage.
 pipe::FunctionAttr Calls::getCallee(MLIRContext *context, int64_t rank,
                                     const Action &action) const {
   bool endsStep = action.kind == schedule::ActionKind::Reduce ||
@@ -124,6 +125,7 @@ Attribute ProgramBuilder::use(unsigned index) {
   return buffer.name;
 }
 
+/// A new buffer, live from action `first` to action `last`, both included.
 Attribute ProgramBuilder::add(const Twine &name, Category category,
                               int64_t bytes, int64_t first, int64_t last) {
   auto symbol = FlatSymbolRefAttr::get(builder.getStringAttr(name));
@@ -168,6 +170,8 @@ Attribute ProgramBuilder::use(const Slot &slot, int64_t stage,
              Category::Activations, slot.bytes, actions.size(), actions.size());
 }
 
+/// The functions that the rank calls, in the order of their first calls, and
+/// the bytes of their ports.
 void ProgramBuilder::findFunctions() {
   for (const Action &action : schedule.ranks[rank]) {
     if (action.isTransfer())
@@ -184,6 +188,8 @@ void ProgramBuilder::findFunctions() {
   }
 }
 
+/// One action; its number is that of the actions so far, which is what
+/// lifetimes count.
 void ProgramBuilder::addCall(const Action &action) {
   pipe::FunctionAttr own = calls.getCallee(module.getContext(), rank, action);
   func::FuncOp callee = calls.functions.lookup(own);
@@ -298,6 +304,8 @@ void ProgramBuilder::addAccessed(Operation *op) {
           byteSize(op->getResult(0).getType()));
 }
 
+/// Buffers that live as long as the step. Comes last: that they end with the
+/// last action needs the number of actions.
 void ProgramBuilder::addStanding() {
   for (func::FuncOp function : functions)
     function.walk([&](Operation *op) { addAccessed(op); });
@@ -317,6 +325,7 @@ void ProgramBuilder::addStanding() {
               schedule.problem.microbatches * bytes);
 }
 
+/// Packs all buffers into one arena by their lifetimes and creates the program.
 void ProgramBuilder::emit() {
   SmallVector<Lifetime> lives;
   for (const Buffer &buffer : buffers)

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Gives values whose rows have an awkward length a row pitch, where all that
+// touch them can read and write rows that lie apart. plan::choosePitch says
+// what is awkward, PlaceValues.cpp allocates the larger tensors.
+//
+//===----------------------------------------------------------------------===//
 
 #include "PreparePlacing.h"
 
@@ -23,6 +29,7 @@ using pipe::PortKind;
 
 namespace {
 
+/// Chooses, for all functions of the module, whose rows lie apart.
 class Padder {
 public:
   explicit Padder(ModuleOp module) : module(module) {}
@@ -49,12 +56,14 @@ private:
 
 } // namespace
 
+/// In elements, of a row of the last dimension.
 static int64_t getBestPitch(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return plan::choosePitch(type.getShape().back(),
                            type.getElementTypeBitWidth() / 8);
 }
 
+/// Whether `value` is a matrix, or several, whose rows would lie better apart.
 static bool isOdd(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   return type && type.getRank() > 1 && isa<FloatType>(type.getElementType()) &&
@@ -85,6 +94,8 @@ static bool takesPitch(OpOperand &use) {
   return isPitchedMatmul(use.getOwner()) || isa<func::ReturnOp>(use.getOwner());
 }
 
+/// A value fits if its source writes and all uses read rows at any pitch. Where
+/// a block argument comes from is judged by its ports.
 void Padder::add(Value value, SmallVector<Port> ports) {
   Operation *source = value.getDefiningOp();
   bool fits =
@@ -126,6 +137,8 @@ void Padder::collect(func::FuncOp function) {
 
 /// A residual has its pitch in all functions or in none.
 void Padder::agree() {
+  // One value may be several residuals, so that refusing one port can refuse
+  // another: repeat up to the fixed point. Values only ever stop fitting.
   for (bool changed = true; changed;) {
     changed = false;
     std::map<Port, bool> allowed;
@@ -142,6 +155,8 @@ void Padder::agree() {
   }
 }
 
+/// Sets the pitch of all that fits or, to take that back, erases it: 0 for a
+/// result of an op, no attribute for an argument.
 void Padder::setPitches(bool erase) {
   Builder builder(module.getContext());
   for (const Candidate &candidate : candidates) {
@@ -173,6 +188,7 @@ void Padder::run() {
     collect(function);
   agree();
   setPitches(/*erase=*/false);
+  // Whether a cluster has a kernel is known only with the pitches in place.
   llvm::DenseSet<Operation *> failed;
   for (const Candidate &candidate : candidates) {
     SmallVector<Operation *> touching(candidate.value.getUsers());
@@ -185,6 +201,7 @@ void Padder::run() {
   }
   if (failed.empty())
     return;
+  // All are erased while `fits` still says which were set.
   setPitches(/*erase=*/true);
   for (Candidate &candidate : candidates)
     candidate.fits &=

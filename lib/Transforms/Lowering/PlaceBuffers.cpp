@@ -54,6 +54,8 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
 };
 } // namespace
 
+/// Notes each function by what it does; two that do the same are an error,
+/// since an action could mean either.
 LogicalResult PlaceBuffersPass::findFunctions(Calls &calls) {
   for (auto function : getOperation().getOps<func::FuncOp>()) {
     pipe::FunctionAttr own = getStageFunction(function);
@@ -70,6 +72,8 @@ LogicalResult PlaceBuffersPass::findFunctions(Calls &calls) {
   return success();
 }
 
+/// Residuals are sorted into sets for all functions of a virtual stage at once,
+/// so that they agree on what a slot holds. What ends a step has none.
 void PlaceBuffersPass::assignSlots(Calls &calls) {
   std::map<int64_t, SmallVector<func::FuncOp>> stages;
   for (auto function : getOperation().getOps<func::FuncOp>())
@@ -87,6 +91,7 @@ void PlaceBuffersPass::assignSlots(Calls &calls) {
   }
 }
 
+/// For every action but transfers there is a function.
 LogicalResult PlaceBuffersPass::checkCalls(pipe::ScheduleOp op,
                                            const Calls &calls) {
   for (const auto &[rank, actions] : llvm::enumerate(calls.schedule.ranks))
@@ -137,6 +142,7 @@ FailureOr<Calls> PlaceBuffersPass::findCalls() {
   return calls;
 }
 
+/// Made once per rank; -1 stands for no rank.
 const ParameterPacks &PlaceBuffersPass::getPacks(int64_t rank) {
   return packsOf.try_emplace(rank, getOperation(), rank).first->second;
 }
@@ -162,6 +168,7 @@ void PlaceBuffersPass::placeFunctions(const Calls &calls) {
             calls.getCallee(&getContext(), rank, action));
       if (!function || !placed.insert(function).second)
         continue;
+      // Before what it adds to is noted as begun: its own sums it begins.
       place(function, begun);
       for (auto add : nn::findAccesses(function, nn::SlotAccess::Add))
         begun.insert(bufferName(add.getSymbol(), add.getSlot()));

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Fixed are the addresses of what a caller, a parameter or a sum prescribes;
+// what is computed in place takes those of its operand; PackMemory.cpp packs
+// the rest into the function's workspace. Slots.cpp says what the slots of a
+// function are, PlaceBuffers.cpp in which order functions are placed.
+//
+//===----------------------------------------------------------------------===//
 
 #include "PlaceValues.h"
 
@@ -16,6 +23,7 @@
 using namespace mlir;
 using namespace plait;
 
+/// Constants with the same text have the same numbers and share a buffer.
 std::string plait::constantName(Operation *op) {
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -32,6 +40,8 @@ std::string plait::constantName(Operation *op) {
   return text;
 }
 
+/// The index of `name` in a null-terminated table of a flatbuffer enumeration,
+/// or -1.
 template <typename Names> static int findName(Names names, StringRef name) {
   for (int index = 0; names[index]; ++index)
     if (name == names[index])
@@ -54,6 +64,8 @@ class Placer {
 public:
   Placer(func::FuncOp function, const Surroundings &surroundings);
 
+  /// Gives every result an address. `begun` names the buffers that functions
+  /// which run earlier in the step add to.
   void run(const llvm::StringSet<> &begun);
   Workspace findWorkspace();
 
@@ -87,8 +99,11 @@ private:
   Builder builder;
   const ParameterPacks &packs;
   const FunctionSlots &slots;
+  /// What has an address; before the workspace is packed, only what is fixed.
   llvm::MapVector<Value, plan::PlaceAttr> places;
+  /// The index of an op in the body: the time that lifetimes are in.
   llvm::DenseMap<Operation *, int64_t> position;
+  /// Results that overwrite an operand, with that operand.
   llvm::DenseMap<Value, Value> inPlaceOf;
 };
 
@@ -131,6 +146,8 @@ plan::PlaceAttr Placer::fixedPlace(Value value) {
   return {};
 }
 
+/// Has `producer` add `result` to what lies at its address. If `first`, it
+/// writes over that in the first microbatch, which saves setting it to zero.
 void Placer::setAccumulate(Operation *producer, OpResult result, bool first) {
   auto mode = static_cast<int32_t>(first ? plan::Accumulate::AddUnlessFirst
                                          : plan::Accumulate::Add);
@@ -146,6 +163,9 @@ void Placer::setAccumulate(Operation *producer, OpResult result, bool first) {
   cluster.setAccumulate(modes);
 }
 
+/// Says of every contribution to a sum whether it begins the sum. This follows
+/// the order in which the contributions are computed, not that of the ops which
+/// add them: the addition is done by the producer's own kernel.
 void Placer::setAccumulates(const llvm::StringSet<> &begun) {
   llvm::StringSet<> seen = begun;
   SmallVector<std::pair<nn::SlotOpInterface, int64_t>> accumulates;
@@ -187,14 +207,23 @@ void Placer::placeInResult(Value result, Value operand) {
     places[value] = taken;
 }
 
+/// Has results overwrite operands that nobody else reads:
+/// 1. an all-reduce its input, in the workspace only;
+/// 2. a matmul with an addend the addend;
+/// 3. a cluster the operands that its loops read where they write.
 void Placer::workInPlace() {
   for (Operation &op : body) {
+    // 1.
     if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
       if (isAlone(reduce.getInput(), reduce) && !places.contains(reduce))
         inPlaceOf[reduce] = reduce.getInput();
+    // 2.
     if (auto matmul = dyn_cast<nn::FusedMatmulOp>(op);
         matmul && matmul.getAddend() && isAlone(matmul.getAddend(), matmul))
       placeInResult(matmul.getResult(), matmul.getAddend());
+    // 3. Each operand gives its memory to one result only, and rows have to lie
+    // equally far apart in both. An operand that is passed twice is also read
+    // by the other argument.
     auto cluster = dyn_cast<plan::ClusterOp>(op);
     if (!cluster)
       continue;
@@ -214,6 +243,9 @@ void Placer::workInPlace() {
   }
 }
 
+/// The lifetimes of what has no fixed address, in positions of ops, both ends
+/// included. What is computed in place shares the lifetime of the root whose
+/// memory it takes over.
 Workspace Placer::findWorkspace() {
   Workspace workspace{{}, inPlaceOf};
   for (Operation &op : body)
@@ -246,6 +278,7 @@ void Placer::keepSummed(Workspace &workspace) {
   }
 }
 
+/// Places in the workspace all that is not fixed; returns its bytes.
 int64_t Placer::packWorkspace() {
   Workspace workspace = findWorkspace();
   SmallVector<Lifetime> buffers;

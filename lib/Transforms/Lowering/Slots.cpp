@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A slot is what an action binds a buffer to. Residuals are bound in sets: all
+// of a set have the same lifetime, so that one slot stands for many values.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Slots.h"
 
@@ -40,6 +45,7 @@ static OperandRange getReturned(func::FuncOp function) {
 }
 
 /// In the order of the ports of `functions`.
+/// The residuals of a stage, with the first and last action that holds them.
 static llvm::MapVector<PortAttr, Held>
 findResiduals(ArrayRef<func::FuncOp> functions) {
   llvm::MapVector<PortAttr, Held> residuals;

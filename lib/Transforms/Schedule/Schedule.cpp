@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Gives the module a schedule with all transfers: one that it already has, or
+// one made from the configuration. The algorithms are in the schedule library,
+// which knows no IR.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/Verify.h"
@@ -30,6 +36,8 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
     return schedule::insertTransfers(schedule::splitBackwards(*order));
   }
 
+  /// The schedule that the configuration names, for the placement that stages
+  /// have been assigned by, which the schedule may not contradict.
   Result<schedule::Schedule> makeSchedule(pipe::PlacementAttr placement) {
     TrainingConfiguration configuration = getConfiguration(getOperation());
     dist::MeshOp mesh = dist::MeshOp::find(getOperation());
@@ -60,6 +68,7 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
       getOperation().emitError(order.status().message());
       return signalPassFailure();
     }
+    // Only once its replacement is known to be valid.
     if (given)
       given.erase();
     pipe::addSchedule(getOperation(), *order, order->kind);

@@ -193,6 +193,9 @@ ShardingAttr Assigner::publishedSharding(Value value) {
                            Reduction::Sum);
 }
 
+/// The axes that split each factor of `op`: dp and cp by its class, tp as the
+/// problem was solved. A factor that must stay whole has the class -1, which no
+/// axis splits.
 FailureOr<FactorAxes> Assigner::factorAxes(ShardableOpInterface op) {
   FactorRule rule = op.getFactorRule();
   int chosen = problem ? problem->getFactor(op) : ShardingProblem::kNone;

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Decides which virtual stage every op of the loss belongs to, and where
+// virtual stages lie. The balance itself is found by schedule::cutStages;
+// OutlineStages.cpp makes a function of each stage.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/StageCut.h"
@@ -27,6 +33,7 @@ namespace {
 
 /// The layers of a function. What is between two belongs to the one before.
 struct Layers {
+  /// FLOPs; the order of the map is that of the layers in the function.
   std::map<int64_t, int64_t> costs; // by layer
   /// Costs of what belongs to none, where there is something.
   std::optional<double> before, after;
@@ -51,6 +58,8 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
   }
 
   LogicalResult place(dist::MeshOp mesh);
+  /// Sets the virtual stage of every op but reads of parameters, which
+  /// each stage makes for itself.
   LogicalResult assign(func::FuncOp function, int64_t stages);
   LogicalResult tooManyStages(func::FuncOp function, const Layers &layers);
   LogicalResult checkGivenCut(func::FuncOp function, int64_t stages,
@@ -126,6 +135,9 @@ LogicalResult AssignStagesPass::checkGivenCut(func::FuncOp function,
   return success();
 }
 
+/// Layers are told by the attribute of ops and have to come in order. Ops
+/// without it between two layers count for the earlier one; those before the
+/// first and after the last are ends, which can be stages of their own.
 static FailureOr<Layers> findLayers(func::FuncOp function) {
   Layers layers;
   int64_t last = -1;
@@ -160,6 +172,8 @@ static FailureOr<Layers> findLayers(func::FuncOp function) {
   return layers;
 }
 
+/// Emits why the model cannot be cut into that many stages, in the terms the
+/// user gave: the axis and, if there are several, chunks a rank.
 LogicalResult AssignStagesPass::tooManyStages(func::FuncOp function,
                                               const Layers &layers) {
   pipe::PlacementAttr placement = getPlacement(getOperation());
@@ -177,10 +191,15 @@ LogicalResult AssignStagesPass::tooManyStages(func::FuncOp function,
          << " layers: it can be cut into " << most;
 }
 
+/// 1. Finds the layers and checks that they suffice.
+/// 2. Takes the given numbers of layers, or cuts so that costs are balanced.
+/// 3. Turns numbers of layers into the first layer of each stage.
+/// 4. Gives each op the last stage that begins at or before its layer.
 LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
   FailureOr<Layers> found = findLayers(function);
   if (failed(found))
     return failure();
+  // 1.
   int64_t count = found->costs.size();
   if (stages > count + found->before.has_value() + found->after.has_value())
     return tooManyStages(function, *found);
@@ -193,17 +212,20 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
     ids.push_back(layer);
     costs.push_back(double(cost));
   }
+  // 2. The cut is independent of the number of microbatches.
   std::vector<int> sizes = configuration.layers;
   if (sizes.empty())
     sizes = schedule::cutStages(
         costs, found->before, found->after,
         getPlacement(getOperation()).getProblem(/*microbatches=*/1));
+  // 3. A stage without layers begins where the next one does.
   SmallVector<int64_t> firsts;   // layers, by stage
   ids.push_back(ids.back() + 1); // what comes after the layers
   for (int64_t next = 0; int size : sizes) {
     firsts.push_back(ids[next]);
     next += size;
   }
+  // 4.
   Builder builder(function.getContext());
   for (Operation &op : function.getBody().front()) {
     if (nn::getSlotAccess(&op) == nn::SlotAccess::Read ||

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Cuts @loss at the boundaries of the virtual stages that AssignStages.cpp has
+// chosen. Values that cross a boundary become results of one function and
+// arguments of the next; transfers between ranks are the schedule's.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Transforms/Names.h"
@@ -88,6 +94,8 @@ LogicalResult Outliner::checkStages() {
   return success();
 }
 
+/// A value that is read more than one stage later is passed through all stages
+/// between: stages only exchange messages with their neighbours.
 void Outliner::findBoundaries() {
   boundaries.resize(stages);
   for (Operation &op : loss.getBody().front()) {
@@ -103,6 +111,8 @@ void Outliner::findBoundaries() {
   }
 }
 
+/// Adds what stage `stage` takes, and maps values of the loss to it: of the
+/// batch only what the stage reads, then all that the stage before passes on.
 SmallVector<PortAttr> Outliner::addArguments(func::FuncOp function,
                                              int64_t stage,
                                              IRMapping &mapping) {
@@ -156,6 +166,9 @@ void Outliner::cloneBody(int64_t stage, IRMapping &mapping) {
   }
 }
 
+/// Ends the function. All but the last stage return what lies on their
+/// boundary, which is what the next one takes, index by index; the last adds
+/// loss and number of tokens to accumulators and returns nothing.
 SmallVector<PortAttr> Outliner::addResults(int64_t stage, IRMapping &mapping) {
   SmallVector<Value> results;
   SmallVector<PortAttr> ports;
@@ -178,6 +191,8 @@ SmallVector<PortAttr> Outliner::addResults(int64_t stage, IRMapping &mapping) {
   return ports;
 }
 
+/// Inserts the forward function of `stage` before the loss, so that functions
+/// are in the order of stages.
 void Outliner::buildStage(int64_t stage) {
   builder.setInsertionPoint(loss);
   func::FuncOp function = createStageFunction(builder, loss.getLoc(),
@@ -190,6 +205,7 @@ void Outliner::buildStage(int64_t stage) {
 }
 
 LogicalResult Outliner::run() {
+  // First, so that an error leaves the module as it was.
   if (failed(checkStages()))
     return failure();
   auto scalar = RankedTensorType::get({}, builder.getF32Type());

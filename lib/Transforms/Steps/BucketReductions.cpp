@@ -20,6 +20,8 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
+/// On a GPU the numbers are elements; on a processor they are bytes, of which
+/// 64 KiB are for each rank's slice.
 int64_t plait::getBucketElements(ModuleOp module, int64_t ranks) {
   constexpr int64_t element = 4; // f32
   TargetAttr target = getTarget(module);
@@ -66,6 +68,7 @@ public:
   }
 
 private:
+  /// Null for a transfer.
   FunctionOp getCallee(ActionOp call) const {
     auto callee = call.getCalleeAttr();
     return callee ? functions.lookup(callee.getAttr()) : FunctionOp();
@@ -83,11 +86,19 @@ private:
            collective.isInPlace();
   }
 
+  /// 1. Cuts all reductions of the run.
+  /// 2. Finds when the gradients in each bucket are complete.
+  /// 3. Puts the buckets in that order, so that the first can start while the
+  /// rest is still computed; equals stay as they were, so that all ranks of a
+  /// stage have one order.
   void replace(ArrayRef<CollectiveOp> run) {
     SmallVector<Bucket> buckets;
+    // 1.
     for (CollectiveOp whole : run)
       cut(whole, buckets);
+    // 2.
     findWrites(buckets);
+    // 3.
     llvm::stable_sort(buckets, [](const Bucket &left, const Bucket &right) {
       return left.written < right.written;
     });
@@ -108,6 +119,9 @@ private:
                        run.size(), first.getAxis().str(), buckets);
   }
 
+  /// Appends the parts of `whole`, each a clone before it: equally long but for
+  /// the last, and none below the wanted size where there are several, up to
+  /// rounding.
   void cut(CollectiveOp whole, SmallVectorImpl<Bucket> &buckets) const {
     int64_t ranks = whole.countRanks();
     int64_t elements = int64_t(whole.getOuter()) * int64_t(whole.getChunk());
@@ -121,6 +135,7 @@ private:
       auto part = cast<CollectiveOp>(builder.clone(*whole));
       int64_t size = std::min(length, elements - begin);
       MemoryAttr bytes = whole.getInput().getPart(begin * unit, size * unit);
+      // A sum does not care how its elements are grouped in rows.
       part.setOuter(1);
       part.setChunk(size);
       part.setInputAttr(bytes);

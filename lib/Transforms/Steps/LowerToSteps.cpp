@@ -75,6 +75,8 @@ static PlaceAttr getPlace(Value value) {
   return cast<PlaceAttr>(places[cast<OpResult>(value).getResultNumber()]);
 }
 
+/// Places name slots as `slotName` does, "slot 3"; every other name is a
+/// buffer's.
 MemoryAttr Converter::getMemory(Value value) {
   PlaceAttr place = getPlace(value);
   StringRef name = place.getBuffer().getValue();
@@ -155,6 +157,8 @@ void Converter::convertMatmul(nn::MatmulOp op) {
                    : Accumulate::Overwrite);
 }
 
+/// A GEMM adds to what lies at its result, so that an addend has to have been
+/// placed there (Lowering/PlaceValues.cpp).
 LogicalResult Converter::convertFused(nn::FusedMatmulOp op) {
   Value addend = op.getAddend();
   if (addend && getMemory(addend) != getMemory(op.getResult()))
@@ -229,6 +233,8 @@ void Converter::convertCollective(dist::CollectiveOpInterface op) {
 // Functions
 //===----------------------------------------------------------------------===//
 
+/// Every op has one case; that of an op which no device can execute is an error
+/// here, the last place where it still has its name and location.
 LogicalResult Converter::convert(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](ClusterOp op) { return convertCluster(op), success(); })
@@ -275,6 +281,8 @@ LogicalResult Converter::verifyPlaces() {
   return success();
 }
 
+/// Replaces the function by one of the same name, so that the actions that call
+/// it need no change.
 LogicalResult Converter::run() {
   auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
   auto names = function->getAttrOfType<ArrayAttr>(kSlotNamesAttr);

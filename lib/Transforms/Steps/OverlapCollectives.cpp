@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Moves GEMMs between a collective that runs on a stream of its own and the
+// first step that waits for it. Which steps may pass each other is decided by
+// the bytes that they read and write.
+//
+//===----------------------------------------------------------------------===//
 
 #include "../Remarks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -32,10 +38,9 @@ struct Bytes {
   int64_t begin, end;
 };
 
-/// Ranges that neither overlap nor touch, so that of those that begin before
-/// some byte the last one alone can reach it: add and touches take the
-/// logarithm of the ranges.
-/// A set of bytes.
+/// A set of bytes, as ranges that neither overlap nor touch, so that of those
+/// that begin before some byte the last one alone can reach it: `touches` takes
+/// the logarithm of the ranges, `add` too but for what it merges.
 class ByteSet {
 public:
   void add(const Bytes &bytes) {
@@ -73,6 +78,7 @@ public:
   void add(const Bytes &bytes, bool writes) {
     (writes ? written : read).add(bytes);
   }
+  /// Two reads never conflict.
   bool conflicts(const Bytes &bytes, bool writes) const {
     return written.touches(bytes) || (writes && read.touches(bytes));
   }
@@ -120,6 +126,8 @@ private:
     return {-1, range.begin, range.end};
   }
 
+  /// Joins the slots that overlap, one with another or with what steps name, in
+  /// the bytes that `action` binds.
   void add(ActionOp action) {
     SmallVector<ProgramMemory::Range> bound;
     for (size_t slot = 0; slot < aliases.size(); ++slot) {
@@ -178,10 +186,13 @@ public:
     }
   }
 
+  /// Visits collectives in their order, which never changes: all ranks of a
+  /// group have to meet in the same one.
   LogicalResult run() {
     for (size_t i = 0; i < order.size(); ++i)
       if (steps[order[i]].getStream() && failed(fill(i)))
         return failure();
+    // Unchanged: the IR is left alone.
     if (llvm::is_sorted(order))
       return success();
     Block *block = steps.front()->getBlock();
@@ -228,7 +239,7 @@ private:
     // Greedy, in order: a later collective takes what this one leaves. A GEMM
     // that is not moved joins what others may not be moved over, so that no
     // two exchange which conflict.
-    // What a GEMM would be moved over, from the user on.
+    // `between` is what a GEMM would be moved over, from the user on.
     Footprint between;
     size_t first = user;
     for (size_t i = user; i < order.size() && missing > 0; ++i) {

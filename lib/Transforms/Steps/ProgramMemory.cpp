@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Resolves the buffers and slots that steps work with to ranges of bytes in a
+// program's memory, and verifies that all of them lie in bounds, which the
+// passes over steps rely on.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Transforms/Buffers.h"
@@ -28,6 +34,8 @@ ProgramMemory::ProgramMemory(ProgramOp program) {
     microbatches = std::max<int64_t>(1, schedule.getMicrobatches());
 }
 
+/// The bytes of the program's memory, end excluded, that `action` has of the
+/// buffer.
 ProgramMemory::Range ProgramMemory::getRange(ActionOp action,
                                              Attribute name) const {
   BufferOp buffer = find(cast<FlatSymbolRefAttr>(name));
@@ -57,6 +65,8 @@ ProgramMemory::Range ProgramMemory::resolve(ActionOp action,
   return {base + memory.getOffset(), base + memory.getEnd()};
 }
 
+/// In the order of the first calls; a function that is missing is left out, for
+/// `verifySteps` to report.
 SmallVector<FunctionOp> plait::getCalled(ProgramOp program) {
   llvm::SetVector<Attribute> names;
   for (auto action : program.getBody().getOps<ActionOp>())
@@ -92,6 +102,8 @@ static LogicalResult verifyBuffer(Operation *op, StringRef what,
   return success();
 }
 
+/// What tables and steps of `function` use lies in buffers of the program, and
+/// inside of them.
 static LogicalResult verifyFunction(FunctionOp function, ProgramOp program,
                                     const ProgramMemory &buffers) {
   for (auto constant : function.getBody().getOps<ConstantOp>())
@@ -105,6 +117,8 @@ static LogicalResult verifyFunction(FunctionOp function, ProgramOp program,
   return success();
 }
 
+/// `action` binds as many bytes to each slot as the function works with; more
+/// is fine.
 static LogicalResult verifyCall(ActionOp action, FunctionOp function,
                                 const ProgramMemory &buffers) {
   ArrayRef<int64_t> slots = function.getBytes();
@@ -129,6 +143,7 @@ LogicalResult plait::verifySteps(ModuleOp module) {
     llvm::DenseMap<StringAttr, FunctionOp> functions;
     for (FunctionOp function : getCalled(program)) {
       functions[function.getSymNameAttr()] = function;
+      // Steps name buffers of a program, which have other offsets in another.
       auto [caller, isNew] = callers.try_emplace(function, program);
       if (!isNew)
         return function.emitOpError("is called by programs @")

@@ -29,6 +29,7 @@ static FactorRule::DimFactors addDims(FactorRule &rule, ArrayRef<int64_t> shape,
   return dims;
 }
 
+/// All operands have the shape of the result, and one factor per dimension.
 FactorRule nn::elementwiseRule(Operation *op) {
   FactorRule rule;
   FactorRule::DimFactors dims = addDims(rule, shapeOf(op->getResult(0)));
@@ -37,6 +38,8 @@ FactorRule nn::elementwiseRule(Operation *op) {
   return rule;
 }
 
+/// A letter is a factor. One that the result lacks is summed over: ranks that
+/// split it hold partial sums.
 FactorRule MatmulOp::getFactorRule() {
   FactorRule rule;
   llvm::MapVector<char, int> factors;
@@ -76,11 +79,16 @@ static FactorRule lookupRule(Value table, Value ids, FactorKind rowKind,
   return rule;
 }
 
+/// A rank that has some rows of the table gives zeros for ids of other rows:
+/// the sum over ranks is the lookup.
 FactorRule EmbeddingOp::getFactorRule() {
   return lookupRule(getTable(), getIds(), FactorKind::Sum,
                     FactorKind::Parallel);
 }
 
+/// Backward the kinds change places: each row belongs to one rank, and ids on
+/// different ranks add to the same rows. The first operand is what comes from
+/// the result of the lookup, and the result has the shape of the table.
 FactorRule EmbeddingGradOp::getFactorRule() {
   FactorRule rule =
       lookupRule(getResult(), getIds(), FactorKind::Parallel, FactorKind::Sum);
@@ -95,6 +103,7 @@ static void localizeRows(OpTy op, ArrayRef<RankTerm> begin, int64_t limit) {
   op.setLimit(limit);
 }
 
+// Factor 0 is the rows, which lookupRule adds first.
 void EmbeddingOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                                  int64_t limit) {
   if (factor == 0)
@@ -189,6 +198,8 @@ int64_t AttentionOp::getFlops() {
   return 2 * scoreFlops(shapeOf(getQuery()), shapeOf(getKey()));
 }
 
+/// Five matmuls: the scores again, and the gradients of probabilities, queries,
+/// keys and values.
 int64_t AttentionGradOp::getFlops() {
   return 5 * scoreFlops(shapeOf(getQuery()), shapeOf(getKey()));
 }
@@ -213,6 +224,8 @@ WorkShape AttentionGradOp::getWorkShape() {
   return attentionShape(shapeOf(getQuery()), shapeOf(getKey()));
 }
 
+/// A row is normalised by its own mean and variance, so the last dimension
+/// stays whole; the two other results are of rows.
 FactorRule LayerNormOp::getFactorRule() {
   FactorRule rule;
   ArrayRef<int64_t> shape = shapeOf(getInput());
@@ -266,6 +279,7 @@ void IotaOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
     setBeginAttr(BeginAttr::get(getContext(), begin, limit));
 }
 
+/// The dimensions that the input lacks are factors of the result alone.
 FactorRule BroadcastOp::getFactorRule() {
   FactorRule rule;
   FactorRule::DimFactors dims = addDims(rule, shapeOf(getResult()));
@@ -277,6 +291,7 @@ FactorRule BroadcastOp::getFactorRule() {
   return rule;
 }
 
+/// A reduced dimension may be split: ranks then hold partial sums or maxima.
 FactorRule ReduceOp::getFactorRule() {
   FactorRule rule;
   FactorRule::DimFactors dims = addDims(rule, shapeOf(getInput()));
@@ -295,6 +310,7 @@ FactorRule ReduceOp::getFactorRule() {
 
 int64_t ReduceOp::getFlops() { return getInput().getType().getNumElements(); }
 
+/// Indices count in the last dimension of the input, which they lack.
 FactorRule PickOp::getFactorRule() {
   FactorRule rule;
   FactorRule::DimFactors dims = addDims(rule, shapeOf(getInput()));

@@ -17,16 +17,10 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::hf;
 
-static int64_t product(ArrayRef<int64_t> extents) {
-  int64_t result = 1;
-  for (int64_t extent : extents)
-    result *= extent;
-  return result;
-}
-
 Value Llama::project(ModelBuilder &model, const std::string &path, Value x,
                      StringRef spec, const Weight &weight) const {
-  int64_t out = product(weight.out), in = product(weight.in);
+  int64_t out = ShapedType::getNumElements(weight.out),
+          in = ShapedType::getNumElements(weight.in);
   Shape shape(weight.out);
   shape.append(weight.in);
   std::string name = path + ".weight";

@@ -18,14 +18,6 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::nn;
 
-
-static int64_t product(ArrayRef<int64_t> extents) {
-  int64_t result = 1;
-  for (int64_t extent : extents)
-    result *= extent;
-  return result;
-}
-
 /// Blocks of the state are blocks of the parameter's blocks (C3).
 static LogicalResult verifyState(ParameterOp parameter) {
   if (!parameter.getStateAttr())
@@ -59,7 +51,8 @@ LogicalResult ParameterOp::verify() {
           file.getBegin()[dim] >= 0 && file.getBox()[dim] >= 0 &&
           file.getBegin()[dim] <= file.getShape()[dim] &&
           file.getBox()[dim] <= file.getShape()[dim] - file.getBegin()[dim];
-    if (!inside || product(file.getBox()) != type.getNumElements())
+    if (!inside ||
+        ShapedType::getNumElements(file.getBox()) != type.getNumElements())
       return emitOpError("has ")
              << type.getNumElements() << " elements, but its file box " << file
              << " does not fit";

@@ -159,6 +159,10 @@ bool plan::hasStreams(const fb::Plan &plan) {
   return isCuda(plan) || Mesh::sizeOf(plan, "dp") > 1;
 }
 
+bool plan::overlaps(const fb::Plan &plan, bool wanted) {
+  return hasStreams(plan) && (wanted || isCuda(plan));
+}
+
 /// Calls `choose` for each step of the functions of `program`.
 template <typename Choose>
 static void addSteps(StreamChoice &choice, const fb::Program &program,

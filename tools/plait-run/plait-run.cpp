@@ -32,8 +32,7 @@ Status measure(const plan::PlanFile &file, Options &options) {
   // A graph has no places between its steps.
   train.executor.cudaGraph = false;
   runtime::Rendezvous *processes = train.executor.processes;
-  bool overlaps = plan::isCuda(plan) ||
-                  (train.executor.overlap && plan::hasStreams(plan));
+  bool overlaps = plan::overlaps(plan, train.executor.overlap);
   runtime::StepNotes notes(plan, overlaps, processes);
   train.executor.notes = &notes;
   runtime::Profiler profiler(plan, file.hash(), train.executor.threads,

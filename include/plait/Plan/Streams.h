@@ -153,8 +153,10 @@ StreamChoice chooseStreams(const fb::Plan &plan, const fb::Program &program);
 /// collectives are needed at once.
 bool isBeside(const fb::Plan &plan, const fb::CollectiveStep &step);
 
-/// Whether ranks of `plan` communicate beside computing.
+/// Whether ranks of `plan` can communicate beside computing.
 bool hasStreams(const fb::Plan &plan);
+/// Whether they do: GPUs always, processors where `wanted`.
+bool overlaps(const fb::Plan &plan, bool wanted);
 
 } // namespace plait::plan
 

@@ -8,6 +8,7 @@
 #include "Watch.h"
 
 #include "plait/Plan/Defaults.h"
+#include "plait/Plan/Streams.h"
 #include "plait/Runtime/Rendezvous.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ Watch::Watch(const fb::Plan &plan, TrainOptions &options)
   if (canWatch(plan, options)) {
     if (!executor.notes)
       executor.notes = &own.emplace(
-          plan, executor.overlap || plan::isCuda(plan), executor.processes);
+          plan, plan::overlaps(plan, executor.overlap), executor.processes);
     readers.push_back(&stragglers.emplace(plan));
   }
   notes = executor.notes;

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <ranges>
 #include <tuple>
 
 using namespace plait;
@@ -106,11 +107,11 @@ static bool dominates(const std::vector<InFlight> &a,
 
 /// Keeps the moments that no other one covers: whatever chunks come to hold,
 /// the fullest moment is one of them. Of hundreds of actions a rank few are
-/// left.
+/// left. A schedule repeats itself, so the latest ones are asked first.
 void CompiledSchedule::addMoment(uint32_t rank,
                                  const std::vector<InFlight> &counts) {
   std::vector<std::vector<InFlight>> &known = moments[rank];
-  for (const std::vector<InFlight> &other : known)
+  for (const std::vector<InFlight> &other : std::views::reverse(known))
     if (dominates(other, counts))
       return;
   std::erase_if(known, [&](const std::vector<InFlight> &other) {
@@ -123,7 +124,9 @@ void CompiledSchedule::countInFlight(const Schedule &schedule) {
   moments.resize(problem.stages);
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     std::vector<InFlight> counts(problem.chunks);
-    for (const Action &action : schedule.ranks[rank]) {
+    const std::vector<Action> &actions = schedule.ranks[rank];
+    for (size_t i = 0; i < actions.size(); ++i) {
+      const Action &action = actions[i];
       bool isForward = action.kind == ActionKind::Forward;
       bool isInput = action.kind == ActionKind::BackwardInput;
       bool isWeight = action.kind == ActionKind::BackwardWeight;
@@ -131,7 +134,10 @@ void CompiledSchedule::countInFlight(const Schedule &schedule) {
       InFlight &count = counts[action.chunk];
       count.whole += isForward ? 1 : isWeight ? 0 : -1;
       count.weights += isInput - isWeight;
-      if (isForward || isInput)
+      // A forward covers what was held before it.
+      bool isCovered =
+          i + 1 < actions.size() && actions[i + 1].kind == ActionKind::Forward;
+      if ((isForward || isInput) && !isCovered)
         addMoment(rank, counts);
     }
   }

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Who stores what. Every element of every slot has exactly one rank that writes
+// it, found without asking anybody: the plan says which program owns a tied
+// parameter, and replicas of a block divide it by their index among themselves.
+// RankFile.cpp verifies that the result is complete and disjoint; readers know
+// nothing of it, as the index names the boxes.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Contents.h"
 
@@ -29,6 +37,7 @@ static Piece shareOf(const plan::Mesh &mesh, uint32_t rank,
   Piece piece(mesh, rank, shard, parameter, tensor);
   auto [index, count] = plan::replicaOf(mesh, rank, shard, tensor.isDivided);
   int64_t elements = piece.part.count;
+  // A box of a few elements in each of many files costs more than it spares.
   if (elements < leastElements)
     return piece.slice(0, index == 0 ? elements : 0);
   // Cuts fall on rows of dimension 0 where the piece is a block. A divided
@@ -60,6 +69,9 @@ static std::vector<Box> boxesOf(const plan::Mesh &mesh, uint32_t rank,
   return builder.boxes();
 }
 
+/// In the order of the program's shards, weight first: the same order as in the
+/// file. Programs are shared by ranks that do the same; what differs is the
+/// block, which comes from the mesh.
 std::vector<StoredPiece> runtime::contentsOf(const fb::Plan &plan,
                                              const plan::Mesh &mesh,
                                              uint32_t rank) {
@@ -91,6 +103,8 @@ TensorShape runtime::storedTensor(const std::string &tensor,
   return {tensor + "/" + slot + formatBox(box), box.shape};
 }
 
+/// A box is a tensor of its own in the file, so that safetensors' readers need
+/// not know of boxes.
 std::vector<TensorShape>
 runtime::layOutContents(const std::vector<StoredPiece> &contents) {
   std::vector<TensorShape> tensors;
@@ -107,6 +121,9 @@ std::string runtime::rankFileName(uint32_t rank) {
   return name;
 }
 
+/// Each parameter once, though several programs may hold it: what a checkpoint
+/// has is the model's, not the ranks'. Parameters that are views of one file
+/// tensor add a box each.
 std::map<std::string, NeededTensor> runtime::neededBy(const fb::Plan &plan) {
   std::map<std::string, NeededTensor> needed;
   std::vector<bool> seen(plan.parameters()->size());

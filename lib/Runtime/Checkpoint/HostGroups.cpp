@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Who shares a host with whom, and the ring of hosts along which copies in
+// memory are kept: each process's files are also with a process of the next
+// host. Any one host may then be lost. All is computed from the list of hosts
+// by process, which all processes have.
+//
+//===----------------------------------------------------------------------===//
 
 #include "HostGroups.h"
 
@@ -13,6 +20,8 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// A process that is alone is one host by itself, under the name that the
+/// system gives.
 Result<HostGroups> HostGroups::of(Rendezvous *processes) {
   HostGroups groups;
   char name[256] = "";

@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// index.json: printing, parsing, and what of it is verified. The text ends with
+// a checksum of all that is before it, so that an index that was cut off or
+// changed is known as such. It is for people to read, too: one line a tensor.
+//
+// The format is described in docs/Checkpoints.md; what is changed here without
+// a new `version` breaks checkpoints that exist.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Index.h"
 
@@ -37,6 +46,8 @@ std::string seal(std::string_view body) {
          printHash(XXH3_64bits(body.data(), body.size())) + "\"\n}\n";
 }
 
+/// Settings are an object of the run's own, kept as text elsewhere, and empty
+/// where there are none.
 Json printRun(const RunRecord &run) {
   Json settings = Json::object();
   if (!run.settings.empty())
@@ -58,6 +69,7 @@ RunRecord parseRun(const Json &json) {
   json.at("tokens").get_to(run.tokens);
   json.at("seed").get_to(run.seed);
   json.at("data").get_to(run.data);
+  // An empty object and no settings print the same, and are read as the latter.
   const Json &settings = json.at("settings");
   run.settings = settings.empty() ? "" : settings.dump();
   return run;
@@ -92,6 +104,8 @@ StoredTensor parseTensor(const Json &json) {
 }
 
 /// Whether the elements can be counted and addressed.
+/// In bytes, since readers multiply by the size of an element; the numbers come
+/// from a file and may be anything.
 bool isPossible(const Shape &shape) {
   int64_t bytes = sizeof(float);
   for (int64_t size : shape)

@@ -4,6 +4,18 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What differs between checkpoints on the disk that all share and those in the
+// memory of each host. On the disk a file is safe when it is synced. In memory
+// it is when another host has it, too: each process sends its files to its
+// neighbour and writes down what its givers send, as the same files in its own
+// host's folder.
+//
+// No sizes or names are sent, as both ends know them from what all processes
+// have told (StoredFiles). So a sender has to send exactly that many bytes and
+// a receiver to take them, whatever else fails on either side.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Place.h"
 
@@ -22,6 +34,7 @@ using namespace plait::runtime;
 /// What is sent at once: little, since steps send through the same engine.
 static constexpr size_t blockBytes = 1 << 18;
 
+/// One after the other: the disk is the same, and nobody waits for it.
 Status DiskPlace::secure(std::vector<WrittenFile> &written) {
   for (WrittenFile &file : written)
     PLAIT_RETURN_IF_ERROR(file.file.sync());

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The one file that each rank writes, and the index of all of them. Its layout
+// follows from the plan alone, so that header, size and position of each box
+// are known before the first element is read; a file is then written from its
+// beginning to its end. The index follows from the plan as well, and every
+// process computes the same one; a run adds sizes and checksums.
+//
+//===----------------------------------------------------------------------===//
 
 #include "RankFile.h"
 
@@ -17,6 +25,10 @@ RankFile RankFile::of(const fb::Plan &plan, const plan::Mesh &mesh,
   return {rankFileName(rank), std::move(contents), std::move(layout)};
 }
 
+/// The header, then the pieces in the order of layOutContents(). `write` has to
+/// give exactly as many bytes as the layout has for a piece; the total is
+/// compared at the end, as an element too few would shift all tensors behind
+/// it.
 Result<WrittenFile> runtime::writeRankFile(const std::string &folder,
                                            const RankFile &source,
                                            const PieceWriter &write,
@@ -40,6 +52,9 @@ Result<WrittenFile> runtime::writeRankFile(const std::string &folder,
 }
 
 /// Whether every element that the plan has is in exactly one box.
+/// Counting is enough: boxes are disjoint, and those of a rank lie in the boxes
+/// of its parameters. This catches an error of the compiler's sharding before a
+/// run relies on checkpoints.
 static Status checkComplete(const fb::Plan &plan,
                             const CheckpointIndex &index) {
   for (const auto &[name, needed] : neededBy(plan))
@@ -88,6 +103,7 @@ Result<CheckpointIndex> runtime::makeIndex(const fb::Plan &plan,
       StoredTensor::Slot &slot = tensor.slots[stored.slot];
       slot.boxes.insert(slot.boxes.end(), stored.boxes.begin(),
                         stored.boxes.end());
+      // One entry a box, all those that have just been added.
       slot.files.resize(slot.boxes.size(), file);
     }
   }
@@ -95,6 +111,7 @@ Result<CheckpointIndex> runtime::makeIndex(const fb::Plan &plan,
   return index;
 }
 
+/// Synced at once: it is the last file, and the folder gets its name next.
 Status runtime::writeIndex(const CheckpointStore &store,
                            const CheckpointIndex &index) {
   Result<FileWriter> file =

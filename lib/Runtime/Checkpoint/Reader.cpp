@@ -4,6 +4,18 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A checkpoint, opened: the index, the mapped files of ranks, and for each slot
+// of each tensor a BoxMap that finds an element's box. Any plan reads through
+// it, element by element of the global tensors, and so does not see how the
+// plan that wrote it had split them.
+//
+// What can be known without reading the data is verified when it is opened:
+// sizes, names, shapes, and that boxes are disjoint. Checksums are another
+// matter, as they need all bytes (verify()), and so is whether a plan finds all
+// that it needs (checkFits()).
+//
+//===----------------------------------------------------------------------===//
 
 #include "Reader.h"
 
@@ -55,6 +67,8 @@ static Status checkSize(const std::string &name, const MappedFile &mapped,
                     " bytes, its index says ", file.bytes);
 }
 
+/// `files` is by the number in the index, with an empty entry for what is on
+/// other hosts only: boxes refer to files by that number.
 Status CheckpointReader::openFiles(const std::vector<bool> &here) {
   for (const StoredFile &file : parts.files) {
     if (!here.empty() && !here[files.size()]) {
@@ -74,6 +88,8 @@ Status CheckpointReader::openFiles(const std::vector<bool> &here) {
   return Status::success();
 }
 
+/// Resolves each box to its tensor in a mapped file. The name has the box in
+/// it, so that index and files cannot disagree on where the elements belong.
 Status CheckpointReader::checkTensor(const std::string &name,
                                      const StoredTensor &tensor) {
   for (const auto &[slotName, stored] : tensor.slots) {
@@ -106,6 +122,7 @@ Status CheckpointReader::checkTensor(const std::string &name,
 static Result<uint64_t> hashOf(const std::string &name) {
   std::ifstream file(name, std::ios::binary);
   std::vector<char> block(1 << 20);
+  // The state is aligned to 64 bytes and large, hence on the heap.
   auto state = std::make_unique<XXH3_state_t>();
   XXH3_64bits_reset(state.get());
   while (file.read(block.data(), block.size()) || file.gcount())
@@ -140,6 +157,9 @@ template <typename Slots> static std::string nameSlots(const Slots &slots) {
   return names.empty() ? "nothing" : names;
 }
 
+/// In both directions: what the plan lacks would silently be dropped, and what
+/// the checkpoint lacks stay as initialised. Slots are compared by name alone,
+/// which is how optimizers differ; both are sorted.
 Status CheckpointReader::checkFits(const fb::Plan &plan) const {
   auto needed = neededBy(plan);
   for (const auto &[name, tensor] : parts.tensors)
@@ -184,6 +204,7 @@ Status CheckpointReader::checkCovered(const std::string &name,
   for (const Box &box : boxes) {
     needed += box.count();
     forEachRun(box, shape, [&](int64_t begin, int64_t count) {
+      // By what lies side by side in one box, not by the element.
       while (count && status.ok()) {
         BoxMap::Found found = slot.map.find(begin, count, hint);
         if (!found.count)
@@ -217,6 +238,9 @@ Result<BoxMap::Found> CheckpointReader::Cursor::find(int64_t begin,
              : fail("checkpoint '", reader->path, "' lacks element ", begin);
 }
 
+/// Pages of a mapping count as this process's memory until they are released.
+/// All files are released at once: which of them have been touched is not kept,
+/// and pages that other threads still need are read again from the page cache.
 void CheckpointReader::Cursor::readFound(const BoxMap::Found &found,
                                          std::span<float> target) {
   slot->sources[found.box]->read(found.begin, target);
@@ -229,6 +253,8 @@ void CheckpointReader::Cursor::readFound(const BoxMap::Found &found,
   unreleased = 0;
 }
 
+/// A file that is here is read, any other one is fetched. The order of fetches
+/// is that of the calls, which the sender repeats; see RemoteFiles.h.
 Result<CheckpointReader::Cursor::Part>
 CheckpointReader::Cursor::readPart(int64_t begin, std::span<float> target) {
   Result<BoxMap::Found> found = find(begin, target.size());

@@ -4,6 +4,20 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Loading from the memory of several hosts. RemoteFiles.h says why nobody sends
+// requests; what makes it work is here:
+// - Receiver and sender walk the shards of a rank with the same code
+//   (forEachSlot(), setTensor()); the sender's arena has no device, so that
+//   writing does nothing and only the order in which elements are asked for is
+//   left.
+// - senderTo() is a function of what all processes know, so that each element
+//   has one sender, and both ends know which.
+// - Elements go in blocks of one size, cut without regard to tensors. Each pair
+//   of a sending process and a rank is one stream of blocks, with the rank as
+//   tag.
+//
+//===----------------------------------------------------------------------===//
 
 #include "RemoteFiles.h"
 
@@ -22,17 +36,22 @@ namespace {
 constexpr size_t mostAtOnce = 4;
 
 /// How many elements a block has: a rank may have one of each other process.
+/// The same in all processes, since both ends compute it: from 64 KiB to 1 MiB.
 size_t blockElements(uint32_t processes) {
   constexpr size_t all = size_t(4) << 20; // 16 MiB
   return std::clamp(all / processes, size_t(1) << 14, size_t(1) << 18);
 }
 
 /// What one process sends to one rank, as that rank sees it.
+/// Reads through a block that it keeps: what is left of one belongs to the next
+/// call. The last block may be longer than what is asked of it.
 class BlockReceiver {
 public:
   BlockReceiver(MpiEngine &engine, uint32_t peer, uint32_t rank, size_t size)
       : engine(engine), peer(peer), rank(rank), block(size), used(size) {}
 
+  /// Waits for as long as the sender takes; a sender that has stopped makes the
+  /// engine fail.
   Status read(std::span<float> target) {
     while (!target.empty()) {
       if (used == block.size()) {
@@ -59,6 +78,7 @@ private:
 
 /// Calls `visit(slot, set)` for all slots of a shard in the order in which they
 /// are loaded; `set(source)` sets one.
+/// One function for both ends, as their order has to be the same.
 template <typename Visit>
 Status forEachSlot(const RankArena &arena, const fb::Shard &shard,
                    const fb::Parameter &parameter, Visit visit) {
@@ -79,12 +99,15 @@ Status forEachSlot(const RankArena &arena, const fb::Shard &shard,
 } // namespace
 
 /// The other end.
+/// Collects elements in a block, to which the reader writes directly, and sends
+/// it when it is full.
 class runtime::BlockSender {
 public:
   BlockSender(MpiEngine &engine, uint32_t peer, uint32_t rank, size_t size)
       : engine(engine), peer(peer), rank(rank), block(size) {}
 
   /// Where the next elements go, at most `most`; add() says how many have.
+  /// Never empty: a full block is sent at once.
   std::span<float> room(size_t most) {
     return std::span(block).subspan(used, std::min(most, block.size() - used));
   }
@@ -109,6 +132,9 @@ private:
   size_t used = 0;
 };
 
+/// `waiting` are the ranks of other hosts that lack a file which this process
+/// is the sender of, ascending. Looks at all pairs of rank and file, which are
+/// many only where ranks are.
 RemoteFiles::RemoteFiles(Executor &executor, const HostGroups &groups,
                          const FilesByHost &files,
                          const CheckpointReader &reader)
@@ -140,6 +166,9 @@ uint32_t RemoteFiles::senderTo(uint32_t host, uint32_t file) const {
   return groups.firstOf(other) + (file + host) % groups.sizeOf(other);
 }
 
+/// A stream from each sender, opened when the rank first needs one. They
+/// outlive a single cursor, since a block may hold the end of one slot and the
+/// beginning of the next; the copies of the returned function share them.
 CheckpointReader::Fetch RemoteFiles::fetchFor(uint32_t rank) {
   auto streams = std::make_shared<std::map<uint32_t, BlockReceiver>>();
   return [this, rank, streams](uint32_t file, std::span<float> target) {
@@ -152,6 +181,13 @@ CheckpointReader::Fetch RemoteFiles::fetchFor(uint32_t rank) {
 }
 
 /// What `rank` asks for, as far as it is in files that it gets from here.
+/// Follows the rank through its shards and slots:
+/// 1. a slot none of whose files are sent from here is passed over: the rank
+///    will not ask this process for any of it;
+/// 2. of all others each run of elements is looked up in the order in which the
+///    rank looks it up, and what lies in files that are sent from here is read
+///    into the block. The rank gets the rest from its own host, or from other
+///    senders.
 Status RemoteFiles::sendShards(uint32_t rank, BlockSender &out) {
   uint32_t host = groups.hostOf(executor.processes()->spread().processOf(rank));
   auto isSent = [&](uint32_t file) {
@@ -165,10 +201,12 @@ Status RemoteFiles::sendShards(uint32_t rank, BlockSender &out) {
         *executor.plan().parameters()->Get(shard.parameter());
     auto visit = [&](const std::string &name, auto set) {
       const auto &slot = *reader.find(parameter.file_name()->str(), name);
+      // 1.
       if (std::none_of(slot.files.begin(), slot.files.end(), isSent))
         return Status::success();
       CheckpointReader::Cursor cursor(reader, slot);
       return set([&](int64_t begin, std::span<float> target) {
+        // 2. `target` is never read: the arena has no device.
         for (size_t done = 0; done < target.size();) {
           size_t most = out.room(target.size() - done).size();
           auto found = cursor.find(begin + done, most);
@@ -196,6 +234,9 @@ Status RemoteFiles::sendTo(uint32_t rank) {
   return out.finish();
 }
 
+/// Each sender takes the lowest rank that nobody has taken. The lowest rank
+/// that is not done is then always being served by all of its senders, which is
+/// why none of them waits for ever.
 void RemoteFiles::startSending() {
   for (size_t i = 0; i < std::min(mostAtOnce, waiting.size()); ++i)
     senders.push_back(std::async(std::launch::async, [this] {
@@ -214,6 +255,8 @@ Status RemoteFiles::finishSending() {
   return result;
 }
 
+/// On the thread of the rank. Each slot has a cursor of its own; `fetch` is
+/// common to all of them.
 static Status loadRank(Executor &executor, uint32_t rank,
                        const CheckpointReader &reader,
                        const CheckpointReader::Fetch &fetch) {

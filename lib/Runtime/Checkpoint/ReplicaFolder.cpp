@@ -4,6 +4,18 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Names and rights of the folders in which hosts keep copies in memory:
+// BASE/plait-DIRECTORY-ID-HOST, with a hash of the checkpoint directory's path
+// and the id of the run. The id is in a file of the checkpoint directory as
+// well (.replica), which is how the next run of that directory recognises what
+// is its own. What lies in a folder is CheckpointStore's.
+//
+// BASE is as /dev/shm is, which everybody may write to. So a folder counts only
+// if it is this user's, and no folder of another name than those above is
+// touched.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ReplicaFolder.h"
 
@@ -31,11 +43,15 @@ static constexpr char markName[] = ".replica";
 static constexpr char prefix[] = "plait-";
 static constexpr size_t digits = 16; // of printHash()
 
+/// Drawn rather than made of time and host: what a run in the same directory
+/// has left must not be taken for this one's.
 ReplicaMark ReplicaMark::draw() {
   std::random_device device;
   return {printHash(uint64_t(device()) << 32 | device()), 0};
 }
 
+/// The id becomes a part of a path, so that anything but hexadecimal digits is
+/// refused: a mark that somebody has edited must not lead out of the base.
 std::optional<ReplicaMark> ReplicaMark::read(const std::string &directory) {
   std::ifstream file(directory + "/" + markName);
   ReplicaMark mark;
@@ -45,6 +61,8 @@ std::optional<ReplicaMark> ReplicaMark::read(const std::string &directory) {
   return mark;
 }
 
+/// Under another name first, as all outputs: a run that is killed meanwhile
+/// leaves the mark before.
 Status ReplicaMark::write(const std::string &directory) const {
   auto file = OutputFile::create(directory + "/" + markName);
   if (!file.ok())
@@ -60,6 +78,10 @@ void ReplicaMark::remove(const std::string &directory) {
 }
 
 /// What stands for the path of a checkpoint directory.
+/// A hash, since a path may be longer than a name may be and has slashes. Links
+/// are resolved, so that the ways to write a path that lead to one directory
+/// give one name. Process 0 computes it for all: on other hosts the path may be
+/// another one.
 static std::string nameDirectory(const std::string &path) {
   std::error_code error;
   // With a slash at its end or without.
@@ -68,6 +90,7 @@ static std::string nameDirectory(const std::string &path) {
   return printHash(XXH3_64bits(whole.data(), whole.size()));
 }
 
+/// The answer is two words; without an id it is nothing, and both stay empty.
 Result<ReplicaFolder> ReplicaFolder::share(Rendezvous *processes,
                                            const std::string &base,
                                            const std::string &directory,
@@ -82,6 +105,7 @@ Result<ReplicaFolder> ReplicaFolder::share(Rendezvous *processes,
   return folder;
 }
 
+/// Only process 0 reads the mark, so that all agree even while it changes.
 Result<ReplicaFolder> ReplicaFolder::find(Rendezvous *processes,
                                           const std::string &base,
                                           const std::string &directory,
@@ -97,6 +121,9 @@ std::string ReplicaFolder::path() const {
   return base + "/" + prefix + directory + "-" + id + "-" + host;
 }
 
+/// mkdir() does not follow a link that somebody has put there, and says who was
+/// first; what is there already is used only if exists() finds it to be this
+/// user's.
 Status ReplicaFolder::make() const {
   std::error_code error;
   fs::create_directories(base, error);
@@ -109,12 +136,17 @@ Status ReplicaFolder::make() const {
                   : fail("'", name, "' is not a directory of this user");
 }
 
+/// lstat(), not stat(): a link to a directory of this user may be somebody
+/// else's.
 bool ReplicaFolder::exists() const {
   struct stat found = {};
   return lstat(path().c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
          found.st_uid == geteuid();
 }
 
+/// Only names of exactly the form that path() gives, of the same directory and
+/// host. Ids have one length, so that equal lengths keep a host "b" from
+/// matching the folder of a host "a-b".
 void ReplicaFolder::removeOthers() const {
   std::error_code error;
   std::string mine = fs::path(path()).filename();
@@ -124,6 +156,7 @@ void ReplicaFolder::removeOthers() const {
     if (name == mine || !name.starts_with(begin) || !name.ends_with(end) ||
         name.size() != mine.size())
       continue;
+    // Removing fails where it is another user's, which is a warning.
     fs::remove_all(entry.path(), error);
     warn((error ? "cannot remove '" : "removed '") + entry.path().string() +
          "', copies of an earlier run of this directory");

@@ -4,6 +4,16 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What the hosts of a run still have in memory of a checkpoint directory, put
+// together from what each of them says. No host has all files of a step: each
+// has those of its own processes and of the host before it, so that a step is
+// whole if every file is on some host that is still there.
+//
+// Everything here is said by the process that leads a host and heard by all,
+// and each process computes the same list from the same texts.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Replicas.h"
 
@@ -24,6 +34,7 @@ using Json = nlohmann::json;
 namespace {
 
 /// The text of the index in the folder `path`, whole or not.
+/// Not parsed, since its bytes are hashed and sent to other hosts as they are.
 Result<std::string> readIndex(const std::string &path) {
   auto file = MappedFile::open(path + "/" + indexName, "checkpoint");
   if (!file.ok())
@@ -32,6 +43,7 @@ Result<std::string> readIndex(const std::string &path) {
                      file->bytes().size());
 }
 
+/// `path` is for the message only.
 Result<CheckpointIndex> parseIndex(const std::string &path,
                                    const std::string &text) {
   auto index = CheckpointIndex::parse(
@@ -43,6 +55,8 @@ Result<CheckpointIndex> parseIndex(const std::string &path,
 
 } // namespace
 
+/// Without --replica, and where the directory has no mark of a run, the list
+/// stays empty, in all processes or in none.
 Result<Replicas> Replicas::find(Executor &executor, const std::string &base,
                                 const std::string &directory) {
   if (base.empty())
@@ -76,6 +90,9 @@ std::string Replicas::pathOf(const Entry &entry) const {
 /// files and the numbers of those that are missing.
 std::string Replicas::describeFolder() const {
   Json checkpoints = Json::array(), warnings = Json::array();
+  // Content is not read here: which of the copies are tried is not known yet,
+  // and reading all of them would take as long as reading a checkpoint each. A
+  // folder that cannot be listed counts as empty.
   auto found = CheckpointStore(folder.path()).list();
   for (const auto &entry :
        found.ok() ? *found : std::vector<CheckpointStore::Entry>()) {
@@ -109,6 +126,8 @@ void Replicas::merge(const std::vector<std::string> &texts) {
     for (const Json &one : told["checkpoints"]) {
       uint64_t step = one[0], hash = one[1];
       size_t count = one[2];
+      // The hash of the index tells apart two states of the same step, as a run
+      // that was resumed from an earlier step writes them again.
       auto known = std::find_if(list.begin(), list.end(), [&](const Entry &x) {
         return x.step == step && x.hash == hash;
       });
@@ -146,6 +165,7 @@ Status Replicas::dropIncomplete() {
       whole.push_back(entry);
       continue;
     }
+    // An older one is not needed then.
     if (!whole.empty())
       continue;
     auto index = shareIndex(entry);
@@ -161,6 +181,8 @@ Status Replicas::dropIncomplete() {
 
 /// The lowest host that has it tells the others.
 Result<CheckpointIndex> Replicas::shareIndex(const Entry &entry) const {
+  // A host that has any file of a step has its index, too: a folder gets its
+  // name with both.
   auto hasIt = [](const std::vector<bool> &files) {
     return std::find(files.begin(), files.end(), true) != files.end();
   };
@@ -184,6 +206,7 @@ Result<std::string> Replicas::findDamaged(const Entry &entry,
   Json damaged = Json::array();
   uint32_t first = 0, ranks = executor.mesh().ranks();
   if (Rendezvous *processes = executor.processes()) {
+    // The processes of a host follow each other, and so do their ranks.
     const RankSpread &spread = processes->spread();
     uint32_t process = groups.firstOf(groups.host());
     first = spread.firstOf(process);
@@ -206,10 +229,18 @@ Result<std::string> Replicas::findDamaged(const Entry &entry,
   return damaged.empty() ? "" : damaged.dump();
 }
 
+/// 1. All processes get the index.
+/// 2. Each host verifies its files, shared among its ranks, and tells the
+///    others what is damaged.
+/// 3. A damaged file counts as one that the host lacks. If another host has it,
+///    the step is still whole, and the damage is worth a warning.
+/// 4. Open what is good here; RemoteFiles gets the rest.
 Result<CheckpointReader> Replicas::open(Entry &entry) {
+  // 1.
   auto index = shareIndex(entry);
   if (!index.ok())
     return index.status();
+  // 2.
   Result<std::string> mine = std::string();
   PLAIT_RETURN_IF_ERROR(doTogether(executor, [&] {
     mine = findDamaged(entry, *index);
@@ -218,6 +249,7 @@ Result<CheckpointReader> Replicas::open(Entry &entry) {
   auto texts = tellAll(executor, *mine);
   if (!texts.ok())
     return texts.status();
+  // 3.
   std::vector<std::string> reasons;
   for (uint32_t process = 0; process < texts->size(); ++process)
     for (const Json &one : (*texts)[process].empty()
@@ -231,6 +263,7 @@ Result<CheckpointReader> Replicas::open(Entry &entry) {
   for (const std::string &reason : reasons)
     if (executor.leads())
       warn(reason + "; another host has it");
+  // 4.
   auto reader = CheckpointReader::open(pathOf(entry), std::move(*index),
                                        entry.files[groups.host()]);
   PLAIT_RETURN_IF_ERROR(agreeOn(executor, reader.status()));

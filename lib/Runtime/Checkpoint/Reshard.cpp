@@ -4,6 +4,16 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// `plait-plan reshard`: reads a checkpoint and writes the one that another plan
+// would have written, in one process and without that plan's devices. It goes
+// through the ranks of the target one after another, and needs a buffer of a
+// few MiB, whatever the size of the model.
+//
+// It trusts neither itself nor the disk: what it has written is opened again,
+// verified, and compared with the source bit by bit before it gets its name.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Contents.h"
 #include "RankFile.h"
@@ -26,6 +36,9 @@ using Visit = std::function<Status(int64_t begin, const Part &part,
                                    std::span<const float> elements)>;
 
 /// Gives `visit` the elements of `box`, in their order.
+/// `elements` of `visit` are valid during the call, lie in one file of the
+/// source, and follow `begin`, which counts in the whole tensor. After a
+/// failure the rest of the runs is passed over; forEachRun() cannot be stopped.
 Status readBox(const CheckpointReader &reader, const std::string &tensor,
                const std::string &slot, const Shape &shape, const Box &box,
                const Visit &visit) {
@@ -50,13 +63,20 @@ Status readBox(const CheckpointReader &reader, const std::string &tensor,
   return status;
 }
 
+/// One use of reshard(). What is counted on the way goes into `report`.
 class Resharder {
 public:
   Resharder(CheckpointReader reader, const fb::Plan &plan,
             const std::string &directory)
       : reader(std::move(reader)), plan(plan), mesh(plan), store(directory) {}
 
+  /// 1. Verify all of the source, and that it fits the plan, before the target
+  ///    is touched.
+  /// 2. Refuse a directory that has checkpoints: they would be another run's.
+  /// 3. Write the files and the index under the partial name.
+  /// 4. Compare, then give it its name; whatever fails, remove it.
   Result<ReshardReport> run(const PlanIdentity &identity) {
+    // 1.
     for (uint32_t i = 0; i < reader.index().files.size(); ++i)
       PLAIT_RETURN_IF_ERROR(reader.verify(i));
     PLAIT_RETURN_IF_ERROR(reader.checkFits(plan));
@@ -66,6 +86,7 @@ public:
     index = std::move(*made);
     index.run = reader.index().run;
     step = index.run.step;
+    // 2.
     PLAIT_RETURN_IF_ERROR(store.make());
     auto there = store.list();
     if (!there.ok())
@@ -73,8 +94,10 @@ public:
     if (!there->empty())
       return fail("'", there->front().path,
                   "' is there already; name another directory");
+    // 3.
     PLAIT_RETURN_IF_ERROR(store.begin(step, {}));
     Status status = writeAll();
+    // 4.
     if (status.ok())
       status = compare();
     if (status.ok())
@@ -88,6 +111,8 @@ public:
   }
 
 private:
+  /// The n-th file of the index is that of the n-th rank that stores anything,
+  /// which is how makeIndex() counts.
   Status writeAll() {
     report.ranks.resize(mesh.ranks());
     uint32_t next = 0;
@@ -111,6 +136,8 @@ private:
     return writeIndex(store, index);
   }
 
+  /// A rank finds "its own" bytes where the source's file of the same name has
+  /// them; the report says how much had to move between ranks.
   Status writePiece(uint32_t rank, const StoredPiece &piece, FileWriter &out) {
     const auto &dims = *piece.parameter.file_shape();
     std::string same = rankFileName(rank);
@@ -149,6 +176,8 @@ private:
     return Status::success();
   }
 
+  /// Walks the source's boxes, reads the target's elements at the same indices
+  /// and compares their bits, so that a NaN equals itself.
   Status compareBox(const CheckpointReader &found, const std::string &name,
                     const std::string &slotName, const Shape &shape,
                     const Box &box) {
@@ -169,6 +198,8 @@ private:
         });
   }
 
+  /// Tensors of one model may have different slots; the report has each name
+  /// once.
   void describe(const PlanIdentity &identity) {
     report.source = reader.getPath();
     report.target = store.pathOf(step);

@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Which checkpoint a run goes on from. Candidates come from the disk and from
+// the memory of hosts, newest first; each is read as a whole, and its checksums
+// compared, before a single element is loaded, so that a run never has half of
+// one state and half of another. All processes take the same decisions:
+// whatever one alone can see, a file that is damaged for example, is agreed on
+// first.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Core/Processes.h"
 #include "Replicas.h"
@@ -15,6 +24,9 @@ using namespace plait;
 using namespace plait::runtime;
 
 /// Fails unless all processes see the same checkpoints.
+/// A directory that is not shared would give every process other tensors, or
+/// only some of them, and the run would go on with them. By text: which names
+/// there are, in which order.
 static Status compareViews(Executor &executor, const std::string &path,
                            const std::vector<CheckpointStore::Entry> &found) {
   std::string mine;
@@ -31,6 +43,9 @@ static Status compareViews(Executor &executor, const std::string &path,
 }
 
 /// Fails where a file is not what its checksum says. The ranks share the files.
+/// Round robin over all ranks of the run, so that processes read different
+/// files at the same time and each file is read once. `result` is this
+/// process's own; the caller agrees on it.
 static Status verifyFiles(Executor &executor, const CheckpointReader &reader) {
   std::mutex mutex;
   Status result = Status::success();
@@ -48,6 +63,8 @@ static Status verifyFiles(Executor &executor, const CheckpointReader &reader) {
 }
 
 /// Opens what is at `path` and reads all of it.
+/// doTogether(), since reading a whole checkpoint may take longer than an
+/// exchange between processes may.
 static Result<CheckpointReader> openVerified(Executor &executor,
                                              const std::string &path) {
   Result<CheckpointReader> reader = Status::failure("not opened");
@@ -84,16 +101,25 @@ findCandidates(const std::vector<CheckpointStore::Entry> &stored,
   return candidates;
 }
 
+/// 1. Find what is on the disk, and see that all processes find the same.
+/// 2. Find what hosts have in memory of the same run.
+/// 3. Try the candidates in their order. One that cannot be read is a warning,
+///    and the next one is tried. One that can be read and does not fit the plan
+///    is an error: an older one would not fit either.
+/// 4. Where none is left, begin anew if that is allowed, else say why the
+///    newest could not be read.
 Result<std::optional<Resumed>> runtime::resume(Executor &executor,
                                                const std::string &path,
                                                bool mayBeNone,
                                                const std::string &replica) {
+  // 1.
   auto found = findCheckpoints(path);
   // Where there may be no checkpoint there may be no directory.
   if (!found.ok() && mayBeNone)
     found = std::vector<CheckpointStore::Entry>();
   PLAIT_RETURN_IF_ERROR(agreeOn(executor, found.status()));
   PLAIT_RETURN_IF_ERROR(compareViews(executor, path, *found));
+  // 2.
   auto replicas = Replicas::find(executor, replica, path);
   if (!replicas.ok())
     return replicas.status();
@@ -106,6 +132,7 @@ Result<std::optional<Resumed>> runtime::resume(Executor &executor,
   Resumed resumed;
   resumed.directory = path;
   resumed.replicaId = replicas->id();
+  // 3.
   Status reason = Status::success(); // why the newest is none
   for (const Candidate &candidate : candidates) {
     Result<CheckpointReader> reader =
@@ -132,6 +159,7 @@ Result<std::optional<Resumed>> runtime::resume(Executor &executor,
     resumed.isReplica = candidate.replica != nullptr;
     return std::optional(std::move(resumed));
   }
+  // 4.
   if (mayBegin)
     return std::optional<Resumed>();
   return candidates.size() > 1 ? fail("no checkpoint in '", path, "' is whole")

@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The checkpoints of a run as a whole: a CheckpointWriter for the directory
+// that all processes share and, with --replica, another one for the folder in
+// memory of each host. Before the run it settles to whom the directory belongs,
+// what may be in it and which copies in memory are of this run; afterwards it
+// hands every call on to the writers. What a checkpoint holds and how it is
+// written is theirs.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Core/Processes.h"
 #include "Writer.h"
@@ -30,6 +39,8 @@ public:
   }
 
   Status take(const std::string &directory) {
+    // The lock is of the open file, so that it goes with the process, however
+    // that ends; a lock file would outlive a run that is killed.
     descriptor = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     // File systems without locks have to do without.
     if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 &&
@@ -44,6 +55,8 @@ private:
 };
 
 /// Of all ranks, by rank, or of those of one process.
+/// Those of ranks [begin, end) that store anything. Made once for a run: the
+/// pieces follow from the plan.
 std::map<uint32_t, RankFile> filesOf(const fb::Plan &plan,
                                      const plan::Mesh &mesh, uint32_t begin,
                                      uint32_t end) {
@@ -54,6 +67,8 @@ std::map<uint32_t, RankFile> filesOf(const fb::Plan &plan,
   return files;
 }
 
+/// The order of members matters: the writers refer to `files` and go first, and
+/// the lock is given back when both have ended their tasks.
 class Saver : public Checkpointer {
 public:
   Saver(Executor &executor, const CheckpointOptions &options)
@@ -118,31 +133,47 @@ Status Saver::prepare(const PlanIdentity &identity,
       executor, options.every, files,
       std::make_unique<DiskPlace>(options.directory, options.keep, leads),
       *index);
+  // Rank 0 alone has looked into the directory.
   auto stored = tellFromFirst(executor.processes(), std::to_string(storedStep));
   if (!stored.ok())
     return stored.status();
+  // A run that is resumed at step N has N already, unless it came from memory:
+  // then the disk has an older one, and the next that is due is written.
   disk->setSaved(std::stoull(*stored));
   return options.replica.empty() ? Status::success()
                                  : prepareMemory(*index, resumed);
 }
 
+/// In the process of rank 0:
+/// 1. take the directory, so that nothing below meets another run;
+/// 2. remove what a run that was killed has left;
+/// 3. find out whether this run goes on with what is there. Paths may be
+///    written in many ways, so the file system compares them;
+/// 4. of each checkpoint that is there, refuse what this run would mix with its
+///    own: any at all of another run, and those later than the step it goes on
+///    from, but for damaged ones, which are set aside;
+/// 5. forget the mark of copies in memory where this run makes none.
 Status Saver::prepareDirectory(const std::optional<Resumed> &resumed) {
   CheckpointStore store(options.directory);
+  // 1.
   PLAIT_RETURN_IF_ERROR(store.make());
   if (access(options.directory.c_str(), W_OK | X_OK) != 0)
     return fail("cannot write to checkpoint directory '", options.directory,
                 "': ", std::strerror(errno));
   PLAIT_RETURN_IF_ERROR(lock.take(options.directory));
+  // 2.
   PLAIT_RETURN_IF_ERROR(store.removeUnfinished());
   auto entries = store.list();
   if (!entries.ok())
     return entries.status();
   std::error_code error;
+  // 3.
   goesOn = resumed &&
            std::filesystem::equivalent(
                resumed->isReplica ? options.directory
                                   : store.pathOf(resumed->run.step),
                resumed->isReplica ? resumed->directory : resumed->path, error);
+  // 4.
   for (const CheckpointStore::Entry &entry : *entries) {
     if (!goesOn)
       return fail("'", options.directory, "' has a checkpoint of step ",
@@ -162,7 +193,7 @@ Status Saver::prepareDirectory(const std::optional<Resumed> &resumed) {
                   "; name another directory");
     PLAIT_RETURN_IF_ERROR(store.setAside(entry.step));
   }
-  // What earlier runs have in memory is older than what follows.
+  // 5. What earlier runs have in memory is older than what follows.
   if (options.replica.empty())
     ReplicaMark::remove(options.directory);
   return Status::success();
@@ -177,6 +208,8 @@ Saver::agreeOnFolder(const HostGroups &groups,
   Status status = Status::success();
   if (executor.leads()) {
     ReplicaMark mark = ReplicaMark::draw();
+    // The folder may only be taken over by who goes on with the very run that
+    // left it: then what is in it is older than what this run writes.
     if (auto old = ReplicaMark::read(options.directory);
         goesOn && old && old->id == resumed->replicaId)
       mark = *old;
@@ -188,6 +221,9 @@ Saver::agreeOnFolder(const HostGroups &groups,
                               options.directory, id, groups.hostName());
 }
 
+/// All processes. The one that leads its host cleans and makes the folder;
+/// nobody goes on before all hosts have theirs, as neighbours write to each
+/// other's.
 Status Saver::prepareMemory(const CheckpointIndex &index,
                             const std::optional<Resumed> &resumed) {
   auto groups = HostGroups::of(executor.processes());
@@ -225,6 +261,8 @@ Status Saver::prepareMemory(const CheckpointIndex &index,
   return Status::success();
 }
 
+/// The copies go when the disk has the last step: they protect what is not on
+/// the disk, and memory that nobody needs should be given back.
 Status Saver::finish(const RunRecord &run) {
   Status stored = disk->finish(run);
   if (!memory)
@@ -252,6 +290,8 @@ Checkpointer::create(Executor &executor, const CheckpointOptions &options,
   return std::unique_ptr<Checkpointer>(std::move(saver));
 }
 
+/// Counts what this process writes itself and what it receives for its
+/// neighbours, by the layouts of the files; their indices are small beside.
 Result<uint64_t> runtime::replicaBytes(const fb::Plan &plan,
                                        const CheckpointOptions &options,
                                        Rendezvous *processes) {
@@ -278,6 +318,7 @@ Result<uint64_t> runtime::replicaBytes(const fb::Plan &plan,
   return 2 * bytes - std::min(2 * bytes, before);
 }
 
+/// At most nine digits, so that neither the number nor the seconds overflow.
 Result<CheckpointInterval>
 runtime::parseCheckpointEvery(const std::string &text) {
   size_t digits = text.find_first_not_of("0123456789");

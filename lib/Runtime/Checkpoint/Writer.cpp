@@ -4,6 +4,25 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Writer.h says why checkpoints are written beside the steps. Here it is a
+// state machine of one checkpoint at a time, which the run's thread advances
+// after each step:
+//
+//   Idle -> Writing -> [Spreading] -> Committing -> Pruning -> Idle
+//
+// Each phase but Idle is a task of a thread of its own, `task`. The run's
+// thread never waits for it but at the end of the run and before the next
+// checkpoint; it asks, after each step and in all processes at once, whether
+// the task has ended everywhere (askAll() of Processes.h). All processes take
+// the same turns, since they decide by the same answers: every exchange between
+// them has its partner.
+//
+// What goes wrong with a checkpoint is never a failure of the run. conclude()
+// removes the folder, warns, and the machine is Idle again. Only exchanges
+// between processes that fail end the run.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Writer.h"
 
@@ -18,6 +37,8 @@ using namespace plait::runtime;
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
+/// What a process tells the others of its files: names, sizes and checksums,
+/// which the index has to have. JSON, as names are arbitrary text.
 static std::string printFiles(const std::vector<WrittenFile> &files) {
   Json list = Json::array();
   for (const WrittenFile &file : files)
@@ -33,11 +54,15 @@ static void addFiles(const std::string &text, StoredFiles &files) {
   }
 }
 
+// The task refers to this object. The last phase may still make its folder a
+// checkpoint, which is a gain: all its files are there.
 CheckpointWriter::~CheckpointWriter() {
   if (task.valid())
     task.wait();
 }
 
+/// First what is on its way, then what is due: a checkpoint that has ended
+/// gives its place to the next one in the same call.
 Status CheckpointWriter::afterStep(const RunRecord &run) {
   PLAIT_RETURN_IF_ERROR(advance(/*wait=*/false));
   Result<bool> due = isDue(run.step);
@@ -46,8 +71,12 @@ Status CheckpointWriter::afterStep(const RunRecord &run) {
   return *due ? save(run) : Status::success();
 }
 
+/// Unlike between steps, a last checkpoint that is missing is an error here:
+/// the user is told by the exit code that the run cannot be continued from its
+/// end.
 Status CheckpointWriter::finish(const RunRecord &run) {
   PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true));
+  // The last step may have been due by itself.
   if (savedStep != run.step) {
     PLAIT_RETURN_IF_ERROR(save(run));
     PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true));
@@ -61,6 +90,9 @@ Status CheckpointWriter::finish(const RunRecord &run) {
 }
 
 /// All processes write the same steps: by time, those that rank 0 says.
+/// Steps are a matter of arithmetic; clocks differ between processes, so that
+/// those of all but rank 0 are not asked. Costs an exchange after each step
+/// only where the interval is a time.
 Result<bool> CheckpointWriter::isDue(uint64_t step) {
   if (every.steps)
     return step % every.steps == 0;
@@ -74,6 +106,9 @@ Result<bool> CheckpointWriter::isDue(uint64_t step) {
                      [](const std::string &one) { return !one.empty(); });
 }
 
+/// Reads the elements where the rank's device has them and gives them to the
+/// system, a window at a time. `isAwaited` is passed on, as it decides whether
+/// the file goes through the page cache; see FileWriter.
 Status CheckpointWriter::copyFile(uint32_t rank, const RankFile &file) {
   auto copied = writeRankFile(
       place->store.partialPathOf(step), file,
@@ -93,6 +128,10 @@ Status CheckpointWriter::copyFile(uint32_t rank, const RankFile &file) {
 }
 
 /// The files of all ranks, at once. In vain is not a failure of a rank.
+/// Beside a step the threads are this function's own, since those of the ranks
+/// compute; between steps they are the ranks' own, on which a device may be
+/// used. A failure is collected rather than returned by the job: forEachRank()
+/// would take it for a rank that cannot go on, and end the run.
 Status CheckpointWriter::copyFiles() {
   std::map<uint32_t, Status> results;
   for (const auto &[rank, file] : files)
@@ -103,6 +142,7 @@ Status CheckpointWriter::copyFiles() {
     return Status::success();
   };
   if (isBeside) {
+    // Their destructors wait for the threads.
     std::vector<std::future<Status>> copies;
     for (const auto &[rank, file] : files)
       copies.push_back(std::async(std::launch::async, copy, rank));
@@ -115,6 +155,12 @@ Status CheckpointWriter::copyFiles() {
 }
 
 /// Of the ranks' threads: what is being copied may change from here on.
+/// The hook of Executor::holdUpdates(): called in each step by each rank of
+/// this process, before its first update. Returns at once where nothing is
+/// copied.
+///
+/// `released` is copied first. It is replaced between steps only, so that no
+/// lock is needed.
 void CheckpointWriter::awaitCopies() {
   // So long a disk may take more than memory.
   constexpr std::chrono::seconds patience(1);
@@ -126,6 +172,10 @@ void CheckpointWriter::awaitCopies() {
   copies.wait();
 }
 
+/// Releases the ranks of this process when all processes have copied. Their own
+/// copy being done is not enough: a rank that goes on alone would wait in the
+/// next collective, under the time limit for processes that have stopped, for
+/// one whose disk is slow.
 Status CheckpointWriter::duringStep() {
   if (!holds)
     return Status::success();
@@ -135,6 +185,8 @@ Status CheckpointWriter::duringStep() {
   return status;
 }
 
+/// The names of all files are known from the plan: those of an old folder that
+/// is written over and are not among them have to go.
 Status CheckpointWriter::begin() {
   std::set<std::string> names;
   for (const StoredFile &file : index.files)
@@ -142,6 +194,12 @@ Status CheckpointWriter::begin() {
   return place->store.begin(step, names);
 }
 
+/// Makes the folder and starts to fill it:
+/// 1. end what is on its way, as there is one folder and one index at a time;
+/// 2. let the keepers make the folder. All processes have to know that it is
+///    there before one of them opens a file in it;
+/// 3. where nothing may be read beside a step, copy here, while the ranks rest;
+/// 4. start the rest as a task.
 Status CheckpointWriter::save(const RunRecord &run) {
   PLAIT_RETURN_IF_ERROR(advance(/*wait=*/true)); // one at a time
   step = run.step;
@@ -149,6 +207,8 @@ Status CheckpointWriter::save(const RunRecord &run) {
   index.run = run;
   Status status =
       agreeOn(executor, place->isKeeper ? begin() : Status::success());
+  // 3. With the others, as the copies of a large rank may take longer than the
+  //    time limit of an exchange.
   if (status.ok() && !isBeside)
     status = doTogether(executor, [this] { return copyFiles(); });
   if (status.ok())
@@ -158,11 +218,20 @@ Status CheckpointWriter::save(const RunRecord &run) {
   return Status::success();
 }
 
+/// `job` may use what `task` guards (see Writer.h) without a lock: this thread
+/// keeps away from it until the future is ready.
 void CheckpointWriter::start(Phase next, std::function<Status()> job) {
   phase = next;
   task = std::async(std::launch::async, std::move(job));
 }
 
+/// Starts the first phase. There are two futures, since two events are waited
+/// for: `copied`, that this process has read the last element that the step
+/// will change, and `released`, that all have. Alone they are one, and all
+/// phases up to the commit are one task, which needs no exchange.
+///
+/// A promise that is shared with the task keeps `copied` from being broken when
+/// this object makes the next one.
 void CheckpointWriter::startWriting() {
   auto done = std::make_shared<std::promise<void>>();
   isAwaited = false;
@@ -172,6 +241,7 @@ void CheckpointWriter::startWriting() {
   holds = isBeside && !isAlone;
   released = holds ? copiedByAll.get_future().share() : copied;
   start(isAlone ? Phase::Committing : Phase::Writing, [this, isAlone, done] {
+    // 2.
     Status status = isBeside ? copyFiles() : Status::success();
     done->set_value();
     if (status.ok())
@@ -179,6 +249,7 @@ void CheckpointWriter::startWriting() {
     if (!status.ok() || !isAlone)
       return status;
     StoredFiles all;
+    // By way of the text, as processes would tell each other.
     addFiles(printFiles(written), all);
     fillIndex(all);
     return commit();
@@ -196,6 +267,9 @@ Result<StoredFiles> CheckpointWriter::shareFiles() {
   return all;
 }
 
+/// makeIndex() has named the files in the order of the ranks; sizes and
+/// checksums are known when they are written. `all` has each of them, since all
+/// processes have ended their phase well.
 void CheckpointWriter::fillIndex(const StoredFiles &all) {
   if (place->isKeeper)
     for (StoredFile &file : index.files)
@@ -219,6 +293,9 @@ Status CheckpointWriter::goOn() {
   return Status::success();
 }
 
+/// What is durable has to come before what names it: the files were secured in
+/// the Writing phase, the index is synced by writeIndex(), then the folder gets
+/// its name.
 Status CheckpointWriter::commit() {
   if (!place->isKeeper)
     return Status::success();
@@ -228,6 +305,8 @@ Status CheckpointWriter::commit() {
 
 /// What is no longer needed now that all processes have the newest one.
 Status CheckpointWriter::prune() {
+  // After all keepers have committed: the mark must not name a step that some
+  // host lacks.
   if (executor.leads())
     place->conclude(step);
   if (!place->isKeeper)
@@ -239,6 +318,10 @@ Status CheckpointWriter::prune() {
 
 /// Goes on with what is being written as far as it is, or, with `wait`, until
 /// it is complete.
+/// Each turn of the loop is one exchange, which all processes take part in.
+/// With `wait` it gives each `askingPause` to its own task before it asks
+/// again. Pruning is not asked about: it is each keeper's own business, and a
+/// process that is still at it only delays its own next checkpoint.
 Status CheckpointWriter::advance(bool wait) {
   while (phase == Phase::Writing || phase == Phase::Spreading ||
          phase == Phase::Committing) {
@@ -250,6 +333,8 @@ Status CheckpointWriter::advance(bool wait) {
       continue;
     if (!*ended)
       return Status::success();
+    // A failure of any process ends the checkpoint in all of them, in the same
+    // turn.
     if (phase != Phase::Committing && (*ended)->ok())
       PLAIT_RETURN_IF_ERROR(goOn());
     else
@@ -265,12 +350,17 @@ Status CheckpointWriter::advance(bool wait) {
 }
 
 /// What is being written is complete, or it is not and never will be.
+/// The end of a checkpoint, good or bad, in all processes alike. Files are
+/// closed here at the latest: a descriptor that is open keeps the disk's blocks
+/// of a folder that has been removed.
 void CheckpointWriter::conclude(const Status &status) {
   phase = Phase::Idle;
   task = {};
   written.clear(); // what is open still takes room
+  // 4.
   if (status.ok()) {
     savedStep = step;
+    // Only when the new one is complete are old ones removed.
     start(Phase::Pruning, [this] { return prune(); });
     return;
   }

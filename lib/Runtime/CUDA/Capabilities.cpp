@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Which versions of driver and libraries this process has, and what follows for
+// plans: below some versions NCCL launches one thing at a time, so that a
+// pipeline that sends and receives in both directions waits for itself. Such a
+// plan is refused here rather than left hanging; the table is in docs/GPU.md.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Capabilities.h"
 
@@ -35,6 +42,8 @@ std::string cudaVersion(int version) {
 }
 
 /// Three numbers of two digits each, as most libraries count.
+/// cuDNN counts 9.16.0 as 91600, cuBLASLt 13.1.0 as 130100, NCCL 2.30.7 as
+/// 23007.
 std::string version(int number) {
   return number == 0 ? "none"
                      : std::to_string(number / 10000) + "." +
@@ -43,6 +52,9 @@ std::string version(int number) {
 }
 
 /// Looks through the memory of the library that has `function`.
+/// The string is in the library's constants, which are mapped. First the
+/// library whose loaded segments contain the function, then its readable
+/// segments.
 int findCudartOf(const void *function) {
   struct Search {
     uintptr_t function;
@@ -56,6 +68,7 @@ int findCudartOf(const void *function) {
         };
         bool isIt = false;
         for (int i = 0; i < library->dlpi_phnum; ++i)
+          // Unsigned: a function below the segment is far above its size.
           isIt |= library->dlpi_phdr[i].p_type == PT_LOAD &&
                   search.function - begin(i) < library->dlpi_phdr[i].p_memsz;
         for (int i = 0; isIt && !search.found && i < library->dlpi_phnum; ++i)
@@ -63,6 +76,7 @@ int findCudartOf(const void *function) {
               library->dlpi_phdr[i].p_flags & PF_R)
             search.found = findCudart({reinterpret_cast<const char *>(begin(i)),
                                        library->dlpi_phdr[i].p_filesz});
+        // Anything but 0 ends the walk.
         return int(isIt);
       },
       &search);
@@ -93,6 +107,8 @@ int runtime::findCudart(std::span<const char> bytes) {
   return 0;
 }
 
+/// What cannot be opened stays 0: this is a report, and the failure is said by
+/// who needs the library.
 Capabilities Capabilities::find() {
   Capabilities found;
   if (auto driver = Driver::load(); driver.ok())
@@ -132,6 +148,8 @@ plan::LaunchOrder Capabilities::launchOrder(bool recorded) const {
   return serial ? plan::LaunchOrder::Serial : plan::LaunchOrder::Routes;
 }
 
+/// The message names the way out, if there is one: steps that are walked may be
+/// in order where recorded ones are not.
 Status Capabilities::checkLaunchOrder(const plan::fb::Plan &plan,
                                       bool recorded) const {
   if (launchOrder(recorded) == plan::LaunchOrder::Routes)

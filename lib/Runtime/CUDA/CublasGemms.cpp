@@ -4,6 +4,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// GEMMs by cuBLASLt. What is to be computed is a GemmLayout; prepare() turns it
+// into the library's descriptors and asks its heuristic for an algorithm, once,
+// when the plan is loaded; run() only passes addresses. The library is told the
+// workspace that the plan has reserved, and allocates none by itself. The first
+// choice of the heuristic is taken as it is: choosing by measured times could
+// give other bits in every run.
+//
+// Epilogues (bias, GELU, its gradient) are the library's where it has an
+// algorithm for them, else a kernel of the runtime afterwards; see
+// EpilogueFallback.h.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CublasGemms.h"
 
@@ -20,6 +33,8 @@ static cudaDataType_t dataType(fb::DType type) {
   return type == fb::DType::BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+/// The descriptors are opaque pointers with a function each to destroy them; a
+/// failure of that has no one to tell.
 void CublasGemms::Destroy::operator()(cublasLtMatmulDesc_t object) const {
   library->cublasLtMatmulDescDestroy(object);
 }
@@ -48,16 +63,23 @@ CublasGemms::~CublasGemms() {
     library.cublasLtDestroy(handle);
 }
 
+/// Takes time in the number of different GEMMs for the search, which are few,
+/// however deep the model.
+/// 1. look for an equal one;
+/// 2. describe the three matrices;
+/// 3. choose algorithm and epilogue. A refusal names the sizes of the step, not
+///    of cuBLASLt's view of it.
 Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
   Gemm gemm;
   gemm.layout = layoutGemm(step);
-  // Layers share their layouts, each of which asks the heuristic once.
+  // 1. Layers share their layouts, each of which asks the heuristic once.
   auto found = std::find_if(gemms.begin(), gemms.end(), [&](const Gemm &known) {
     return known.layout == gemm.layout;
   });
   if (found != gemms.end())
     return static_cast<uint32_t>(found - gemms.begin());
 
+  // 2.
   for (auto [matrix, target] :
        {std::pair(&gemm.layout.a, &gemm.a), std::pair(&gemm.layout.b, &gemm.b),
         std::pair(&gemm.layout.c, &gemm.c)}) {
@@ -66,6 +88,7 @@ Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
       return described.status();
     *target = std::move(*described);
   }
+  // 3.
   if (Status status = chooseOperation(gemm); !status.ok())
     return fail("cuBLASLt cannot multiply ", step.m(), " x ", step.k(), " by ",
                 step.k(), " x ", step.n(), ": ", status.message());
@@ -73,6 +96,9 @@ Result<uint32_t> CublasGemms::prepare(const fb::GemmStep &step) {
   return static_cast<uint32_t>(gemms.size() - 1);
 }
 
+/// The operation: types of computation and scale, and which operand is
+/// transposed. TF32 only for f32, and only if it is asked for: it has 10 bits
+/// of mantissa.
 Result<CublasGemms::Owned<cublasLtMatmulDesc_t>>
 CublasGemms::describe(const GemmLayout &layout, bool withEpilogue) {
   bool fast = tf32 && layout.a.type == fb::DType::F32;
@@ -96,6 +122,7 @@ CublasGemms::describe(const GemmLayout &layout, bool withEpilogue) {
   return result;
 }
 
+/// The library copies the value.
 template <typename T>
 Status CublasGemms::set(cublasLtMatmulDesc_t operation,
                         cublasLtMatmulDescAttributes_t attribute, T value) {
@@ -104,6 +131,8 @@ Status CublasGemms::set(cublasLtMatmulDesc_t operation,
                        "cublasLtMatmulDescSetAttribute");
 }
 
+/// Those that store GELU's input for the backward pass are the AUX ones. DGELU
+/// reads it, from the same attribute.
 static cublasLtEpilogue_t epilogueOf(const GemmLayout &layout) {
   bool stores = layout.hasGeluInput;
   switch (layout.epilogue) {
@@ -132,9 +161,12 @@ Status CublasGemms::setEpilogue(cublasLtMatmulDesc_t operation,
         set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, layout.c.leading));
   // Of the addresses, the heuristic wants to know how they are aligned.
   const std::byte *aligned = workspace.data() + layout.epilogueAlignment;
+  // They are not dereferenced before run() sets the true ones.
   return setPointers(operation, layout, aligned, aligned);
 }
 
+/// Sets those that the epilogue has. The library keeps the address, not what is
+/// there.
 Status CublasGemms::setPointers(cublasLtMatmulDesc_t operation,
                                 const GemmLayout &layout, const std::byte *bias,
                                 const std::byte *geluInput) {
@@ -164,6 +196,8 @@ Status CublasGemms::chooseOperation(Gemm &gemm) {
   return chooseOperation(gemm, /*withEpilogue=*/false);
 }
 
+/// Describes the operation anew: an epilogue that was refused is gone with its
+/// descriptor.
 Status CublasGemms::chooseOperation(Gemm &gemm, bool withEpilogue) {
   auto operation = describe(gemm.layout, withEpilogue);
   if (!operation.ok())
@@ -172,6 +206,8 @@ Status CublasGemms::chooseOperation(Gemm &gemm, bool withEpilogue) {
   return chooseAlgorithm(gemm);
 }
 
+/// Batch attributes are set for a single GEMM, too: a count of 1, whose stride
+/// is not read.
 Result<CublasGemms::Owned<cublasLtMatrixLayout_t>>
 CublasGemms::describe(const GemmMatrix &matrix, const GemmLayout &layout) {
   cublasLtMatrixLayout_t made = nullptr;
@@ -232,20 +268,31 @@ Status CublasGemms::chooseAlgorithm(Gemm &gemm) {
   return library.check(found.state, "cublasLtMatmulAlgoGetHeuristic");
 }
 
+/// Enqueues one call for each of the layout's places, all under the stream's
+/// lock. A descriptor belongs to one rank, so that changing its pointers is
+/// safe; the library reads them before it returns.
+/// 1. The heuristic was told an alignment. Addresses that the plan binds are
+///    multiples of it; others would be undefined behaviour, hence the check.
+/// 2. Set the addresses of the epilogue.
+/// 3. Multiply. `add` is beta, not a property of the descriptor: a GEMM that
+///    accumulates over microbatches shares the algorithm of the first one.
+/// 4. Apply what the library has no epilogue for.
 Status CublasGemms::run(uint32_t prepared, const GemmOperands &operands,
                         bool add) {
   Gemm &gemm = gemms[prepared];
   const auto [a, b, c, bias, geluInput] = operands;
+  // 1.
   uintptr_t addresses = reinterpret_cast<uintptr_t>(a) |
                         reinterpret_cast<uintptr_t>(b) |
                         reinterpret_cast<uintptr_t>(c);
   if (addresses % gemm.layout.alignment)
     return fail("the operands of a GEMM must be aligned to ",
                 gemm.layout.alignment, " bytes");
+  // 2.
   if (!gemm.isApart)
     PLAIT_RETURN_IF_ERROR(
         setPointers(gemm.operation.get(), gemm.layout, bias, geluInput));
-  // cuBLAS has columns first: what it sees is the transposed result, of the
+  // 3. cuBLAS has columns first: what it sees is the transposed result, of the
   // operands exchanged.
   const float alpha = 1, beta = add ? 1 : 0;
   uint64_t unit = plan::elementBytes(gemm.layout.a.type);
@@ -262,6 +309,7 @@ Status CublasGemms::run(uint32_t prepared, const GemmOperands &operands,
           "cublasLtMatmul"));
     return Status::success();
   }));
+  // 4.
   return gemm.isApart ? fallback->run(gemm.layout, operands)
                       : Status::success();
 }

@@ -4,6 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Opens libcublasLt and binds what CublasGemms calls. The library is that of
+// the toolkit whose headers plait-run was compiled with, by major version.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CublasLt.h"
 
@@ -43,6 +48,7 @@ Result<const CublasLt *> CublasLt::load() {
   return &*table;
 }
 
+/// cuBLASLt keeps no detail of a failure; its status is all there is.
 Status CublasLt::check(cublasStatus_t status, const char *what) const {
   if (status == CUBLAS_STATUS_SUCCESS)
     return Status::success();

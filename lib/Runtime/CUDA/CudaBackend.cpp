@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Puts ranks on GPUs and chooses how they talk: through GPU memory where
+// several share a GPU, by NCCL where each has its own, and by NCCL between
+// processes. The table is in docs/GPU.md. Whatever makes a plan impossible on
+// this machine is found here, before an arena is allocated: no driver or no
+// NCCL, too few GPUs, code for another architecture, too little memory, and an
+// order of launches in which the plan would wait for ever (Capabilities).
+//
+//===----------------------------------------------------------------------===//
 
 #include "CudaBackend.h"
 
@@ -31,6 +40,8 @@ struct Machine {
   uint32_t devices;
 };
 
+/// --devices takes the first ones that the driver shows, which
+/// CUDA_VISIBLE_DEVICES may have chosen.
 Result<Machine> findMachine(const ExecutorOptions &options) {
   Result<const Driver *> loaded = Driver::load();
   if (!loaded.ok())
@@ -50,6 +61,7 @@ uint64_t arenaBytes(const fb::Plan &plan, uint32_t rank) {
   return plan.programs()->Get(plan::Mesh(plan).index(rank, 0))->arena_bytes();
 }
 
+/// In units of 10^9 bytes, as all of the tools print them.
 std::string inGigabytes(uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.2f GB", double(bytes) * 1e-9);
@@ -57,6 +69,8 @@ std::string inGigabytes(uint64_t bytes) {
 }
 
 /// The ranks that share a GPU, and what they share of it.
+/// What this process knows of one GPU. Kept by Backend::describeMemory for as
+/// long as the run lasts.
 struct Gpu {
   std::shared_ptr<CudaContext> context;
   std::shared_ptr<const CudaKernels> kernels;
@@ -64,6 +78,9 @@ struct Gpu {
   uint64_t arenas = 0;     // bytes of all ranks
   uint64_t usedBefore = 0; // by the context, and by other processes
 
+  /// Asks how much is in use right after the context has been made, since the
+  /// driver does not tell processes apart: what is there before plait has
+  /// allocated anything is the context's or another process's.
   Status load(const fb::Plan &plan, const Driver &driver, int ordinal) {
     auto made = CudaContext::create(driver, ordinal);
     if (!made.ok())
@@ -75,6 +92,7 @@ struct Gpu {
     usedBefore = memory->used();
     for (uint32_t rank : ranks)
       arenas += arenaBytes(plan, rank);
+    // Once a GPU, however many ranks run there.
     auto loaded = CudaKernels::load(plan, context);
     if (!loaded.ok())
       return loaded.status();
@@ -92,6 +110,7 @@ struct Gpu {
     // other processes use, so that beside them less is asked for.
     uint64_t reserve =
         plan.device_reserve() - std::min(plan.device_reserve(), memory->used());
+    // By differences: the sum could overflow for a plan with absurd numbers.
     if (arenas > memory->available || reserve > memory->available - arenas)
       return fail(context->describe(), ": ", describeRanks(ranks),
                   ranks.size() == 1 ? " needs " : " need ", arenas, " bytes",
@@ -102,6 +121,8 @@ struct Gpu {
   }
 
   /// What everything takes by now.
+  /// What is neither an arena nor was there before is the libraries': NCCL's
+  /// buffers, cuDNN's engines, loaded code and recorded steps.
   Result<std::string> describeMemory(const fb::Plan &plan) const {
     auto memory = context->memory();
     if (!memory.ok())
@@ -120,6 +141,8 @@ struct Gpu {
 
 /// Devices for `ranks`, rank i on GPU ordinals[i]. Without `nccl` they share
 /// memory, and are recorded together.
+/// All GPUs are loaded and checked before the first arena is allocated: a
+/// failure then leaves nothing behind, and names the GPU.
 Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
                               std::vector<uint32_t> ranks,
                               const std::vector<int> &ordinals,
@@ -144,6 +167,7 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
   plan::Mesh mesh(plan);
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Gpu &gpu = gpus[ordinals[i]];
+    // Ranks that are recorded apart need not wait for each other's lock.
     if (nccl)
       recording = std::make_shared<std::mutex>();
     auto device = CudaDevice::create(
@@ -154,6 +178,7 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
     backend.parts.push_back({std::move(*device), nullptr, nullptr});
   }
   backend.ranks = std::move(ranks);
+  // The plan outlives the backend.
   backend.describeMemory = [gpus = std::move(gpus),
                             &plan]() -> Result<std::string> {
     std::string lines;
@@ -188,6 +213,7 @@ std::string runtime::describeRanks(std::span<const uint32_t> ranks) {
   return result;
 }
 
+/// NCCL refuses two ranks on one GPU; events and copies do not mind.
 Result<Backend>
 runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
                                  const ExecutorOptions &options) {
@@ -208,6 +234,7 @@ runtime::createCudaThreadBackend(const fb::Plan &plan, const Topology &topology,
   return backend;
 }
 
+/// Rank r on GPU r.
 Result<Backend>
 runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
                                  const ExecutorOptions &options) {
@@ -233,6 +260,9 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   return backend;
 }
 
+/// The GPU is chosen by the number of the process on its host, as every
+/// launcher tells it; where the launcher shows each process one GPU only, that
+/// is GPU 0.
 Result<Backend>
 runtime::createNcclProcessBackend(const fb::Plan &plan,
                                   const Topology &topology,

@@ -4,6 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What the executor asks of a device, on a GPU: it enqueues kernels, GEMMs,
+// attention, copies and fills in stream 0 and returns. Further streams are
+// those of communicators, which enqueue there by themselves; here they are only
+// forked from stream 0 at the beginning of a step and joined to it at its end,
+// and tied to it in between by the events that the plan's analysis asks for
+// (Streams.h).
+//
+// In a step nothing is allocated and nothing waits; what is asked for at load
+// time (prepare…, addStream, makeEvents) does.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CudaDevice.h"
 
@@ -18,6 +30,9 @@ using namespace plait::runtime;
 /// Enough for the inputs of most steps to be written without waiting.
 static constexpr uint64_t stagingBytes = 8 << 20;
 
+/// All memory of a rank: the arena, zeroed, since a plan counts on padding to
+/// be zero, and staging memory on the host. The staging memory is page-locked:
+/// an asynchronous copy from other memory is not asynchronous.
 Result<std::unique_ptr<CudaDevice>>
 CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
                    const Options &options) {
@@ -27,6 +42,7 @@ CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
     return stream.status();
   result->queue = std::move(*stream);
   const Driver &driver = options.context->driver;
+  // A rank that stores nothing still has an address.
   uint64_t bytes = std::max<uint64_t>(program.arena_bytes(), 1);
   auto memory =
       DeviceMemory::allocate(options.context, bytes, "an arena", options.nccl);
@@ -47,6 +63,7 @@ CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
   return result;
 }
 
+/// Other members free themselves, in the order that the header declares.
 CudaDevice::~CudaDevice() {
   if (!queue || !queue->context->use().ok())
     return;
@@ -54,6 +71,9 @@ CudaDevice::~CudaDevice() {
     queue->driver.cuMemFreeHost(staging);
 }
 
+/// Copies through the staging memory, so that the caller's may change at once
+/// and the host does not wait unless it is full. Small inputs of a step lie one
+/// behind the other in it. On stream 0, so ordered with the work there.
 Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     // What has been staged is read when the stream gets there: its room is
@@ -76,6 +96,8 @@ Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
   return Status::success();
 }
 
+/// Waits. What is read is what all work enqueued in stream 0 so far has made;
+/// other streams have to be joined before.
 Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
   // Nothing staged is needed any more once the stream has caught up.
   PLAIT_RETURN_IF_ERROR(queue->synchronize());
@@ -95,6 +117,9 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
   return Status::success();
 }
 
+/// The library is opened by the first GEMM: a plan without needs none. The same
+/// workspace serves all GEMMs and attention steps, as they follow each other in
+/// stream 0.
 Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
   if (!gemms) {
     auto made = CublasGemms::create(*queue, libraryWorkspace(), tf32);
@@ -105,6 +130,8 @@ Result<uint32_t> CudaDevice::prepareGemm(const fb::GemmStep &step) {
   return gemms->prepare(step);
 }
 
+/// The refused ones are compiled for CUDA plans as matmuls and kernels; a plan
+/// that has such steps all the same was made for processors.
 Result<uint32_t> CudaDevice::prepareAttention(const fb::AttentionStep &step,
                                               AttentionBegin begin) {
   // cuDNN draws other masks than the ones that are meant.
@@ -126,6 +153,8 @@ Status CudaDevice::attention(uint32_t prepared,
   return attentions->run(prepared, operands);
 }
 
+/// `args` and `scalars` are passed by their addresses in the order of the
+/// kernel's parameters, which is all buffers, then all scalars.
 Status CudaDevice::kernel(const fb::KernelStep &step, std::byte *const *args,
                           const int64_t *scalars) {
   if (step.extent() == 0)
@@ -160,6 +189,7 @@ Status CudaDevice::fillZero(std::byte *target, uint64_t bytes) {
 // Streams
 //===----------------------------------------------------------------------===//
 
+/// Makes as many more as are missing.
 static Status makeCudaEvents(const Driver &driver, size_t count, bool timed,
                              std::vector<CudaEvent> &events) {
   while (events.size() < count) {
@@ -171,6 +201,8 @@ static Status makeCudaEvents(const Driver &driver, size_t count, bool timed,
   return Status::success();
 }
 
+/// Urgent: what ranks tell each other keeps other GPUs waiting. The lock of
+/// recordings is stream 0's, as all of them are recorded together.
 Result<uint32_t> CudaDevice::addStream() {
   auto stream = CudaStream::create(queue->context, queue->recording,
                                    CudaStream::Urgent::Yes);
@@ -195,6 +227,8 @@ Status CudaDevice::wait(uint32_t event, uint32_t number) {
   return stream(number).wait(events[event].handle());
 }
 
+/// All other streams wait for what stream 0 has done so far; in a recording
+/// this is also what makes them part of it.
 Status CudaDevice::fork() {
   if (!stamps.empty()) {
     PLAIT_RETURN_IF_ERROR(queue->synchronize());
@@ -210,6 +244,9 @@ Status CudaDevice::fork() {
   return Status::success();
 }
 
+/// Afterwards stream 0 has waited for all, so that waiting for it is waiting
+/// for the step. A recording needs this: a stream that is forked and not joined
+/// makes its end fail.
 Status CudaDevice::join() {
   for (Stream &other : others) {
     PLAIT_RETURN_IF_ERROR(other.stream->record(other.joined));
@@ -218,6 +255,8 @@ Status CudaDevice::join() {
   return Status::success();
 }
 
+/// Their being there is what makes fork() wait and take the time; a run without
+/// --profile has none.
 Status CudaDevice::makeStamps(uint32_t count) {
   auto first = CudaEvent::create(queue->driver, /*timed=*/true);
   if (!first.ok())
@@ -230,6 +269,9 @@ Status CudaDevice::stamp(uint32_t index, uint32_t number) {
   return stream(number).record(stamps[index]);
 }
 
+/// The GPU tells time between two events only: the beginning of the step, at
+/// which the host has looked at its own clock, is one of them. The two clocks
+/// are off by what recording the event takes.
 Result<std::chrono::steady_clock::time_point>
 CudaDevice::readStamp(uint32_t index) {
   float milliseconds = 0;

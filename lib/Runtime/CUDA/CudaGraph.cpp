@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Stream capture of the driver: what is enqueued between begin() and end(), in
+// this stream and in those that wait for it, becomes a graph, which is then
+// launched as one. Calls on the stream take its lock, see CudaStream.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CudaGraph.h"
 
@@ -22,6 +28,8 @@ Status CudaGraph::begin() {
   return status;
 }
 
+/// Only the executable form is kept: the graph that it is made from is not
+/// changed later.
 Status CudaGraph::end() {
   records = false;
   return stream->add([&] {
@@ -48,6 +56,8 @@ Status CudaGraph::launch() {
   });
 }
 
+/// Without the stream's lock: nobody else uses the stream when this is called.
+/// May be called on any thread, hence use().
 void CudaGraph::drop() {
   if ((!records && !executable) || !context->use().ok())
     return;

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Loads a plan's code on a GPU: the cubin that is made for it, or else PTX that
+// the driver compiles. Which kernel is which is known by name when the plan is
+// loaded, and by number in a step.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CudaKernels.h"
 
@@ -44,6 +50,9 @@ bool reaches(std::string_view cpu, int present) {
 
 } // namespace
 
+/// A cubin runs on exactly its architecture here, though CUDA promises more
+/// within a major version: for the others there is PTX. `seen` is for the
+/// message.
 Result<std::vector<const fb::CodeObject *>>
 runtime::chooseCode(const fb::Plan &plan, int major, int minor,
                     const std::string &gpu) {
@@ -54,6 +63,7 @@ runtime::chooseCode(const fb::Plan &plan, int major, int minor,
     const fb::CodeObject &code = *plan.code()->Get(i);
     std::string target = code.target()->str();
     std::string cpu = flatbuffers::GetString(code.cpu());
+    // Ready-made code goes first, whatever the order in the plan.
     if (target == "cubin" && plainArchitecture(cpu) == present)
       found.insert(found.begin(), &code);
     if (target == "ptx" && reaches(cpu, present))
@@ -72,6 +82,8 @@ uint64_t runtime::blocksOf(const fb::Kernel &kernel, int64_t extent) {
   return (static_cast<uint64_t>(extent) + each - 1) / each;
 }
 
+/// With PTX this compiles, which may take seconds, and whose errors are in the
+/// log alone. Kernels are loaded with it rather than in their first call.
 Result<std::unique_ptr<CudaModule>>
 CudaModule::load(std::shared_ptr<CudaContext> context, const void *image) {
   PLAIT_RETURN_IF_ERROR(context->use());
@@ -100,6 +112,8 @@ CudaModule::~CudaModule() {
     context->driver.cuModuleUnload(handle);
 }
 
+/// A name that is missing is a plan that does not fit together, not a failure
+/// of the driver.
 Result<CUfunction> CudaModule::find(const char *symbol) const {
   CUfunction function = nullptr;
   CUresult result =
@@ -110,6 +124,8 @@ Result<CUfunction> CudaModule::find(const char *symbol) const {
   return function;
 }
 
+/// Tries the code objects from the best on and takes the first that the driver
+/// accepts; the failure that is reported is that of the last one.
 Result<std::shared_ptr<const CudaKernels>>
 CudaKernels::load(const fb::Plan &plan, std::shared_ptr<CudaContext> context) {
   auto result = std::make_shared<CudaKernels>();

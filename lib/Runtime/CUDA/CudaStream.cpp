@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The thin layer over the driver's contexts, events and streams that the rest
+// of the CUDA runtime is written in: every call is checked and every object has
+// an owner. What steps do with a stream takes its lock `recording`, as
+// streams that are recorded into one graph add to it from several threads,
+// which CUDA does not allow at the same time.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CudaStream.h"
 
@@ -12,6 +20,9 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// The primary context, which libraries that use CUDA's runtime use as well, so
+/// that memory and streams are shared with them. It is counted: retained here,
+/// released by the destructor.
 Result<std::shared_ptr<CudaContext>> CudaContext::create(const Driver &driver,
                                                          int ordinal) {
   std::shared_ptr<CudaContext> result(new CudaContext(driver, ordinal));
@@ -30,6 +41,7 @@ Result<std::shared_ptr<CudaContext>> CudaContext::create(const Driver &driver,
     PLAIT_RETURN_IF_ERROR(driver.check(
         driver.cuDeviceGetAttribute(value, attribute, result->device),
         "cuDeviceGetAttribute"));
+  // The first call that takes memory of the GPU, hence the one that names it.
   if (Status status = driver.check(
           driver.cuDevicePrimaryCtxRetain(&result->context, result->device),
           "cuDevicePrimaryCtxRetain");
@@ -43,10 +55,13 @@ CudaContext::~CudaContext() {
     driver.cuDevicePrimaryCtxRelease(device);
 }
 
+/// A context is current for a thread, not a process: every thread that calls
+/// the driver for this GPU has to call this first.
 Status CudaContext::use() const {
   return driver.check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }
 
+/// One direction. Asking again for the same pair is fine.
 Status CudaContext::accessPeer(const CudaContext &other) const {
   int can = 0;
   PLAIT_RETURN_IF_ERROR(
@@ -81,6 +96,8 @@ std::string CudaContext::describe() const {
   return "GPU " + std::to_string(ordinal) + " (" + name + ")";
 }
 
+/// Timing is off where nobody asks for it: an event with a time costs the GPU a
+/// write, and those that order streams are recorded all the time.
 Result<CudaEvent> CudaEvent::create(const Driver &driver, bool timed) {
   CudaEvent result;
   result.driver = &driver;
@@ -96,6 +113,8 @@ CudaEvent::~CudaEvent() {
     driver->cuEventDestroy(event);
 }
 
+/// Non-blocking: a stream must not wait for the default stream of the process,
+/// which libraries may use.
 Result<std::unique_ptr<CudaStream>>
 CudaStream::create(std::shared_ptr<CudaContext> context,
                    std::shared_ptr<std::mutex> recording, Urgent urgent) {
@@ -105,6 +124,8 @@ CudaStream::create(std::shared_ptr<CudaContext> context,
   const Driver &driver = result->driver;
   // Small kernels of collectives go before the large ones that run beside
   // them.
+  // Numerically, the most urgent priority is the least number, and CUDA calls
+  // it the greatest.
   int least = 0, greatest = 0;
   PLAIT_RETURN_IF_ERROR(
       driver.check(driver.cuCtxGetStreamPriorityRange(&least, &greatest),
@@ -122,6 +143,9 @@ CudaStream::~CudaStream() {
     driver.cuStreamDestroy(stream);
 }
 
+/// `params` are the addresses of the kernel's arguments, which the driver
+/// copies before it returns. A failure of the kernel itself shows later, see
+/// idle().
 Status CudaStream::launch(CUfunction function, uint64_t blocks,
                           unsigned threads, void **params) {
   constexpr uint64_t maxBlocks = 0x7fffffff; // along x
@@ -134,10 +158,13 @@ Status CudaStream::launch(CUfunction function, uint64_t blocks,
                       "cuLaunchKernel");
 }
 
+/// The driver's handles of memory are integers.
 static CUdeviceptr address(const std::byte *pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
 }
 
+/// Within a GPU, between GPUs, or from and to the host: addresses are unified,
+/// so that the driver finds out which.
 Status CudaStream::copy(std::byte *target, const std::byte *source,
                         uint64_t bytes) {
   if (bytes == 0)
@@ -151,6 +178,7 @@ Status CudaStream::copy(std::byte *target, const std::byte *source,
 Status CudaStream::copyRows(std::byte *target, uint64_t targetPitch,
                             const std::byte *source, uint64_t sourcePitch,
                             uint64_t bytes, uint64_t rows) {
+  // Without gaps on both sides it is one run.
   if (rows == 1 || (bytes == targetPitch && bytes == sourcePitch))
     return copy(target, source, bytes * rows);
   CUDA_MEMCPY2D shape = {};
@@ -200,6 +228,9 @@ Status CudaStream::record(const CudaEvent &event) {
                       "cuEventRecord");
 }
 
+/// For what the event's last record() covers at the time of this call; one that
+/// has never been recorded counts as happened. So the host has to order
+/// record() before wait(), also across threads.
 Status CudaStream::wait(CUevent event) {
   std::lock_guard lock(*recording);
   return driver.check(driver.cuStreamWaitEvent(stream, event, 0),
@@ -207,6 +238,7 @@ Status CudaStream::wait(CUevent event) {
 }
 
 Result<bool> CudaStream::idle() const {
+  // Without the lock: a stream that is being recorded is never asked.
   CUresult result = driver.cuStreamQuery(stream);
   // An error here is one of any kernel before: calls only enqueue.
   if (result == CUDA_ERROR_NOT_READY)

@@ -34,6 +34,8 @@ using namespace plait::runtime;
 namespace {
 
 /// The events live here, as long as any rank may wait for them.
+/// What a member publishes at a meeting. Addresses are of this process and,
+/// since connectDevices(), valid on every GPU of it.
 struct CudaOperands {
   const std::byte *input = nullptr;
   std::byte *output = nullptr;
@@ -41,6 +43,9 @@ struct CudaOperands {
   CudaEvent ready;                      // the input
   CudaEvent done;                       // the member's part
 };
+/// What the sender and, on the way back, the receiver of a message publish.
+/// Events are those of the communicators' maps, which live as long as the ranks
+/// run.
 struct CudaMessage {
   const std::byte *data;
   CUevent sent;     // the data is there
@@ -58,6 +63,8 @@ struct ReduceKernels {
   std::unique_ptr<CudaModule> module;
   std::map<Name, CUfunction> functions;
 
+  // The four functions are in one module of PTX, embedded in this program
+  // (CollectiveKernels.cu). Loaded once a GPU: a module belongs to a context.
   static Result<std::shared_ptr<ReduceKernels>>
   load(std::shared_ptr<CudaContext> context) {
     auto module = CudaModule::load(std::move(context), collectiveKernelsPtx);
@@ -80,6 +87,11 @@ struct ReduceKernels {
   }
 };
 
+/// The collectives of one group, seen from one member. What differs between
+/// them is only what a member computes between the two rounds of events: always
+/// the part of the result that is its own to write, so that no two members
+/// write the same bytes. Sums are in rank order, whoever computes them, and so
+/// the same bits on all members and in all runs.
 class CudaThreadGroup : public Group {
 public:
   CudaThreadGroup(std::shared_ptr<CudaWorld> world,
@@ -91,6 +103,10 @@ public:
 
   uint32_t streamNumber() const override { return number; }
 
+  /// Each member reduces one slice of all inputs and stores it into all
+  /// outputs: it reads and writes each byte of the slice once a member, in one
+  /// kernel. Input and output of a member may be the same memory, as nobody
+  /// else reads or writes the slice.
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
                    fb::Reduction reduction) override {
@@ -99,6 +115,7 @@ public:
       // all.
       int64_t unit = plan::elementBytes(shape.type), line = 128 / unit;
       int64_t count = shape.outer * shape.chunk;
+      // Rounded up, so that the last members may have a short slice, or none.
       int64_t slice =
           (count + members() * line - 1) / (members() * line) * line;
       int64_t begin = std::min(count, index * slice);
@@ -112,6 +129,8 @@ public:
     });
   }
 
+  /// Member i reduces chunk i of each of the `outer` rows: inputs are read a
+  /// row apart, results stored without gaps.
   Status reduceScatter(const std::byte *input, std::byte *output,
                        const CollectiveShape &shape,
                        fb::Reduction reduction) override {
@@ -127,6 +146,8 @@ public:
     });
   }
 
+  /// Every member copies what the others have into its own output; nobody
+  /// writes into the memory of another one.
   Status allGather(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape) override {
     uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
@@ -139,6 +160,8 @@ public:
     });
   }
 
+  /// Member i takes the i-th block of everybody's input. Rows of a block may
+  /// lie apart on either side (see CollectiveShape).
   Status allToAll(const std::byte *input, std::byte *output,
                   const CollectiveShape &shape) override {
     uint64_t bytes = shape.chunk * plan::elementBytes(shape.type);
@@ -157,6 +180,8 @@ public:
 private:
   int64_t members() const { return meeting->entries.size(); }
 
+  /// All members' inputs from `offset` bytes on, in rank order, which is the
+  /// order of additions.
   ReduceParams inputsFrom(uint64_t offset) const {
     ReduceParams params = {};
     params.inputCount = static_cast<int32_t>(members());
@@ -165,6 +190,9 @@ private:
     return params;
   }
 
+  /// A member with an empty slice launches nothing: a grid has one block at
+  /// least. `params` goes to the kernel by value, so that it may end with this
+  /// call.
   Status launch(ReduceParams &params, ReduceKernels::Name name) {
     int64_t count = params.outer * params.chunk;
     if (count == 0)
@@ -184,15 +212,25 @@ private:
     return Status::success();
   }
 
+  /// One collective, by the rounds that the file's head describes:
+  /// 1. record that all before, the input's last writer among it, has been
+  ///    enqueued; publish, and meet. The barrier is of host threads: it says
+  ///    that every event has been recorded, not that it has happened.
+  /// 2. wait on the GPU for the inputs, enqueue `work`;
+  /// 3. record and meet again, then wait for all parts: only then may an input
+  ///    be overwritten, or this member's result, which others write, be read.
   template <typename Work>
   Status meet(const std::byte *input, std::byte *output, Work work) {
     CudaOperands &mine = meeting->entries[index];
+    // 1.
     PLAIT_RETURN_IF_ERROR(stream.record(mine.ready));
     mine.input = input;
     mine.output = output;
     PLAIT_RETURN_IF_ERROR(world->barrier(*meeting));
+    // 2.
     PLAIT_RETURN_IF_ERROR(waitForOthers(&CudaOperands::ready));
     PLAIT_RETURN_IF_ERROR(work());
+    // 3.
     PLAIT_RETURN_IF_ERROR(stream.record(mine.done));
     PLAIT_RETURN_IF_ERROR(world->barrier(*meeting));
     return waitForOthers(&CudaOperands::done);
@@ -206,6 +244,9 @@ private:
   ReduceKernels &kernels;
 };
 
+/// One rank's end. Messages are copied by the receiver, on its stream, straight
+/// out of the sender's memory: an event says that the data is there, another
+/// one that it has been copied and the sender may write over it.
 class CudaThreadCommunicator : public Communicator {
 public:
   CudaThreadCommunicator(std::shared_ptr<CudaWorld> world, uint32_t rank,
@@ -214,6 +255,7 @@ public:
       : world(std::move(world)), rank(rank), device(device),
         stream(device.stream()), kernels(std::move(kernels)) {}
 
+  /// A group of one rank needs no stream, as it waits for nobody.
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
     if (ranks.size() > maxCollectiveMembers)
@@ -249,6 +291,7 @@ public:
     return Status::success();
   }
 
+  /// The host waits for the sender to have posted; the GPU waits for the data.
   Status receive(uint32_t id, uint32_t source,
                  std::span<std::byte> bytes) override {
     Result<CudaMessage> message = world->take(id);
@@ -298,10 +341,13 @@ private:
   CudaDevice &device;
   CudaStream &stream; // transfers happen in stream 0
   std::shared_ptr<ReduceKernels> kernels;
+  // A message may be sent again in the next step with the same event: its last
+  // use has been waited for by then, see awaitReceipt().
   std::map<uint32_t, CudaEvent> events; // of messages
 };
 
 /// Every GPU reaches the memory of every other.
+/// Quadratic in the GPUs of one node, once.
 Status connectDevices(const std::map<int, std::shared_ptr<CudaContext>> &gpus) {
   for (const auto &[number, context] : gpus)
     for (const auto &[other, peer] : gpus)
@@ -312,6 +358,11 @@ Status connectDevices(const std::map<int, std::shared_ptr<CudaContext>> &gpus) {
 
 } // namespace
 
+/// 1. A communicator for each rank, all in one world, and the reductions loaded
+///    once a GPU.
+/// 2. Peers: kernels and copies use the memory of other GPUs by its address.
+/// 3. With `graphs`, one graph for all ranks, since their streams wait for each
+///    other's events: recorded apart they would not know of each other.
 Status runtime::connectCudaThreads(const Topology &topology,
                                    std::chrono::milliseconds timeLimit,
                                    std::span<RankBackend> parts, bool graphs) {
@@ -319,6 +370,7 @@ Status runtime::connectCudaThreads(const Topology &topology,
   std::map<int, std::shared_ptr<CudaContext>> gpus;
   std::map<int, std::shared_ptr<ReduceKernels>> kernels;
   std::vector<CudaStream *> streams;
+  // 1.
   for (uint32_t rank = 0; rank < parts.size(); ++rank) {
     auto &device = static_cast<CudaDevice &>(*parts[rank].device);
     CudaStream &stream = device.stream();
@@ -334,9 +386,11 @@ Status runtime::connectCudaThreads(const Topology &topology,
     parts[rank].communicator =
         std::make_unique<CudaThreadCommunicator>(world, rank, device, loaded);
   }
+  // 2.
   PLAIT_RETURN_IF_ERROR(connectDevices(gpus));
   if (!graphs)
     return Status::success();
+  // 3. The patience is the world's, and keeps it alive.
   auto made = createStepGraphs(
       streams, std::shared_ptr<Patience>(world, &world->patience));
   if (!made.ok())

@@ -4,6 +4,18 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The attention steps of one rank: which graph computes a step, and what cuDNN
+// does not do of it. Where plait-run is built without cuDNN's headers, all that
+// is left of this file is a factory that says so.
+//
+// A rank of a context-parallel plan has queries from the middle of a sequence.
+// A causal mask then depends on the first one's position, which cuDNN has no
+// parameter for but for two cases: the first query sees the first key only, or
+// the last query sees the last key. Cutting off the keys that no query sees
+// gives the latter.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CudaAttention.h"
 
@@ -20,6 +32,7 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// A variable, so that tests put their own in its place.
 CudaAttentionFactory runtime::createCudaAttention = createCudnnAttention;
 
 #if PLAIT_HAS_CUDNN
@@ -52,6 +65,8 @@ public:
     step.UnPackTo(&shape);
     if (shape.causal)
       shape.keys = std::min(shape.keys, firstQuery + shape.queries);
+    // Their gradients are zero, and cuDNN, which does not know of them, leaves
+    // them as they are.
     int64_t unseen = step.keys() - shape.keys;
     if (unseen && !isDense(shape))
       return fail("keys that no query sees lie among others");
@@ -78,6 +93,7 @@ public:
   }
 
 private:
+  /// A deque of them: graphs are not copied, and numbers stay.
   struct Prepared {
     fb::AttentionStepT shape; // with the keys that queries see
     int64_t unseen;           // keys behind them
@@ -85,6 +101,7 @@ private:
   };
 
   /// Whether the rows of keys and values lie side by side.
+  /// Only then are the keys behind the cut one run of memory a sequence.
   static bool isDense(const fb::AttentionStepT &step) {
     int64_t row = step.kv_heads * step.head_size;
     return step.k_strides[1] == row && step.v_strides[1] == row;

@@ -4,6 +4,17 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Translates an AttentionStep to a graph of cuDNN's front end: one operation,
+// scaled dot-product attention or its backward pass, on tensors given by sizes
+// and strides. The mask and the statistics are the operation's own: the graph
+// has no tensor of queries times keys.
+//
+// The front end throws where libcudnn lacks a function, so that every call of
+// it is guarded. A graph is built in the order that the front end wants:
+// validate, operations, engines, plans.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CudnnGraph.h"
 
@@ -36,6 +47,7 @@ enum Tensor : int64_t { Q = 1, K, V, O, Stats, Gradient, DQ, DK, DV };
 using TensorRef = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 /// The first line of what cuDNN says.
+/// Without the prefix of the front end.
 std::string firstLine(std::string text) {
   constexpr std::string_view prefix = "[cudnn_frontend] Error: ";
   if (text.starts_with(prefix))
@@ -62,6 +74,9 @@ public:
   Describer(const fb::AttentionStepT &step, fe::graph::Graph &graph)
       : step(step), graph(graph) {}
 
+  /// Statistics are the logarithm of each row's sum of exponentials, in f32,
+  /// one a query and head: what the backward pass computes probabilities again
+  /// from.
   void forward() {
     fe::graph::SDPA_attributes attributes;
     attributes.set_generate_stats(true);
@@ -76,6 +91,8 @@ public:
         .set_stride(statsStrides());
   }
 
+  /// Gradients have the strides of what they are gradients of. Without
+  /// `deterministic` dQ is added up by atomics (see docs/GPU.md).
   void backward() {
     fe::graph::SDPA_backward_attributes attributes;
     attributes.set_deterministic_algorithm(step.deterministic);
@@ -102,6 +119,7 @@ private:
   static std::vector<int64_t> order(const std::vector<int64_t> &strides) {
     return {strides[0], strides[2], strides[1], 1};
   }
+  /// Statistics lie without gaps, by batch, head and query.
   std::vector<int64_t> statsStrides() const {
     return {step.heads * step.queries, step.queries, 1, 1};
   }
@@ -117,6 +135,8 @@ private:
   TensorRef query(Tensor uid, const char *name) {
     return input(uid, name, step.heads, step.queries, step.q_strides);
   }
+  /// Fewer heads than the queries' is how cuDNN knows that query heads share
+  /// them.
   TensorRef key(Tensor uid, const char *name,
                 const std::vector<int64_t> &strides) {
     return input(uid, name, step.kv_heads, step.keys, strides);
@@ -129,9 +149,12 @@ private:
         .set_stride(order(strides));
   }
 
+  /// The same for both passes. A right bound of 0 is causality: no key behind
+  /// the diagonal. The left bound is the window of a query.
   template <typename Attributes> void mask(Attributes &attributes) {
     attributes.set_name("attention").set_attn_scale(step.scale);
     // The last query sees the last key; see CudnnAttention::prepare().
+    // Both are the same where there are as many queries as keys.
     attributes.set_diagonal_alignment(
         step.queries == step.keys ? fe::DiagonalAlignment_t::TOP_LEFT
                                   : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
@@ -147,10 +170,12 @@ private:
 
 } // namespace
 
+/// Behind a pointer, since the front end's headers stay in this file.
 struct CudnnGraph::Content {
   fe::graph::Graph graph;
   bool backward = false;
 
+  /// Inputs and results are bf16, everything between them f32.
   void describe(const fb::AttentionStepT &step) {
     graph.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
@@ -165,6 +190,8 @@ struct CudnnGraph::Content {
 
   /// Leaves the engines that need at most `limit` bytes; there is one. Comes
   /// after the operations have been built.
+  /// Both heuristics: A names the engines that are fast, the fallback those
+  /// that compute more shapes.
   Status choose(uint64_t limit) {
     PLAIT_RETURN_IF_ERROR(check(graph.create_execution_plans(
         {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK})));
@@ -179,6 +206,8 @@ struct CudnnGraph::Content {
   }
 };
 
+/// Once a process; what the front end looks functions up in is a global of its
+/// own. A failure is remembered.
 Status runtime::loadCudnn() {
   static const Status status = [] {
     auto library = SharedLibrary::open("libcudnn.so.9", "PLAIT_CUDNN");
@@ -231,6 +260,8 @@ CudnnGraph::CudnnGraph(std::unique_ptr<Content> content)
 CudnnGraph::CudnnGraph(CudnnGraph &&) noexcept = default;
 CudnnGraph::~CudnnGraph() = default;
 
+/// The last call compiles the engine where it is not in the library ready-made,
+/// which takes some seconds.
 Result<CudnnGraph> CudnnGraph::create(const fb::AttentionStepT &step,
                                       const CudnnHandle &handle,
                                       uint64_t workspace) {
@@ -247,6 +278,8 @@ Result<CudnnGraph> CudnnGraph::create(const fb::AttentionStepT &step,
   return CudnnGraph(std::move(made));
 }
 
+/// The same steps without a device and without compiling an engine. Tests ask
+/// for GPUs that are not there.
 Status CudnnGraph::checkFor(const fb::AttentionStepT &step,
                             const std::string &properties, int architecture,
                             uint64_t workspace) {
@@ -265,6 +298,9 @@ Status CudnnGraph::checkFor(const fb::AttentionStepT &step,
   });
 }
 
+/// By numbers, not names; the map is small and of this call. `operands` of a
+/// forward pass are q, k, v and the results o and stats, all of which a
+/// backward pass reads.
 Status CudnnGraph::run(const CudnnHandle &handle,
                        const AttentionOperands &operands,
                        std::byte *workspace) const {

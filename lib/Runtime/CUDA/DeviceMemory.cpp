@@ -4,12 +4,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Memory of a GPU for which somebody is responsible: an arena, scratch memory
+// of a collective. NCCL's own allocator gives memory that a window of all ranks
+// can be made of, which cuMemAlloc does not; it is taken where NCCL will use
+// the memory and has such a function.
+//
+//===----------------------------------------------------------------------===//
 
 #include "DeviceMemory.h"
 
 using namespace plait;
 using namespace plait::runtime;
 
+/// Failing is likely here, if anywhere: the message says on which GPU, how many
+/// bytes and what for.
 Result<std::shared_ptr<DeviceMemory>>
 DeviceMemory::allocate(std::shared_ptr<CudaContext> context, uint64_t bytes,
                        const char *what, const Nccl *nccl) {
@@ -37,6 +46,7 @@ DeviceMemory::allocate(std::shared_ptr<CudaContext> context, uint64_t bytes,
   return result;
 }
 
+/// Any thread may be the last one to hold it, hence use().
 DeviceMemory::~DeviceMemory() {
   if (!memory || !context->use().ok())
     return;

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Opens libcuda and binds what the runtime calls. The driver's interface is
+// used, not the CUDA runtime's: libcuda is there wherever a GPU is, in whatever
+// version the machine has, and a binary that needs no library of the toolkit
+// starts everywhere.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Driver.h"
 
@@ -26,6 +33,8 @@ constexpr char queues[] = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 } // namespace
 
+/// Variables for the driver have to be set before cuInit(), which reads them.
+/// What the user has set stays.
 Result<Driver> Driver::open() {
   auto library = SharedLibrary::open("libcuda.so.1", "PLAIT_CUDA_DRIVER");
   if (!library.ok())
@@ -54,6 +63,7 @@ Result<Driver> Driver::open() {
   return driver;
 }
 
+/// The local static makes it once, also where several threads ask at a time.
 Result<const Driver *> Driver::load() {
   static const Result<Driver> driver = open();
   if (!driver.ok())

@@ -12,6 +12,8 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// One kernel a type of C, from PTX that is a part of this program; which
+/// epilogue it computes is a parameter.
 Result<std::unique_ptr<EpilogueFallback>>
 EpilogueFallback::load(CudaStream &stream) {
   auto module = CudaModule::load(stream.context, epilogueKernelsPtx);
@@ -30,6 +32,8 @@ EpilogueFallback::load(CudaStream &stream) {
   return result;
 }
 
+/// Over C in place. Reads C once more than a fused epilogue would: slower, and
+/// rounded once more where C is bf16.
 Status EpilogueFallback::run(const GemmLayout &layout,
                              const GemmOperands &operands) {
   // The rows of the step's C are the columns of cuBLASLt's.

@@ -19,6 +19,7 @@ namespace fb = plait::plan::fb;
 namespace {
 
 /// A batch dimension: its size and the strides of the step's A, B and C.
+/// Strides are in elements; 0 for an operand that is the same in all GEMMs.
 struct BatchDim {
   int64_t size, a, b, c;
 
@@ -29,6 +30,8 @@ struct BatchDim {
 };
 
 /// The batch dimensions with more than one GEMM, joined where possible.
+/// Heads and sequences of attention, for example, are one batch where they lie
+/// so. Joining works from the outside in, as the step lists its dimensions.
 std::vector<BatchDim> batchDims(const fb::GemmStep &step) {
   std::vector<BatchDim> dims;
   for (uint32_t i = 0; i < plan::length(step.batch()); ++i) {
@@ -48,6 +51,8 @@ std::vector<BatchDim> batchDims(const fb::GemmStep &step) {
 
 /// A row-major matrix of `rows` x `columns` with the given strides, seen as the
 /// column-major `columns` x `rows`.
+/// `leading` is the distance of what cuBLASLt calls columns, and must be at
+/// least the number of its rows.
 GemmMatrix matrix(fb::DType type, int64_t rows, int64_t rowStride,
                   int64_t columns, int64_t columnStride) {
   // A row of a one-row matrix may have any stride; it is never used then, but
@@ -58,6 +63,7 @@ GemmMatrix matrix(fb::DType type, int64_t rows, int64_t rowStride,
 }
 
 /// The largest power of two up to 64 that divides all of `values`.
+/// 0 is a multiple of everything, which `bits` gets right by itself.
 uint32_t commonAlignment(std::initializer_list<uint64_t> values) {
   uint64_t bits = 64;
   for (uint64_t value : values)
@@ -67,8 +73,16 @@ uint32_t commonAlignment(std::initializer_list<uint64_t> values) {
 
 } // namespace
 
+/// 1. Exchange the operands, by which cuBLASLt computes C^T.
+/// 2. Make the largest batch dimension the library's own, since each of the
+///    others multiplies the number of calls.
+/// 3. Unroll the others to places: offsets for every combination of their
+///    indices, the innermost dimension last.
+/// 4. Find what alignment all matrices of all calls have in common: the
+///    heuristic may then choose algorithms that load 16 bytes at once.
 GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
   GemmLayout layout;
+  // 1.
   layout.a =
       matrix(step.dtype(), step.k(), step.b_row(), step.n(), step.b_col());
   layout.b =
@@ -76,6 +90,7 @@ GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
   layout.c = matrix(step.c_dtype(), step.m(), step.c_row(), step.n(), 1);
   layout.places = {{0, 0, 0}};
 
+  // 2.
   std::vector<BatchDim> dims = batchDims(step);
   if (!dims.empty()) {
     auto largest = std::max_element(
@@ -87,6 +102,7 @@ GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
     layout.c.batchStride = largest->c;
     dims.erase(largest);
   }
+  // 3.
   for (const BatchDim &dim : dims) {
     std::vector<GemmLayout::Place> outer = std::move(layout.places);
     layout.places.clear();
@@ -96,6 +112,7 @@ GemmLayout runtime::layoutGemm(const fb::GemmStep &step) {
             {place.a + i * dim.b, place.b + i * dim.a, place.c + i * dim.c});
   }
 
+  // 4.
   uint64_t unit = plan::elementBytes(step.dtype());
   uint64_t unitC = plan::elementBytes(step.c_dtype());
   layout.alignment = commonAlignment(

@@ -4,6 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Opens libnccl and binds what the communicators call. Functions that register
+// memory may be missing: their pointers are null then, and NCCL copies.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Nccl.h"
 
@@ -60,6 +65,7 @@ Result<const Nccl *> Nccl::load() {
   return &*table;
 }
 
+/// The detail is what NCCL says of its last error.
 Status Nccl::check(ncclResult_t result, const char *what) const {
   if (result == ncclSuccess)
     return Status::success();

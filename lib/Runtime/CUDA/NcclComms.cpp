@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Makes, asks and unmakes NCCL's communicators of one rank. All of them are
+// non-blocking: a call answers ncclInProgress, and finish() asks for the
+// outcome, so that a rank whose peers are gone gives up after the time limit
+// rather than hang inside of the library. Locks, states and the order in which
+// these functions may be called are the business of NcclRank.
+//
+//===----------------------------------------------------------------------===//
 
 #include "NcclComms.h"
 
@@ -15,6 +23,8 @@ using namespace plait;
 using namespace plait::runtime;
 
 /// Whether the arenas of `ranks` are laid out alike.
+/// Ranks of one program have consecutive numbers, so that the first and the
+/// last one of an increasing list tell.
 static bool runSameProgram(const Topology &topology,
                            const std::vector<uint32_t> &ranks) {
   return topology.programRanks && ranks.front() / topology.programRanks ==
@@ -26,6 +36,8 @@ static bool runSameProgram(const Topology &topology,
 /// taken from what computes. 4 fill a link between nodes, and half of NVLink.
 static constexpr int routeBlocks = 4;
 
+/// The world's communicator first, then the splits of splitWorld(), each by all
+/// ranks in the same order, as ncclCommSplit is a collective of the world.
 Status NcclComms::connect(const Topology &topology, uint32_t rank,
                           const ncclUniqueId &id, const Patience &patience) {
   PLAIT_RETURN_IF_ERROR(context->use());
@@ -43,6 +55,10 @@ Status NcclComms::connect(const Topology &topology, uint32_t rank,
   return Status::success();
 }
 
+/// One call of all ranks makes the communicators of all parts of `parts`: the
+/// index of the part is the colour. A rank that is in none takes part without a
+/// colour and gets no communicator. Order within a part is by global rank,
+/// which is what NcclGroup and transfers count on for the index of a member.
 Status NcclComms::split(const NcclSplit &parts, const Topology &topology,
                         uint32_t rank, const Patience &patience) {
   auto mine =
@@ -57,10 +73,13 @@ Status NcclComms::split(const NcclSplit &parts, const Topology &topology,
   config.blocking = 0;
   if (takesPart && mine->transfers)
     config.maxCTAs = routeBlocks;
+  // A deque: NCCL writes the handle when the call completes, to where it was
+  // told.
   ncclComm_t &comm = all.emplace_back(nullptr);
   ncclResult_t begun = library.ncclCommSplit(
       all.front(), takesPart ? int(mine - parts.begin()) : NCCL_SPLIT_NOCOLOR,
       static_cast<int>(rank), &comm, &config);
+  // The parent is what has to be asked for the outcome of a split.
   if (Status status = finish(all.front(), begun, "ncclCommSplit", patience);
       !status.ok())
     return fail(status.message(), " to make the communicators of groups");
@@ -70,6 +89,8 @@ Status NcclComms::split(const NcclSplit &parts, const Topology &topology,
   return registerArena(comm, runSameProgram(topology, mine->ranks), patience);
 }
 
+/// Sleeps between questions: a spinning thread would take processors from the
+/// ranks of the same host.
 Status NcclComms::finish(ncclComm_t comm, ncclResult_t result, const char *what,
                          const Patience &patience) const {
   constexpr std::chrono::microseconds glance(20);
@@ -105,11 +126,14 @@ Status NcclComms::registerArena(ncclComm_t comm, bool symmetric,
   }
   // Where the members do not reach each other's memory, there is no window.
   if (!made.window && library.ncclCommRegister && library.ncclCommDeregister)
+    // Its failure is not looked at: `handle` stays null, and NCCL copies.
     library.ncclCommRegister(comm, memory, arena->bytes(), &made.handle);
 #endif
   return Status::success();
 }
 
+/// Only before an orderly end. An aborted communicator takes its registrations
+/// along.
 void NcclComms::deregisterArena() {
 #ifdef PLAIT_NCCL_REGISTRATION
   for (const Registration &made : registrations)
@@ -129,6 +153,7 @@ void NcclComms::destroy() {
   all.clear();
 }
 
+/// A call in progress is no failure here: it is the business of finish().
 Status NcclComms::check() const {
   for (ncclComm_t comm : all) {
     ncclResult_t state = ncclSuccess;
@@ -142,6 +167,8 @@ Status NcclComms::check() const {
   return Status::success();
 }
 
+/// Clears `all`, so that a second call does nothing. The maps keep handles that
+/// are gone; NcclRank lets nobody ask for them in this state.
 void NcclComms::abort() {
   (void)context->use(); // a thread of another rank may have another GPU
   // In a group all are told before one is taken down, which waits for the GPU,

@@ -29,6 +29,8 @@ namespace {
 /// Destroys the communicators of all ranks of a process side by side: each of
 /// them waits for the others.
 struct CommsBin {
+  // A thread a rank: ncclCommDestroy of ranks of one process waits until all of
+  // them have called it.
   ~CommsBin() {
     std::vector<std::thread> threads;
     for (std::shared_ptr<NcclRank> &rank : all)
@@ -42,6 +44,8 @@ struct CommsBin {
 };
 
 /// The recorded step of one rank.
+/// NCCL's kernels meet on the GPU, so that the graphs of two ranks need not
+/// know of each other; each is the rank's own.
 class NcclStepGraph : public StepGraph {
 public:
   explicit NcclStepGraph(std::shared_ptr<NcclRank> owner)
@@ -55,6 +59,8 @@ private:
   std::shared_ptr<NcclRank> owner;
 };
 
+/// One rank's end. There is nothing to post, take or acknowledge on the host:
+/// sends and receives of a route meet on the GPU, in the order of the route.
 class NcclCommunicator : public Communicator {
 public:
   NcclCommunicator(const Topology &topology, uint32_t rank, CudaDevice &device,
@@ -67,6 +73,7 @@ public:
     // Only when all ranks of the process have left are communicators
     // destroyed: the last one drops the bin.
     owner->leave();
+    // Members of the bin may be pushed by several threads.
     std::lock_guard lock(bin->mutex);
     bin->all.push_back(std::move(owner));
   }
@@ -86,6 +93,9 @@ public:
     return Status::success();
   }
 
+  /// Finds the group by its ranks, since that is how a plan names it. Memory to
+  /// pack tensors into is allocated here, as a step allocates nothing; the plan
+  /// says how many bytes its largest collective of this group needs.
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
     auto found = std::find_if(topology.groups.begin(), topology.groups.end(),
@@ -112,8 +122,12 @@ public:
   uint32_t streamOf(uint32_t id) const override {
     return routes.at(partOf[id]);
   }
+  /// A send ends when its receiver has it, so that a later step of the same
+  /// stream may write over what was sent.
   bool sendsInStream() const override { return true; }
 
+  /// In a route's communicator there are two ranks, and the peer's index is 1
+  /// exactly if this rank is the lower one.
   Status post(uint32_t id, uint32_t target,
               std::span<const std::byte> bytes) override {
     return transfer(id, [&](ncclComm_t comm, CudaStream &route) {
@@ -130,6 +144,8 @@ public:
     });
   }
 
+  /// The stream of the route has the send in it; whoever writes over the data
+  /// waits for that stream.
   Status awaitReceipt(uint32_t id, uint32_t target) override {
     return Status::success();
   }
@@ -167,6 +183,9 @@ Status connectRoutes(const Topology &topology, uint32_t rank, NcclRank &owner,
       ncclComm_t comm = owner.transfers(part.index);
       if (!part.transfers || !comm)
         continue;
+      // All routes' first transfers are in the order of the splits, which is
+      // the same on all ranks: of the ranks that wait, the first pair in that
+      // order can go on.
       bool sends = part.source == rank;
       int peer = rank == part.ranks.front(); // the index of the other one
       PLAIT_RETURN_IF_ERROR(owner.call(comm, "an NCCL transfer", [&] {
@@ -180,21 +199,30 @@ Status connectRoutes(const Topology &topology, uint32_t rank, NcclRank &owner,
 }
 
 /// Makes the communicator and the graph of one rank; all ranks do at once.
+/// In this order, which matters:
+/// 1. call each library step once, while no NCCL kernel can wait for another
+///    rank;
+/// 2. make the communicators;
+/// 3. connect the routes, in whose first transfer the host waits;
+/// 4. hand out communicator and graph.
 Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
                std::shared_ptr<CommsBin> bin,
                std::shared_ptr<Patience> patience, RankBackend &part,
                bool graphs) {
   auto &device = static_cast<CudaDevice &>(*part.device);
   CudaStream &stream = device.stream();
+  // 1.
   PLAIT_RETURN_IF_ERROR(device.warmUp(rank));
+  // 2.
   auto made = NcclRank::create(topology, rank, id, stream, device.arenaMemory(),
                                std::move(patience));
   if (!made.ok())
     return made.status();
   std::shared_ptr<NcclRank> owner = std::move(*made);
-  // The arena is still zero, on all ranks.
+  // 3. The arena is still zero, on all ranks.
   PLAIT_RETURN_IF_ERROR(
       connectRoutes(topology, rank, *owner, stream, part.device->arena()));
+  // 4.
   auto communicator = std::make_unique<NcclCommunicator>(topology, rank, device,
                                                          owner, std::move(bin));
   PLAIT_RETURN_IF_ERROR(communicator->prepare());
@@ -204,6 +232,7 @@ Status connect(const Topology &topology, uint32_t rank, const ncclUniqueId &id,
   return Status::success();
 }
 
+/// By one rank, for all: it names the run's meeting place.
 Result<ncclUniqueId> makeUniqueId() {
   Result<const Nccl *> nccl = Nccl::load();
   if (!nccl.ok())
@@ -216,6 +245,8 @@ Result<ncclUniqueId> makeUniqueId() {
 
 } // namespace
 
+/// A thread for each rank, as making a communicator waits for all its members.
+/// One that fails tells the others by their common patience.
 Status runtime::connectNcclThreads(const Topology &topology,
                                    std::chrono::milliseconds timeLimit,
                                    std::span<RankBackend> parts, bool graphs) {
@@ -241,6 +272,8 @@ Status runtime::connectNcclThreads(const Topology &topology,
   return Status::success();
 }
 
+/// The id goes from process 0 to all as raw bytes; a different size would be a
+/// different NCCL.
 Status runtime::connectNcclProcess(const Topology &topology,
                                    std::chrono::milliseconds timeLimit,
                                    Rendezvous &processes, RankBackend &part,

@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Collectives of the plan in terms of NCCL's. NCCL's work on contiguous
+// buffers; the plan's go along any dimension of a tensor (see CollectiveShape),
+// so that rows are packed before or unpacked after where chunks are not
+// contiguous. The memory for that is given by the caller and belongs to this
+// group alone: its collectives follow each other in one stream.
+//
+// A group of one rank has no communicator and copies.
+//
+//===----------------------------------------------------------------------===//
 
 #include "NcclGroup.h"
 
@@ -14,6 +24,7 @@ using namespace plait::runtime;
 
 namespace {
 
+/// NCCL adds in the type of the tensor.
 ncclDataType_t dataType(fb::DType type) {
   switch (type) {
   case fb::DType::F32:
@@ -42,6 +53,7 @@ public:
 
   uint32_t streamNumber() const override { return number; }
 
+  /// The one collective whose layout does not matter: it is elementwise.
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
                    fb::Reduction reduction) override {
@@ -76,6 +88,9 @@ public:
     });
   }
 
+  /// Member j's chunk goes behind that of member j - 1. If there are `outer`
+  /// rows, NCCL gathers into the scratch memory, and each member's rows are
+  /// then copied to where they belong.
   Status allGather(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape) override {
     if (!comm)
@@ -93,6 +108,11 @@ public:
     return Status::success();
   }
 
+  /// Half of the scratch memory is for what is sent, member by member, the
+  /// other half for what is received:
+  /// 1. pack the block for each member;
+  /// 2. exchange them, all in one group of calls;
+  /// 3. unpack.
   Status allToAll(const std::byte *input, std::byte *output,
                   const CollectiveShape &shape) override {
     if (!comm)
@@ -120,6 +140,9 @@ public:
 
 private:
   /// Sends the j-th `bytes` of `sent` to member j and receives its own from it.
+  /// All sends and receives are one NCCL group: issued one after another, each
+  /// would wait for its peer, which may be waiting for this rank. The group has
+  /// to be ended also after a failure, or the thread stays in it.
   Status exchange(const std::byte *sent, std::byte *received, uint64_t bytes) {
     return call("an NCCL exchange", [&] {
       ncclResult_t result = nccl.ncclGroupStart();
@@ -149,6 +172,7 @@ private:
                                  plan::elementBytes(shape.type));
   }
 
+  /// Through the owner, which holds the lock and may have been stopped.
   template <typename Enqueue> Status call(const char *what, Enqueue enqueue) {
     return owner->call(comm, what, enqueue);
   }

@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A rank's life with NCCL as a state machine: the table of RankStates.h says
+// what an event does in a state, this file carries it out. The point of having
+// one owner of communicators and recorded step is the end: the step has to be
+// dropped before the communicators are aborted or destroyed, a recording can
+// only be ended by the thread that has begun it, and a failure may come from
+// any thread.
+//
+//===----------------------------------------------------------------------===//
 
 #include "NcclRank.h"
 
@@ -27,6 +36,8 @@ std::string_view runtime::nameOf(RankEvent event) {
   return names[static_cast<int>(event)];
 }
 
+/// Where connect() fails the object is destroyed in state Connecting, which
+/// aborts whatever communicators there are.
 Result<std::unique_ptr<NcclRank>>
 NcclRank::create(const Topology &topology, uint32_t rank,
                  const ncclUniqueId &id, CudaStream &stream,
@@ -51,6 +62,9 @@ NcclRank::~NcclRank() {
 }
 
 /// Takes the step of the table. Needs the lock.
+/// The state changes first: what a duty fails at does not bring the old state
+/// back, since communicators are in pieces then. The order of the duties is
+/// that of RankDuties.
 Status NcclRank::handle(RankEvent event) {
   const RankTransition *row = findTransition(state, event);
   if (!row)
@@ -66,6 +80,9 @@ Status NcclRank::handle(RankEvent event) {
   return Status::success();
 }
 
+/// Every call of the rank's thread begins with this. Needs the lock. A rank in
+/// Stopping is on its own thread here, so that it may end its recording and be
+/// aborted.
 Status NcclRank::mayCall() {
   if (state == RankState::Stopping)
     PLAIT_RETURN_IF_ERROR(handle(RankEvent::Stop));
@@ -73,6 +90,7 @@ Status NcclRank::mayCall() {
                                      : Status::success();
 }
 
+/// The thread is kept, since stop() may not end a recording of another one's.
 Status NcclRank::beginRecording() {
   std::lock_guard lock(mutex);
   PLAIT_RETURN_IF_ERROR(mayCall());
@@ -100,6 +118,8 @@ Status NcclRank::check() {
   return comms.check();
 }
 
+/// Asks the stream, the patience and, more rarely, NCCL: an error that NCCL
+/// notices in the background would otherwise show as a time limit only.
 Status NcclRank::awaitStream() {
   uint32_t glances = 0;
   Status status = waitForStream(stream, [&](auto since) {
@@ -113,6 +133,9 @@ Status NcclRank::awaitStream() {
   return status;
 }
 
+/// From any thread, any number of times. Before there are communicators the
+/// table has no such event, and the abort of the patience alone is what ends
+/// connect().
 void NcclRank::stop() {
   // First: a call that is being waited for ends, and lets go of the lock.
   patience->abort();
@@ -123,6 +146,8 @@ void NcclRank::stop() {
   (void)handle(isElsewhere ? RankEvent::StopElsewhere : RankEvent::Stop);
 }
 
+/// A stream that is being recorded cannot be destroyed in an orderly way, and
+/// the recording needs its stream to be ended. Called on the rank's thread.
 void NcclRank::leave() {
   std::lock_guard lock(mutex);
   if (state == RankState::Recording || state == RankState::Stopping)

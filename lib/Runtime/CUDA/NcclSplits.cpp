@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Which communicators a topology needs, and how few calls of ncclCommSplit make
+// them. A split is a collective of the whole world and can make any number of
+// communicators whose ranks are disjoint. So parts that do not touch are packed
+// into one split: first fit, in a fixed order. All ranks compute the same list,
+// since it follows from the topology alone.
+//
+//===----------------------------------------------------------------------===//
 
 #include "NcclSplits.h"
 
@@ -21,6 +29,7 @@ class Packer {
 public:
   explicit Packer(uint32_t ranks) : ranks(ranks) {}
 
+  // Takes time in the number of splits and the part's ranks.
   void add(NcclPart part) {
     size_t split = 0;
     while (split < splits.size() && touches(split, part))
@@ -58,6 +67,8 @@ numberRoutes(const Topology &topology) {
 
 } // namespace
 
+/// Groups first, then routes in the order of (source, target, channel), which
+/// is that of the map, not of the numbers.
 std::vector<NcclSplit> runtime::splitWorld(const Topology &topology) {
   Packer packer(topology.ranks);
   for (uint32_t i = 0; i < topology.groups.size(); ++i)
@@ -65,6 +76,8 @@ std::vector<NcclSplit> runtime::splitWorld(const Topology &topology) {
       packer.add({topology.groups[i], i, false, 0});
   for (const auto &[route, number] : numberRoutes(topology)) {
     auto [source, target, channel] = route;
+    // Ranks of a part increase, whichever way the messages go; `source`
+    // remembers that.
     packer.add({{std::min(source, target), std::max(source, target)},
                 number,
                 true,

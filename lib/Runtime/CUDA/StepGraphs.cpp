@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One CUDA graph for all ranks of a process that share GPU memory. Their
+// streams wait for each other's events, and a recorded event can be waited for
+// only inside of the same recording. So the stream of rank 0, the leader,
+// begins and ends it, the streams of the others join by waiting for an event of
+// the leader, and the leader launches the graph for all.
+//
+// Every step of that is a meeting of the ranks' threads, since an event must
+// have been recorded before another stream can wait for it.
+//
+//===----------------------------------------------------------------------===//
 
 #include "StepGraphs.h"
 
@@ -30,6 +41,8 @@ struct Recording {
   CudaGraph graph;
 };
 
+/// One rank's view of the common recording. All ranks make the same calls, each
+/// on its own thread.
 class SharedStepGraph : public StepGraph {
 public:
   SharedStepGraph(std::shared_ptr<Recording> recording, size_t index,
@@ -42,6 +55,7 @@ public:
       recording->graph.drop();
   }
 
+  /// The leader's stream has to be recording before another one waits for it.
   Status begin() override {
     if (leads())
       PLAIT_RETURN_IF_ERROR(recording->graph.begin());
@@ -49,6 +63,8 @@ public:
     return follow();
   }
 
+  /// The other ranks must not enqueue anything before the leader has ended the
+  /// recording: it would become a part of it.
   Status end() override {
     PLAIT_RETURN_IF_ERROR(gather());
     if (leads())
@@ -56,6 +72,8 @@ public:
     return recording->barrier();
   }
 
+  /// Before and after the graph the streams of the ranks are live, so that they
+  /// are tied to it by ordinary events.
   Status replay() override {
     // The inputs of this step are written on the stream of each rank.
     PLAIT_RETURN_IF_ERROR(gather());
@@ -68,6 +86,8 @@ private:
   bool leads() const { return index == 0; }
 
   /// The leader's stream waits for what all have enqueued.
+  /// The entries are read by the leader alone, behind the barrier, and written
+  /// again after another one.
   Status gather() {
     PLAIT_RETURN_IF_ERROR(stream.record(event));
     recording->meeting.entries[index] = event.handle();
@@ -79,6 +99,8 @@ private:
   }
 
   /// All streams wait for what the leader has enqueued.
+  /// The second barrier keeps the leader from recording its event again while
+  /// others have not yet waited for it.
   Status follow() {
     if (leads())
       PLAIT_RETURN_IF_ERROR(stream.record(recording->leader));
@@ -96,6 +118,7 @@ private:
 
 } // namespace
 
+/// The event of each rank is made in the context of its GPU.
 Result<std::vector<std::unique_ptr<StepGraph>>>
 runtime::createStepGraphs(std::span<CudaStream *const> streams,
                           std::shared_ptr<Patience> patience) {

@@ -32,6 +32,8 @@ public:
          uint32_t rank)
       : program(program), device(device), rank(rank), mesh(plan) {}
 
+  /// All actions of the rank's program, in order; what several of them share is
+  /// called once. Transfers have no steps to be called.
   Status run() {
     for (uint32_t i = 0; i < plan::length(program.actions()); ++i) {
       const fb::Action &action = *program.actions()->Get(i);
@@ -47,7 +49,11 @@ public:
   bool hasCalled() const { return !gemms.empty() || !attentions.empty(); }
 
 private:
+  /// Preparing is idempotent: equal steps have one number, and the executor
+  /// gets the same one later. That number decides whether it has been called.
   Status call(const fb::Action &action, const fb::Step &step) {
+    // The addresses are those of the plan, so that alignment is what it will
+    // be.
     auto place = [&](const fb::Ref &ref) {
       return addressOf(device.arena(), action, ref);
     };
@@ -78,6 +84,8 @@ private:
 
 } // namespace
 
+/// What libraries have written, workspace and results of zeros, is zeroed
+/// again, as plans count on it.
 Status CudaDevice::warmUp(uint32_t rank) {
   PLAIT_RETURN_IF_ERROR(attachThread());
   WarmUp libraries(plan, program, *this, rank);

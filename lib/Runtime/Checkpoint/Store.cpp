@@ -111,12 +111,13 @@ static Status writeAll(int descriptor, const std::string &path,
 
 /// Writes buffers in the order in which it gets them. All are full but the
 /// last.
-// The queue is bounded, so that a slow disk slows the caller down rather than
-// filling the memory with copies of a checkpoint: a file has `most` buffers and
-// the caller's own, 2.5 MiB in all. Buffers go round and are allocated once.
-//
-// After a failure the thread takes buffers and drops them. It must not stop:
-// the caller may be waiting for room in the queue.
+/// The queue is bounded, so that a slow disk slows the caller down rather than
+/// filling the memory with copies of a checkpoint: a file has `most` buffers
+/// and the caller's own, 2.5 MiB in all. Buffers go round and are allocated
+/// once.
+///
+/// After a failure the thread takes buffers and drops them. It must not stop:
+/// the caller may be waiting for room in the queue.
 class FileWriter::Thread {
 public:
   Thread(int descriptor, const std::string &path,

@@ -205,12 +205,14 @@ Status CheckpointWriter::save(const RunRecord &run) {
   step = run.step;
   lastSave = Clock::now();
   index.run = run;
+  // 2.
   Status status =
       agreeOn(executor, place->isKeeper ? begin() : Status::success());
   // 3. With the others, as the copies of a large rank may take longer than the
   //    time limit of an exchange.
   if (status.ok() && !isBeside)
     status = doTogether(executor, [this] { return copyFiles(); });
+  // 4.
   if (status.ok())
     startWriting();
   else
@@ -241,7 +243,6 @@ void CheckpointWriter::startWriting() {
   holds = isBeside && !isAlone;
   released = holds ? copiedByAll.get_future().share() : copied;
   start(isAlone ? Phase::Committing : Phase::Writing, [this, isAlone, done] {
-    // 2.
     Status status = isBeside ? copyFiles() : Status::success();
     done->set_value();
     if (status.ok())
@@ -357,7 +358,6 @@ void CheckpointWriter::conclude(const Status &status) {
   phase = Phase::Idle;
   task = {};
   written.clear(); // what is open still takes room
-  // 4.
   if (status.ok()) {
     savedStep = step;
     // Only when the new one is complete are old ones removed.

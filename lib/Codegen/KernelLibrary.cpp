@@ -5,6 +5,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Collects kernels, one for all clusters that compute the same: the layers of a
+// model have equal clusters, and a plan of any depth has as many kernels as one
+// of few layers. What is equal is decided by a text of the cluster's structure.
+// How a kernel is emitted is left to the machines' libraries.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CPU/CPULibrary.h"
 #include "NVPTX/NVPTXLibrary.h"
@@ -24,6 +31,7 @@ using namespace plait;
 using namespace plait::codegen;
 
 KernelLibrary::KernelLibrary(MLIRContext *context) {
+  // Ops of these are built by hand, without a pass that would declare them.
   context->loadDialect<arith::ArithDialect, func::FuncDialect,
                        LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
                        vector::VectorDialect>();
@@ -32,6 +40,8 @@ KernelLibrary::KernelLibrary(MLIRContext *context) {
 
 KernelLibrary::~KernelLibrary() = default;
 
+/// One class a kind of machine; who calls add() and finish() need not know
+/// which.
 std::unique_ptr<KernelLibrary> KernelLibrary::create(MLIRContext *context,
                                                      const Target &target) {
   if (auto *gpu = std::get_if<TargetGPU>(&target))
@@ -40,6 +50,7 @@ std::unique_ptr<KernelLibrary> KernelLibrary::create(MLIRContext *context,
 }
 
 /// Properties but what a call gives.
+/// What the call gives is passed as a scalar, so that it may differ.
 static void printStructure(Operation *op, llvm::raw_ostream &out) {
   auto fusable = dyn_cast<FusableOpInterface>(op);
   StringRef call = fusable ? fusable.getCallAttrName() : StringRef();
@@ -54,6 +65,9 @@ static void printStructure(Operation *op, llvm::raw_ostream &out) {
 
 /// Equal for clusters that compute the same, whatever their operands are
 /// called: the body, its values numbered.
+/// It must tell apart all that changes the code: types and shapes of operands
+/// and results, the pitch of rows in memory, every op with its properties, and
+/// how results accumulate. It takes time linear in the cluster.
 static std::string describe(plan::ClusterOp cluster) {
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -83,6 +97,8 @@ static std::string describe(plan::ClusterOp cluster) {
 }
 
 /// The same kernel for `cluster`, whose ops have numbers of their own.
+/// Only the scalars that belong to an op differ: their values are this
+/// cluster's.
 static KernelInfo callFor(plan::ClusterOp cluster, KernelInfo info) {
   auto ops = cluster.getBody().front().without_terminator();
   for (RankScalar &scalar : info.scalars)
@@ -91,6 +107,9 @@ static KernelInfo callFor(plan::ClusterOp cluster, KernelInfo info) {
   return info;
 }
 
+/// Symbols are numbered in the order in which kernels first occur, so that
+/// equal plans have equal code. A cluster that fails leaves no entry, or the
+/// next one of its structure would get a kernel that is not there.
 FailureOr<KernelInfo> KernelLibrary::add(plan::ClusterOp cluster) {
   auto [entry, inserted] = kernels.try_emplace(describe(cluster));
   if (!inserted)

@@ -5,6 +5,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// From the kernels' functions in MLIR to assembly or machine code, for
+// whichever machine: MLIR's conversions to the llvm dialect, translation to
+// LLVM IR, LLVM's own optimisations and its code generator. What is special
+// here is what kernels must not have: calls of libraries, as a plan's code is
+// linked to nothing.
+//
+//===----------------------------------------------------------------------===//
 
 #include "LowerModule.h"
 
@@ -32,12 +40,16 @@ using namespace plait::codegen;
 
 /// Transcendental functions become polynomials: no library to call at run time,
 /// and vectors throughout.
+/// They are the same for vectors and scalars.
 static LogicalResult expandFunctions(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   populateMathPolynomialApproximationPatterns(patterns);
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
+/// Structured loops first: the others lower what is in their bodies. The casts
+/// that conversions leave between types of the two worlds cancel each other at
+/// the end.
 static LogicalResult lowerToLLVM(ModuleOp module) {
   if (failed(expandFunctions(module)))
     return failure();
@@ -52,6 +64,9 @@ static LogicalResult lowerToLLVM(ModuleOp module) {
   return passes.run(module);
 }
 
+/// Returns null where a construct has no translation. Names are constant: the
+/// bytes of a plan must not depend on paths. `adjust` may add to a function's
+/// attributes what one kind of machine needs.
 static std::unique_ptr<llvm::Module>
 translate(ModuleOp module, llvm::LLVMContext &context,
           const llvm::TargetMachine &machine,
@@ -73,6 +88,8 @@ translate(ModuleOp module, llvm::LLVMContext &context,
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
     adjust(function);
+    // LLVM recognises loops that copy or fill, and would call a function for
+    // them.
     function.addFnAttr("no-builtins");
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
@@ -83,6 +100,7 @@ translate(ModuleOp module, llvm::LLVMContext &context,
 // LLVM to machine code
 //===----------------------------------------------------------------------===//
 
+/// LLVM's default pipeline of level O3.
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::PipelineTuningOptions tuning;
   // Loops are vectorised already.
@@ -108,19 +126,27 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
       .run(module, modules);
 }
 
+/// 1. MLIR to the llvm dialect.
+/// 2. That to LLVM IR, in a context of its own, which goes with this call.
+/// 3. Optimise.
+/// 4. Write code. LLVM's code generator still wants the legacy pass manager.
 FailureOr<llvm::SmallString<0>>
 codegen::lowerModule(ModuleOp module, llvm::TargetMachine &machine,
                      llvm::CodeGenFileType type,
                      llvm::function_ref<void(llvm::Function &)> adjust) {
   Location loc = UnknownLoc::get(module.getContext());
+  // 1.
   if (failed(lowerToLLVM(module)))
     return emitError(loc, "cannot lower the kernels to the llvm dialect");
+  // 2.
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> llvmModule =
       translate(module, context, machine, adjust);
   if (!llvmModule)
     return emitError(loc, "cannot translate the kernels to LLVM");
+  // 3.
   optimize(*llvmModule, machine);
+  // 4.
   llvm::SmallString<0> object;
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager passes;

@@ -5,6 +5,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Kernels for processors: the signature that Kernel.h promises, how wide
+// vectors are, and the way from a cluster to a shared object. A kernel is
+// called for a range of parallel indices by each of a rank's threads.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CPULibrary.h"
 
@@ -34,6 +40,8 @@ CPULibrary::~CPULibrary() = default;
 
 /// As many lanes as fit, but no more than the next power of two of the extent.
 /// One sum over long rows takes wider blocks: longer runs of memory a row.
+/// Several registers a vector: the chains of additions of one sum are
+/// independent.
 static int64_t chooseLanes(const IterationSpace &space, int64_t lanes,
                            bool columns) {
   int64_t extent =
@@ -43,6 +51,7 @@ static int64_t chooseLanes(const IterationSpace &space, int64_t lanes,
   return std::min<int64_t>(lanes, llvm::PowerOf2Ceil(extent));
 }
 
+/// (args, scalars, begin, end), see Kernel.h.
 static func::FuncOp createFunction(plan::ClusterOp cluster, ModuleOp module,
                                    StringRef name) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
@@ -75,10 +84,13 @@ static KernelFunction openFunction(func::FuncOp function, unsigned buffers) {
                                         scalars, ArrayRef<LLVM::GEPArg>(index));
     return LLVM::LoadOp::create(builder, number, address, 8);
   };
+  // 0 in the call that has the first index.
   opened.first = function.getArgument(2);
   return opened;
 }
 
+/// An unknown processor is noticed here rather than in the constructor: only
+/// here is an op that the error can be reported at.
 LogicalResult CPULibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
   if (!machine)
     return cluster.emitOpError("cannot be compiled: unknown processor '")
@@ -110,6 +122,7 @@ LogicalResult CPULibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
   return success();
 }
 
+/// All kernels are compiled as one module and linked once.
 FailureOr<std::vector<CodeObject>> CPULibrary::finish() {
   MLIRContext *context = module.get()->getContext();
   if (!machine)

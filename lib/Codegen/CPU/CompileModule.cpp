@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What is special to x86-64 processors: the levels of its ABI as targets, what
+// they have, and how LLVM is asked for their code. Code is compiled for a level
+// rather than for the machine at hand, so that a plan runs on others, too.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Target.h"
 
@@ -26,6 +32,8 @@ static constexpr llvm::StringLiteral kTriple = "x86_64-unknown-linux-gnu";
 // The processor
 //===----------------------------------------------------------------------===//
 
+/// The features that the ABI counts as level 4 beyond level 3; kernels need
+/// level 3 in any case.
 TargetCPU TargetCPU::getHost() {
   llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
   auto hasAll = [&](ArrayRef<StringRef> names) {
@@ -37,6 +45,8 @@ TargetCPU TargetCPU::getHost() {
   return {"x86-64-v4", ""};
 }
 
+/// Position-independent, as kernels are loaded anywhere. A name that LLVM does
+/// not know would only be a warning there, and another processor's code.
 std::unique_ptr<llvm::TargetMachine>
 codegen::createMachine(const TargetCPU &target) {
   LLVMInitializeX86TargetInfo();
@@ -57,6 +67,9 @@ codegen::createMachine(const TargetCPU &target) {
       llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
+/// A plan names them, and its runtime compares them with those of the machine
+/// before it runs the code: an illegal instruction would come in the middle of
+/// a step.
 std::vector<std::string>
 codegen::listFeatures(const llvm::TargetMachine &machine) {
   // LLVM's name and the kernel's.
@@ -87,6 +100,7 @@ codegen::listFeatures(const llvm::TargetMachine &machine) {
   return present;
 }
 
+/// 512 bits only with avx512vl, as LLVM then has all operations in all widths.
 int64_t codegen::getVectorWidth(const llvm::TargetMachine &machine) {
   const llvm::MCSubtargetInfo &features = *machine.getMCSubtargetInfo();
   if (!features.checkFeatures("+avx2") || !features.checkFeatures("+fma"))

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Links the kernels' object to a shared object that the runtime can map: LLVM
+// writes relocatable objects only. The linker is LLVM's, of the version that
+// has compiled them.
+//
+//===----------------------------------------------------------------------===//
 
 #include "../RunTool.h"
 #include "Target.h"
@@ -22,6 +28,8 @@ static llvm::ErrorOr<std::string> findLinker() {
   return llvm::sys::findProgramByName("ld.lld", {PLAIT_LLVM_TOOLS_DIR});
 }
 
+/// --no-undefined makes a call of a library a failure here rather than in a
+/// run. No build id and a fixed page size: equal kernels give equal bytes.
 FailureOr<std::vector<char>> codegen::linkObject(StringRef object,
                                                  MLIRContext *context) {
   llvm::ErrorOr<std::string> linker = findLinker();

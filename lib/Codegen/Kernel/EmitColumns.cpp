@@ -25,6 +25,9 @@ using namespace plait::codegen;
 
 namespace {
 
+/// The loops of one kernel that sums over rows and keeps columns. A parallel
+/// index is a block of columns for one part of the sums and one index of the
+/// other kept groups.
 class ColumnEmitter {
 public:
   ColumnEmitter(Emitter &emitter, Workers &workers, const ColumnShape &shape,
@@ -50,12 +53,16 @@ private:
   const ColumnShape &shape;
   KernelInfo &info;
 
+  // `rows` that each sum is over; `kept` indices of groups outside of the
+  // columns; `vectors` of columns, and `blocks` of `neighbours` such vectors.
   int64_t rows = 1, kept = 1, vectors = 1, blocks = 1;
   Value lastRow; // of this thread's columns; null: they have all
 };
 
 } // namespace
 
+/// Which sum is over which rows is the shape's decision. Here the reduced
+/// groups become the loop, and extents are counted.
 void ColumnEmitter::plan() {
   for (int64_t group : shape.reduced) {
     emitter.groupScope[group] = LoopScope;
@@ -69,6 +76,7 @@ void ColumnEmitter::plan() {
   blocks = llvm::divideCeil(vectors, workers.neighbours);
 }
 
+/// The results of `part` that become known in `scope`.
 SmallVector<unsigned> ColumnEmitter::resultsAt(const ColumnPart &part,
                                                ScopeIndex scope) {
   SmallVector<unsigned> results;
@@ -79,7 +87,13 @@ SmallVector<unsigned> ColumnEmitter::resultsAt(const ColumnPart &part,
 }
 
 /// The loop over rows, and what is known after it.
+/// 1. All sums begin at their neutral elements: vectors of columns, or a scalar
+///    where the operand has no columns.
+/// 2. One loop over the rows carries all sums of the part, so that what they
+///    share is loaded once; results of all dimensions are stored on the way.
+/// 3. The team combines, and what each column has is stored.
 void ColumnEmitter::emitSums(const ColumnPart &part) {
+  // 1.
   SmallVector<Value> sums;
   SmallVector<FusionRole> roles;
   for (const Reduction *reduction : part.reductions) {
@@ -87,6 +101,7 @@ void ColumnEmitter::emitSums(const ColumnPart &part) {
     roles.push_back(getRole(reduction->op));
     sums.push_back(emitter.neutral(roles.back(), wide ? emitter.lanes : 1));
   }
+  // 2.
   Workers::Share share = workers.deal(emitter.constant(0), rows, 1);
   // A thread adds every `members`th row to sums in registers; the threads of a
   // column meet once, after the loop.
@@ -111,6 +126,7 @@ void ColumnEmitter::emitSums(const ColumnPart &part) {
     emitter.storeResults(resultsAt(part, LoopScope), LoopScope);
     scf::YieldOp::create(builder, next);
   }
+  // 3.
   emitter.setAnchor(IndexScope, nullptr);
   sums.assign(loop.result_begin(), loop.result_end());
   workers.combine(roles, sums);
@@ -134,6 +150,8 @@ void ColumnEmitter::emitBlock(const ColumnPart &part, int64_t count) {
 
 /// Threads beyond the last column stand in for the last one without rows: they
 /// take part in combining, but count for nothing.
+/// They cannot leave instead: the barrier of combine() waits for all threads of
+/// the block.
 void ColumnEmitter::placeNeighbours(Value block) {
   Value vector =
       emitter.add(emitter.mul(block, workers.neighbours), workers.neighbour);
@@ -151,6 +169,8 @@ void ColumnEmitter::placeNeighbours(Value block) {
   emitter.groupIndex[space.getInner()] = emitter.mul(vector, emitter.lanes);
 }
 
+/// The last block may be narrower than a vector, and is the only one with a
+/// mask: code for both, chosen by a branch, costs less than masks everywhere.
 void ColumnEmitter::emitPart(const ColumnPart &part, Value block) {
   int64_t tail = space.getGroups()[space.getInner()].extent % emitter.lanes;
   if (tail == 0 || blocks == 1)
@@ -165,6 +185,10 @@ void ColumnEmitter::emitPart(const ColumnPart &part, Value block) {
   emitBlock(part, emitter.lanes);
 }
 
+/// A parallel index counts, from the fastest on, blocks of columns, the other
+/// kept groups, and parts of the sums. Columns are the fastest, so that
+/// neighbouring threads and blocks read neighbouring memory. Each part has its
+/// own code, behind a branch that all threads of a team take alike.
 void ColumnEmitter::emitIndex(Value index) {
   Value count = emitter.constant(blocks);
   Value block = arith::RemUIOp::create(builder, index, count);

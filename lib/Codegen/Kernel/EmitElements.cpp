@@ -24,6 +24,9 @@ using namespace plait::codegen;
 namespace {
 
 /// The emitter, as an op sees it that emits `lanes` elements.
+/// Ops see elements of their own dimensions and do not know about scopes,
+/// groups or masks; this translates. `dims` are the dimensions of the space
+/// that the element has.
 class LaneContext : public ElementContext {
 public:
   LaneContext(Emitter &emitter, Operation *op, ArrayRef<int64_t> dims,
@@ -89,6 +92,9 @@ Value Emitter::emit(OpOperand &use) {
   return isa<BlockArgument>(use.get()) ? emitInput(use) : emitValue(use.get());
 }
 
+/// The load stands in the scope of its indices: what a whole row shares is
+/// loaded once a row. An aligned or masked vector of lanes where the tensor has
+/// the inner group, else one number.
 Value Emitter::emitInput(OpOperand &use) {
   ArrayRef<int64_t> dims = space.getDims(use);
   ScopeIndex scope = getScope(use);
@@ -108,6 +114,8 @@ Value Emitter::emitInput(OpOperand &use) {
                                  : loadScalar(pointerOf(use), element, offset);
 }
 
+/// Each value is emitted once in each instance of its scope, when it is first
+/// asked for; enter() forgets it when the loop goes on.
 Value Emitter::emitValue(Value value) {
   Operation *op = value.getDefiningOp();
   // Repeats by nature: whoever wants lanes makes them.
@@ -119,6 +127,7 @@ Value Emitter::emitValue(Value value) {
   OpBuilder::InsertionGuard guard(builder);
   moveTo(scope);
   Value element;
+  // An earlier sweep has left it in memory; same thread, same lanes.
   if (auto stored = reloads.find(value); stored != reloads.end()) {
     int64_t pitch = plan::getRowPitch(cluster.getResult(stored->second));
     element =
@@ -133,6 +142,7 @@ Value Emitter::emitValue(Value value) {
   return element;
 }
 
+/// Not cached: a summand has one reader, the reduction.
 Value Emitter::emitSummand(const Reduction &reduction) {
   OpOperand &operand = reduction.op->getOpOperand(0);
   bool costs = false;
@@ -140,6 +150,8 @@ Value Emitter::emitSummand(const Reduction &reduction) {
                      costs);
 }
 
+/// Cost is inherited: a cheap op of a costly value is as costly to repeat,
+/// unless the value is in memory.
 Value Emitter::emitOp(Operation *op) {
   SmallVector<Value> operands;
   bool costs = false;
@@ -165,6 +177,10 @@ Value Emitter::emitOp(Operation *op) {
 // Elements from other places
 //===----------------------------------------------------------------------===//
 
+/// Ids count from the beginning of the whole table; a rank that has a part of
+/// it subtracts where its part begins. The comparison is unsigned, so that it
+/// also catches ids below it. Ids outside are not an error here: another rank
+/// may have the row, and this one contributes zero.
 Value Emitter::emitRow(Operation *op, int64_t rows, Value &inside) {
   Value id = emit(op->getOpOperand(1));
   Value row = arith::ExtSIOp::create(builder, builder.getI64Type(), id);
@@ -185,6 +201,8 @@ Value Emitter::emitRow(Operation *op, int64_t rows, Value &inside) {
 }
 
 /// What lies at `offset`, or zero if it is not `inside` the tensor.
+/// The offset is set to 0 first: memory outside of the tensor must not be
+/// touched, not even for lanes that are thrown away.
 Value Emitter::emitInside(Value inside, Value pointer, Type element,
                           int64_t width, Value offset) {
   offset = arith::SelectOp::create(builder, inside, offset, constant(0));
@@ -203,6 +221,7 @@ Value Emitter::emitInside(Value inside, Value pointer, Type element,
   return arith::SelectOp::create(builder, inside, loaded, zero);
 }
 
+/// The table's row comes from the id, not from the loops; its columns do.
 Value Emitter::emitGather(Operation *op) {
   OpOperand &table = op->getOpOperand(0);
   auto type = cast<RankedTensorType>(table.get().getType());
@@ -226,6 +245,8 @@ static int64_t strideOf(Value tensor, int64_t dim) {
 
 /// The op's index map counts from the beginning of the whole, the loop from
 /// that of the rank.
+/// Where the map counts so, the group's index is that of the whole while the
+/// operand is emitted.
 Value Emitter::emitReindexed(Operation *op) {
   IndexMap map = *findIndexMap(op);
   OpOperand &input = op->getOpOperand(0);
@@ -242,11 +263,17 @@ Value Emitter::emitReindexed(Operation *op) {
 }
 
 /// All lanes are in one piece.
+/// 1. The offset of the index itself.
+/// 2. Plus the shift of the piece in which the index lies, selected among
+///    constants: no branch, and one load.
+/// 3. The load, under a condition if the pieces do not cover the dimension.
+/// 4. The sign, where a piece is negated, as half of a rotation is.
 Value Emitter::emitPiece(Operation *op, const IndexMap &map) {
   OpOperand &input = op->getOpOperand(0);
   ArrayRef<int64_t> dims = space.getDims(input);
   Type element = getElementTypeOrSelf(input.get());
   Value index = groupIndex[space.getGroup(dims[map.dim])];
+  // 1.
   Value offset = offsetOf(input.get(), dims);
   int64_t stride = strideOf(input.get(), map.dim);
   auto isBelow = [&](int64_t end) -> Value {
@@ -262,10 +289,12 @@ Value Emitter::emitPiece(Operation *op, const IndexMap &map) {
                                        choose(piece), chosen);
     return chosen;
   };
+  // 2.
   if (map.pieces.size() > 1 || map.pieces[0].shift)
     offset = add(offset, select([&](const IndexMap::Piece &piece) {
                    return constant(piece.shift * stride);
                  }));
+  // 3.
   bool vector = hasInner(dims);
   int64_t extent = space.getExtent(dims[map.dim]);
   Value read;
@@ -275,6 +304,7 @@ Value Emitter::emitPiece(Operation *op, const IndexMap &map) {
   else
     read = vector ? loadLanes(pointerOf(input), element, offset)
                   : loadScalar(pointerOf(input), element, offset);
+  // 4.
   if (llvm::none_of(map.pieces,
                     [](const IndexMap::Piece &piece) { return piece.negated; }))
     return read;
@@ -285,6 +315,12 @@ Value Emitter::emitPiece(Operation *op, const IndexMap &map) {
 }
 
 /// A piece may end between two lanes: each piece has a load of its own lanes.
+/// 1. For each piece the lanes that lie in it: before its end, not before that
+///    of the one before it, and within the row's own mask.
+/// 2. A load for each piece under its lanes; the others are zero.
+/// 3. Select by lane, from the last piece to the first. Lanes beyond the last
+///    piece, where the map does not cover the dimension, keep the zero of the
+///    last load.
 Value Emitter::emitPieces(Operation *op, const IndexMap &map) {
   OpOperand &input = op->getOpOperand(0);
   ArrayRef<int64_t> dims = space.getDims(input);
@@ -297,7 +333,7 @@ Value Emitter::emitPieces(Operation *op, const IndexMap &map) {
            : a    ? a
                   : b;
   };
-  // The lanes before each end; null: all.
+  // 1. The lanes before each end; null: all.
   SmallVector<Value> below, own;
   bool covers = map.covers(space.getExtent(dims[map.dim]));
   for (const IndexMap::Piece &piece : map.pieces) {
@@ -315,6 +351,7 @@ Value Emitter::emitPieces(Operation *op, const IndexMap &map) {
                                     number(piece.end, index.getType())));
     own.push_back(both(both(below.back(), before), mask));
   }
+  // 2.
   SmallVector<Value> read;
   for (auto [piece, lanesMask] : llvm::zip_equal(map.pieces, own)) {
     Value from =
@@ -324,6 +361,7 @@ Value Emitter::emitPieces(Operation *op, const IndexMap &map) {
                        ? arith::NegFOp::create(builder, loaded).getResult()
                        : loaded);
   }
+  // 3.
   Value result = read.back();
   for (size_t k = map.pieces.size() - 1; k-- > 0;)
     result = arith::SelectOp::create(builder, below[k], read[k], result);

@@ -37,6 +37,10 @@ static void placeVector(Emitter &emitter, Value vector) {
   emitter.groupIndex[inner] = emitter.mul(column, emitter.lanes);
 }
 
+/// No loop inside of a parallel index: an index is a vector of lanes, and
+/// threads get runs of them. There is no tail, since the shape promises whole
+/// vectors. Results that lack the inner group or are one number are stored
+/// where guardOf() says.
 void codegen::emitElementwise(Emitter &emitter, Workers &workers,
                               KernelInfo &info) {
   emitter.assignScopes([](const Reduction &) { return IndexScope; });

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Chooses the loops by the kernel's shape, and what is done to a whole kernel
+// when its loops are there: the liberties with arithmetic that kernels take,
+// which are the same for all machines.
+//
+//===----------------------------------------------------------------------===//
 
 #include "EmitKernel.h"
 
@@ -18,6 +24,8 @@ using namespace plait::codegen;
 /// half an ulp and a tenth of the time.
 static void replaceDivisions(func::FuncOp function) {
   function.walk([](arith::DivFOp op) {
+    // A division by a vector of different numbers stays one, and so does a
+    // scalar one.
     auto splat = op.getRhs().getDefiningOp<vector::BroadcastOp>();
     if (!splat || isa<VectorType>(splat.getSource().getType()))
       return;
@@ -25,6 +33,8 @@ static void replaceDivisions(func::FuncOp function) {
     Value one = arith::ConstantOp::create(builder, builder.getF32FloatAttr(1));
     Value inverse = arith::DivFOp::create(builder, one, splat.getSource());
     Value factors = vector::BroadcastOp::create(builder, op.getType(), inverse);
+    // The reciprocal stands where the number is broadcast, outside of the loop
+    // where that is; the multiplication where the division was.
     builder.setInsertionPoint(op);
     Value product = arith::MulFOp::create(builder, op.getLhs(), factors);
     op.replaceAllUsesWith(product);
@@ -33,6 +43,8 @@ static void replaceDivisions(func::FuncOp function) {
 }
 
 /// A product may keep its unrounded value until it is added.
+/// Nothing else is relaxed: reassociation would let the order of sums depend on
+/// the compiler.
 static void allowContraction(func::FuncOp function) {
   function.walk([&](arith::ArithFastMathInterface op) {
     auto flags = arith::FastMathFlagsAttr::get(function.getContext(),
@@ -41,6 +53,7 @@ static void allowContraction(func::FuncOp function) {
   });
 }
 
+/// A variant of KernelShape has an emitter each; the last one needs no test.
 void codegen::emitLoops(Emitter &emitter, Workers &workers,
                         const KernelShape &shape, KernelInfo &info) {
   if (std::holds_alternative<ElementShape>(shape))

@@ -52,6 +52,7 @@ static Type withLanes(Type element, Type like) {
   return vector ? vector.clone(element) : element;
 }
 
+/// A 32-bit constant in as many lanes as `like`, a type, has.
 Value Emitter::number(int64_t value, Type like) {
   Value scalar = arith::ConstantOp::create(
       builder, builder.getI32IntegerAttr(static_cast<int32_t>(value)));
@@ -60,6 +61,7 @@ Value Emitter::number(int64_t value, Type like) {
 }
 
 /// The floats whose upper halves are `bits`, i16.
+/// Exact: a bf16 number is the upper half of an f32 one.
 Value Emitter::widen(Value bits) {
   Type words = withLanes(builder.getI32Type(), bits.getType());
   Value word = arith::ExtUIOp::create(builder, words, bits);
@@ -69,6 +71,7 @@ Value Emitter::widen(Value bits) {
 }
 
 /// Two floats of each of the i32 in `pairs`.
+/// The even lanes are the lower halves, as the machine is little-endian.
 Value Emitter::widenPairs(Value pairs) {
   SmallVector<Value> words;
   int64_t count = cast<VectorType>(pairs.getType()).getNumElements();
@@ -109,6 +112,7 @@ Value Emitter::round(Value floats) {
 }
 
 /// The same by the machine's instructions: an i16, or pairs as i32.
+/// The intrinsic puts its first operand into the upper half.
 Value Emitter::roundPairs(Value floats) {
   auto convert = [&](StringRef intrinsic, Type type, ValueRange operands) {
     return LLVM::CallIntrinsicOp::create(
@@ -137,6 +141,7 @@ Value Emitter::roundPairs(Value floats) {
 }
 
 /// Whether `value` is bf16, a result, and read inside of the kernel as well.
+/// Accumulating results are not: what lies in memory is then a sum.
 bool Emitter::isKept(Value value) {
   if (!getElementTypeOrSelf(value).isBF16() || value.hasOneUse())
     return false;
@@ -148,6 +153,7 @@ bool Emitter::isKept(Value value) {
 }
 
 /// `floats` as whoever loads them will have them.
+/// Remembers the bits, so that the store need not round again.
 Value Emitter::asKept(Value floats) {
   Value bits = roundsPairs ? roundPairs(floats) : round(floats);
   bool pairs = roundsPairs && isa<VectorType>(floats.getType());
@@ -160,6 +166,7 @@ Value Emitter::asKept(Value floats) {
 // Memory
 //===----------------------------------------------------------------------===//
 
+/// `offset` counts elements, as i64.
 static Value elementAddress(ImplicitLocOpBuilder &builder, Value pointer,
                             Type element, Value offset) {
   return LLVM::GEPOp::create(builder, pointer.getType(), element, pointer,
@@ -171,6 +178,11 @@ Value Emitter::offsetOf(Value tensor, ArrayRef<int64_t> dims) {
   return offsetOf(tensor, dims, plan::getRowPitch(tensor));
 }
 
+/// Sums up, from the innermost dimension out, each group's index times the
+/// stride of its innermost dimension: the dimensions of a group are one running
+/// index, in the tensor as well as in the space. A dimension that the space
+/// lacks (kNoDim) has one element here. Rows are `pitch` apart, all else
+/// without gaps.
 Value Emitter::offsetOf(Value tensor, ArrayRef<int64_t> dims, int64_t pitch) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(tensor.getType()).getShape();
   Value offset;
@@ -190,6 +202,7 @@ Value Emitter::offsetOf(Value tensor, ArrayRef<int64_t> dims, int64_t pitch) {
   return offset ? offset : constant(0);
 }
 
+/// Aligned to an element, whatever it is a part of.
 Value Emitter::loadScalar(Value pointer, Type element, Value offset) {
   Type stored = storedType(element);
   Value address = elementAddress(builder, pointer, stored, offset);
@@ -198,20 +211,28 @@ Value Emitter::loadScalar(Value pointer, Type element, Value offset) {
   return element.isBF16() ? widen(loaded) : loaded;
 }
 
+/// 1. One lane without a mask is a scalar.
+/// 2. Under a mask: lanes outside are zero and their memory is not touched.
+///    Such loads are aligned to an element only.
+/// 3. Whole vectors, aligned to their size where the machine has no others;
+///    pairs of bf16 are one word each.
 Value Emitter::loadMasked(Value pointer, Type element, Value offset,
                           Value lanesMask) {
+  // 1.
   if (lanes == 1 && !lanesMask)
     return loadScalar(pointer, element, offset);
   Type stored = storedType(element);
   Value address = elementAddress(builder, pointer, stored, offset);
   auto type = VectorType::get({lanes}, stored);
   uint32_t bytes = bytesOf(element);
+  // 2.
   if (lanesMask) {
     Value zero = arith::ConstantOp::create(builder, builder.getZeroAttr(type));
     Value loaded = LLVM::MaskedLoadOp::create(builder, type, address, lanesMask,
                                               zero, bytes);
     return element.isBF16() ? widen(loaded) : loaded;
   }
+  // 3.
   bool pairs = element.isBF16() && roundsPairs;
   if (pairs)
     type = VectorType::get({lanes / 2}, builder.getI32Type());
@@ -222,6 +243,8 @@ Value Emitter::loadMasked(Value pointer, Type element, Value offset,
   return element.isBF16() ? widen(loaded) : loaded;
 }
 
+/// What is rounded already (asKept) is stored as it is: rounding it again would
+/// give the same bits and cost as much.
 void Emitter::store(Value pointer, Type element, Value value, Value offset) {
   bool vector = isa<VectorType>(value.getType());
   Value address = elementAddress(builder, pointer, storedType(element), offset);
@@ -261,6 +284,8 @@ Value Emitter::guardOf(ArrayRef<int64_t> dims, ScopeIndex scope) {
   return guard;
 }
 
+/// Adds to what is there, where the result accumulates over microbatches; which
+/// microbatch it is comes with the call, so that one kernel serves all of them.
 void Emitter::storeResult(unsigned result, Value element) {
   OpOperand &use = getYielded(result);
   ArrayRef<int64_t> dims = space.getDims(use);
@@ -302,6 +327,8 @@ void Emitter::storeResults(ArrayRef<unsigned> results, ScopeIndex scope) {
   }
 }
 
+/// With all lanes, under the mask: the same elements that a later load asks
+/// for.
 void Emitter::spill(Value value, unsigned result) {
   Value offset = offsetOf(value, space.getDims(value),
                           plan::getRowPitch(cluster.getResult(result)));

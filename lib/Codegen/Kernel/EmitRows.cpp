@@ -35,6 +35,9 @@ struct Sweep {
   SmallVector<unsigned> stores;
 };
 
+/// The loops of one kernel over rows. Filled in by plan(), which decides what
+/// every sweep does; the emit… functions below follow the nest from the outside
+/// in.
 class RowEmitter {
 public:
   RowEmitter(Emitter &emitter, Workers &workers, const RowShape &shape,
@@ -70,9 +73,13 @@ private:
   const RowShape &shape;
   KernelInfo &info;
 
+  // Parallel indices: rows, or blocks of the only row where the shape has
+  // blocks.
   int64_t rows = 1;
   std::vector<Sweep> sweeps;
+  // Results of one number a row, and of one number altogether.
   SmallVector<unsigned> rowStores, kernelStores;
+  // Reductions over all rows of what is one number in each.
   SmallVector<const Reduction *> rowTotals;
   unsigned current = 0;                           // sweep
   SmallVector<std::pair<Value, unsigned>> spills; // of this sweep
@@ -83,7 +90,14 @@ private:
 } // namespace
 
 /// Distributes reductions and stores over the sweeps.
+/// 1. Count the parallel indices and assign scopes: the inner group is looped
+///    over, all others are fixed by the row.
+/// 2. Give each reduction the sweep of its operand's stage.
+/// 3. Give each result the sweep in which it becomes known, or the place after
+///    the row or after the kernel where it has fewer dimensions. Nothing is
+///    emitted here.
 void RowEmitter::plan() {
+  // 1.
   int64_t inner = space.getInner();
   for (int64_t group = 0; group < inner; ++group)
     rows *= space.getGroups()[group].extent;
@@ -101,6 +115,7 @@ void RowEmitter::plan() {
       sweeps.resize(stage + 1);
     return sweeps[stage];
   };
+  // 2.
   for (const Reduction &reduction : space.getReductions()) {
     OpOperand &operand = reduction.op->getOpOperand(0);
     if (!reduction.reduced)
@@ -112,6 +127,7 @@ void RowEmitter::plan() {
       // It has one summand a row, which needs no loop.
       rowTotals.push_back(&reduction);
   }
+  // 3.
   for (unsigned result = 0; result < emitter.cluster.getNumResults();
        ++result) {
     OpOperand &use = emitter.getYielded(result);
@@ -137,6 +153,10 @@ bool RowEmitter::isFull(unsigned result) {
 /// Whether the sweeps to come read an operand of `type` along the inner group,
 /// in whose place a result may lie (findOverwrites), if `kept` and what has
 /// been spilled are not computed again.
+/// The results' memory may be an operand's: a value that waits there would
+/// destroy an operand that is yet to be read. Operands of all types but `type`
+/// cannot share it. Follows definitions backwards from the ops of later sweeps;
+/// what only a kept value is computed of is not read again.
 bool RowEmitter::readsLater(Type type, Value kept) {
   llvm::SmallSetVector<Value, 8> needed;
   auto isKept = [&](Value value) {
@@ -163,6 +183,9 @@ bool RowEmitter::readsLater(Type type, Value kept) {
 
 /// A result that the last sweep writes and that could hold `value` until then,
 /// all of its bits.
+/// Only f32: a value in a bf16 buffer would come back rounded. Only results of
+/// the last sweep, so that no sweep in between writes there, and of the value's
+/// own dimensions, so that each element has its own place.
 std::optional<unsigned> RowEmitter::findSpace(Value value) {
   if (!getElementTypeOrSelf(value).isF32())
     return std::nullopt;
@@ -179,6 +202,8 @@ std::optional<unsigned> RowEmitter::findSpace(Value value) {
 
 /// A value that took long to compute and that a later sweep needs waits in the
 /// buffer of a result that is written later.
+/// In the order of the body, so that equal clusters give equal kernels. A value
+/// that is stored in this sweep anyway needs no second place; see emitSweep().
 void RowEmitter::chooseSpills(const Sweep &sweep) {
   spillsChosen = true;
   Block &body = emitter.cluster.getBody().front();
@@ -206,6 +231,8 @@ void RowEmitter::chooseSpills(const Sweep &sweep) {
 // Loops
 //===----------------------------------------------------------------------===//
 
+/// One vector of a row: reductions, then spills, then stores. Returns the new
+/// partial sums, one vector for each of the sweep's reductions.
 RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
                                          ValueRange partials) {
   emitter.enter(LoopScope);
@@ -234,6 +261,7 @@ RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
 }
 
 /// Those of the lanes from `index` on that belong to the row.
+/// In 32 bits, like the lanes: what is left of a row fits, and masks cost less.
 Value RowEmitter::countedLanes(Value index) {
   auto type = VectorType::get({emitter.lanes}, builder.getI32Type());
   SmallVector<int32_t> numbers = llvm::to_vector_of<int32_t>(
@@ -248,6 +276,10 @@ Value RowEmitter::countedLanes(Value index) {
 }
 
 /// The whole vectors of a row, if it has any, or all.
+/// With blocks, `row` is the number of a block of the only row, and the loop
+/// ends at the block's end or the row's. Where vectors may reach beyond the row
+/// (readsBeyondRows) the last one is a part of this loop, and `counted` keeps
+/// its surplus lanes out of sums; else emitTail() has it.
 void RowEmitter::emitMain(Sweep &sweep, Value row, Values &partials) {
   int64_t whole = llvm::alignTo(innerExtent(), emitter.lanes);
   if (!workers.readsBeyondRows)
@@ -277,6 +309,8 @@ void RowEmitter::emitMain(Sweep &sweep, Value row, Values &partials) {
 }
 
 /// The last `count` elements. Of blocks, only the last one has them.
+/// Under a constant mask: one vector of code rather than a loop over single
+/// elements. The branch that blocks need carries the partial sums around.
 void RowEmitter::emitTail(Sweep &sweep, Value row, Values &partials,
                           int64_t count) {
   auto emitBody = [&] {
@@ -305,24 +339,33 @@ void RowEmitter::emitTail(Sweep &sweep, Value row, Values &partials,
   partials.assign(branch.result_begin(), branch.result_end());
 }
 
+/// 1. Begin all partial sums at their neutral elements, in all lanes.
+/// 2. Emit the loop and the tail.
+/// 3. Make known what has been stored: a value whose result is written in full
+///    is read back by later sweeps rather than computed again.
+/// 4. End the reductions.
 void RowEmitter::emitSweep(unsigned index, Value row, Values &totals) {
   Sweep &sweep = sweeps[index];
   current = index;
   spills.clear();
   spillsChosen = false;
+  // 1.
   Values partials;
   for (const Reduction *reduction : sweep.reductions)
     partials.push_back(emitter.neutral(getRole(reduction->op), emitter.lanes));
+  // 2.
   emitMain(sweep, row, partials);
   if (int64_t count = innerExtent() % emitter.lanes;
       count && !workers.readsBeyondRows)
     emitTail(sweep, row, partials, count);
+  // 3. Behind the loop: what later sweeps need of the row is emitted here.
   emitter.setAnchor(IndexScope, nullptr);
   for (auto [value, result] : spills)
     emitter.reloadFrom(value, result);
   for (unsigned result : sweep.stores)
     if (isFull(result) && emitter.getYielded(result).get().getDefiningOp())
       emitter.reloadFrom(emitter.getYielded(result).get(), result);
+  // 4.
   endSweep(sweep, partials, totals);
 }
 
@@ -348,6 +391,7 @@ void RowEmitter::endSweep(const Sweep &sweep, Values &partials,
   }
 }
 
+/// All that one row needs; `totals` are the numbers carried from row to row.
 void RowEmitter::emitRow(Value row, Values &totals) {
   emitter.enter(IndexScope);
   SmallVector<int64_t> rowGroups;
@@ -365,6 +409,8 @@ void RowEmitter::emitRow(Value row, Values &totals) {
   emitter.storeResults(rowStores, IndexScope);
 }
 
+/// The grain is such that a thread gets a few thousand elements at least: a
+/// short row alone is not worth one.
 void RowEmitter::run() {
   plan();
   // What is added up over all rows is carried by one loop over them, which is

@@ -26,6 +26,8 @@ using namespace plait::codegen;
 
 namespace {
 
+/// The loops of one kernel that adds rows of gradients to rows of a table.
+/// `height` rows of the table are a block, `width` numbers a row.
 class ScatterEmitter {
 public:
   ScatterEmitter(Emitter &emitter, Workers &workers, Operation *scatter,
@@ -61,6 +63,9 @@ private:
 } // namespace
 
 /// Calls `body` for the columns of one row, by lanes.
+/// The team's members deal out the columns. A rest that is no whole vector is
+/// under a mask; only processors have one, where a team is one thread (see
+/// chooseAccess()).
 void ScatterEmitter::overColumns(llvm::function_ref<void(Value)> body) {
   int64_t tail = width % emitter.lanes;
   if (width > tail) {
@@ -79,6 +84,7 @@ void ScatterEmitter::overColumns(llvm::function_ref<void(Value)> body) {
   emitter.mask = Value();
 }
 
+/// Rows that no id names have to be zero as well, so this is a pass of its own.
 void ScatterEmitter::zeroRows(Value first, Value last) {
   Value zero = emitter.neutral(FusionRole::ReduceSum, emitter.lanes);
   Value step = emitter.constant(1);
@@ -101,6 +107,8 @@ Value ScatterEmitter::emitRow(Value position) {
 }
 
 /// Whether that is one of the rows [first, last).
+/// Rows are signed here, so that ids outside of the table, whichever way they
+/// are outside, are in no block.
 Value ScatterEmitter::emitTest(Value position, Value first, Value last) {
   Value row = emitRow(position);
   Value after =
@@ -110,6 +118,8 @@ Value ScatterEmitter::emitTest(Value position, Value first, Value last) {
   return arith::AndIOp::create(builder, after, before);
 }
 
+/// Computes the row once more: what was computed for the test is another
+/// thread's on a GPU.
 void ScatterEmitter::emitPosition(Value position) {
   Value row = emitRow(position);
   Value start = emitter.mul(row, width), pointer = emitter.getResultPointer(0);
@@ -125,11 +135,15 @@ void ScatterEmitter::emitPosition(Value position) {
   });
 }
 
+/// 1. Bring the block's rows to their initial state: zeros, or what is there,
+///    depending on how the result accumulates.
+/// 2. Go through all positions in order and add those that fall into the block.
 void ScatterEmitter::emitBlock(Value block) {
   emitter.enter(IndexScope);
   Value first = emitter.mul(block, height);
   Value end = emitter.add(first, emitter.constant(height));
   Value last = arith::MinSIOp::create(builder, end, emitter.constant(rows));
+  // 1.
   plan::Accumulate mode = emitter.getMode(0);
   if (mode == plan::Accumulate::Overwrite)
     zeroRows(first, last);
@@ -140,6 +154,7 @@ void ScatterEmitter::emitBlock(Value block) {
     builder.setInsertionPointToStart(branch.thenBlock());
     zeroRows(first, last);
   }
+  // 2.
   int64_t positions = 1;
   for (int64_t group : positionGroups)
     positions *= emitter.space.getGroups()[group].extent;
@@ -151,6 +166,7 @@ void ScatterEmitter::emitBlock(Value block) {
       [&](Value position) { emitPosition(position); });
 }
 
+/// Positions are all groups but the inner one, which are the table's columns.
 void ScatterEmitter::run() {
   for (ScopeIndex &scope : emitter.groupScope)
     scope = LoopScope;

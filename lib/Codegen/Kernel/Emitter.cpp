@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The emitter's groundwork: which scope a value belongs to, constants and
+// vectors, and indices. Elements are in EmitElements.cpp, what they are in
+// memory is in EmitMemory.cpp.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Emitter.h"
 
@@ -16,6 +22,7 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
+/// One lane is a scalar: vectors of one element would only be unpacked again.
 static Type laneType(Type element, int64_t lanes) {
   return lanes == 1 ? element : VectorType::get({lanes}, element);
 }
@@ -26,6 +33,8 @@ Emitter::Emitter(plan::ClusterOp cluster, const IterationSpace &space,
     : lanes(lanes), cluster(cluster), space(space),
       builder(cluster.getLoc(), builder), function(std::move(function)),
       info(info) {
+  // Every group is fixed by the parallel index, until the emitter of a kind of
+  // loop says otherwise.
   groupScope.resize(space.getGroups().size(), IndexScope);
   groupIndex.resize(space.getGroups().size());
 }
@@ -34,6 +43,7 @@ Emitter::Emitter(plan::ClusterOp cluster, const IterationSpace &space,
 // Scopes
 //===----------------------------------------------------------------------===//
 
+/// The innermost of the loops that fix these groups.
 ScopeIndex Emitter::getScope(GroupSet groups) const {
   ScopeIndex scope = KernelScope;
   for (auto [index, own] : llvm::enumerate(groupScope))
@@ -53,6 +63,8 @@ ScopeIndex Emitter::getScope(OpOperand &use) const {
 /// loop that it goes over.
 void Emitter::assignScopes(
     llvm::function_ref<ScopeIndex(const Reduction &)> reduced) {
+  // The space lists reductions in the order of the body, so that one pass over
+  // both is enough.
   const Reduction *next = space.getReductions().begin();
   for (Operation &op : cluster.getBody().front().without_terminator()) {
     Value value = op.getResult(0);
@@ -69,6 +81,8 @@ void Emitter::assignScopes(
   }
 }
 
+/// What belongs to an outer scope is emitted before the loop inside of it,
+/// wherever the loop's body has got to.
 void Emitter::moveTo(ScopeIndex scope) {
   if (scopes[scope].anchor)
     builder.setInsertionPoint(scopes[scope].anchor);
@@ -88,6 +102,7 @@ OpOperand &Emitter::getYielded(unsigned result) {
   return cluster.getBody().front().getTerminator()->getOpOperand(result);
 }
 
+/// Without the attribute every result is overwritten.
 plan::Accumulate Emitter::getMode(unsigned result) {
   auto modes = cluster.getAccumulate();
   return modes ? static_cast<plan::Accumulate>((*modes)[result])
@@ -113,6 +128,7 @@ Value Emitter::splat(Value element, int64_t lanes) {
       builder, laneType(element.getType(), lanes), element);
 }
 
+/// Minus infinity is what a maximum over no elements is.
 Value Emitter::neutral(FusionRole role, int64_t lanes) {
   float value = role == FusionRole::ReduceSum
                     ? 0.0f
@@ -122,6 +138,7 @@ Value Emitter::neutral(FusionRole role, int64_t lanes) {
   return splat(scalar, lanes);
 }
 
+/// This maximum propagates NaN: that of a row must not hide one.
 Value Emitter::combine(FusionRole role, Value a, Value b) {
   if (role == FusionRole::ReduceSum)
     return arith::AddFOp::create(builder, a, b);
@@ -159,6 +176,8 @@ Value Emitter::constantMask(int64_t count) {
 // Indices
 //===----------------------------------------------------------------------===//
 
+/// The outermost index is what is left: it needs no remainder, since `running`
+/// is below the number of all indices.
 void Emitter::setIndices(ArrayRef<int64_t> set, Value running) {
   for (int64_t group : llvm::reverse(set)) {
     Value extent = constant(space.getGroups()[group].extent);
@@ -170,17 +189,24 @@ void Emitter::setIndices(ArrayRef<int64_t> set, Value running) {
   }
 }
 
+/// 1. The group's running index, in i32: tensors' dimensions fit, and vectors
+///    of i32 are as wide as those of f32.
+/// 2. Plus the number of the lane, if this is the inner group.
+/// 3. Divided by the dimensions inside of `dim`, modulo its extent: a group is
+///    several dimensions that are one in memory.
 Value Emitter::indexOf(int64_t dim, int64_t lanes) {
   if (dim == kNoDim) {
     Value zero =
         arith::ConstantOp::create(builder, builder.getI32IntegerAttr(0));
     return splat(zero, lanes);
   }
+  // 1.
   int64_t index = space.getGroup(dim);
   const Group &group = space.getGroups()[index];
   Value place =
       arith::TruncIOp::create(builder, builder.getI32Type(), groupIndex[index]);
   place = splat(place, lanes);
+  // 2.
   if (index == space.getInner() && lanes > 1) {
     SmallVector<int32_t> numbers(lanes);
     for (int64_t lane = 0; lane < lanes; ++lane)
@@ -190,6 +216,7 @@ Value Emitter::indexOf(int64_t dim, int64_t lanes) {
         builder, DenseElementsAttr::get(type, ArrayRef<int32_t>(numbers)));
     place = add(place, offsets);
   }
+  // 3.
   int64_t stride = 1;
   for (int64_t other : llvm::reverse(group.dims)) {
     if (other == dim)
@@ -209,6 +236,8 @@ Value Emitter::indexOf(int64_t dim, int64_t lanes) {
   return place;
 }
 
+/// Each distinct scalar is passed once and read once, at the beginning of the
+/// kernel.
 Value Emitter::rankScalar(RankScalar scalar) {
   auto *found = llvm::find(info.scalars, scalar);
   unsigned index = found - info.scalars.begin();
@@ -235,6 +264,8 @@ Value Emitter::sumTerms(ArrayRef<RankTerm> terms) {
   return sum ? sum : constant(0);
 }
 
+/// By the number of the op, so that clusters of one structure share a kernel
+/// though their ops are given different values (KernelLibrary::add()).
 Value Emitter::callValue(Operation *op) {
   auto ops = cluster.getBody().front().without_terminator();
   int64_t number = std::distance(ops.begin(), op->getIterator());

@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One thread that computes a range of parallel indices by itself, and how a
+// loop is dealt out among members of a team where there are several.
+//
+//===----------------------------------------------------------------------===//
 
 #include "SerialWorkers.h"
 
@@ -14,6 +19,11 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::codegen;
 
+/// Members take every `members`th piece, so that at any time they are at
+/// neighbouring ones. Where all have equally many, the loop counts the same for
+/// all of them, and the member's place is added inside: bounds that do not
+/// depend on the thread let the compiler unroll the loop and keep threads
+/// together.
 Workers::Share Workers::deal(Value first, int64_t count, int64_t step) {
   if (!member)
     return {first, Value()};
@@ -23,6 +33,9 @@ Workers::Share Workers::deal(Value first, int64_t count, int64_t step) {
   return {emitter.add(first, place), Value()};
 }
 
+/// With something carried there is one parallel index, [0, 1), which stands for
+/// all of `count`: multiplying the bounds by `count` makes the loop go over
+/// them, in order, in the one call that gets the index.
 void SerialWorkers::forIndices(int64_t count, ArrayRef<FusionRole>,
                                SmallVectorImpl<Value> &carried,
                                llvm::function_ref<void(Value)> body) {
@@ -33,6 +46,7 @@ void SerialWorkers::forIndices(int64_t count, ArrayRef<FusionRole>,
   Value step = emitter.constant(1);
   auto loop =
       scf::ForOp::create(builder, first, last, step, ValueRange(carried));
+  // What no index fixes is emitted before the loop.
   emitter.setAnchor(KernelScope, loop);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Assembles PTX to a cubin by the toolkit's ptxas. A machine without the
+// toolkit compiles plans as well: the driver then compiles the PTX when a plan
+// is loaded.
+//
+//===----------------------------------------------------------------------===//
 
 #include "../RunTool.h"
 #include "NVPTXLibrary.h"
@@ -22,6 +28,8 @@ static llvm::ErrorOr<std::string> findAssembler() {
   return llvm::sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"});
 }
 
+/// A ptxas that is there and fails is an error: the PTX would fail in the
+/// driver, too.
 FailureOr<std::optional<std::vector<char>>>
 codegen::assemble(StringRef ptx, StringRef architecture, MLIRContext *context) {
   llvm::ErrorOr<std::string> assembler = findAssembler();

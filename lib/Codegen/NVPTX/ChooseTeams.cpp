@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// How many threads compute a parallel index, how they stand, and how much each
+// of them moves at once. Nothing is emitted here. The choices follow from
+// extents alone, so that kernels are the same on all machines for which a plan
+// is compiled; docs/GPU.md has the table and what the assembler makes of it.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Teams.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
@@ -28,6 +35,8 @@ static constexpr int64_t kManyBlocks = 256;
 /// The least that memory moves at once.
 static constexpr int64_t kSectorBytes = 32;
 
+/// Column sums are held in registers, a vector each: more of them than this are
+/// split into parts, which other blocks compute.
 ShapeLimits codegen::getGPULimits(const VectorAccess &access) {
   ShapeLimits limits;
   limits.elements = true;
@@ -53,6 +62,9 @@ static int64_t widestElement(plan::ClusterOp cluster,
   return widest ? widest : 4;
 }
 
+/// Begins with 16 bytes and halves until everything fits: the extent of the
+/// inner group, and all boundaries and shifts inside of a row. Ends at one
+/// element at the latest.
 VectorAccess codegen::chooseAccess(plan::ClusterOp cluster,
                                    const IterationSpace &space) {
   VectorAccess access;
@@ -69,6 +81,7 @@ VectorAccess codegen::chooseAccess(plan::ClusterOp cluster,
   fit(space.getGroups()[space.getInner()].extent);
   for (Operation &op : cluster.getBody().front().without_terminator()) {
     std::optional<IndexMap> map = findIndexMap(&op);
+    // Reindexing along other dimensions moves whole rows.
     if (!map || space.getGroup(space.getDims(op.getResult(0))[map->dim]) !=
                     space.getInner())
       continue;
@@ -84,6 +97,9 @@ VectorAccess codegen::chooseAccess(plan::ClusterOp cluster,
 
 /// Whether whole vectors may reach beyond the end of each row, into what lies
 /// between rows, in all tensors that have the inner group.
+/// Tensors without the inner group do not matter. All others have to be rows of
+/// their own, with nothing reindexed in them: the surplus lanes of a load would
+/// be another row's, and those of a store would destroy it.
 static bool hasRoomBetweenRows(plan::ClusterOp cluster,
                                const IterationSpace &space, int64_t lanes) {
   const Group &inner = space.getGroups()[space.getInner()];
@@ -107,6 +123,8 @@ static bool hasRoomBetweenRows(plan::ClusterOp cluster,
              });
 }
 
+/// Only for kernels over rows without totals: they know the end of a row, and
+/// leave the surplus lanes out of sums (RowEmitter::countedLanes()).
 void codegen::widenAccess(plan::ClusterOp cluster, const IterationSpace &space,
                           const KernelShape &shape, VectorAccess &access) {
   auto *rows = std::get_if<RowShape>(&shape);
@@ -119,6 +137,7 @@ void codegen::widenAccess(plan::ClusterOp cluster, const IterationSpace &space,
   access.beyondRows = true;
 }
 
+/// To a power of two, as all numbers of threads are.
 static int64_t roundUp(int64_t count) {
   return static_cast<int64_t>(llvm::PowerOf2Ceil(std::max<int64_t>(1, count)));
 }
@@ -154,9 +173,12 @@ static Teams chooseColumnTeams(const IterationSpace &space,
     rows *= space.getGroups()[group].extent;
   for (int64_t group : shape.kept)
     others *= space.getGroups()[group].extent;
+  // Whole ones, by the choice of lanes.
   int64_t vectors = space.getGroups()[space.getInner()].extent / access.lanes;
   int64_t least = kSectorBytes / (access.bytes * access.lanes);
   int64_t width = std::max(least, std::min(kWarp, roundUp(vectors)));
+  // Narrower until there are blocks for all multiprocessors, but not below what
+  // memory moves at once.
   while (width > least &&
          others * llvm::divideCeil(vectors, width) < kManyBlocks)
     width /= 2;
@@ -168,6 +190,8 @@ static Teams chooseColumnTeams(const IterationSpace &space,
   return {threads, threads / width, width};
 }
 
+/// Scatter kernels have a warp a team, for its ballot; elementwise ones need no
+/// team.
 Teams codegen::chooseTeams(const IterationSpace &space,
                            const KernelShape &shape,
                            const VectorAccess &access) {

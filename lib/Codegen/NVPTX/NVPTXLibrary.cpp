@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Kernels for NVIDIA's GPUs: which architectures there are, the signature of a
+// kernel, and the way from a cluster to PTX and, where there is a ptxas, to a
+// cubin. How loops run on teams of threads is in ChooseTeams.cpp and
+// TeamWorkers.cpp.
+//
+//===----------------------------------------------------------------------===//
 
 #include "NVPTXLibrary.h"
 
@@ -57,6 +64,8 @@ int TargetGPU::getArchitecture() const {
   return number;
 }
 
+/// Initialising the target again does no harm. Null for an architecture that
+/// the table lacks.
 static std::unique_ptr<llvm::TargetMachine> createMachine(StringRef name) {
   LLVMInitializeNVPTXTargetInfo();
   LLVMInitializeNVPTXTarget();
@@ -90,6 +99,9 @@ static func::FuncOp createFunction(plan::ClusterOp cluster, ModuleOp module,
   return function;
 }
 
+/// A scalar is a parameter of the kernel, appended when it is first asked for;
+/// the function's type is brought up to date when all are known. There is a
+/// dense numbering: parameter `buffers` + i is scalar i.
 static KernelFunction openFunction(func::FuncOp function) {
   KernelFunction opened;
   llvm::append_range(opened.pointers, function.getArguments());
@@ -107,10 +119,16 @@ static KernelFunction openFunction(func::FuncOp function) {
 NVPTXLibrary::NVPTXLibrary(MLIRContext *context, TargetGPU target)
     : KernelLibrary(context), target(std::move(target)) {}
 
+/// 1. Choose: the widths, the shape within their limits, wider access where
+///    rows have room between them, and the team.
+/// 2. Emit the loops into a new function.
+/// 3. Set the function's type, as scalars have become parameters meanwhile.
+/// 4. Say how it is to be launched.
 LogicalResult NVPTXLibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
   FailureOr<IterationSpace> space = analyzeCluster(cluster);
   if (failed(space))
     return failure();
+  // 1.
   VectorAccess access = chooseAccess(cluster, *space);
   FailureOr<KernelShape> shape =
       chooseShape(cluster, *space, getGPULimits(access));
@@ -118,6 +136,7 @@ LogicalResult NVPTXLibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
     return failure();
   widenAccess(cluster, *space, *shape, access);
   Teams teams = chooseTeams(*space, *shape, access);
+  // 2.
   func::FuncOp function =
       createFunction(cluster, cast<ModuleOp>(*module), info.symbol);
   OpBuilder builder = OpBuilder::atBlockEnd(&function.front());
@@ -128,9 +147,11 @@ LogicalResult NVPTXLibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
   workers.readsBeyondRows = access.beyondRows;
   emitter.function.first = workers.getFirst();
   emitLoops(emitter, workers, *shape, info);
+  // 3.
   function.setFunctionType(
       builder.getFunctionType(function.front().getArgumentTypes(), {}));
   finishFunction(function);
+  // 4. Sums over all rows have one block, whatever its teams.
   info.blockThreads = teams.threads;
   auto *rows = std::get_if<RowShape>(&*shape);
   info.indicesPerBlock = rows && !rows->totals.empty() ? 1 : teams.perBlock();
@@ -150,6 +171,8 @@ FailureOr<std::vector<CodeObject>> NVPTXLibrary::finish() {
            << target.ptx << "'";
   llvm::StringMap<int64_t> threads;
   for (const auto &entry : kernels)
+    // With the exact number the assembler knows how many registers a thread may
+    // have.
     threads[entry.second.symbol] = entry.second.blockThreads;
   FailureOr<llvm::SmallString<0>> ptx = lowerModule(
       cast<ModuleOp>(*module), *machine, llvm::CodeGenFileType::AssemblyFile,

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Threads of a GPU's block as workers: Teams.h says who is who, here are the
+// instructions for it. All control flow around barriers and exchanges must be
+// taken alike by the threads that meet there: by a whole block for a barrier,
+// by the lanes of its mask for an exchange.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Teams.h"
 
@@ -27,9 +34,12 @@ TeamWorkers::TeamWorkers(Emitter &emitter, func::FuncOp kernel,
                          const Teams &teams, KernelInfo &info)
     : Workers(emitter), kernel(kernel), teams(teams), info(info) {
   ImplicitLocOpBuilder &builder = emitter.builder;
+  // At the beginning of the kernel, so that they are at hand in all scopes.
   thread = callI32("llvm.nvvm.read.ptx.sreg.tid.x", {});
   block = callI32("llvm.nvvm.read.ptx.sreg.ctaid.x", {});
   first = emitter.add(emitter.mul(widen(block), teams.threads), widen(thread));
+  // Arithmetic is cheaper than memory here (docs/GPU.md), and more blocks of
+  // the table than on a processor occupy a GPU.
   keepsCostly = false;
   tableBlocks = 8192;
   members = teams.members;
@@ -45,6 +55,7 @@ TeamWorkers::TeamWorkers(Emitter &emitter, func::FuncOp kernel,
   else if (members < teams.threads)
     own = arith::RemUIOp::create(builder, thread, number(members));
   member = widen(own);
+  // One member writes what a team has as one number.
   emitter.indexGuard =
       arith::CmpIOp::create(builder, arith::CmpIPredicate::eq, own, number(0));
 }
@@ -53,6 +64,7 @@ TeamWorkers::TeamWorkers(Emitter &emitter, func::FuncOp kernel,
 // Helpers
 //===----------------------------------------------------------------------===//
 
+/// A call of an intrinsic that gives an i32.
 Value TeamWorkers::callI32(StringRef intrinsic, ValueRange operands) {
   return LLVM::CallIntrinsicOp::create(
              emitter.builder, emitter.builder.getI32Type(),
@@ -60,12 +72,14 @@ Value TeamWorkers::callI32(StringRef intrinsic, ValueRange operands) {
       .getResult(0);
 }
 
+/// Threads, lanes and shared memory are counted in i32.
 Value TeamWorkers::number(int64_t value) {
   return arith::ConstantOp::create(
       emitter.builder,
       emitter.builder.getI32IntegerAttr(static_cast<int32_t>(value)));
 }
 
+/// Unsigned: numbers of threads and blocks are never negative.
 Value TeamWorkers::widen(Value value) {
   return arith::ExtUIOp::create(emitter.builder, emitter.builder.getI64Type(),
                                 value);
@@ -93,6 +107,7 @@ Value TeamWorkers::emitIndex(int64_t count) {
   return widen(arith::AddIOp::create(builder, start, team));
 }
 
+/// The grid has at least as many teams as indices: a branch, no loop.
 void TeamWorkers::forIndices(int64_t count, ArrayRef<FusionRole> roles,
                              SmallVectorImpl<Value> &carried,
                              llvm::function_ref<void(Value)> body) {
@@ -101,6 +116,7 @@ void TeamWorkers::forIndices(int64_t count, ArrayRef<FusionRole> roles,
     return loopOver(count, roles, carried, body);
   Value index = emitIndex(count);
   Value exists = arith::ConstantOp::create(builder, builder.getBoolAttr(true));
+  // Only then does the last block have teams without an index.
   if (count % teams.perBlock())
     exists = arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, index,
                                    emitter.constant(count));
@@ -115,11 +131,17 @@ void TeamWorkers::forIndices(int64_t count, ArrayRef<FusionRole> roles,
 
 /// The teams of one block share the indices; what they carried away is combined
 /// by the whole block, each team counting once.
+/// 1. Each team takes every perBlock()th index, so that neighbouring teams are
+///    at neighbouring indices.
+/// 2. All members of a team have the same totals: all but the first put the
+///    neutral element in their place.
+/// 3. One combination over all threads.
 void TeamWorkers::loopOver(int64_t count, ArrayRef<FusionRole> roles,
                            SmallVectorImpl<Value> &carried,
                            llvm::function_ref<void(Value)> body) {
   ImplicitLocOpBuilder &builder = emitter.builder;
   int64_t perBlock = teams.perBlock();
+  // 1.
   Value team = emitter.constant(0);
   if (perBlock > 1)
     team = widen(arith::DivUIOp::create(builder, thread, number(members)));
@@ -136,12 +158,14 @@ void TeamWorkers::loopOver(int64_t count, ArrayRef<FusionRole> roles,
     scf::YieldOp::create(builder, ValueRange(carried));
   }
   carried.assign(loop.result_begin(), loop.result_end());
+  // 2.
   if (emitter.indexGuard)
     for (auto [role, value] : llvm::zip(roles, carried)) {
       Value nothing = emitter.neutral(role, 1);
       value =
           arith::SelectOp::create(builder, emitter.indexGuard, value, nothing);
     }
+  // 3.
   combineOver(teams.threads, 1, roles, carried);
 }
 
@@ -149,6 +173,7 @@ void TeamWorkers::loopOver(int64_t count, ArrayRef<FusionRole> roles,
 // Combining
 //===----------------------------------------------------------------------===//
 
+/// In kernels over columns members are `neighbours` threads apart.
 void TeamWorkers::combine(ArrayRef<FusionRole> roles,
                           MutableArrayRef<Value> partials) {
   if (members > 1)
@@ -157,6 +182,7 @@ void TeamWorkers::combine(ArrayRef<FusionRole> roles,
 
 /// The lanes of a warp that take part in exchanges among `reach` neighbours:
 /// other groups of the warp may be elsewhere in the code.
+/// `reach` is a power of two, so that the group begins at a multiple of it.
 Value TeamWorkers::exchangeMask(int64_t reach) {
   if (reach >= kWarp)
     return number(-1);
@@ -168,6 +194,7 @@ Value TeamWorkers::exchangeMask(int64_t reach) {
 }
 
 /// The value of the lane whose number differs in the bit `distance`.
+/// Lanes of a vector one by one: the instruction moves 32 bits.
 Value TeamWorkers::exchange(Value value, int64_t distance, Value mask) {
   ImplicitLocOpBuilder &builder = emitter.builder;
   auto swap = [&](Value scalar) -> Value {
@@ -188,6 +215,9 @@ Value TeamWorkers::exchange(Value value, int64_t distance, Value mask) {
 }
 
 /// Combines the values of every `stride`th of `reach` neighbouring threads.
+/// Takes log2(reach / stride) exchanges within a warp. Where a group is longer,
+/// every lane has its warp's value then, and warps combine through shared
+/// memory.
 void TeamWorkers::combineOver(int64_t reach, int64_t stride,
                               ArrayRef<FusionRole> roles,
                               MutableArrayRef<Value> partials) {
@@ -207,6 +237,8 @@ void TeamWorkers::combineOver(int64_t reach, int64_t stride,
 /// Shared memory of at least so many numbers. Two buffers take turns, so that
 /// one barrier is enough: who writes to a buffer again has passed the barrier
 /// of the other one, before which everybody has read this one.
+/// A buffer grows to the largest request: the array's type is set again while
+/// the kernel is being emitted. `info` counts the bytes of both.
 Value TeamWorkers::takeShared(int64_t elements) {
   ImplicitLocOpBuilder &builder = emitter.builder;
   SharedBuffer &buffer = shared[turn];
@@ -240,6 +272,7 @@ static unsigned alignmentOf(int64_t lanes) {
 }
 
 /// The address of number `start` + `place` times `lanes`.
+/// In numbers of 32 bits.
 Value TeamWorkers::addressOf(Value memory, int64_t start, Value place,
                              int64_t lanes) {
   ImplicitLocOpBuilder &builder = emitter.builder;
@@ -251,6 +284,8 @@ Value TeamWorkers::addressOf(Value memory, int64_t start, Value place,
 
 /// All lanes of a warp have the warp's values: the first of each column writes
 /// them for everybody.
+/// The layout: value after value, within each warp after warp, within each
+/// column after column.
 void TeamWorkers::shareWarp(Value memory, int64_t stride,
                             ArrayRef<Value> partials) {
   ImplicitLocOpBuilder &builder = emitter.builder;
@@ -274,6 +309,9 @@ void TeamWorkers::shareWarp(Value memory, int64_t stride,
 }
 
 /// Every thread adds up what the warps have for its column, warp 0 first.
+/// 1. Each warp writes its values.
+/// 2. A barrier, for all threads of the block.
+/// 3. Every thread reads its column's values of all warps.
 void TeamWorkers::combineWarps(int64_t stride, ArrayRef<FusionRole> roles,
                                MutableArrayRef<Value> partials) {
   ImplicitLocOpBuilder &builder = emitter.builder;
@@ -281,10 +319,13 @@ void TeamWorkers::combineWarps(int64_t stride, ArrayRef<FusionRole> roles,
   for (Value value : partials)
     size += warps * stride * lanesOf(value);
   Value memory = takeShared(size);
+  // 1.
   shareWarp(memory, stride, partials);
+  // 2.
   LLVM::CallIntrinsicOp::create(
       builder, builder.getStringAttr("llvm.nvvm.barrier.cta.sync.aligned.all"),
       ValueRange{number(0)});
+  // 3.
   Value column = arith::RemUIOp::create(builder, thread, number(stride));
   for (auto [role, value] : llvm::zip(roles, partials)) {
     int64_t lanes = lanesOf(value);
@@ -307,6 +348,10 @@ void TeamWorkers::combineWarps(int64_t stride, ArrayRef<FusionRole> roles,
 // Matches
 //===----------------------------------------------------------------------===//
 
+/// 1. Each lane tests one of 32 neighbouring numbers.
+/// 2. A ballot makes the result of all lanes known to each.
+/// 3. All lanes go through the hits together, from the lowest on: the order of
+///    additions is that of the numbers.
 void TeamWorkers::forMatches(int64_t count,
                              llvm::function_ref<Value(Value)> test,
                              llvm::function_ref<void(Value)> body) {
@@ -321,11 +366,12 @@ void TeamWorkers::forMatches(int64_t count,
   Value own = emitter.add(base, member);
   Value exists =
       arith::CmpIOp::create(builder, arith::CmpIPredicate::ult, own, last);
-  // A lane without a position tests the first one, so that it reads nothing
+  // 1. A lane without a position tests the first one, so that it reads nothing
   // beyond the end, and finds nothing.
   Value place = arith::SelectOp::create(builder, exists, own, base);
   Value matches = test(place);
   matches = arith::AndIOp::create(builder, matches, exists);
+  // 2. and 3. All lanes are here: the loop's bounds do not depend on the lane.
   Value mask = number(-1);
   visitMatches(callI32("llvm.nvvm.vote.ballot.sync", {mask, matches}), base,
                body);

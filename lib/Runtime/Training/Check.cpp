@@ -4,6 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// `plait-run --check`: one step of the plan and one of its reference, the same
+// model on one rank, with the same weights and data; loss, gradient norm and
+// every gradient are compared. docs/Accuracy.md says what the bounds are and
+// where they come from.
+//
+// Plans in f32 differ from their reference by the order of additions, and have
+// fixed bounds. Those in bf16 round in other places as well; where they exceed
+// the bounds, what rounding may do to this model is measured with the reference
+// itself (allowNoise()).
+//
+//===----------------------------------------------------------------------===//
 
 #include "Controls.h"
 #include "Core/Processes.h"
@@ -57,6 +69,9 @@ struct Step {
   Gradients gradients; // empty tensors in processes without rank 0
 };
 
+/// A learning rate of zero leaves the weights as they are, so that the same
+/// executor may do several of these. Gradients are gathered parameter by
+/// parameter to the process of rank 0: all processes call this.
 Result<Step> runStep(Executor &executor, const Batches &batches,
                      const TrainOptions &options) {
   if (options.interrupted && options.interrupted())
@@ -95,6 +110,7 @@ struct Differences {
   std::vector<Difference> gradients; // by parameter
 };
 
+/// In double. Both have equally many elements, as the caller has made sure.
 Difference compareGradient(const std::vector<float> &found,
                            const std::vector<float> &expected) {
   Difference result;
@@ -134,6 +150,7 @@ void setRelative(std::vector<Difference> &differences,
   }
 }
 
+/// Equal numbers differ by 0, also where the reference is 0.
 Differences compare(const Step &found, const Step &expected) {
   auto relative = [&](fb::Metric metric) {
     double reference = at(expected.metrics, metric);
@@ -153,6 +170,8 @@ Differences compare(const Step &found, const Step &expected) {
 // Bounds
 //===----------------------------------------------------------------------===//
 
+/// Relative, as Differences are. Of each gradient its own, since rounding
+/// touches some more than others.
 struct Bounds {
   double loss, norm;
   std::vector<double> gradients; // by parameter
@@ -171,6 +190,7 @@ double getExcess(const Differences &differences, const Bounds &bounds,
                               : relative / bounds.gradients[parameter];
 }
 
+/// NaN counts as bad: its excess is infinite.
 size_t countBad(const Differences &differences, const Bounds &bounds) {
   size_t bad = 0;
   for (size_t i = 0; i < differences.gradients.size(); ++i)
@@ -178,16 +198,23 @@ size_t countBad(const Differences &differences, const Bounds &bounds) {
   return bad;
 }
 
+/// Written so that NaN is not within anything.
 bool isWithin(const Differences &differences, const Bounds &bounds) {
   return differences.loss <= bounds.loss && differences.norm <= bounds.norm &&
          !countBad(differences, bounds);
 }
 
 /// Raises bounds to what other roundings of the weights change: see noiseDraws.
+/// 1. For each draw: disturb the weights, do the step, put the weights back,
+///    and note by how much everything differs.
+/// 2. Raise each bound to the root mean square times `noiseFactor`, but never
+///    beyond `largest`. A bound is never lowered: a draw that happens to change
+///    nothing proves nothing.
 Status allowNoise(Bounds &bounds, Executor &reference, const Batches &batches,
                   const TrainOptions &options, const Step &expected) {
   double loss = 0, norm = 0;
   std::vector<double> gradients(expected.gradients.size());
+  // 1.
   for (int draw = 0; draw < noiseDraws; ++draw) {
     auto weights = disturbWeights(reference, draw);
     if (!weights.ok())
@@ -202,6 +229,7 @@ Status allowNoise(Bounds &bounds, Executor &reference, const Batches &batches,
     for (size_t i = 0; i < gradients.size(); ++i)
       gradients[i] += std::pow(noise.gradients[i].relative, 2);
   }
+  // 2.
   auto raise = [](double &bound, double squares, double most) {
     double noise = noiseFactor * std::sqrt(squares / noiseDraws);
     bound = std::max(bound, std::min(noise, most));
@@ -248,6 +276,9 @@ void printTable(const fb::Plan &plan, const Differences &differences,
     std::printf("and %zu more that differ less\n", order.size() - maxRows);
 }
 
+/// Prints the worst parameters and one line with everything, then fails by the
+/// first of loss, gradients and norm that is out of bounds. `!(a <= b)` rather
+/// than `a > b`, which NaN would pass.
 Status judge(const fb::Plan &plan, const Step &found, const Step &expected,
              const Differences &differences, const Bounds &bounds) {
   std::vector<size_t> order = sortParameters(differences, bounds);
@@ -289,18 +320,25 @@ void arrangeRows(Batches &batches, const fb::Plan &plan,
 }
 
 /// In the process of rank 0: holds `found` against the reference.
+/// 1. Start the reference, in this process alone.
+/// 2. Do the same step with it.
+/// 3. Refuse to compare what says nothing: no tokens, or numbers that are not
+///    finite.
+/// 4. Compare, measure the noise if that is called for, and judge.
 Status checkAgainst(const fb::Plan &plan, const Step &found, Batches &batches,
                     TrainOptions options) {
-  // One rank needs no other process.
+  // 1. One rank needs no other process.
   options.executor.processes = nullptr;
   const fb::Plan &unpartitioned = *plan.reference_nested_root();
   arrangeRows(batches, plan, unpartitioned);
   auto reference = startExecutor(unpartitioned, options);
   if (!reference.ok())
     return fail("reference plan: ", reference.status().message());
+  // 2.
   auto expected = runStep(**reference, batches, options);
   if (!expected.ok())
     return fail("reference plan: ", expected.status().message());
+  // 3.
   for (auto [step, whose] :
        {std::pair(&found, "the plan"), {&*expected, "the reference"}})
     if (Status status = checkMetrics(step->metrics); !status.ok())
@@ -310,6 +348,7 @@ Status checkAgainst(const fb::Plan &plan, const Step &found, Batches &batches,
       return fail("parameter ", i, " has ", found.gradients[i].size(),
                   " elements, in the reference ",
                   expected->gradients[i].size());
+  // 4.
   Differences differences = compare(found, *expected);
   bool isMixed = plan::isMixed(plan);
   Bounds bounds = makeBounds(isMixed ? halves : floats, found.gradients.size());
@@ -321,6 +360,10 @@ Status checkAgainst(const fb::Plan &plan, const Step &found, Batches &batches,
 
 } // namespace
 
+/// All processes do the plan's step; that of rank 0 alone has its gradients,
+/// runs the reference and tells the others the verdict. They wait for it in
+/// doTogether(), as the reference may take longer than the time limit of an
+/// exchange.
 Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
   if (!plan.reference())
     return Status::failure("the plan has no reference to check against");

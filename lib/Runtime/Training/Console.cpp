@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What a person sees of a run: the settings at the beginning, warnings, a line
+// of progress that is rewritten in place where standard error is a terminal,
+// and one line at the end. Where it is not a terminal, progress would fill a
+// log; that is what StepLog is for.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Console.h"
 
@@ -17,6 +24,8 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// The second number of statm is the resident set, in pages. 0 where there is
+/// no /proc.
 uint64_t runtime::residentBytes() {
   unsigned long long pages = 0;
   std::FILE *file = std::fopen("/proc/self/statm", "re");
@@ -28,6 +37,7 @@ uint64_t runtime::residentBytes() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
+/// Settings are printed in full, defaults too: a log has to say what was run.
 Status Console::beginRun(const RunInfo &info) {
   run = &info;
   std::fprintf(stderr, "proof of the plan: %s\n",
@@ -50,6 +60,8 @@ std::string Console::printSpeed() const {
   return text + run->utilization.print(seconds / double(steps));
 }
 
+/// Some blanks at the end cover what is left of a longer line before. The time
+/// that is left counts evaluations as they have been so far.
 void Console::printProgress(const StepReport &step) const {
   uint64_t last = run->options.steps;
   double left = elapsed() / double(steps) * double(last - step.step);
@@ -62,6 +74,8 @@ void Console::printProgress(const StepReport &step) const {
     std::fputc('\n', stderr);
 }
 
+/// On a terminal the cursor is behind the progress line: a warning goes to a
+/// line below, an evaluation replaces it.
 Status Console::endStep(const StepReport &step) {
   ++steps;
   tokens += step.tokens();
@@ -87,6 +101,8 @@ Status Console::endStep(const StepReport &step) {
   return Status::success();
 }
 
+/// A failure is reported by whoever started the run. The line is for scripts as
+/// well as people.
 Status Console::endRun(const RunState &state, const Status &outcome) {
   if (!outcome.ok())
     return Status::success();

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The inputs of a step that change from step to step, and what follows from the
+// metrics that come back. Everything is computed from options, counters and
+// metrics that all processes have alike, so that all of them decide the same
+// without asking each other.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Controls.h"
 
@@ -17,10 +24,12 @@ using namespace plait::runtime;
 /// that is bad.
 constexpr uint64_t mostSkipped = 10;
 
+/// By the number that the plan's schema gives the scalar.
 static float &entry(StepScalars &scalars, fb::Scalar index) {
   return scalars[static_cast<size_t>(index)];
 }
 
+/// The order is that of causes: without tokens the loss is not a number.
 Status runtime::checkMetrics(const StepMetrics &metrics) {
   if (double count = at(metrics, fb::Metric::TokenCount); !(count > 0))
     return fail("the step counts ", count,
@@ -39,6 +48,8 @@ Result<Controls> Controls::create(const TrainOptions &options) {
   return Controls(options, *rate);
 }
 
+/// The rate follows steps, and the bias corrections follow updates: a step that
+/// was skipped has left the optimizer's moments as they were.
 StepScalars Controls::scalars(const RunState &state) const {
   StepScalars scalars = {};
   double power = static_cast<double>(state.updates + 1);
@@ -57,24 +68,35 @@ StepScalars Controls::scalars(const RunState &state) const {
   return scalars;
 }
 
+/// 1. A good step ends a row of skipped ones, and is held against the losses
+///    before it.
+/// 2. One whose loss or norm is not finite is rolled back or skipped where the
+///    options say so; one without tokens ends the run.
+/// 3. Too many skipped steps in a row end it as well.
 Result<Verdict> Controls::judge(uint64_t step, const StepMetrics &metrics) {
   Status status = checkMetrics(metrics);
+  // 1.
   if (status.ok()) {
     skippedInARow = 0;
     return judgeLoss(step, at(metrics, fb::Metric::Loss));
   }
   std::string text = fail("step ", step, ": ", status.message()).message();
+  // 2.
   bool mayGoOn = !isFinite(metrics) && at(metrics, fb::Metric::TokenCount) > 0;
   if (mayGoOn && options->onNonFinite == NonFinitePolicy::RollBack)
     return Verdict{.rollsBack = true, .warning = text};
   if (!mayGoOn || options->onNonFinite == NonFinitePolicy::Stop)
     return fail(text, step > 1 ? "; try a lower --lr" : "");
+  // 3.
   if (++skippedInARow > mostSkipped)
     return fail(text, ", and ", mostSkipped, " steps before it were skipped");
   return Verdict{.skipped = true, .warning = text + ", the step is skipped"};
 }
 
 /// Holds the loss against those before it.
+/// Against mean and standard deviation of a window of losses. Until the window
+/// is full nothing is a spike: the first losses fall steeply. A spike that is
+/// only warned of is a part of the next window.
 Result<Verdict> Controls::judgeLoss(uint64_t step, double loss) {
   if (options->onSpike == SpikePolicy::Ignore)
     return Verdict();

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The file that --dashboard names: a page of constant text (DashboardPage.h)
+// with the run's data as JSON in the middle. It is written anew each time,
+// under another name first, so that a browser never reads half of one. How
+// large it gets does not depend on the length of the run: curves are thinned
+// (Curve.h), and only one watched step is shown.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Dashboard.h"
 
@@ -33,6 +41,8 @@ template <size_t N> static Json toJson(const Curve<N> &curve) {
 }
 
 /// What a rank of each program allocates, by what it is for.
+/// By program, as ranks of one program allocate the same. Regions that live for
+/// a part of a step share bytes with others, so that only lasting ones add up.
 static Json describeArenas(const fb::Plan &plan) {
   plan::Mesh mesh(plan);
   Json rows = Json::array();
@@ -44,6 +54,7 @@ static Json describeArenas(const fb::Plan &plan) {
       // Others share their bytes over the step.
       if (region.category() > fb::Category::Optimizer)
         continue;
+      // Several regions may be of one category.
       auto &bytes = parts[fb::EnumNameCategory(region.category())];
       bytes = (bytes.is_null() ? 0 : bytes.get<uint64_t>()) + region.bytes();
     }
@@ -56,6 +67,8 @@ static Json describeArenas(const fb::Plan &plan) {
   return rows;
 }
 
+/// All of the page's data, in the order that its script expects by name. Every
+/// angle bracket is escaped, whatever strings a model or a path consists of.
 Status Dashboard::write(const std::string &outcome) {
   auto seconds = [](auto duration) {
     return std::chrono::duration<double>(duration).count();
@@ -93,6 +106,7 @@ Status Dashboard::beginRun(const RunInfo &info) {
   return write("running");
 }
 
+/// Points are added in every step; the page is written when it is due.
 Status Dashboard::endStep(const StepReport &step) {
   last = step.step;
   steps.add(step.step,
@@ -113,6 +127,7 @@ Status Dashboard::endStep(const StepReport &step) {
   return write("running");
 }
 
+/// The last state is always written, whenever the page was last.
 Status Dashboard::endRun(const RunState &state, const Status &outcome) {
   if (!outcome.ok())
     return write("failed: " + outcome.message());

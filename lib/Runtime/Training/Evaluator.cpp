@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The loss on held-out data, by the forward passes of the training plan: there
+// is no second plan, and no second copy of the weights. The means of batches
+// are weighted with their tokens: the result is the mean over all tokens.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Evaluator.h"
 
@@ -17,6 +23,7 @@ using namespace plait;
 using namespace plait::runtime;
 
 /// Whether the forward passes of the plan are what an evaluation needs.
+/// A plan with dropout drops elements in every forward pass.
 static Status checkPlan(const fb::Plan &plan) {
   if (takesInput(plan, fb::InputKind::Keys))
     return Status::failure("the plan drops elements at random, which an "
@@ -27,6 +34,8 @@ static Status checkPlan(const fb::Plan &plan) {
   return Status::success();
 }
 
+/// A single pass over whole batches, unless the options ask for less: what does
+/// not fill a batch is left out in every evaluation alike.
 Result<std::optional<Evaluator>> Evaluator::open(const fb::Plan &plan,
                                                  const TrainOptions &options) {
   bool isText = options.evalTokens.empty();
@@ -61,6 +70,8 @@ Evaluator::run(Executor &executor,
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
   double sum = 0, tokens = 0;
+  // Always from the first batch on. Its own step numbers: the run's are not
+  // touched.
   for (uint64_t step = 1; step <= steps; ++step) {
     Result<bool> stops = interrupted();
     if (!stops.ok())

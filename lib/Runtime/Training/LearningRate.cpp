@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The schedules of the learning rate; LearningRate.h has their formulas and
+// where they come from. A schedule is a function of how far the decay has got,
+// and whether the decay ends with the run or begins after the warm-up.
+//
+//===----------------------------------------------------------------------===//
 
 #include "LearningRate.h"
 
@@ -16,6 +22,7 @@ using namespace plait::runtime;
 
 namespace {
 
+// What is left of the distance between peak and least rate.
 double stay(double) { return 1; }
 double fall(double progress) { return 1 - progress; }
 double halfCosine(double progress) {
@@ -37,6 +44,7 @@ constexpr Schedule schedules[] = {{"constant", stay, false},
 /// Training Durations": 10 to 20 % are as good as a cosine).
 uint64_t decayOf(uint64_t steps) { return std::max<uint64_t>(1, steps / 10); }
 
+/// Refuses what would silently have no effect, or another one than it says.
 Status checkOptions(const TrainOptions &options, const Schedule &schedule) {
   bool isConstant = schedule.decay == stay;
   if (isConstant && (options.leastLearningRate > 0 || options.decaySteps))
@@ -60,6 +68,7 @@ std::vector<std::string> runtime::getScheduleNames() {
   return names;
 }
 
+/// All decisions are taken here, so that at() is arithmetic only.
 Result<LearningRate> LearningRate::create(const TrainOptions &options) {
   const auto *found = std::find_if(
       std::begin(schedules), std::end(schedules),
@@ -89,6 +98,8 @@ Result<LearningRate> LearningRate::create(const TrainOptions &options) {
   return rate;
 }
 
+/// `begin` is also where WSD's plateau ends. `end` may equal `begin`: then the
+/// rate falls at once, and nothing is divided by zero.
 double LearningRate::at(uint64_t step) const {
   uint64_t done = step - 1;
   if (done < warmup)

@@ -4,6 +4,17 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// An HTTP server of one page, as small as Prometheus needs it: no keep-alive,
+// no other method than GET, one connection at a time. The run's thread makes a
+// new text after every step and the server's thread hands out the last one; the
+// lock between them is held for as long as it takes to copy or swap that text.
+//
+// It is meant for the host or a trusted network: it listens to the local host
+// unless told otherwise, reads little of a question and answers nothing but
+// numbers.
+//
+//===----------------------------------------------------------------------===//
 
 #include "MetricsServer.h"
 
@@ -21,6 +32,8 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// The last colon separates, so that a host may have others. Which port a 0 has
+/// become is said on standard error, for scripts to read.
 Result<std::unique_ptr<Observer>>
 MetricsServer::open(const std::string &place) {
   size_t colon = place.rfind(':');
@@ -43,6 +56,7 @@ MetricsServer::open(const std::string &place) {
   return std::unique_ptr<Observer>(new MetricsServer(std::move(*listener)));
 }
 
+/// The thread looks at `stopping` now and then; see serve().
 MetricsServer::~MetricsServer() {
   stopping = true;
   thread.join();
@@ -72,6 +86,8 @@ static std::string printNumber(double value) {
   return text;
 }
 
+/// A metric of one value, with its description, as the format wants it: HELP
+/// and TYPE once before the samples.
 static std::string printMetric(const std::string &name, const char *type,
                                const char *help, double value,
                                const std::string &labels = "") {
@@ -79,6 +95,8 @@ static std::string printMetric(const std::string &name, const char *type,
          "\n" + name + labels + " " + printNumber(value) + "\n";
 }
 
+/// Labels that identify the run are on a metric of their own, `plait_run_info`,
+/// by which others can be joined, rather than on each.
 Status MetricsServer::beginRun(const RunInfo &info) {
   run = &info;
   PlanIdentity plan = PlanIdentity::of(info.plan, info.options.planHash);
@@ -93,6 +111,8 @@ Status MetricsServer::beginRun(const RunInfo &info) {
 }
 
 /// Of all ranks, by rank, host and position.
+/// All samples of a metric in a row, as the format demands; hence ranks inside
+/// of metrics.
 static std::string printRanks(const Stragglers &watched) {
   using Rank = Stragglers::Rank;
   struct Row {
@@ -123,6 +143,8 @@ static std::string printRanks(const Stragglers &watched) {
   return text;
 }
 
+/// Counters count what this process has seen: a run that goes on begins at 0,
+/// which Prometheus takes for the reset that it is.
 Status MetricsServer::endStep(const StepReport &step) {
   tokens += step.tokens();
   skipped += step.verdict.skipped;
@@ -179,6 +201,8 @@ Status MetricsServer::endStep(const StepReport &step) {
 // The thread
 //===----------------------------------------------------------------------===//
 
+/// poll() with a time limit rather than a blocking accept(): closing a socket
+/// does not reliably wake a thread that waits in it.
 void MetricsServer::serve() {
   // The time that the destructor may have to wait for the thread.
   constexpr int glance = 100; // milliseconds
@@ -193,6 +217,8 @@ void MetricsServer::serve() {
 }
 
 /// Who takes longer than a second or two is left alone.
+/// Reads to the end of the header and looks at the first line only. A failure
+/// to send is the asker's business.
 void MetricsServer::answer(int connection) {
   timeval limit = {1, 0};
   setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));

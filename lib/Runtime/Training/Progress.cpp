@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Where a run begins, and what it goes back to: decides between initial weights
+// and a checkpoint, brings data and counters to the same place, and keeps the
+// record that checkpoints store of a run.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Progress.h"
 
@@ -25,11 +31,17 @@ static bool isSame(const std::string &a, const std::string &b) {
          (first / "").lexically_normal() == (second / "").lexically_normal();
 }
 
+/// 1. Look for something to resume. That there may be none only holds where it
+///    is the directory that is written to; anywhere else a typing error would
+///    train from the beginning.
+/// 2. Set the weights, or go on from what was found.
+/// 3. Take the directory for this run's own checkpoints.
 Result<Progress> Progress::begin(Executor &executor,
                                  const TrainOptions &options, Batches &batches,
                                  RunState &state) {
   Progress progress(executor, options, batches, state);
   std::optional<Resumed> resumed;
+  // 1.
   if (!options.resume.empty()) {
     // So that a job may say the same when it starts and when it goes on.
     bool mayBeNone = isSame(options.resume, options.checkpoint.directory);
@@ -39,11 +51,13 @@ Result<Progress> Progress::begin(Executor &executor,
       return found.status();
     resumed = std::move(*found);
   }
+  // 2.
   if (!resumed)
     PLAIT_RETURN_IF_ERROR(
         agree(executor, setInitialWeights(executor, options)));
   else
     PLAIT_RETURN_IF_ERROR(progress.goOn(*resumed));
+  // 3.
   if (options.checkpoint.directory.empty())
     return progress;
   auto created = Checkpointer::create(
@@ -55,6 +69,10 @@ Result<Progress> Progress::begin(Executor &executor,
   return progress;
 }
 
+/// Settings may differ from the checkpoint's, but for those that would make the
+/// run another one than it seems to be: the seed, on which order and dropout
+/// depend, is an error; other data is a warning, as changing it may be what is
+/// wanted.
 Status Progress::goOn(const Resumed &resumed) {
   const RunRecord &run = resumed.run;
   if (!options.epochs && run.step > options.steps)
@@ -80,19 +98,28 @@ Status Progress::goOn(const Resumed &resumed) {
   return Status::success();
 }
 
+/// The counters that the next step depends on: its number, how often the
+/// optimizer has updated, tokens.
 void Progress::setState(const RunRecord &run) {
   state.step = run.step;
   state.updates = run.updates;
   state.tokens = run.tokens;
 }
 
+/// 1. End what is being written, so that the newest checkpoint is the newest
+///    there can be.
+/// 2. Resume it, as at the beginning of a run.
+/// 3. Count how often in a row it was this one, and give up in the end.
+/// 4. Go on with the data behind the bad step.
 Status Progress::rollBack() {
   // As for skipped steps: then it is not the data that is bad.
   constexpr unsigned most = 10;
   const uint64_t step = state.step;
   if (!checkpoints)
     return fail("step ", step, ": there are no checkpoints to go back to");
+  // 1.
   PLAIT_RETURN_IF_ERROR(checkpoints->settle());
+  // 2.
   auto found = resume(executor, options.checkpoint.directory,
                       /*mayBeNone=*/true, options.checkpoint.replica);
   if (!found.ok())
@@ -101,11 +128,13 @@ Status Progress::rollBack() {
     return fail("step ", step, ": there is no checkpoint in '",
                 options.checkpoint.directory, "' to go back to yet");
   const Resumed &resumed = **found;
+  // 3.
   rollBacks = resumed.run.step == rolledBackTo ? rollBacks + 1 : 1;
   rolledBackTo = resumed.run.step;
   if (rollBacks > most)
     return fail("step ", step, ": the run has gone back to step ", rolledBackTo,
                 " ", most, " times, in vain");
+  // 4.
   uint64_t position = batches.positionAfter(step);
   batches.startAt(resumed.run.step, position);
   setState(resumed.run);
@@ -117,6 +146,8 @@ Status Progress::rollBack() {
   return Status::success();
 }
 
+/// Samples rather than steps say where the data is, so that plans with other
+/// batches go on at the same place.
 RunRecord Progress::record() const {
   RunRecord run;
   run.step = state.step;

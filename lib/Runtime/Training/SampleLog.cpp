@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The log by which a run can be held against the order of samples that it
+// should have had. Each rank notes what it has read; the rows of all processes
+// are put together after each step.
+//
+//===----------------------------------------------------------------------===//
 
 #include "SampleLog.h"
 
@@ -19,12 +25,15 @@ using namespace plait::runtime;
 Result<std::unique_ptr<SampleLog>>
 SampleLog::open(const std::string &path, Executor &executor, Batches &batches) {
   std::FILE *file = nullptr;
+  // Appended to, never cut: see SampleLog.h.
   if (executor.leads() && !(file = std::fopen(path.c_str(), "ae")))
     return fail("cannot write '", path, "': ", std::strerror(errno));
   return std::unique_ptr<SampleLog>(
       new SampleLog(path, file, executor, batches));
 }
 
+/// Batches write to the record while a step runs, from the threads of the
+/// ranks.
 SampleLog::SampleLog(std::string path, std::FILE *file, Executor &executor,
                      Batches &batches)
     : path(std::move(path)), file(file), executor(executor), batches(batches),
@@ -39,6 +48,10 @@ SampleLog::~SampleLog() {
 }
 
 /// What all processes have read.
+/// A row is the number of its sample plus one, and 0 where no rank of the
+/// process has read it. Ranks of several processes may have read the same row,
+/// as those of a tensor-parallel group do; then it must have been the same
+/// sample.
 Result<std::vector<uint64_t>> SampleLog::gather() {
   auto mine = record.take();
   PLAIT_RETURN_IF_ERROR(agree(executor, mine.status()));
@@ -70,6 +83,8 @@ Status SampleLog::endStep(uint64_t step) {
   return file ? write(step, *rows) : Status::success();
 }
 
+/// A row that nobody has read is an error: the log would hide it. Flushed at
+/// once, as the step's log is.
 Status SampleLog::write(uint64_t step, const std::vector<uint64_t> &rows) {
   std::string line = "{\"step\": " + std::to_string(step) + ", \"samples\": [";
   for (size_t row = 0; row < rows.size(); ++row) {

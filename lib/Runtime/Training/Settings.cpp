@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The settings of a run in a few lines, each of one subject, from the JSON
+// object that the command line has made of all options. An option that is new
+// and in no line here appears in the last one: nothing is left out by mistake.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Settings.h"
 
@@ -22,6 +28,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
+/// A subject and the options that belong to it, by their names on the command
+/// line without the dashes in front.
 struct Line {
   const char *title;
   std::set<std::string> options;
@@ -54,6 +62,7 @@ std::string describe(const std::string &name, const Json &value) {
          (value.is_string() ? value.get<std::string>() : value.dump());
 }
 
+/// The last line has no options of its own and takes what is left.
 const Line &lineOf(const std::string &option) {
   for (const Line &line : lines)
     if (line.options.count(option))
@@ -76,6 +85,7 @@ std::string describePlan(const RunInfo &run) {
 
 } // namespace
 
+/// Options come in the order of the object, lines in that of the table.
 std::string runtime::describeRun(const RunInfo &run) {
   Json settings = run.options.settings.empty()
                       ? Json::object()

@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What training, evaluation and --check begin with: data, an executor, weights.
+// Also how processes agree on a failure that only one of them has had.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Setup.h"
 
@@ -18,6 +23,8 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// Order and dropout's keys are drawn from the seed, each in its own way, so
+/// that the same command gives the same run on any plan.
 Result<Batches> runtime::openBatches(const fb::Plan &plan,
                                      const TrainOptions &options) {
   Result<Batches> batches =
@@ -34,6 +41,7 @@ Result<Batches> runtime::openBatches(const fb::Plan &plan,
   return batches;
 }
 
+/// Any rank: only some programs of a pipeline take inputs.
 bool runtime::takesInput(const fb::Plan &plan, fb::InputKind kind) {
   for (const fb::Program *program : *plan.programs())
     for (uint32_t i = 0; i < plan::length(program->inputs()); ++i)
@@ -42,6 +50,8 @@ bool runtime::takesInput(const fb::Plan &plan, fb::InputKind kind) {
   return false;
 }
 
+/// Both mistakes would train a model other than the one that is meant, without
+/// any sign of it.
 Status runtime::setDocumentEnd(const fb::Plan &plan,
                                const TrainOptions &options, Batches &batches) {
   bool isMasked = takesInput(plan, fb::InputKind::Starts);
@@ -61,6 +71,8 @@ Status runtime::agree(Executor &executor, const Status &mine) {
   return processes ? processes->agree(mine) : mine;
 }
 
+/// What the executor says of itself is printed before anything can go wrong, as
+/// it is what one needs to know then.
 Result<std::unique_ptr<Executor>>
 runtime::makeExecutor(const fb::Plan &plan, const TrainOptions &options) {
   auto executor = Executor::create(plan, options.executor);
@@ -73,6 +85,7 @@ runtime::makeExecutor(const fb::Plan &plan, const TrainOptions &options) {
   return executor;
 }
 
+/// Files are opened by every process: each reads the elements of its own ranks.
 Status runtime::setInitialWeights(Executor &executor,
                                   const TrainOptions &options) {
   // How long reading takes is the disk's business.
@@ -92,6 +105,8 @@ runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
   return executor;
 }
 
+/// Not an error: folders of other tools have buffers that a model does not
+/// need. A few names are enough to see which case it is.
 void runtime::warnOfUnusedWeights(const fb::Plan &plan,
                                   const TrainOptions &options) {
   if (options.weights.empty())

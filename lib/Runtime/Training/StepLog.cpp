@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One JSON object a line for every step, for scripts to read. Fields that do
+// not apply to a step are left out; numbers that JSON has no text for are null.
+// docs/UserGuide.md has the keys.
+//
+//===----------------------------------------------------------------------===//
 
 #include "StepLog.h"
 
@@ -21,6 +27,7 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// Standard output is duplicated, so that closing the log does not close it.
 Result<std::unique_ptr<Observer>> StepLog::open(const std::string &path) {
   std::FILE *file = isStandardOutput(path)
                         ? fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0), "a")
@@ -61,6 +68,8 @@ static std::string printStragglers(const Stragglers &watched) {
   return text.empty() ? "" : ", \"stragglers\": [" + text + "]";
 }
 
+/// Nine digits bring back every f32, which losses are. Flushed after each line,
+/// so that a run that is killed has a log of all its steps.
 Status StepLog::endStep(const StepReport &step) {
   std::string more = run->utilization.printFields(step.seconds);
   if (step.verdict.skipped)

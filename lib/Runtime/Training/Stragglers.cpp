@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Finds ranks that slow the others down. In a synchronous step all ranks take
+// equally long, so what is compared is how long each *computes*, among those
+// with the same work; who waits for whom is WaitTimes'. A rank is called slow
+// when it was slower in every one of the last watched steps, by a factor and by
+// a part of the step (the constants below), so that what happens now and then
+// is not reported.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Stragglers.h"
 
@@ -37,6 +46,8 @@ static constexpr double mostOfRun = 0.005;
 // Notes of a step, of all ranks: some 100 MiB in process 0.
 static constexpr uint64_t mostNotes = 1 << 20;
 
+/// Also measures what a reading of the clock takes, for schedule(): some tens
+/// of readings are enough for a mean, and nobody notices them.
 Stragglers::Stragglers(const fb::Plan &plan) : mesh(plan) {
   all.resize(mesh.ranks());
   shares.resize(mesh.ranks());
@@ -55,6 +66,8 @@ Stragglers::Stragglers(const fb::Plan &plan) : mesh(plan) {
       rounds;
 }
 
+/// Counts operations of all ranks by program: ranks of one program have equally
+/// many.
 bool Stragglers::canWatch(const fb::Plan &plan) {
   plan::Mesh mesh(plan);
   uint64_t notes = 0;
@@ -65,6 +78,9 @@ bool Stragglers::canWatch(const fb::Plan &plan) {
   return notes <= mostNotes;
 }
 
+/// Where ranks share processors, how long a kernel takes says nothing, since
+/// another rank may have had the processor; then the time of the processor
+/// counts.
 void Stragglers::setHosts(const std::vector<Host> &hosts, RankSpread spread) {
   std::map<std::string, uint32_t> ranksOf; // by host
   for (uint32_t rank = 0; rank < all.size(); ++rank)
@@ -82,14 +98,22 @@ Status Stragglers::beginRun(uint64_t first, uint64_t last) {
   return Status::success();
 }
 
+/// 1. Find the waits of the step.
+/// 2. Take each rank's share: computing, waiting, waited for.
+/// 3. Put it in the place of the oldest in the window.
+/// 4. Compare, and choose the next step to be watched, which counts the time
+///    that all this has taken. `notes` is kept for readers until the next
+///    watched step overwrites it.
 void Stragglers::add(uint64_t step, double seconds, const StepNotes &notes) {
   auto start = StepClock::Time::clock::now();
+  // 1.
   WaitTimes waits(notes);
   std::vector<double> waitedFor(all.size());
   waits.addTo(waitedFor);
   auto toSeconds = [](auto duration) {
     return std::chrono::duration<double>(duration).count();
   };
+  // 2.
   for (uint32_t rank = 0; rank < all.size(); ++rank) {
     Share share = {0, 0, waitedFor[rank]};
     const StepClock &clock = notes.clock(rank);
@@ -102,10 +126,12 @@ void Stragglers::add(uint64_t step, double seconds, const StepNotes &notes) {
       share.waiting += toSeconds(wait.end - wait.begin);
     shares[rank][added % window] = share;
   }
+  // 3.
   stepSeconds[added % window] = seconds;
   ++added;
   last = step;
   lastNotes = &notes;
+  // 4.
   compare();
   schedule(step, seconds, notes,
            toSeconds(StepClock::Time::clock::now() - start));
@@ -119,6 +145,7 @@ double Stragglers::getLeast(uint32_t rank) const {
   return least;
 }
 
+/// Of at least one value.
 static double getMedian(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   size_t count = values.size();
@@ -127,6 +154,10 @@ static double getMedian(std::vector<double> values) {
 
 /// A rank is held against the others with the same program: those of other
 /// stages have other work.
+/// The least of the window on both sides: a rank's fastest step against the
+/// median of the others' fastest. A median, so that another slow rank does not
+/// hide this one. Takes time in the square of the ranks, once in a watched
+/// step.
 void Stragglers::compare() {
   changes.clear();
   double shortest =
@@ -149,6 +180,7 @@ void Stragglers::compare() {
       mine.waitedFor += shares[rank][i].waitedFor / double(steps());
     }
     bool matters = least[rank] - median >= leastOfStep * shortest;
+    // Two thresholds, so that a rank between them stays what it was.
     bool isSlow = steps() == window && matters &&
                   mine.times >= (mine.isSlow ? equal : slow);
     if (isSlow != std::exchange(mine.isSlow, isSlow))
@@ -157,6 +189,8 @@ void Stragglers::compare() {
 }
 
 /// As if the ranks noted one after the other, on one processor.
+/// Far enough apart that the cost stays below `mostOfRun` of the time, and that
+/// a window of steps is not an instant.
 void Stragglers::schedule(uint64_t step, double seconds, const StepNotes &notes,
                           double spent) {
   size_t laps = 0;
@@ -172,6 +206,7 @@ std::string Stragglers::name(uint32_t rank) const {
          all[rank].position + ")";
 }
 
+/// For a rank that has just changed, either way.
 std::string Stragglers::describe(uint32_t rank) const {
   const Rank &one = all[rank];
   if (!one.isSlow)

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Writes TensorBoard's event files without its libraries. TensorBoard.h
+// describes the format; what is here of protocol buffers is the few lines that
+// scalars need. Each step is one record, flushed at once, so that a run that is
+// killed leaves a file that can be read.
+//
+//===----------------------------------------------------------------------===//
 
 #include "TensorBoard.h"
 
@@ -19,6 +26,8 @@ using namespace plait::runtime;
 
 namespace {
 
+/// The table of a reflected CRC: 0x82f63b78 is Castagnoli's polynomial, its
+/// bits turned around.
 constexpr std::array<uint32_t, 256> makeTable() {
   std::array<uint32_t, 256> table = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -30,6 +39,8 @@ constexpr std::array<uint32_t, 256> makeTable() {
   return table;
 }
 
+/// As they lie in memory: the machines that plait runs on are little-endian,
+/// like the format.
 template <typename T> std::string bytesOf(T value) {
   std::string bytes(sizeof(T), '\0');
   std::memcpy(bytes.data(), &value, sizeof(T));
@@ -40,6 +51,7 @@ template <typename T> std::string bytesOf(T value) {
 // Protocol buffers, as far as events need them
 //===----------------------------------------------------------------------===//
 
+/// Seven bits a byte, the lowest first; the eighth says that more follow.
 std::string varint(uint64_t value) {
   std::string bytes;
   for (; value >= 0x80; value >>= 7)
@@ -63,6 +75,8 @@ std::string scalar(const char *tag, double value) {
                            bytesOf(float(value)));
 }
 
+/// Masked, as TFRecord demands: a check sum of bytes that contain check sums is
+/// a poor one.
 std::string checkSum(std::string_view bytes) {
   uint32_t crc = crc32c(bytes);
   return bytesOf((crc >> 15 | crc << 17) + 0xa282ead8);
@@ -76,6 +90,7 @@ double secondsSinceEpoch() {
 
 } // namespace
 
+/// A byte at a time. Records are some hundred bytes a step.
 uint32_t runtime::crc32c(std::string_view bytes) {
   static constexpr std::array<uint32_t, 256> table = makeTable();
   uint32_t crc = ~0u;
@@ -84,6 +99,8 @@ uint32_t runtime::crc32c(std::string_view bytes) {
   return ~crc;
 }
 
+/// A new file in each run: TensorBoard puts the files of a directory together,
+/// by the time in their names. Host and process keep two runs apart.
 Result<std::unique_ptr<Observer>>
 TensorBoard::open(const std::string &directory) {
   std::error_code error;

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The last watched step as data for the dashboard's page: a row for each stream
+// of a rank, with bars for what it computed, sent and waited. A step has
+// thousands of operations and a screen a thousand columns, so bars that could
+// not be told apart are joined here rather than in the browser, and names are
+// sent once and referred to by number.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Timeline.h"
 
@@ -35,6 +43,7 @@ enum class Kind {
 /// Bars that one cannot tell apart, on a screen of so many columns, are one.
 constexpr int columns = 1500;
 
+/// Collects rows of several ranks; names are common to all.
 class Bars {
 public:
   Bars(const StepNotes &notes)
@@ -46,6 +55,7 @@ public:
   Json rows = Json::array(), names = Json::array();
 
 private:
+  // `operations` are those that were joined; the first one's name is shown.
   struct Bar {
     Time begin, end;
     Kind kind;
@@ -94,6 +104,8 @@ std::string Bars::describe(const fb::Program &program,
   return name + ": " + plan::nameOf(*step);
 }
 
+/// Bars come in the order of time. Joining only looks at the last one, which is
+/// enough for that.
 void Bars::add(std::vector<Bar> &bars, Bar bar) const {
   if (bar.end <= bar.begin)
     return;
@@ -112,6 +124,8 @@ void Bars::add(std::vector<Bar> &bars, Bar bar) const {
   bars.push_back(std::move(bar));
 }
 
+/// Communication is two bars: waiting until the last of the others was there,
+/// and what came after.
 void Bars::addRank(uint32_t rank) {
   const fb::Program &program =
       *plan.programs()->Get(notes.mesh().index(rank, 0));
@@ -135,6 +149,7 @@ void Bars::addRank(uint32_t rank) {
     rows.push_back({rank, stream, print(bars)});
 }
 
+/// Whole microseconds from the beginning of the step.
 Json Bars::print(const std::vector<Bar> &bars) {
   auto toMicroseconds = [](Time::duration duration) {
     return std::chrono::duration_cast<std::chrono::microseconds>(duration)
@@ -157,6 +172,7 @@ Json Bars::print(const std::vector<Bar> &bars) {
 
 /// At most so many ranks, those first that the others waited for most; by
 /// number.
+/// Slow ones first, as those are what the page is opened for.
 static std::vector<uint32_t> chooseRanks(const Stragglers &watched,
                                          size_t most) {
   const std::vector<Stragglers::Rank> &ranks = watched.ranks();
@@ -171,6 +187,7 @@ static std::vector<uint32_t> chooseRanks(const Stragglers &watched,
   return chosen;
 }
 
+/// Enough ranks to see a pattern, and few enough to fit a page.
 Json runtime::describeTimeline(const Stragglers &watched) {
   constexpr size_t mostRanks = 16;
   const StepNotes &notes = *watched.notes();
@@ -184,6 +201,7 @@ Json runtime::describeTimeline(const Stragglers &watched) {
           {"rows", std::move(bars.rows)}};
 }
 
+/// Raw numbers; the page formats them.
 Json runtime::describeRanks(const Stragglers &watched) {
   constexpr size_t mostRanks = 64;
   Json slow = Json::array(), rows = Json::array();

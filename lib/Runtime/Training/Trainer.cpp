@@ -4,6 +4,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A training run from its options to its outputs. The parts that know something
+// of their own are elsewhere: what a step is given and whether it was good
+// (Controls), data (Batches), checkpoints (Progress), evaluation (Evaluator),
+// who is slow (Watch) and who looks on (Observer). Here is the order in which
+// they are made, asked and ended.
+//
+// All processes of a run go through this code together. What one of them alone
+// can fail at, a file that only rank 0 writes for example, is agreed on before
+// any of them goes on: one that returned by itself would leave the others
+// waiting.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Trainer.h"
 
@@ -33,6 +46,7 @@ using namespace plait::runtime;
 namespace {
 
 using Clock = std::chrono::steady_clock;
+// Empty in all processes but that of rank 0.
 using Observers = std::vector<std::unique_ptr<Observer>>;
 
 /// Tells all observers in turn, until one fails.
@@ -44,6 +58,9 @@ template <typename Tell> Status tell(const Observers &observers, Tell what) {
 
 /// Where the length of a run is said in epochs: the steps that are full of
 /// their samples, from where `batches` are after step `step` on.
+/// Epochs count samples of one pass over the data; steps follow from where the
+/// run is, as a checkpoint of another global batch may have been resumed. A
+/// last batch that is not full is not trained on.
 Status setSteps(TrainOptions &options, const Batches &batches, uint64_t step) {
   if (!options.epochs)
     return Status::success();
@@ -91,6 +108,8 @@ struct Parts {
   Status goOn(Executor &executor, TrainOptions &options, const RunState &state);
 };
 
+/// Controls are made anew with the number of steps, since schedules of the
+/// learning rate depend on it.
 Status Parts::goOn(Executor &executor, TrainOptions &options,
                    const RunState &state) {
   PLAIT_RETURN_IF_ERROR(setSteps(options, batches, state.step));
@@ -114,6 +133,7 @@ Status Parts::goOn(Executor &executor, TrainOptions &options,
 }
 
 /// The steps of a run, from where `state` is.
+/// The rules of a run are in run() and runStep(); everything else is asked for.
 class Loop {
 public:
   /// Everything outlives the loop. `state` is what the run has reached.
@@ -142,6 +162,9 @@ private:
   RunState &state;
 };
 
+/// An interruption is only looked at between steps: a step is done by all ranks
+/// or by none. Before the first one it is a failure, as there is nothing to
+/// save.
 Status Loop::run() {
   const uint64_t start = state.step;
   // Libraries take memory in the step that is walked and in that recorded.
@@ -157,6 +180,7 @@ Status Loop::run() {
     Result<bool> isGood = runStep();
     if (!isGood.ok())
       return isGood.status();
+    // A step that is rolled back must not get into a checkpoint.
     PLAIT_RETURN_IF_ERROR(*isGood ? progress.afterStep() : progress.rollBack());
     if (state.step == settled)
       PLAIT_RETURN_IF_ERROR(printMemory());
@@ -164,6 +188,10 @@ Status Loop::run() {
   return Status::success();
 }
 
+/// While a checkpoint is copied, the processes tell each other beside the step
+/// when all have copied, in a thread of its own: the ranks' threads compute,
+/// and wait for that only before they change anything. Of two failures the own
+/// one is reported rather than one that followed from another process's.
 Result<StepMetrics> Loop::execute(uint64_t step) {
   auto run = [&] {
     return executor.runStep(step, parts.batches, parts.controls.scalars(state),
@@ -188,28 +216,40 @@ Result<StepMetrics> Loop::execute(uint64_t step) {
 }
 
 /// The step after the one that was reached; whether it may stay.
+/// 1. Do the step, and measure how long it takes without what follows.
+/// 2. Compare replicas, and collect what has been noted; both are collective.
+/// 3. Judge. A verdict comes from metrics that all processes have, so that all
+///    come to the same.
+/// 4. Count the step, skipped or not: the data goes on.
+/// 5. Evaluate, unless the step is taken back, and tell the observers.
 Result<bool> Loop::runStep() {
   Controls &controls = parts.controls;
   uint64_t step = state.step + 1;
+  // 1.
   watch.beforeStep(step);
   Clock::time_point start = Clock::now();
   Result<StepMetrics> metrics = execute(step);
   if (!metrics.ok())
     return metrics.status();
   double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  // 2.
   if (uint64_t every = options.executor.guardEvery; every && step % every == 0)
     PLAIT_RETURN_IF_ERROR(checkReplicas(executor, step));
   PLAIT_RETURN_IF_ERROR(watch.afterStep(executor, step, seconds));
+  // 3.
   Result<Verdict> verdict = controls.judge(step, *metrics);
   if (!verdict.ok())
     return verdict.status();
+  // 4.
   state.step = step;
   state.updates += !verdict->skipped;
   state.tokens += at(*metrics, fb::Metric::TokenCount);
   if (parts.sampleLog)
     PLAIT_RETURN_IF_ERROR(parts.sampleLog->endStep(step));
-  StepReport report = {step,    *metrics, controls.learningRate(step),
-                       seconds, *verdict, {}, watch.watched()};
+  // 5.
+  StepReport report = {step,           *metrics, controls.learningRate(step),
+                       seconds,        *verdict, {},
+                       watch.watched()};
   if (!verdict->rollsBack)
     PLAIT_RETURN_IF_ERROR(evaluate(report));
   PLAIT_RETURN_IF_ERROR(
@@ -218,6 +258,8 @@ Result<bool> Loop::runStep() {
 }
 
 /// Evaluates, where that is due.
+/// An evaluation that was interrupted leaves no result; the run then ends after
+/// this step anyway.
 Status Loop::evaluate(StepReport &report) {
   if (!parts.evaluator || !parts.evaluator->isDue(report.step))
     return Status::success();
@@ -244,6 +286,8 @@ Result<bool> Loop::isInterrupted() {
                      [](const std::string &one) { return !one.empty(); });
 }
 
+/// What a device's libraries have taken, which is known only when they have
+/// run.
 Status Loop::printMemory() {
   auto lines = executor.describeMemory();
   if (!lines.ok())
@@ -254,6 +298,9 @@ Status Loop::printMemory() {
 }
 
 /// Who watches, in the process of rank 0.
+/// All outputs are opened before the first step, so that a path that cannot be
+/// written does not cost a run. The console comes last: what it prints stands
+/// below what others say.
 Result<Observers> makeObservers(const TrainOptions &options) {
   Observers observers;
   if (!options.log.empty()) {
@@ -283,6 +330,8 @@ Result<Observers> makeObservers(const TrainOptions &options) {
 } // namespace
 
 /// The steps, and those who watch them.
+/// Observers hear of the end whatever it was: a page must not say "running" for
+/// ever. The run's own failure is reported before theirs.
 static Status runSteps(Executor &executor, Parts &parts,
                        const TrainOptions &options, Watch &watch,
                        const Observers &observers, Progress &progress,
@@ -294,8 +343,18 @@ static Status runSteps(Executor &executor, Parts &parts,
   return outcome.ok() ? told : outcome;
 }
 
+/// 1. Read the options and open the data, which needs no device.
+/// 2. Make the executor. The notes that Watch adds to its options come first,
+///    and so does what copies in memory will take, which the check of memory
+///    counts.
+/// 3. Set weights and state, from a checkpoint if there is one.
+/// 4. Open outputs, in the process of rank 0, and agree on how that went.
+/// 5. Do the steps that are left, if any.
+/// 6. Write what the run is to leave: weights, then the last checkpoint. A
+///    failure of the former does not keep the latter from being written.
 Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
   TrainOptions options = given;
+  // 1.
   Result<Parts> parts = Parts::create(plan, options);
   if (!parts.ok())
     return parts.status();
@@ -303,10 +362,12 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
     options.executor.copyBytes = [&] {
       return replicaBytes(plan, options.checkpoint, options.executor.processes);
     };
+  // 2.
   Watch watch(plan, options);
   auto executor = makeExecutor(plan, options);
   if (!executor.ok())
     return executor.status();
+  // 3.
   RunState state;
   Result<Progress> progress =
       Progress::begin(**executor, options, parts->batches, state);
@@ -314,6 +375,7 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
   PLAIT_RETURN_IF_ERROR(parts->goOn(**executor, options, state));
   PLAIT_RETURN_IF_ERROR(
       watch.beginRun(**executor, state.step + 1, options.steps));
+  // 4.
   bool leads = (*executor)->leads();
   if (leads)
     warnOfUnusedWeights(plan, options);
@@ -328,10 +390,11 @@ Status runtime::train(const fb::Plan &plan, const TrainOptions &given) {
         tell(*observers, [&](Observer &one) { return one.beginRun(info); });
   PLAIT_RETURN_IF_ERROR(agree(**executor, prepared));
 
+  // 5.
   if (runs)
-    PLAIT_RETURN_IF_ERROR(
-        runSteps(**executor, *parts, options, watch, *observers, *progress,
-                 state));
+    PLAIT_RETURN_IF_ERROR(runSteps(**executor, *parts, options, watch,
+                                   *observers, *progress, state));
+  // 6.
   Status saved = options.save.empty()
                      ? Status::success()
                      : saveWeights(**executor, options.save, options.weights);

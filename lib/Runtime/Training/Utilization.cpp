@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// FLOP/s and MFU (model FLOPs utilization; Chowdhery et al. 2022, "PaLM",
+// appendix B) from the model's operations in a step, which the plan has, and
+// the peak of the cluster's devices. Recomputation does not count as work done.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Utilization.h"
 
@@ -14,12 +20,15 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// A plan without a cluster has no peak, and so no MFU.
 Utilization::Utilization(const plan::fb::Plan &plan)
     : flops(plan.model_flops()) {
   if (plan.cluster())
     peak = plan.cluster()->peak_flops() * plan::Mesh(plan).ranks();
 }
 
+/// In the largest unit that leaves at least one before the point, or in
+/// GFLOP/s.
 std::string Utilization::print(double seconds) const {
   if (flops <= 0)
     return "";
@@ -42,6 +51,8 @@ std::string Utilization::print(double seconds) const {
   return text;
 }
 
+/// The same as fields of a JSON object, each with a comma before it; FLOP/s in
+/// full.
 std::string Utilization::printFields(double seconds) const {
   if (flops <= 0)
     return "";

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Who waited for whom in a step, from when each operation began, was ready and
+// ended. Waiting counts only where a rank's computing stands still: a
+// collective that waits beside a kernel delays nobody. And it is charged to who
+// caused it: a rank that is late because it waited itself passes the blame on.
+//
+//===----------------------------------------------------------------------===//
 
 #include "WaitTimes.h"
 
@@ -15,6 +22,8 @@ using Wait = WaitTimes::Wait;
 using Time = StepClock::Time;
 
 /// Those of a rank's operations that happen where it computes, or beside that.
+/// An operation waits from its start until the last of those that it needs is
+/// there. One that waited for nobody else is none.
 static std::vector<Wait> getWaits(const StepNotes &notes, uint32_t rank,
                                   bool beside) {
   std::vector<Wait> waits;
@@ -33,6 +42,7 @@ static std::vector<Wait> getWaits(const StepNotes &notes, uint32_t rank,
 }
 
 /// The parts of `waits` from `begin` to `end`, each instant once.
+/// `waits` are in the order of both ends, so that a bisection finds the first.
 static void addWithin(Time begin, Time end, const std::vector<Wait> &waits,
                       std::vector<Wait> &result) {
   // One begins before another of the same stream ends, but they are in order.
@@ -50,17 +60,27 @@ static void addWithin(Time begin, Time end, const std::vector<Wait> &waits,
 
 /// A rank whose computing stands still waits for what its other streams wait
 /// for.
+/// For each rank:
+/// 1. collect the waits of stream 0, in which it computes, and of its other
+///    streams;
+/// 2. go through the gaps between operations of stream 0, and take of each what
+///    the others waited in it;
+/// 3. put both in the order of time. Takes time in the number of operations,
+///    but for sorting.
 WaitTimes::WaitTimes(const StepNotes &notes) {
   for (uint32_t rank = 0; rank < notes.mesh().ranks(); ++rank) {
+    // 1.
     std::vector<Wait> own = getWaits(notes, rank, /*beside=*/false);
     std::vector<Wait> beside = getWaits(notes, rank, /*beside=*/true);
     std::vector<Wait> &mine = waits.emplace_back();
+    // 2.
     Time end = Time::max(); // of the operation before
     for (size_t i = 0; !beside.empty() && i < notes.countLaps(rank); ++i)
       if (notes.streamOf(rank, i) == 0) {
         addWithin(end, notes.clock(rank).getStart(i), beside, mine);
         end = notes.clock(rank).getEnd(i);
       }
+    // 3.
     size_t middle = mine.size();
     mine.insert(mine.end(), own.begin(), own.end());
     std::inplace_merge(
@@ -69,6 +89,9 @@ WaitTimes::WaitTimes(const StepNotes &notes) {
   }
 }
 
+/// What the other rank waited meanwhile is charged further, recursively; the
+/// rest is its own. The parts of a wait add up to it, so that no second is
+/// charged twice.
 void WaitTimes::blame(const Wait &wait, unsigned depth,
                       std::vector<double> &seconds) const {
   // Clocks of hosts differ a little, so that two may seem to wait for each

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Decides which steps are noted and passes the notes to who reads them. Notes
+// cost time and are collected by all processes together, so that all have to
+// decide alike: process 0, which sees all notes, says when the next step is
+// watched.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Watch.h"
 
@@ -29,6 +36,7 @@ static bool canWatch(const fb::Plan &plan, const TrainOptions &options) {
          Stragglers::canWatch(plan);
 }
 
+/// Where others have asked for notes already (a profile), theirs are shared.
 Watch::Watch(const fb::Plan &plan, TrainOptions &options)
     : readers(options.readers) {
   ExecutorOptions &executor = options.executor;
@@ -41,6 +49,8 @@ Watch::Watch(const fb::Plan &plan, TrainOptions &options)
   notes = executor.notes;
 }
 
+/// Clocks of hosts are compared first: times of different ranks are held
+/// against each other.
 Status Watch::beginRun(Executor &executor, uint64_t first, uint64_t last) {
   if (!notes)
     return Status::success();
@@ -54,6 +64,9 @@ Status Watch::beginRun(Executor &executor, uint64_t first, uint64_t last) {
   return Status::success();
 }
 
+/// GPUs' ranks do not share processors in what is measured, so that their
+/// number is left out for them. The number comes first in the text, as a host's
+/// name may have any characters.
 Status Watch::findHosts(const fb::Plan &plan, Rendezvous *processes) {
   using Host = Stragglers::Host;
   if (!processes) {
@@ -84,6 +97,7 @@ Status Watch::findHosts(const fb::Plan &plan, Rendezvous *processes) {
   return Status::success();
 }
 
+/// Notes are on only in the steps that somebody wants.
 void Watch::beforeStep(uint64_t step) {
   if (notes)
     notes->enable(std::any_of(
@@ -91,20 +105,25 @@ void Watch::beforeStep(uint64_t step) {
         [&](const StepReader *reader) { return reader->wants(step); }));
 }
 
+/// 1. Switch notes off and bring those of all processes to process 0.
+/// 2. Give them to the readers that want this step.
+/// 3. Tell all processes which step is the next.
 Status Watch::afterStep(Executor &executor, uint64_t step, double seconds) {
   isWatched = false;
   if (!notes || !notes->isEnabled())
     return Status::success();
+  // 1.
   notes->enable(false); // evaluations are no steps
   Rendezvous *processes = executor.processes();
   PLAIT_RETURN_IF_ERROR(notes->collect(processes));
+  // 2. Asked before add(), which sets the next step.
   isWatched = stragglers && stragglers->wants(step);
   for (StepReader *reader : readers)
     if (executor.leads() && reader->wants(step))
       reader->add(step, seconds, *notes);
   if (!isWatched || !processes)
     return Status::success();
-  // Process 0 alone has all notes and decides when to watch again. All need
+  // 3. Process 0 alone has all notes and decides when to watch again. All need
   // the same answer, as collecting notes is collective.
   auto next = processes->broadcast(std::to_string(stragglers->nextStep()));
   if (!next.ok())

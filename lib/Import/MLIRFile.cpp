@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Models that are given as MLIR: written by hand, or what an earlier
+// compilation has left. Parsing verifies each op; here is verified what the
+// phases expect of a whole module: the loss function's type and the description
+// of the model.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Import/HuggingFace.h"
 
@@ -22,6 +29,7 @@ static bool isLoss(FunctionType type) {
       type.getInput(0) != type.getInput(1) ||
       type.getResult(0) != type.getResult(1))
     return false;
+  // Keys have the batch dimension alone; starts have the tokens' type.
   auto ids = dyn_cast<RankedTensorType>(type.getInput(0));
   ArrayRef<Type> more = type.getInputs().drop_front(2);
   if (ids && !more.empty() &&
@@ -38,6 +46,7 @@ static bool isLoss(FunctionType type) {
          scalar.getRank() == 0 && scalar.getElementType().isF32();
 }
 
+/// By name: a module may have other functions.
 static LogicalResult checkLoss(ModuleOp module) {
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
   if (!loss || loss.isExternal())
@@ -53,6 +62,8 @@ static LogicalResult checkLoss(ModuleOp module) {
   return success();
 }
 
+/// Reports and the planner read these; a config has them, a person has to write
+/// them, hence the example in the message.
 static LogicalResult checkModelAttr(ModuleOp module) {
   auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr);
   for (StringRef name : {"vocab", "layers"}) {
@@ -70,6 +81,9 @@ static LogicalResult checkModelAttr(ModuleOp module) {
   return success();
 }
 
+/// The dialects have to be loaded before parsing: ops of a dialect that is not
+/// known are a parse error. The error names file and line, since locations of
+/// parsed ops do.
 FailureOr<OwningOpRef<ModuleOp>> plait::importMLIR(MLIRContext &context,
                                                    StringRef path) {
   context.loadDialect<PlaitDialect, nn::NNDialect, dist::DistDialect,

@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Fields of a JSON object, read with their checks. The importer must refuse
+// what it does not understand, so a reader keeps a set of the names that
+// somebody has asked for, whatever came of it; what is in the object and not in
+// the set is an error at the end. Messages name the field with its path, the
+// value, and what would have been accepted. A value of a hostile file never
+// reaches the model unchecked: sizes are bounded, numbers finite, strings one
+// of a list.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ConfigReader.h"
 
@@ -18,6 +28,8 @@ using namespace plait::hf;
 /// The parser recurses; a file with this many brackets is no config.
 static constexpr int64_t kMostBrackets = 1000;
 
+/// Brackets are counted before parsing, strings included: an honest config has
+/// few, and a stack that overflows cannot be caught.
 ConfigReader::ConfigReader(StringRef text) {
   int64_t brackets = text.count('{') + text.count('[');
   if (brackets > kMostBrackets) {
@@ -34,29 +46,38 @@ ConfigReader::ConfigReader(StringRef text) {
     object = std::move(*value->getAsObject());
 }
 
+/// A reader of an object inside of another one, which it copies.
 ConfigReader::ConfigReader(const json::Object &object, StringRef prefix)
     : object(object), prefix(prefix) {}
 
+/// The first message stays, since what follows may be its consequence.
 void ConfigReader::fail(const Twine &text) {
   if (!failed())
     message = text.str();
 }
 
+/// Does not count as reading: who asks for absence alone has not used the
+/// value.
 bool ConfigReader::has(StringRef field) const {
   const json::Value *value = object.get(field);
   return value && value->kind() != json::Value::Null;
 }
 
+/// Null is told from absent where the two mean different things: "none" and
+/// "the usual".
 bool ConfigReader::isNull(StringRef field) {
   known.insert(field);
   return object.get(field) && !has(field);
 }
 
+/// The only place at which fields become known, beside isNull() and ignore().
 const json::Value *ConfigReader::find(StringRef field) {
   known.insert(field);
   return has(field) ? object.get(field) : nullptr;
 }
 
+/// A field whose absence is an error is still known: it must not be reported as
+/// missing and as unknown.
 const json::Value *ConfigReader::find(StringRef field, bool hasFallback) {
   const json::Value *value = find(field);
   if (!value && !hasFallback)
@@ -64,6 +85,8 @@ const json::Value *ConfigReader::find(StringRef field, bool hasFallback) {
   return value;
 }
 
+/// Values may be long lists; they are cut, and what the cut leaves of a letter
+/// of several bytes is mended, as messages are UTF-8.
 void ConfigReader::failOn(StringRef field, const json::Value &value,
                           const Twine &expected) {
   std::string shown;
@@ -75,6 +98,7 @@ void ConfigReader::failOn(StringRef field, const json::Value &value,
        expected);
 }
 
+/// The least is the harmless value after an error: sizes divide others.
 int64_t ConfigReader::toInteger(StringRef field, const json::Value &value,
                                 int64_t least, int64_t most) {
   std::optional<int64_t> integer = value.getAsInteger();
@@ -85,6 +109,8 @@ int64_t ConfigReader::toInteger(StringRef field, const json::Value &value,
   return least;
 }
 
+/// Integers of JSON only: 12.0 is one to the parser as well, 12.5 and "12" are
+/// not.
 int64_t ConfigReader::getSize(StringRef field, std::optional<int64_t> fallback,
                               int64_t most) {
   const json::Value *value = find(field, fallback.has_value());
@@ -96,6 +122,7 @@ int64_t ConfigReader::getCount(StringRef field, int64_t fallback) {
   return value ? toInteger(field, *value, 0, kLargestSize) : fallback;
 }
 
+/// Finite: JSON itself has no infinity, but 1e999 parses as one.
 double ConfigReader::getPositive(StringRef field,
                                  std::optional<double> fallback) {
   const json::Value *value = find(field, fallback.has_value());
@@ -119,6 +146,7 @@ double ConfigReader::getNonNegative(StringRef field, double fallback) {
   return fallback;
 }
 
+/// Only the words true and false: 0 and 1 are numbers to JSON.
 bool ConfigReader::getFlag(StringRef field, bool fallback) {
   const json::Value *value = find(field);
   if (!value)
@@ -129,6 +157,7 @@ bool ConfigReader::getFlag(StringRef field, bool fallback) {
   return fallback;
 }
 
+/// Compares exactly: model files spell these in one way.
 std::string ConfigReader::getChoice(StringRef field,
                                     ArrayRef<StringRef> choices,
                                     std::optional<StringRef> fallback) {
@@ -146,6 +175,8 @@ std::string ConfigReader::getChoice(StringRef field,
   return fallback.value_or("").str();
 }
 
+/// Collects those that are fine and compares numbers at the end: any other
+/// element makes the list too short.
 SmallVector<std::string> ConfigReader::getChoices(StringRef field,
                                                   ArrayRef<StringRef> choices,
                                                   int64_t count) {
@@ -165,6 +196,8 @@ SmallVector<std::string> ConfigReader::getChoices(StringRef field,
   return {};
 }
 
+/// The inner reader has its own set of known names and is finished here, so
+/// that an unknown field inside is an error as well.
 void ConfigReader::readObject(StringRef field,
                               function_ref<void(ConfigReader &)> read) {
   const json::Value *value = find(field);
@@ -179,23 +212,29 @@ void ConfigReader::readObject(StringRef field,
     fail(text);
 }
 
+/// An absent field has the supported value; a wrong type is an error of
+/// getFlag().
 void ConfigReader::requireFlag(StringRef field, bool supported) {
   if (getFlag(field, supported) != supported)
     failOn(field, *object.get(field),
            Twine(supported ? "true" : "false") + ": nothing else is supported");
 }
 
+/// Exactly equal: these are numbers such as 1.0, which have one spelling.
 void ConfigReader::requireNumber(StringRef field, double supported) {
   if (getPositive(field, supported) != supported)
     failOn(field, *object.get(field),
            Twine(std::to_string(supported)) + ": nothing else is supported");
 }
 
+/// For fields that change the arithmetic by being there at all.
 void ConfigReader::requireAbsent(StringRef field) {
   if (const json::Value *value = find(field))
     failOn(field, *value, "null: nothing else is supported");
 }
 
+/// 1 would drop everything, and what stays is divided by 1 minus the
+/// probability.
 double ConfigReader::getDropout(StringRef field, double fallback) {
   double probability = getNonNegative(field, fallback);
   if (probability < 1.0)
@@ -204,6 +243,8 @@ double ConfigReader::getDropout(StringRef field, double fallback) {
   return fallback;
 }
 
+/// A `*` matches fields that are there; names are compared from the beginning
+/// only.
 void ConfigReader::ignore(ArrayRef<StringRef> fields) {
   for (StringRef field : fields) {
     if (!field.consume_back("*")) {
@@ -216,6 +257,7 @@ void ConfigReader::ignore(ArrayRef<StringRef> fields) {
   }
 }
 
+/// The least unknown name, so that the message is the same in every run.
 std::string ConfigReader::finish() {
   std::vector<std::string> unknown;
   for (const auto &entry : object)

@@ -21,6 +21,7 @@ using namespace plait;
 using namespace plait::hf;
 
 namespace {
+/// Sizes in elements. `inner` is the MLP's, `std` that of initial weights.
 struct GPT2 {
   int64_t vocab, positions, hidden, layers, heads, inner;
   double epsilon, std;
@@ -29,6 +30,7 @@ struct GPT2 {
 
   explicit GPT2(ConfigReader &config);
 
+  /// In the order of the forward pass, which is that of the locations, too.
   Value build(ModelBuilder &model) const;
   Value buildEmbedding(ModelBuilder &model) const;
   Value buildNorm(ModelBuilder &model, const std::string &path, Value x) const;
@@ -47,6 +49,7 @@ struct GPT2 {
 };
 } // namespace
 
+/// Fallbacks are those of Hugging Face's GPT2Config.
 GPT2::GPT2(ConfigReader &config) {
   vocab = config.getSize("vocab_size");
   positions = config.getSize("n_positions");
@@ -57,6 +60,7 @@ GPT2::GPT2(ConfigReader &config) {
   if (hidden % heads)
     config.fail("field \"n_embd\" is " + Twine(hidden) +
                 ", which is not a multiple of \"n_head\", " + Twine(heads));
+  // Both of the first names are GELU by tanh; "gelu" alone is the exact one.
   tanh = config.getChoice("activation_function",
                           {"gelu_new", "gelu_pytorch_tanh", "gelu"},
                           "gelu_new") != "gelu";
@@ -64,6 +68,7 @@ GPT2::GPT2(ConfigReader &config) {
   std = config.getNonNegative("initializer_range", 0.02);
   tied = config.getFlag("tie_word_embeddings", true);
   config.requireFlag("scale_attn_weights", true);
+  // These change the arithmetic of attention, and few models have them.
   config.requireFlag("scale_attn_by_inverse_layer_idx", false);
   config.requireFlag("reorder_and_upcast_attn", false);
   // What a saved config leaves out is Hugging Face's default, which is not 0.
@@ -74,6 +79,8 @@ GPT2::GPT2(ConfigReader &config) {
   config.ignore({"n_ctx", "n_special", "predict_special_tokens", "summary_*"});
 }
 
+/// `shape` is what the contraction wants, `fileShape` the matrix of the file
+/// with as many elements. The bias is as long as the matrix is wide.
 Value GPT2::project(ModelBuilder &model, const std::string &path, Value x,
                     StringRef spec, Shape shape, Shape fileShape,
                     Init init) const {
@@ -89,14 +96,18 @@ Value GPT2::project(ModelBuilder &model, const std::string &path, Value x,
 /// c_attn that makes them.
 Value GPT2::projectHeads(ModelBuilder &model, const std::string &path, Value x,
                          char part) const {
+  // The columns of the third.
   int64_t column = StringRef("qkv").find(part) * hidden;
   Shape dims{heads, hidden / heads};
+  // Queries have a dimension for the heads of a group, as Llama's have: of one.
   if (part == 'q')
     dims = {heads, 1, hidden / heads};
   Shape shape{hidden};
   shape.append(dims);
 
   std::string weightName = path + ".weight", biasName = path + ".bias";
+  // One tensor of the file is three parameters, so that a split of heads over
+  // ranks is a split of each of them.
   FileBox weightBox{
       weightName, {hidden, 3 * hidden}, {0, column}, {hidden, hidden}};
   FileBox biasBox{biasName, {3 * hidden}, {column}, {hidden}};
@@ -109,6 +120,8 @@ Value GPT2::projectHeads(ModelBuilder &model, const std::string &path, Value x,
   return model.addBias(path, y, bias);
 }
 
+/// The output projection reads heads and elements as they lie, so that nothing
+/// is transposed.
 Value GPT2::buildAttention(ModelBuilder &model, const std::string &path,
                            Value x) const {
   Value query = projectHeads(model, path + ".c_attn", x, 'q');
@@ -122,6 +135,8 @@ Value GPT2::buildAttention(ModelBuilder &model, const std::string &path,
       .drop(y, model.makeDropout(residualDropout));
 }
 
+/// Four times as wide inside, unless the config says otherwise; the second
+/// projection ends in the residual stream.
 Value GPT2::buildMLP(ModelBuilder &model, const std::string &path,
                      Value x) const {
   Value y = project(model, path + ".c_fc", x, "bsh,hf->bsf", {hidden, inner},
@@ -134,6 +149,7 @@ Value GPT2::buildMLP(ModelBuilder &model, const std::string &path,
       .drop(y, model.makeDropout(residualDropout));
 }
 
+/// Over the hidden dimension.
 Value GPT2::buildNorm(ModelBuilder &model, const std::string &path,
                       Value x) const {
   Value weight = model.read(path + ".weight", {hidden}, kOnes);
@@ -159,6 +175,8 @@ Value GPT2::buildEmbedding(ModelBuilder &model) const {
       .drop(sum, model.makeDropout(embeddingDropout));
 }
 
+/// Each block adds attention and MLP to the residual stream, whose norm is
+/// taken before each of them.
 Value GPT2::build(ModelBuilder &model) const {
   Value x = buildEmbedding(model);
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -178,6 +196,8 @@ Value GPT2::build(ModelBuilder &model) const {
   return model.at("lm_head").matmul(x, head, "bsh,vh->bsv");
 }
 
+/// The returned function keeps a copy of the fields. A sequence that is longer
+/// than the table of positions would read beyond it.
 Model hf::readGPT2(ConfigReader &config, int64_t sequence) {
   GPT2 gpt2(config);
   checkSequence(config, "n_positions", gpt2.positions, sequence);

@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The importer of Hugging Face's config.json: reads the file, finds the family
+// by its `model_type`, and turns what the family has read into a module.
+// Nothing of the weights is looked at: names, shapes and initial values are
+// enough, and the runtime reads the tensors when a run begins.
+//
+// A config is read as a whole before anything is built, so that an error leaves
+// no half module.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ModelBuilder.h"
 
@@ -88,13 +98,18 @@ static constexpr std::pair<StringLiteral, Model (*)(ConfigReader &, int64_t)>
                    {"qwen2", readQwen2},     {"qwen3", readQwen3}};
 
 /// Reads what all families have, and leaves the rest to the family.
+/// What would make the model another kind, an encoder or one with
+/// cross-attention, is refused here for all families. An unknown type yields an
+/// empty model, and the config has a failure by then.
 static Model readModel(ConfigReader &config, int64_t sequence,
                        std::string &type) {
   SmallVector<StringRef> names;
   for (const auto &[name, read] : kFamilies)
+    // The message of a type that is not known lists these.
     names.push_back(name);
   type = config.getChoice("model_type", names);
   config.ignore(kIgnored);
+  // An absent field passes, and so does one that has the usual value.
   for (StringRef field :
        {"add_cross_attention", "is_encoder_decoder", "tie_encoder_decoder"})
     config.requireFlag(field, false);
@@ -114,6 +129,8 @@ std::string plait::getConfigPath(StringRef path) {
   return file.str().str();
 }
 
+/// By the absolute path, as "." and ".." have no name of their own. Without a
+/// folder, a constant.
 std::string plait::getModelName(StringRef path) {
   SmallString<128> absolute(getConfigPath(path));
   if (llvm::sys::fs::make_absolute(absolute))
@@ -124,6 +141,7 @@ std::string plait::getModelName(StringRef path) {
   return folder.empty() ? "model" : folder.str();
 }
 
+/// `plait.model` says to later phases and to reports what was imported.
 static void setModelAttr(ModuleOp module, StringRef type, StringRef name,
                          const Model &model) {
   Builder builder(module.getContext());
@@ -136,6 +154,7 @@ static void setModelAttr(ModuleOp module, StringRef type, StringRef name,
 }
 
 /// Fails unless the token tensors are of a size that indices can count.
+/// Sizes come from the command line, which checks less than an importer needs.
 static LogicalResult checkOptions(Location loc, const ImportOptions &options) {
   constexpr int64_t most = ConfigReader::kLargestSize;
   for (auto [name, value] :
@@ -143,6 +162,7 @@ static LogicalResult checkOptions(Location loc, const ImportOptions &options) {
     if (value < 1 || value > most)
       return emitError(loc)
              << name << " is " << value << ", expected from 1 to " << most;
+  // Both are at most 2^24, so that the multiplication does not overflow.
   if (options.batch * options.sequence > most)
     return emitError(loc) << "a microbatch of " << options.batch << " x "
                           << options.sequence << " tokens has more than "
@@ -150,11 +170,16 @@ static LogicalResult checkOptions(Location loc, const ImportOptions &options) {
   return success();
 }
 
+/// 1. Read the file and check what the caller wants of it.
+/// 2. Read all fields; the first that is wrong, or known to nobody, ends it.
+/// 3. Build the forward pass, and the loss behind it.
+/// 4. Verify: an error here is one of this importer, not of the file.
 FailureOr<OwningOpRef<ModuleOp>>
 plait::importHuggingFace(MLIRContext &context, StringRef path,
                          const ImportOptions &options) {
   Location loc = UnknownLoc::get(&context);
   std::string file = getConfigPath(path);
+  // 1.
   auto buffer = llvm::MemoryBuffer::getFile(file, /*IsText=*/true);
   if (!buffer)
     return emitError(loc) << "cannot read " << file << ": "
@@ -162,17 +187,21 @@ plait::importHuggingFace(MLIRContext &context, StringRef path,
   if (failed(checkOptions(loc, options)))
     return failure();
 
+  // 2.
   ConfigReader config((*buffer)->getBuffer());
+  // Building asks nothing of the config: by then every field has been accepted.
   std::string type;
   Model model = readModel(config, options.sequence, type);
   if (std::string message = config.finish(); !message.empty())
     return emitError(loc) << file << ": " << message;
 
+  // 3.
   context.loadDialect<nn::NNDialect, func::FuncDialect>();
   ModelBuilder builder(context, options);
   Value logits = model.build(builder);
   OwningOpRef<ModuleOp> module = builder.finish(logits);
   setModelAttr(*module, type, getModelName(file), model);
+  // 4.
   if (failed(verify(*module)))
     return failure();
   return module;

@@ -17,6 +17,11 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::hf;
 
+/// A linear layer: the contraction `spec` of x and the weight, and the bias if
+/// there is one. The weight has as many dimensions as the contraction names,
+/// while the file has a matrix: the module needs no reshape, as a parameter is
+/// a view of the file's tensor. A `part` of a merged tensor is a parameter of
+/// its own, named after the tensor and the part, with the box of its rows.
 Value Llama::project(ModelBuilder &model, const std::string &path, Value x,
                      StringRef spec, const Weight &weight) const {
   int64_t out = ShapedType::getNumElements(weight.out),
@@ -38,6 +43,8 @@ Value Llama::project(ModelBuilder &model, const std::string &path, Value x,
   return model.addBias(path, y, model.read(name, weight.out, file, kZeros));
 }
 
+/// Rotary embedding (Su et al. 2021, "RoFormer") by the position in the
+/// sequence, with scaled frequencies where the config has a scaling.
 Value Llama::rotate(ModelBuilder &model, const std::string &path,
                     Value x) const {
   LayerBuilder nn = model.at(path);
@@ -59,6 +66,7 @@ Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
   if (which == 'q')
     weight.out = {groups, heads / groups, size};
   std::string name = path + "." + which + "_proj";
+  // The rows of queries, keys and values, in this order.
   if (merged) {
     int64_t keys = groups * size, queries = heads * size;
     name = path + ".qkv_proj";
@@ -70,16 +78,21 @@ Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
                     which == 'q' ? "bsh,grdh->bsgrd" : "bsh,gdh->bsgd", weight);
   if (which == 'v')
     return y;
+  // Before the rotation, of each head by itself, with one weight for all heads.
   if (headNorms)
     y = buildNorm(model, path + "." + which + "_norm", y, size);
   return rotate(model, name, y);
 }
 
+/// Queries have a dimension for their group: heads of one group share key and
+/// value (grouped-query attention, Ainslie et al. 2023), and nothing is
+/// repeated in memory. With as many groups as heads it is ordinary attention.
 Value Llama::buildAttention(ModelBuilder &model, int64_t layer,
                             const std::string &path, Value x) const {
   Value query = buildHeads(model, path, x, 'q');
   Value key = buildHeads(model, path, x, 'k');
   Value value = buildHeads(model, path, x, 'v');
+  // Layers with and without a window may alternate.
   bool hasWindow = !windowed.empty() && windowed[layer];
   Value y = model.at(path).attention(query, key, value,
                                      model.makeDropout(attentionDropout),
@@ -88,6 +101,8 @@ Value Llama::buildAttention(ModelBuilder &model, int64_t layer,
   return project(model, path + ".o_proj", y, "bsgrd,hgrd->bsh", weight);
 }
 
+/// A gated MLP (Shazeer 2020, "GLU Variants Improve Transformer"): SiLU of the
+/// one half times the other.
 Value Llama::buildMLP(ModelBuilder &model, const std::string &path,
                       Value x) const {
   Weight gateWeight{{inner}, {hidden}, mlpBias}, upWeight = gateWeight;
@@ -107,6 +122,7 @@ Value Llama::buildMLP(ModelBuilder &model, const std::string &path,
                  {{hidden}, {inner}, mlpBias});
 }
 
+/// Over the last dimension, which `width` is.
 Value Llama::buildNorm(ModelBuilder &model, const std::string &path, Value x,
                        int64_t width) const {
   Value weight = model.read(path + ".weight", {width}, kOnes);
@@ -120,6 +136,9 @@ Value Llama::addTo(ModelBuilder &model, const std::string &path, Value x,
   return nn.add(x, nn.drop(y, model.makeDropout(residualDropout)));
 }
 
+/// Norms come before attention and MLP, and once more at the end. The head is
+/// the embedding's table where they are tied: reading one symbol twice is what
+/// tying is.
 Value Llama::build(ModelBuilder &model) const {
   const char *embedding = "model.embed_tokens.weight";
   Value table = model.read(embedding, {vocab, hidden}, normal());

@@ -31,6 +31,9 @@ struct Usual {
 };
 } // namespace
 
+/// Heads, groups and head size depend on each other's absence: a null for the
+/// groups means as many as heads, an absent field what the family usually has.
+/// All three are positive even after an error, as they divide.
 static void readHeads(Llama &llama, ConfigReader &config, const Usual &usual) {
   llama.heads = config.getSize("num_attention_heads");
   bool alone = !usual.groups || config.isNull("num_key_value_heads");
@@ -44,6 +47,8 @@ static void readHeads(Llama &llama, ConfigReader &config, const Usual &usual) {
     config.fail("field \"hidden_size\" is " + Twine(llama.hidden) +
                 ", which is not a multiple of \"num_attention_heads\", " +
                 Twine(llama.heads));
+  // The head size need not be the quotient, as Qwen3's is not: then the
+  // projections are not square.
   int64_t quotient = std::max<int64_t>(llama.hidden / llama.heads, 1);
   llama.size = config.getSize("head_dim", usual.headSize.value_or(quotient));
   if (llama.size % 2)
@@ -51,6 +56,8 @@ static void readHeads(Llama &llama, ConfigReader &config, const Usual &usual) {
                 " is odd, but rotary embedding works on pairs");
 }
 
+/// Scaled frequencies as Llama 3.1 has them: high ones stay, low ones are
+/// divided by `factor`, and those between are blended.
 static RopeScaling readScaling(ConfigReader &rope) {
   RopeScaling result;
   result.factor = rope.getPositive("factor");
@@ -136,6 +143,8 @@ static void readLayerWindows(Llama &llama, ConfigReader &config) {
                 "\"use_sliding_window\" is not set");
 }
 
+/// The fields are copied into what builds the model: the config is gone by
+/// then.
 static Model makeModel(Llama llama, ConfigReader &config, int64_t sequence) {
   checkSequence(config, "max_position_embeddings", llama.positions, sequence);
   int64_t vocab = llama.vocab, layers = llama.layers;

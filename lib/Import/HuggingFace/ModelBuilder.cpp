@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The module while it is built: the loss function with its arguments,
+// parameters as they are first read, dropouts in their order, and the tag of
+// the layer that ops belong to. Families say what is computed; here is how it
+// is written as nn ops, whose result types follow from their operands.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ModelBuilder.h"
 
@@ -19,6 +26,8 @@ FileBox FileBox::whole(std::string name, Shape shape) {
   return {std::move(name), shape, Shape(shape.size(), 0), shape};
 }
 
+/// A listener, so that no helper has to pass the layer on, and none can forget
+/// it.
 void LayerListener::notifyOperationInserted(Operation *op,
                                             OpBuilder::InsertPoint) {
   if (layer)
@@ -45,6 +54,7 @@ Value LayerBuilder::positions(Value tokens) {
                             nn::BeginAttr());
 }
 
+/// The further results are of each row, and only gradients read them.
 Value LayerBuilder::layerNorm(Value x, Value weight, Value bias,
                               double epsilon) {
   auto type = typeOf(x);
@@ -54,6 +64,7 @@ Value LayerBuilder::layerNorm(Value x, Value weight, Value bias,
       .getOut();
 }
 
+/// The second result is the reciprocal root of each row, for gradients.
 Value LayerBuilder::rmsNorm(Value x, Value weight, double epsilon) {
   auto type = typeOf(x);
   auto rows = type.clone(type.getShape().drop_back());
@@ -167,6 +178,9 @@ Value ModelBuilder::addBias(const Twine &path, Value x, Value bias) {
   return nn.add(x, nn.broadcast(bias, typeOf(x).getShape(), dims));
 }
 
+/// The loss is a sum, and its second result the number of targets that count:
+/// microbatches and ranks have different numbers of them, so that only a
+/// quotient at the end is a mean over tokens.
 OwningOpRef<ModuleOp> ModelBuilder::finish(Value logits) {
   LayerBuilder nn = at("loss");
   auto entropy = nn::SoftmaxCrossEntropyOp::create(
@@ -175,6 +189,8 @@ OwningOpRef<ModuleOp> ModelBuilder::finish(Value logits) {
   return std::move(module);
 }
 
+/// For learned positions the limit is their table, for rotary ones what the
+/// model was trained with; an error either way, at the field that sets it.
 void hf::checkSequence(ConfigReader &config, StringRef field, int64_t positions,
                        int64_t sequence) {
   if (sequence > positions)

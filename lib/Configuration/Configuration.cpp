@@ -4,6 +4,17 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The text forms of a configuration and of its fields, and what of a
+// configuration can be executed. Hardly a field is named here: almost
+// everything goes through visitConfiguration(), by which a field that is added
+// to the list in Configuration.h can be printed, parsed, pinned and checked at
+// once.
+//
+// Text is a contract: plans, modules and command lines hold it, so that print()
+// and parse() are inverse to each other, and what is equal prints equally.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Configuration/Configuration.h"
 
@@ -15,6 +26,7 @@
 
 using namespace plait;
 
+/// Dashes are not possible in the names of MLIR's attributes.
 std::string Field::getKeyword() const {
   std::string keyword = name;
   std::replace(keyword.begin(), keyword.end(), '-', '_');
@@ -25,12 +37,15 @@ std::string Field::getKeyword() const {
 // Words
 //===----------------------------------------------------------------------===//
 
+/// The order is that of the enum, by which words are found and printed.
 std::span<const std::string_view> plait::getWords(Recompute) {
   static constexpr std::string_view words[] = {"none", "selective", "full",
                                                "auto"};
   return words;
 }
 
+/// Kinds that cannot be executed have words as well: the message that refuses
+/// them needs one (see checkExecutable()).
 std::span<const std::string_view> plait::getWords(Precision) {
   static constexpr std::string_view words[] = {"fp32", "bf16", "fp16"};
   return words;
@@ -51,6 +66,7 @@ std::span<const std::string_view> plait::getWords(ContextParallel) {
   return words;
 }
 
+/// A word of an enumeration, by its number.
 template <typename Kind> static std::string printWord(Kind value) {
   return std::string(getWords(value)[size_t(value)]);
 }
@@ -63,6 +79,7 @@ std::string plait::print(ContextParallel value) { return printWord(value); }
 std::string plait::print(bool value) { return value ? "true" : "false"; }
 std::string plait::print(int64_t value) { return std::to_string(value); }
 
+/// Empty for none, which parse() reads as none.
 std::string plait::print(const std::vector<int> &value) {
   std::string text;
   for (int entry : value)
@@ -70,6 +87,7 @@ std::string plait::print(const std::vector<int> &value) {
   return text;
 }
 
+/// For the end of a sentence: commas, and "or" before the last one.
 std::string plait::joinChoices(const std::vector<std::string> &choices) {
   std::string text;
   for (size_t index = 0; index < choices.size(); ++index)
@@ -80,6 +98,7 @@ std::string plait::joinChoices(const std::vector<std::string> &choices) {
   return text;
 }
 
+/// "zero is "4", expected 0 to 3".
 static Status failParsing(std::string_view name, std::string_view text,
                           const std::string &expected) {
   return fail(name, " is \"", text, "\", expected ", expected);
@@ -115,6 +134,7 @@ Status plait::parse(std::string_view name, std::string_view text,
 }
 
 Status plait::parse(std::string_view name, std::string_view text, bool &value) {
+  // IR and print() say true and false; people may say on and off.
   value = text == "true" || text == "on";
   if (value || text == "false" || text == "off")
     return Status::success();
@@ -123,6 +143,8 @@ Status plait::parse(std::string_view name, std::string_view text, bool &value) {
 
 Status plait::parse(std::string_view name, std::string_view text,
                     int64_t &value) {
+  // Bounds are those of the field: ZeRO has stages 0 to 3, all other numbers
+  // are sizes.
   constexpr int64_t most = int64_t(1) << 24;
   bool isZero = name == "zero";
   // The first and the last stage may be embedding and head alone.
@@ -135,6 +157,7 @@ Status plait::parse(std::string_view name, std::string_view text,
                      std::to_string(first) + " to " + std::to_string(last));
 }
 
+/// The bounds of the wide one fit.
 Status plait::parse(std::string_view name, std::string_view text, int &value) {
   int64_t wide = 0;
   PLAIT_RETURN_IF_ERROR(parse(name, text, wide));
@@ -144,6 +167,8 @@ Status plait::parse(std::string_view name, std::string_view text, int &value) {
 
 Status plait::parse(std::string_view name, std::string_view text,
                     std::string &value) {
+  // Two fields are strings, each a name of a table; the table's own message
+  // says which names there are.
   value = text;
   return name == "optimizer" ? findOptimizer(text).status()
                              : schedule::findGenerator(text).status();
@@ -169,20 +194,27 @@ Status plait::parse(std::string_view name, std::string_view text,
 // Recomputation
 //===----------------------------------------------------------------------===//
 
+/// A stage in which all layers are alike: kAll stands for however many there
+/// are, which is not known here.
 static Recomputation::Stage makeStage(Recompute kind) {
   return {kind == Recompute::Full ? Recomputation::kAll : 0,
           kind == Recompute::Selective ? Recomputation::kAll : 0};
 }
 
+/// Auto keeps one stage, of which nothing is recomputed, until it is resolved.
 Recomputation::Recomputation(Recompute kind)
     : stages{makeStage(kind)}, isAuto(kind == Recompute::Auto) {}
 
+/// Layers that are recomputed whole come first, then those of which what is
+/// cheap is, then the rest.
 Recompute Recomputation::Stage::getKind(int layer) const {
   if (layer < full)
     return Recompute::Full;
   return layer - full < selective ? Recompute::Selective : Recompute::None;
 }
 
+/// By comparison with each of the four that there are: equal meanings are equal
+/// values, see parse().
 std::optional<Recompute> Recomputation::getUniform() const {
   for (Recompute kind : {Recompute::Auto, Recompute::None, Recompute::Selective,
                          Recompute::Full})
@@ -191,6 +223,8 @@ std::optional<Recompute> Recomputation::getUniform() const {
   return std::nullopt;
 }
 
+/// "full:4+selective", the inverse of parseStage(). A count is left out where
+/// it is all layers.
 static std::string printStage(const Recomputation::Stage &stage) {
   std::string text;
   for (auto [kind, count] : {std::pair(Recompute::Full, stage.full),
@@ -201,10 +235,12 @@ static std::string printStage(const Recomputation::Stage &stage) {
   return text.empty() ? print(Recompute::None) : text;
 }
 
+/// Runs of equal stages are one part with a number, "none*2".
 std::string plait::print(const Recomputation &value) {
   if (value.isAuto)
     return print(Recompute::Auto);
   std::string text;
+  // `next` is the first stage that differs.
   for (auto stage = value.stages.begin(); stage != value.stages.end();) {
     auto next = std::find_if(stage, value.stages.end(), [&](const auto &other) {
       return other != *stage;
@@ -237,6 +273,10 @@ static bool hasEmptyPart(std::string_view text) {
 }
 
 /// "full:4+selective".
+/// Takes one part after another: a word, and behind a colon how many layers.
+/// Kinds come from the most that is recomputed to the least, as layers of a
+/// stage do, and nothing follows a part without a number, which takes all
+/// layers that are left.
 static Status parseStage(std::string_view name, std::string_view text,
                          Recomputation::Stage &stage) {
   // Each kind recomputes less than the one in front of it.
@@ -265,6 +305,8 @@ static Status parseStage(std::string_view name, std::string_view text,
 
 Status plait::parse(std::string_view name, std::string_view text,
                     Recomputation &value) {
+  // The grammar, from the outside in: stages between slashes, each perhaps with
+  // a number of times behind an asterisk, each of kinds between plus signs.
   value = Recomputation();
   if (text == print(Recompute::Auto)) {
     value.isAuto = true;
@@ -274,6 +316,7 @@ Status plait::parse(std::string_view name, std::string_view text,
     return failParsing(name, text,
                        "none, selective, full, auto, or layers of virtual "
                        "stages as full:4+selective/none*2");
+  // A bound on memory: a short text may ask for a great many.
   constexpr size_t most = size_t(1) << 16; // virtual stages
   std::vector<Recomputation::Stage> stages;
   std::string_view rest = text;
@@ -293,11 +336,13 @@ Status plait::parse(std::string_view name, std::string_view text,
   bool isSame = std::all_of(stages.begin(), stages.end(), [&](const auto &one) {
     return one == stages.front();
   });
+  // print() and getUniform() count on it: "full/full" is "full".
   stages.resize(isSame ? 1 : stages.size());
   value.stages = std::move(stages);
   return Status::success();
 }
 
+/// One entry stands for all stages.
 Status plait::checkStages(const Recomputation &recompute, int64_t stages) {
   int64_t given = int64_t(recompute.stages.size());
   if (given == 1 || given == stages)
@@ -310,8 +355,11 @@ Status plait::checkStages(const Recomputation &recompute, int64_t stages) {
 // Configurations as text
 //===----------------------------------------------------------------------===//
 
+/// Visits all fields, as the list is not sorted by name; the names are
+/// collected for the message meanwhile.
 Status plait::setField(TrainingConfiguration &fields, std::string_view name,
                        std::string_view text) {
+  // Nothing until the field is found.
   std::optional<Status> status;
   std::vector<std::string> names;
   visitConfiguration(
@@ -327,6 +375,8 @@ Status plait::setField(TrainingConfiguration &fields, std::string_view name,
               joinChoices(names));
 }
 
+/// Only what differs from the defaults, so that a field that is added later
+/// does not change the text of what was written before.
 std::string plait::print(const TrainingConfiguration &configuration) {
   const TrainingConfiguration defaults;
   std::string text;
@@ -340,6 +390,7 @@ std::string plait::print(const TrainingConfiguration &configuration) {
   return text;
 }
 
+/// A field that occurs twice has the last value.
 Result<TrainingConfiguration> plait::parseConfiguration(std::string_view text) {
   TrainingConfiguration configuration;
   while (!text.empty()) {
@@ -358,6 +409,8 @@ Result<TrainingConfiguration> plait::parseConfiguration(std::string_view text) {
 // Pins
 //===----------------------------------------------------------------------===//
 
+/// A pin that disagrees with given IR is an error and not an override: the IR
+/// was compiled with the other value. The first one that does is reported.
 Result<TrainingConfiguration> plait::apply(const ConfigurationPins &pins,
                                            TrainingConfiguration base,
                                            bool isGiven) {
@@ -377,6 +430,7 @@ Result<TrainingConfiguration> plait::apply(const ConfigurationPins &pins,
   return base;
 }
 
+/// A remainder would be samples that no rank trains on.
 Result<int64_t>
 plait::countMicrobatches(const TrainingConfiguration &configuration,
                          int64_t replicas) {
@@ -392,6 +446,9 @@ plait::countMicrobatches(const TrainingConfiguration &configuration,
 // Abilities
 //===----------------------------------------------------------------------===//
 
+/// Schedules and optimizers are those of their tables: whoever adds a row there
+/// has nothing to do here. Fields that are not mentioned may have any value
+/// that parses.
 static ConfigurationSpace makeExecutable() {
   ConfigurationSpace space;
   for (const schedule::Generator &generator : schedule::getGenerators())
@@ -403,6 +460,8 @@ static ConfigurationSpace makeExecutable() {
   return space;
 }
 
+/// Made once, on first use: the tables that it is made of are of other
+/// libraries.
 const ConfigurationSpace &plait::getExecutable() {
   static const ConfigurationSpace space = makeExecutable();
   return space;
@@ -413,6 +472,7 @@ namespace {
 struct ExecutableCheck {
   Status status = Status::success();
 
+  // The first failure stays; an empty list allows everything.
   template <typename T>
   void operator()(const Field &field, const T &value,
                   const std::vector<T> &known) {
@@ -430,6 +490,7 @@ struct ExecutableCheck {
 } // namespace
 
 /// How many chunks a schedule can order is a fact of the schedule.
+/// So the schedule's generator is asked.
 static Status checkChunks(const Strategy &strategy) {
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(strategy.schedule);
@@ -447,6 +508,7 @@ static Status checkValues(const Strategy &strategy) {
   return checkChunks(strategy);
 }
 
+/// Tables first, then what depends on several fields.
 Status plait::checkExecutable(const Strategy &strategy) {
   ExecutableCheck check;
   visitStrategy(check, strategy, getExecutable());

@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The table of optimizers: a name and the state slots of each. See Optimizers.h
+// for what a row means, and where the arithmetic is.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Configuration/Optimizers.h"
 
@@ -19,6 +24,8 @@ static constexpr Optimizer kOptimizers[] = {
 
 std::span<const Optimizer> plait::getOptimizers() { return kOptimizers; }
 
+/// A plan names its optimizer by text, and so does the command line; the
+/// message lists what there is.
 Result<const Optimizer *> plait::findOptimizer(std::string_view name) {
   std::vector<std::string> names;
   for (const Optimizer &optimizer : kOptimizers) {

@@ -12,6 +12,12 @@
 //    whose work is not even along the sequence.
 // 5. Write the shardings into the types and reshards between them.
 //
+// The pass relies on factor rules alone (FactorRule.h): it knows no op by name,
+// and of axes only what their names mean for the tokens. What an op computes on
+// its block is left to dist-partition, what a reshard costs in collectives to
+// LowerReshard.h, and gradients to nn-differentiate, which gives each the
+// sharding of its primal.
+//
 //===----------------------------------------------------------------------===//
 
 #include "ShardingProblem.h"
@@ -70,6 +76,7 @@ private:
 
   func::FuncOp function;
   MeshOp mesh;
+  // With sequence parallelism tp may split what cp leaves of the sequence.
   bool splitSequence;
   unsigned zero; // what ranks of dp divide: 2 gradients, 3 parameters, too
   bool byHeads;  // ranks of cp exchange positions for heads
@@ -79,6 +86,8 @@ private:
   FactorClasses classes;
   /// What splits the classes of the tokens' dimensions.
   llvm::SmallMapVector<int, StringAttr, 2> axisOfClass;
+  // Where tp has one rank there is nothing to choose, and no problem: ops then
+  // have the axes of their classes.
   std::optional<ShardingProblem> problem;
   SymbolTableCollection tables;
 };
@@ -96,6 +105,8 @@ LogicalResult Assigner::checkReads() {
     ShardingAttr pinned = nn::getSharding(parameter);
     if (!pinned)
       continue;
+    // Over every other axis a parameter may be split at will: it is gathered
+    // where its users want it whole.
     for (ArrayAttr axes : pinned.getDims())
       for (auto axis : axes.getAsRange<StringAttr>())
         if (axis.getValue() == kPipelineAxis)
@@ -111,6 +122,8 @@ void Assigner::joinInputs() {
   auto rankOf = [](Value value) {
     return cast<RankedTensorType>(value.getType()).getRank();
   };
+  // Each is joined with the one before it, which joins all. Scalars have no
+  // tokens and are passed over.
   for (BlockArgument argument : function.getArguments()) {
     for (int64_t dim = 0, e = std::size(kTokenAxes); first && dim < e; ++dim)
       if (dim < rankOf(first) && dim < rankOf(argument))
@@ -133,6 +146,7 @@ LogicalResult Assigner::checkTokens(StringAttr axis, int64_t dim) {
                               << " does not divide the ";
     diag << (dim ? "sequence" : "batch") << " of " << extent
          << (dim ? " positions" : " sequences") << "; nearest are ";
+    // With fewer sequences than ranks there is no multiple below but zero.
     if (below)
       diag << below << " and ";
     return diag << below + blocks;
@@ -149,6 +163,9 @@ LogicalResult Assigner::seedTokens() {
       continue;
     if (failed(checkTokens(axis, dim)))
       return failure();
+    // All arguments have been joined, so that one entry for each dimension is
+    // left, unless an op ties batch and sequence together: then two axes would
+    // claim one class. An axis of one rank claims nothing.
     for (BlockArgument argument : function.getArguments()) {
       if (static_cast<int64_t>(dim) >=
           cast<RankedTensorType>(argument.getType()).getRank())
@@ -178,6 +195,8 @@ SmallVector<Attribute> Assigner::tokenAxes(ArrayRef<int> classesOfDims,
 
 /// What the users of `value` find: never partial.
 ShardingAttr Assigner::publishedSharding(Value value) {
+  // The axis of the tokens comes first, tp inside of it: so the blocks of a
+  // dimension that both split are those of dp or cp, cut once more.
   auto type = cast<RankedTensorType>(value.getType());
   int chosen = problem ? problem->getDim(value) : ShardingProblem::kNone;
   SmallVector<ArrayAttr> dims;
@@ -201,6 +220,9 @@ FailureOr<FactorAxes> Assigner::factorAxes(ShardableOpInterface op) {
   int chosen = problem ? problem->getFactor(op) : ShardingProblem::kNone;
   FactorAxes axes;
   SmallVector<int> roots;
+  // A factor's classes of the tokens count in the order of the rule, as
+  // dimensions do in a tensor: of two factors of one class only the first is
+  // split.
   for (auto [index, factor] : llvm::enumerate(rule.factors)) {
     bool isWhole = factor.kind == FactorKind::Whole;
     roots.push_back(isWhole ? -1 : classes.findFactor(op, rule, index));
@@ -230,6 +252,9 @@ LogicalResult Assigner::splitHeads(ShardableOpInterface op,
   if (uneven == indices.end())
     return success();
   int64_t ranks = mesh.getAxisSize(context);
+  // The first factor that fits wins. Rules list key/value heads before the
+  // query heads of a group, so that keys and values need not be gathered where
+  // there are enough of them.
   SmallVector<Factor> heads; // what tp leaves of them
   for (size_t index : indices) {
     Factor factor = rule.factors[index];
@@ -255,6 +280,8 @@ LogicalResult Assigner::splitHeads(ShardableOpInterface op,
 /// leaves the function stays partial: it is summed up once, after all
 /// microbatches.
 void Assigner::publish(Value result) {
+  // Where only the classes of the tokens are split, an op leaves its results as
+  // their users want them, unless they are partial sums.
   bool onlyReturned = llvm::all_of(result.getUsers(), [](Operation *user) {
     return isa<func::ReturnOp>(user);
   });
@@ -266,6 +293,7 @@ void Assigner::publish(Value result) {
     return;
   builder.setInsertionPointAfterValue(result);
   Value moved = reshard(builder, result, wanted);
+  // The reshard belongs to the layer of its source, for recomputation.
   result.replaceAllUsesExcept(moved, moved.getDefiningOp());
   if (Attribute layer = result.getDefiningOp()->getAttr(nn::kLayerAttr))
     moved.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
@@ -278,6 +306,7 @@ ShardingAttr Assigner::divide(Type type, ShardingAttr sharding) {
   int64_t ranks = mesh.getAxisSize(data);
   if (ranks <= 1 || sharding.findDim(data) >= 0)
     return sharding;
+  // Equal blocks only: collectives move them as they are, without padding.
   for (auto [dim, axes] : llvm::enumerate(sharding.getDims())) {
     if (cast<RankedTensorType>(type).getDimSize(dim) %
         (mesh.getBlocks(axes) * ranks))
@@ -298,6 +327,8 @@ void Assigner::storeParameter(nn::SlotOpInterface read) {
   ShardingAttr stored = nn::getSharding(parameter);
   if (!stored)
     stored = found;
+  // ZeRO 3 stores all of a parameter in parts, ZeRO 2 only what the optimizer
+  // keeps of it; ZeRO 1 divides packs, which do not exist yet.
   ShardingAttr divided = divide(parameter.getType(), stored);
   if (zero >= 3)
     stored = divided;
@@ -330,6 +361,8 @@ void Assigner::gatherForLayers(Value stored, ShardingAttr found) {
   }
 }
 
+/// Types and reshards of one op. What is inserted in front of it belongs to its
+/// layer: checkpointing copies a layer with its reshards or not at all.
 void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
   if (auto read = dyn_cast<nn::SlotOpInterface>(op))
     return storeParameter(read);
@@ -359,11 +392,17 @@ void Assigner::pinParameters() {
           meshRef, cast<RankedTensorType>(parameter.getType()).getRank()));
 }
 
+/// The steps of the banner. All choices are computed before the first type is
+/// changed, and all types before the function's own, which repeats those of its
+/// arguments and results.
 LogicalResult Assigner::run() {
+  // 1. and 2.
   function.walk([&](ShardableOpInterface op) { classes.add(op); });
   joinInputs();
   if (failed(checkReads()) || failed(seedTokens()))
     return failure();
+  // 3. Which classes tp leaves alone: the batch, and with it all that moves
+  //    with the tokens unless sequences may be split.
   int64_t blocks = mesh.getAxisSize(tensor);
   llvm::DenseSet<int> dataClasses;
   for (BlockArgument argument : function.getArguments())
@@ -373,6 +412,8 @@ LogicalResult Assigner::run() {
       if (dim == 0 || !splitSequence)
         dataClasses.insert(classes.find(argument, dim));
   if (blocks > 1) {
+    // The problem sees one rank's share of the tokens, or it would weigh
+    // activations dp times too heavily against parameters.
     llvm::SmallDenseMap<int, int64_t> blocksOfClass;
     for (auto [root, axis] : axisOfClass)
       blocksOfClass[root] = mesh.getAxisSize(axis);
@@ -387,6 +428,7 @@ LogicalResult Assigner::run() {
       return failure();
   }
 
+  // 5. Arguments first: an op reshards its operands from the types they have.
   for (BlockArgument argument : function.getArguments())
     argument.setType(
         withSharding(argument.getType(), publishedSharding(argument)));
@@ -405,6 +447,8 @@ LogicalResult Assigner::run() {
   for (auto &[op, axes] : ops)
     shardOp(op, axes);
   Operation *terminator = function.getBody().front().getTerminator();
+  // Results of the function that only leave it may be partial (publish()), so
+  // their types are known last.
   function.setFunctionType(FunctionType::get(
       function.getContext(), function.getBody().front().getArgumentTypes(),
       terminator->getOperandTypes()));

@@ -4,6 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Each table is a function of few variables, and the total is their sum. To
+// eliminate a variable is to replace the tables that mention it by their
+// minimum over it, which is a table over its neighbours; the total keeps its
+// minimum. When no variable is left, a constant is: the least cost. Going back
+// through the eliminations then finds the values that have it.
+//
+// Time and memory are those of the largest table that arises, exponential in
+// the number of neighbours that a variable has when it goes. On a chain that is
+// two; side branches go first.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Eliminate.h"
 
@@ -19,6 +31,8 @@ int CostNetwork::addVariable(int domain) {
   return domains.size() - 1;
 }
 
+/// Costs of one pair of variables may be added many times, by layers that are
+/// alike: each call is a table of its own, and elimination merges them.
 void CostNetwork::addCost(int variable, llvm::function_ref<double(int)> cost) {
   Table table{{variable}, {}};
   for (int x = 0; x < domains[variable]; ++x)
@@ -26,6 +40,7 @@ void CostNetwork::addCost(int variable, llvm::function_ref<double(int)> cost) {
   tables.push_back(std::move(table));
 }
 
+/// The scope is sorted, since look() and eliminate() index tables by it.
 void CostNetwork::addCost(int a, int b,
                           llvm::function_ref<double(int, int)> cost) {
   if (a == b)
@@ -66,6 +81,7 @@ struct CostNetwork::Elimination {
       add(table);
   }
 
+  /// `tablesOf` names tables by index, so that dead ones stay where they are.
   void add(Table table) {
     for (int variable : table.scope)
       tablesOf[variable].insert(live.size());
@@ -73,6 +89,7 @@ struct CostNetwork::Elimination {
     dead.push_back(false);
   }
 
+  /// The variables that some table has in common with `variable`, ascending.
   llvm::SmallVector<int, 4> neighbours(int variable) const {
     std::set<int> result;
     for (int table : tablesOf[variable])
@@ -81,6 +98,7 @@ struct CostNetwork::Elimination {
     return llvm::to_vector<4>(result);
   }
 
+  /// What a table over `scope` takes; over nothing it is one number.
   size_t countEntries(llvm::ArrayRef<int> scope) const {
     size_t entries = 1;
     for (int variable : scope)
@@ -111,11 +129,14 @@ static constexpr double kRounding = 1e-12;
 /// much.
 bool CostNetwork::Elimination::eliminate(int variable) {
   Choice choice{variable, neighbours(variable), {}};
+  // Counted before anything is allocated.
   size_t entries = countEntries(choice.scope);
   if (entries * domains[variable] > kLargestTable)
     return false;
   Table merged{choice.scope, {}};
   llvm::SmallVector<int> assignment(domains.size(), 0);
+  // `assignment` is by variable, so that tables of other scopes can be looked
+  // up without mapping; entries outside of the scope are never read.
   for (size_t entry = 0; entry < entries; ++entry) {
     size_t rest = entry;
     for (int other : llvm::reverse(choice.scope)) {
@@ -138,6 +159,7 @@ bool CostNetwork::Elimination::eliminate(int variable) {
     merged.costs.push_back(least);
     choice.best.push_back(best);
   }
+  // A copy: the loop erases from the set itself.
   for (int table : std::set<int>(tablesOf[variable])) {
     dead[table] = true;
     for (int other : live[table].scope)
@@ -161,6 +183,8 @@ bool CostNetwork::Elimination::run() {
     entries.push_back(countEntries(neighbours(variable)));
     queue.insert({entries.back(), variable});
   }
+  // Greedy, as an order of least width is NP-hard to find (Arnborg, Corneil and
+  // Proskurowski 1987); for graphs with few cycles it finds a good one.
   while (!queue.empty()) {
     int next = queue.begin()->second;
     queue.erase(queue.begin());
@@ -188,6 +212,7 @@ llvm::SmallVector<int> CostNetwork::Elimination::readBack() const {
   return values;
 }
 
+/// Works on a copy, so that a network can be solved again with more costs.
 std::optional<llvm::SmallVector<int>> CostNetwork::solve(double &cost) const {
   Elimination elimination(*this);
   if (!elimination.run())

@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Two users: dist-assign-shardings, which splits the classes of the whole loss,
+// and nn-differentiate, whose gradient ops appear among values that are sharded
+// already and have to fit in with them. Both write shardings by
+// applyFactorAxes(), so that what an op's factors imply for its types is said
+// in one place; the verifier of ShardableOpInterface says it once more, from
+// the types.
+//
+//===----------------------------------------------------------------------===//
 
 #include "FactorClasses.h"
 
@@ -25,6 +34,8 @@ int FactorClasses::root(int node) {
   return node;
 }
 
+/// Nodes are made on demand: a dimension that no op relates to another one is a
+/// class of its own.
 int FactorClasses::find(Value value, int64_t dim) {
   auto [it, isNew] = nodes.try_emplace({value, dim}, parents.size());
   if (isNew)
@@ -48,6 +59,9 @@ int FactorClasses::findFactor(ShardableOpInterface op, const FactorRule &rule,
   return found >= 0 ? found : search(op->getOperands(), rule.operands);
 }
 
+/// Joins each dimension with the first that runs along the same factor. Without
+/// ranks in the union the trees could become deep; path halving keeps the cost
+/// of a find near constant all the same.
 void FactorClasses::add(ShardableOpInterface op) {
   FactorRule rule = op.getFactorRule();
   SmallVector<int> first(rule.factors.size(), -1);
@@ -71,6 +85,8 @@ void FactorClasses::add(ShardableOpInterface op) {
 // Types
 //===----------------------------------------------------------------------===//
 
+/// An operand is never partial by the rule: who reads a partial sum has it
+/// combined first, except where the op is linear (keptPartial()).
 ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
                                 const FactorAxes &axes,
                                 const FactorRule::DimFactors &dims,
@@ -80,6 +96,7 @@ ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
   for (int factor : dims)
     split.push_back(factor != FactorRule::kNone && axes[factor] ? axes[factor]
                                                                 : none);
+  // In the order of the factors, so that equal shardings are one attribute.
   llvm::SetVector<StringAttr> partial;
   auto reduction = Reduction::Sum;
   for (auto [factor, along] : llvm::enumerate(axes)) {
@@ -94,6 +111,8 @@ ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
                            partial.getArrayRef(), reduction);
 }
 
+/// The location is the source's, because the exchange is told of as a part of
+/// what makes the value.
 Value plait::reshard(OpBuilder &builder, Value value, ShardingAttr sharding) {
   if (ShardingAttr::of(value) == sharding)
     return value;
@@ -118,6 +137,7 @@ static ArrayRef<StringAttr> keptPartial(ShardableOpInterface op) {
 
 void plait::applyFactorAxes(ShardableOpInterface op, FlatSymbolRefAttr mesh,
                             const FactorAxes &axes) {
+  // Asked before operands are resharded, which takes their partial axes away.
   FactorRule rule = op.getFactorRule();
   SmallVector<StringAttr> kept(keptPartial(op));
   OpBuilder builder(op);
@@ -145,6 +165,8 @@ struct Seeder {
   FactorClasses classes;
   llvm::DenseMap<int, ArrayAttr> axesOfClass;
 
+  /// The first who seeds a class decides; callers come in the order of
+  /// preference.
   void seed(Value value, ShardingAttr sharding) {
     for (auto [dim, axes] : llvm::enumerate(sharding.getDims()))
       if (!axes.empty())
@@ -178,9 +200,14 @@ static int64_t sizeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
+/// 1. Joins the dimensions of the new ops, and collects what they read from
+///    outside.
+/// 2. Gives classes the axes of the values from outside, then of the seeds.
+/// 3. Decides the axes of all new ops, and only then writes types and reshards.
 void plait::shardNewOps(ArrayRef<Operation *> ops,
                         ArrayRef<std::pair<Value, ShardingAttr>> seeds,
                         FlatSymbolRefAttr mesh) {
+  // 1.
   Seeder seeder;
   llvm::SetVector<Value> outside;
   for (Operation *op : ops)
@@ -190,6 +217,7 @@ void plait::shardNewOps(ArrayRef<Operation *> ops,
         if (!llvm::is_contained(ops, operand.getDefiningOp()))
           outside.insert(operand);
     }
+  // 2.
   // Where operands are split differently the largest one keeps its place, and
   // smaller ones are moved to it.
   auto bySize = outside.takeVector();
@@ -200,6 +228,7 @@ void plait::shardNewOps(ArrayRef<Operation *> ops,
       seeder.seed(value, sharding);
   for (auto [value, sharding] : seeds)
     seeder.seed(value, sharding);
+  // 3.
   // Axes are fixed before the first reshard is inserted: it would hide an
   // operand from its class.
   SmallVector<std::pair<ShardableOpInterface, FactorAxes>> plan;

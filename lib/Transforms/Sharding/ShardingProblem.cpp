@@ -4,6 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Builds the network that ShardingProblem.h describes, has it solved and reads
+// the answer. All costs are computed from factor rules, CostedOpInterface and
+// the cluster's rates; no op is known by name.
+//
+// Tables are added for every op of every layer, on variables that layers which
+// are alike have in common: their costs add up, and the number of variables
+// does not grow with depth. That all costs are seconds, or bytes turned into
+// the seconds of sending them, makes communication, work and memory comparable
+// without weights that would have to be tuned for each model.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ShardingProblem.h"
 
@@ -29,6 +41,8 @@ constexpr double kActivationMemory = 0.02;
 /// kernel, broadcasts and the backward pass of a sum move nothing, and what is
 /// whole afterwards is read once more.
 constexpr double kFusedTraffic = 0.125;
+// Finite, so that sums of it still compare, and beyond all seconds: a total
+// that reaches it has broken a rule.
 constexpr double kImpossible = 1e30;
 /// The backward pass of a matmul is two of its size.
 constexpr double kWithBackward = 3.0;
@@ -45,6 +59,8 @@ static RankedTensorType typeOf(Value value) {
 InFlightDiagnostic plait::reportIndivisible(ShardableOpInterface op,
                                             StringRef axis, int64_t blocks,
                                             ArrayRef<Factor> factors) {
+  // The divisors of any one of the factors are listed: to divide one of them is
+  // enough.
   InFlightDiagnostic diag = op.emitError()
                             << axis << "=" << blocks << " does not divide the ";
   SmallVector<int64_t> divisors;
@@ -64,6 +80,10 @@ InFlightDiagnostic plait::reportIndivisible(ShardableOpInterface op,
   return diag;
 }
 
+/// Heads are only split evenly, and a model with tp=8 and 4 heads is a mistake
+/// of the user's: said here, with what is possible, rather than answered by a
+/// plan that repeats attention on all ranks. Collects the classes of such
+/// factors on the way, for canSplit().
 LogicalResult ShardingProblem::checkDivisibility() {
   WalkResult walk = function.walk([&](ShardableOpInterface op) {
     FactorRule rule = op.getFactorRule();
@@ -92,6 +112,8 @@ int64_t ShardingProblem::extentIn(int root, int64_t extent) const {
   return given == blocksOfClass.end() ? extent : extent / given->second;
 }
 
+/// Uneven blocks are allowed unless an op needs equal ones, but no fewer
+/// elements than there are ranks.
 bool ShardingProblem::canSplit(int root, int64_t extent) const {
   extent = extentIn(root, extent);
   bool even = evenClasses.contains(root);
@@ -99,6 +121,9 @@ bool ShardingProblem::canSplit(int root, int64_t extent) const {
          (!even || extent % blocks == 0);
 }
 
+/// Values that have a gradient to be moved back: floats that depend on a
+/// parameter. One walk in the order of the ops, which defines operands before
+/// users.
 void ShardingProblem::findDifferentiable() {
   function.walk([&](Operation *op) {
     bool depends = nn::getSlotAccess(op) == nn::SlotAccess::Read;
@@ -117,6 +142,9 @@ void ShardingProblem::findDifferentiable() {
 // Variables
 //===----------------------------------------------------------------------===//
 
+/// A variable for each op and each value of the layers that stand for others.
+/// `kNone` is the first choice of all, and the solver keeps the first among
+/// equals: what gains nothing by being split is not.
 void ShardingProblem::addVariables() {
   auto declare = [&](Variable &variable) {
     variable.id = network.addVariable(variable.choices.size());
@@ -160,6 +188,7 @@ void ShardingProblem::addVariables() {
   });
 }
 
+// The representative's: ops of layers that are alike share variables.
 const ShardingProblem::Variable &
 ShardingProblem::variableOf(Operation *op) const {
   return opVariables.find(layers.representative(op))->second;
@@ -195,6 +224,9 @@ double ShardingProblem::bytesOf(Value value) const {
   return bytes;
 }
 
+/// Seconds to bring `value`, or its gradient, from one state along the axis to
+/// another, by the collective that dist-partition would use for it. To a
+/// partial sum nothing is ever converted but another one.
 double ShardingProblem::conversionCost(Value value, int from, int to) const {
   if (from == to)
     return 0;
@@ -204,6 +236,8 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
            extentIn(classes.find(value, dim), typeOf(value).getDimSize(dim)) %
                blocks;
   };
+  // Cutting out an uneven block takes no message: what lies beyond it is
+  // padding.
   if (isUneven(from) || (from != kNone && isUneven(to)))
     return kImpossible;
   if (from == kNone) // everybody has it: cut out a block
@@ -242,6 +276,9 @@ int ShardingProblem::nativeState(const FactorRule &rule, unsigned result,
   return rule.factors[factor].kind == FactorKind::Parallel ? kNone : kPartial;
 }
 
+/// What it is worth to hold only a block of a parameter. Counted once a
+/// parameter, however many read it. A sharding that the user gives is a rule
+/// and not a preference: all other choices are impossible.
 LogicalResult ShardingProblem::addReadCosts(nn::SlotOpInterface read) {
   const Variable &state = variableOf(read.getTensor());
   nn::ParameterOp parameter = nn::findParameter(read, tables);
@@ -295,6 +332,8 @@ void ShardingProblem::addResultCosts(Operation *op, const Variable &choice,
       double cost = conversionCost(result, native, found) +
                     link.getWireSeconds(kActivationMemory * bytesOf(result) /
                                         (found == kNone ? 1 : blocks));
+      // The gradient goes the other way. An op that makes a partial sum takes
+      // its gradient whole: each rank's part of the sum has the same one.
       if (differentiable.contains(result))
         cost += conversionCost(result, gradient,
                                native == kPartial ? kNone : native);
@@ -313,6 +352,9 @@ void ShardingProblem::addOperandCosts(Operation *op, const Variable &choice,
     // The sum over all users is converted once; each bears its share.
     double users = std::distance(operand.use_begin(), operand.use_end());
     network.addCost(choice.id, state.id, [&](int x, int y) {
+      // Native to the op is what the factor's dimension says; an operand
+      // without it is needed whole, and its gradient is a partial sum, since
+      // each rank has seen only its part of the factor.
       int factor = choice.choices[x];
       int wanted = state.choices[y], found = foundAt(wanted);
       int needed = kNone, gradient = factor == kNone ? kNone : kPartial;
@@ -330,11 +372,18 @@ void ShardingProblem::addOperandCosts(Operation *op, const Variable &choice,
   }
 }
 
+/// 1. Refuses what no choice can make right.
+/// 2. Declares the variables.
+/// 3. Adds the costs of all ops and of each parameter.
+/// 4. Eliminates, which is exact or fails, and keeps the answer.
 LogicalResult ShardingProblem::solve() {
+  // 1. and 2. Choices depend on which classes must divide, and on which values
+  //    have gradients.
   if (failed(checkDivisibility()))
     return failure();
   findDifferentiable();
   addVariables();
+  // 3.
   llvm::DenseSet<Attribute> counted;
   WalkResult walk = function.walk([&](Operation *op) {
     if (auto read = dyn_cast<nn::SlotOpInterface>(op)) {
@@ -348,11 +397,14 @@ LogicalResult ShardingProblem::solve() {
   });
   if (walk.wasInterrupted())
     return failure();
+  // 4.
   double cost = 0;
   std::optional<SmallVector<int>> best = network.solve(cost);
   if (!best)
     return function.emitError("the ops of the loss are too entangled to "
                               "choose shardings exactly");
+  // All choices but those of given shardings have a possible one: kNone costs
+  // no conversion that could be uneven. So it is those that contradict.
   if (cost >= kImpossible)
     return function.emitError("the shardings given for parameters cannot be "
                               "met on axis \"")
@@ -363,6 +415,7 @@ LogicalResult ShardingProblem::solve() {
   return success();
 }
 
+/// A choice as remarks name it: "f (128)".
 static std::string describe(const FactorRule &rule, int factor) {
   if (factor == ShardingProblem::kNone)
     return "nothing";
@@ -373,6 +426,8 @@ static std::string describe(const FactorRule &rule, int factor) {
 /// Layers that are alike share variables: the first is told of.
 void ShardingProblem::explain(double cost) {
   llvm::SmallDenseSet<int> told;
+  // For each other choice, the best plan that has it: a solve for each, which
+  // is why nobody pays for it but who asks for remarks.
   function.walk([&](ShardableOpInterface op) {
     const Variable &own = variableOf(op.getOperation());
     if (own.choices.size() == 1 || !told.insert(own.id).second)

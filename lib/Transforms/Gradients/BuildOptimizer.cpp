@@ -12,6 +12,12 @@
 // A pack has a shape on a rank and none on the mesh, so the end of a step is
 // written with the types of one rank's blocks, and with its collectives.
 //
+// What parameters have in common is found by ParameterUses.h, which of them are
+// laid side by side was decided by nn-pack-parameters, and the arithmetic of an
+// update is Updates.h's. This file puts them in order: for each rank of the
+// pipeline one function that reduces gradients and one that computes loss, norm
+// and updates.
+//
 //===----------------------------------------------------------------------===//
 
 #include "../Collectives/LowerReshard.h"
@@ -108,6 +114,8 @@ private:
   OpBuilder builder;
   NNBuilder nn;
   RankedTensorType scalar;
+  // False once a reshard could not be lowered; the error has been reported.
+  // Asked at the end, so that the code that writes ops need not check each.
   bool canMove = true;
 };
 
@@ -117,6 +125,8 @@ private:
 // Reading and writing
 //===----------------------------------------------------------------------===//
 
+/// The functions have neither arguments nor results: all they work on are
+/// slots.
 void StepEnd::beginFunction(ActionKind action) {
   builder.setInsertionPointToEnd(module.getBody());
   func::FuncOp function =
@@ -146,6 +156,7 @@ Value StepEnd::readSlot(Unit &unit, Slot slot, ShardingAttr sharding) {
                             slot);
 }
 
+/// Unlike write(): as it is, without bringing it to where the slot lies.
 void StepEnd::writeSlot(Value value, Unit &unit, Slot slot) {
   nn::WriteOp::create(builder, unit.getLoc(), value, unit.getSymbol(), slot);
 }
@@ -160,6 +171,7 @@ Value StepEnd::read(Unit &unit, Slot slot) {
     return move(value, unit.get().getType(), sharding, unit.get().getState());
   if (!unit.isDivided() || unit.pack.isDivided(slot))
     return value;
+  // All ranks hold the whole slot, each updates its rows: no message needed.
   return dist::SliceOp::create(
       builder, unit.getLoc(), unit.pack.getSlotType(Slot::Reduced), value,
       meshRef, builder.getArrayAttr(unit.pack.getAxisAttr()),
@@ -180,6 +192,7 @@ void StepEnd::write(Value value, Unit &unit, Slot slot) {
   writeSlot(value, unit, slot);
 }
 
+/// A number that the runtime sets for each step, such as the learning rate.
 Value StepEnd::step(StringRef name) {
   return nn::StepScalarOp::create(builder, nn.loc, scalar, name);
 }
@@ -188,6 +201,8 @@ Value StepEnd::step(StringRef name) {
 // Sums over ranks
 //===----------------------------------------------------------------------===//
 
+/// Over pp the sum is `ordered`: other programs take part in it, so that it
+/// must neither be merged with an equal one nor dropped.
 Value StepEnd::sumOver(StringAttr axis, Value value,
                        ArrayRef<int64_t> members) {
   bool isPipeline = axis == kPipelineAxis;
@@ -223,6 +238,8 @@ Value StepEnd::total(StringRef name) {
 // Gradients
 //===----------------------------------------------------------------------===//
 
+/// One parameter: to where it is updated, by whatever collectives its sharding
+/// asks for; then over the ranks of the pipeline that hold it too.
 void StepEnd::reduceParameter(Unit &unit, ArrayRef<int64_t> holders) {
   ParameterUse &use = unit.get();
   ShardingAttr left = use.gradients.at(rank);
@@ -230,6 +247,7 @@ void StepEnd::reduceParameter(Unit &unit, ArrayRef<int64_t> holders) {
   Value reduced = move(gradient, use.getType(), left, use.getState());
   if (holders.size() > 1)
     reduced = sumOverRanks(reduced, holders);
+  // Where nothing was to be reduced, the slot has it already.
   if (reduced != gradient)
     writeSlot(reduced, unit, Slot::Gradient);
 }
@@ -237,6 +255,8 @@ void StepEnd::reduceParameter(Unit &unit, ArrayRef<int64_t> holders) {
 /// Stored after each sum, so that all-reduces work in place.
 void StepEnd::reducePack(Unit &unit, ArrayRef<int64_t> holders) {
   Slot slot = Slot::Gradient;
+  // From the scatter on, only the rank's own rows are summed over the axes that
+  // are left, which is a part of the bytes.
   for (StringAttr axis : unit.get().getReducedAxes(mesh, rank)) {
     Value input = readSlot(unit, slot, {});
     if (unit.isDivided() && axis == unit.pack.getAxisAttr()) {
@@ -255,6 +275,7 @@ void StepEnd::reducePack(Unit &unit, ArrayRef<int64_t> holders) {
     writeSlot(sumOverRanks(readSlot(unit, slot, {}), holders), unit, slot);
 }
 
+/// The location is the unit's, for remarks and profiles of its collectives.
 void StepEnd::reduce(Unit &unit) {
   SmallVector<int64_t> holders(llvm::make_first_range(unit.get().gradients));
   nn.loc = unit.getLoc();
@@ -268,9 +289,13 @@ void StepEnd::count(NormPart &part, Unit &unit) {
   nn.loc = unit.getLoc();
   Value gradient = read(unit, Slot::Gradient);
   Value squares = nn.mul(gradient, gradient);
+  // Rows of a pack side by side, then their sums: a single reduction would be
+  // one core's work.
   Value sum = unit.pack ? nn.sumRows(nn.sumRows(squares)) : nn.sumAll(squares);
   nn.loc = module.getLoc();
   StringAttr axis = unit.isDivided() ? unit.pack.getAxisAttr() : StringAttr();
+  // One is summed over the axis and the other is not: both have to be before
+  // they add up.
   if (part.sum && axis != part.divided) {
     if (axis)
       sum = sumOver(axis, sum);
@@ -295,12 +320,15 @@ Value StepEnd::squaredNorm() {
     count(parts[builder.getArrayAttr(axes)], unit);
   }
   Value total;
+  // What is divided by rows is summed over that axis first, then over those
+  // that split the parameter itself.
   for (auto &[axes, part] : parts) {
     Value sum = part.divided ? sumOver(part.divided, part.sum) : part.sum;
     for (auto axis : cast<ArrayAttr>(axes).getAsRange<StringAttr>())
       sum = sumOver(axis, sum);
     total = total ? nn.add(total, sum) : sum;
   }
+  // A rank without parameters of its own takes part in the sum all the same.
   if (!total)
     total = nn::FillOp::create(builder, nn.loc, scalar,
                                builder.getF32FloatAttr(0.0));
@@ -314,6 +342,8 @@ Value StepEnd::clipFactor(Value norm) {
   Value ratio = nn.div(limit, nn.shift(norm, 1e-6));
   Value one = nn.fillLike(norm, 1.0);
   Value factor = nn.binary<nn::MinOp>(ratio, one);
+  // Both cases are computed and one is chosen by factors of 0 and 1: the limit
+  // is known only when a step runs.
   Value off = nn.unary<nn::IsZeroOp>(limit);
   Value on = nn.sub(one, off);
   Value active = nn.mul(factor, on);
@@ -327,6 +357,8 @@ Value StepEnd::clipFactor(Value norm) {
 /// `value`, which an update has computed, with zeros in the padding.
 Value StepEnd::maskPadding(Value value, ParameterUse &use) {
   Type type = dist::withSharding(use.getType(), use.getState());
+  // Derived from what the rule computes, dimension by dimension; for most
+  // optimizers nothing is left to mask.
   Value masked = value;
   for (const Padding &padding : getPadding(mesh, type))
     if (!deriveUpdatePadding(value, padding.dim).is(0))
@@ -337,6 +369,9 @@ Value StepEnd::maskPadding(Value value, ParameterUse &use) {
   return masked;
 }
 
+/// One unit: its gradient times the common factor, the rule's arithmetic, and
+/// everything stored again. Parameters in packs have no mask: those whose
+/// padding would not stay zero are updated alone.
 void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
   ParameterUse &use = unit.get();
   nn.loc = unit.getLoc();
@@ -367,6 +402,8 @@ void StepEnd::update(Unit &unit, Value gradientScale, UpdateRule &rule) {
 // The two functions
 //===----------------------------------------------------------------------===//
 
+/// All ranks that take part in a collective have to enter theirs in one order:
+/// that of the packs and of the module's parameters, which they share.
 LogicalResult StepEnd::buildReduce() {
   beginFunction(ActionKind::Reduce);
   // Packs are divided so that what is there first is reduced first, and the
@@ -380,12 +417,19 @@ LogicalResult StepEnd::buildReduce() {
   return endFunction();
 }
 
+/// 1. Loss and number of tokens of the global batch.
+/// 2. The norm of the mean gradient, and the factor that clips it.
+/// 3. What is told of the step.
+/// 4. The update of every unit; members of a pack one by one where the
+///    optimizer would spoil their padding.
 LogicalResult StepEnd::buildOptimizer() {
   beginFunction(ActionKind::Optimizer);
+  // 1.
   Value lossSum = total(kLossSum);
   Value count = total(kTokenCount);
   Value inverse = nn.div(nn.fillLike(count, 1.0), count);
   Value loss = nn.mul(lossSum, inverse);
+  // 2. The norm of the sums, divided once, is that of the mean.
   Value root = nn.unary<nn::SqrtOp>(squaredNorm());
   Value norm = nn.mul(root, inverse);
   Value clip = clipFactor(norm);
@@ -395,9 +439,11 @@ LogicalResult StepEnd::buildOptimizer() {
   std::string optimizer = getConfiguration(module).optimizer;
   std::unique_ptr<UpdateRule> rule = createUpdateRule(
       optimizer, nn, [&](StringRef name) { return step(name); });
+  // 3.
   nn::MetricOp::create(builder, nn.loc, loss, "Loss");
   nn::MetricOp::create(builder, nn.loc, norm, "GradNorm");
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
+  // 4.
   for (Unit &unit : units) {
     if (!unit.pack || unit.get().isUpdatedInPack(mesh, optimizer)) {
       update(unit, scale, *rule);
@@ -458,6 +504,7 @@ static FailureOr<SmallVector<Unit>> findUnits(ModuleOp module,
     if (!isNew)
       unit.members.push_back(&use);
   }
+  // What is frozen on this rank has nothing to be updated by.
   auto found = llvm::to_vector(llvm::make_second_range(units));
   llvm::erase_if(found,
                  [&](Unit &unit) { return !unit.get().gradients.count(rank); });
@@ -505,6 +552,8 @@ struct BuildOptimizerPass
     FailureOr<ParameterUses> uses = ParameterUses::find(module);
     if (failed(uses) || failed(check(*uses)))
       return signalPassFailure();
+    // Before anything is written: reduce functions are written for what all
+    // functions of a rank leave in common.
     alignAccumulates(*uses);
     int64_t ranks = getPlacement(module).getRanks();
     for (int64_t rank = 0; rank < ranks; ++rank) {

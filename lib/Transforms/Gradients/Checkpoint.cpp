@@ -4,6 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Which forward values the backward pass finds, and which it computes again.
+// Three kinds of answers: what costs nothing to make is always made again; with
+// `full` a layer is computed again from its inputs; with `selective` a minimum
+// cut picks the cheap ops of a layer that leave the fewest bytes to keep.
+//
+// The pass copies forward ops into the backward part of a joint function and
+// has backward ops read the copies. What still crosses becomes a residual when
+// pipe-split-phases cuts the function. Common subexpressions must not be merged
+// in between: that would undo the copies.
+//
+//===----------------------------------------------------------------------===//
 
 #include "../Remarks.h"
 #include "plait/Analysis/MinimumCut.h"
@@ -38,6 +50,8 @@ static bool isElementwise(Operation *op) {
 /// may be computed again; parameters and constants are there anyway.
 static int64_t countSourceBytes(Operation *op) {
   llvm::SetVector<Value> values(op->operand_begin(), op->operand_end());
+  // `values` grows while it is walked; as a set it counts what several ops read
+  // once.
   int64_t bytes = 0;
   for (size_t index = 0; index < values.size(); ++index) {
     Value value = values[index];
@@ -74,6 +88,7 @@ static bool isGathered(Operation *op) {
   auto to = dist::ShardingAttr::of(reshard.getResult());
   bool splitsTokens =
       getConfiguration(op->getParentOfType<ModuleOp>()).sequenceParallel;
+  // An axis that split the input and splits nothing of the result: gathered.
   return llvm::any_of(from.getDims(), [&](ArrayAttr axes) {
     return llvm::any_of(axes.getAsRange<StringAttr>(), [&](StringAttr axis) {
       return (splitsTokens || axis.getValue() != kTensorAxis) &&
@@ -119,6 +134,9 @@ public:
   explicit RecomputeCut(llvm::function_ref<bool(Operation *)> mayCopy)
       : mayCopy(mayCopy) {}
 
+  // The ops to copy, for the layer's backward ops `users`. Time of a maximum
+  // flow through a network with two nodes a value; only what `users` depend on,
+  // as far as it may be copied, is in it.
   llvm::DenseSet<Operation *> find(ArrayRef<Operation *> users);
 
 private:
@@ -137,6 +155,8 @@ private:
 
 } // namespace
 
+/// The edge between the two is the price of keeping the value: cutting it makes
+/// the value a residual.
 RecomputeCut::Nodes RecomputeCut::add(Value value) {
   auto [entry, isNew] = values.try_emplace(value);
   if (isNew) {
@@ -147,6 +167,7 @@ RecomputeCut::Nodes RecomputeCut::add(Value value) {
   return entry->second;
 }
 
+/// Backward operands are on the sink's side whatever is kept.
 void RecomputeCut::connect(Operation *op, int node) {
   for (Value operand : op->getOperands())
     if (Operation *source = operand.getDefiningOp();
@@ -170,6 +191,8 @@ llvm::DenseSet<Operation *> RecomputeCut::find(ArrayRef<Operation *> users) {
     else
       network.addEdge(FlowNetwork::kSource, nodes.in, FlowNetwork::kUncuttable);
   }
+  // A value whose first node is behind the cut is not handed over: its op runs
+  // there. If only the second one is, the value itself is kept.
   std::vector<bool> isBehind = network.findSinkSide();
   llvm::DenseSet<Operation *> found;
   for (auto &[value, nodes] : values)
@@ -224,6 +247,8 @@ Recomputer::recompute(ArrayRef<Operation *> users,
   OpBuilder builder(first);
   IRMapping mapping;
   SmallVector<Operation *> copies;
+  // The mapping sends operands to copies made before; what was not copied is
+  // read from the forward pass, as a residual.
   for (Operation *source : sources) {
     copies.push_back(builder.clone(*source, mapping));
     copies.back()->setAttr(nn::kBackwardAttr, builder.getUnitAttr());
@@ -247,6 +272,7 @@ static bool belongsToUser(Operation *copy) {
 /// Moves the copies that `moves` accepts to where they are first needed.
 static void sink(ArrayRef<Operation *> copies,
                  llvm::function_ref<bool(Operation *)> moves) {
+  // From the last: a copy's users are where they stay before it follows them.
   for (Operation *copy : llvm::reverse(copies))
     if (moves(copy) && !copy->use_empty())
       copy->moveBefore(
@@ -280,8 +306,15 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
             recompute.getStage(getStageFunction(function).getIndex()));
   }
 
+  /// 1. Lists the backward ops, all and by layer. Forward ops make an entry
+  ///    too: layers are counted by what the function has of the model.
+  /// 2. Copies for each layer what its kind asks for, in front of its backward
+  /// ops.
+  /// 3. Copies for all backward ops what costs nothing or was gathered, to its
+  ///    users.
   void runOn(func::FuncOp function, const Recomputation::Stage &kinds) {
     Recomputer recomputer(function);
+    // 1.
     std::map<int64_t, SmallVector<Operation *>> layers; // backward ops
     SmallVector<Operation *> backward;
     for (Operation &op : function.getBody().front()) {
@@ -294,6 +327,8 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
       if (isBackward(&op))
         own.push_back(&op);
     }
+    // 2. Kinds go by the layer's place in this function, not by its number in
+    //    the model.
     for (auto [place, entry] : llvm::enumerate(layers)) {
       auto &[layer, users] = entry;
       if (users.empty()) // nothing of it is trained
@@ -309,6 +344,7 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
       else if (recompute == Recompute::Selective)
         recomputeCheap(recomputer, users, isOwn);
     }
+    // 3.
     sink(recomputer.recompute(backward, isMadeAnew), belongsToUser);
   }
 
@@ -325,6 +361,8 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
             source && !isBackward(source) && !isFree(source) && isOwn(source))
           read.insert(source);
     };
+    // The walk goes on behind what is copied alone: what lies further back is
+    // not read.
     llvm::for_each(users, add);
     for (size_t index = 0; index < read.size(); ++index) {
       Operation *op = read[index];
@@ -351,6 +389,8 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
     }
   }
 
+  /// Copies are placed at their users and not before the first of them, unlike
+  /// those of `full`, where the layer is computed as one piece.
   void recomputeCheap(Recomputer &recomputer, ArrayRef<Operation *> users,
                       llvm::function_ref<bool(Operation *)> isOwn) {
     auto mayCopy = [&](Operation *op) {

@@ -25,6 +25,11 @@
 // passed on has a gradient where the next stage has one for it. What then turns
 // out to lead to no parameter is taken away again, from the first to the last.
 //
+// What an op's gradient is made of, the op says itself
+// (DifferentiableOpInterface); this file decides where gradients lie, in which
+// order they are added and what is not needed. Later passes tell the two passes
+// of a joint function apart by `nn.backward` alone.
+//
 //===----------------------------------------------------------------------===//
 
 #include "../Sharding/FactorClasses.h"
@@ -104,6 +109,8 @@ private:
   Recorder recorder;
   OpBuilder builder;
   llvm::DenseSet<Value> active; // depends on a parameter or an input
+  // By primal, in the order in which its users were visited: the order of the
+  // additions, which rounding depends on.
   llvm::DenseMap<Value, SmallVector<Value>> contributions;
 };
 
@@ -131,6 +138,8 @@ void Differentiator::findActive() {
   }
 }
 
+/// A gradient counts as work of its primal's layer: recomputation and kernels
+/// go by layers.
 void Differentiator::tagNewOps(Operation *source) {
   for (Operation *op : recorder.ops) {
     op->setAttr(nn::kBackwardAttr, builder.getUnitAttr());
@@ -141,6 +150,9 @@ void Differentiator::tagNewOps(Operation *source) {
   recorder.ops.clear();
 }
 
+/// Nothing is added yet: whether contributions have to be moved before they are
+/// added shows when all of them are there. Each has the element type of the
+/// primal's gradient from here on.
 void Differentiator::contribute(Value primal, Value gradient) {
   Type element = nn::getGradientElementType(primal);
   auto type = cast<RankedTensorType>(gradient.getType());
@@ -169,6 +181,8 @@ Value Differentiator::sum(Value primal) {
   if (groups.size() == 1)
     return groups.front().second;
   Value total;
+  // A gradient is never partial because its primal is: each rank's part of a
+  // sum has the whole sum's gradient.
   ShardingAttr wanted = ShardingAttr::of(primal).withoutPartial();
   for (auto [sharding, group] : groups) {
     Value moved = reshard(builder, group, wanted);
@@ -188,6 +202,10 @@ Value Differentiator::gradientOf(Value primal) {
                : Value();
 }
 
+/// The gradient goes from where it is straight to where the operand lies, not
+/// by way of the result's sharding. Of an axis that the input neither was split
+/// over nor partial on, the reshard has changed nothing: there the gradient may
+/// stay a partial sum and be combined later, perhaps with others.
 void Differentiator::visitReshard(dist::ReshardOp op) {
   Value total = sum(op.getResult());
   if (!total)
@@ -219,6 +237,9 @@ LogicalResult Differentiator::visitRead(nn::SlotOpInterface op) {
     wanted = nn::getSharding(parameter, nn::Slot::Gradient);
   auto isInMesh = [&](StringRef axis) { return mesh.getAxisIndex(axis) >= 0; };
   if (llvm::any_of(kTokenAxes, isInMesh)) {
+    // Whatever axes are partial stay so, but for those that split the
+    // parameter: to lie in blocks over an axis, a sum over it has to be
+    // scattered.
     SmallVector<StringAttr> kept;
     for (StringAttr axis : ShardingAttr::of(total).getPartial())
       if (wanted.findDim(axis) < 0)
@@ -231,6 +252,10 @@ LogicalResult Differentiator::visitRead(nn::SlotOpInterface op) {
   return success();
 }
 
+/// Visits come in reverse order of the function, so that all users of a result
+/// have contributed before its op is asked. An op that no gradient reaches, or
+/// that depends on nothing with one, need not be differentiable: masks and
+/// positions are not.
 LogicalResult Differentiator::visitDifferentiable(Operation *op) {
   bool reached = llvm::any_of(op->getResults(), [&](Value result) {
     return contributions.contains(result);
@@ -252,6 +277,8 @@ LogicalResult Differentiator::visitDifferentiable(Operation *op) {
     if ((index == 0) != bool(cotangent))
       return op->emitError("'") << op->getName() << "' has no derivative of "
                                 << "result " << (cotangent ? index : 0);
+  // What gradientOf() added belongs to this op, too; the recorder must be empty
+  // for buildGradients().
   tagNewOps(op);
   for (auto [operand, gradient] :
        llvm::zip_equal(op->getOperands(), buildGradients(op, cotangents)))
@@ -263,14 +290,20 @@ LogicalResult Differentiator::visitDifferentiable(Operation *op) {
 /// The gradients of the operands of `op`, sharded, by ops that are tagged.
 SmallVector<Value> Differentiator::buildGradients(Operation *op,
                                                   ArrayRef<Value> cotangents) {
+  // 1. Let the op build its gradients, with plain types.
   Operation *before = builder.getInsertionPoint()->getPrevNode();
   SmallVector<Value> gradients =
       cast<DifferentiableOpInterface>(op).buildVJP(builder, cotangents);
   SmallVector<Operation *> created = std::move(recorder.ops);
   recorder.ops.clear();
+  // 2. Comparisons of forward values move to the forward pass. Where nothing
+  //    stood between `op` and the insertion point, they become what stands
+  //    there.
   Operation *kept = keepComparisons(op, created, cotangents);
   if (before == op)
     before = kept;
+  // 3. Each gradient should lie as its operand does; what the ops in between
+  //    need follows from their factors.
   SmallVector<std::pair<Value, ShardingAttr>> seeds;
   for (auto [operand, gradient] : llvm::zip_equal(op->getOperands(), gradients))
     if (gradient)
@@ -282,6 +315,8 @@ SmallVector<Value> Differentiator::buildGradients(Operation *op,
       added = added->getNextNode();
       added->setAttr(nn::kLayerAttr, layer);
     }
+  // Recorded anew: reshards are created by builders that this one's listener
+  // does not hear.
   for (Operation *added = before->getNextNode();
        added != &*builder.getInsertionPoint(); added = added->getNextNode())
     recorder.ops.push_back(added);
@@ -303,6 +338,7 @@ Operation *Differentiator::keepComparisons(Operation *op,
                  fromGradients.contains(operand.getDefiningOp());
         }))
       fromGradients.insert(added);
+  // From the last op to the first, so that what a comparison reads follows it.
   llvm::SmallDenseSet<Operation *> moved;
   for (Operation *added : llvm::reverse(created))
     if (!fromGradients.contains(added) &&
@@ -311,6 +347,7 @@ Operation *Differentiator::keepComparisons(Operation *op,
                       [&](Operation *user) { return moved.contains(user); })))
       moved.insert(added);
   Operation *last = op;
+  // In the order of their creation, which keeps operands before users.
   for (Operation *added : created)
     if (moved.contains(added)) {
       added->moveAfter(last);
@@ -327,6 +364,8 @@ Value Differentiator::seedOne(Value loss) {
                             builder.getF32FloatAttr(1.0));
 }
 
+/// The loss is where differentiation starts: what is added to its sum. The
+/// number of tokens is added up as well, but nothing is trained by it.
 LogicalResult Differentiator::visitAccess(nn::SlotOpInterface op) {
   if (op.getAccess() == nn::SlotAccess::Read)
     return visitRead(op);
@@ -335,6 +374,8 @@ LogicalResult Differentiator::visitAccess(nn::SlotOpInterface op) {
   return success();
 }
 
+/// What an op is asked depends on what it is for the function: it moves a
+/// value, it touches the world outside, or it computes.
 LogicalResult Differentiator::visit(Operation *op) {
   if (auto reshardOp = dyn_cast<dist::ReshardOp>(op))
     visitReshard(reshardOp);
@@ -364,6 +405,8 @@ void Differentiator::seedOutputs() {
   }
 }
 
+/// An input without a gradient has no result for it: the stage before finds out
+/// by its absence (seedOutputs()). Returns the ports of all results.
 SmallVector<PortAttr> Differentiator::returnInputGradients() {
   Block &body = function.getBody().front();
   SmallVector<Value> results(body.getTerminator()->getOperands());
@@ -383,18 +426,26 @@ SmallVector<PortAttr> Differentiator::returnInputGradients() {
   return resultPorts;
 }
 
+/// 1. Finds what depends on anything that could have a gradient.
+/// 2. Gives outputs an argument for theirs.
+/// 3. Visits the ops of the forward pass backwards, appending to the function.
+/// 4. Returns the gradients of the inputs; the function is a joint one.
 LogicalResult Differentiator::run() {
   Block &body = function.getBody().front();
+  // 1. The forward ops are listed before the first gradient is appended.
   findActive();
   SmallVector<Operation *> forward;
   for (Operation &op : body.without_terminator())
     forward.push_back(&op);
   ports = getPorts(function);
+  // 2.
   seedOutputs();
   builder.setInsertionPoint(body.getTerminator());
+  // 3.
   for (Operation *op : llvm::reverse(forward))
     if (failed(visit(op)))
       return failure();
+  // 4.
   setPorts(function, ports, returnInputGradients());
   setAction(function, ActionKind::Joint);
   return success();
@@ -407,6 +458,8 @@ LogicalResult Differentiator::run() {
 /// By stage.
 using JointFunctions = std::map<int64_t, func::FuncOp>;
 
+/// Forward ops stay, even dead ones: what the forward pass computes is not this
+/// file's to judge. Backwards, so that a chain goes in one walk.
 static void eraseDead(func::FuncOp joint) {
   for (Operation &op :
        llvm::make_early_inc_range(llvm::reverse(joint.getBody().front())))
@@ -419,11 +472,14 @@ static void eraseDead(func::FuncOp joint) {
 /// not compute it then.
 static void dropUnusedGradients(func::FuncOp joint, func::FuncOp next) {
   eraseDead(joint);
+  // From the last, since erasing shifts those behind.
   for (unsigned index = joint.getNumArguments(); next && index-- > 0;) {
     PortAttr port = getPort(joint, index);
     if (port.getKind() != PortKind::OutputGradient ||
         !joint.getArgument(index).use_empty())
       continue;
+    // It is there: seedOutputs() made the argument because of it. With it, what
+    // `next` computed for it alone is dead, and goes when `next` has its turn.
     std::optional<unsigned> sent =
         findResult(next, PortKind::InputGradient, port.getIndex());
     next.getBody().front().getTerminator()->eraseOperand(*sent);
@@ -449,6 +505,8 @@ static void accumulateZeros(const JointFunctions &joints) {
       Attribute symbol = read.getSymbolAttr();
       if (!trained.contains(symbol) || !own[stage].insert(symbol).second)
         continue;
+      // A partial sum of zeros is zeros whatever it is partial over, so that
+      // the type is that of the others' gradients.
       auto zero =
           nn::FillOp::create(builder, read.getLoc(), trained.lookup(symbol),
                              builder.getF32FloatAttr(0.0));
@@ -513,6 +571,7 @@ struct DifferentiatePass
       getOperation().emitOpError("has no mesh");
       return signalPassFailure();
     }
+    // Each function is found by its stage, not by its name or place.
     JointFunctions functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (doesAction(function, ActionKind::Forward))
@@ -521,6 +580,8 @@ struct DifferentiatePass
       auto next = functions.find(stage + 1);
       return next == functions.end() ? func::FuncOp() : next->second;
     };
+    // Backwards through the pipeline, then forwards; only after that is it
+    // known which parameters are trained.
     for (auto [stage, function] : llvm::reverse(functions))
       if (failed(checkSharded(function)) ||
           failed(Differentiator(function, nextOf(stage), mesh).run()))

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Finds the constant with which the gradient of the loss begins, the fusable
+// ops and reshards that follow from it and from forward values, and takes their
+// `nn.backward` mark away if that leaves no more bytes to keep. No op is moved:
+// the mark alone says which pass an op belongs to. What such an op computes is
+// nobody's business here; that it is cross-entropy's gradient is not asked.
+//
+//===----------------------------------------------------------------------===//
 
 #include "LossGradient.h"
 
@@ -63,6 +71,7 @@ static OpSet findMovable(Block &body, Operation *seed) {
     if (!isBackward(&op) || op.hasAttr(nn::kLayerAttr) || !mayMove ||
         isStored(&op))
       continue;
+    // Operands come before users, so that one walk finds all.
     if (llvm::all_of(op.getOperands(), [&](Value operand) {
           return isForward(operand) ||
                  movable.contains(operand.getDefiningOp());
@@ -81,6 +90,8 @@ static OpSet findMoved(const OpSet &movable, Operation *seed) {
           return moved.contains(operand.getDefiningOp());
         }))
       moved.insert(op);
+  // Then back to what those read: constants and casts that were made for the
+  // gradient have to come along.
   for (size_t index = 0; index < moved.size(); ++index)
     for (Value operand : moved[index]->getOperands())
       if (movable.contains(operand.getDefiningOp()))
@@ -125,6 +136,8 @@ static int64_t countLeft(const OpSet &moved) {
   return bytes;
 }
 
+/// Marks change last: an early return leaves the function as it was. A gradient
+/// of the loss that is stored as such has nothing to win.
 void plait::computeLossGradientEarly(func::FuncOp joint) {
   Block &body = joint.getBody().front();
   Operation *seed = findSeed(body);

@@ -54,6 +54,9 @@ static void cut(Members group, int64_t elements,
       sum += count(*member);
     return sum;
   };
+  // As few parameters as reach the size; the remainder joins the last pack if
+  // it is too small for one of its own. So packs have at least `elements`, and
+  // a group with less is one pack.
   int64_t rest = countAll(group);
   while (rest >= 2 * elements) {
     size_t length = 1;
@@ -77,6 +80,7 @@ struct PackParametersPass
     : plait::impl::PackParametersPassBase<PackParametersPass> {
   using PackParametersPassBase::PackParametersPassBase;
 
+  /// On a rank: a pack holds blocks.
   int64_t countElements(ParameterUse &use) {
     return use.getBlock(mesh, use.getState()).getNumElements();
   }
@@ -94,6 +98,8 @@ struct PackParametersPass
       if (!use.ranks.count(rank) || !use.isSplitOnce(mesh) ||
           use.getType().getRank() == 0)
         continue;
+      // endAlike() is transitive, so that the first member stands for all.
+      // There are few groups, so that searching them takes no time.
       auto group = llvm::find_if(groups, [&](const auto &group) {
         return endAlike(*group.front(), use, rank, mesh, optimizer);
       });
@@ -105,6 +111,9 @@ struct PackParametersPass
     return groups;
   }
 
+  /// Lays members at aligned offsets, in a table as wide as kColumns or as its
+  /// share of a small pack needs. Rows are a multiple of the ranks that divide
+  /// it, so that shares are whole rows, of equal number.
   void createPack(Members members, int64_t rank, unsigned index,
                   SymbolTable &symbols) {
     bool isDivided = this->isDivided(members);
@@ -137,6 +146,10 @@ struct PackParametersPass
         isDivided && members.front()->hasCopy));
   }
 
+  /// Undivided groups are one pack each: their all-reduce can be cut into
+  /// buckets later, where that pays (plan-bucket-reductions). Pieces of a
+  /// reduce-scatter would be other ranks' rows, so that divided packs are cut
+  /// here.
   void packRank(ParameterUses &uses, int64_t rank, SymbolTable &symbols) {
     auto groups = findGroups(uses, rank);
     auto count = [&](ParameterUse &use) { return countElements(use); };
@@ -148,6 +161,7 @@ struct PackParametersPass
       else
         packs.push_back(group);
     // In the order of their first members.
+    // Members point into one vector, in the order of the module.
     llvm::sort(packs, [](Members left, Members right) {
       return left.front() < right.front();
     });

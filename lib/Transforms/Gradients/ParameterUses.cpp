@@ -95,6 +95,10 @@ bool ParameterUse::canDivide(StringRef axis, MeshOp mesh, StringRef optimizer) {
          isUpdatedInPack(mesh, optimizer);
 }
 
+/// Groups compare with their first member alone, so that this has to be
+/// transitive. A parameter whose gradient several ranks of the pipeline reduce
+/// is like no other. For frozen ones the end of a step does nothing: they need
+/// only agree in whether there is a copy.
 bool plait::endAlike(ParameterUse &a, ParameterUse &b, int64_t rank,
                      MeshOp mesh, StringRef optimizer) {
   bool isTrained = a.gradients.count(rank);

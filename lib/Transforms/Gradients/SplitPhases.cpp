@@ -9,6 +9,13 @@
 // backward pass into what the previous stage waits for (input gradients) and
 // what only the end of the step does (weight gradients; see WeightGradients.h).
 //
+// Values that cross a cut need a buffer that outlives the function. One that
+// has a port already, an input or an output, keeps it, and both functions are
+// bound to the same buffer; all others become residuals, numbered through all
+// functions of a stage. Reads of parameters and constants do not cross: each
+// function makes its own. For the backward pass nn-checkpoint has copied them,
+// for weight gradients copySources() does.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Generators.h"
@@ -67,6 +74,8 @@ private:
 
 } // namespace
 
+/// Notes the ports of arguments and staying results before anything moves: what
+/// crosses by them must not become a residual.
 void Cutter::splitResults(llvm::function_ref<bool(PortAttr)> isLater) {
   for (auto [argument, port] : llvm::zip_equal(body.getArguments(), ports))
     portOf[argument] = port;
@@ -102,12 +111,15 @@ Value Cutter::importValue(Value value) {
 
 void Cutter::moveOps(ArrayRef<Operation *> ops) {
   Block &target = later.getBody().front();
+  // Moved before operands are renamed: those that then still come from the old
+  // body are what crosses, those among the moved ops are not.
   for (Operation *op : ops)
     op->moveBefore(&target, target.end());
   for (Operation *op : ops)
     for (OpOperand &operand : op->getOpOperands())
       if (operand.get().getParentBlock() == &body)
         operand.set(importValue(operand.get()));
+  // A result may be handed on as it is, such as an argument's gradient.
   for (Value &result : laterResults)
     if (result.getParentBlock() == &body)
       result = importValue(result);
@@ -119,6 +131,7 @@ void Cutter::moveOps(ArrayRef<Operation *> ops) {
   setPorts(later, arguments, laterResultPorts);
 }
 
+/// Residuals have been added to the results by now.
 void Cutter::finishEarlier() {
   body.getTerminator()->setOperands(results);
   // Arguments that only what has moved reads, such as the gradients of
@@ -132,6 +145,10 @@ void Cutter::finishEarlier() {
   setPorts(function, ports, resultPorts);
 }
 
+/// 1. Divides the results.
+/// 2. Creates the later function, right behind.
+/// 3. Moves the ops and imports what they read.
+/// 4. Gives the earlier function its results, residuals included.
 func::FuncOp Cutter::run(ArrayRef<Operation *> ops,
                          llvm::function_ref<bool(PortAttr)> isLater) {
   splitResults(isLater);
@@ -147,6 +164,8 @@ func::FuncOp Cutter::run(ArrayRef<Operation *> ops,
 // Forward and backward
 //===----------------------------------------------------------------------===//
 
+/// Cuts at the marks of differentiation, which are of no use afterwards: the
+/// function says which pass it is. The joint function becomes the forward one.
 static func::FuncOp splitBackward(func::FuncOp joint, int64_t &residuals) {
   SmallVector<Operation *> ops;
   for (Operation &op : joint.getBody().front().without_terminator())
@@ -182,6 +201,9 @@ static void copySources(Block &body, llvm::DenseSet<Operation *> &delayed) {
   }
 }
 
+/// Delayed ops are moved in the order that they have, in which operands come
+/// before users; sources are copied first, so that no parameter's value becomes
+/// a residual.
 static void splitGradients(func::FuncOp backward, int64_t &residuals) {
   Block &body = backward.getBody().front();
   SmallVector<Operation *> ops = findWeightGradients(backward);

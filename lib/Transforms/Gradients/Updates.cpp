@@ -9,6 +9,11 @@
 // leaves zeros in padding. BuildOptimizer.cpp decides what the parameters are
 // and where state lies.
 //
+// A rule creates its factors once, for all parameters; apply() writes the ops
+// of one parameter, which fuse into one kernel that reads each slot once. No
+// argument list creates two ops: C++ leaves their order open, and plans have to
+// be the same byte for byte.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Updates.h"
@@ -49,6 +54,7 @@ namespace {
 class AdamW : public UpdateRule {
 public:
   AdamW(NNBuilder &nn, ScalarReader readScalar) : nn(nn) {
+    // The quotients and roots are taken once a step, not once an element.
     Value rate = readScalar("LearningRate");
     beta1 = readScalar("Beta1");
     beta2 = readScalar("Beta2");
@@ -62,6 +68,8 @@ public:
     keep = complement(nn, nn.mul(rate, readScalar("WeightDecay")));
   }
 
+  /// Decay is decoupled (Loshchilov and Hutter 2019): it scales the value and
+  /// does not enter the moments.
   Update apply(const UpdatedParameter &parameter) override {
     Value g = parameter.gradient;
     Value oldM = times(nn, parameter.read(Slot::Moment1), beta1, parameter);
@@ -71,6 +79,7 @@ public:
     Value square = nn.mul(g, g);
     Value newV = times(nn, square, rest2, parameter);
     Value v = nn.add(oldV, newV);
+    // √v / √(1 - β₂ᵗ) and not √(v / (1 - β₂ᵗ)), as PyTorch computes it.
     Value root = times(nn, nn.unary<nn::SqrtOp>(v), inverseRoot2, parameter);
     Value denominator = nn.add(root, spread(nn, epsilon, parameter));
     Value w = parameter.read(Slot::Value);
@@ -128,6 +137,7 @@ public:
     keep = complement(nn, nn.mul(rate, readScalar("WeightDecay")));
   }
 
+  /// The step follows the sign of one mixture, the momentum keeps another.
   Update apply(const UpdatedParameter &parameter) override {
     Value g = parameter.gradient;
     Value old = parameter.read(Slot::Moment1);
@@ -195,6 +205,8 @@ NumberRange plait::deriveUpdatePadding(Value result, int64_t dim) {
   // What is read has zeros there, and what only moves it keeps them.
   if (!op)
     return NumberRange::exactly(0);
+  // Nothing is remembered: an update is so few ops that deriving some of them
+  // twice costs nothing.
   SmallVector<NumberRange> operands;
   for (Value operand : op->getOperands())
     operands.push_back(deriveUpdatePadding(operand, dim));

@@ -4,6 +4,16 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Which ops of a backward function nobody but the end of the step waits for
+// (the W of zero-bubble schedules; Qi et al. 2024). These are the matmuls that
+// lead to gradients of parameters, what follows from them, and what they alone
+// read if keeping its operands takes no more memory than keeping its results.
+// Sums over the batch stay where they are: they read much and take little time.
+// Asked by pipe-split-phases, which cuts there, and by the planner, which
+// measures what is cut.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/WeightGradients.h"
 
@@ -60,6 +70,8 @@ private:
 /// way, and what becomes of them.
 void Delayer::delayMatmuls() {
   OpSet ends; // all that leads to stores, and to no more work
+  // Backwards: users are judged before what they read. A matmul ends the chain:
+  // what leads to it is a matter of delayOperands().
   for (Operation &op : llvm::reverse(body.without_terminator())) {
     bool leads =
         nn::getSlotAccess(&op) == nn::SlotAccess::Add || feedsOnly(&op, ends);
@@ -68,6 +80,7 @@ void Delayer::delayMatmuls() {
     else if (leads && !isWork(&op))
       ends.insert(&op);
   }
+  // Forwards, the consequences: a cast of a gradient, and its store.
   for (Operation &op : body.without_terminator())
     if (llvm::any_of(op.getOperands(), [&](Value operand) {
           return delayed.contains(operand.getDefiningOp());
@@ -77,9 +90,12 @@ void Delayer::delayMatmuls() {
 
 /// What delayed ops alone are made of, where that leaves less to keep.
 void Delayer::delayOperands() {
+  // What crosses the cut as things stand. Grows with each op that is delayed.
   llvm::DenseSet<Value> kept;
   for (Operation *op : delayed)
     kept.insert(op->operand_begin(), op->operand_end());
+  // Greedy, one op at a time from the end: an op is delayed if its operands
+  // that would have to be kept for it weigh no more than its results.
   for (Operation &op : llvm::reverse(body.without_terminator())) {
     if (delayed.contains(&op) || isWork(&op) || !feedsOnly(&op, delayed))
       continue;

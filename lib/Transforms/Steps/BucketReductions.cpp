@@ -4,6 +4,17 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Cuts the all-reduces of gradients into buckets and puts first what is
+// complete first, so that the sums of the last layers go on while the backward
+// pass computes those before them. Which bytes a step writes is asked of the
+// steps themselves (StepOpInterface); nothing is known of layers. Which bucket
+// waits for what is found when the plan is loaded (plait/Plan/Streams.h): here
+// only the order changes, and every element stays the sum of the same numbers.
+//
+// All ranks of a group run one program, so that they agree about the order.
+//
+//===----------------------------------------------------------------------===//
 
 #include "../Remarks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -38,6 +49,8 @@ struct Bucket {
   CollectiveOp step;
   ProgramMemory::Range range;
   std::pair<size_t, size_t> written = {0, 0}; // action, step
+  // Gradients that no step of the program writes stay in front: they are
+  // complete from the start.
   bool isWritten = false;
 };
 
@@ -60,6 +73,9 @@ public:
       size_t end = i;
       SmallVector<CollectiveOp> run;
       while (end < steps.size() && isSum(steps[end]) &&
+             // A run ends at the first step of another stream: a scatter, a sum
+             // over other ranks. All-reduces never pass one of those, which
+             // other ranks may be waiting in.
              steps[i].getStream() == steps[end].getStream())
         run.push_back(cast<CollectiveOp>(*steps[end++]));
       replace(run);
@@ -149,11 +165,15 @@ private:
   void findWrites(MutableArrayRef<Bucket> buckets) const {
     size_t missing = buckets.size();
     llvm::SmallDenseSet<FunctionOp> seen;
+    // Each function is looked at once, as its last call: with hundreds of
+    // microbatches the walk does not grow with their number.
     for (size_t i = action; i-- > 0 && missing > 0;) {
       FunctionOp function = getCallee(actions[i]);
       if (!function || !seen.insert(function).second)
         continue;
       auto steps = llvm::to_vector(getSteps(function));
+      // From the last step, too: the first that touches a bucket here is the
+      // last to write it.
       for (size_t j = steps.size(); j-- > 0 && missing > 0;)
         for (const StepUse &use : steps[j].getUses())
           if (use.writes)
@@ -211,6 +231,8 @@ struct BucketReductionsPass
     llvm::DenseMap<Attribute, FunctionOp> functions;
     for (FunctionOp function : getCalled(program))
       functions[function.getSymNameAttr()] = function;
+    // A function that two actions call has one list of steps for both: the
+    // order that suits the one need not suit the other.
     llvm::DenseMap<Attribute, int64_t> calls;
     for (ActionOp action : actions)
       if (auto callee = action.getCalleeAttr())

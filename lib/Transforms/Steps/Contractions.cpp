@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// How an einsum over tensors of any rank becomes GEMMs of strided matrices is
+// explained at createGemms(). Strides are what makes it work without copies: a
+// dimension is addressed by its stride, so that a transpose, a head or a batch
+// dimension between others costs nothing but another number. Libraries want one
+// stride of each matrix to be 1, and take one batch dimension at no cost; most
+// of the file sees to these two.
+//
+//===----------------------------------------------------------------------===//
 
 #include "LibrarySteps.h"
 
@@ -25,6 +34,8 @@ struct Strides {
     int64_t stride = 1;
     for (int64_t dim = letters.size() - 1; dim >= 0; --dim) {
       of[letters[dim]] = stride;
+      // Rows may lie further apart than they are long (RowPitch.h); all outer
+      // dimensions follow from the pitch.
       bool isRow = dim + 1 == static_cast<int64_t>(letters.size());
       stride *= isRow ? getRowPitch(value) : shape[dim];
     }
@@ -77,6 +88,8 @@ private:
 
 } // namespace
 
+/// Letters of extent 1 are left out everywhere: their strides mean nothing and
+/// would only keep others from being joined.
 std::string Converter::common(StringRef first, StringRef second,
                               StringRef without) {
   std::string letters;
@@ -117,6 +130,7 @@ void Converter::addBatch(Gemm &gemm, StringRef letters) {
                      int64_t extent) {
     return strides.back() == stride * extent;
   };
+  // A tensor without the letter is the same for all of its values: stride 0.
   for (char letter : letters) {
     int64_t extent = op.getExtent(letter);
     int64_t x = left.contains(letter) ? a[letter] : 0;
@@ -143,6 +157,8 @@ static bool setPair(int64_t &row, int64_t &column, int64_t rowStride,
                     int64_t columnStride, int64_t rows, int64_t columns) {
   row = rowStride;
   column = columnStride;
+  // A vector has one stride that counts; the other is set to what libraries
+  // accept as a leading dimension.
   if (columns == 1 && row != 1)
     column = 1;
   if (rows == 1)
@@ -173,10 +189,14 @@ bool Converter::setStrides(Gemm &gemm, const Group &rows, const Group &columns,
 Gemm Converter::makeGemm(Group rows, Group columns, const Group &summed) {
   Gemm gemm;
   std::string batch;
+  // In the order of the result, whose batch dimensions then lie around each
+  // other as far as they can.
   for (char letter : common(result, left))
     if (right.contains(letter))
       batch += letter;
   batch += rows.outer + columns.outer;
+  // Columns are given up first: a GEMM of one column still reads whole rows of
+  // its left operand.
   for (Group *group : {&columns, &rows}) {
     if (setStrides(gemm, rows, columns, summed))
       break;
@@ -210,12 +230,20 @@ static MemoryAttr getPart(MemoryAttr memory, int64_t offset,
   return memory.getPart(offset * unit, countSpan(sizes, strides) * unit);
 }
 
+/// 1. Sorts the letters into rows, columns and summed ones, each joined as far
+///    as both of its tensors allow.
+/// 2. Finds the matrices and the batch around them.
+/// 3. Writes a GEMM for every value of the summed letters that could not be
+///    joined, the first with `accumulate`.
 SmallVector<GemmOp> Converter::run(OpBuilder &builder, Location loc,
                                    MemoryAttr lhs, MemoryAttr rhs,
                                    MemoryAttr out, Accumulate accumulate) {
+  // 1.
   Group rows = collapse(common(result, left, right), c, a);
   Group columns = collapse(common(result, right, left), c, b);
   Group summed = collapse(common(left, right, result), a, b);
+  // 2. Sizes before addresses: all GEMMs of a contraction are the same but for
+  //    where their operands begin.
   Gemm gemm = makeGemm(rows, columns, summed);
   Type type = getArithmeticType(op->getOperand(0));
   Type resultType = getArithmeticType(op->getResult(0));
@@ -225,6 +253,7 @@ SmallVector<GemmOp> Converter::run(OpBuilder &builder, Location loc,
   MemoryAttr written =
       getPart(out, 0, cSizes, join({gemm.cRow, 1}, gemm.cBatch), resultType);
 
+  // 3.
   // The first begins the sum, as the op is told to; all others add to it.
   // One GEMM for every value of the outer summed letters.
   SmallVector<GemmOp> gemms;
@@ -232,6 +261,8 @@ SmallVector<GemmOp> Converter::run(OpBuilder &builder, Location loc,
   for (char letter : summed.outer)
     count *= op.getExtent(letter);
   for (int64_t index = 0; index < count; ++index) {
+    // The index in mixed radix, the last letter fastest: GEMMs walk through
+    // memory in order.
     int64_t rest = index, aOffset = 0, bOffset = 0;
     for (char letter : llvm::reverse(summed.outer)) {
       aOffset += rest % op.getExtent(letter) * a[letter];

@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// How much memory a GPU's libraries may use beside a plan's own. It is reserved
+// by formula when compiling, so that a plan does not depend on which version of
+// a library the compiler's machine has; the runtime takes what the formula
+// gives and chooses among the algorithms that fit. One buffer, live during the
+// whole step, serves all calls. Processors have none: oneDNN allocates its
+// scratch memory itself.
+//
+//===----------------------------------------------------------------------===//
 
 #include "LibrarySteps.h"
 
@@ -25,6 +34,9 @@ static uint64_t getGemmWorkspace(TargetAttr target) {
 }
 
 /// What an attention may use.
+/// The formula is one over steps of the plan file (plait/Plan/Attention.h), of
+/// which only the fields that it reads are filled in: the step itself does not
+/// exist yet.
 template <typename OpTy>
 static uint64_t getAttentionWorkspace(OpTy op, fb::AttentionKind kind,
                                       bool deterministic, int architecture) {
@@ -52,6 +64,8 @@ static uint64_t getLibraryWorkspace(ProgramOp program, TargetAttr target) {
         bytes, getAttentionWorkspace(op, kind, deterministic, architecture));
   };
   llvm::SmallDenseSet<Attribute> seen;
+  // Libraries run one after the other on the stream that computes: they share
+  // the largest of their workspaces.
   for (auto action : program.getBody().getOps<ActionOp>()) {
     auto callee = action.getCalleeAttr();
     if (!callee || !seen.insert(callee).second)
@@ -73,6 +87,8 @@ static uint64_t alignLibraryWorkspace(uint64_t bytes) {
   return llvm::alignTo(bytes, 256);
 }
 
+/// From phase `steps` on the buffer is a part of the program, and must not be
+/// counted twice.
 int64_t plait::getArenaBytes(ProgramOp program) {
   auto module = program->getParentOfType<ModuleOp>();
   TargetAttr target = getTarget(module);
@@ -82,6 +98,7 @@ int64_t plait::getArenaBytes(ProgramOp program) {
          getLibraryWorkspace(program, target);
 }
 
+/// At the end of the arena, so that no other buffer moves; live in all actions.
 void plait::addLibraryWorkspace(ProgramOp program) {
   int64_t bytes = getLibraryWorkspace(
       program, getTarget(program->getParentOfType<ModuleOp>()));
@@ -89,6 +106,7 @@ void plait::addLibraryWorkspace(ProgramOp program) {
   auto actions = program.getBody().getOps<ActionOp>();
   int64_t count = llvm::range_size(actions);
   auto builder = OpBuilder::atBlockEnd(&program.getBody().front());
+  // Buffers stand before the actions that bind them.
   if (count)
     builder.setInsertionPoint(*actions.begin());
   BufferOp::create(builder, program.getLoc(), kLibraryWorkspaceBuffer,

@@ -9,6 +9,12 @@
 // memory that its values have been given. What only says where a value lies is
 // gone afterwards.
 //
+// The last pass that sees values. Each op is converted by itself, in order,
+// without looking at others: what could be merged or cut has been by the passes
+// before, and what is about time is left to those after. Ops that no device
+// executes are errors here, since a step of the plan has no name but the
+// location that it is given here.
+//
 //===----------------------------------------------------------------------===//
 
 #include "LibrarySteps.h"
@@ -88,6 +94,7 @@ MemoryAttr Converter::getMemory(Value value) {
                          bytes);
 }
 
+/// In the order of the values, in which kernels take their arguments.
 ArrayAttr Converter::getMemories(ValueRange values) {
   SmallVector<Attribute> memories;
   for (Value value : values)
@@ -116,6 +123,8 @@ static void yieldResults(OpBuilder &builder, Operation *op) {
   YieldOp::create(builder, op->getLoc(), op->getResults());
 }
 
+/// The table itself is computed when the plan is written: each rank may have
+/// other rows of it.
 void Converter::convertConstant(Operation *op) {
   auto constant =
       ConstantOp::create(builder, locate(op), getMemory(op->getResult(0)));
@@ -123,12 +132,19 @@ void Converter::convertConstant(Operation *op) {
   yieldResults(inner, inner.clone(*op));
 }
 
+/// The cluster moves into the kernel's body as it is, for code generation; the
+/// step has what is known without generating it: memory, FLOPs, bytes moved.
+/// Block arguments stand for the operands, which are other ops' values and
+/// about to go.
 void Converter::convertCluster(ClusterOp op) {
   auto kernel = KernelOp::create(
       builder, locate(op), getMemories(op.getOperands()),
       getMemories(op.getResults()), int64_t(getKernelFlops(op)),
       int64_t(getKernelTraffic(op)));
   Block &block = kernel.getBody().emplaceBlock();
+  // A row pitch is found through the op that made a value. Behind a block
+  // argument nothing could be found, so that it is written down where it is not
+  // the default.
   SmallVector<int64_t> pitches;
   for (Value operand : op.getOperands()) {
     block.addArgument(operand.getType(), op.getLoc());
@@ -149,6 +165,8 @@ void Converter::convertCluster(ClusterOp op) {
 // Library steps
 //===----------------------------------------------------------------------===//
 
+/// How a gradient treats what is in its buffer already has been decided where
+/// it was placed.
 void Converter::convertMatmul(nn::MatmulOp op) {
   auto mode = op->getAttrOfType<IntegerAttr>(kAccumulateAttr);
   createGemms(builder, locate(op), op, getMemory(op.getLhs()),
@@ -214,6 +232,7 @@ static Type getMovedType(Value value) {
   return type.isBF16() ? type : Float32Type::get(type.getContext());
 }
 
+/// No members means all ranks of the axis.
 void Converter::convertCollective(dist::CollectiveOpInterface op) {
   dist::CollectiveBlocks blocks = op.getBlocks();
   dist::ReductionAttr reduction;
@@ -290,6 +309,8 @@ LogicalResult Converter::run() {
     return function.emitOpError("has no ")
            << (bytes ? kSlotNamesAttr : kSlotBytesAttr)
            << ": its values have no addresses";
+  // Checked first for all values, so that getMemory() cannot fail half way
+  // through a function.
   if (failed(verifyPlaces()))
     return failure();
   auto steps = FunctionOp::create(builder, function.getLoc(),
@@ -309,6 +330,8 @@ struct LowerToStepsPass : plait::impl::LowerToStepsPassBase<LowerToStepsPass> {
     ModuleOp module = getOperation();
     TargetAttr target = getTarget(module);
     bool isGPU = target && target.isGPU();
+    // Before functions are converted: the workspace is computed from attentions
+    // in value form.
     if (isGPU)
       for (auto program : module.getOps<ProgramOp>())
         addLibraryWorkspace(program);
@@ -322,6 +345,8 @@ struct LowerToStepsPass : plait::impl::LowerToStepsPassBase<LowerToStepsPass> {
       signalPassFailure();
   }
 
+  /// In the order of the calls, so that messages come in the same order in
+  /// every run.
   /// What programs call.
   llvm::SetVector<Attribute> findCallees() {
     llvm::SetVector<Attribute> names;

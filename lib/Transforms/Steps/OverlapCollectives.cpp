@@ -9,6 +9,16 @@
 // first step that waits for it. Which steps may pass each other is decided by
 // the bytes that they read and write.
 //
+// The order within a function decides what a GPU can do at the same time, since
+// streams follow it (plait/Plan/Streams.h). In the backward pass of tensor
+// parallelism, the sum of an input gradient stands right before the op that
+// needs it, and matmuls of weight gradients behind: moved up, they run while
+// the sum is under way.
+//
+// Only GEMMs move, and only upwards. Collectives stay in their order, which all
+// ranks of a group must share, and a pair of steps of which one writes what the
+// other uses is never exchanged: so all results stay the same bits.
+//
 //===----------------------------------------------------------------------===//
 
 #include "../Remarks.h"
@@ -48,6 +58,8 @@ public:
       return;
     auto &ranges = slots[bytes.slot];
     int64_t begin = bytes.begin, end = bytes.end;
+    // Begin with the range that may reach `begin` from before, then swallow all
+    // that begin up to `end`.
     auto next = ranges.upper_bound(begin);
     if (next != ranges.begin() && std::prev(next)->second >= begin)
       --next;
@@ -155,6 +167,8 @@ private:
     }
   }
 
+  /// A forest like union-find's, without path compression: there are few slots,
+  /// and the constructor flattens it at last.
   int64_t find(int64_t slot) const {
     while (slot >= 0 && aliases[slot] != slot)
       slot = aliases[slot];
@@ -176,6 +190,7 @@ private:
 class Orderer {
 public:
   Orderer(FunctionOp function, const Aliases &aliases)
+      // Uses are resolved once: fill() compares them once for each collective.
       : module(function->getParentOfType<ModuleOp>()), rates(getRates(module)) {
     for (StepOpInterface step : getSteps(function)) {
       order.push_back(order.size());
@@ -233,6 +248,7 @@ private:
     // under way. GEMMs that already run there count towards it.
     double missing =
         link->getSeconds(sent.bytes) / rates.getGemmSeconds(/*flops=*/1);
+    // The first step that cannot start before the collective is done.
     size_t user = position + 1;
     for (; user < order.size() && !conflicts(collective, order[user]); ++user)
       missing -= flopsAt(user);
@@ -249,6 +265,8 @@ private:
         add(between, order[i]);
         continue;
       }
+      // The GEMM goes in front of the user; what was between keeps its order.
+      // That takes time linear in the distance, for each GEMM that is moved.
       missing -= flops;
       std::rotate(order.begin() + user, order.begin() + i,
                   order.begin() + i + 1);
@@ -292,6 +310,8 @@ struct OverlapCollectivesPass
       for (auto action : program.getBody().getOps<ActionOp>())
         if (auto callee = action.getCalleeAttr())
           calls[callee.getAttr()].push_back(action);
+      // Once a function, in the light of all of its calls: their slots may
+      // overlap in one and not in another.
       for (FunctionOp function : getCalled(program)) {
         Aliases aliases(function, calls[function.getSymNameAttr()], memory);
         if (failed(Orderer(function, aliases).run()))

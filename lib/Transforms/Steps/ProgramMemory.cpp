@@ -9,6 +9,10 @@
 // program's memory, and verifies that all of them lie in bounds, which the
 // passes over steps rely on.
 //
+// A slot is bound by each action, a buffer has one offset in its program: so a
+// step's memory is a range of bytes only together with the action that calls
+// it.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Pipe/IR/Pipe.h"
@@ -27,6 +31,8 @@ static bool isInput(StringRef name) {
          name == kKeysBuffer || name == kStartsBuffer;
 }
 
+/// Without a schedule, as in tests of single passes, inputs have one
+/// microbatch.
 ProgramMemory::ProgramMemory(ProgramOp program) {
   for (auto buffer : program.getBody().getOps<BufferOp>())
     buffers[buffer.getSymNameAttr()] = buffer;
@@ -57,6 +63,8 @@ ProgramMemory::Range ProgramMemory::getMoved(ActionOp action) const {
   return getRange(action, action.getBuffers()[0]);
 }
 
+/// A buffer that a step names directly is whole, inputs included: only slots
+/// are bound to one microbatch.
 ProgramMemory::Range ProgramMemory::resolve(ActionOp action,
                                             MemoryAttr memory) const {
   int64_t base = memory.getBuffer()
@@ -136,6 +144,10 @@ static LogicalResult verifyCall(ActionOp action, FunctionOp function,
   return success();
 }
 
+/// What no single op's verifier can see, because it takes the program and its
+/// functions together. Passes over steps resolve memory without checks of their
+/// own: dumps are edited by hand, and an unknown buffer would be a null pointer
+/// there.
 LogicalResult plait::verifySteps(ModuleOp module) {
   llvm::DenseMap<FunctionOp, ProgramOp> callers;
   for (auto program : module.getOps<ProgramOp>()) {

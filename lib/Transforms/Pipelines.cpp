@@ -9,6 +9,9 @@
 // the ends of a phase is verified by the passes that begin and end it
 // (Phases/Phases.cpp).
 //
+// The planner profiles a model by the same lists of passes (buildKernels()),
+// without those that need a whole step: what it costs is what will be compiled.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/Pipelines.h"
@@ -76,6 +79,8 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     manager.addPass(createCountModelFlopsPass());
     manager.addPass(createLowerPrecisionPass());
     manager.addPass(createDecomposePass({/*early=*/true}));
+    // Before shardings are chosen: dead and repeated ops would be weighed like
+    // others.
     addCleanup(manager);
     manager.addPass(createAssignShardingsPass());
     return;
@@ -114,6 +119,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     manager.addPass(createFuseEpiloguesPass());
     manager.addPass(createDecomposePass());
     addCleanup(manager);
+    // On cleaned IR: whether a sum has one user must not depend on dead ops.
     manager.addPass(createFuseSumsPass());
     manager.addPass(createFormClustersPass());
     if (!kernelsOnly)
@@ -128,6 +134,8 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
   }
 }
 
+/// Every phase verifies its input first and says at the end that it is
+/// complete, so that a dump can be taken up again behind any of them.
 void plait::buildPhase(OpPassManager &manager, Phase phase, bool keepsOrigins) {
   std::string name = stringifyPhase(phase).str();
   manager.addPass(createBeginPhasePass({name}));
@@ -137,6 +145,8 @@ void plait::buildPhase(OpPassManager &manager, Phase phase, bool keepsOrigins) {
     manager.addPass(createEndPhasePass({name, keepsOrigins}));
 }
 
+/// Neither verified nor marked: a cost model runs it on modules of its own that
+/// are no whole model.
 void plait::buildKernels(OpPassManager &manager, Phase phase) {
   addPasses(manager, phase, /*kernelsOnly=*/true);
 }
@@ -146,6 +156,7 @@ namespace plait {
 #include "plait/Transforms/Passes.h.inc"
 } // namespace plait
 
+/// The phase `plan` is none for plait-opt: what it makes is no IR.
 void plait::registerAllPasses() {
   registerPlaitPasses();
   registerTransformsPasses();

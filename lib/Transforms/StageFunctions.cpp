@@ -57,12 +57,16 @@ static void mark(func::FuncOp function, ActionKind action, int64_t index) {
                     FunctionAttr::get(function.getContext(), action, index));
 }
 
+/// The stage stays: a joint function of stage 3 becomes the forward one of
+/// stage 3.
 void plait::setAction(func::FuncOp function, ActionKind action) {
   int64_t stage = getStageFunction(function).getIndex();
   mark(function, action, stage);
   function.setName(getFunctionName(action, stage));
 }
 
+/// With an entry block, into which the caller builds; ports and types are set
+/// once the body is complete (setPorts()).
 func::FuncOp plait::createStageFunction(OpBuilder &builder, Location loc,
                                         ActionKind action, int64_t index) {
   auto function =
@@ -95,6 +99,8 @@ void plait::setPorts(func::FuncOp function, ArrayRef<PortAttr> arguments,
   function.setAllResultAttrs(describe(context, results));
 }
 
+/// A snapshot: passes change it beside the arguments, and write it back by
+/// setPorts().
 SmallVector<PortAttr> plait::getPorts(func::FuncOp function) {
   SmallVector<PortAttr> ports;
   for (unsigned index = 0; index < function.getNumArguments(); ++index)
@@ -109,6 +115,7 @@ SmallVector<PortAttr> plait::getResultPorts(func::FuncOp function) {
   return ports;
 }
 
+/// Linear in the results: asked once for each gradient that stages exchange.
 std::optional<unsigned> plait::findResult(func::FuncOp function,
                                           pipe::PortKind kind, int64_t index) {
   auto wanted = PortAttr::get(function.getContext(), kind, index);

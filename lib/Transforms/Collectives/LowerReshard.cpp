@@ -4,6 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The state is, for each dimension, the row of axes that splits it, outermost
+// first, and the axes over which the block is still a partial sum. Each move
+// changes one axis of one dimension (a slice: several in a row) until the state
+// is the target's. No search: the order of the moves is fixed (Mover::run), so
+// that a reshard becomes the same collectives wherever it stands.
+//
+// Blocks are of ceil(n / k) elements. Those of an axis inside of others line up
+// with the outer ones only if the sizes divide; where a collective would have
+// to move blocks that do not, lowering fails.
+//
+//===----------------------------------------------------------------------===//
 
 #include "LowerReshard.h"
 
@@ -71,6 +83,8 @@ private:
 
 } // namespace
 
+/// An axis of one rank splits nothing: without it, shardings that differ in
+/// nothing else need no move.
 SmallVector<Mover::Axes> Mover::getSplits(ShardingAttr sharding) {
   SmallVector<Axes> result;
   for (ArrayAttr axes : sharding.getDims()) {
@@ -82,6 +96,8 @@ SmallVector<Mover::Axes> Mover::getSplits(ShardingAttr sharding) {
   return result;
 }
 
+/// Only where what splits the dimension is the beginning of what should: an
+/// axis inside of a wrong one would have to be taken off again.
 StringAttr Mover::getNext(int64_t dim) {
   ArrayRef<StringAttr> now = splits[dim], target = targets[dim];
   bool isPrefix =
@@ -89,6 +105,8 @@ StringAttr Mover::getNext(int64_t dim) {
   return isPrefix ? target[now.size()] : StringAttr();
 }
 
+/// From the innermost: blocks of an outer axis can only be joined once those
+/// inside of it have been.
 StringAttr Mover::getLast(int64_t dim) {
   ArrayRef<StringAttr> now = splits[dim], target = targets[dim];
   bool isPrefix =
@@ -126,6 +144,8 @@ bool Mover::isNested(int64_t dim, ArrayRef<StringAttr> outer,
   return getChunk(dim, outer) == countBlocks(inner) * getChunk(dim, all);
 }
 
+/// Reports at the reshard's location what cannot be moved; a model's sizes
+/// decide about it, so that users see it.
 LogicalResult Mover::checkNested(int64_t dim, ArrayRef<StringAttr> outer,
                                  ArrayRef<StringAttr> inner) {
   if (isNested(dim, outer, inner))
@@ -157,6 +177,8 @@ FailureOr<bool> Mover::slice() {
   for (auto [dim, axes] : llvm::enumerate(splits)) {
     Axes before = axes;
     SmallVector<Attribute> added;
+    // Every rank must hold what is cut: an axis that still splits another
+    // dimension, or is still partial, comes later as an exchange or a scatter.
     for (StringAttr axis = getNext(dim);
          axis && findSplit(axis) < 0 && !llvm::is_contained(partial, axis);
          axis = getNext(dim)) {
@@ -178,6 +200,8 @@ FailureOr<bool> Mover::slice() {
   return false;
 }
 
+/// A sum that is split in the end anyway is made in blocks: an all-reduce and a
+/// slice would send twice as much.
 FailureOr<bool> Mover::reduceScatter() {
   for (StringAttr axis : partial)
     for (auto [dim, axes] : llvm::enumerate(splits)) {
@@ -211,6 +235,9 @@ FailureOr<bool> Mover::allReduce() {
   return false;
 }
 
+/// One axis leaves a dimension and splits another: each rank sends all but one
+/// of its blocks, where a gather would have it receive all blocks of all
+/// others.
 FailureOr<bool> Mover::allToAll() {
   for (auto [source, axes] : llvm::enumerate(splits)) {
     StringAttr axis = getLast(source);
@@ -232,6 +259,8 @@ FailureOr<bool> Mover::allToAll() {
   return false;
 }
 
+/// What no other move could do without: an axis that splits nothing in the end,
+/// or has to make room for one that goes outside of it.
 FailureOr<bool> Mover::allGather() {
   for (auto [dim, axes] : llvm::enumerate(splits)) {
     StringAttr axis = getLast(dim);

@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A fixed point over one function. Each round derives from the arguments on
+// what every value holds in the padding of each of its dimensions, and asks for
+// masks where that is not good enough. A mask of a value is for all of its
+// users, so that it can change what was derived before it was asked for: rounds
+// are repeated until none is added.
+//
+// Ranges are known per value and dimension, not per element: an element that is
+// padding along two dimensions is padding of each.
+//
+//===----------------------------------------------------------------------===//
 
 #include "PaddingAnalysis.h"
 
@@ -52,6 +63,9 @@ findDims(ArrayRef<FactorRule::DimFactors> tensors, int factor) {
   return found;
 }
 
+/// Of any tensor of the op: where one dimension along the factor is split
+/// unevenly, an op may have to deal with padding even if another tensor is
+/// whole.
 bool PaddingAnalysis::isPadded(const FactorRule &rule, Operation *op,
                                int factor) {
   auto isPaddedIn = [&](ValueRange values, const auto &tensors) {
@@ -95,6 +109,8 @@ void PaddingAnalysis::define(Value value, int64_t dim, NumberRange range) {
   ranges[{value, dim}] = range;
 }
 
+/// Integers have no arithmetic that padding could spoil, and zero already is
+/// zero.
 void PaddingAnalysis::clear(Value value, int64_t dim) {
   if (hasFloats(value) && !ranges.at({value, dim}).is(0))
     changed |= cleared.insert({value, dim}).second;
@@ -104,6 +120,9 @@ void PaddingAnalysis::clear(Value value, int64_t dim) {
 SmallVector<NumberRange> PaddingAnalysis::getRangesAlong(Operation *op,
                                                          const FactorRule &rule,
                                                          int factor) {
+  // In the order of precedence: a mask of this use, a mask of the value, what
+  // the value holds. An operand without the factor takes part in the arithmetic
+  // with its own, unpadded elements.
   SmallVector<NumberRange> result;
   for (OpOperand &operand : op->getOpOperands()) {
     Value value = operand.get();
@@ -158,6 +177,8 @@ LogicalResult PaddingAnalysis::maskReduced(ShardableOpInterface op,
 // Ops
 //===----------------------------------------------------------------------===//
 
+/// Of each padded factor first the masks that a reduction needs, then what the
+/// results hold: getRangesAlong() knows of a mask as soon as it is asked for.
 LogicalResult PaddingAnalysis::visit(ShardableOpInterface op) {
   FactorRule rule = op.getFactorRule();
   for (auto [index, factor] : llvm::enumerate(rule.factors)) {
@@ -189,9 +210,13 @@ void PaddingAnalysis::visitMove(Operation *op) {
 }
 
 LogicalResult PaddingAnalysis::runOnce() {
+  // Asked for anew each round, unlike `cleared`: a value that is cleared may
+  // need no mask of its use.
   lowered.clear();
   Block &body = function.getBody().front();
   for (BlockArgument argument : body.getArguments())
+    // Whoever passes the value in has cleared it: a return and a store count as
+    // moves.
     for (const Padding &padding : getPadding(mesh, argument.getType()))
       define(argument, padding.dim,
              hasFloats(argument) ? NumberRange::exactly(0)

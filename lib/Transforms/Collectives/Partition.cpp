@@ -8,6 +8,11 @@
 // Ops get the types of one rank's block, reshards become collectives, and
 // padding is masked where it would count (PaddingAnalysis.h).
 //
+// What changes is types and reshards, and which numbers an op is told about the
+// part that it holds; ops themselves stay, each computing on a block what it
+// computed on the whole. That this is right follows from the factor rules,
+// which the verifier has held against the shardings of each op.
+//
 //===----------------------------------------------------------------------===//
 
 #include "LowerReshard.h"
@@ -103,6 +108,7 @@ Value Partitioner::mask(Value value, ArrayRef<Padding> padding, float fill) {
         builder, value.getLoc(), value.getType(), value, pad.dim,
         nn::BeginAttr::get(builder.getContext(), pad.begin), pad.limit,
         APFloat(fill));
+    // Layer and stage: the mask fuses with what makes the value.
     if (source)
       masked->setDiscardableAttrs(source->getDiscardableAttrDictionary());
     value = masked;
@@ -112,6 +118,7 @@ Value Partitioner::mask(Value value, ArrayRef<Padding> padding, float fill) {
 
 /// Gives `op` the types of one rank, and tells it what it holds a part of.
 void Partitioner::localize(Operation *op, const Global &global) {
+  // 1. Masks for this use alone, before the op.
   builder.setInsertionPoint(op);
   for (auto [operand, padding] :
        llvm::zip_equal(op->getOpOperands(), global.lowered))
@@ -120,9 +127,11 @@ void Partitioner::localize(Operation *op, const Global &global) {
       // is zero.
       operand.set(mask(operand.get(), padding,
                        -std::numeric_limits<float>::infinity()));
+  // 2. Types. An op that holds no tensors, or plain ones, keeps its own.
   for (Value result : op->getResults())
     if (auto type = dyn_cast<RankedTensorType>(result.getType()))
       result.setType(mesh.getLocalType(type));
+  // 3. Masks for all users, right behind.
   builder.setInsertionPointAfter(op);
   for (auto [result, padding] :
        llvm::zip_equal(op->getResults(), global.cleared)) {
@@ -133,6 +142,8 @@ void Partitioner::localize(Operation *op, const Global &global) {
     for (OpOperand *use : uses)
       use->set(masked);
   }
+  // 4. Which part of each factor the rank has, for ops that compute with
+  //    indices.
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)
     return;
@@ -152,6 +163,8 @@ void Partitioner::localize(Operation *op, const Global &global) {
 LogicalResult Partitioner::lower(dist::ReshardOp reshard,
                                  const Global &global) {
   builder.setInsertionPoint(reshard);
+  // The types of both ends are taken from before: the input has been localised
+  // already.
   FailureOr<Value> moved =
       lowerReshard(builder, reshard.getLoc(), reshard.getInput(),
                    cast<RankedTensorType>(reshard.getType()),
@@ -169,6 +182,7 @@ LogicalResult Partitioner::lower(dist::ReshardOp reshard,
   return success();
 }
 
+/// A reshard computes nothing; masks of its result are its collectives' zeros.
 LogicalResult Partitioner::visit(Operation *op, const Global &global) {
   if (auto reshard = dyn_cast<dist::ReshardOp>(op))
     return lower(reshard, global);
@@ -186,6 +200,8 @@ void Partitioner::localizeTypes() {
 
 /// One rank's block is the whole, and nothing moves.
 void Partitioner::partitionForOne() {
+  // Without the analysis, which would find no padding and still look at every
+  // factor of every op.
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
     if (auto reshard = dyn_cast<dist::ReshardOp>(op)) {
       reshard.getResult().replaceAllUsesWith(reshard.getInput());
@@ -218,6 +234,7 @@ LogicalResult Partitioner::partitionOps() {
   return success();
 }
 
+/// On a mesh of one rank the same types result without analysis.
 LogicalResult Partitioner::run() {
   Block &body = function.getBody().front();
   if (splits) {

@@ -9,6 +9,11 @@
 // that a library computes in one step and, early, those that are not to be
 // replaced yet. What an op is made of is said by the op itself.
 //
+// It runs twice. Early, before sharding, only ops go whose parts have to
+// communicate when a dimension is split; late, on a rank's local graph, all
+// that no library computes as a whole. In between, named ops are sharded,
+// differentiated and recomputed as one, and recognised for epilogues.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/Passes.h"
@@ -61,6 +66,7 @@ struct DecomposePass : plait::impl::DecomposePassBase<DecomposePass> {
     } while (!worklist.empty());
   }
 
+  /// 0: a processor, or no target.
   int getArchitecture() {
     TargetAttr target = getTarget(getOperation());
     return target ? target.getArchitecture() : 0;
@@ -68,6 +74,7 @@ struct DecomposePass : plait::impl::DecomposePassBase<DecomposePass> {
 
   FailureOr<bool> keepsLibrarySteps();
 
+  /// The new ops stand where the op was and belong to what it belonged to.
   void replace(DecomposableOpInterface op) {
     InheritAttributes listener(op);
     OpBuilder builder(op, &listener);
@@ -86,6 +93,9 @@ FailureOr<bool> DecomposePass::keepsLibrarySteps() {
                 (kind == AttentionKind::Auto && getArchitecture() > 0);
   if (!wanted)
     return false;
+  // With `auto` one op that does not qualify decides for all of them: a plan
+  // has one kind of attention. With `flash` the user has asked for it, so that
+  // it is an error at that op.
   WalkResult result = getOperation().walk([&](DecomposableOpInterface op) {
     std::optional<Status> status = op.checkLibraryStep(getArchitecture());
     if (!status || status->ok())

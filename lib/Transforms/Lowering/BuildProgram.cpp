@@ -12,6 +12,12 @@
 // function that reads it, and the neighbouring stage where the same rank has
 // that too, which then needs no transfer.
 //
+// Three steps: lists the functions that the rank calls and how large what they
+// exchange is; walks the schedule, which makes actions and gives each buffer
+// its first and last one; adds what lives as long as the step, packs it all
+// into the arena and writes the op. Ranks that differ only along dp, cp or tp
+// share the program.
+//
 //===----------------------------------------------------------------------===//
 
 #include "BuildProgram.h"
@@ -147,6 +153,8 @@ Attribute ProgramBuilder::use(PortAttr port, int64_t stage, int64_t microbatch,
   bool isActivation = kind == PortKind::Input || kind == PortKind::Output;
   Key key(isActivation ? kActivation : kGradient, port.getIndex(), stage,
           microbatch);
+  // Names are text that takes longer to make than to look a key up; a deep
+  // pipeline has hundreds of thousands of such buffers.
   auto [it, isNew] = ofMicrobatch.insert({key, buffers.size()});
   if (!isNew)
     return use(it->second);
@@ -181,6 +189,8 @@ void ProgramBuilder::findFunctions() {
     func::FuncOp function = calls.functions.lookup(callee);
     if (!functions.insert(function))
       continue;
+    // Ends of steps have no ports, so that a rank's index and a stage's do not
+    // mix here.
     auto &bytes = bytesOf[callee.getIndex()];
     for (const Slot &slot : calls.slots.at(function).slots)
       if (slot.port)
@@ -231,6 +241,8 @@ void ProgramBuilder::addTransfer(const Action &action) {
     return a.first.getIndex() < b.first.getIndex();
   });
   for (auto [port, bytes] : crossing) {
+    // What is sent has been made by a function before, whose buffer it is; what
+    // is received is new here.
     Attribute buffer = use(port, stage, action.microbatch, bytes);
     actions.push_back({static_cast<ActionKind>(action.kind),
                        sender,
@@ -283,6 +295,8 @@ void ProgramBuilder::stand(StringRef name, Category category, int64_t bytes) {
 
 /// What `op` reads or writes of what stands in the arena.
 void ProgramBuilder::addAccessed(Operation *op) {
+  // By the buffer and not by the parameter: of a pack, all members lie in one,
+  // which stands once with the pack's own size.
   auto access = [&](StringRef symbol, nn::Slot slot, Type accessed) {
     auto type = cast<RankedTensorType>(accessed);
     bool parameter = slot == nn::Slot::Value || slot == nn::Slot::Compute;
@@ -315,6 +329,8 @@ void ProgramBuilder::addStanding() {
       stand(packs.locate(name, nn::Slot::Value).buffer, Category::Parameters,
             pack ? byteSize(pack.getSlotType(nn::Slot::Value)) : bytes);
     }
+  // A line of room each for the numbers that a step is given and those that it
+  // tells.
   stand(kScalarsBuffer, Category::Inputs, 64);
   stand(kMetricsBuffer, Category::Inputs, 64);
   // The inputs of all microbatches are written before the step starts.
@@ -351,6 +367,8 @@ void ProgramBuilder::emit() {
         action.backward, optional(action.tensor), action.buffers);
 }
 
+/// Takes time for the actions of the schedule and the buffers that they bind;
+/// what is found per function is found once.
 void ProgramBuilder::build() {
   // The sizes of what crosses actions are known before the first transfer.
   findFunctions();

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Ops are cloned and the originals stay, so that a cluster can be built to ask
+// whether there is a kernel for it, and thrown away. A free op that members
+// read is cloned with them and is no input, however long the chain of free ops
+// is, unless a member addresses it in memory.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Fusion.h"
 
@@ -21,6 +28,8 @@ static void addInputs(OpOperand &use,
   Operation *source = use.get().getDefiningOp();
   if (source && inside.contains(source))
     return;
+  // A lookup addresses its table in memory: even a constant has to lie there
+  // for it.
   if (!source || !isFree(source) || needsMemory(use)) {
     inputs.insert(use.get());
     return;
@@ -77,6 +86,8 @@ Value ClusterCreator::import(Value value) {
   return copy->getResult(0);
 }
 
+/// Arguments are in the order in which members first read them, results in that
+/// of `outputs`.
 OwningOpRef<plan::ClusterOp> ClusterCreator::create(ArrayRef<Value> outputs) {
   llvm::SetVector<Value> inputs = findInputs(members);
   OwningOpRef<plan::ClusterOp> cluster = plan::ClusterOp::create(
@@ -85,6 +96,8 @@ OwningOpRef<plan::ClusterOp> ClusterCreator::create(ArrayRef<Value> outputs) {
   Block *block = builder.createBlock(&cluster->getBody());
   for (Value input : inputs)
     mapping.map(input, block->addArgument(input.getType(), input.getLoc()));
+  // Members come in program order: what they read of each other is mapped by
+  // then.
   for (Operation *op : members) {
     SmallVector<Value> operands = llvm::map_to_vector(
         op->getOperands(), [&](Value operand) { return import(operand); });
@@ -103,6 +116,8 @@ OwningOpRef<plan::ClusterOp> plait::createCluster(ArrayRef<Operation *> members,
                                                   ArrayRef<Value> outputs) {
   OwningOpRef<plan::ClusterOp> cluster =
       ClusterCreator(members, /*sharesCopies=*/true).create(outputs);
+  // Shared first, which is less to compute. If there is no kernel either way,
+  // the caller finds that out from the second one.
   if (hasKernel(*cluster))
     return cluster;
   return ClusterCreator(members, /*sharesCopies=*/false).create(outputs);

@@ -10,6 +10,11 @@
 // matmul for the former is worth most beside that sum. It then holds what it
 // reads for longer; where that would raise the function's peak it stays.
 //
+// One walk from the first op to the last. Matmuls are collected until a
+// collective comes and are moved behind it, in their order, each with the ops
+// that add its result up. Lifetimes are those before anything was moved, with
+// ends that grow: the body is not analysed again.
+//
 //===----------------------------------------------------------------------===//
 
 #include "PreparePlacing.h"
@@ -57,6 +62,7 @@ private:
 
 } // namespace
 
+/// Differences first, then their running sum.
 void Delayer::countLive() {
   live.assign(body.getOperations().size() + 1, 0);
   for (auto &[value, lifetime] : workspace.lifetimes) {
@@ -85,6 +91,8 @@ bool Delayer::extend(Operation *matmul, int64_t last) {
   auto add = [&](int64_t sign) {
     bool fits = true;
     for (Lifetime *lifetime : read)
+      // Linear in the steps by which a life grows, which is the distance to one
+      // collective.
       for (int64_t step = lifetime->last + 1; step <= last; ++step) {
         live[step] += sign * lifetime->bytes;
         fits = fits && live[step] <= peak;
@@ -128,6 +136,7 @@ void Delayer::run() {
   }
 }
 
+/// Most functions have nothing to move, and are spared the analysis.
 void plait::delayMatmuls(func::FuncOp function,
                          const Surroundings &surroundings) {
   auto has = [&](auto isSuch) {

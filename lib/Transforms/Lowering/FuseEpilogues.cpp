@@ -18,6 +18,10 @@
 // second result. Partial sums need no rule: between them and a bias there is a
 // collective.
 //
+// Matching is local and needs no cost: an epilogue saves reading and writing
+// the result once, whatever its size. The pass runs while `nn.gelu` and its
+// gradient are still named.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
@@ -72,6 +76,7 @@ static nn::FusedMatmulOp create(OpBuilder &builder,
 
 /// The bias where `add` adds one to a matmul that nobody else reads.
 static void fuseBias(nn::AddOp add) {
+  // Addition commutes: the bias may stand on either side.
   for (auto [sum, other] : {std::pair(add.getLhs(), add.getRhs()),
                             std::pair(add.getRhs(), add.getLhs())}) {
     auto matmul = sum.getDefiningOp<nn::MatmulOp>();
@@ -86,6 +91,8 @@ static void fuseBias(nn::AddOp add) {
     if (first + int64_t(shape.size()) != rank ||
         ShapedType::getNumElements(shape) != countColumns(matmul))
       continue;
+    // Where the addition is and not the matmul: the bias may be made in
+    // between.
     OpBuilder builder(add);
     add.replaceAllUsesWith(create(builder, matmul, {.bias = bias}).getResult());
     add.erase();
@@ -108,6 +115,8 @@ static void fuseGelu(nn::GeluOp gelu) {
       return;
     epilogue.bias = fused.getBias();
   }
+  // Where the matmul is, all of whose operands are there, so that other users
+  // of the sum come behind.
   OpBuilder builder(matmul);
   nn::FusedMatmulOp fused = create(builder, matmul, epilogue);
   gelu.replaceAllUsesWith(fused.getResult());
@@ -148,6 +157,8 @@ struct FuseEpiloguesPass
     if (kind == EpilogueKind::None)
       return;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
+      // In this order: GELU takes a matmul with the bias that it has got by
+      // then.
       rewriteAll(function, fuseBias);
       if (kind == EpilogueKind::Bias)
         continue;

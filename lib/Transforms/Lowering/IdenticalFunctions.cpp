@@ -9,6 +9,11 @@
 // come; what attributes and types are is told by their addresses, since both
 // are unique in a context. Bodies with one description are identical.
 //
+// Passes that take their time, as forming clusters does, transform the first of
+// each kind and copy the result to the others: names are put back by their
+// numbers. A description takes time linear in the body, and comparing two of
+// them is a comparison of arrays.
+//
 //===----------------------------------------------------------------------===//
 
 #include "IdenticalFunctions.h"
@@ -43,6 +48,8 @@ private:
   void add(const void *unique) {
     words.push_back(reinterpret_cast<uintptr_t>(unique));
   }
+  /// The number of the first occurrence: two bodies that use other names in the
+  /// same pattern have the same words.
   void add(llvm::SetVector<Attribute> &names, Attribute name) {
     names.insert(name);
     words.push_back(llvm::find(names, name) - names.begin());
@@ -55,6 +62,8 @@ private:
 void Description::add(Operation *op,
                       llvm::DenseMap<Value, uintptr_t> &numbers) {
   locations.push_back(op->getLoc());
+  // Operands and results come behind their number. Attributes need none: no
+  // name of an attribute has the address of an op's name.
   add(op->getName().getAsOpaquePointer());
   words.push_back(op->getNumOperands());
   for (Value operand : op->getOperands())
@@ -102,8 +111,12 @@ static void copyBody(func::FuncOp source, const Description &before,
   for (auto [from, to] : llvm::zip_equal(before.layers, own.layers))
     layers[from] = to;
   for (auto [from, to] : llvm::zip_equal(before.locations, own.locations))
+    // Where ops have had one location in common, which of them a new op comes
+    // from cannot be told: it gets the first one's.
     locations.try_emplace(from, to);
   AttrTypeReplacer replacer;
+  // Locations are nested: what the transformation has made of them, say a
+  // fusion of several, is kept around those that are exchanged.
   replacer.addReplacement([&](LocationAttr location) {
     Attribute found = locations.lookup(location);
     return found ? std::optional(std::pair(found, WalkResult::skip()))
@@ -124,6 +137,8 @@ int64_t plait::transformOnce(ModuleOp module,
   SmallVector<std::pair<func::FuncOp, Description>> functions;
   for (auto function : module.getOps<func::FuncOp>())
     functions.emplace_back(function, Description(function));
+  // Keys are views of the descriptions, which no longer move. Addresses differ
+  // between runs, and so does the order of the map; nothing depends on it.
   std::map<ArrayRef<uintptr_t>, size_t,
            bool (*)(ArrayRef<uintptr_t>, ArrayRef<uintptr_t>)>
       first([](ArrayRef<uintptr_t> left, ArrayRef<uintptr_t> right) {

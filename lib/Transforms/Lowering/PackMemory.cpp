@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Packing is the offline problem of dynamic storage allocation, which is
+// NP-hard; so buffers are placed greedily, one by one, and a few orders are
+// tried until one leaves no gap at the peak. What decides about the time is the
+// search for a free offset: a pipeline has hundreds of thousands of buffers. A
+// segment tree over the steps answers it from a few sets of ranges, in which
+// neighbouring buffers have become one.
+//
+//===----------------------------------------------------------------------===//
 
 #include "PackMemory.h"
 
@@ -28,6 +37,9 @@ namespace {
 /// order.
 class Ranges {
 public:
+  /// Logarithmic in the number of ranges to find the first that is touched;
+  /// linear to move those behind it, of which there are few while gaps are
+  /// rare.
   void add(int64_t begin, int64_t end) {
     auto first = llvm::partition_point(
         ranges, [&](const Range &range) { return range.end < begin; });
@@ -70,6 +82,8 @@ private:
 class TakenBytes {
 public:
   explicit TakenBytes(int64_t steps)
+      // A complete tree in an array: node i is above 2i and 2i + 1, leaves
+      // begin at `leaves`, 0 is unused.
       : leaves(llvm::bit_ceil<uint64_t>(std::max<int64_t>(1, steps))),
         nodes(2 * leaves) {}
 
@@ -102,6 +116,9 @@ private:
   /// Calls `body` for the largest nodes that only have steps of `life`.
   void forWholeNodes(const Lifetime &life,
                      llvm::function_ref<void(int64_t)> body) const {
+    // From the leaves upwards; [left, right) is what is still to be covered on
+    // a level. Odd ends have no parent that lies inside, and are whole nodes
+    // themselves.
     int64_t left = life.first + leaves, right = life.last + 1 + leaves;
     for (; left < right; left /= 2, right /= 2) {
       if (left % 2)
@@ -160,6 +177,7 @@ using Rank = std::array<int64_t, 3>;
 /// How much is live at each step.
 class LiveBytes {
 public:
+  // Differences first, then their running sum: linear in buffers and steps.
   LiveBytes(llvm::ArrayRef<Lifetime> buffers, int64_t steps) : most(1) {
     std::vector<int64_t> &live = most.front();
     live.assign(steps + 1, 0);
@@ -220,6 +238,8 @@ public:
   static constexpr int kCount = 4;
   int64_t getPeak() const { return live.getPeak(); }
 
+  /// All fields are compared, in order; buffers with equal ranks keep the order
+  /// in which they were given, which makes the result the same everywhere.
   Rank rank(int order, const Lifetime &life) {
     switch (order) {
     case 0: // the largest first
@@ -242,9 +262,11 @@ private:
            : life.first == life.last                 ? 2
                                                      : 1;
   }
+  /// Steps between a life and `step`; 0 where it is live then.
   static int64_t getDistance(const Lifetime &life, int64_t step) {
     return std::max<int64_t>({0, life.first - step, step - life.last});
   }
+  /// Steps from `step` to the farther end of a life.
   static int64_t getReach(const Lifetime &life, int64_t step) {
     return std::max(life.last - step, step - life.first);
   }
@@ -267,11 +289,13 @@ static int64_t place(llvm::ArrayRef<Lifetime> buffers,
   int64_t total = 0;
   for (int64_t index : order) {
     const Lifetime &buffer = buffers[index];
+    // Has offset 0, and takes nothing from others.
     if (buffer.bytes == 0)
       continue;
     int64_t offset = offsets[index] = taken.findPlace(buffer);
     int64_t end = llvm::alignTo(offset + buffer.bytes, plan::kAlignment);
     total = std::max(total, end);
+    // An order that is no better need not be finished.
     if (total >= limit)
       return limit;
     taken.add(buffer, offset, end);

@@ -9,6 +9,12 @@
 // touch them can read and write rows that lie apart. plan::choosePitch says
 // what is awkward, PlaceValues.cpp allocates the larger tensors.
 //
+// A pitch is worth having only where nothing else sees the rows: a collective
+// or a transfer would move the gaps along, a parameter is saved without them.
+// So a value has one only if its producer and all of its users are matmuls or
+// kernels. Residuals are seen by two functions, which have to agree; the pass
+// therefore looks at the whole module.
+//
 //===----------------------------------------------------------------------===//
 
 #include "PreparePlacing.h"
@@ -109,6 +115,8 @@ void Padder::collect(func::FuncOp function) {
   pipe::FunctionAttr own = getStageFunction(function);
   if (!own)
     return;
+  // What is returned or taken by any port but a residual's is bound to a buffer
+  // that others know without gaps.
   llvm::DenseMap<Value, SmallVector<Port>> ports;
   llvm::DenseSet<Value> fixed;
   auto note = [&](Value value, PortAttr port) {
@@ -173,6 +181,8 @@ void Padder::setPitches(bool erase) {
       continue;
     }
     Operation *op = candidate.value.getDefiningOp();
+    // An op has one array for all of its results; only this one's entry
+    // changes.
     SmallVector<int64_t> pitches(op->getNumResults(), 0);
     if (auto old = op->getAttrOfType<DenseI64ArrayAttr>(plan::kPitchAttr))
       pitches.assign(old.asArrayRef().begin(), old.asArrayRef().end());
@@ -184,6 +194,7 @@ void Padder::setPitches(bool erase) {
 /// Rows that lie apart are a loop of their own, which leaves some clusters
 /// without a kernel: those keep all of theirs as they are.
 void Padder::run() {
+  // What kernels allow is seen below; this is all that would be better off.
   for (auto function : module.getOps<func::FuncOp>())
     collect(function);
   agree();

@@ -8,6 +8,11 @@
 // Finds the functions that the schedule's actions call, gives what is in them
 // addresses, and has the programs built.
 //
+// The order matters twice. Pitches come first, since they change how large
+// values are; and functions are placed in the order in which a rank calls them
+// first, because what several of them add to is begun by the first of them
+// alone.
+//
 //===----------------------------------------------------------------------===//
 
 #include "BuildProgram.h"
@@ -46,6 +51,7 @@ struct PlaceBuffersPass : plait::impl::PlaceBuffersPassBase<PlaceBuffersPass> {
     FailureOr<Calls> calls = findCalls();
     if (failed(calls))
       return signalPassFailure();
+    // A pass object may run again, on another module.
     packsOf.clear();
     placeFunctions(*calls);
     for (uint32_t rank = 0; rank < calls->schedule.problem.stages; ++rank)
@@ -134,6 +140,8 @@ FailureOr<Calls> PlaceBuffersPass::findCalls() {
   if (Status status = schedule::checkNamedBound(*schedule); !status.ok())
     op.emitWarning(status.message());
   Calls calls;
+  // Complete already in the usual order of phases, and then left as it is; a
+  // test may begin with one that holds the computing alone.
   calls.schedule = schedule::insertTransfers(*schedule);
   if (failed(findFunctions(calls)) || failed(checkCalls(op, calls)) ||
       failed(checkSums()))
@@ -151,6 +159,8 @@ const ParameterPacks &PlaceBuffersPass::getPacks(int64_t rank) {
 /// first.
 void PlaceBuffersPass::placeFunctions(const Calls &calls) {
   llvm::DenseSet<Operation *> placed;
+  // Ops are moved before addresses are given: afterwards an order decides which
+  // bytes are free.
   auto place = [&](func::FuncOp function, const llvm::StringSet<> &begun) {
     // A function of no stage knows no packs.
     Surroundings surroundings{getPacks(getRank(function).value_or(-1)),
@@ -174,6 +184,8 @@ void PlaceBuffersPass::placeFunctions(const Calls &calls) {
         begun.insert(bufferName(add.getSymbol(), add.getSlot()));
     }
   }
+  // Those that no action calls, so that every function of the module has
+  // addresses.
   for (auto function : getOperation().getOps<func::FuncOp>())
     if (!placed.contains(function))
       place(function, {});

@@ -10,6 +10,13 @@
 // the rest into the function's workspace. Slots.cpp says what the slots of a
 // function are, PlaceBuffers.cpp in which order functions are placed.
 //
+// A value's address is decided by who is bound to it: a return, a store or a
+// read says in which slot or buffer it lies, and its producer writes there, so
+// that nothing is copied at a function's border. All else is free to lie
+// anywhere in the workspace. Time is the position of an op in the body; what is
+// live at the same position does not share bytes, unless one is written over
+// the other.
+//
 //===----------------------------------------------------------------------===//
 
 #include "PlaceValues.h"
@@ -136,6 +143,8 @@ plan::PlaceAttr Placer::fixedPlace(Value value) {
     return place(slots.arguments[argument.getArgNumber()]);
   if (plan::PlaceAttr source = ownPlace(value.getDefiningOp()))
     return source;
+  // A value with two such users has been copied for one of them
+  // (prepareFusion()).
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     if (isa<func::ReturnOp>(user))
@@ -156,6 +165,7 @@ void Placer::setAccumulate(Operation *producer, OpResult result, bool first) {
     producer->setAttr(kAccumulateAttr, builder.getI32IntegerAttr(mode));
     return;
   }
+  // A kernel may add some of its results and overwrite with others.
   SmallVector<int32_t> modes(cluster.getNumResults(), 0);
   if (auto old = cluster.getAccumulate())
     modes.assign(old->begin(), old->end());
@@ -174,6 +184,8 @@ void Placer::setAccumulates(const llvm::StringSet<> &begun) {
     accumulates.push_back({op, position[op.getTensor().getDefiningOp()]});
   llvm::stable_sort(accumulates, llvm::less_second());
   for (auto [op, at] : accumulates) {
+    // An accumulator that two ops of the function add to is begun by the one
+    // and added to by the other.
     auto result = cast<OpResult>(op.getTensor());
     bool first = seen.insert(bufferName(op.getSymbol(), op.getSlot())).second;
     setAccumulate(result.getOwner(), result, first);
@@ -212,6 +224,8 @@ void Placer::placeInResult(Value result, Value operand) {
 /// 2. a matmul with an addend the addend;
 /// 3. a cluster the operands that its loops read where they write.
 void Placer::workInPlace() {
+  // In program order: a chain of ops in place is found link by link, each
+  // pointing to the one before.
   for (Operation &op : body) {
     // 1.
     if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
@@ -248,6 +262,8 @@ void Placer::workInPlace() {
 /// memory it takes over.
 Workspace Placer::findWorkspace() {
   Workspace workspace{{}, inPlaceOf};
+  // A root comes before what takes its memory over, so that its lifetime exists
+  // by then and has only to be extended.
   for (Operation &op : body)
     for (Value result : op.getResults()) {
       if (places.contains(result))
@@ -267,6 +283,9 @@ Workspace Placer::findWorkspace() {
 
 /// What replicas sum up is read beside what follows, up to the next such sum.
 void Placer::keepSummed(Workspace &workspace) {
+  // Backwards, with the position of the next sum at hand. A sum over replicas
+  // runs on a stream of its own: bytes that it reads must not be given to an op
+  // behind it, which would have to wait for the sum.
   int64_t next = position[&body.back()];
   for (Operation &op : llvm::reverse(body)) {
     if (!isReplicaSum(&op))
@@ -297,6 +316,8 @@ int64_t Placer::packWorkspace() {
   return total;
 }
 
+/// Finds the fixed addresses and what is computed in place; writes nothing into
+/// the function, so that a workspace can be asked for before ops are moved.
 Placer::Placer(func::FuncOp function, const Surroundings &surroundings)
     : function(function), body(function.getBody().front()),
       builder(function.getContext()), packs(surroundings.packs),
@@ -340,6 +361,7 @@ void Placer::describeSlots(int64_t workspace) {
                         fixedPlace(argument));
 }
 
+/// By a placer that is thrown away: nothing of the function is changed.
 Workspace plait::findWorkspace(func::FuncOp function,
                                const Surroundings &surroundings) {
   return Placer(function, surroundings).findWorkspace();

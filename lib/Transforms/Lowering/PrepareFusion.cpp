@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Two rewrites that make what FormClusters.cpp assumes true: what has to lie at
+// a certain address is the result of an op that can write it there, once for
+// each address; and every reduction is one that some kernel computes by itself.
+// Which reductions have to be split is found by asking for a kernel, not by a
+// list of shapes.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Fusion.h"
 
@@ -47,6 +55,10 @@ static bool isWrittenBack(nn::SlotOpInterface access) {
          source.getSlot() == access.getSlot();
 }
 
+/// A result is written to one address by whoever computes it. Copies are made
+/// where there is no such op (an argument, a read, a constant), where a value
+/// is returned or stored twice, and where what is to be added to a sum is
+/// needed elsewhere, or made by an op that can only overwrite.
 static void copyStoredValues(Block &body) {
   OpBuilder builder(body.getParentOp()->getContext());
   llvm::DenseSet<Value> returned;
@@ -71,6 +83,8 @@ static void copyStoredValues(Block &body) {
       if (computed && first && !(isAccumulate && (!alone || overwrites)))
         continue;
       builder.setInsertionPoint(&op);
+      // An op that only copies: after differentiation nothing else is left of
+      // it.
       operand.set(nn::StopGradientOp::create(
           builder, op.getLoc(), operand.get().getType(), operand.get()));
     }
@@ -104,6 +118,7 @@ static void splitReductions(Block &body) {
   for (Operation &op : body)
     if (isReduction(&op))
       worklist.push_back(&op);
+  // Ends: each round leaves a reduction of one dimension and one of the others.
   while (!worklist.empty()) {
     Operation *op = worklist.pop_back_val();
     ArrayRef<int64_t> dims = cast<FusableOpInterface>(op).getDims();

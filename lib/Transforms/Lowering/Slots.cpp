@@ -8,6 +8,10 @@
 // A slot is what an action binds a buffer to. Residuals are bound in sets: all
 // of a set have the same lifetime, so that one slot stands for many values.
 //
+// A model has tens of residuals a layer, for each of which every microbatch in
+// flight would have a buffer: sets keep the number of buffers, and with it the
+// time to pack them, from growing with that.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Slots.h"
@@ -78,6 +82,8 @@ StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
   int64_t limit = 0;
   for (auto &[port, held] : residuals)
     limit += held.bytes;
+  // Larger blocks leave gaps in the arena (docs/Rationale.md, "Memory is packed
+  // by size").
   limit = limit / 400 * inFlight;
   // The set that is being filled, by who holds it.
   std::map<std::pair<pipe::ActionKind, pipe::ActionKind>, unsigned> filling;
@@ -85,6 +91,7 @@ StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
     auto [it, isNew] =
         filling.insert({{held.first, held.last}, unsigned(bytes.size())});
     unsigned &set = it->second;
+    // A residual above the limit is a set of its own: sets are never cut.
     if (!isNew && bytes[set] + held.bytes > limit) {
       set = bytes.size();
       isNew = true;
@@ -96,6 +103,8 @@ StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
   }
 }
 
+/// Slots are numbered in the order of arguments, then results; a set that
+/// arguments and results share is one slot.
 FunctionSlots::FunctionSlots(func::FuncOp function,
                              const StageResiduals &residuals) {
   std::map<unsigned, unsigned> sets; // their slots

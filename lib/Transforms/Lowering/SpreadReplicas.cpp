@@ -49,6 +49,8 @@ static Operation *findWork(Operation *op) {
   return op;
 }
 
+/// Gathers of a layer move to where the work of the layer before begins. They
+/// keep their order.
 static void gatherAhead(Block &body) {
   struct Layer {
     Attribute name;
@@ -60,6 +62,7 @@ static void gatherAhead(Block &body) {
     if (!isParameterGather(op))
       continue;
     Attribute name = op.getAttr(nn::kLayerAttr);
+    // Without a layer each gather is on its own: such uses are far apart.
     bool isSame = !layers.empty() && name && layers.back().name == name;
     if (!isSame)
       layers.push_back({name, {}, findWork(&op)});
@@ -68,6 +71,7 @@ static void gatherAhead(Block &body) {
   for (size_t i = 0; i < layers.size(); ++i) {
     // Nothing that is read before the first layer could hide its gather.
     Operation *begin = layers[i ? i - 1 : 0].begin;
+    // The read goes along: it has no operands, and has to stand before.
     for (dist::AllGatherOp gather : layers[i].gathers) {
       Operation *read = gather.getInput().getDefiningOp();
       if (begin->isBeforeInBlock(read))
@@ -101,11 +105,15 @@ static Operation *moveBehind(Operation *op, Operation *last) {
   return last;
 }
 
+/// Adding the block that a reduction leaves needs its result; placed behind the
+/// next reduction, it leaves that one time to end while others compute.
 static void addUpLater(Block &body) {
   SmallVector<Operation *> sums;
   for (Operation &op : body)
     if (isReplicaSum(&op))
       sums.push_back(&op);
+  // The last reduction has none behind it, and its result is added where it
+  // was.
   for (size_t i = 0; i + 1 < sums.size(); ++i) {
     Operation *last = sums[i + 1];
     llvm::SetVector<Operation *> users(sums[i]->user_begin(),

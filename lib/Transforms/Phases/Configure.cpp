@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The options are made from the list of the configuration's fields, so that a
+// field that is added to the list is an option of this pass at once. They are
+// strings to the command line: setField() parses them as it does for plaitc,
+// with the same messages.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/Passes.h"
 
@@ -25,6 +32,7 @@ struct ConfigurePass : plait::impl::ConfigurePassBase<ConfigurePass> {
     addOptions();
   }
 
+  /// One for each field, under its name; the values of `list` do not matter.
   void addOptions() {
     TrainingConfiguration list;
     visitConfiguration(
@@ -35,6 +43,7 @@ struct ConfigurePass : plait::impl::ConfigurePassBase<ConfigurePass> {
   }
 
   void runOnOperation() override {
+    // What the module says is kept where no option is given.
     TrainingConfiguration configuration = getConfiguration(getOperation());
     for (const Option<std::string> &field : fields)
       if (field.hasValue())
@@ -47,6 +56,8 @@ struct ConfigurePass : plait::impl::ConfigurePassBase<ConfigurePass> {
     setConfiguration(getOperation(), configuration);
   }
 
+  // The pass holds pointers to its options, so that they must not move: a
+  // vector that grows would.
   std::deque<Option<std::string>> fields; // stay where they are
 };
 } // namespace

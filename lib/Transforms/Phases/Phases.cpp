@@ -39,6 +39,7 @@ using pipe::ActionKind;
 /// is no such tensor.
 static Value findTensor(func::FuncOp function, bool hasSharding) {
   Value found;
+  // Any encoding is a sharding: the dialects have no other.
   auto isSuch = [&](Value value) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
     return type && bool(type.getEncoding()) == hasSharding;
@@ -58,6 +59,8 @@ static Value findTensor(func::FuncOp function, bool hasSharding) {
 }
 
 /// (P1)
+/// A configuration that no pass could carry out is refused here, with the
+/// model, rather than by the pass that comes upon it some phases later.
 static LogicalResult verifyModel(ModuleOp module) {
   if (Status status = checkExecutable(getConfiguration(module)); !status.ok())
     return module.emitError(status.message());
@@ -71,6 +74,8 @@ static LogicalResult verifyModel(ModuleOp module) {
 }
 
 /// (P2)
+/// Stages and gradients take shardings over from values, so that one value
+/// without would leave others without.
 static LogicalResult verifyShardings(ModuleOp module) {
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
   if (!loss || loss.isExternal())
@@ -83,6 +88,7 @@ static LogicalResult verifyShardings(ModuleOp module) {
 
 /// (P3)
 static LogicalResult verifyFunctions(ModuleOp module) {
+  // By attribute, which passes go by; names are for readers and may be changed.
   llvm::DenseSet<pipe::FunctionAttr> there;
   for (auto function : module.getOps<func::FuncOp>())
     if (pipe::FunctionAttr own = getStageFunction(function))
@@ -101,6 +107,7 @@ static LogicalResult verifyFunctions(ModuleOp module) {
   Phase reached = getPhase(module);
   pipe::PlacementAttr placement = getPlacement(module);
   for (int64_t stage = 0; stage < placement.getStages(); ++stage) {
+    // Half of a split backward pass asks for the other half.
     bool isSplit = has(ActionKind::BackwardInput, stage);
     if (failed(verify(reached == Phase::Differentiate ? ActionKind::Joint
                                                       : ActionKind::Forward,
@@ -120,6 +127,8 @@ static LogicalResult verifyFunctions(ModuleOp module) {
 }
 
 /// (P4)
+/// Later passes take a type for what lies in a rank's memory: an encoding that
+/// is left would be a tensor of the mesh's size.
 static LogicalResult verifyLocal(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     if (Value value = findTensor(function, /*hasSharding=*/true))
@@ -129,6 +138,8 @@ static LogicalResult verifyLocal(ModuleOp module) {
 }
 
 /// (P5)
+/// That the order itself is sound is the op's own verifier's business; here it
+/// is held against the module around it.
 static LogicalResult verifySchedule(ModuleOp module, dist::MeshOp mesh) {
   auto schedules = llvm::to_vector(module.getOps<pipe::ScheduleOp>());
   if (schedules.size() != 1)
@@ -153,6 +164,8 @@ static LogicalResult verifySchedule(ModuleOp module, dist::MeshOp mesh) {
 }
 
 /// (P6)
+/// One for each rank of the pipeline: ranks that differ along other axes run
+/// the same.
 static LogicalResult verifyPrograms(ModuleOp module) {
   int64_t count = llvm::range_size(module.getOps<plan::ProgramOp>());
   int64_t ranks = getPlacement(module).getRanks();
@@ -174,10 +187,12 @@ static LogicalResult verifyPhase(ModuleOp module) {
            << stringifyPhase(reached);
   if (reached == Phase::Shard)
     return verifyShardings(module);
+  // A mesh without the axis is a pipeline of one rank.
   int64_t ranks = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
   if (getPlacement(module).getRanks() != ranks)
     return module.emitOpError("has ") << getPlacement(module) << ", but "
                                       << ranks << " ranks on " << kPipelineAxis;
+  // Functions of values are gone: (P3) and (P4) have nothing to look at.
   if (reached >= Phase::Steps)
     return failure(failed(verifySchedule(module, mesh)) ||
                    failed(verifyPrograms(module)) ||
@@ -213,6 +228,8 @@ static FailureOr<Phase> findPhase(ModuleOp module, StringRef name) {
 }
 
 namespace {
+/// Refuses a phase that is not the next: to run one twice, or to leave one out,
+/// would go wrong in its passes at best.
 struct BeginPhasePass : plait::impl::BeginPhasePassBase<BeginPhasePass> {
   using BeginPhasePassBase::BeginPhasePassBase;
 
@@ -232,6 +249,7 @@ struct BeginPhasePass : plait::impl::BeginPhasePassBase<BeginPhasePass> {
     }
     if (failed(verifyPhase(module)))
       return signalPassFailure();
+    // Last, so that an error leaves the module as it was.
     restoreOrigins(module);
   }
 };
@@ -249,6 +267,8 @@ struct EndPhasePass : plait::impl::EndPhasePassBase<EndPhasePass> {
   }
 };
 
+/// A module without a loss is left alone: pipelines run on parts of models in
+/// tests.
 struct CountModelFlopsPass
     : plait::impl::CountModelFlopsPassBase<CountModelFlopsPass> {
   void runOnOperation() override {

@@ -11,6 +11,9 @@
 // scaling. Everything that follows, gradients, optimizer and memory, goes by
 // the types that this pass gives.
 //
+// Types are changed in place, in the order of the ops. Nothing is cast: a type
+// says how a tensor is stored, not how it is computed (docs/Rationale.md).
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
@@ -33,6 +36,8 @@ static void narrow(Value value) {
     value.setType(type.clone(BFloat16Type::get(value.getContext())));
 }
 
+/// Only the first result: others are statistics for the backward pass, which
+/// rounding to bf16 would spoil.
 static void narrow(Operation &op) {
   if (nn::getSlotAccess(&op) == nn::SlotAccess::Read) {
     auto read = cast<nn::SlotOpInterface>(op);
@@ -60,6 +65,8 @@ struct LowerPrecisionPass
       return signalPassFailure();
     }
     Block &body = loss.getBody().front();
+    // A model may be written in bf16 already, with casts where its author wants
+    // them.
     auto isCopy = [](nn::SlotOpInterface read) {
       return read.getSlot() == nn::Slot::Compute;
     };
@@ -67,6 +74,8 @@ struct LowerPrecisionPass
       return;
     for (Operation &op : body)
       narrow(op);
+    // Loss and count stay f32 because nn.softmax_cross_entropy, which is not
+    // narrowed, makes them; a sum over bf16 would not.
     for (OpOperand &result : body.getTerminator()->getOpOperands())
       if (result.get().getType() !=
           loss.getResultTypes()[result.getOperandNumber()]) {

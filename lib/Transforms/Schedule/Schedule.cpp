@@ -30,6 +30,9 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
 
   /// With all that its ranks do, in the terms of the functions that there are.
   Result<schedule::Schedule> complete(pipe::ScheduleOp given) {
+    // Functions are split for the whole module or not at all
+    // (pipe-split-phases), so that where some backward passes are split, all
+    // have to be.
     Result<schedule::Schedule> order = pipe::parseSchedule(given);
     if (!order.ok())
       return order;
@@ -51,6 +54,8 @@ struct SchedulePass : plait::impl::SchedulePassBase<SchedulePass> {
         schedule::generate(configuration.schedule, problem);
     if (!order.ok())
       return order;
+    // With one chunk a rank all arrangements are the same, and a generator's
+    // own says nothing.
     if (problem.chunks > 1 && order->problem.placement != problem.placement)
       return fail("schedule ", configuration.schedule,
                   " wants its virtual stages in another arrangement than ",

@@ -9,6 +9,10 @@
 // virtual stages lie. The balance itself is found by schedule::cutStages;
 // OutlineStages.cpp makes a function of each stage.
 //
+// Only attributes are added, so that a cut can be read and changed in a dump.
+// Costs are FLOPs, since no cluster need be known here; a planner that knows
+// one gives the cut in seconds as `layers`, and the pass obeys.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Generators.h"
@@ -72,6 +76,8 @@ struct AssignStagesPass : plait::impl::AssignStagesPassBase<AssignStagesPass> {
 
 /// Says in the module where virtual stages lie, as the schedule wants it.
 LogicalResult AssignStagesPass::place(dist::MeshOp mesh) {
+  // A schedule written by hand brings its placement along: stages have to be
+  // cut for that.
   if (pipe::ScheduleOp given = pipe::findSchedule(getOperation())) {
     getOperation()->setAttr(pipe::kPlacementAttr, given.getPlacement());
     int64_t ranks = std::max<int64_t>(1, mesh.getAxisSize(kPipelineAxis));
@@ -141,6 +147,8 @@ LogicalResult AssignStagesPass::checkGivenCut(func::FuncOp function,
 static FailureOr<Layers> findLayers(func::FuncOp function) {
   Layers layers;
   int64_t last = -1;
+  // The last layer first: what stands without a layer counts for the layer
+  // before it only if another one follows.
   for (Operation &op : function.getBody().front())
     if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
       last = std::max(last, layer.getInt());
@@ -232,6 +240,8 @@ LogicalResult AssignStagesPass::assign(func::FuncOp function, int64_t stages) {
         isa<func::ReturnOp>(op))
       continue;
     int64_t stage = stages - 1;
+    // From the last stage backwards: of stages that begin at the same layer,
+    // the last one has it and the others are empty but for an end.
     while (stage > 0 && found->layerOf[&op] < firsts[stage])
       --stage;
     op.setAttr(pipe::kStageAttr, builder.getI64IntegerAttr(stage));

@@ -8,6 +8,11 @@
 // Where two values that a function keeps for a later one turn out to be one,
 // after common subexpressions are found, it is kept once.
 //
+// It has to come behind the cleanup of local functions, which finds that two
+// residuals are one value, and before memory is placed, where each port is a
+// buffer for every microbatch in flight. All functions of a stage are changed
+// together, since a port means the same buffer in all of them.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/Passes.h"
@@ -38,6 +43,8 @@ static void mergeResults(func::FuncOp function, Merged &merged) {
        llvm::zip_equal(terminator->getOperands(), getResultPorts(function))) {
     // The gradient of an input leaves the rank, and its buffer is reused.
     bool keeps = port.getKind() != PortKind::InputGradient;
+    // The first port of a value stays, and outputs come before residuals: the
+    // buffer of an output is there anyway.
     auto [it, isNew] =
         keeps ? known.try_emplace(value, port) : std::pair(known.end(), true);
     if (!isNew && port.getKind() == PortKind::Residual) {
@@ -51,9 +58,13 @@ static void mergeResults(func::FuncOp function, Merged &merged) {
   setPorts(function, getPorts(function), ports);
 }
 
+/// Takes each merged port's value from the port that is left. Either the
+/// function has that one too, and the argument goes, or the argument takes its
+/// name.
 static void mergeArguments(func::FuncOp function, const Merged &merged) {
   Block &body = function.getBody().front();
   SmallVector<PortAttr> ports = getPorts(function);
+  // From the last, since erasing shifts those behind.
   for (unsigned index = ports.size(); index-- > 0;) {
     PortAttr other = merged.lookup(ports[index]);
     if (!other)
@@ -80,6 +91,8 @@ struct MergeResidualsPass
       if (pipe::FunctionAttr own = getStageFunction(function);
           own && !own.endsStep())
         stages[own.getIndex()].push_back(function);
+    // Results of all functions first: any of them may return what another
+    // takes.
     for (auto &[stage, functions] : stages) {
       Merged merged;
       for (func::FuncOp function : functions)

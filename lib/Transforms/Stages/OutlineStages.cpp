@@ -9,6 +9,11 @@
 // chosen. Values that cross a boundary become results of one function and
 // arguments of the next; transfers between ranks are the schedule's.
 //
+// Ops are copied and the loss erased at the end, which leaves it intact while
+// boundaries are read off it. Sources, that is reads of parameters and
+// constants, cross no boundary: a tied parameter is read by every stage that
+// uses it, and its gradients are summed over those ranks at the end of a step.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
@@ -97,10 +102,14 @@ LogicalResult Outliner::checkStages() {
 /// A value that is read more than one stage later is passed through all stages
 /// between: stages only exchange messages with their neighbours.
 void Outliner::findBoundaries() {
+  // That of the last stage stays empty: checkStages() has seen that nothing is
+  // read behind it.
   boundaries.resize(stages);
   for (Operation &op : loss.getBody().front()) {
     if (isSource(&op))
       continue;
+    // Arguments of the loss need no boundary: every stage that reads tokens or
+    // targets is given them.
     for (Value result : op.getResults()) {
       int64_t last = stageOf(&op);
       for (Operation *user : result.getUsers())
@@ -118,6 +127,8 @@ SmallVector<PortAttr> Outliner::addArguments(func::FuncOp function,
                                              IRMapping &mapping) {
   Block *entry = &function.getBody().front();
   SmallVector<PortAttr> ports;
+  // The order of the arguments is that of the ports of the stage before, by
+  // index.
   auto add = [&](Value source, PortKind kind, int64_t index) {
     mapping.map(source, entry->addArgument(source.getType(), source.getLoc()));
     ports.push_back(PortAttr::get(builder.getContext(), kind, index));
@@ -133,6 +144,8 @@ SmallVector<PortAttr> Outliner::addArguments(func::FuncOp function,
 }
 
 /// Of an argument of the loss function.
+/// Tokens and targets by position; keys and starts are optional, so that the
+/// function is asked which one it is.
 PortKind Outliner::getInputKind(BlockArgument argument) {
   return argument.getArgNumber() == 0     ? PortKind::Tokens
          : argument.getArgNumber() == 1   ? PortKind::Targets
@@ -204,11 +217,17 @@ void Outliner::buildStage(int64_t stage) {
   setPorts(function, arguments, addResults(stage, mapping));
 }
 
+/// 1. Checks the stages, so that an error leaves the module as it was.
+/// 2. Declares the accumulators of the step.
+/// 3. Finds what crosses each boundary, and all reads of each parameter.
+/// 4. Builds a function for each stage and erases the loss.
 LogicalResult Outliner::run() {
   // First, so that an error leaves the module as it was.
   if (failed(checkStages()))
     return failure();
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
+  // Scalars in f32, one of each for the whole module; only the last stage adds
+  // to them.
   for (StringRef name : {kLossSum, kTokenCount})
     nn::AccumulatorOp::create(builder, loss.getLoc(), name, scalar);
   findBoundaries();

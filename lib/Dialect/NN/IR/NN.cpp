@@ -4,6 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What an op means and its numbered constraints are in the NN*Ops.td files;
+// here are the verifiers, each check tagged with its constraint, and the folds.
+// What ops do in training is in other files: factor rules and costs
+// (NNSharding.cpp), gradients, decompositions, the arithmetic of kernels
+// (NNElements.cpp). Constraints of loss functions and of packs, which take more
+// than one op, have files of their own.
+//
+// Shapes are global or local: verifiers check what holds for both, since
+// partitioning changes types in place.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/Parameters.h"
 
@@ -54,6 +66,8 @@ static LogicalResult verifyShape(Operation *op, const char *what, Value value,
 }
 
 /// Fails unless `sum`, the result of the op, may add up numbers like `term`.
+/// A sum may be wider than its terms, as the gradient of a bf16 parameter is
+/// (getGradientElementType()), but not narrower.
 static LogicalResult verifySum(Operation *op, Value term, Value sum) {
   Type from = getElementTypeOrSelf(term), to = getElementTypeOrSelf(sum);
   if (to == from || to.isF32())
@@ -66,6 +80,8 @@ static LogicalResult verifySum(Operation *op, Value term, Value sum) {
 /// Of an op on rows, of which the rank has those from `begin` on.
 static LogicalResult verifyRowLimit(Operation *op, BeginAttr begin,
                                     int64_t limit) {
+  // A limit counts from the beginning of the whole, which only a block has to
+  // be told.
   if (limit < 0 || (limit > 0 && !begin))
     return op->emitOpError("has limit ")
            << limit << ", expected 0, or a positive one with begin";
@@ -76,6 +92,8 @@ static LogicalResult verifyRowLimit(Operation *op, BeginAttr begin,
 // BeginAttr
 //===----------------------------------------------------------------------===//
 
+/// `<"tp" * 4, "dp" * 2 of 16>`, or `<>`, which the verifier then refuses with
+/// a message of its own.
 Attribute BeginAttr::parse(AsmParser &parser, Type) {
   SmallVector<RankTerm> terms;
   auto parseTerm = [&]() -> ParseResult {
@@ -106,6 +124,8 @@ void BeginAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
+/// A sum of terms, axis index times scale. An axis that came twice would be one
+/// with the sum of its strides.
 LogicalResult BeginAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 ArrayRef<RankTerm> terms, int64_t extent) {
   // (C1)
@@ -147,6 +167,7 @@ static LogicalResult verifyWindow(Operation *op,
 /// (C4)
 static LogicalResult verifyQueries(Operation *op, int64_t queries, int64_t keys,
                                    BeginAttr begin) {
+  // A rank with a block of the queries has the keys of all of them.
   if (begin ? queries <= keys : queries == keys)
     return success();
   return op->emitOpError("has ")
@@ -154,12 +175,18 @@ static LogicalResult verifyQueries(Operation *op, int64_t queries, int64_t keys,
          << (begin ? " or more" : ", or begin");
 }
 
+/// Queries are [batch, position, group, head of the group, size], keys and
+/// values [batch, position, group, size], and lse, the logarithm of the sum of
+/// exponentials, [batch, group, head, query]. With one head a group this is
+/// plain multi-head attention.
 template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
   // (C1)
   ArrayRef<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey());
   if (q.size() != 5)
     return op.emitOpError("has query ")
            << op.getQuery().getType() << ", expected five dimensions";
+  // Keys without four dimensions fail the shape check below, which names what
+  // was expected.
   int64_t keys = k.size() == 4 ? k[1] : q[1];
   int64_t keyShape[] = {q[0], keys, q[2], q[4]};
   int64_t lseShape[] = {q[0], q[2], q[3], q[1]};
@@ -179,6 +206,7 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
 
 LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
 
+/// Gradients have their primals' shapes; the rest is the forward op's.
 LogicalResult AttentionGradOp::verify() {
   if (failed(
           verifyShape(*this, "gradient", getGradient(), shapeOf(getQuery()))) ||
@@ -196,6 +224,8 @@ LogicalResult AttentionGradOp::verify() {
 // Embeddings and losses
 //===----------------------------------------------------------------------===//
 
+/// Forward and backward: the one reads rows of a table, the other adds rows to
+/// one.
 static LogicalResult verifyEmbedding(Operation *op, Value table, Value ids,
                                      Value rows) {
   // (C1)
@@ -249,6 +279,7 @@ LogicalResult IotaOp::verify() {
   return success();
 }
 
+/// Loss and count are f32 whatever the logits are.
 void SoftmaxCrossEntropyOp::build(OpBuilder &builder, OperationState &state,
                                   Value logits, Value targets, int32_t ignore) {
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
@@ -271,6 +302,8 @@ LogicalResult SoftmaxCrossEntropyOp::verify() {
 //===----------------------------------------------------------------------===//
 
 /// (C2)
+/// Of an epsilon or a base of frequencies: zero would divide by zero or take
+/// its logarithm.
 static LogicalResult verifyPositive(Operation *op, const char *what,
                                     APFloat value) {
   if (!value.isFinite() || value.isNegative() || value.isZero())
@@ -339,6 +372,7 @@ LogicalResult RotateHalfOp::verify() {
 //===----------------------------------------------------------------------===//
 
 /// Fails unless `dims` are ascending dimensions of a tensor of rank `rank`.
+/// Ascending, so that one list means one thing and lists can be compared.
 static LogicalResult verifyDims(Operation *op, ArrayRef<int64_t> dims,
                                 int64_t rank) {
   int64_t last = -1;
@@ -408,6 +442,7 @@ LogicalResult MaskPaddingOp::verify() {
 // Folds
 //===----------------------------------------------------------------------===//
 
+/// Only by what changes no number.
 OpFoldResult ScaleOp::fold(FoldAdaptor) {
   return getAmount().isExactlyValue(1.0) ? OpFoldResult(getInput())
                                          : OpFoldResult();
@@ -427,6 +462,8 @@ OpFoldResult CastOp::fold(FoldAdaptor) {
   return {};
 }
 
+/// Left alone, a sum with zeros would be a kernel that moves a tensor and
+/// computes nothing.
 OpFoldResult AddOp::fold(FoldAdaptor) {
   auto isZero = [](Value value) {
     auto fill = value.getDefiningOp<FillOp>();

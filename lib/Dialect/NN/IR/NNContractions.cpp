@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A contraction names its dimensions by letters, as einsum does: letters of
+// both operands that the result lacks are summed over. Verifiers of nn.matmul
+// and nn.fused_matmul, which share (C1) to (C3), and what passes ask of either:
+// its shape as work, and whether it is one matmul of two matrices, which is
+// what a library can extend by an epilogue.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
 
@@ -18,11 +26,15 @@ static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
+/// Letters are checked tensor by tensor, in the order of the spec, so that the
+/// message names the first that is wrong.
 LogicalResult nn::verifyContraction(ContractionOpInterface op) {
   std::tuple<StringRef, Value, const char *> tensors[] = {
       {op.getLhsLetters(), op->getOperand(0), "the first operand"},
       {op.getRhsLetters(), op->getOperand(1), "the second operand"},
       {op.getResultLetters(), op->getResult(0), "the result"}};
+  // In order of appearance: of several errors the same one is reported in every
+  // run.
   llvm::MapVector<char, int> uses;
   for (auto [letters, value, name] : tensors) {
     // (C1)
@@ -45,12 +57,18 @@ LogicalResult nn::verifyContraction(ContractionOpInterface op) {
     }
   }
   // (C3)
+  // A letter of one operand alone would be a sum over that operand, which is
+  // nn.reduce.
   for (auto [letter, count] : uses)
     if (count < 2)
       return op->emitOpError("has '") << letter << "' in one tensor only";
   return success();
 }
 
+/// Dimensions of extent 1 lie anywhere without moving an element, and are left
+/// out first. What is left has to be rows and columns in the result, in this
+/// order, and both operands have to be matrices of two of the three groups as
+/// they stand in memory; transposed is fine, interleaved is not.
 std::optional<PlainMatmul> nn::getPlainMatmul(ContractionOpInterface op) {
   auto longer = [&](StringRef letters) {
     std::string kept;
@@ -76,6 +94,8 @@ std::optional<PlainMatmul> nn::getPlainMatmul(ContractionOpInterface op) {
   return plain ? std::optional(matmul) : std::nullopt;
 }
 
+/// Each letter counts once, for the group that it is of: extents of a group are
+/// multiplied.
 static WorkShape findWorkShape(ContractionOpInterface op) {
   WorkShape shape;
   shape.kind = WorkShape::Contraction;
@@ -152,6 +172,8 @@ LogicalResult FusedMatmulOp::verify() {
     return emitOpError("has spec \"")
            << getSpec() << "\", which is not one matmul of two matrices";
   // (C6)
+  // What libraries have: bias and GELU may come together, each of the others
+  // alone.
   int kinds = (getBias() || getGelu()) + (getGeluInput() != nullptr) +
               (getAddend() != nullptr);
   if (kinds != 1)

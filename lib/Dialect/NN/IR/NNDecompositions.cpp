@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Formulas in nn ops, one for each op that people know by name. Sums,
+// exponentials and statistics are computed in f32 whatever the inputs are, and
+// a result has the type that the op says. Types are plain, or those of one
+// rank's block: shardings are given to the loss after it is decomposed, and all
+// else is decomposed when no shardings are left.
+//
+// Each new value is bound to a name before it is an argument beside another new
+// one, so that the order of the ops does not depend on the C++ compiler.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 
@@ -21,6 +32,8 @@ using Values = SmallVector<Value>;
 // Loss
 //===----------------------------------------------------------------------===//
 
+// When the vocabulary is split, maximum and sum need an exchange between the
+// parts, which only ops of their own can have.
 bool SoftmaxCrossEntropyOp::decomposesEarly() { return true; }
 
 /// -log softmax(x)[t] = log Σ exp(x - m) + m - x[t], with m = max x as a
@@ -33,10 +46,14 @@ Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
   Value shift = nn.unary<StopGradientOp>(top);
   Value centred = nn.sub(x, nn.broadcastRows(shift, x));
   Value normaliser = nn.sumRows(nn.exp(centred));
+  // One element of each row and zeros: a rank that has another part of the
+  // vocabulary adds nothing, and the sum over ranks is the picked one.
   Value picked = PickOp::create(builder, getLoc(), x.getType(), centred,
                                 getTargets(), BeginAttr());
   Value target = nn.sumRows(picked);
   Value losses = nn.sub(nn.unary<LogOp>(normaliser), target);
+  // Ignored targets count neither in the loss nor in the number that it is
+  // divided by.
   Value valid = ValidOp::create(builder, getLoc(), losses.getType(),
                                 getTargets(), getIgnoreAttr());
   Value loss = nn.sumAll(nn.mul(losses, valid));
@@ -54,6 +71,7 @@ template <typename OpTy> static Value buildScores(NNBuilder &nn, OpTy op) {
       nn.widen(nn.matmul(op.getQuery(), op.getKey(), "bsgrd,btgd->bgrst"));
   Value scaled = nn.scale(matmul, op.getScale().convertToDouble());
   Value starts = op.getStarts();
+  // Starts are per query, [b, s]: the same for all heads.
   if (starts) {
     auto shape = cast<RankedTensorType>(scaled.getType()).getShape();
     starts = nn.broadcast(starts, shape.drop_back(), {0, 3});
@@ -108,6 +126,9 @@ static Value dropScores(NNBuilder &nn, OpTy op, Value x) {
                              op.getSiteAttr(), begins);
 }
 
+/// softmax(q kᵀ) v with the maximum of each row taken off before the
+/// exponential, which keeps it from overflowing. lse is what the backward pass
+/// needs to have the softmax again without maximum and sum.
 Values AttentionOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   Value scores = buildScores(nn, *this);
@@ -116,6 +137,7 @@ Values AttentionOp::decompose(OpBuilder &builder) {
   Value sum = nn.sumRows(weights);
   Value softmax = nn.div(weights, nn.broadcastRows(sum, weights));
   Value lse = nn.add(top, nn.unary<LogOp>(sum));
+  // The matmul takes both operands in one type.
   Value weighed = nn.castLike(dropScores(nn, *this, softmax), getValue());
   Value out = nn.matmul(weighed, getValue(), "bgrst,btgd->bsgrd");
   return {out, lse};
@@ -130,6 +152,7 @@ Values AttentionGradOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   double scale = getScale().convertToDouble();
   Value scores = buildScores(nn, *this);
+  // exp(score - lse) is the softmax itself.
   Value exact = nn.exp(nn.sub(scores, nn.broadcastRows(getLse(), scores)));
   Value weights = nn.castLike(exact, getGradient());
   Value weighed = getDropoutKeys()
@@ -152,6 +175,9 @@ Values AttentionGradOp::decompose(OpBuilder &builder) {
 // Normalisation
 //===----------------------------------------------------------------------===//
 
+/// (x - mean) · rstd · w + b over the last dimension, with the variance of the
+/// row as it is (divided by n). The variance is that of the centred row: a
+/// difference of mean squares would cancel.
 Values LayerNormOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   Value x = nn.widen(getInput());
@@ -169,6 +195,7 @@ Values LayerNormOp::decompose(OpBuilder &builder) {
   return {nn.castLike(out, getOut()), mean, rstd};
 }
 
+/// x · rstd · w with the mean of the squares (Zhang and Sennrich 2019).
 Values RMSNormOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   Value x = nn.widen(getInput());
@@ -191,6 +218,9 @@ std::vector<double> nn::computeRopeFrequencies(double theta,
   std::vector<double> frequencies;
   for (int64_t pair = 0; pair < size / 2; ++pair) {
     double frequency = std::pow(theta, -2.0 * pair / size);
+    // As #nn.rope_scaling has it: what turns often within the original context
+    // is kept, what turns seldom is slowed down by `factor`, and between the
+    // two it is interpolated.
     if (scaling) {
       double factor = scaling.getFactor().getValueAsDouble();
       double low = scaling.getLow().getValueAsDouble();
@@ -209,6 +239,7 @@ SmallVector<RankTerm> RopeTableOp::getRankBegin() {
                     : SmallVector<RankTerm>();
 }
 
+/// Angles in double: an angle of 10⁵ radians in f32 is off by up to 0.004.
 std::vector<float> RopeTableOp::getData(int64_t positions) {
   int64_t size = getResult().getType().getDimSize(1);
   std::vector<double> frequencies = computeRopeFrequencies(
@@ -223,12 +254,15 @@ std::vector<float> RopeTableOp::getData(int64_t positions) {
   return data;
 }
 
+/// x cos + rotate_half(x) sin (Su et al. 2021), with halves and not neighbours
+/// as pairs, as Hugging Face's weights want it. Backward the angle is negative.
 Values RopeOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   auto type = getInput().getType();
   int64_t last = type.getRank() - 1;
   auto tableType = RankedTensorType::get(
       {type.getDimSize(1), type.getDimSize(last)}, builder.getF32Type());
+  // Tables of constants, which are computed when the plan is written.
   auto table = [&](bool sine) {
     return nn.broadcast(
         RopeTableOp::create(
@@ -249,6 +283,7 @@ Values RopeOp::decompose(OpBuilder &builder) {
 // Activations
 //===----------------------------------------------------------------------===//
 
+/// x Φ(x), or its approximation by tanh (Hendrycks and Gimpel 2016).
 Values GeluOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   Value x = nn.widen(getInput());
@@ -266,6 +301,7 @@ Values GeluOp::decompose(OpBuilder &builder) {
 
 Values GeluGradOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
+  // From the input alone: what the forward pass made of it need not be kept.
   Value x = nn.widen(getInput());
   Value slope;
   Value square = nn.mul(x, x);
@@ -293,6 +329,7 @@ Values GeluGradOp::decompose(OpBuilder &builder) {
   return {nn.castLike(result, getResult())};
 }
 
+/// x σ(x).
 Values SiluOp::decompose(OpBuilder &builder) {
   NNBuilder nn(builder, getLoc());
   Value x = nn.widen(getInput());

@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Whether an element is kept is a hash of its sequence's key, the dropout's
+// site and the element's indices in the whole tensor
+// (plait/Support/DropoutMask.h): no mask is stored, and any partition and any
+// repetition of the op draws the same one. All that the op needs for this is
+// here, in one file.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Support/DropoutMask.h"
@@ -20,6 +28,8 @@ using namespace plait::nn;
 // Constraints
 //===----------------------------------------------------------------------===//
 
+/// For nn.dropout, which always has the three, and for attention, which has all
+/// or none.
 LogicalResult nn::verifyDropout(Operation *op, Value keys, int64_t batch,
                                 FloatAttr probability, IntegerAttr site) {
   if (!keys && !probability && !site)
@@ -68,6 +78,8 @@ static bool keepsAll(double probability) {
   return getMaskThreshold(probability) > std::numeric_limits<uint32_t>::max();
 }
 
+/// By the threshold and not by the probability: one so small that no hash is
+/// dropped is none, too.
 OpFoldResult DropoutOp::fold(FoldAdaptor) {
   return keepsAll(getProbability().convertToDouble()) ? getInput() : Value();
 }
@@ -81,6 +93,7 @@ void DropoutOp::removeDropout() {
   erase();
 }
 
+/// The op stays, without the operands of its mask.
 void AttentionOp::removeDropout() {
   getDropoutKeysMutable().clear();
   removeProbabilityAttr();
@@ -93,6 +106,7 @@ void AttentionOp::removeDropout() {
 
 FactorRule DropoutOp::getFactorRule() {
   FactorRule rule = elementwiseRule(*this);
+  // Keys run along the batch alone.
   rule.operands[1].truncate(1);
   return rule;
 }
@@ -104,6 +118,7 @@ void DropoutOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
     return;
   SmallVector<Attribute> begins(getInput().getType().getRank(),
                                 UnitAttr::get(getContext()));
+  // Called once a split factor: what was noted for others stays.
   if (ArrayAttr known = getBeginsAttr())
     begins.assign(known.begin(), known.end());
   begins[factor] = BeginAttr::get(getContext(), begin, limit);
@@ -151,7 +166,10 @@ struct EmittedWords {
 };
 } // namespace
 
+// The site is handed to the kernel: layers share one, though their masks
+// differ.
 StringRef DropoutOp::getCallAttrName() { return kSiteAttr; }
+// A hash a dimension: loops must not run over two of them at once.
 bool DropoutOp::computesIndices() { return true; }
 
 Value DropoutOp::emitElement(ElementContext &context, ValueRange operands) {
@@ -159,6 +177,8 @@ Value DropoutOp::emitElement(ElementContext &context, ValueRange operands) {
   if (keepsAll(probability))
     return operands[0];
   EmittedWords words{context};
+  // Dimension 0 is in the key; along a row all but the last step are the same
+  // and leave the loop.
   Value hash = extendMaskHash(words, operands[1], context.getCallValue());
   for (int64_t dim = 1; dim < getInput().getType().getRank(); ++dim) {
     Value index = context.getIndex(dim);

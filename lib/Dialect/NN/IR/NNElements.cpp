@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What a kernel computes of each op, for one element or for a vector of
+// neighbours: emitted into the loops that code generation makes, on processors
+// and GPUs alike. All numbers are f32, whatever type a tensor is stored in;
+// indices and ids are i32. The same ops are evaluated over ranges of numbers to
+// derive what padding holds (plait/Interfaces/Padding.h).
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
 
@@ -54,6 +62,8 @@ Value RsqrtOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<arith::DivFOp>(context, {constant(context, 1.0), root});
 }
 
+/// 1 / (1 + exp(-x)): for large negative x the exponential is infinite and the
+/// quotient 0, as it should be.
 Value SigmoidOp::emitElement(ElementContext &context, ValueRange operands) {
   Value negated = emit<arith::NegFOp>(context, operands);
   Value power = emit<math::ExpOp>(context, negated);
@@ -148,6 +158,8 @@ Value IotaOp::emitElement(ElementContext &context, ValueRange) {
   return globalIndex(context, getAlong(), getBeginAttr());
 }
 
+/// Compared with the index in the whole row: where the id is another rank's,
+/// all elements here are zero.
 Value PickOp::emitElement(ElementContext &context, ValueRange operands) {
   int64_t last = getInput().getType().getRank() - 1;
   Value index = globalIndex(context, last, getBeginAttr());
@@ -163,6 +175,9 @@ Value ValidOp::emitElement(ElementContext &context, ValueRange operands) {
                 constant(context, 0.0));
 }
 
+/// A key is seen if it is not behind the query, within the window, and in the
+/// query's document. A query always sees itself, whatever `starts` says: a row
+/// without any key would be 0 / 0 in the softmax.
 Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
   int64_t rank = getInput().getType().getRank();
   Value query = globalIndex(context, rank - 2, getBeginAttr());
@@ -184,6 +199,7 @@ Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
   return select(context, seen, operands[0], hidden);
 }
 
+/// Selected and not multiplied by 0: padding may hold what is not a number.
 Value MaskPaddingOp::emitElement(ElementContext &context, ValueRange operands) {
   Value index = globalIndex(context, getDim(), getBeginAttr());
   Value limit =
@@ -213,6 +229,7 @@ IndexMap RotateHalfOp::getIndexMap() {
   return {last, {{half, half, /*negated=*/true}, {extent, -half}}};
 }
 
+// What the kernel emitter has found at the place is the element.
 Value EmbeddingOp::emitElement(ElementContext &, ValueRange operands) {
   return operands.front();
 }

@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A rule returns a gradient for each operand, with a plain type;
+// nn-differentiate gives it a sharding, casts it to the type that the operand's
+// gradient has, and drops what nobody needs. Which operands and results a rule
+// reads decides what is kept for the backward pass: exp reads its result, and
+// div both operands. Comparisons of forward values that a rule makes are moved
+// into the forward pass (ComparesFloats), so that rules may compare as they
+// like.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/Sequence.h"
@@ -33,6 +43,8 @@ Values MatmulOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {da, db};
 }
 
+/// As one op, so that a library can compute it in one step. Reads the output
+/// and lse, and nothing of the size of the scores.
 Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   auto grad = AttentionGradOp::create(
       builder, getLoc(), dist::plainType(getQuery().getType()),
@@ -46,6 +58,7 @@ Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return gradients;
 }
 
+/// Rows of the gradient are added up where the ids say; ids have no gradient.
 Values EmbeddingOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   RankedTensorType type = dist::plainType(getTable().getType());
   return {EmbeddingGradOp::create(
@@ -54,6 +67,7 @@ Values EmbeddingOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
           Value()};
 }
 
+/// Picking is its own transpose.
 Values PickOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {PickOp::create(builder, getLoc(),
                          dist::plainType(getInput().getType()), cotangents[0],
@@ -72,6 +86,7 @@ Values LayerNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   Value x = nn.widen(getInput()), dy = nn.widen(cotangents[0]);
   double inverse = 1.0 / getInput().getType().getShape().back();
   Value mean = nn.broadcastRows(getMean(), x);
+  // From the statistics that the forward op has as results, not computed again.
   Value rstd = nn.broadcastRows(getRstd(), x);
   Value centred = nn.sub(x, mean);
   Value normal = nn.mul(centred, rstd);
@@ -109,6 +124,7 @@ Values RMSNormOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
 // Activations, rotation
 //===----------------------------------------------------------------------===//
 
+/// A rotation's transpose is the rotation back.
 Values RopeOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {RopeOp::create(
       builder, getLoc(), dist::plainType(getInput().getType()), cotangents[0],
@@ -116,6 +132,8 @@ Values RopeOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
       getInverse() ? UnitAttr() : builder.getUnitAttr(), getBeginAttr())};
 }
 
+/// By name: a library multiplies by the slope while it computes the matmul
+/// whose result this gradient is of (nn-fuse-epilogues).
 Values GeluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {GeluGradOp::create(builder, getLoc(),
                              dist::plainType(getInput().getType()),
@@ -149,12 +167,14 @@ Values LogOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {NNBuilder(builder, getLoc()).div(cotangents[0], getInput())};
 }
 
+/// 1 - y².
 Values TanhOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
   Value slope = nn.shift(nn.neg(nn.mul(getResult(), getResult())), 1.0);
   return {nn.mul(cotangents[0], slope)};
 }
 
+/// 2 / √π · exp(-x²).
 Values ErfOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
   Value bell = nn.exp(nn.neg(nn.mul(getInput(), getInput())));
@@ -162,11 +182,13 @@ Values ErfOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {nn.mul(cotangents[0], slope)};
 }
 
+/// 1 / (2 y).
 Values SqrtOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
   return {nn.scale(nn.div(cotangents[0], getResult()), 0.5)};
 }
 
+/// -y³ / 2.
 Values RsqrtOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
   Value y = getResult();
@@ -174,6 +196,7 @@ Values RsqrtOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {nn.scale(nn.mul(cotangents[0], cube), -0.5)};
 }
 
+/// y (1 - y).
 Values SigmoidOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
   Value y = getResult();
@@ -196,6 +219,7 @@ Values MulOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   return {da, db};
 }
 
+/// da = dy / b, db = -da · a / b: no square of b, which could overflow.
 Values DivOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   NNBuilder nn(builder, getLoc());
   Value da = nn.div(cotangents[0], getRhs());
@@ -244,6 +268,7 @@ Values StopGradientOp::buildVJP(OpBuilder &, ArrayRef<Value>) {
 // Shapes
 //===----------------------------------------------------------------------===//
 
+/// What was repeated is added up, in f32: there may be many of it.
 Values BroadcastOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
   SmallVector<int64_t> added;
   for (int64_t dim : llvm::seq(getResult().getType().getRank()))

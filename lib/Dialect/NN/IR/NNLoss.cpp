@@ -71,6 +71,7 @@ LogicalResult LossVerifier::verifySelection(Operation &op, Value ids,
                                             Value from, int64_t dim) {
   auto fromType = cast<RankedTensorType>(from.getType());
   int64_t extent = fromType.getDimSize(dim);
+  // Positions: their number is known.
   if (auto iota = ids.getDefiningOp<IotaOp>()) {
     int64_t count = iota.getType().getDimSize(iota.getAlong());
     if (count > extent)
@@ -78,6 +79,8 @@ LogicalResult LossVerifier::verifySelection(Operation &op, Value ids,
                                         << fromType << ", which has " << extent;
     return success();
   }
+  // Tokens and targets are arguments, and below the vocabulary. Of what an op
+  // has computed nothing is known, so that nothing is claimed.
   if (!isa<BlockArgument>(ids) || extent >= vocab)
     return success();
   return op.emitOpError("selects from ") << fromType << ", which has " << extent
@@ -85,6 +88,7 @@ LogicalResult LossVerifier::verifySelection(Operation &op, Value ids,
                                          << vocab << " (" << kModelAttr << ")";
 }
 
+/// (L3), for the ops that take indices.
 LogicalResult LossVerifier::verifyIndices(Operation &op) {
   if (auto embedding = dyn_cast<EmbeddingOp>(op))
     return verifySelection(op, embedding.getIds(), embedding.getTable(), 0);
@@ -111,6 +115,7 @@ static ValueRange findInputs(OpResult value) {
 
 /// The reads that `result` depends on.
 llvm::SetVector<Operation *> LossVerifier::findReads(Value result) {
+  // Grows while it is walked; ends at arguments and reads.
   llvm::SetVector<Value> slice;
   llvm::SetVector<Operation *> reads;
   slice.insert(result);
@@ -130,6 +135,8 @@ llvm::SetVector<Operation *> LossVerifier::findReads(Value result) {
 LogicalResult LossVerifier::verifyResults() {
   Operation *terminator = loss.getFunctionBody().front().getTerminator();
   Value count = terminator->getOperand(1);
+  // Loss and count exchanged would still be two numbers: what tells them apart
+  // is that counting takes no parameter.
   for (Operation *read : findReads(count))
     return read->emitOpError("reaches the number of targets, but @")
            << kLossFunction << " returns the loss first and the number second, "
@@ -138,6 +145,7 @@ LogicalResult LossVerifier::verifyResults() {
   if (fill && fill.getAmount().convertToDouble() <= 0.0)
     return fill.emitOpError(
         "is the number of targets, which has to be positive");
+  // A warning only: a model may well keep what it does not train.
   llvm::DenseSet<Attribute> used;
   for (Operation *read : findReads(terminator->getOperand(0)))
     used.insert(cast<ReadOp>(read).getSymbolAttr());
@@ -158,6 +166,7 @@ static bool isDropoutKey(OpOperand &use) {
          use.getOperandNumber() + 1 == op->getNumOperands();
 }
 
+/// By its position among the operands, which the optional ones change.
 static bool isAttentionStart(OpOperand &use) {
   auto attention = dyn_cast<AttentionOp>(use.getOwner());
   return attention && attention.getStarts() &&
@@ -180,6 +189,7 @@ LogicalResult LossVerifier::verifyUses(BlockArgument argument, StringRef name,
 }
 
 LogicalResult LossVerifier::verify() {
+  // All passes walk one block.
   if (!llvm::hasSingleElement(loss.getFunctionBody()))
     return loss.emitOpError("has several blocks, expected one");
   for (Operation &op : loss.getFunctionBody().front())
@@ -209,6 +219,7 @@ BlockArgument nn::findStarts(FunctionOpInterface loss) {
   return findArgument(loss, 2);
 }
 
+/// Asked by who has to choose how attention is computed before the passes do.
 nn::AttentionUse nn::findAttentionUse(Operation *root) {
   AttentionUse use;
   root->walk([&](AttentionOp op) {
@@ -226,6 +237,8 @@ LogicalResult nn::verifyLoss(FunctionOpInterface loss, int64_t vocab) {
 // Discardable attributes
 //===----------------------------------------------------------------------===//
 
+/// No other attribute may begin with `nn.`: one that is misspelt by hand would
+/// else be passed over in silence.
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
                                                   NamedAttribute attribute) {
   if (attribute.getName() == kLayerAttr) {

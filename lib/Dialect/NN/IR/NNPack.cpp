@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A pack is a table in which parameters of one rank of the pipeline lie side by
+// side, as they are on a rank. Accesses by the pack's symbol touch all members
+// at once. Divided, ranks along an axis have some rows each of what only the
+// optimizer uses.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/Parameters.h"
 
@@ -23,6 +30,9 @@ SmallVector<SlotOpInterface> nn::findAccesses(Operation *root,
   return found;
 }
 
+/// Gradients are added up whole before they are scattered, and copies to
+/// compute with are gathered whole; values are divided only where such a copy
+/// exists, because the forward pass reads them otherwise.
 bool PackOp::isDivided(Slot slot) {
   if (!getAxis())
     return false;
@@ -31,6 +41,7 @@ bool PackOp::isDivided(Slot slot) {
   return slot != Slot::Gradient && slot != Slot::Compute;
 }
 
+/// All slots are f32 but the copy.
 RankedTensorType PackOp::getSlotType(Slot slot) {
   auto type = cast<RankedTensorType>(getType());
   if (slot == Slot::Compute)
@@ -94,6 +105,7 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
   if (failed(verifyDivision(*this, tables)))
     return failure();
   // (C3)
+  // A parameter may be in packs of several ranks, but once in each.
   llvm::DenseSet<Attribute> taken;
   for (auto other : (*this)->getParentOfType<ModuleOp>().getOps<PackOp>())
     if (other != *this && other.getRank() == getRank())
@@ -112,6 +124,8 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &tables) {
       return emitOpError("is divided over axis ")
              << getAxisAttr() << ", which splits member " << member;
     // (C4)
+    // Members stand in the order of their offsets, each with room up to the
+    // next.
     int64_t begin = getOffsets()[index];
     int64_t bound = index + 1 < getOffsets().size()
                         ? getOffsets()[index + 1]

@@ -24,6 +24,8 @@ static LogicalResult verifyState(ParameterOp parameter) {
     return success();
   auto state = cast<dist::ShardingAttr>(parameter.getStateAttr());
   dist::ShardingAttr sharding = getSharding(parameter);
+  // Each dimension's axes begin with those of the parameter: then a rank's
+  // block of the state lies within its block of the value.
   if (sharding &&
       llvm::all_of_zip(sharding.getDims(), state.getDims(),
                        [](ArrayAttr outer, ArrayAttr all) {
@@ -44,6 +46,7 @@ LogicalResult ParameterOp::verify() {
   // (C2)
   if (FileAttr file = getFileAttr()) {
     size_t rank = file.getShape().size();
+    // Subtracted rather than added, so that no sizes can overflow.
     bool inside =
         file.getBegin().size() == rank && file.getBox().size() == rank;
     for (size_t dim = 0; inside && dim < rank; ++dim)
@@ -114,6 +117,9 @@ static LogicalResult verifyAccess(SlotOpInterface op,
   dist::ShardingAttr master =
       slot == Slot::Value ? getSharding(parameter, Slot::Gradient) : sharding;
   dist::ShardingAttr own = dist::ShardingAttr::of(type);
+  // Before partitioning: the global type, which lies as the parameter does, or
+  // as the state where this is the master value. Partial sums are what
+  // gradients are until the end of the step.
   if (dist::plainType(type) == declared) {
     // (C3)
     if (!own || !sharding || own.withoutPartial() == sharding ||
@@ -125,6 +131,7 @@ static LogicalResult verifyAccess(SlotOpInterface op,
     diag.attachNote(target->getLoc()) << "declared here";
     return diag;
   }
+  // After it: one rank's block.
   dist::MeshOp mesh = dist::MeshOp::find(op);
   for (dist::ShardingAttr lying : {sharding, master})
     if (mesh && lying &&
@@ -171,6 +178,8 @@ LogicalResult MetricOp::verify() {
   return verifyName(*this, getName(), plan::fb::EnumNamesMetric());
 }
 
+/// Through reshards, since a parameter that is stored in parts is gathered
+/// before it is used.
 Type nn::getGradientElementType(Value primal) {
   Value source = primal;
   while (auto reshard = source.getDefiningOp<dist::ReshardOp>())

@@ -4,6 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The rule of an op lists its factors and, for each dimension of operands and
+// results, the factor it runs along (FactorRule.h). The partitioner knows
+// nothing else of an op, and the verifier of shardings holds types against the
+// same rule. Rules are made anew from the op's present types whenever they are
+// asked for: they are cheap, and types change.
+//
+// Ops whose arithmetic takes an index of the whole tensor are told by
+// localizeFactor() where a rank's block begins. Costs count a multiply-add as
+// two operations.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/NN.h"
 
@@ -42,6 +54,8 @@ FactorRule nn::elementwiseRule(Operation *op) {
 /// split it hold partial sums.
 FactorRule MatmulOp::getFactorRule() {
   FactorRule rule;
+  // Letters are numbered in the order of the spec, which remarks and the choice
+  // among equals go by.
   llvm::MapVector<char, int> factors;
   auto dimsOf = [&](StringRef letters) {
     FactorRule::DimFactors dims;
@@ -120,6 +134,9 @@ void EmbeddingGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
 /// gradients of all keys and values.
 template <typename OpTy>
 static FactorRule attentionRule(OpTy op, bool backward) {
+  // Every query looks at all keys before it: keys stay whole, and a rank that
+  // has some of the queries gathers them. Groups come before heads of a group,
+  // so that whoever takes the first factor that fits splits groups.
   ArrayRef<int64_t> query = shapeOf(op.getQuery());
   int64_t keys = shapeOf(op.getKey())[1];
   FactorRule rule;
@@ -139,6 +156,8 @@ static FactorRule attentionRule(OpTy op, bool backward) {
                               : FactorKind::Parallel,
                    query[3], /*mustDivide=*/true);
   int d = rule.add("head size", FactorKind::Whole, query[4]);
+  // Keys and values lack the query heads: split over those, they are whole on
+  // each rank, and their gradients are partial sums.
   FactorRule::DimFactors q{b, s, g, r, d}, k{b, t, g, d}, lse{b, g, r, s};
   if (backward) {
     rule.operands = {q, k, k, q, lse, q};
@@ -147,6 +166,7 @@ static FactorRule attentionRule(OpTy op, bool backward) {
     rule.operands = {q, k, k};
     rule.results = {q, lse};
   }
+  // In the order in which the op has its optional operands.
   if (op.getStarts())
     rule.operands.push_back({b, s});
   if (op.getDropoutKeys())
@@ -204,6 +224,7 @@ int64_t AttentionGradOp::getFlops() {
   return 5 * scoreFlops(shapeOf(getQuery()), shapeOf(getKey()));
 }
 
+/// What cost models tell efficiency by, beside the number of operations.
 static WorkShape attentionShape(ArrayRef<int64_t> q, ArrayRef<int64_t> k) {
   WorkShape shape;
   shape.kind = WorkShape::Attention;
@@ -236,6 +257,7 @@ FactorRule LayerNormOp::getFactorRule() {
   return rule;
 }
 
+/// As layer normalisation, without a mean.
 FactorRule RMSNormOp::getFactorRule() {
   FactorRule rule;
   ArrayRef<int64_t> shape = shapeOf(getInput());
@@ -246,6 +268,9 @@ FactorRule RMSNormOp::getFactorRule() {
   return rule;
 }
 
+/// Pairs of elements along the last dimension are turned by an angle that
+/// follows from the position, dimension 1, which may be split: see
+/// localizeFactor().
 FactorRule RopeOp::getFactorRule() {
   FactorRule rule;
   ArrayRef<int64_t> shape = shapeOf(getInput());
@@ -269,10 +294,12 @@ bool CastOp::isLinear() { return true; }
 int64_t CastOp::getFlops() { return 0; }
 FactorRule EqualOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule FillOp::getFactorRule() { return elementwiseRule(*this); }
+// Zeros are zeros as a partial sum, too.
 bool FillOp::isLinear() { return getAmount().isZero(); }
 FactorRule IotaOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule ValidOp::getFactorRule() { return elementwiseRule(*this); }
 
+/// A rank counts from where its block begins.
 void IotaOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                             int64_t limit) {
   if (factor == static_cast<int>(getAlong()))
@@ -319,6 +346,8 @@ FactorRule PickOp::getFactorRule() {
   return rule;
 }
 
+/// Of the ranks that split the row, the one that has the index keeps its
+/// element; all others have zeros.
 void PickOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                             int64_t limit) {
   if (factor == static_cast<int>(shapeOf(getInput()).size()) - 1)

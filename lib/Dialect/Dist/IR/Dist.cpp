@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Meshes, shardings and collectives: what TableGen cannot write. Contracts are
+// in DistOps.td; each check is tagged with its constraint. That shardings in an
+// op's types agree with its factor rule is checked for all ops in one place
+// (ShardingVerifier.cpp).
+//
+// What a kind of collective reads, writes and combines is a row of
+// plait/Support/Collectives.h. The ops here add what is a question of shapes:
+// how their tensors are cut into blocks.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Dist/IR/Dist.h"
 
@@ -68,6 +79,9 @@ static void printAxes(AsmPrinter &printer, ArrayRef<StringAttr> axes) {
   printer << '}';
 }
 
+/// `<@mesh, [{"dp"}, {}], partial = {"tp"} max>`: the mesh, axes for each
+/// dimension, and what is partial, if anything. A sum is the rule, so that only
+/// a maximum is written.
 Attribute ShardingAttr::parse(AsmParser &parser, Type) {
   FlatSymbolRefAttr mesh;
   SmallVector<ArrayAttr> dims;
@@ -115,6 +129,9 @@ void ShardingAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
+/// An axis that split two dimensions would cut a tensor along its diagonal:
+/// most of the blocks would be on no rank. One that splits and is partial would
+/// sum up different blocks.
 LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    FlatSymbolRefAttr, ArrayRef<ArrayAttr> dims,
                                    ArrayRef<StringAttr> partial, Reduction) {
@@ -135,6 +152,8 @@ LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+/// Asked by a ranked tensor type that is parsed; one that a pass builds is
+/// checked with the ops that have it (ShardingVerifier.cpp, S1).
 LogicalResult ShardingAttr::verifyEncoding(
     ArrayRef<int64_t> shape, Type,
     function_ref<InFlightDiagnostic()> emitError) const {
@@ -145,6 +164,7 @@ LogicalResult ShardingAttr::verifyEncoding(
   return success();
 }
 
+/// An attribute does not know its module: who has one in a type checks it.
 LogicalResult dist::verifyAxes(Operation *op, ShardingAttr sharding) {
   MeshOp mesh = MeshOp::find(op);
   if (!mesh || mesh.getSymName() != sharding.getMesh().getValue())
@@ -173,6 +193,7 @@ ShardingAttr ShardingAttr::getReplicated(FlatSymbolRefAttr mesh, int64_t rank) {
   return get(mesh.getContext(), mesh, dims, {}, Reduction::Sum);
 }
 
+/// Null for what is no tensor, too: ops may have other operands.
 ShardingAttr ShardingAttr::of(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor ? dyn_cast_or_null<ShardingAttr>(tensor.getEncoding())
@@ -194,6 +215,7 @@ ShardingAttr ShardingAttr::withoutPartial() const {
   return get(getContext(), getMesh(), getDims(), {}, Reduction::Sum);
 }
 
+/// In place of the axes that it is partial over, not beside them.
 ShardingAttr ShardingAttr::withPartial(ArrayRef<StringAttr> axes,
                                        Reduction reduction) const {
   return get(getContext(), getMesh(), getDims(), axes, reduction);
@@ -236,11 +258,14 @@ int64_t MeshOp::getAxisIndex(StringRef axis) {
   return -1;
 }
 
+/// 0 and not 1 for an unknown axis: whoever means that it is one rank has to
+/// say so.
 int64_t MeshOp::getAxisSize(StringRef axis) {
   int64_t index = getAxisIndex(axis);
   return index < 0 ? 0 : getSizes()[index];
 }
 
+/// Axes have been checked: one that the mesh lacks would make it 0.
 int64_t MeshOp::getBlocks(ArrayAttr axes) {
   int64_t blocks = 1;
   for (auto axis : axes.getAsRange<StringAttr>())
@@ -248,6 +273,9 @@ int64_t MeshOp::getBlocks(ArrayAttr axes) {
   return blocks;
 }
 
+/// The innermost axis steps by a chunk, each further one by all that is inside
+/// of it. Axes of one rank add nothing and are left out; the terms are in the
+/// order of `axes`.
 SmallVector<RankTerm> MeshOp::getBegin(ArrayAttr axes, int64_t chunk) {
   SmallVector<RankTerm> terms;
   for (Attribute axis : llvm::reverse(axes)) {
@@ -261,6 +289,7 @@ SmallVector<RankTerm> MeshOp::getBegin(ArrayAttr axes, int64_t chunk) {
   return terms;
 }
 
+/// The first one: there is one mesh a module.
 MeshOp MeshOp::find(Operation *op) {
   auto module = dyn_cast<ModuleOp>(op);
   if (!module)
@@ -271,6 +300,7 @@ MeshOp MeshOp::find(Operation *op) {
   return meshes.empty() ? MeshOp() : *meshes.begin();
 }
 
+/// Rounded up: all ranks have blocks of one type, the last ones with padding.
 RankedTensorType MeshOp::getLocalType(RankedTensorType type) {
   ShardingAttr sharding = ShardingAttr::of(type);
   if (!sharding)
@@ -285,6 +315,8 @@ RankedTensorType MeshOp::getLocalType(RankedTensorType type) {
 // ReshardOp
 //===----------------------------------------------------------------------===//
 
+/// A value that is whole cannot become a partial sum: which rank would hold it,
+/// and which ones zeros, is nowhere said.
 LogicalResult ReshardOp::verify() {
   ShardingAttr from = ShardingAttr::of(getInput());
   ShardingAttr to = ShardingAttr::of(getResult());
@@ -318,6 +350,7 @@ std::string dist::stringifyKind(CollectiveKind kind) {
   return word;
 }
 
+/// The words are the table's, with underscores for hyphens.
 FailureOr<CollectiveKind> dist::parseKind(AsmParser &parser) {
   SMLoc loc = parser.getCurrentLocation();
   StringRef word;
@@ -352,6 +385,8 @@ static LogicalResult verifyOtherDims(Operation *op, Value input, Value result,
                                      ArrayRef<int64_t> dims) {
   auto from = cast<RankedTensorType>(input.getType());
   auto to = cast<RankedTensorType>(result.getType());
+  // First that the dimensions exist: extent() of another would read past the
+  // shape.
   for (int64_t dim : dims)
     if (dim < 0 || dim >= from.getRank())
       return op->emitOpError("works on dimension ")
@@ -399,6 +434,9 @@ LogicalResult AllReduceOp::verify() {
   return success();
 }
 
+/// A write to nothing in particular, so that neither CSE nor dead code
+/// elimination touches an ordered sum: other programs take part, and wait for
+/// it.
 void AllReduceOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
@@ -408,6 +446,7 @@ void AllReduceOp::getEffects(
 
 CollectiveKind AllReduceOp::getKind() { return CollectiveKind::AllReduce; }
 
+// How the elements are grouped does not matter to a sum: one block.
 CollectiveBlocks AllReduceOp::getBlocks() {
   return {1, 1, getResult().getType().getNumElements()};
 }
@@ -448,6 +487,7 @@ CollectiveBlocks AllGatherOp::getBlocks() {
   return blocksAlong(getInput(), getDim());
 }
 
+/// The mirror image of an all-gather: the input is the whole tensor.
 LogicalResult ReduceScatterOp::verify() {
   // (C1)
   FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
@@ -472,6 +512,7 @@ CollectiveBlocks ReduceScatterOp::getBlocks() {
   return blocksAlong(getResult(), getDim());
 }
 
+/// What one dimension loses the other one gains, by the number of ranks.
 LogicalResult AllToAllOp::verify() {
   // (C1)
   FailureOr<int64_t> blocks = countRanks(*this, getMeshAttr(), getAxis());
@@ -484,6 +525,8 @@ LogicalResult AllToAllOp::verify() {
   if (failed(verifyOtherDims(*this, getInput(), getResult(), {split, concat})))
     return failure();
   // (C3)
+  // Multiplied rather than divided, so that an extent that does not divide is
+  // an error and not rounded.
   for (auto [dim, up, down] :
        {std::tuple(split, int64_t(1), *blocks), {concat, *blocks, 1}}) {
     int64_t from = extent(getInput(), dim), to = extent(getResult(), dim);
@@ -510,6 +553,8 @@ CollectiveBlocks AllToAllOp::getBlocks() {
           extents(block, last, block.getRank()), split > concat};
 }
 
+/// Unlike collectives, which move equal blocks, a slice may have a last block
+/// with padding: it is only cut out.
 LogicalResult SliceOp::verify() {
   // (C1)
   int64_t blocks = 1;
@@ -535,6 +580,8 @@ LogicalResult SliceOp::verify() {
 
 FusionRole SliceOp::getFusionRole() { return FusionRole::Reindex; }
 
+/// Element i of the rank is element begin + i of the whole; beyond the extent
+/// it is zero. As a map it fuses into whatever kernel reads the block.
 IndexMap SliceOp::getIndexMap() {
   int64_t dim = getDim();
   return {dim, {{extent(getInput(), dim), 0}}, /*countsFromWhole=*/true};

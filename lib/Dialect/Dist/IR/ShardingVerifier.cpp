@@ -17,6 +17,12 @@
 //  (S6) a result is partial over exactly the axes that split the reduced
 //       factors along which it does not run, with the reduction of those.
 //
+// Part of the verification of every ShardableOpInterface, so that no pass can
+// leave a sharding that its factor rule does not allow. Written against the
+// rule and the types alone, not by calling what assigns shardings: the two have
+// to agree. Types without shardings, before sharding and after partitioning,
+// pass.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Dist/IR/Dist.h"
@@ -31,7 +37,9 @@ namespace {
 struct Checker {
   Operation *op;
   FactorRule rule;
+  // What tensors that have been checked say of each factor; null: nothing yet.
   SmallVector<ArrayAttr> axesOfFactor;
+  // Of a linear op, the axes that all operands are partial over.
   ArrayRef<StringAttr> partialOperands = {};
 
   LogicalResult checkPresence();
@@ -67,6 +75,8 @@ LogicalResult Checker::checkPresence() {
   return success();
 }
 
+/// (S3) and (S4) for one tensor. The first tensor that runs along a factor says
+/// what splits it, all others have to agree.
 LogicalResult Checker::checkDims(Value value,
                                  const FactorRule::DimFactors &factors,
                                  const char *kind, int index) {
@@ -138,6 +148,8 @@ LogicalResult Checker::checkPartial(Value result, int index) {
     if (rule.factors[factor].kind == FactorKind::Max)
       reduction = Reduction::Max;
   }
+  // Compared as sets: in which order sums over several axes are made is left to
+  // whoever makes them.
   llvm::SetVector<Attribute> actual(sharding.getPartial().begin(),
                                     sharding.getPartial().end());
   bool same = expected.size() == actual.size() &&
@@ -152,6 +164,10 @@ LogicalResult Checker::checkPartial(Value result, int index) {
   return success();
 }
 
+/// 1. (S1), without which there is nothing to compare.
+/// 2. Operands, then results, which fills in what splits each factor.
+/// 3. (S5), and what results are partial over, for which all factors have to be
+///    known.
 LogicalResult plait::detail::verifyShardings(Operation *op) {
   auto isSharded = [](Type type) { return bool(ShardingAttr::of(type)); };
   if (llvm::none_of(op->getOperandTypes(), isSharded) &&
@@ -159,8 +175,10 @@ LogicalResult plait::detail::verifyShardings(Operation *op) {
     return success();
   Checker checker{op, cast<ShardableOpInterface>(op).getFactorRule(), {}, {}};
   checker.axesOfFactor.resize(checker.rule.factors.size());
+  // 1.
   if (failed(checker.checkPresence()))
     return failure();
+  // 2.
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
     if (failed(checker.checkOperandPartial(operand, index)) ||
         failed(checker.checkDims(operand, checker.rule.operands[index],
@@ -171,6 +189,7 @@ LogicalResult plait::detail::verifyShardings(Operation *op) {
     if (failed(checker.checkDims(result, checker.rule.results[index], "result",
                                  index)))
       return failure();
+  // 3.
   if (failed(checker.checkAxes()))
     return failure();
   for (auto [index, result] : llvm::enumerate(op->getResults()))

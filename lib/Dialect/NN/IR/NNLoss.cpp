@@ -52,6 +52,7 @@ LogicalResult LossVerifier::verifyEffects(Operation &op) {
   if (op.hasTrait<OpTrait::IsTerminator>())
     return success();
   auto read = dyn_cast<ReadOp>(op);
+  // Ops that are not known count as having effects.
   if (!read && !isMemoryEffectFree(&op))
     return op.emitOpError("stores or has effects that are not known, but @")
            << kLossFunction << " only computes";
@@ -188,6 +189,8 @@ LogicalResult LossVerifier::verifyUses(BlockArgument argument, StringRef name,
   return success();
 }
 
+/// Op by op first, so that an error names the op that is wrong and not the
+/// result that it spoils.
 LogicalResult LossVerifier::verify() {
   // All passes walk one block.
   if (!llvm::hasSingleElement(loss.getFunctionBody()))

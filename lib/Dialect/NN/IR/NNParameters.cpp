@@ -38,6 +38,8 @@ static LogicalResult verifyState(ParameterOp parameter) {
          << parameter.getShardingAttr();
 }
 
+/// The type is plain, as a parameter is one tensor however it lies; where it
+/// lies are attributes of their own, which passes set.
 LogicalResult ParameterOp::verify() {
   auto type = cast<RankedTensorType>(getType());
   // (C1)
@@ -98,6 +100,8 @@ static LogicalResult verifyAccess(SlotOpInterface op,
   Slot slot = op.getSlot();
   RankedTensorType type = op.getTensor().getType();
   Operation *target = tables.lookupNearestSymbolFrom(op, symbol);
+  // A slot may belong to a pack, a parameter or an accumulator. Which slots
+  // there are, and of which type, differs.
   if (auto pack = dyn_cast_or_null<PackOp>(target))
     return verifyPackAccess(op, pack, slot, type);
   auto parameter = dyn_cast_or_null<ParameterOp>(target);

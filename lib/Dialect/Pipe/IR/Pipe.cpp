@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Stages, ports, placements and schedules as attributes and one op. The
+// schedule library (plait/Schedule) knows no IR, and does all that is an
+// algorithm: parsing a list of actions, printing it, and proving it sound. Here
+// are the borders between the two, the enumerations that they share, and what
+// ties attributes to functions.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 
@@ -38,6 +46,8 @@ void PipeDialect::initialize() {
       >();
 }
 
+// Enumerations of IR and of the library are cast into each other: their numbers
+// have to be the same.
 #define PLAIT_SAME_ACTION(NAME)                                                \
   static_assert(int(ActionKind::NAME) == int(schedule::ActionKind::NAME));
 PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION)
@@ -49,6 +59,7 @@ static_assert(int(Arrangement::V) == int(schedule::Placement::VShape));
 // Attributes
 //===----------------------------------------------------------------------===//
 
+/// Transfers have no function: they move a buffer.
 LogicalResult FunctionAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    ActionKind action, int64_t index) {
   // (C1)
@@ -77,6 +88,7 @@ std::string PortAttr::getText() const {
   return isModelInput() ? text : text + " " + std::to_string(getIndex());
 }
 
+/// `<residual 3>`, `<tokens>`: an index where there may be several of a kind.
 Attribute PortAttr::parse(AsmParser &parser, Type) {
   SMLoc loc = parser.getCurrentLocation();
   StringRef word;
@@ -99,6 +111,7 @@ void PortAttr::print(AsmPrinter &printer) const {
 LogicalResult
 PlacementAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                       Arrangement arrangement, int64_t ranks, int64_t chunks) {
+  // Bounds what a text can ask for, far above any cluster.
   constexpr int64_t most = 1 << 22;
   // (C1)
   if (ranks < 1 || chunks < 1 || ranks > most || chunks > most ||
@@ -109,6 +122,7 @@ PlacementAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+/// The library's form of the same facts.
 schedule::Problem PlacementAttr::getProblem(int64_t microbatches) const {
   schedule::Problem problem;
   problem.stages = getRanks();
@@ -130,12 +144,15 @@ int64_t PlacementAttr::getRank(int64_t stage) const {
 static bool mayHave(ActionKind action, PortKind port, bool isResult) {
   switch (action) {
   case ActionKind::Forward:
+    // Port kinds are in order: what the model is given, then inputs.
     return isResult ? port == PortKind::Output || port == PortKind::Residual
                     : port <= PortKind::Input;
   case ActionKind::Joint:
     return isResult
                ? port == PortKind::Output || port == PortKind::InputGradient
                : port <= PortKind::Input || port == PortKind::OutputGradient;
+  // Backward functions may take anything that is kept, inputs and outputs of
+  // the stage included.
   case ActionKind::Backward:
     return isResult ? port == PortKind::InputGradient
                     : port != PortKind::InputGradient;
@@ -143,6 +160,7 @@ static bool mayHave(ActionKind action, PortKind port, bool isResult) {
     return isResult
                ? port == PortKind::InputGradient || port == PortKind::Residual
                : port != PortKind::InputGradient;
+  // Its results are added to gradients in memory; it returns nothing.
   case ActionKind::BackwardWeight:
     return !isResult;
   case ActionKind::Reduce:
@@ -175,6 +193,7 @@ static LogicalResult verifyPorts(FunctionOpInterface function,
              << " " << index << " is " << port.getText() << ", which no "
              << stringifyActionKind(attribute.getAction()) << " function "
              << (isResult ? "gives" : "takes");
+    // A port is a buffer: two arguments for one would be two names of it.
     if (!seen.insert(port).second)
       return function.emitError(what)
              << " " << index << " is a second " << port.getText();
@@ -182,6 +201,8 @@ static LogicalResult verifyPorts(FunctionOpInterface function,
   return success();
 }
 
+/// Fails with an error on `op` unless the attribute is of kind `AttrT`, which
+/// the message names as IR writes it.
 template <typename AttrT>
 static LogicalResult verifyKind(Operation *op, NamedAttribute attribute) {
   if (isa<AttrT>(attribute.getValue()))
@@ -191,6 +212,9 @@ static LogicalResult verifyKind(Operation *op, NamedAttribute attribute) {
          << ", expected a " << AttrT::name;
 }
 
+/// Unknown names that begin with `pipe.` are errors, since a misspelt one would
+/// else be passed over in silence. A function is checked with all of its ports,
+/// once, at its own attribute.
 LogicalResult PipeDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
   StringRef name = attribute.getName();
@@ -226,6 +250,8 @@ static LogicalResult verifyPort(Operation *op, NamedAttribute attribute) {
            << attribute.getName() << ", which the pipe dialect does not know";
   if (failed(verifyKind<PortAttr>(op, attribute)))
     return failure();
+  // Without it nobody would have checked whether the function may have the
+  // port.
   if (!op->hasAttr(kFunctionAttr))
     return op->emitOpError("has a port but no ") << kFunctionAttr;
   return success();
@@ -247,8 +273,11 @@ PipeDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned,
 // ScheduleOp
 //===----------------------------------------------------------------------===//
 
+/// Asked by the op's verifier as well: whoever calls it on a verified op may
+/// rely on the result.
 Result<schedule::Schedule> pipe::parseSchedule(ScheduleOp op) {
   constexpr int64_t most = std::numeric_limits<uint32_t>::max();
+  // The accessor is unsigned.
   int64_t count = op.getMicrobatches();
   if (count < 1 || count > most)
     return fail("count ", count, " is not in 1 … ", most);
@@ -265,6 +294,8 @@ ScheduleOp pipe::findSchedule(ModuleOp module) {
   return schedules.empty() ? ScheduleOp() : *schedules.begin();
 }
 
+/// At the end of the module, one line a rank, in the notation that people write
+/// schedules in.
 ScheduleOp pipe::addSchedule(ModuleOp module,
                              const schedule::Schedule &schedule,
                              StringRef kind) {
@@ -282,6 +313,9 @@ ScheduleOp pipe::addSchedule(ModuleOp module,
       problem.microbatches, builder.getStrArrayAttr(texts));
 }
 
+/// Takes time in proportion to the actions. (C2) is what makes a schedule by
+/// hand as good as a generated one: every action once, dependencies kept, no
+/// deadlock.
 LogicalResult ScheduleOp::verify() {
   // (C1)
   Result<schedule::Schedule> parsed = parseSchedule(*this);

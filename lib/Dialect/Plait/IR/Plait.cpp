@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What a module is compiled for: configuration, target, cluster, phase,
+// origins. Passes ask it of the module by the functions at the end and have no
+// options that repeat it, so that a dump goes on to the same plan as the run
+// that it was taken from.
+//
+// The fields of a configuration are one list
+// (plait/Configuration/Configuration.h) with names, types and bounds; parsing,
+// printing and checking walk the list and name no field.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Plait/IR/Plait.h"
 
@@ -43,6 +54,8 @@ void PlaitDialect::initialize() {
 // Configurations
 //===----------------------------------------------------------------------===//
 
+/// The attribute holds text and parses it when asked; verify() has seen to it
+/// that it parses.
 TrainingConfiguration ConfigurationAttr::getValue() const {
   return *parseConfiguration(std::string_view(getFields()));
 }
@@ -85,6 +98,8 @@ static ParseResult parseFieldText(AsmParser &parser, std::string &text) {
   });
 }
 
+/// Field by field into a configuration of defaults; IR writes names with
+/// underscores where options have hyphens.
 Attribute ConfigurationAttr::parse(AsmParser &parser, Type) {
   TrainingConfiguration configuration;
   llvm::StringSet<> seen;
@@ -135,6 +150,8 @@ struct FieldPrinter {
     printer << plait::print(value);
   }
 
+  /// Fields at their default are not written: by them a dump means whatever the
+  /// default is.
   template <typename T>
   void operator()(const Field &field, const T &value, const T &usual) {
     if (value == usual)
@@ -146,6 +163,8 @@ struct FieldPrinter {
 };
 } // namespace
 
+/// In the order of the list, whatever order they were read in: equal
+/// configurations print alike.
 void ConfigurationAttr::print(AsmPrinter &printer) const {
   const TrainingConfiguration configuration = getValue(), defaults;
   printer << "<";
@@ -165,10 +184,14 @@ static std::optional<int> parseArchitecture(StringRef name) {
   return number;
 }
 
+/// The least that the plan's code runs on: what is chosen for it has to run on
+/// all later ones.
 int TargetAttr::getArchitecture() const {
   return isGPU() ? *parseArchitecture(getName()) : 0;
 }
 
+/// Fields of the other kind of target are errors rather than ignored: they
+/// would be a mistake in a file that was written by hand.
 LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  TargetKind kind, StringRef name,
                                  StringRef features, StringRef cubin,
@@ -185,6 +208,8 @@ LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   // (C2)
   if (name.empty())
     return emitError() << "a target has no name";
+  // GPUs have both: code to compile when the plan is loaded, and code that is
+  // ready.
   for (StringRef architecture : {name, cubin})
     if (isGPU && !parseArchitecture(architecture))
       return emitError() << "a cuda target has architecture \"" << architecture
@@ -192,6 +217,7 @@ LogicalResult TargetAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+/// False for what is no number.
 static bool isPositive(FloatAttr value) {
   return value && value.getValueAsDouble() > 0;
 }
@@ -208,6 +234,7 @@ LogicalResult LinkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                         "bandwidth";
 }
 
+/// A straight line; the planner fits it to its own curves (DescribeCluster.h).
 double LinkAttr::getSeconds(double bytes) const {
   return getLatency().getValueAsDouble() + getWireSeconds(bytes);
 }
@@ -216,6 +243,7 @@ double LinkAttr::getWireSeconds(double bytes) const {
   return bytes / getBandwidth().getValueAsDouble();
 }
 
+/// Passes divide by rates, so that none may be zero.
 LogicalResult RatesAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 FloatAttr gemmFlops, FloatAttr memoryBandwidth,
                                 ArrayAttr links) {
@@ -246,6 +274,8 @@ double RatesAttr::getMemorySeconds(double bytes) const {
   return bytes / getMemoryBandwidth().getValueAsDouble();
 }
 
+/// A link of the axis itself before one of all axes, wherever they stand in the
+/// list.
 LinkAttr RatesAttr::findLink(StringRef axis) const {
   LinkAttr found;
   for (auto link : getLinks().getAsRange<LinkAttr>())
@@ -254,6 +284,7 @@ LinkAttr RatesAttr::findLink(StringRef axis) const {
   return found;
 }
 
+/// A cluster without rates is one: passes then assume those of getRates().
 LogicalResult ClusterAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                   StringRef name, StringRef, int64_t nodes,
                                   int64_t devicesPerNode, uint64_t memory,
@@ -299,6 +330,8 @@ static StringRef getExpected(StringRef name, Attribute value) {
              : "an i64 of 0 or more";
 }
 
+/// Names that the dialect does not know are errors: a misspelt configuration
+/// would else be a default one.
 LogicalResult PlaitDialect::verifyOperationAttribute(Operation *op,
                                                      NamedAttribute attribute) {
   StringRef name = attribute.getName();
@@ -326,11 +359,14 @@ void plait::setConfiguration(ModuleOp module,
                   ConfigurationAttr::get(module.getContext(), configuration));
 }
 
+/// What remains is the model: phase and origins say nothing of how it is
+/// compiled.
 void plait::removeConfiguration(ModuleOp module) {
   for (StringRef name : {kConfigurationAttr, kTargetAttr, kClusterAttr})
     module->removeAttr(name);
 }
 
+/// A module that says nothing is a model that was written by hand.
 Phase plait::getPhase(ModuleOp module) {
   auto attribute = module->getAttrOfType<PhaseAttr>(kPhaseAttr);
   return attribute ? attribute.getValue() : Phase::Import;
@@ -348,6 +384,8 @@ ClusterAttr plait::getCluster(ModuleOp module) {
   return module->getAttrOfType<ClusterAttr>(kClusterAttr);
 }
 
+/// As the header gives them: 64 KiB at 100 GB/s is the latency of the one link,
+/// which stands for all axes.
 RatesAttr plait::getRates(ModuleOp module) {
   if (ClusterAttr cluster = getCluster(module))
     if (RatesAttr rates = cluster.getRates())
@@ -361,6 +399,8 @@ RatesAttr plait::getRates(ModuleOp module) {
                         builder.getArrayAttr(link));
 }
 
+/// No default beside rates that are given: a link that they lack would be
+/// priced by another machine.
 FailureOr<LinkAttr> plait::getLink(ModuleOp module, StringRef axis) {
   if (LinkAttr link = getRates(module).findLink(axis))
     return link;
@@ -406,6 +446,7 @@ void plait::setConfigJson(ModuleOp module, StringRef text) {
 // Origins
 //===----------------------------------------------------------------------===//
 
+/// The outermost name, which is the last that was given.
 StringAttr plait::findOrigin(Location location) {
   StringAttr found;
   location->walk([&](Location part) {
@@ -418,6 +459,7 @@ StringAttr plait::findOrigin(Location location) {
   return found;
 }
 
+/// The attribute stays until a phase begins from the text (restoreOrigins()).
 void plait::keepOrigins(ModuleOp module) {
   module.walk([](Operation *op) {
     if (StringAttr name = findOrigin(op->getLoc()))
@@ -425,7 +467,10 @@ void plait::keepOrigins(ModuleOp module) {
   });
 }
 
+/// The name goes around the location that the op has from being read, so that
+/// messages still point into the file.
 void plait::restoreOrigins(ModuleOp module) {
+  // Arguments have no attribute to keep a name in.
   Location unknown = UnknownLoc::get(module.getContext());
   module.walk([&](Operation *op) {
     for (Region &region : op->getRegions())

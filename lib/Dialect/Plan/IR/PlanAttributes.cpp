@@ -7,6 +7,11 @@
 //
 // What value form says of memory stands on ops of `nn`, `dist` and `func`.
 //
+// They are discardable attributes, so that no op of these dialects knows of
+// memory: addresses come in phase `lower`, and go when ops become steps. What
+// each has to look like is checked here, since dumps may be edited; that every
+// value has a place is checked by who relies on it (plan-lower-to-steps).
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Plan/IR/PlanIR.h"
@@ -41,6 +46,8 @@ static StringRef getExpected(Operation *op, StringRef name, Attribute value) {
     return hasEach<PlaceAttr>(value, op->getNumResults())
                ? ""
                : "a #plan.place for each result";
+  // A number and no enumeration attribute: modes of clusters are a list of the
+  // same numbers.
   if (name == kAccumulateAttr) {
     auto mode = dyn_cast<IntegerAttr>(value);
     return mode && mode.getType().isSignlessInteger(32) &&
@@ -55,6 +62,7 @@ static StringRef getExpected(Operation *op, StringRef name, Attribute value) {
                ? ""
                : "an array of i64, 0 or more";
   }
+  // The two are set together, and one name belongs to each size.
   if (name == kSlotNamesAttr) {
     auto bytes = op->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr);
     return bytes && hasEach<StringAttr>(value, bytes.size())
@@ -75,6 +83,8 @@ static StringRef getExpected(Operation *op, StringRef name, Attribute value) {
                    "up to 128 more";
 }
 
+/// Called for every attribute of an op that begins with `plan.`: one that the
+/// dialect does not know is a misspelt one.
 LogicalResult PlanDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
   StringRef expected =
@@ -86,6 +96,8 @@ LogicalResult PlanDialect::verifyOperationAttribute(Operation *op,
          << ", expected " << expected;
 }
 
+/// The same for arguments of functions, which have one place and one pitch
+/// instead of a list.
 LogicalResult PlanDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                     unsigned argument,
                                                     NamedAttribute attribute) {

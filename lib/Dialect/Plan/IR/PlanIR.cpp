@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The ops of value form, that is clusters, and programs with their buffers and
+// actions; steps are in PlanSteps.cpp. A program's verifier proves what the
+// runtime relies on without checking: that no two buffers which are live at the
+// same time share a byte. It runs after every pass, on hundreds of thousands of
+// buffers, so that it has to take no more than the time to sort them.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 
@@ -50,6 +58,8 @@ LogicalResult ClusterOp::verify() {
   if (yield.getOperandTypes() != getResultTypes())
     return emitOpError("yields types that are not its results'");
   // (C2)
+  // That there is a kernel for these ops together is asked of KernelShape.h by
+  // who forms clusters.
   for (Operation &op : block.without_terminator())
     if (!isa<FusableOpInterface>(op)) {
       InFlightDiagnostic diag = emitOpError("holds an op that no kernel fuses");
@@ -88,6 +98,8 @@ LogicalResult BufferOp::verify() {
   return success();
 }
 
+/// An action is a call or a transfer, and has the fields of the one or the
+/// other; which ones belong to it is a question of its kind alone.
 LogicalResult ActionOp::verify() {
   pipe::ActionKind kind = getKind();
   // (C1)
@@ -107,6 +119,8 @@ LogicalResult ActionOp::verify() {
       kind == pipe::ActionKind::Reduce || kind == pipe::ActionKind::Optimizer;
   if (!endsStep && (!getStage() || !getMicrobatch()))
     return emitOpError("has no stage or no microbatch");
+  // The accessors of integers are unsigned; a negative one in the text would be
+  // a huge one here.
   for (auto number : {getStage(), getMicrobatch(), getPeer(), getTensor()})
     if (static_cast<int64_t>(number.value_or(0)) < 0)
       return emitOpError("has a number below 0: ")
@@ -144,6 +158,9 @@ static LogicalResult verifyDisjoint(ArrayRef<BufferOp> buffers) {
       boxes, [](const Box &a, const Box &b) { return a.first < b.first; });
   std::map<int64_t, const Box *> alive;      // by their first byte
   std::multimap<int64_t, const Box *> dying; // by their last action
+  // Before a buffer is compared, those go that have died by then. What is left
+  // alive is disjoint, so that the neighbours in the order of addresses are the
+  // only ones it can overlap.
   for (const Box &box : boxes) {
     for (; !dying.empty() && dying.begin()->first < box.first;
          dying.erase(dying.begin()))
@@ -159,6 +176,9 @@ static LogicalResult verifyDisjoint(ArrayRef<BufferOp> buffers) {
   return success();
 }
 
+/// Collects buffers and actions in one walk, then checks each buffer against
+/// the arena and the number of actions, the names that actions bind, and at
+/// last all buffers against each other.
 LogicalResult ProgramOp::verifyRegions() {
   SmallVector<BufferOp> buffers;
   llvm::StringMap<BufferOp> names;
@@ -180,6 +200,7 @@ LogicalResult ProgramOp::verifyRegions() {
   }
   for (BufferOp buffer : buffers) {
     // (C2)
+    // Subtracted, not added: numbers of a hand-written program may overflow.
     if (buffer.getOffset() > getBytes() ||
         buffer.getBytes() > getBytes() - buffer.getOffset())
       return buffer.emitOpError("of ")

@@ -26,6 +26,8 @@ using namespace plait::plan;
 // MemoryAttr
 //===----------------------------------------------------------------------===//
 
+/// `<slot 3, 0, 512>` or `<@"w value", 0, 256>`: where, from which byte on, and
+/// how many.
 Attribute MemoryAttr::parse(AsmParser &parser, Type) {
   int64_t slot = -1, offset = 0, bytes = 0;
   FlatSymbolRefAttr buffer;
@@ -55,6 +57,7 @@ void MemoryAttr::print(AsmPrinter &printer) const {
   printer << ", " << getOffset() << ", " << getBytes() << '>';
 }
 
+/// Either a slot or a buffer, never both: a slot of -1 stands for none.
 LogicalResult MemoryAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  int64_t slot, FlatSymbolRefAttr buffer,
                                  int64_t offset, int64_t bytes) {
@@ -91,6 +94,8 @@ static LogicalResult verifyInside(FunctionOp function, Operation *step,
   return success();
 }
 
+/// After the steps have verified themselves, whose uses are asked for here.
+/// Memory in buffers is checked with the program (verifySteps()).
 LogicalResult FunctionOp::verifyRegions() {
   // (C2)
   ArrayRef<int64_t> bytes = getBytes();
@@ -101,6 +106,8 @@ LogicalResult FunctionOp::verifyRegions() {
   for (int64_t size : bytes)
     if (size < 0)
       return emitOpError("has a slot of ") << size << " bytes";
+  // The offset of a slot is known to actions alone, so that this is all that
+  // can be checked of it here.
   for (Operation &op : getBody().front()) {
     auto step = dyn_cast<StepOpInterface>(op);
     // (C1)
@@ -121,6 +128,8 @@ static int64_t countBytes(Type type) {
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
 }
 
+/// The op that knows the numbers is kept as a body and not computed here: a
+/// rank may have other rows of the table, and tables would fill the IR.
 LogicalResult ConstantOp::verifyRegions() {
   // (C1)
   Block &block = getBody().front();
@@ -146,6 +155,8 @@ ClusterOp KernelOp::getCluster() {
   return cast<ClusterOp>(getBody().front().front());
 }
 
+/// An output that is accumulated counts as written; that it is read as well
+/// changes no order, since writes conflict with everything.
 SmallVector<StepUse> KernelOp::getUses() {
   SmallVector<StepUse> uses;
   for (auto memory : getInputs().getAsRange<MemoryAttr>())
@@ -170,6 +181,8 @@ static LogicalResult verifySizes(KernelOp op, StringRef what, ArrayAttr given,
   return success();
 }
 
+/// Row pitches are checked here and not with the attribute, which is verified
+/// before the region and so before the inputs are known.
 LogicalResult KernelOp::verifyRegions() {
   Block &block = getBody().front();
   auto pitches = (*this)->getAttrOfType<DenseI64ArrayAttr>(kPitchAttr);
@@ -205,6 +218,8 @@ LogicalResult KernelOp::verifyRegions() {
 
 static bool isFloat(Type type) { return type.isF32() || type.isBF16(); }
 
+/// From the first element of a strided box to the last, batch included. Gaps
+/// between rows count, what is behind the last element does not.
 static int64_t countBytes(ArrayRef<int64_t> sizes, ArrayRef<int64_t> batch,
                           ArrayRef<int64_t> strides, Type type) {
   SmallVector<int64_t> all(sizes);
@@ -230,6 +245,7 @@ int64_t GemmOp::countCBytes() {
                     strides, getCType());
 }
 
+/// GELU's input is an operand of its gradient and a result of GELU itself.
 SmallVector<StepUse> GemmOp::getUses() {
   SmallVector<StepUse> uses = {{"A", getA()}, {"B", getB()}};
   if (MemoryAttr bias = getBiasAttr())
@@ -241,6 +257,8 @@ SmallVector<StepUse> GemmOp::getUses() {
   return uses;
 }
 
+/// In double: the operations of a large GEMM with a batch fit, but sums of them
+/// for predictions need not.
 double GemmOp::getMatrixFlops() {
   double flops = 2.0 * int64_t(getM()) * int64_t(getN()) * int64_t(getK());
   for (int64_t size : getBatchSizes())
@@ -271,6 +289,7 @@ static LogicalResult verifyEpilogue(GemmOp op) {
   bool adds = kind == Epilogue::Bias || kind == Epilogue::BiasGelu;
   bool isPlain = kind == Epilogue::None || kind == Epilogue::Bias;
   bool reads = kind == Epilogue::GeluGradient;
+  // GELU may leave its input or not, so that only the gradient needs it.
   if (adds != bool(op.getBiasAttr()) || (isPlain && op.getGeluInputAttr()) ||
       (reads && !op.getGeluInputAttr()))
     return op.emitOpError("has operands that are not those of epilogue ")
@@ -283,6 +302,7 @@ static LogicalResult verifyEpilogue(GemmOp op) {
   return success();
 }
 
+/// Sizes and strides first: (C3) counts bytes by them.
 LogicalResult GemmOp::verify() {
   // (C1)
   SmallVector<int64_t> sizes = {int64_t(getM()), int64_t(getN()),
@@ -315,6 +335,8 @@ LogicalResult GemmOp::verify() {
 // AttentionOp
 //===----------------------------------------------------------------------===//
 
+/// Forward, `out` and `stats` are written; backward they are read, with the
+/// gradient of `out`, and three gradients are written.
 SmallVector<StepUse> AttentionOp::getUses() {
   bool forward = !getGradients();
   SmallVector<StepUse> uses = {{"q", getQ()}, {"k", getK()}, {"v", getV()}};
@@ -339,6 +361,7 @@ static LogicalResult verifyTensors(AttentionOp op) {
   int64_t unit = op.getType().getIntOrFloatBitWidth() / 8;
   int64_t rows = int64_t(op.getBatch()) * int64_t(op.getHeads()) *
                  int64_t(op.getQueries());
+  // Tensors are dense: no strides, so that sizes follow from the shape.
   int64_t query = rows * int64_t(op.getHeadSize()) * unit;
   int64_t key = int64_t(op.getBatch()) * int64_t(op.getKvHeads()) *
                 int64_t(op.getKeys()) * int64_t(op.getHeadSize()) * unit;
@@ -368,6 +391,8 @@ static LogicalResult verifyTensors(AttentionOp op) {
   return success();
 }
 
+/// What can be said without a target: which of these a device computes is asked
+/// when attention is chosen to stay whole.
 LogicalResult AttentionOp::verify() {
   // (C1)
   const int64_t sizes[] = {int64_t(getBatch()),   int64_t(getHeads()),
@@ -405,6 +430,8 @@ SmallVector<StepUse> CollectiveOp::getUses() {
   return {{"input", getInput()}, {"output", getOutput(), /*writes=*/true}};
 }
 
+/// A stream for each group of ranks: collectives over one run in order, and
+/// beside those over another.
 Attribute CollectiveOp::getStream() {
   Attribute members = getMembersAttr();
   if (!members)
@@ -419,6 +446,8 @@ int64_t CollectiveOp::countRanks() {
   return mesh ? mesh.getAxisSize(getAxis()) : 0;
 }
 
+/// Of the larger side, which is the whole tensor, the share that each rank
+/// sends in a ring.
 StepMessage CollectiveOp::getSent() {
   int64_t whole = std::max(getInput().getBytes(), getOutput().getBytes());
   return {getAxis(), double(whole) * getSentShare(getKind(), countRanks())};
@@ -431,6 +460,7 @@ static LogicalResult verifyBlocks(CollectiveOp op) {
                 8;
   int64_t all = one * op.countRanks();
   const CollectiveFacts &facts = getFacts(op.getKind());
+  // What a rank brings and gets is one block or all of them, as the kind says.
   int64_t input = facts.readsAll ? all : one;
   int64_t output = facts.writesAll ? all : one;
   if (op.getInput().getBytes() == input && op.getOutput().getBytes() == output)
@@ -441,6 +471,8 @@ static LogicalResult verifyBlocks(CollectiveOp op) {
          << output;
 }
 
+/// What a kind may have and must have are facts of the table; the op knows no
+/// kind by name.
 LogicalResult CollectiveOp::verify() {
   // (C1)
   dist::MeshOp mesh = dist::MeshOp::find(*this);

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Where a pitch stands depends on whose value it is: on the op for a result, on
+// the function for an argument, on a kernel for its inputs. An argument of a
+// cluster has none of its own but that of the operand behind it, so that
+// clusters need not repeat what their surroundings say.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 
@@ -36,11 +43,13 @@ static int64_t findPitch(Value value) {
   return pitches ? pitches[cast<OpResult>(value).getResultNumber()] : 0;
 }
 
+/// Never below the extent, so that an attribute of 0 means none.
 int64_t plan::getRowPitch(Value value) {
   auto shape = cast<RankedTensorType>(value.getType()).getShape();
   return std::max(findPitch(value), shape.empty() ? 1 : shape.back());
 }
 
+/// The last row is as long as all others: buffers are sized for whole rows.
 int64_t plan::getStoredBytes(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   int64_t extent = type.getRank() ? type.getShape().back() : 1;
@@ -48,6 +57,8 @@ int64_t plan::getStoredBytes(Value value) {
   return rows * getRowPitch(value) * type.getElementTypeBitWidth() / 8;
 }
 
+/// Bounded, since a pitch in IR that was written by hand decides how much
+/// memory is allocated.
 bool plan::isRowPitch(int64_t pitch, Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (pitch == 0 || !tensor)
@@ -57,6 +68,8 @@ bool plan::isRowPitch(int64_t pitch, Type type) {
   return pitch >= extent && pitch - extent <= line;
 }
 
+/// Below `shortest` a pitch would waste a good part of each row; from `longRow`
+/// on rounding to a whole line takes a sixteenth more at most.
 int64_t plan::choosePitch(int64_t extent, int64_t bytes) {
   constexpr int64_t shortest = 64, longRow = 1024, load = 16, line = 128;
   if (extent < shortest || extent * bytes % load == 0)

@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A layer's signature lists its ops in order, each with its attributes, types,
+// and which ops of the layer make its operands. Layers with equal signatures
+// are alike. It takes time linear in the ops, and comparing costs a logarithm
+// of the layers. What comes from outside of a layer counts by its type alone:
+// which layer it comes from is what layers differ in.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Analysis/AlikeLayers.h"
 
@@ -38,6 +46,8 @@ static void describe(Operation *op, SymbolTableCollection &tables,
       append(attribute.getName());
       append(attribute.getValue());
     }
+  // Parameters of two layers differ in name; a sharding that one of them was
+  // given makes the layers differ.
   if (auto access = dyn_cast<nn::SlotOpInterface>(op))
     if (nn::ParameterOp parameter = nn::findParameter(access, tables))
       append(parameter.getShardingAttr());
@@ -63,12 +73,15 @@ AlikeLayers::AlikeLayers(func::FuncOp function) {
   for (auto &[layer, ops] : layers) {
     llvm::DenseMap<Operation *, int> position;
     Signature signature;
+    // An op is described before it has a position, so that it is known to those
+    // behind it only.
     for (auto [index, op] : llvm::enumerate(ops)) {
       describe(op, tables, position, signature);
       position[op] = index;
     }
     auto [it, isNew] = known.try_emplace(signature, layer);
     first[layer] = it->second;
+    // Equal signatures have as many ops, in the same order.
     if (!isNew)
       for (auto [op, other] : llvm::zip_equal(ops, layers[it->second]))
         alike[op] = other;

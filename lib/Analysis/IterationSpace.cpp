@@ -4,6 +4,20 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Dimensions of tensors are nodes of a union-find, which ops join by their
+// roles:
+// 1. Join what each op moves together. An input is a tensor of its own at each
+//    use, since it may repeat differently there.
+// 2. The classes of the largest tensor are the dimensions of the space.
+// 3. Every other tensor has to fit: its dimensions are some of those, in order.
+// 4. Neighbouring dimensions become one group, which one loop runs over, as
+//    long as no tensor has one without the other.
+//
+// Fails, rather than guesses, where tensors do not fit: fusion then does not
+// form the cluster.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Analysis/IterationSpace.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
@@ -65,6 +79,7 @@ private:
     return node;
   }
   Node &root(unsigned node) { return nodes[find(node)]; }
+  /// What holds of one node of a class holds of the class.
   void join(unsigned a, unsigned b) {
     a = find(a), b = find(b);
     nodes[b].parent = a;
@@ -89,6 +104,7 @@ private:
   SmallVector<bool> isolated;       // per dimension of the space
 };
 
+/// Returns the first of the tensor's nodes, one for each dimension, in order.
 unsigned SpaceBuilder::addTensor(Value value, OpOperand *use, bool shifted) {
   // What an op of the cluster computed has one place in the space.
   if (use && values.contains(value))
@@ -142,6 +158,8 @@ LogicalResult SpaceBuilder::joinOperands(Operation *op) {
         join(from + dim, (scattered ? firsts[0] : result) + dim);
     }
   }
+  // Where an op computes with the index along a dimension, a loop over that one
+  // and its neighbour together would have to divide for it.
   if (std::optional<IndexMap> map = findIndexMap(op))
     root(result + map->dim).isolated = true;
   if (cast<FusableOpInterface>(op).computesIndices())
@@ -160,6 +178,8 @@ LogicalResult SpaceBuilder::chooseSpace() {
   int64_t most = -1;
   for (const Tensor &tensor : tensors) {
     ArrayRef<int64_t> shape = shapeOf(tensor.value);
+    // A table that rows are looked up in is no measure: it may be larger than
+    // all that is computed.
     bool indexed = false;
     for (unsigned dim = 0; dim < shape.size(); ++dim)
       indexed |= root(tensor.first + dim).indexed;
@@ -181,6 +201,7 @@ LogicalResult SpaceBuilder::chooseSpace() {
       for (unsigned dim = 0; dim < shape.size(); ++dim)
         if (!root(tensor.first + dim).indexed)
           join(largest->first + dim, tensor.first + dim);
+  // A dimension of extent 1 needs no loop, unless an op asks for its index.
   for (unsigned dim = 0; dim < shape.size(); ++dim) {
     Node &node = root(largest->first + dim);
     if (shape[dim] == 1 && !node.isolated)
@@ -192,6 +213,7 @@ LogicalResult SpaceBuilder::chooseSpace() {
     space.extents.push_back(shape[dim]);
     isolated.push_back(node.isolated);
   }
+  // Sets of groups are the bits of a word.
   if (space.extents.size() > 63)
     return cluster.emitOpError("has more than 63 dimensions");
   return success();
@@ -208,6 +230,7 @@ void SpaceBuilder::joinUses() {
              (node.dim != kNoDim || shapeOf(tensor.value)[dim] == 1);
     });
   };
+  // Quadratic in the tensors of one cluster.
   for (const Tensor &tensor : tensors) {
     if (isPlaced(tensor))
       continue;
@@ -230,6 +253,8 @@ LogicalResult SpaceBuilder::assignDims() {
       const Node &node = root(tensor.first + index);
       int64_t dim = node.indexed ? kNoDim : node.dim;
       dims.push_back(dim);
+      // Ascending: a transposed tensor would be read across its rows, for which
+      // there is no kernel.
       bool fits = dim == kNoDim ? node.indexed || extent == 1
                                 : dim > last && (tensor.shifted ||
                                                  extent == space.extents[dim]);
@@ -252,6 +277,7 @@ LogicalResult SpaceBuilder::assignDims() {
 void SpaceBuilder::assignGroups() {
   unsigned count = space.extents.size();
   SmallVector<bool> cut(count, false);
+  // A cut lies between a dimension and the one before it.
   for (unsigned dim = 1; dim < count; ++dim)
     cut[dim] = isolated[dim] || isolated[dim - 1];
   auto cutAlong = [&](ArrayRef<int64_t> dims) {
@@ -259,6 +285,7 @@ void SpaceBuilder::assignGroups() {
       cut[dim] = cut[dim] || llvm::is_contained(dims, dim - 1) !=
                                  llvm::is_contained(dims, dim);
   };
+  // Rows with a gap behind them cannot be walked as one.
   auto cutPitched = [&](OpOperand &use, Value stored) {
     ArrayRef<int64_t> shape = shapeOf(stored);
     if (shape.empty() || plan::getRowPitch(stored) == shape.back())
@@ -285,6 +312,7 @@ void SpaceBuilder::assignGroups() {
   }
 }
 
+/// Of each reduction, the groups that its operand has and its result lacks.
 void SpaceBuilder::collectReductions() {
   for (Operation &op : body.without_terminator()) {
     if (!getFacts(getRole(&op)).reduces)

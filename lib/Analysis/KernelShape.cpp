@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Which of the loops that KernelShape.h lists a cluster gets, and whether any
+// fits. A scatter decides first, then sums over rows; what is left is computed
+// row by row, in as many sweeps as reductions depend on each other. Errors name
+// the op that does not fit; fusion asks in silence (hasKernel()), code
+// generation aloud.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Analysis/KernelShape.h"
 
@@ -66,6 +74,8 @@ static LogicalResult checkOperand(OpOperand &operand,
   return success();
 }
 
+/// Types first, then loops, then what ops read elsewhere, which has to be found
+/// in memory and so cannot be computed by the same kernel.
 FailureOr<IterationSpace> plait::analyzeCluster(plan::ClusterOp cluster) {
   if (failed(checkTypes(cluster)))
     return failure();
@@ -92,6 +102,7 @@ static GroupSet operandGroups(const IterationSpace &space,
   return space.getGroups(space.getDims(reduction.op->getOpOperand(0)));
 }
 
+/// The innermost group as a set; empty for a kernel of scalars.
 static GroupSet innerOf(const IterationSpace &space) {
   return space.getInner() < 0 ? 0 : GroupSet(1) << space.getInner();
 }
@@ -107,6 +118,8 @@ static Operation *findScatter(plan::ClusterOp cluster) {
 /// Whether the cluster needs a kernel over columns.
 static bool needsColumns(const IterationSpace &space) {
   GroupSet inner = innerOf(space);
+  // A reduction that leaves the inner group, and whose operand has it: rows are
+  // added up element by element.
   return llvm::any_of(space.getReductions(), [&](const Reduction &reduction) {
     return reduction.reduced && !(reduction.reduced & inner) &&
            (operandGroups(space, reduction) & inner);
@@ -144,6 +157,8 @@ static Operation *findDependent(plan::ClusterOp cluster,
 static void assignStages(plan::ClusterOp cluster, const IterationSpace &space,
                          RowShape &shape) {
   llvm::DenseSet<Operation *> ends;
+  // A total over all rows ends no sweep over one row: nothing within the kernel
+  // waits for it.
   for (const Reduction &reduction : space.getReductions())
     if (reduction.reduced && !shape.isTotal(reduction))
       ends.insert(reduction.op);
@@ -155,9 +170,15 @@ static void assignStages(plan::ClusterOp cluster, const IterationSpace &space,
   }
 }
 
+/// 1. Sorts reductions: over the inner group, which end a sweep, or over
+///    everything, which are totals. There is no loop for others.
+/// 2. Nothing may depend on a total, which is known after the last row.
+/// 3. One long row is cut into blocks where only totals are made of it.
+/// 4. Numbers the sweeps.
 static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
                                           const IterationSpace &space,
                                           int64_t block) {
+  // 1.
   RowShape shape;
   GroupSet inner = innerOf(space);
   GroupSet rows = 0;
@@ -177,8 +198,10 @@ static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
           "reduces dimensions that no kernel of its cluster's largest tensor "
           "loops over innermost");
   }
+  // 2.
   if (Operation *op = findDependent(cluster, space, shape.totals, ~GroupSet(0)))
     return op->emitOpError("needs a sum over all rows before the first row");
+  // 3.
   // A single row would be the work of one thread: it is cut into blocks where
   // nothing needs a sum over all of it before its end.
   bool flat = space.getGroups().size() == 1;
@@ -187,6 +210,7 @@ static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
     shape.block = block;
     shape.totals.append(overInner);
   }
+  // 4.
   assignStages(cluster, space, shape);
   return KernelShape(std::move(shape));
 }
@@ -201,6 +225,7 @@ static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
 static llvm::DenseMap<Value, int>
 joinNeeded(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
            llvm::IntEqClasses &classes) {
+  // In the order of the ops, in which operands come before users.
   llvm::DenseMap<Value, int> needed;
   auto need = [&](Operation *op) {
     int own = -1;
@@ -231,6 +256,8 @@ splitParts(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
            size_t most) {
   llvm::IntEqClasses classes(reductions.size());
   llvm::DenseMap<Value, int> needed = joinNeeded(cluster, reductions, classes);
+  // Numbers the classes in the order of their first reductions, so that parts
+  // are formed in program order.
   classes.compress();
   // Each sum of a part takes registers for the whole loop over rows; a part
   // more reads its operands once more.
@@ -240,6 +267,8 @@ splitParts(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
   SmallVector<unsigned> partOf;
   SmallVector<ColumnPart> parts(1);
   size_t filled = 0;
+  // A class is never cut: a result that depends on two sums needs both in one
+  // part. One with more sums than `most` is a part of its own.
   for (size_t size : sizes) {
     if (filled && filled + size > most) {
       parts.emplace_back();
@@ -259,6 +288,9 @@ splitParts(plan::ClusterOp cluster, ArrayRef<const Reduction *> reductions,
   return parts;
 }
 
+/// All reductions have to be over the same groups, which one loop runs over,
+/// and no element of a row may depend on a sum: the sums are known after the
+/// last row.
 static FailureOr<KernelShape> analyzeColumns(plan::ClusterOp cluster,
                                              const IterationSpace &space,
                                              size_t most) {
@@ -288,6 +320,9 @@ static FailureOr<KernelShape> analyzeColumns(plan::ClusterOp cluster,
 // Scattering
 //===----------------------------------------------------------------------===//
 
+/// A scattering kernel walks the positions in order and adds each row where it
+/// belongs. It has one result, and all that it computes is of the row that it
+/// adds.
 static LogicalResult checkScatter(plan::ClusterOp cluster,
                                   const IterationSpace &space, Operation *op) {
   Block &body = cluster.getBody().front();
@@ -327,6 +362,8 @@ FailureOr<KernelShape> plait::chooseShape(plan::ClusterOp cluster,
   return analyzeRows(cluster, space, limits.block);
 }
 
+/// The limits of a machine change the loops and never whether there are any, so
+/// that those of none do.
 bool plait::hasKernel(plan::ClusterOp cluster) {
   ScopedDiagnosticHandler silent(cluster.getContext(),
                                  [](Diagnostic &) { return success(); });
@@ -357,11 +394,15 @@ SmallVector<Overwrite> plait::findOverwrites(plan::ClusterOp cluster) {
   if (failed(space) || space->getInner() < 0)
     return {};
   FailureOr<KernelShape> shape = chooseShape(cluster, *space, ShapeLimits());
+  // Under these limits a cluster without reductions is one over rows, too.
+  // Loops over columns, and those that scatter, read other elements than they
+  // write.
   auto *rows = succeeded(shape) ? std::get_if<RowShape>(&*shape) : nullptr;
   if (!rows)
     return {};
   Block &body = cluster.getBody().front();
   GroupSet all = (GroupSet(1) << space->getGroups().size()) - 1;
+  // The last sweep that computes elements of a row.
   unsigned last = 0;
   for (Operation &op : body.without_terminator())
     if (groupsOf(*space, op.getResult(0)) & innerOf(*space))
@@ -371,6 +412,7 @@ SmallVector<Overwrite> plait::findOverwrites(plan::ClusterOp cluster) {
   // reads.
   for (OpOperand &result : body.getTerminator()->getOpOperands()) {
     unsigned index = result.getOperandNumber();
+    // A result that is added to needs what lies at its own address.
     auto modes = cluster.getAccumulate();
     if ((modes && (*modes)[index]) || isa<BlockArgument>(result.get()) ||
         space->getGroups(space->getDims(result)) != all ||

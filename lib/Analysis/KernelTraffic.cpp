@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Each input is read and each output written once: that is what fusion
+// achieves, and what caches let several sweeps over a row have. Ops that read
+// or write elsewhere are the exceptions, and are asked for by their role.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Analysis/KernelTraffic.h"
 
@@ -56,6 +62,8 @@ SmallVector<Access> plait::getKernelAccesses(plan::ClusterOp cluster) {
   return accesses;
 }
 
+/// By the types in which tensors are stored, not those in which a kernel
+/// computes.
 double plait::getKernelTraffic(plan::ClusterOp cluster) {
   double bytes = 0;
   for (const Access &access : getKernelAccesses(cluster))

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Finds a maximum flow and reads the cut off what is left of the capacities
+// (Ford and Fulkerson 1956: the two are equal). Edges are kept in both
+// directions, by index, so that a path can be undone in part by a later one.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Analysis/MinimumCut.h"
 
@@ -29,6 +35,8 @@ void FlowNetwork::addEdge(int from, int to, int64_t capacity) {
 bool FlowNetwork::assignLevels() {
   level.assign(nodes.size(), -1);
   level[kSource] = 0;
+  // Breadth first: a level is the length of the shortest path from the source
+  // along edges with room.
   std::vector<int> queue = {kSource};
   for (size_t index = 0; index < queue.size(); ++index)
     for (const Edge &edge : nodes[queue[index]])
@@ -45,6 +53,8 @@ std::vector<int> FlowNetwork::findPath() {
   std::vector<int> path = {kSource};
   while (!path.empty() && path.back() != kSink) {
     int node = path.back();
+    // Nobody goes to the node again in this round: the edge that led there is
+    // passed over.
     if (next[node] == nodes[node].size()) { // leads nowhere
       path.pop_back();
       if (!path.empty())

@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Counted before anything is sharded or recomputed, so that what a plan
+// computes twice does not count as work done.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Analysis/ModelFlops.h"
 

@@ -4,6 +4,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Bounds are doubles, in which every f32 and i32 is exact, and are moved apart
+// after each operation by more than generated code may round. So what is
+// claimed of a range holds of vector code, of GPUs and of approximated
+// functions alike; what is lost is width, and padding needs little: zero, a
+// constant, finite. Numbers that stay exact stay so: 0 + 0 is 0 and nothing
+// beside it.
+//
+// A bound may be infinite because nothing is known (`None`), or because the
+// number may be (`Infinite`): that infinity times zero is no number matters in
+// the second case alone.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Interfaces/NumberRange.h"
 
@@ -37,6 +50,7 @@ NumberRange NumberRange::exactly(double value) {
   return {value, value, std::isinf(value) ? Infinite : None};
 }
 
+/// Of one number; nothing is ever known to be NaN alone.
 bool NumberRange::is(double value) const {
   return low == value && high == value && special != NaN;
 }
@@ -49,11 +63,13 @@ bool NumberRange::contains(double value) const {
   return low <= value && value <= high;
 }
 
+/// Specials are ordered: what may be NaN may be infinite, too.
 NumberRange NumberRange::join(const NumberRange &other) const {
   return {std::min(low, other.low), std::max(high, other.high),
           std::max(special, other.special)};
 }
 
+/// Whether the number may be infinite on the side of `sign`.
 static bool isInfinite(const NumberRange &range, double sign) {
   return range.special != NumberRange::None &&
          (sign > 0 ? range.high : -range.low) == kInfinity;
@@ -74,10 +90,12 @@ static NumberRange widen(NumberRange range, double error,
     range.low -= std::abs(range.low) * error;
   if (std::isfinite(range.high))
     range.high += std::abs(range.high) * error;
+  // GPUs and processors may be set to flush subnormals.
   if (range.low > 0 && range.low < FLT_MIN)
     range.low = 0;
   if (range.high < 0 && range.high > -FLT_MIN)
     range.high = 0;
+  // What overflows in f32 is infinite, not a large number.
   for (double *bound : {&range.low, &range.high})
     if (std::isfinite(*bound) && std::abs(*bound) > FLT_MAX) {
       *bound = std::copysign(kInfinity, *bound);
@@ -86,6 +104,7 @@ static NumberRange widen(NumberRange range, double error,
   return range;
 }
 
+/// Whether f32 holds it without rounding or flushing.
 static bool isFloat(double value) {
   return static_cast<double>(static_cast<float>(value)) == value &&
          (value == 0 || std::abs(value) >= FLT_MIN);
@@ -111,12 +130,15 @@ NumberRange NumberRange::maybeRounded() const {
 
 NumberRange NumberRange::operator-() const { return {-high, -low, special}; }
 
+/// Infinity less infinity is no number; all else adds by bounds, which grow in
+/// both operands.
 static NumberRange add(const NumberRange &a, const NumberRange &b) {
   if ((isInfinite(a, 1) && isInfinite(b, -1)) ||
       (isInfinite(a, -1) && isInfinite(b, 1)))
     return NumberRange::any();
   NumberRange sum{a.low + b.low, a.high + b.high,
                   std::max(a.special, b.special)};
+  // Of bounds that stand for "unknown" on opposite sides.
   if (std::isnan(sum.low))
     sum.low = -kInfinity;
   if (std::isnan(sum.high))
@@ -134,6 +156,8 @@ NumberRange NumberRange::operator*(const NumberRange &other) const {
   if ((isAnyInfinite(*this) && other.contains(0)) ||
       (isAnyInfinite(other) && contains(0)))
     return any();
+  // A product is monotone in each operand, so that its extremes are at the
+  // corners.
   auto [least, most] = std::minmax(
       {multiplyBounds(low, other.low), multiplyBounds(low, other.high),
        multiplyBounds(high, other.low), multiplyBounds(high, other.high)});
@@ -144,6 +168,7 @@ NumberRange NumberRange::operator*(const NumberRange &other) const {
 static NumberRange divide(const NumberRange &a, const NumberRange &b) {
   if (b.contains(0) || (isAnyInfinite(a) && isAnyInfinite(b)))
     return NumberRange::any();
+  // The divisor has one sign, so that the inverse falls between its ends.
   NumberRange inverse{1 / b.high, 1 / b.low,
                       b.special == NumberRange::NaN ? NumberRange::NaN
                                                     : NumberRange::None};
@@ -151,6 +176,9 @@ static NumberRange divide(const NumberRange &a, const NumberRange &b) {
   return a * inverse;
 }
 
+/// Of any number of them: one of the same sign does not come closer to zero
+/// than each of its terms, one of both signs may be anything finite, or
+/// infinite where two terms overflow already.
 NumberRange NumberRange::sum() const {
   if (is(0))
     return *this;
@@ -169,10 +197,13 @@ static NumberRange maximum(const NumberRange &a, const NumberRange &b) {
 // Functions
 //===----------------------------------------------------------------------===//
 
+/// Generated code may approximate functions. Only zero is taken for exact.
 static NumberRange approximate(NumberRange range) {
   return widen(range, kFunctionError, [](double value) { return value == 0; });
 }
 
+/// Never negative, and infinite where the upper end overflows; of minus
+/// infinity it is zero.
 static NumberRange exponential(const NumberRange &x) {
   NumberRange::Special special =
       x.special == NumberRange::NaN ? NumberRange::NaN
@@ -181,6 +212,7 @@ static NumberRange exponential(const NumberRange &x) {
   return approximate({std::exp(x.low), std::exp(x.high), special});
 }
 
+/// No number below zero, minus infinity at zero.
 static NumberRange logarithm(const NumberRange &x) {
   if (x.low < 0 || x.special == NumberRange::NaN)
     return NumberRange::any();
@@ -220,9 +252,12 @@ static NumberRange wrapped(NumberRange range, Type type) {
   return range.low < all.low || range.high > all.high ? all : range;
 }
 
+/// Conditions are numbers, 0 or 1, so that a select can ask of them what it
+/// asks of any.
 static NumberRange known(bool value) { return NumberRange::exactly(value); }
 static constexpr NumberRange kUnknown{0, 1};
 
+/// Never where the ranges do not meet, always where both are one number.
 static NumberRange equal(const NumberRange &a, const NumberRange &b) {
   if (a.low > b.high || b.low > a.high)
     return known(false);
@@ -235,10 +270,13 @@ static NumberRange less(const NumberRange &a, const NumberRange &b) {
   return a.low >= b.high ? known(false) : kUnknown;
 }
 
+/// Of a condition.
 static NumberRange negate(const NumberRange &a) {
   return {1 - a.high, 1 - a.low};
 }
 
+/// Indices and ids are signed; the unsigned comparison of dropout's hash says
+/// nothing.
 static NumberRange compare(arith::CmpIOp op, const NumberRange &a,
                            const NumberRange &b) {
   switch (op.getPredicate()) {
@@ -259,6 +297,7 @@ static NumberRange compare(arith::CmpIOp op, const NumberRange &a,
   }
 }
 
+/// Ordered and unordered forms differ for NaN alone, which is answered first.
 static NumberRange compare(arith::CmpFOp op, const NumberRange &a,
                            const NumberRange &b) {
   if (a.special == NumberRange::NaN || b.special == NumberRange::NaN)
@@ -310,6 +349,8 @@ static NumberRange multiply(Operation *op, ArrayRef<NumberRange> x) {
   return product;
 }
 
+/// What nn ops emit. Any other op gives any number, which is always right: the
+/// price is a mask that was not needed.
 static NumberRange evaluateFloat(Operation *op, ArrayRef<NumberRange> x) {
   return llvm::TypeSwitch<Operation *, NumberRange>(op)
       .Case([&](arith::NegFOp) { return -x[0]; })
@@ -328,6 +369,8 @@ static NumberRange evaluateFloat(Operation *op, ArrayRef<NumberRange> x) {
       .Default([](Operation *) { return NumberRange::any(); });
 }
 
+/// A condition that is known picks one side. This is what derives that a masked
+/// element is zero.
 static NumberRange choose(ArrayRef<NumberRange> x) {
   if (x[0].is(1))
     return x[1];

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The defaults of interface methods. They look at types alone, so that an op
+// which says nothing of its cost is taken for an elementwise one: one operation
+// for each element that it makes, and every operand and result moved once.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Interfaces/OpInterfaces.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -17,6 +23,7 @@ int64_t plait::detail::countElements(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
+/// Of all results that are tensors.
 int64_t plait::detail::countResultElements(Operation *op) {
   int64_t elements = 0;
   for (Type type : op->getResultTypes())
@@ -25,6 +32,7 @@ int64_t plait::detail::countResultElements(Operation *op) {
   return elements;
 }
 
+/// As if the op ran alone; an operand that is passed twice counts twice.
 int64_t plait::detail::countOperandAndResultBytes(Operation *op) {
   int64_t bytes = 0;
   auto count = [&](Type type) {
@@ -41,6 +49,8 @@ int64_t plait::detail::countOperandAndResultBytes(Operation *op) {
 int64_t plait::detail::getExtent(Operation *op, StringRef spec, char letter) {
   auto [operands, result] = spec.split("->");
   auto [lhs, rhs] = operands.split(',');
+  // The first tensor that has the letter decides; that the others agree is
+  // verified ((C2) of nn.matmul).
   for (auto [letters, value] : {std::pair(lhs, op->getOperand(0)),
                                 {rhs, op->getOperand(1)},
                                 {result, Value(op->getResult(0))}})

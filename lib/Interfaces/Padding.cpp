@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One padded factor of one op at a time: given what the operands that run along
+// it hold in their padding, what do the results? In the order in which ops are
+// asked: fusable ones by the arithmetic they emit and their role, contractions
+// as sums of products, named ones through what they decompose into. An op that
+// does none of these may leave anything. Nothing is looked up by an op's name,
+// so that ops of other dialects have their padding derived as well.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Interfaces/Padding.h"
 
@@ -52,6 +61,7 @@ private:
 /// Interval arithmetic (Moore 1966) over the arith ops of one element.
 NumberRange plait::evaluateElement(FusableOpInterface op,
                                    ArrayRef<NumberRange> operands) {
+  // The block and all that is emitted into it goes when the function returns.
   Block block;
   OpBuilder builder(op->getContext());
   builder.setInsertionPointToEnd(&block);
@@ -71,6 +81,7 @@ NumberRange plait::evaluateElement(FusableOpInterface op,
   ScratchContext context(builder, op.getLoc(), block);
   Value result = op.emitElement(context, elements);
   auto lookup = [&](Value value) {
+    // Indices and what a rank or a call is given are not in the table.
     auto known = ranges.find(value);
     return known == ranges.end() ? NumberRange::any() : known->second;
   };
@@ -96,12 +107,14 @@ static NumberRange deriveRead(FusableOpInterface op,
                               const NumberRange &operand) {
   IndexMap map = op.getIndexMap();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  // An index map reads one of several pieces: the result may be any of them.
   std::optional<NumberRange> read;
   auto add = [&](const NumberRange &range) {
     read = read ? read->join(range) : range;
   };
   for (const IndexMap::Piece &piece : map.pieces)
     add(piece.negated ? -operand : operand);
+  // Beyond the operand, kernels read zeros.
   if (!map.covers(type.getDimSize(map.dim)))
     add(NumberRange::exactly(0));
   return *read;
@@ -120,6 +133,8 @@ static NumberRange deriveByRole(FusableOpInterface op, bool reduced, bool isRow,
     read[0] = deriveRead(op, operands[0]);
     return evaluateElement(op, read);
   }
+  // Along the padded factor each element adds what it is; along others the sum
+  // of padding is a sum of such elements.
   case FusionRole::ReduceSum: {
     NumberRange summand = evaluateElement(op, operands);
     return reduced ? summand : summand.sum();
@@ -129,6 +144,7 @@ static NumberRange deriveByRole(FusableOpInterface op, bool reduced, bool isRow,
     // if at all.
     return operands[0].join(NumberRange::exactly(0));
   case FusionRole::ScatterAdd:
+    // No id names a row of padding.
     if (isRow)
       return NumberRange::exactly(0);
     return reduced ? operands[0]
@@ -137,6 +153,9 @@ static NumberRange deriveByRole(FusableOpInterface op, bool reduced, bool isRow,
   llvm_unreachable("unknown role");
 }
 
+/// Each element is a sum of products over dimensions which padding does not
+/// reach, unless it is the summed factor itself: then a product is what padding
+/// adds.
 static Ranges deriveContraction(bool reduced, ArrayRef<NumberRange> operands) {
   NumberRange product = operands[0] * operands[1];
   return {reduced ? product : product.sum()};
@@ -163,6 +182,8 @@ public:
 
 private:
   bool visit(Operation *part);
+  // What was not noted does not run along the factor: its elements are no
+  // padding.
   Known lookup(Value value) {
     auto known = values.find(value);
     return known == values.end() ? Known{-1, getUnpadded(value.getType())}
@@ -195,6 +216,8 @@ bool PartsWalker::visit(Operation *part) {
       known, [](const Known &operand) { return operand.range; });
   auto own = dyn_cast<ShardableOpInterface>(part);
   auto fusable = dyn_cast<FusableOpInterface>(part);
+  // An op without a rule cannot be sharded, and appears only in decompositions
+  // that run late.
   if (!own) {
     // The factor runs along the same dimension of all tensors: a whole
     // dimension is what such ops mix up.
@@ -216,6 +239,8 @@ bool PartsWalker::visit(Operation *part) {
       return false;
     along = found;
   }
+  // A part that reduces the factor would need masks of its own: the op as a
+  // whole cannot be derived.
   if (along >= 0 && isReduced(partRule.factors[along]))
     return false;
   Ranges results = derivePadding(own, along, ranges);
@@ -225,6 +250,8 @@ bool PartsWalker::visit(Operation *part) {
   return true;
 }
 
+/// Decomposes a copy in a block that nobody runs, with plain types, and walks
+/// the parts in order. All results are unknown if one part is.
 Ranges PartsWalker::run(ArrayRef<NumberRange> operands) {
   Ranges unknown(op->getNumResults(), NumberRange::any());
   Block block;
@@ -246,6 +273,7 @@ Ranges PartsWalker::run(ArrayRef<NumberRange> operands) {
     if (&part != copy && !visit(&part))
       return unknown;
   Ranges results;
+  // A result has to run along the factor where the op's rule says that it does.
   for (auto [value, dims] : llvm::zip_equal(parts, rule.results)) {
     Known known = lookup(value);
     results.push_back(known.dim == findDim(dims, factor) ? known.range
@@ -278,6 +306,8 @@ static Ranges derive(ShardableOpInterface op, int factor,
   return Ranges(op->getNumResults(), NumberRange::any());
 }
 
+/// Results in bf16 may have been rounded where they are stored, or be used in a
+/// register before.
 Ranges plait::derivePadding(ShardableOpInterface op, int factor,
                             ArrayRef<NumberRange> operands) {
   Ranges ranges = derive(op, factor, operands);

@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A rank's program in the plan file: regions, inputs, constants, shards,
+// functions and actions, each read off the op that has decided it. Names become
+// numbers here: buffers the offsets that they were given, functions and
+// parameters indices of tables, axes places in the mesh.
+//
+// What several programs hold (parameters, kernels, tables) is in SharedTables,
+// in the order of first use, so that a plan is the same byte for byte in every
+// run.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ProgramConverter.h"
 
@@ -26,6 +37,8 @@ using namespace plait::plan;
 // Parameters
 //===----------------------------------------------------------------------===//
 
+/// What a parameter is on the whole mesh: shape, where a file has it, how it
+/// begins. Its dtype is that of the master value, whatever is computed with.
 static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
   auto parameter = std::make_unique<fb::ParameterT>();
   auto type = cast<RankedTensorType>(op.getType());
@@ -36,12 +49,14 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
   parameter->file_name = parameter->name;
   parameter->file_shape = parameter->box_shape = parameter->shape;
   parameter->box_begin.assign(type.getRank(), 0);
+  // A box of a larger tensor: files may hold several parameters as one.
   if (nn::FileAttr file = op.getFileAttr()) {
     parameter->file_name = file.getName().getValue().str();
     parameter->file_shape = file.getShape().vec();
     parameter->box_begin = file.getBegin().vec();
     parameter->box_shape = file.getBox().vec();
   }
+  // A normal distribution without spread is a constant.
   double std = op.getInit().getStd().getValueAsDouble();
   parameter->init = std == 0 ? fb::InitKind::Constant : fb::InitKind::Normal;
   parameter->init_value = op.getInit().getMean().getValueAsDouble();
@@ -50,16 +65,21 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
   return parameter;
 }
 
+/// All parameters of the module are in the table, also those that no program
+/// reads: they are saved as they were.
 ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
     : mesh(dist::MeshOp::find(module)),
       optimizer(**findOptimizer(getConfiguration(module).optimizer)) {
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     parameters.push_back(parameter);
     plan.parameters.push_back(makeParameter(parameter));
+    // Until a rank is found that has a gradient.
     plan.parameters.back()->frozen = true;
   }
   owned.resize(parameters.size(), false);
   for (auto program : module.getOps<ProgramOp>()) {
+    // By buffers, which exist for what some function accesses, and not by
+    // walking functions, which are gone.
     llvm::StringSet<> buffers;
     for (auto buffer : program.getBody().getOps<BufferOp>())
       buffers.insert(buffer.getSymName());
@@ -74,6 +94,8 @@ ParameterTable::ParameterTable(ModuleOp module, fb::PlanT &plan)
   }
 }
 
+/// How a rank's part of a parameter lies in the whole: its shape, and which
+/// axes split each dimension. Offsets are addShards()'.
 std::unique_ptr<fb::ShardT>
 ParameterTable::makeShard(nn::ParameterOp parameter) {
   auto shard = std::make_unique<fb::ShardT>();
@@ -81,6 +103,7 @@ ParameterTable::makeShard(nn::ParameterOp parameter) {
   RankedTensorType local =
       mesh.getLocalType(dist::withSharding(parameter.getType(), sharding));
   shard->local_shape = local.getShape().vec();
+  // Axes by their places in the mesh, major to minor as in the sharding.
   auto convert = [&](dist::ShardingAttr from, auto &dims) {
     for (ArrayAttr axes : from.getDims()) {
       auto dim = std::make_unique<fb::DimShardingT>();
@@ -90,6 +113,7 @@ ParameterTable::makeShard(nn::ParameterOp parameter) {
     }
   };
   convert(sharding, shard->dims);
+  // Only where the state is split further than the value (ZeRO 2).
   if (parameter.getStateAttr())
     convert(nn::getSharding(parameter, nn::Slot::Gradient), shard->state_dims);
   return shard;
@@ -108,6 +132,9 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
     return packs.locate(parameter.getSymName(), slot);
   };
   division->axis = mesh.getAxisIndex(*pack.getAxis());
+  // A rank has as many elements of the pack as every other along the axis, from
+  // its own multiple of them on. Where the parameter begins in the pack is the
+  // same for all, so that which of its elements a rank has is arithmetic.
   division->elements = pack.getSlotType(nn::Slot::Reduced).getNumElements();
   division->begin = place(nn::Slot::Gradient).offset / sizeof(float);
   division->reduced = offsets.lookup(place(nn::Slot::Reduced).buffer);
@@ -117,6 +144,8 @@ ParameterTable::makeDivision(nn::ParameterOp parameter,
 LogicalResult
 ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
                           const llvm::StringMap<uint64_t> &offsets) {
+  // In the order of the module. A parameter is held by the program if its
+  // value, or its pack's, has a buffer there.
   for (auto [index, parameter] : llvm::enumerate(parameters)) {
     auto find = [&, name = parameter.getSymName()](nn::Slot slot) {
       ParameterPacks::Place place = packs.locate(name, slot);
@@ -131,6 +160,8 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
     std::unique_ptr<fb::ShardT> shard = makeShard(parameter);
     shard->parameter = index;
     shard->weight = *value;
+    // With a gradient it is trained here, and needs all that the optimizer
+    // keeps: a slot that is missing is a dump that was edited.
     if (std::optional<uint64_t> gradient = find(nn::Slot::Gradient)) {
       shard->gradient = *gradient;
       for (auto [slotIndex, name] : llvm::enumerate(optimizer.slots)) {
@@ -192,6 +223,8 @@ private:
   SharedTables &shared;
   fb::PlanT &plan;
   ProgramMemory memory;
+  // Of buffers, in the arena; then the index of each function in the program,
+  // and the functions that an action before has called.
   llvm::StringMap<uint64_t> offsets;
   llvm::StringMap<int32_t> functions;
   llvm::DenseSet<int32_t> called;
@@ -200,11 +233,13 @@ private:
 
 } // namespace
 
+// Actions are cast: IR and file number them alike.
 #define PLAIT_SAME_ACTION(NAME)                                                \
   static_assert(int(pipe::ActionKind::NAME) == int(fb::ActionKind::NAME));
 PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION)
 #undef PLAIT_SAME_ACTION
 
+/// First of all: everything else refers to buffers by these offsets.
 void Converter::addRegions() {
   for (auto buffer : program.getBody().getOps<BufferOp>()) {
     offsets[buffer.getSymName()] = buffer.getOffset();
@@ -219,12 +254,16 @@ void Converter::addRegions() {
   }
 }
 
+// What the data gives, by the buffers that programs have for it.
 constexpr std::pair<StringLiteral, fb::InputKind> kInputs[] = {
     {kTokensBuffer, fb::InputKind::Tokens},
     {kTargetsBuffer, fb::InputKind::Targets},
     {kKeysBuffer, fb::InputKind::Keys},
     {kStartsBuffer, fb::InputKind::Starts}};
 
+/// Inputs are rows of int32, those of all microbatches behind one another. How
+/// long a row is follows from the buffer: a sequence of tokens, or one number
+/// of a key.
 void Converter::addInputs() {
   for (auto [name, kind] : kInputs) {
     BufferOp buffer = findBuffer(name);
@@ -241,6 +280,7 @@ void Converter::addInputs() {
   }
 }
 
+/// In the order of their first calls; actions name them by index.
 LogicalResult Converter::addFunctions() {
   for (FunctionOp function : getCalled(program)) {
     FailureOr<std::unique_ptr<fb::FunctionT>> written =
@@ -275,6 +315,8 @@ LogicalResult Converter::addConstant(ConstantDataOpInterface op,
   constant->offset = offsets.lookup(name);
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   int64_t rows = type.getDimSize(0);
+  // Ranks share the numbers and differ in where they begin, in bytes: affine in
+  // a rank's indices, so that the file does not grow with the ranks.
   if (SmallVector<RankTerm> begin = op.getRankBegin(); !begin.empty()) {
     constant->bytes = byteSize(type);
     if (failed(convertRankTerms(op, begin, constant->bytes / rows,
@@ -289,6 +331,8 @@ LogicalResult Converter::addConstant(ConstantDataOpInterface op,
   return success();
 }
 
+/// Each table once a program, however many functions read it. Sorted by offset,
+/// so that the order does not depend on that of the functions.
 LogicalResult Converter::addConstants() {
   llvm::StringSet<> done;
   for (FunctionOp function : getCalled(program))
@@ -304,6 +348,9 @@ LogicalResult Converter::addConstants() {
   return success();
 }
 
+/// A call binds an offset of the arena to each slot; a transfer names one
+/// buffer, the rank of the pipeline it goes to or comes from, and which tensor
+/// of the boundary it is.
 void Converter::addAction(ActionOp op) {
   auto action = std::make_unique<fb::ActionT>();
   action->kind = static_cast<fb::ActionKind>(op.getKind());
@@ -327,21 +374,28 @@ void Converter::addAction(ActionOp op) {
   result->actions.push_back(std::move(action));
 }
 
+/// 1. The arena and where things lie in it.
+/// 2. Shards, functions and constants, which refer to offsets.
+/// 3. Actions, which refer to functions.
 FailureOr<std::unique_ptr<fb::ProgramT>> Converter::run() {
   result->arena_bytes = program.getBytes();
   result->peak_in_flight = program.getInFlight();
+  // 1.
   addRegions();
   result->scalars = offsets.lookup(kScalarsBuffer);
   result->metrics = offsets.lookup(kMetricsBuffer);
+  // Plans for GPUs alone have it.
   if (BufferOp buffer = findBuffer(kLibraryWorkspaceBuffer)) {
     result->library_workspace = buffer.getOffset();
     result->library_workspace_bytes = buffer.getBytes();
   }
   addInputs();
+  // 2.
   if (failed(shared.parameters.addShards(
           *result, ParameterPacks(module, program.getRank()), offsets)) ||
       failed(addFunctions()) || failed(addConstants()))
     return failure();
+  // 3.
   for (auto action : program.getBody().getOps<ActionOp>())
     addAction(action);
   return std::move(result);

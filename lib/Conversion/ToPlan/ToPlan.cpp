@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The last step of the compiler: a module after phase `steps` becomes the
+// tables of the plan file, still as objects, which the caller packs, checks and
+// writes. Nothing is decided here; all that a plan says of itself is either in
+// the module or follows from the programs that were converted.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Conversion/ToPlan.h"
 
@@ -19,6 +26,8 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
+/// For reports. The rates that passes went by are not written: they have done
+/// their part.
 static std::unique_ptr<fb::ClusterT> convertCluster(ClusterAttr cluster) {
   auto converted = std::make_unique<fb::ClusterT>();
   converted->name = cluster.getName().str();
@@ -33,6 +42,8 @@ static std::unique_ptr<fb::ClusterT> convertCluster(ClusterAttr cluster) {
 
 /// What the plan says of itself beside what it executes.
 static void addIdentity(fb::PlanT &plan, ModuleOp module) {
+  // Models that were written by hand may lack any of these: a name is then
+  // empty, a vocabulary 0 and not known.
   if (auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr)) {
     auto text = [&](StringRef key) {
       auto value = model.getAs<StringAttr>(key);
@@ -45,6 +56,8 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   }
   plan.config = getConfigJson(module).str();
   TrainingConfiguration configuration = getConfiguration(module);
+  // Words and numbers of the configuration, as they would be typed:
+  // `plait-plan` shows them, and no step depends on them.
   plan.recompute = print(configuration.recompute);
   plan.optimizer = configuration.optimizer;
   plan.sequence = configuration.sequence;
@@ -52,11 +65,14 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   plan.micro_batch = configuration.microBatch;
   if (ClusterAttr cluster = getCluster(module))
     plan.cluster = convertCluster(cluster);
+  // There is one: phase `schedule` has left it.
   auto schedule = *module.getOps<pipe::ScheduleOp>().begin();
   plan.schedule = schedule.getKind().str();
   plan.microbatches = schedule.getMicrobatches();
+  // Of the whole step, in double: a step of a large model exceeds 64 bits.
   plan.model_flops = double(getModelFlops(module)) * double(plan.microbatches);
   dist::MeshOp mesh = dist::MeshOp::find(module);
+  // The usual way, and one without such ranks, needs no word in the file.
   if (configuration.contextParallel != ContextParallel::Gather &&
       mesh.getAxisSize(kContextAxis) > 1)
     plan.context_parallel = print(configuration.contextParallel);
@@ -79,6 +95,9 @@ static bool hasShard(const fb::PlanT &plan,
 }
 
 /// What ranks of dp divide.
+/// Read off the shards and not the configuration: a stage that divides nothing,
+/// for lack of ranks or of dimensions that divide, is stage 0. From the most
+/// that is divided to the least: parameters, their state, packs.
 static uint8_t findZero(const fb::PlanT &plan) {
   auto isDivided = [&](const fb::DimShardingT &dim) {
     return llvm::any_of(dim.axes, [&](uint8_t axis) {
@@ -109,9 +128,12 @@ static void addShardSummary(fb::PlanT &plan) {
   plan.zero = findZero(plan);
 }
 
+/// Machine code of all kernels at once, after all programs have added theirs. A
+/// plan without kernels has none.
 static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {
   if (plan.kernels.empty())
     return success();
+  // PTX and cubin of GPUs are two objects of the same kernels.
   FailureOr<std::vector<codegen::CodeObject>> objects = library.finish();
   if (failed(objects))
     return failure();
@@ -131,10 +153,12 @@ static LogicalResult addCode(fb::PlanT &plan, codegen::KernelLibrary &library) {
 static FailureOr<codegen::Target> findCodeTarget(ModuleOp module) {
   TargetAttr target = getTarget(module);
   if (!target)
+    // Only without a target does a plan depend on the machine that compiles.
     return codegen::Target(codegen::TargetCPU::getHost());
   if (!target.isGPU())
     return codegen::Target(
         codegen::TargetCPU{target.getName().str(), target.getFeatures().str()});
+  // Both the least architecture and the one to assemble for.
   ArrayRef<StringRef> names = codegen::TargetGPU::getNames();
   for (StringRef name : {target.getName(), target.getCubin()})
     if (!llvm::is_contained(names, name))
@@ -156,14 +180,18 @@ static void describeDevices(fb::PlanT &plan, ModuleOp module) {
 FailureOr<std::unique_ptr<fb::PlanT>>
 plait::convertToPlan(ModuleOp module,
                      std::vector<codegen::EmittedKernel> *kernels) {
+  // First, since without code for the target nothing else is of use.
   FailureOr<codegen::Target> target = findCodeTarget(module);
   if (failed(target))
     return failure();
   auto plan = std::make_unique<fb::PlanT>();
+  // Programs ask the plan for the batch and the number of microbatches.
   addIdentity(*plan, module);
   auto library = codegen::KernelLibrary::create(module.getContext(), *target);
+  // In this order: shards refer to parameters by index, steps to kernels.
   SharedTables shared{
       ParameterTable(module, *plan), KernelTable(*library, *plan, kernels), {}};
+  // In the order of the ranks of the pipeline, in which the file has them.
   for (auto program : module.getOps<ProgramOp>()) {
     FailureOr<std::unique_ptr<fb::ProgramT>> converted =
         convertProgram(program, shared, *plan);
@@ -171,6 +199,8 @@ plait::convertToPlan(ModuleOp module,
       return failure();
     plan->programs.push_back(std::move(*converted));
   }
+  // What the plan says as a whole follows from what its programs turned out to
+  // hold.
   addShardSummary(*plan);
   if (failed(addCode(*plan, *library)))
     return failure();

@@ -8,6 +8,10 @@
 // Each step op is one table of the plan file, field by field. Nothing is
 // decided here, but for the code of kernels.
 //
+// A field that is not set keeps the format's default, which is what the op
+// means by leaving it out. Memory becomes an offset: of the arena for a buffer,
+// whose place is known, of a slot for what actions bind.
+//
 //===----------------------------------------------------------------------===//
 
 #include "WriteSteps.h"
@@ -25,6 +29,8 @@ using namespace plait::plan;
 // Enumerations
 //===----------------------------------------------------------------------===//
 
+/// Enumerations are cast from IR to the file: a number that differed would be
+/// another mode, without any error.
 template <auto Left, auto Right>
 constexpr bool haveOneValue = static_cast<int>(Left) == static_cast<int>(Right);
 static_assert(haveOneValue<dist::Reduction::Sum, fb::Reduction::Sum> &&
@@ -39,6 +45,7 @@ static_assert(haveOneValue<Epilogue::None, fb::Epilogue::None> &&
               haveOneValue<Epilogue::BiasGelu, fb::Epilogue::BiasGelu> &&
               haveOneValue<Epilogue::GeluGradient, fb::Epilogue::GeluGradient>);
 
+// All but bf16 has four bytes, and moves as f32 does.
 static fb::DType getDType(Type type) {
   return type.isBF16() ? fb::DType::BF16 : fb::DType::F32;
 }
@@ -47,13 +54,19 @@ static fb::DType getDType(Type type) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
+/// Fails where code generation does, with an error at the op of the cluster
+/// that is at fault. The step has everything but its arguments, which are the
+/// function's to know.
 FailureOr<fb::KernelStepT> KernelTable::write(KernelOp kernel) {
   ClusterOp cluster = kernel.getCluster();
+  // Generated here, or found: the library knows clusters that compute the same.
   FailureOr<codegen::KernelInfo> info = library.add(cluster);
   if (failed(info))
     return failure();
   // Clusters that compute the same have one symbol, in all programs.
   auto [it, isNew] = indices.try_emplace(info->symbol, plan.kernels.size());
+  // How a GPU launches it is a property of the kernel, how far it goes one of
+  // the step.
   if (isNew) {
     auto made = std::make_unique<fb::KernelT>();
     made->symbol = info->symbol;
@@ -70,6 +83,8 @@ FailureOr<fb::KernelStepT> KernelTable::write(KernelOp kernel) {
   step.grain = info->grain;
   step.traffic = kernel.getTraffic();
   step.flops = kernel.getFlops();
+  // What the kernel computes with that differs between ranks, in the order of
+  // its arguments.
   for (const codegen::RankScalar &scalar : info->scalars) {
     FailureOr<fb::RankScalar> converted =
         convertRankScalar(cluster, scalar.axis, scalar.scale, scalar.bias,
@@ -108,6 +123,7 @@ private:
   LogicalResult add(Operation *op);
 
   FunctionOp function;
+  // Of the one program that calls the function: steps name its buffers.
   const ProgramMemory &memory;
   KernelTable &kernels;
   fb::PlanT &plan;
@@ -116,6 +132,7 @@ private:
 
 } // namespace
 
+/// Slot -1 is the arena itself.
 fb::Ref Writer::getRef(MemoryAttr used) const {
   if (!used.getBuffer())
     return fb::Ref(used.getOffset(), used.getSlot());
@@ -139,6 +156,9 @@ uint32_t Writer::locate(Operation *op) {
 // Steps
 //===----------------------------------------------------------------------===//
 
+/// Arguments in the order of the uses, inputs before outputs, which is how the
+/// generated code takes them. Their bytes are for the checker: kernels are
+/// code, which it cannot look into.
 FailureOr<fb::KernelStepT> Writer::write(KernelOp op) {
   FailureOr<fb::KernelStepT> step = kernels.write(op);
   if (failed(step))
@@ -151,6 +171,7 @@ FailureOr<fb::KernelStepT> Writer::write(KernelOp op) {
   return step;
 }
 
+/// The op has checked that strides and sizes fit.
 FailureOr<fb::GemmStepT> Writer::write(GemmOp op) {
   fb::GemmStepT step;
   step.m = op.getM();
@@ -184,6 +205,8 @@ static LogicalResult writeBegin(Operation *op, nn::BeginAttr begin,
   return begin ? convertRankTerms(op, begin.getTerms(), 1, scalars) : success();
 }
 
+/// The format has strides, the op dense tensors: they are written out. Optional
+/// parts are null where the op has none.
 FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   fb::AttentionStepT step;
   step.kind = op.getGradients() ? fb::AttentionKind::Backward
@@ -204,6 +227,7 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   step.k_strides = step.v_strides = getStrides(step.keys, step.kv_heads);
   step.scale = op.getScale().convertToFloat();
   step.causal = true;
+  // 0: the whole sequence.
   step.window = op.getWindow().value_or(0);
   step.deterministic = op.getDeterministic();
   step.q = point(op.getQ());
@@ -213,6 +237,7 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   step.stats = point(op.getStats());
   if (auto gradients = op.getGradients()) {
     auto each = llvm::to_vector(gradients->getAsRange<MemoryAttr>());
+    // In the order that the op has verified: out's, then those of q, k and v.
     step.d_out = point(each[0]);
     step.d_q = point(each[1]);
     step.d_k = point(each[2]);
@@ -224,6 +249,7 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
     step.starts = point(starts);
   if (!op.getDropoutKeysAttr())
     return step;
+  // A table of its own, so that a step without dropout has none of it.
   step.dropout = std::make_unique<fb::AttentionDropoutT>();
   step.dropout->keys = point(op.getDropoutKeysAttr());
   step.dropout->probability = op.getProbability()->convertToDouble();
@@ -233,6 +259,7 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   return step;
 }
 
+/// The axis by its place in the mesh; no members means all of its ranks.
 FailureOr<fb::CollectiveStepT> Writer::write(CollectiveOp op) {
   fb::CollectiveStepT step;
   step.kind = static_cast<uint8_t>(op.getKind());
@@ -255,6 +282,8 @@ FailureOr<fb::CollectiveStepT> Writer::write(CollectiveOp op) {
 // Functions
 //===----------------------------------------------------------------------===//
 
+/// One case a step op. A step that someone adds and the file has no table for
+/// is an error at its op, not a step less.
 LogicalResult Writer::add(Operation *op) {
   auto made = std::make_unique<fb::StepT>();
   auto set = [&](auto step) {
@@ -272,11 +301,13 @@ LogicalResult Writer::add(Operation *op) {
           });
   if (failed(written))
     return failure();
+  // After the step has been written: one that fails leaves no location.
   made->location = locate(op);
   result->steps.push_back(std::move(made));
   return success();
 }
 
+/// The workspace is the last slot, and its size stands by itself as well.
 FailureOr<std::unique_ptr<fb::FunctionT>> Writer::run() {
   result->name = function.getSymName().str();
   for (auto name : function.getSlots().getAsRange<StringAttr>())
@@ -284,6 +315,8 @@ FailureOr<std::unique_ptr<fb::FunctionT>> Writer::run() {
   for (int64_t size : function.getBytes())
     result->slot_bytes.push_back(size);
   result->workspace_bytes = function.getBytes().back();
+  // Constants are no steps: they are in memory before the first one, and the
+  // program's (ProgramConverter.cpp).
   for (StepOpInterface step : getSteps(function))
     if (failed(add(step)))
       return failure();

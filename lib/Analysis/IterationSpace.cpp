@@ -184,6 +184,8 @@ LogicalResult SpaceBuilder::chooseSpace() {
     for (unsigned dim = 0; dim < shape.size(); ++dim)
       indexed |= root(tensor.first + dim).indexed;
     int64_t count = ShapedType::getNumElements(shape);
+    // Of equally many elements the tensor with more dimensions: extents of 1
+    // are told apart by it.
     bool larger =
         count > most ||
         (count == most && shape.size() > shapeOf(largest->value).size());
@@ -323,11 +325,15 @@ void SpaceBuilder::collectReductions() {
   }
 }
 
+/// The steps of the banner; groups come before reductions, which are told by
+/// them.
 FailureOr<IterationSpace> SpaceBuilder::build() {
   for (Operation &op : body.without_terminator())
     if (failed(joinOperands(&op)))
       return failure();
   for (OpOperand &operand : body.getTerminator()->getOpOperands())
+    // Results are uses, too: one that is an argument has no op to give it
+    // dimensions.
     addTensor(operand.get(), &operand);
   if (failed(chooseSpace()))
     return failure();
@@ -347,6 +353,8 @@ ArrayRef<int64_t> IterationSpace::getDims(Value value) const {
   return valueDims.find(value)->second;
 }
 
+/// A use of what the cluster computes lies as the value does; only inputs have
+/// dimensions of their own at each use.
 ArrayRef<int64_t> IterationSpace::getDims(OpOperand &use) const {
   auto found = useDims.find(&use);
   return found == useDims.end() ? getDims(use.get()) : found->second;

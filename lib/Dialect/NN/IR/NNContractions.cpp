@@ -86,6 +86,8 @@ std::optional<PlainMatmul> nn::getPlainMatmul(ContractionOpInterface op) {
   for (char letter : lhs)
     if (!StringRef(result).contains(letter))
       matmul.summed += letter;
+  // Without rows it is still a matmul, of one row; without columns or a sum a
+  // library has nothing to do.
   const auto &[rows, columns, summed] = matmul;
   bool plain = !columns.empty() && !summed.empty() &&
                result == rows + columns &&
@@ -136,6 +138,8 @@ static LogicalResult verifyBias(FusedMatmulOp op, const PlainMatmul &matmul) {
   for (char letter : matmul.columns)
     columns *= op.getExtent(letter);
   ArrayRef<int64_t> shape = shapeOf(bias), result = shapeOf(op.getResult());
+  // The bias has the last dimensions of the result, those of the columns: a
+  // library adds it along the rows of memory.
   if (shape.size() <= result.size() &&
       result.take_back(shape.size()) == shape &&
       ShapedType::getNumElements(shape) == columns &&

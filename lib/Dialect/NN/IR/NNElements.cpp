@@ -33,6 +33,8 @@ static Value emit(ElementContext &context, ValueRange operands) {
   return OpTy::create(context.builder, context.loc, operands);
 }
 
+/// A number of f32, or a vector of it: the context knows how many lanes there
+/// are.
 static Value constant(ElementContext &context, double value) {
   return context.getConstant(context.builder.getF32FloatAttr(value));
 }
@@ -40,6 +42,8 @@ static Value constant(ElementContext &context, double value) {
 Value NegOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<arith::NegFOp>(context, operands);
 }
+/// Functions stay ops of the math dialect: what computes them is chosen for
+/// each target when kernels are compiled.
 Value ExpOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<math::ExpOp>(context, operands);
 }
@@ -101,6 +105,7 @@ Value MulOp::emitElement(ElementContext &context, ValueRange operands) {
 Value DivOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<arith::DivFOp>(context, operands);
 }
+// minimumf and not minnumf: a NaN stays one, as in PyTorch.
 Value MinOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<arith::MinimumFOp>(context, operands);
 }
@@ -154,6 +159,7 @@ static Value globalIndex(ElementContext &context, int64_t dim,
   return emit<arith::AddIOp>(context, {index, first});
 }
 
+/// Counts in the whole tensor, past its end in padding.
 Value IotaOp::emitElement(ElementContext &context, ValueRange) {
   return globalIndex(context, getAlong(), getBeginAttr());
 }
@@ -167,6 +173,8 @@ Value PickOp::emitElement(ElementContext &context, ValueRange operands) {
   return select(context, here, operands[0], constant(context, 0.0));
 }
 
+/// A number and not a condition: losses are multiplied by it, and targets are
+/// counted by adding it up.
 Value ValidOp::emitElement(ElementContext &context, ValueRange operands) {
   Value ignored = context.getConstant(getIgnoreAttr());
   Value counts =

@@ -31,6 +31,8 @@ public:
   LogicalResult verify();
 
 private:
+  // Each takes one rule; (L1) and (L3) look at one op, (L2) and (L4) at the
+  // function.
   LogicalResult verifyEffects(Operation &op);
   LogicalResult verifyIndices(Operation &op);
   LogicalResult verifyUses(BlockArgument argument, StringRef name,
@@ -58,6 +60,7 @@ LogicalResult LossVerifier::verifyEffects(Operation &op) {
            << kLossFunction << " only computes";
   if (!read)
     return success();
+  // Gradients and moments are of a step, not of the model.
   bool isValue =
       read.getSlot() == Slot::Value || read.getSlot() == Slot::Compute;
   if (isValue && findParameter(read, tables))
@@ -74,6 +77,7 @@ LogicalResult LossVerifier::verifySelection(Operation &op, Value ids,
   int64_t extent = fromType.getDimSize(dim);
   // Positions: their number is known.
   if (auto iota = ids.getDefiningOp<IotaOp>()) {
+    // Ids along one dimension: as many positions as it is long.
     int64_t count = iota.getType().getDimSize(iota.getAlong());
     if (count > extent)
       return op.emitOpError("selects ") << count << " positions from "
@@ -142,6 +146,7 @@ LogicalResult LossVerifier::verifyResults() {
     return read->emitOpError("reaches the number of targets, but @")
            << kLossFunction << " returns the loss first and the number second, "
            << "which depends on no parameter";
+  // A constant can be judged here; what is counted is known when a step runs.
   auto fill = count.getDefiningOp<FillOp>();
   if (fill && fill.getAmount().convertToDouble() <= 0.0)
     return fill.emitOpError(

@@ -99,6 +99,8 @@ static LogicalResult verifyAccess(SlotOpInterface op,
   FlatSymbolRefAttr symbol = op.getSymbolAttr();
   Slot slot = op.getSlot();
   RankedTensorType type = op.getTensor().getType();
+  // Looked up by tables that a whole verification shares: walking the module
+  // for each access would be quadratic.
   Operation *target = tables.lookupNearestSymbolFrom(op, symbol);
   // A slot may belong to a pack, a parameter or an accumulator. Which slots
   // there are, and of which type, differs.
@@ -164,6 +166,8 @@ LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
 /// ends with "Count" (C1).
 static LogicalResult verifyName(Operation *op, StringRef name,
                                 const char *const *names) {
+  // The table of the file is the only list of names: one that is added there is
+  // allowed here.
   std::string known;
   for (; StringRef(*names) != "Count"; ++names) {
     if (name == *names)

@@ -34,6 +34,7 @@ using namespace plait;
 #define GET_ATTRDEF_CLASSES
 #include "plait/Dialect/Plait/IR/PlaitAttrs.cpp.inc"
 
+// Passes ask the functions below and not for these names.
 static constexpr StringLiteral kConfigurationAttr = "plait.configuration";
 static constexpr StringLiteral kPhaseAttr = "plait.phase";
 static constexpr StringLiteral kTargetAttr = "plait.target";
@@ -80,6 +81,7 @@ static ParseResult parseFieldText(AsmParser &parser, std::string &text) {
   }
   if (succeeded(parser.parseOptionalString(&text)))
     return success();
+  // Of any size; setField() says what is too large.
   APInt number;
   OptionalParseResult result = parser.parseOptionalInteger(number);
   if (result.has_value()) {

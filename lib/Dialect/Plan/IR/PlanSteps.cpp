@@ -134,6 +134,7 @@ LogicalResult ConstantOp::verifyRegions() {
   // (C1)
   Block &block = getBody().front();
   auto yield = cast<YieldOp>(block.getTerminator());
+  // The terminator is implicit, so that a block is never empty.
   Operation &source = block.front();
   if (!isa<ConstantDataOpInterface>(source) ||
       yield->getPrevNode() != &source ||

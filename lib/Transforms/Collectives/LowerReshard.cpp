@@ -259,8 +259,8 @@ FailureOr<bool> Mover::allToAll() {
   return false;
 }
 
-/// What no other move could do without: an axis that splits nothing in the end,
-/// or has to make room for one that goes outside of it.
+/// The last resort: for an axis that splits nothing in the end, or has to make
+/// room for one that goes outside of it.
 FailureOr<bool> Mover::allGather() {
   for (auto [dim, axes] : llvm::enumerate(splits)) {
     StringAttr axis = getLast(dim);

@@ -182,7 +182,7 @@ LogicalResult Partitioner::lower(dist::ReshardOp reshard,
   return success();
 }
 
-/// A reshard computes nothing; masks of its result are its collectives' zeros.
+/// A reshard needs no mask of its own: what it moves has zeros in its padding.
 LogicalResult Partitioner::visit(Operation *op, const Global &global) {
   if (auto reshard = dyn_cast<dist::ReshardOp>(op))
     return lower(reshard, global);

@@ -357,8 +357,8 @@ Value StepEnd::clipFactor(Value norm) {
 /// `value`, which an update has computed, with zeros in the padding.
 Value StepEnd::maskPadding(Value value, ParameterUse &use) {
   Type type = dist::withSharding(use.getType(), use.getState());
-  // Derived from what the rule computes, dimension by dimension; for most
-  // optimizers nothing is left to mask.
+  // Derived from what the rule computes, dimension by dimension: what keeps its
+  // zeros gets no mask.
   Value masked = value;
   for (const Padding &padding : getPadding(mesh, type))
     if (!deriveUpdatePadding(value, padding.dim).is(0))

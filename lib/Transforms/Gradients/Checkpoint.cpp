@@ -134,9 +134,9 @@ public:
   explicit RecomputeCut(llvm::function_ref<bool(Operation *)> mayCopy)
       : mayCopy(mayCopy) {}
 
-  // The ops to copy, for the layer's backward ops `users`. Time of a maximum
-  // flow through a network with two nodes a value; only what `users` depend on,
-  // as far as it may be copied, is in it.
+  /// The ops to copy, for the layer's backward ops `users`. Takes the time of a
+  /// maximum flow through a network with two nodes a value; only what `users`
+  /// depend on, as far as it may be copied, is in it.
   llvm::DenseSet<Operation *> find(ArrayRef<Operation *> users);
 
 private:
@@ -309,7 +309,7 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
   /// 1. Lists the backward ops, all and by layer. Forward ops make an entry
   ///    too: layers are counted by what the function has of the model.
   /// 2. Copies for each layer what its kind asks for, in front of its backward
-  /// ops.
+  ///    ops.
   /// 3. Copies for all backward ops what costs nothing or was gathered, to its
   ///    users.
   void runOn(func::FuncOp function, const Recomputation::Stage &kinds) {

@@ -203,9 +203,9 @@ Value Differentiator::gradientOf(Value primal) {
 }
 
 /// The gradient goes from where it is straight to where the operand lies, not
-/// by way of the result's sharding. Of an axis that the input neither was split
-/// over nor partial on, the reshard has changed nothing: there the gradient may
-/// stay a partial sum and be combined later, perhaps with others.
+/// by way of the result's sharding. Along an axis of which the input has the
+/// whole on every rank, the gradient may stay a partial sum and be combined
+/// later, perhaps with others.
 void Differentiator::visitReshard(dist::ReshardOp op) {
   Value total = sum(op.getResult());
   if (!total)
@@ -375,7 +375,7 @@ LogicalResult Differentiator::visitAccess(nn::SlotOpInterface op) {
 }
 
 /// What an op is asked depends on what it is for the function: it moves a
-/// value, it touches the world outside, or it computes.
+/// value, it touches memory, or it computes.
 LogicalResult Differentiator::visit(Operation *op) {
   if (auto reshardOp = dyn_cast<dist::ReshardOp>(op))
     visitReshard(reshardOp);

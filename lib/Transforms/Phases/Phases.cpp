@@ -267,8 +267,8 @@ struct EndPhasePass : plait::impl::EndPhasePassBase<EndPhasePass> {
   }
 };
 
-/// A module without a loss is left alone: pipelines run on parts of models in
-/// tests.
+/// Says nothing of a module without a loss: dist-assign-shardings, in the same
+/// phase, refuses it.
 struct CountModelFlopsPass
     : plait::impl::CountModelFlopsPassBase<CountModelFlopsPass> {
   void runOnOperation() override {

@@ -72,10 +72,10 @@ public:
     for (size_t i = 0; i < steps.size();) {
       size_t end = i;
       SmallVector<CollectiveOp> run;
+      // A run ends at the first step that is no such sum, or is over other
+      // ranks: all-reduces never pass one of those, in which other ranks may be
+      // waiting.
       while (end < steps.size() && isSum(steps[end]) &&
-             // A run ends at the first step of another stream: a scatter, a sum
-             // over other ranks. All-reduces never pass one of those, which
-             // other ranks may be waiting in.
              steps[i].getStream() == steps[end].getStream())
         run.push_back(cast<CollectiveOp>(*steps[end++]));
       replace(run);

@@ -253,8 +253,7 @@ SmallVector<GemmOp> Converter::run(OpBuilder &builder, Location loc,
   MemoryAttr written =
       getPart(out, 0, cSizes, join({gemm.cRow, 1}, gemm.cBatch), resultType);
 
-  // 3.
-  // The first begins the sum, as the op is told to; all others add to it.
+  // 3. The first begins the sum, as the op is told to; all others add to it.
   // One GEMM for every value of the outer summed letters.
   SmallVector<GemmOp> gemms;
   int64_t count = 1;

@@ -345,9 +345,8 @@ struct LowerToStepsPass : plait::impl::LowerToStepsPassBase<LowerToStepsPass> {
       signalPassFailure();
   }
 
-  /// In the order of the calls, so that messages come in the same order in
-  /// every run.
-  /// What programs call.
+  /// What programs call, in the order of the calls, so that messages come in
+  /// the same order in every run.
   llvm::SetVector<Attribute> findCallees() {
     llvm::SetVector<Attribute> names;
     for (auto program : getOperation().getOps<ProgramOp>())

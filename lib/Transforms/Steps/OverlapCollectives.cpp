@@ -190,8 +190,8 @@ private:
 class Orderer {
 public:
   Orderer(FunctionOp function, const Aliases &aliases)
-      // Uses are resolved once: fill() compares them once for each collective.
       : module(function->getParentOfType<ModuleOp>()), rates(getRates(module)) {
+    // Uses are resolved once: fill() compares them once for each collective.
     for (StepOpInterface step : getSteps(function)) {
       order.push_back(order.size());
       steps.push_back(step);

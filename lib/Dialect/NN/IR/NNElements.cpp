@@ -42,8 +42,8 @@ static Value constant(ElementContext &context, double value) {
 Value NegOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<arith::NegFOp>(context, operands);
 }
-/// Functions stay ops of the math dialect: what computes them is chosen for
-/// each target when kernels are compiled.
+/// Functions stay ops of the math dialect: by what they are approximated is
+/// decided when kernels are lowered.
 Value ExpOp::emitElement(ElementContext &context, ValueRange operands) {
   return emit<math::ExpOp>(context, operands);
 }

@@ -7,9 +7,10 @@
 //
 // A layer's signature lists its ops in order, each with its attributes, types,
 // and which ops of the layer make its operands. Layers with equal signatures
-// are alike. It takes time linear in the ops, and comparing costs a logarithm
-// of the layers. What comes from outside of a layer counts by its type alone:
-// which layer it comes from is what layers differ in.
+// are alike. It takes time linear in the ops, and for each layer as many
+// comparisons as the logarithm of their number. What comes from outside of a
+// layer counts by its type alone: which layer it comes from is what layers
+// differ in.
 //
 //===----------------------------------------------------------------------===//
 

@@ -173,7 +173,7 @@ static void assignStages(plan::ClusterOp cluster, const IterationSpace &space,
 /// 1. Sorts reductions: over the inner group, which end a sweep, or over
 ///    everything, which are totals. There is no loop for others.
 /// 2. Nothing may depend on a total, which is known after the last row.
-/// 3. One long row is cut into blocks where only totals are made of it.
+/// 3. One long row is cut into blocks where nothing waits for a sum over it.
 /// 4. Numbers the sweeps.
 static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
                                           const IterationSpace &space,
@@ -201,9 +201,8 @@ static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
   // 2.
   if (Operation *op = findDependent(cluster, space, shape.totals, ~GroupSet(0)))
     return op->emitOpError("needs a sum over all rows before the first row");
-  // 3.
-  // A single row would be the work of one thread: it is cut into blocks where
-  // nothing needs a sum over all of it before its end.
+  // 3. A single row would be the work of one thread: it is cut into blocks where
+  //    nothing needs a sum over all of it before its end.
   bool flat = space.getGroups().size() == 1;
   if (flat && block && space.getGroups()[0].extent > block &&
       !findDependent(cluster, space, overInner, ~GroupSet(0))) {

@@ -182,8 +182,8 @@ public:
 
 private:
   bool visit(Operation *part);
-  // What was not noted does not run along the factor: its elements are no
-  // padding.
+  /// What was not noted does not run along the factor: its elements are no
+  /// padding.
   Known lookup(Value value) {
     auto known = values.find(value);
     return known == values.end() ? Known{-1, getUnpadded(value.getType())}

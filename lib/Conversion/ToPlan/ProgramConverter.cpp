@@ -262,8 +262,7 @@ constexpr std::pair<StringLiteral, fb::InputKind> kInputs[] = {
     {kStartsBuffer, fb::InputKind::Starts}};
 
 /// Inputs are rows of int32, those of all microbatches behind one another. How
-/// long a row is follows from the buffer: a sequence of tokens, or one number
-/// of a key.
+/// long a row is follows from the buffer: a sequence of tokens, or one key.
 void Converter::addInputs() {
   for (auto [name, kind] : kInputs) {
     BufferOp buffer = findBuffer(name);

@@ -48,8 +48,9 @@ static OperandRange getReturned(func::FuncOp function) {
   return function.getBody().front().getTerminator()->getOperands();
 }
 
-/// In the order of the ports of `functions`.
-/// The residuals of a stage, with the first and last action that holds them.
+/// The residuals of a stage, with the first and last action that holds them, in
+/// the order of the ports of `functions`. One that two functions have is one
+/// entry, whose ends move apart.
 static llvm::MapVector<PortAttr, Held>
 findResiduals(ArrayRef<func::FuncOp> functions) {
   llvm::MapVector<PortAttr, Held> residuals;

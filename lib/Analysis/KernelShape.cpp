@@ -201,8 +201,8 @@ static FailureOr<KernelShape> analyzeRows(plan::ClusterOp cluster,
   // 2.
   if (Operation *op = findDependent(cluster, space, shape.totals, ~GroupSet(0)))
     return op->emitOpError("needs a sum over all rows before the first row");
-  // 3. A single row would be the work of one thread: it is cut into blocks where
-  //    nothing needs a sum over all of it before its end.
+  // 3. A single row would be the work of one thread: it is cut into blocks
+  //    where nothing needs a sum over all of it before its end.
   bool flat = space.getGroups().size() == 1;
   if (flat && block && space.getGroups()[0].extent > block &&
       !findDependent(cluster, space, overInner, ~GroupSet(0))) {

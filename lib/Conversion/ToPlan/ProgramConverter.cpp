@@ -8,7 +8,7 @@
 // A rank's program in the plan file: regions, inputs, constants, shards,
 // functions and actions, each read off the op that has decided it. Names become
 // numbers here: buffers the offsets that they were given, functions and
-// parameters indices of tables, axes places in the mesh.
+// parameters indices of tables, axes positions in the mesh.
 //
 // What several programs hold (parameters, kernels, tables) is in SharedTables,
 // in the order of first use, so that a plan is the same byte for byte in every
@@ -103,7 +103,7 @@ ParameterTable::makeShard(nn::ParameterOp parameter) {
   RankedTensorType local =
       mesh.getLocalType(dist::withSharding(parameter.getType(), sharding));
   shard->local_shape = local.getShape().vec();
-  // Axes by their places in the mesh, major to minor as in the sharding.
+  // Axes by their positions in the mesh, major to minor as in the sharding.
   auto convert = [&](dist::ShardingAttr from, auto &dims) {
     for (ArrayAttr axes : from.getDims()) {
       auto dim = std::make_unique<fb::DimShardingT>();

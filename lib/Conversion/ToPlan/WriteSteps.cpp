@@ -9,8 +9,8 @@
 // decided here, but for the code of kernels.
 //
 // A field that is not set keeps the format's default, which is what the op
-// means by leaving it out. Memory becomes an offset: of the arena for a buffer,
-// whose place is known, of a slot for what actions bind.
+// means by leaving it out. Memory becomes an offset: in the arena for a buffer,
+// whose own is known, in a slot for what actions bind.
 //
 //===----------------------------------------------------------------------===//
 
@@ -259,7 +259,7 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   return step;
 }
 
-/// The axis by its place in the mesh; no members means all of its ranks.
+/// The axis by its position in the mesh; no members means all of its ranks.
 FailureOr<fb::CollectiveStepT> Writer::write(CollectiveOp op) {
   fb::CollectiveStepT step;
   step.kind = static_cast<uint8_t>(op.getKind());

@@ -327,8 +327,8 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
       if (isBackward(&op))
         own.push_back(&op);
     }
-    // 2. Kinds go by the layer's place in this function, not by its number in
-    //    the model.
+    // 2. Kinds go by the layer's position in this function, not by its number
+    // in the model.
     for (auto [place, entry] : llvm::enumerate(layers)) {
       auto &[layer, users] = entry;
       if (users.empty()) // nothing of it is trained

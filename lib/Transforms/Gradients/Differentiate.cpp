@@ -571,7 +571,7 @@ struct DifferentiatePass
       getOperation().emitOpError("has no mesh");
       return signalPassFailure();
     }
-    // Each function is found by its stage, not by its name or place.
+    // Each function is found by its stage, not by its name or position.
     JointFunctions functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (doesAction(function, ActionKind::Forward))

@@ -237,7 +237,7 @@ IndexMap RotateHalfOp::getIndexMap() {
   return {last, {{half, half, /*negated=*/true}, {extent, -half}}};
 }
 
-// What the kernel emitter has found at the place is the element.
+// The element is what the kernel emitter has found at the index.
 Value EmbeddingOp::emitElement(ElementContext &, ValueRange operands) {
   return operands.front();
 }

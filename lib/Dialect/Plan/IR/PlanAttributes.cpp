@@ -10,7 +10,7 @@
 // They are discardable attributes, so that no op of these dialects knows of
 // memory: addresses come in phase `lower`, and go when ops become steps. What
 // each has to look like is checked here, since dumps may be edited; that every
-// value has a place is checked by who relies on it (plan-lower-to-steps).
+// value has an address is checked by who relies on it (plan-lower-to-steps).
 //
 //===----------------------------------------------------------------------===//
 

@@ -328,7 +328,7 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
         own.push_back(&op);
     }
     // 2. Kinds go by the layer's position in this function, not by its number
-    // in the model.
+    //    in the model.
     for (auto [place, entry] : llvm::enumerate(layers)) {
       auto &[layer, users] = entry;
       if (users.empty()) // nothing of it is trained

@@ -38,6 +38,10 @@ using namespace plait::schedule;
 
 namespace {
 
+/// One search. `best` is always a sound schedule within the limit, or empty
+/// while nothing has been found; `bestSpan` is its span and only falls. Runs of
+/// the engine are cut off at it, so that a setting that cannot win costs
+/// little.
 class Search {
 public:
   Search(const Problem &problem, const GeneratorOptions &options);
@@ -46,6 +50,7 @@ public:
   Schedule runV();
 
 private:
+  // By rank: forwards before the first input gradient.
   using Leads = std::vector<uint32_t>;
 
   std::vector<double> getAllowance(double span) const;
@@ -89,6 +94,7 @@ std::vector<Search::Leads> Search::planLeads() const {
     return planWarmUp(problem, costs, capacity, getAllowance(span));
   };
   double work = getWork(problem, costs);
+  // Enough for any warm-up: bisection needs an upper end that holds.
   double roundTrip = 2 * costs.transfer * problem.stages;
   for (uint32_t rank = 0; rank < problem.stages; ++rank)
     roundTrip += costs.forwardOf(rank) + costs.backwardInputOf(rank);
@@ -116,6 +122,8 @@ void Search::tryHandcrafted(uint32_t factor) {
     uint32_t lead =
         std::min(capacity, factor * (problem.stages - rank) - (factor - 1));
     double delay = factor * rank;
+    // What is whole comes first; what memory is left bounds how many W may be
+    // late.
     if (memory.limit != 0 && memory.weightShare > 0)
       delay = std::min(delay, (memory.limit - lead) / memory.weightShare);
     schedule.ranks.push_back(delayWeights(problem.microbatches, lead, delay));
@@ -139,6 +147,8 @@ void Search::take(GreedyResult result) {
   best = {problem, "", std::move(result.ranks)};
 }
 
+/// One run of the engine with the idle time that a step of `span` leaves to
+/// each rank. A span of 0 leaves none (W fill every gap), an infinite one any.
 void Search::tryGreedy(const Leads &leads, double span, bool spread,
                        bool inputFirst) {
   take(runGreedy(problem, costs, memory,
@@ -175,6 +185,14 @@ Schedule Search::run() {
   return best;
 }
 
+/// 1. ZB-V as it is, where it keeps the limit.
+/// 2. The rhythms of V-Half and V-Min, each with its own window and with one of
+///    a whole period of six units.
+/// 3. The engine without a rhythm, for limits that a rhythm gets stuck in.
+///
+/// Steps 2 and 3 come first without waits, then with as much waiting as the
+/// bound leaves. It ends at the bound, which for two chunks is the work of the
+/// busiest rank.
 Schedule Search::runV() {
   Schedule turned = zeroBubbleV(problem);
   turned.memory = memory;

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Draws a timeline in characters. Each rank is a row of equal columns; an
+// action fills those that its interval rounds to, and is labelled where there
+// is room. Rounding is done on the ends of intervals and not on their lengths,
+// so that errors do not add up along a row and ranks stay comparable column by
+// column.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Chart.h"
 
@@ -34,6 +42,8 @@ constexpr Look looks[] = {
 };
 constexpr const char *plain = "\033[0m";
 
+/// None for messages: they take no time of their own in a simulation, and a row
+/// of marks for each would hide the work.
 const Look *findLook(const Action &action) {
   for (const Look &look : looks)
     if (look.kind == action.kind)
@@ -74,6 +84,9 @@ void ChartWriter::drawCell(const Action &action, const Look &look,
   text += options.color ? look.color + cell + plain : cell;
 }
 
+/// One row: the name, cells and dots for idle time. `column` is the first
+/// column that nothing is drawn in yet; it only grows, so that a row is exactly
+/// `columns` wide whatever the intervals are.
 void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
   std::string number = std::to_string(rank);
   text += "rank " + std::string(nameColumns - number.size(), ' ') + number;
@@ -90,6 +103,7 @@ void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
     size_t begin =
         std::max<size_t>(column, std::lround(interval.start * scale));
     size_t end = std::min<size_t>(std::lround(interval.end * scale), columns);
+    // Rounded to nothing, or hidden behind the action before.
     if (begin >= end)
       continue;
     text.append(begin - column, '.');
@@ -103,6 +117,7 @@ void ChartWriter::drawRank(uint32_t rank, size_t nameColumns, size_t columns) {
   text += "|\n";
 }
 
+/// Only what occurs is explained, in the order of the table.
 void ChartWriter::drawLegend() {
   bool present[std::size(looks)] = {};
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)
@@ -123,6 +138,8 @@ void ChartWriter::drawLegend() {
   text += rate;
 }
 
+/// The names are as wide as that of the last rank, and at least eight columns
+/// are drawn however narrow the terminal is said to be.
 std::string ChartWriter::run() {
   size_t nameColumns = std::to_string(schedule.problem.stages - 1).size();
   // "rank ", the number, " |" and the closing "|".

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What the actions of a schedule cost, before anything is executed: the ranges
+// that all else in this library may rely on, and the sums that need no order. A
+// sum of work is the simplest lower bound on a step there is; Bound.cpp has the
+// better ones.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Simulate.h"
 
@@ -12,6 +19,9 @@
 using namespace plait;
 using namespace plait::schedule;
 
+/// A limit at all keeps infinities, and with them differences that are no
+/// number, out of every sum over actions. The comparison is written so that a
+/// NaN fails.
 static Status checkCost(const char *name, double cost) {
   constexpr double limit = 1e12;
   if (cost >= 0 && cost <= limit)
@@ -19,6 +29,8 @@ static Status checkCost(const char *name, double cost) {
   return fail("cost of ", name, " is ", cost, ", expected 0 to ", limit);
 }
 
+/// The single figure is checked also where a vector hides it: who asks
+/// forwardOf and its kind cannot tell which of the two it was told.
 Status Costs::check(const Problem &problem) const {
   struct Entry {
     const char *name;
@@ -39,6 +51,8 @@ Status Costs::check(const Problem &problem) const {
   return checkCost("transfer", transfer);
 }
 
+/// Even stages only: the vectors of the result stay empty, so that a problem
+/// with any number of virtual stages may use it.
 Costs schedule::perChunk(const Costs &costs, uint32_t chunks) {
   Costs result;
   result.forward = costs.forward / chunks;
@@ -48,6 +62,8 @@ Costs schedule::perChunk(const Costs &costs, uint32_t chunks) {
   return result;
 }
 
+/// Whole and split backwards take the same time here, so that the result holds
+/// for every order of the rank's actions.
 double schedule::getWork(const Problem &problem, const Costs &costs,
                          uint32_t rank) {
   double work = 0;
@@ -59,6 +75,8 @@ double schedule::getWork(const Problem &problem, const Costs &costs,
   return work * problem.microbatches;
 }
 
+/// With several chunks and uneven stages the busiest rank need not hold the
+/// slowest stage: the maximum is over sums, not of single stages.
 double schedule::getWork(const Problem &problem, const Costs &costs) {
   double most = 0;
   for (uint32_t rank = 0; rank < problem.stages; ++rank)

@@ -4,6 +4,23 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Reads and writes the compute-only form of PyTorch's pipeline schedules.
+// Writing is a walk over the lists. Reading goes from the text to a schedule in
+// five steps, each of which may rely on the ones before:
+//
+// 1. Words: each cell becomes a stage, a microbatch and a kind of work.
+// 2. Placement: how many ranks, stages and microbatches there are, and which
+//    Placement has every stage on its line. The file says none of that.
+// 3. Messages and sharding commands are checked for what they name, and
+//    dropped.
+// 4. Each action is there once and after what it depends on, on its own rank.
+// 5. Run together, the ranks do not wait for each other for ever.
+//
+// Steps 4 and 5 check what Verify.cpp checks as well. They are done here first,
+// because here the line and column are known that a user can look at.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Csv.h"
 #include "Execute.h"
@@ -30,6 +47,8 @@ struct Spelling {
   bool numbered;
 };
 
+// In the order of ActionKind as far as they are work: printWork takes them by
+// index.
 constexpr Spelling spellings[] = {
     {"F", ActionKind::Forward, true},
     {"B", ActionKind::Backward, true},
@@ -44,6 +63,7 @@ constexpr Spelling spellings[] = {
     {"REDUCE_GRAD", std::nullopt, false},
 };
 
+// What follows the bracket around two actions that PyTorch runs side by side.
 constexpr std::string_view overlap = "OVERLAP_F_B";
 
 /// An action that knows where it was read.
@@ -54,6 +74,10 @@ struct Cell {
   std::string_view text;
 };
 
+/// Reads one text, once. Cells refer to the text, which has to outlive the
+/// reader. `columns` is the table that makes each check of the order constant
+/// in time: for each kind of work, stage and microbatch the column where it was
+/// read.
 class CsvReader {
 public:
   explicit CsvReader(std::string_view text) : text(text) {}
@@ -99,12 +123,17 @@ private:
 
 } // namespace
 
+/// As PyTorch numbers it: by virtual stage, where Schedule.h's text has the
+/// chunk.
 static std::string printWork(ActionKind kind, uint32_t stage,
                              uint32_t microbatch) {
   return std::to_string(stage) + std::string(spellings[size_t(kind)].name) +
          std::to_string(microbatch);
 }
 
+/// What is no work is left out, so that a complete schedule is written as the
+/// compute-only one that it was made from. No cell is empty: how long a rank
+/// idles is a question of costs.
 std::string schedule::printCsv(const Schedule &schedule) {
   std::string text;
   for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank) {
@@ -135,6 +164,7 @@ static std::string_view split(std::string_view &list, char separator) {
   return part;
 }
 
+/// A carriage return counts as a blank: files may come from anywhere.
 static std::string_view trim(std::string_view word) {
   constexpr std::string_view blanks = " \t\r";
   size_t begin = std::min(word.find_first_not_of(blanks), word.size());
@@ -151,6 +181,10 @@ static bool takeNumber(std::string_view &word, uint32_t &value) {
   return true;
 }
 
+/// A cell is a number, a name and, for some names, a number. What is between
+/// the two runs of digits is looked up as a whole, so that `0FOO1` is refused
+/// and not read as an F. The failure quotes the whole word: which of its parts
+/// is wrong, the reader cannot know.
 Status CsvReader::parseCell(std::string_view word, uint32_t column) {
   Cell cell;
   cell.text = word;
@@ -161,6 +195,8 @@ Status CsvReader::parseCell(std::string_view word, uint32_t column) {
     std::string_view name = rest.substr(0, end);
     rest.remove_prefix(end);
     for (const Spelling &spelling : spellings) {
+      // A number that should not be there makes another word as well as one
+      // that is missing.
       if (spelling.name != name || rest.empty() == spelling.numbered)
         continue;
       if (spelling.numbered &&
@@ -187,6 +223,8 @@ Status CsvReader::parseOverlap(std::string_view word, uint32_t column) {
   return Status::success();
 }
 
+/// A line is a rank. Empty cells count as columns, so that those in messages
+/// are the ones that a spreadsheet shows.
 Status CsvReader::parseLine(std::string_view line) {
   ranks.emplace_back();
   for (uint32_t column = 1; !line.empty(); ++column) {
@@ -199,6 +237,8 @@ Status CsvReader::parseLine(std::string_view line) {
   return Status::success();
 }
 
+/// An empty line in the middle is a rank without work, which later checks
+/// refuse; one at the end is how most editors end a file.
 Status CsvReader::parseLines() {
   while (!text.empty()) {
     std::string_view line = split(text, '\n');
@@ -215,6 +255,9 @@ Status CsvReader::parseLines() {
 // Placement
 //===----------------------------------------------------------------------===//
 
+/// Whether every cell is on the line that holds its stage, under the placement
+/// that `problem` has at the moment. The message describes both placements,
+/// since it is only shown where neither is right.
 Status CsvReader::checkPlacement() const {
   for (uint32_t rank = 0; rank < ranks.size(); ++rank)
     for (const Cell &cell : ranks[rank])
@@ -247,6 +290,7 @@ Status CsvReader::findPlacement() {
                 " lines, expected a multiple: one line for each rank");
   problem.chunks = stages / problem.stages;
   PLAIT_RETURN_IF_ERROR(problem.check());
+  // One chunk a rank fits both placements; round robin is then the name for it.
   Status looped = checkPlacement();
   if (looped.ok())
     return looped;
@@ -274,6 +318,7 @@ Status CsvReader::checkMessages() const {
 Status CsvReader::addActions(uint32_t rank) {
   std::vector<Action> &actions = schedule.ranks.emplace_back();
   for (const Cell &cell : ranks[rank]) {
+    // What is no work has been checked and has no effect.
     if (!cell.work)
       continue;
     uint32_t &seen = columnOf(*cell.work, cell.stage, cell.microbatch);
@@ -288,6 +333,11 @@ Status CsvReader::addActions(uint32_t rank) {
   return Status::success();
 }
 
+/// A backward is whole or split, not both, and comes after what it reads: a W
+/// after its I, the others after their F. It is asked as the actions are
+/// entered, in the order of the line: what has no column yet comes later or not
+/// at all. Which of these it is does not matter for an action in front of what
+/// it needs.
 Status CsvReader::checkBackward(uint32_t rank, const Cell &cell) const {
   if (*cell.work == ActionKind::Forward)
     return Status::success();
@@ -310,6 +360,9 @@ Status CsvReader::checkBackward(uint32_t rank, const Cell &cell) const {
                 ", which it depends on");
 }
 
+/// Runs after all of the line is entered, and tells of the first stage and
+/// microbatch that lack something. Where no backward is there at all, a whole
+/// one is asked for, since that is the plainest.
 Status CsvReader::checkComplete(uint32_t rank) const {
   for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
     for (uint32_t m = 0; m < problem.microbatches; ++m) {
@@ -334,12 +387,17 @@ Status CsvReader::checkComplete(uint32_t rank) const {
 
 /// Whether the lists end when they run together.
 Status CsvReader::checkOrder() const {
+  // The lists are complete and in order by themselves here, which findBlocked
+  // expects. Where they end, verify has the last word, as for any schedule that
+  // comes from outside.
   std::optional<Blocked> blocked = findBlocked(schedule);
   if (!blocked)
     return verify(schedule);
   const Action &action = schedule.ranks[blocked->rank][blocked->action];
   uint32_t stage = problem.stageOf(blocked->rank, action.chunk);
   bool isForward = action.kind == ActionKind::Forward;
+  // Only an F or a backward that has a neighbouring stage in front of it can be
+  // blocked: a W reads nothing from another rank.
   uint32_t source = isForward ? stage - 1 : stage + 1;
   ActionKind kind = ActionKind::Forward;
   if (!isForward)
@@ -355,6 +413,7 @@ Status CsvReader::checkOrder() const {
       ": what comes before that waits for this line");
 }
 
+/// The steps of the banner, in order; the first failure ends it.
 Result<Schedule> CsvReader::run() {
   PLAIT_RETURN_IF_ERROR(parseLines());
   PLAIT_RETURN_IF_ERROR(findPlacement());

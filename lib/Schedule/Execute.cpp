@@ -32,6 +32,12 @@ struct Event {
   uint32_t microbatch;
 };
 
+/// One execution of a schedule for which verifyLists() holds: chunks,
+/// microbatches and peers are in range, each message is sent and received once.
+/// So every event happens at most once and is awaited by one rank, and a single
+/// slot for each rank says what it waits for. Ranks need not be run in the
+/// order of time: an action's end follows from its rank's clock and its input's
+/// time alone, both of which are final when it is looked at.
 class Engine {
 public:
   Engine(const Schedule &schedule, const Costs &costs)
@@ -128,12 +134,16 @@ std::optional<Event> Engine::outputOf(uint32_t rank,
   return Event{Event::Posted, *direction, stage, action.microbatch};
 }
 
+/// The rank that an event may wake. A posted message wakes its reader; that it
+/// was received, the sender, who may wait for its buffer.
 uint32_t Engine::getWaiter(const Event &event) const {
   if (event.kind == Event::Received)
     return rankOf[event.source];
   return rankOf[*targetOf(problem, event.source, event.direction)];
 }
 
+/// Messages, the reduction and the optimizer hold their rank for no time of
+/// their own: what they cost beside the pipeline, the planner adds (Step.cpp).
 double Engine::getDuration(uint32_t rank, const Action &action) const {
   uint32_t stage = problem.stageOf(rank, action.chunk);
   switch (action.kind) {
@@ -150,6 +160,9 @@ double Engine::getDuration(uint32_t rank, const Action &action) const {
   }
 }
 
+/// Records the event also where nobody waits yet: the reader finds it when it
+/// gets there. A rank that waits for another event stays asleep, since its list
+/// is in order.
 void Engine::signal(const Event &event, double time) {
   times[indexOf(event)] = time;
   uint32_t waiter = getWaiter(event);
@@ -167,6 +180,8 @@ void Engine::advance(uint32_t rank) {
     double ready = clocks[rank];
     if (auto input = inputOf(rank, action)) {
       double time = times[indexOf(*input)];
+      // Left here, with the cursor on the action: it is looked at once more
+      // when the event has happened.
       if (time == never) {
         waitingFor[rank] = input;
         return;
@@ -187,6 +202,10 @@ void Engine::advance(uint32_t rank) {
   }
 }
 
+/// Names the lowest rank that waits and what the rank that it waits for is
+/// doing: one link of the circle, from which a reader can follow the others. In
+/// lists that verifyLists() has passed that rank has not finished, since what
+/// is waited for stands in its list.
 Status Engine::describeDeadlock() const {
   auto describe = [&](uint32_t rank) {
     std::string text = "rank " + std::to_string(rank);
@@ -208,6 +227,8 @@ Status Engine::describeDeadlock() const {
               " waits for ", describe(other));
 }
 
+/// A rank's span goes from its first to its last work: messages at the ends can
+/// overlap with the steps before and after. The makespan counts all.
 void Engine::summarise() {
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     const std::vector<Action> &actions = schedule.ranks[rank];
@@ -227,6 +248,10 @@ void Engine::summarise() {
         (timeline.span - getWork(problem, costs)) / timeline.span;
 }
 
+/// Runs whatever can run until nothing can: either all lists have ended, or
+/// every rank that has not waits for one that does. Time and memory are linear
+/// in the actions. Ranks are put up in reverse, so that the first stage, which
+/// all others wait for, is taken first.
 void Engine::runAll() {
   timeline.ranks.resize(problem.stages);
   for (uint32_t rank = problem.stages; rank-- > 0;) {
@@ -247,6 +272,8 @@ Result<Timeline> Engine::run() {
   return std::move(timeline);
 }
 
+/// The same execution without a sentence about it, for callers that have a
+/// better way to say where an action is.
 std::optional<Blocked> Engine::findBlocked() {
   runAll();
   for (uint32_t rank = 0; rank < problem.stages; ++rank)
@@ -264,6 +291,8 @@ std::optional<Blocked> schedule::findBlocked(const Schedule &schedule) {
   return Engine(schedule, Costs()).findBlocked();
 }
 
+/// Checks what execute() expects, in the order in which the later checks need
+/// the earlier.
 Result<Timeline> schedule::simulate(const Schedule &schedule,
                                     const Costs &costs) {
   PLAIT_RETURN_IF_ERROR(schedule.problem.check());

@@ -4,6 +4,17 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The table of all named schedules, how one is asked for, and the schedules
+// with whole backwards and one chunk. The others are in Interleaved.cpp
+// (several chunks in turn), ZeroBubble.cpp (handcrafted split backwards),
+// ControllableMemory.cpp (V-Half and V-Min) and Automatic.cpp (searched for). A
+// row's memory bound is a promise that tests hold every generated schedule
+// against; the formulas are in Generators.h. What a caller asks for beyond
+// that, a limit, is checked after generation and never built into a handcrafted
+// order.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Generators.h"
 #include "ControllableMemory.h"
@@ -37,8 +48,12 @@ static double boundInterleaved(const Problem &problem, uint32_t rank, double) {
   return atMostAll(problem, (2 * (p - rank - 1) + (v - 1) * p + 1) / v);
 }
 
+// The number of layers limits chunks soon enough.
 static constexpr uint32_t anyChunks = std::numeric_limits<uint32_t>::max();
 
+// The order is that of help texts. The numbers in front of the functions are
+// the order of simplicity, by which the planner decides among times that are as
+// good as equal.
 static constexpr Generator generators[] = {
     {"gpipe", "all forwards, then all backwards", 1, 1, Placement::RoundRobin,
      false, false, true, 1, fixed<gpipe>,
@@ -112,6 +127,7 @@ static Status failListing(const std::string &problem, Predicate isListed) {
   return fail(problem, ", expected one of ", known);
 }
 
+/// Linear: there are a dozen rows, and generating takes far longer.
 static const Generator *lookUp(std::string_view name) {
   for (const Generator &generator : generators)
     if (generator.name == name)
@@ -134,6 +150,8 @@ Result<const Generator *> schedule::findGenerator(std::string_view name) {
 // Generation
 //===----------------------------------------------------------------------===//
 
+/// The bound is printed the way the row means it: an exact number, a range, or
+/// from a number on.
 static Status checkChunks(const Generator &generator, uint32_t chunks) {
   auto [minimum, maximum] = std::pair(generator.minChunks, generator.maxChunks);
   if (chunks >= minimum && chunks <= maximum)
@@ -153,6 +171,8 @@ Result<uint32_t> schedule::chooseChunks(const Generator &generator,
   return chunks;
 }
 
+/// Also for generators that know of the limit: that their order keeps it is
+/// checked like anything else, and not taken on trust.
 static Status checkLimit(const Schedule &schedule) {
   for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank)
     if (double peak = peakActivations(schedule, rank);
@@ -163,6 +183,13 @@ static Status checkLimit(const Schedule &schedule) {
   return Status::success();
 }
 
+/// 1. The row is found, and the problem, the chunks and the options are
+///    checked: generators expect all of that and do not look again.
+/// 2. The placement is the generator's. Callers that have stages placed already
+///    compare it with theirs.
+/// 3. The order is emitted, and gets the name and the memory model, which make
+///    it verifiable.
+/// 4. The limit is checked on what came out.
 Result<Schedule> schedule::generate(std::string_view name,
                                     const Problem &problem,
                                     const GeneratorOptions &options) {
@@ -196,9 +223,12 @@ static Schedule alternate(const Problem &problem, WarmUp warmUp) {
     std::vector<Action> &actions = schedule.ranks.emplace_back();
     actions.reserve(2 * size_t(problem.microbatches));
     uint32_t lead = std::min(warmUp(rank), problem.microbatches);
+    // The warm-up. All of its microbatches are held until the first backward.
     for (uint32_t m = 0; m < lead; ++m)
       actions.push_back({ActionKind::Forward, 0, m});
     for (uint32_t m = 0; m < problem.microbatches; ++m) {
+      // Forward before backward: for a moment lead + 1 microbatches are held,
+      // which is the p - r of 1F1B for its lead of p - r - 1.
       if (m + lead < problem.microbatches)
         actions.push_back({ActionKind::Forward, 0, m + lead});
       actions.push_back({ActionKind::Backward, 0, m});
@@ -207,10 +237,14 @@ static Schedule alternate(const Problem &problem, WarmUp warmUp) {
   return schedule;
 }
 
+/// A warm-up of everything leaves nothing to alternate.
 Schedule schedule::gpipe(const Problem &problem) {
   return alternate(problem, [&](uint32_t) { return problem.microbatches; });
 }
 
+/// The warm-up is as many forwards as there are ranks behind this one: so many
+/// microbatches are on their way there before the first backward can come back.
+/// More would be held for longer and make nothing faster.
 Schedule schedule::oneFOneB(const Problem &problem) {
   return alternate(problem,
                    [&](uint32_t rank) { return problem.stages - rank - 1; });

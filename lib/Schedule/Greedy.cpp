@@ -62,6 +62,8 @@ private:
   std::vector<double> times;
 };
 
+// No whole backwards: an I with its W at once is an order that the engine can
+// choose, but never has to.
 enum Work : uint8_t { F, I, W };
 constexpr ActionKind kinds[] = {ActionKind::Forward, ActionKind::BackwardInput,
                                 ActionKind::BackwardWeight};
@@ -92,6 +94,12 @@ struct Candidate {
   double arrival = never;
 };
 
+/// One run. The state is what each rank holds and has done so far, how many of
+/// each kind have started on each virtual stage, and when inputs arrive.
+/// Microbatches start in order in each kind of each stage, so that a count says
+/// which comes next. Memory is claimed when an F starts and given back when an
+/// I or W starts: a rank does one thing at a time, so that nothing can ask for
+/// it in between.
 class Greedy {
 public:
   Greedy(const Problem &problem, const Costs &costs, const MemoryModel &memory,
@@ -169,6 +177,10 @@ void Greedy::post(uint32_t stage, Work work, uint32_t microbatch, uint32_t from,
     agenda.set(rank, look);
 }
 
+/// Puts the action into the list and lets the rank decide again at its end.
+/// Keeps the account of idle time: the work of a rank and the idle time that it
+/// cannot make up for any more bound its span from below, which ends a run that
+/// cannot be below the cutoff.
 void Greedy::start(uint32_t index, uint32_t chunk, Work work, double now) {
   Rank &rank = ranks[index];
   uint32_t position = problem.stageOf(index, chunk);
@@ -189,6 +201,8 @@ void Greedy::start(uint32_t index, uint32_t chunk, Work work, double now) {
   rank.weights += (work == I) - (work == W);
   agenda.set(index, rank.end);
   result.ranks[index].push_back({kinds[work], chunk, microbatch});
+  // The last stage turns: its F is the input of its own I. The first stage's I
+  // is nobody's input.
   if (work == F && position + 1 < stages.size())
     post(position + 1, F, microbatch, index, rank.end);
   else if (work == F)
@@ -208,6 +222,8 @@ bool Greedy::hasPlace(uint32_t rank, uint32_t chunk) const {
   return memory.allows(held);
 }
 
+/// With a given order only its next F or I may start; without one anything may.
+/// W are in no order and are not asked about.
 bool Greedy::isNext(uint32_t rank, uint32_t chunk, Work work) const {
   if (!policy.order)
     return true;
@@ -217,6 +233,9 @@ bool Greedy::isNext(uint32_t rank, uint32_t chunk, Work work) const {
          order[next].kind == kinds[work];
 }
 
+/// Forwards up to the lead, and input gradients only when the lead has been
+/// run: the first makes room for the plan of the warm-up, the second keeps a
+/// rank from turning round before it.
 bool Greedy::allowsByLead(uint32_t rank, const Stage &stage, Work work) const {
   if (policy.leads.empty())
     return true;

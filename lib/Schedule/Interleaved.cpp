@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The two schedules with several chunks a rank and whole backwards: interleaved
+// 1F1B (Narayanan et al., SC 2021) and breadth-first (Lamy-Poirier, MLSys
+// 2023). Both take microbatches through all chunks of a rank in an order that
+// is fixed for all ranks; they differ in how many go through one chunk before
+// the next.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Generators.h"
 
@@ -30,6 +38,9 @@ std::vector<Step> listSteps(const Problem &problem, ActionKind kind) {
   for (uint32_t first = 0; first < problem.microbatches;
        first += problem.stages) {
     uint64_t group = first / problem.stages * groupSize;
+    // The last group may be short. Its steps keep the places that they would
+    // have in a full one: the lead of a rank is counted in places, so that the
+    // order is that of the next multiple of p with holes.
     uint32_t end = std::min(problem.microbatches - first, problem.stages);
     for (uint32_t i = 0; i < problem.chunks; ++i) {
       uint32_t chunk = kind == ActionKind::Forward ? i : problem.chunks - 1 - i;
@@ -58,6 +69,8 @@ Schedule schedule::interleavedOneFOneB(const Problem &problem) {
     actions.reserve(forwards.size() + backwards.size());
     auto forward = forwards.begin();
     for (const Step &backward : backwards) {
+      // All forwards that may be in front of this backward. By places and not
+      // by positions, so that the holes of the last group count.
       for (;
            forward != forwards.end() && forward->place <= backward.place + lead;
            ++forward)
@@ -68,6 +81,9 @@ Schedule schedule::interleavedOneFOneB(const Problem &problem) {
   return schedule;
 }
 
+/// Every rank has the same list. That it ends is plain: all forwards come
+/// before all backwards on every rank, and in each half the chunks come in the
+/// order of their virtual stages, each for all microbatches.
 Schedule schedule::breadthFirst(const Problem &problem) {
   std::vector<Action> actions;
   actions.reserve(2 * size_t(problem.chunks) * problem.microbatches);

@@ -47,6 +47,10 @@ static Status checkTime(const Layer &layer, const char *what, double value) {
               ", expected 0 to 1e+12");
 }
 
+/// The bounds on values are those of Costs and MemoryModel, checked here
+/// because messages can name the layer. Problem::check() covers the sizes; of
+/// the number of chunks, where it is open, the least is what has to be
+/// possible.
 Status JointProblem::check() const {
   PLAIT_RETURN_IF_ERROR(
       Problem({stages, chunks.value_or(1), microbatches}).check());
@@ -67,6 +71,8 @@ Status JointProblem::check() const {
   return Status::success();
 }
 
+/// One walk over the layers, in the order of the stages. Expects a cut of all
+/// layers: the counts add up to as many as there are.
 StageSums schedule::sumStages(const JointProblem &problem,
                               const std::vector<int> &cut) {
   StageSums sums;
@@ -112,11 +118,17 @@ struct Shape {
   size_t policy = 0; // the best one
   Candidate best = {};
 
+  /// F, I and W of each virtual stage and microbatch: what one run of the
+  /// engine starts.
   uint64_t countActions() const {
     return 3 * uint64_t(problem.virtualStages()) * problem.microbatches;
   }
 };
 
+/// Runs the steps of the banner on all shapes of one problem. Every shape keeps
+/// its best candidate, infinite where the engine found none within the memory
+/// limit; candidates only ever get faster, and all are sound and within the
+/// limit.
 class JointSearch {
 public:
   explicit JointSearch(const JointProblem &problem)
@@ -134,6 +146,7 @@ private:
   void keepBest(size_t count);
 
   const JointProblem &problem;
+  // No candidate is faster: who meets it need not be improved.
   double bound;
   std::vector<Shape> shapes;
 };
@@ -165,6 +178,9 @@ public:
     }
   }
 
+  /// Descends by single layers until none helps. Each pass tries all pairs of
+  /// stages, so that a pass costs their square times one walk over the stages;
+  /// the tolerance keeps rounding from moving a layer to and fro.
   std::vector<int> run(std::vector<int> cut) {
     double best = measure(cut);
     for (bool changed = true; changed;) {
@@ -276,6 +292,9 @@ static std::vector<Policy> listPolicies(const Problem &shape) {
   return policies;
 }
 
+/// One run of the greedy engine: `policy` translated into the engine's terms
+/// for this cut. Memory is that of the cut's stages, so that one policy may fit
+/// with a cut and not with another; the result is then infinite.
 Candidate JointSearch::order(const Shape &shape, const Policy &policy,
                              const std::vector<int> &cut) {
   StageSums sums = sumStages(problem, cut);
@@ -292,6 +311,9 @@ Candidate JointSearch::order(const Shape &shape, const Policy &policy,
             : 0);
   Pattern pattern;
   if (policy.rhythm) {
+    // Patterns and orders run microbatches through all chunks in their own
+    // rhythm. Reserved places would hold them up; a run that gets stuck without
+    // them is infinite and loses.
     pattern = makePattern(shape.problem, *policy.rhythm);
     greedy.pattern = &pattern;
     greedy.window = policy.rhythm->window;
@@ -304,6 +326,8 @@ Candidate JointSearch::order(const Shape &shape, const Policy &policy,
   return {shape.problem, cut, std::move(result.ranks), result.makespan};
 }
 
+/// Step 1: every start with every policy, the product of two short lists. Of
+/// equal ones the first stays, so that the order of listPolicies decides.
 void JointSearch::tryPolicies(Shape &shape) {
   shape.best.makespan = never;
   for (const std::vector<int> &cut : listCuts(problem, shape.problem))
@@ -316,6 +340,8 @@ void JointSearch::tryPolicies(Shape &shape) {
     }
 }
 
+/// A shape that no problem may have is left out without a word: too many
+/// virtual stages for the largest chunks say nothing against smaller ones.
 void JointSearch::addShape(uint32_t chunks, Placement placement) {
   Shape shape{{problem.stages, chunks, problem.microbatches, placement}, {}};
   if (!shape.problem.check().ok())
@@ -348,6 +374,8 @@ void JointSearch::moveLayers(Shape &shape) {
              });
 }
 
+/// Step 3. What annealing returns may be no better than its start, where the
+/// start was as good as this shape gets.
 void JointSearch::improve(Shape &shape, uint64_t seed) {
   if (shape.best.makespan == never || shape.best.makespan <= bound)
     return;
@@ -373,6 +401,8 @@ void JointSearch::keepBest(size_t count) {
     shapes.resize(count);
 }
 
+/// Costs and activations are summed once more for the cut, since a candidate
+/// carries neither: they follow from it.
 static JointResult toResult(const JointProblem &problem, Candidate candidate,
                             std::string kind) {
   StageSums sums = sumStages(problem, candidate.cut);
@@ -385,6 +415,10 @@ static JointResult toResult(const JointProblem &problem, Candidate candidate,
   return result;
 }
 
+/// Halving, in four rounds: all shapes are ordered, eight have their layers
+/// moved, four are annealed, two of these twice more with other seeds. Effort
+/// goes up by round as the number of shapes goes down. Deterministic: work is
+/// counted in visits of actions, never in seconds.
 Result<JointResult> JointSearch::run() {
   uint32_t most = uint32_t(problem.layers.size()) / problem.stages;
   if (problem.stages == 1)
@@ -406,6 +440,8 @@ Result<JointResult> JointSearch::run() {
   for (Shape &shape : shapes)
     improve(shape, 1);
   keepBest(2);
+  // Annealing goes on from the best, so that another seed is another way out of
+  // where the last one ended.
   for (uint64_t seed = 2; seed < 4; ++seed)
     for (Shape &shape : shapes)
       improve(shape, seed);
@@ -413,6 +449,8 @@ Result<JointResult> JointSearch::run() {
   if (shapes.empty() || shapes.front().best.makespan == never)
     return fail("no order was found that holds at most ", problem.memory.limit,
                 " of activations on every rank");
+  // At last, memory that can be had for nothing: W move forward where the
+  // makespan allows.
   return toResult(problem, advanceWeights(problem, shapes.front().best),
                   "auto");
 }
@@ -426,6 +464,9 @@ Result<JointResult> schedule::searchJointly(const JointProblem &problem) {
 // One order
 //===----------------------------------------------------------------------===//
 
+/// The order stays, layers move: the annealer with its moves of work switched
+/// off. Starts at the cut by work; where that does not keep the limit, the
+/// search ends, since annealing needs a sound start.
 Result<JointResult> schedule::searchCut(const JointProblem &problem,
                                         const Schedule &order) {
   PLAIT_RETURN_IF_ERROR(problem.check());
@@ -449,6 +490,9 @@ Result<JointResult> schedule::searchCut(const JointProblem &problem,
                   order.kind);
 }
 
+/// The generator's order is made for even stages, whatever the layers: the
+/// order of a handcrafted schedule does not depend on costs. That of `zb-auto`
+/// does, and is here the one for equal costs.
 Result<JointResult> schedule::searchCut(const JointProblem &problem,
                                         const std::string &name) {
   Result<const Generator *> generator = findGenerator(name);

@@ -34,6 +34,13 @@ constexpr double never = std::numeric_limits<double>::infinity();
 /// I, W, and B where a whole backward is given: a number makes an index.
 using Op = uint32_t;
 
+/// One annealing, over one order and one cut. The order is a list of Ops a
+/// rank, the cut a number of layers a virtual stage; a move changes one of
+/// them, a simulation measures it, and a refused move is undone. Invariants
+/// between moves: every list is in a legal order, all ranks keep the memory
+/// limit, `positions` is the inverse of `ranks`, and `times` and `sizes` are
+/// those of `cut`. The results of a simulation (`ends`, `clocks`) may be those
+/// of a move that was undone.
 class Annealer {
 public:
   Annealer(const JointProblem &problem, const Candidate &start,
@@ -107,7 +114,10 @@ private:
   // Times are in the unit of the layers'. One waiter for each action is
   // enough: what one stage makes, one other stage waits for.
   // Of the last simulation.
+  // By Op the end, negative until it has run; by rank the end of its last
+  // action.
   std::vector<double> ends, clocks;
+  // By Op: the rank that is stopped in front of it; -1: none.
   std::vector<int32_t> waiters;
   std::vector<uint32_t> cursors, runnable;
   double makespan = 0;
@@ -115,11 +125,15 @@ private:
 
   /// Pairs of neighbours on the critical path: rank, position of the second.
   std::vector<std::pair<uint32_t, uint32_t>> critical;
+  // By Op: where in its rank's list it is.
   std::vector<uint32_t> positions;
 };
 
 } // namespace
 
+/// Turns actions into Ops and looks up all that stays the same. Running sums
+/// over the layers make the time of a stage a difference of two, whatever the
+/// cut.
 Annealer::Annealer(const JointProblem &problem, const Candidate &start,
                    const OrderSearchOptions &options)
     : problem(problem), options(options), shape(start.problem),
@@ -152,6 +166,9 @@ Annealer::Annealer(const JointProblem &problem, const Candidate &start,
   fillTimes();
 }
 
+/// What an action waits for on another stage: an F for that of the stage in
+/// front, a backward for that of the stage behind. What it waits for on its own
+/// stage is in its rank's list, which isOrdered() keeps in order.
 void Annealer::fillFacts() {
   std::vector<bool> exists(ends.size(), false);
   for (const std::vector<Op> &list : ranks)
@@ -369,6 +386,8 @@ Annealer::Move Annealer::pickMove() {
   return dice < 70 ? pickCritical() : pickAny();
 }
 
+/// Takes the action at `from` out and puts it in at `to`; those in between move
+/// by one. rotate(to, from) is the inverse, which is all that undo needs.
 void Annealer::rotate(uint32_t rank, uint32_t from, uint32_t to) {
   auto begin = ranks[rank].begin();
   if (from < to)
@@ -392,6 +411,10 @@ bool Annealer::apply(const Move &move) {
     undo(move);
     return false;
   }
+  // The action must not pass any that it has to stay behind or in front of.
+  // Actions in between keep their order, so that no other pair needs to be
+  // looked at. A list that is legal may still deadlock with the others': the
+  // simulation tells.
   const std::vector<Op> &list = ranks[move.rank];
   for (uint32_t i = std::min(move.from, move.to);
        i <= std::max(move.from, move.to); ++i)
@@ -404,6 +427,7 @@ bool Annealer::apply(const Move &move) {
   return false;
 }
 
+/// Exact, as sums of times are recomputed from the cut and not adjusted.
 void Annealer::undo(const Move &move) {
   if (move.kind == Move::Layers) {
     ++cut[move.from], --cut[move.to];
@@ -417,6 +441,7 @@ void Annealer::undo(const Move &move) {
 // Annealing
 //===----------------------------------------------------------------------===//
 
+/// Of the state at the last simulation, whose makespan it carries.
 Candidate Annealer::toCandidate() const {
   Candidate candidate{shape, cut, {}, makespan};
   for (const std::vector<Op> &list : ranks) {
@@ -428,6 +453,16 @@ Candidate Annealer::toCandidate() const {
   return candidate;
 }
 
+/// 1. The start is measured. One that does not end or does not keep the limit
+///    is returned as infinite.
+/// 2. The heat begins at a share of the makespan and falls with the visits,
+///    which are the budget.
+/// 3. Moves are drawn, applied and simulated; Metropolis' rule says which stay.
+///    The critical path is looked for again whenever one did.
+/// 4. It ends when the budget is used up, at the bound, or when no move has
+///    been allowed for long: a problem with one order and one cut.
+///
+/// The best that was met is kept apart, since the walk may leave it.
 Candidate Annealer::run() {
   // When the other ranks end breaks ties, so that there is a slope.
   auto getCost = [&] {

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The data type itself: which problems and memory limits are allowed, how a
+// split backward relates to a whole one, and how much a rank holds. All of that
+// follows from the lists alone. Nothing here knows of time, and nothing checks
+// that the lists are sound (Verify.cpp), so that the counts below have to make
+// sense for any list.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Schedule.h"
 
@@ -31,6 +39,8 @@ Status Problem::check() const {
   return Status::success();
 }
 
+/// With sizes the limit is in their unit, bytes say, so that the range for
+/// counts of microbatches does not apply: only a negative one is refused.
 Status MemoryModel::check() const {
   constexpr double most = 1e9;
   if (!(weightShare >= 0 && weightShare <= 1))
@@ -49,6 +59,8 @@ Status MemoryModel::check() const {
   return Status::success();
 }
 
+/// Linear, and asked anew where it matters: a flag beside the lists could
+/// contradict them.
 bool Schedule::isComputeOnly() const {
   return std::all_of(ranks.begin(), ranks.end(), [](const auto &actions) {
     return std::all_of(actions.begin(), actions.end(),
@@ -56,6 +68,7 @@ bool Schedule::isComputeOnly() const {
   });
 }
 
+/// An I is enough to tell: V2 lets no W come without one.
 bool schedule::splitsBackward(const Schedule &schedule) {
   auto isHalf = [](const Action &action) {
     return action.kind == ActionKind::BackwardInput;
@@ -67,12 +80,18 @@ bool schedule::splitsBackward(const Schedule &schedule) {
                      });
 }
 
+/// A schedule with whole backwards only stays as it is. Mixed ones, as files
+/// may have them, become uniform: a module has one kind of backward. I and W
+/// stay neighbours on their rank: messages leave no later, nothing computes in
+/// between, and the peak, which is looked for at forwards, is the same, so that
+/// soundness carries over.
 Schedule schedule::splitBackwards(Schedule schedule) {
   if (!splitsBackward(schedule))
     return schedule;
   for (std::vector<Action> &actions : schedule.ranks) {
     std::vector<Action> split;
     for (Action action : actions) {
+      // The same action serves as the I; its W follows at once.
       bool isWhole = action.kind == ActionKind::Backward;
       if (isWhole)
         action.kind = ActionKind::BackwardInput;
@@ -86,6 +105,9 @@ Schedule schedule::splitBackwards(Schedule schedule) {
   return schedule;
 }
 
+/// Signed, because the list may be unsound and have more backwards than
+/// forwards. An I frees nothing in this count: the set of activations exists
+/// until its last reader, the W, has run.
 uint32_t schedule::peakInFlight(const Schedule &schedule, uint32_t rank) {
   if (rank >= schedule.ranks.size())
     return 0;
@@ -100,6 +122,11 @@ uint32_t schedule::peakInFlight(const Schedule &schedule, uint32_t rank) {
   return peak;
 }
 
+/// Memory only grows at a forward, so that the peak is looked for there alone.
+/// For each chunk two numbers are counted: microbatches held whole, and those
+/// after their I and before their W, of which the weight share is left. The sum
+/// over chunks is formed anew at each forward, which makes it linear in actions
+/// times chunks.
 double schedule::peakActivations(const Schedule &schedule, uint32_t rank) {
   if (rank >= schedule.ranks.size())
     return 0;
@@ -126,6 +153,8 @@ double schedule::peakActivations(const Schedule &schedule, uint32_t rank) {
     if (!action.isCompute())
       continue;
     Held &held = chunks[action.chunk];
+    // A B goes from whole to nothing, an I from whole to half, a W from half to
+    // nothing.
     held.whole += (action.kind == ActionKind::Forward) -
                   (action.kind == ActionKind::Backward ||
                    action.kind == ActionKind::BackwardInput);

@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Cuts a row of layers into virtual stages, in three ways. By stages: exact, by
+// asking for a bound whether some cut keeps it and bisecting the bound. By
+// ranks, where a rank has several stages: exact for equal layers by dealing
+// them out, a descent otherwise. And by trial: improveCut knows no costs and
+// asks its caller. Costs are one number a layer; what microbatches, messages
+// and waits add, the callers weigh.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/StageCut.h"
 
@@ -46,6 +55,7 @@ private:
 
 } // namespace
 
+/// Running sums make the load of any run of layers a difference of two.
 Cutter::Cutter(std::span<const double> costs, double before, double after,
                int stages)
     : before(before), after(after), stages(stages), layers(size_t(stages)) {
@@ -81,6 +91,8 @@ bool Cutter::fits(double bound, bool balanced) {
   return getLoad(0, 0, left) <= bound;
 }
 
+/// Of the cut that was found last: often below the bound that was asked for,
+/// which lets the bisection take larger steps.
 double Cutter::slowest() const {
   double worst = 0;
   int next = 0;
@@ -91,6 +103,9 @@ double Cutter::slowest() const {
   return worst;
 }
 
+/// The least bound that fits, to a part in a million, and a cut that keeps it.
+/// No cut is below `low`; `high` is the slowest stage of `best`. The number of
+/// questions is logarithmic in the precision, not in the layers.
 std::vector<int> Cutter::run() {
   // No cut is faster than an even one, nor slower than one stage with all.
   double total = before + after + sums.back();
@@ -187,6 +202,8 @@ std::vector<int> RankCutter::deal() const {
   for (uint32_t stage : {0u, stages - 1})
     ranks[problem.rankOf(stage)] += stage == 0 ? before : after;
   for (size_t left = costs.size() - stages; left > 0; --left) {
+    // From the back: of ranks that have as little the last gets the layer,
+    // because the first ones hold the most microbatches.
     auto last = std::min_element(ranks.rbegin(), ranks.rend());
     uint32_t rank = uint32_t(ranks.rend() - last) - 1;
     *last += cost;
@@ -286,8 +303,13 @@ std::vector<int> schedule::improveCut(
     if (near != stages - near)
       distances.push_back(stages - near);
   }
+  // A refusal counts for the move from one stage by one distance. As many in a
+  // row as there are moves: none is better, and the cut is where it was asked
+  // for each.
   size_t refused = 0, asked = 0;
   for (size_t i = 0; refused < distances.size() * stages; ++i) {
+    // All stages at one distance, then the next distance: near moves come first
+    // and again only after all others.
     size_t from = i % stages;
     size_t to = (from + distances[i / stages % distances.size()]) % stages;
     ++refused;

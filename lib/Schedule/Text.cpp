@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The text form of Schedule.h, in both directions, from one table of spellings,
+// so that whatever is printed is read again as the same action. Reading checks
+// what a single word can be wrong about (an unknown name, an index out of
+// range, a message that leaves the pipeline) and fills in the peer, which the
+// text does not repeat. Whether the words together are a schedule that ends,
+// Verify.cpp says.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Messages.h"
 
@@ -22,6 +31,10 @@ struct Spelling {
   bool numbered;
 };
 
+// The names that torch.distributed.pipelining uses, as far as it has the
+// action. Where a kind has no direction, the column holds the value that an
+// Action has by default, so that parsed actions compare equal to generated
+// ones.
 constexpr Spelling spellings[] = {
     {"F", ActionKind::Forward, Direction::Forward, true},
     {"B", ActionKind::Backward, Direction::Forward, true},
@@ -37,6 +50,8 @@ constexpr Spelling spellings[] = {
     {"OPTIMIZER", ActionKind::Optimizer, Direction::Forward, false},
 };
 
+/// Linear in a table of twelve rows; a table by kind and direction would have
+/// holes that a new kind could fall into silently.
 const Spelling &getSpelling(const Action &action) {
   for (const Spelling &spelling : spellings)
     if (spelling.kind == action.kind &&
@@ -57,6 +72,9 @@ struct Word {
   std::string_view chunk, name, microbatch;
 };
 
+/// Digits at either end are numbers, whatever is between them the name; a word
+/// of digits alone is a chunk without a name, which no spelling matches. Pieces
+/// may be empty, and none is checked here.
 Word splitWord(std::string_view word) {
   constexpr std::string_view digits = "0123456789";
   size_t begin = std::min(word.find_first_not_of(digits), word.size());
@@ -68,6 +86,8 @@ Word splitWord(std::string_view word) {
 
 } // namespace
 
+/// Chunk 0 is left out, so that schedules of one chunk a rank read as in the
+/// papers.
 std::string schedule::print(const Action &action) {
   const Spelling &spelling = getSpelling(action);
   if (!spelling.numbered)
@@ -94,6 +114,9 @@ std::string schedule::print(const Schedule &schedule) {
   return text;
 }
 
+/// Whether there are numbers decides along with the name: `REDUCE0` and a bare
+/// `F` are no actions, and neither is `1REDUCE`, since what happens once a step
+/// belongs to no chunk.
 Result<Action> schedule::parseAction(const Problem &problem, uint32_t rank,
                                      std::string_view word) {
   auto [chunk, name, microbatch] = splitWord(word);
@@ -118,6 +141,8 @@ Result<Action> schedule::parseAction(const Problem &problem, uint32_t rank,
                 ", the schedule has ", problem.microbatches);
   if (!action.isTransfer())
     return action;
+  // The peer follows from where the neighbouring stage is; none means that the
+  // message leaves the pipeline or that both stages are on this rank.
   auto peer = peerOf(problem, rank, action.chunk, action.direction,
                      action.kind == ActionKind::Recv);
   if (!peer)
@@ -127,6 +152,8 @@ Result<Action> schedule::parseAction(const Problem &problem, uint32_t rank,
   return action;
 }
 
+/// One pass over the line. The failure counts actions and not columns, because
+/// that is how verify and the simulator name them, too.
 Result<std::vector<Action>> schedule::parseActions(const Problem &problem,
                                                    uint32_t rank,
                                                    std::string_view line) {
@@ -146,6 +173,10 @@ Result<std::vector<Action>> schedule::parseActions(const Problem &problem,
   return actions;
 }
 
+/// The number of lines is checked twice: a line too many before it is parsed,
+/// since it names a rank that peerOf must not be asked about, and too few at
+/// the end. The last line may lack its newline; an empty line is a rank without
+/// actions, which verify refuses.
 Result<Schedule> schedule::parseSchedule(const Problem &problem,
                                          std::string kind,
                                          std::string_view text) {

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Makes a compute-only schedule executable: messages around the work, the waits
+// that bound how many of them are unfinished, and what ends a step. The one
+// thing that is decided here is the depth, how many messages a chunk may have
+// under way in a direction: each takes a buffer, and too few make senders wait
+// for readers. The least depth that costs no time is found by simulation.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Messages.h"
 #include "plait/Schedule/Generators.h"
@@ -32,6 +40,8 @@ public:
       if (direction)
         insertSend(action, *direction);
     }
+    // What is still under way ends before the step does: buffers belong to the
+    // step, and V2 wants every send waited for.
     for (std::deque<Action> &channel : unfinished)
       while (!channel.empty())
         insertWait(channel);
@@ -41,12 +51,19 @@ public:
   }
 
 private:
+  /// A message is received right in front of the action that reads it. An
+  /// earlier Recv would hold a buffer for longer and gain nothing, since Recv
+  /// blocks.
   void insertRecv(const Action &action, Direction direction) {
     if (auto peer = peerOf(problem, rank, action.chunk, direction, true))
       result.push_back({ActionKind::Recv, action.chunk, action.microbatch,
                         direction, *peer});
   }
 
+  /// At most `depth` messages of a channel are unfinished: the oldest is waited
+  /// for before the next one leaves, so that its buffer can be written again.
+  /// The wait stands in front of the send and not behind the last one, to give
+  /// the reader as long as possible.
   void insertSend(const Action &action, Direction direction) {
     auto peer = peerOf(problem, rank, action.chunk, direction, false);
     if (!peer)
@@ -76,6 +93,9 @@ private:
 
 } // namespace
 
+/// Any depth from 1 on is sound as long as the simulation ends; the memory
+/// model is that of the compute-only schedule, since buffers of messages are no
+/// activations.
 static Schedule insertAtDepth(const Schedule &schedule, uint32_t depth) {
   Schedule complete{schedule.problem, schedule.kind, {}, schedule.memory};
   for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank)
@@ -84,10 +104,23 @@ static Schedule insertAtDepth(const Schedule &schedule, uint32_t depth) {
   return complete;
 }
 
+/// What is complete already stays as it is. In the others:
+///
+/// 1. The span of the compute-only schedule, in which messages need no buffers,
+///    is what has to be met.
+/// 2. The depth is doubled until a complete schedule meets it. At a depth of
+///    all microbatches there is no wait in front of any send.
+/// 3. Bisection finds the least depth in between, in 2 log2(m) simulations
+///    altogether.
+///
+/// Times are those of even stages and free transfers, so that the result
+/// depends on the order of the actions alone and not on measured costs: on
+/// uneven stages a rank may still wait for a reader that is about to come.
 Schedule schedule::insertTransfers(const Schedule &schedule) {
   if (!schedule.isComputeOnly())
     return schedule;
   Result<Timeline> timeline = simulate(schedule, Costs{});
+  // Not sound, and so the result is not either: verify says why.
   if (!timeline.ok())
     return insertAtDepth(schedule, 1);
   auto isFree = [&](const Schedule &complete) {
@@ -102,6 +135,7 @@ Schedule schedule::insertTransfers(const Schedule &schedule) {
     high = std::min(2 * high, schedule.problem.microbatches);
     complete = insertAtDepth(schedule, high);
   }
+  // Invariant: depth `low` costs time, `high` does not; `complete` has `high`.
   while (low + 1 < high) {
     uint32_t middle = (low + high) / 2;
     Schedule shallower = insertAtDepth(schedule, middle);

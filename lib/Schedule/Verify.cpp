@@ -4,6 +4,16 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The checks of Verify.h by their numbers. V1 to V3 look at one rank's list at
+// a time and need no execution: one walk enters each action into a table by
+// slot, chunk and microbatch, a second one over the table finds what is missing
+// or out of order. V4 is an execution (Execute.cpp) with any costs, since
+// whether the lists end does not depend on costs. V5 counts activations in the
+// order of the lists. The order matters: a later check indexes by what an
+// earlier one has bounded.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Schedule/Verify.h"
 #include "Execute.h"
@@ -30,6 +40,9 @@ enum Slot : uint32_t {
   numSlots
 };
 
+/// Relies on the order of ActionKind and of Direction: work first and in the
+/// order F, B, I, W; then a pair of slots, forward and backward, for each kind
+/// of message. Not for REDUCE and OPTIMIZER, which have no microbatch.
 Slot slotOf(const Action &action) {
   if (action.isCompute())
     return Slot(action.kind);
@@ -41,6 +54,8 @@ Slot slotOf(const Action &action) {
 struct Order {
   Slot earlier, later;
 };
+// A B and an I both stand for the moment at which the gradient of the input is
+// there. W is missing but for its I, because no message carries what it makes.
 constexpr Order orders[] = {
     {F, B},     {F, I},         {I, W},         {RecvF, F},
     {F, SendF}, {RecvB, B},     {RecvB, I},     {B, SendB},
@@ -70,6 +85,8 @@ private:
                          problem.microbatches +
                      microbatch];
   }
+  /// How all messages name an action: by its index in the list, and as printed,
+  /// since the same action may be meant to be elsewhere.
   std::string describe(size_t index) const {
     return "rank " + std::to_string(rank) + ", action " +
            std::to_string(index) + " (" + print(actions[index]) + ")";
@@ -95,6 +112,8 @@ Status ListVerifier::checkTarget(size_t index) const {
   if (action.kind > ActionKind::Optimizer)
     return fail("rank ", rank, ", action ", index, ": unknown kind ",
                 unsigned(action.kind));
+  // Everything that indexes a table comes first. Kinds and directions are read
+  // from plans and IR as numbers, and may be any.
   if (action.chunk >= problem.chunks)
     return fail(describe(index), ": chunk ", action.chunk,
                 " is out of range, the schedule has ", problem.chunks);
@@ -106,6 +125,8 @@ Status ListVerifier::checkTarget(size_t index) const {
   if (action.direction > Direction::Backward)
     return fail("rank ", rank, ", action ", index, ": unknown direction ",
                 unsigned(action.direction));
+  // The peer is redundant, and so can be wrong: an execution would send to one
+  // rank while another waits.
   auto peer = peerOf(problem, rank, action.chunk, action.direction,
                      action.kind == ActionKind::Recv);
   if (!peer)
@@ -120,6 +141,7 @@ Status ListVerifier::checkTarget(size_t index) const {
 /// V2, at most once: records where the action is.
 Status ListVerifier::enter(size_t index) {
   const Action &action = actions[index];
+  // Entered in the order of the list, so that of two the second is at fault.
   auto record = [&](auto &position) {
     if (position != none)
       return fail(describe(index), ": appears twice, first as action ",
@@ -142,6 +164,7 @@ Status ListVerifier::checkBackward(uint32_t chunk, uint32_t microbatch) const {
   int64_t whole = find(B, chunk, microbatch);
   int64_t input = find(I, chunk, microbatch);
   int64_t weight = find(W, chunk, microbatch);
+  // Any half will do for the message that the backward is there both ways.
   int64_t half = input != none ? input : weight;
   if (whole != none && half != none)
     return fail(describe(whole),
@@ -163,6 +186,8 @@ Status ListVerifier::checkPresent(uint32_t chunk, uint32_t microbatch) const {
   PLAIT_RETURN_IF_ERROR(checkBackward(chunk, microbatch));
   if (!complete)
     return Status::success();
+  // A message is due exactly where peerOf names a rank: not at the ends of the
+  // pipeline, and not between virtual stages that share a rank.
   for (ActionKind kind :
        {ActionKind::Recv, ActionKind::Send, ActionKind::WaitSend})
     for (Direction direction : {Direction::Forward, Direction::Backward}) {
@@ -204,6 +229,9 @@ Status ListVerifier::checkEnd() const {
   return Status::success();
 }
 
+/// Linear: each action is entered once, and each slot of the table read a fixed
+/// number of times. Presence comes before order, so that a missing action is
+/// called that and not misplaced.
 Status ListVerifier::run() {
   positions.assign(size_t(numSlots) * problem.chunks * problem.microbatches,
                    none);
@@ -219,6 +247,8 @@ Status ListVerifier::run() {
   return checkEnd();
 }
 
+/// One action that is no work makes a schedule complete: then all the others
+/// that a complete one has must be there on every rank.
 Status schedule::verifyLists(const Schedule &schedule) {
   PLAIT_RETURN_IF_ERROR(schedule.problem.check());
   if (schedule.ranks.size() != schedule.problem.stages)
@@ -242,6 +272,9 @@ static Status checkMemory(const Schedule &schedule) {
   return Status::success();
 }
 
+/// Asked apart from verify because a name is only a claim: a schedule from a
+/// file may be called anything and still be sound. The generator's bound is put
+/// in place of the limit, so that both are compared with the same tolerance.
 Status schedule::checkNamedBound(const Schedule &schedule) {
   Result<const Generator *> found = findGenerator(schedule.kind);
   if (!found.ok())
@@ -259,6 +292,8 @@ Status schedule::checkNamedBound(const Schedule &schedule) {
   return Status::success();
 }
 
+/// Even costs will do for V4: which actions run is the same for all costs, only
+/// when they run differs.
 Status schedule::verify(const Schedule &schedule) {
   PLAIT_RETURN_IF_ERROR(verifyLists(schedule));
   Result<Timeline> run = execute(schedule, Costs{}); // V4

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The handcrafted schedules with split backwards: ZB-H1, ZB-H2 and ZB-V (Qi et
+// al.), and DualPipe cut in half (DeepSeek, Sea AI Lab). Each is written down
+// as the list of one rank, from its number and the microbatches alone, without
+// executing anything: the phases are in the comments of the classes. Costs play
+// no part, so that an order is the same for every model.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ZeroBubble.h"
 

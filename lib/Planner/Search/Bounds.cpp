@@ -91,6 +91,10 @@ const Probe *Bounds::getProbe(const Work &work,
   return &*probe;
 }
 
+/// One estimate of the whole model on one stage and one microbatch, kept by
+/// everything that it depends on, null as well. It runs in the same code as
+/// every other estimate, so that a bound cannot know less or more of a block
+/// than what it bounds.
 const Probe *Bounds::getProbeOf(const Work &work,
                                 const Configuration &configuration,
                                 Recompute kind, bool splits) {
@@ -105,6 +109,7 @@ const Probe *Bounds::getProbeOf(const Work &work,
   one.pipeline = one.data = one.chunks = 1;
   one.zero = 0;
   one.layers.clear();
+  // Any schedule of the class: with one stage they run the same actions.
   one.schedule = splits ? "zb-h1" : "1f1b";
   Training step = training;
   step.globalBatch = one.microBatch;
@@ -126,12 +131,16 @@ const Probe *Bounds::getProbeOf(const Work &work,
   probe->memory = estimate.memory.front();
   probe->parameters =
       probe->memory.parameters / elementBytes(training.precision);
+  // What is kept for gradients of weights that run apart depends on the
+  // schedule: the bound on bytes takes what is held whole alone.
   if (splits)
     if (const Probe *whole = getProbeOf(work, configuration, kind, false))
       probe->memory = whole->memory;
   return &*probe;
 }
 
+/// The banner's bound for any schedule. The chain of one microbatch is divided
+/// by the burst: cores that resting ranks leave serve the others up to that.
 double Bounds::getIdealSeconds(const Probe &probe,
                                const Configuration &configuration) const {
   double microbatches = double(configuration.microbatches(training));
@@ -142,14 +151,18 @@ double Bounds::getIdealSeconds(const Probe &probe,
   return rounding * (pipeline * (1 + wait) + probe.overhead);
 }
 
+/// The larger of the bounds that need no cut. That for one chunk and whole
+/// backwards is the banner's second, that for whole layers its last on time.
 double Bounds::getSeconds(const Probe &probe,
                           const Configuration &configuration,
                           bool splits) const {
   double microbatches = double(configuration.microbatches(training));
   int64_t stages = configuration.pipeline;
+  // Whole layers: some rank has at least the mean, rounded up.
   int64_t most = (probe.layers + stages - 1) / stages;
   double pipeline = microbatches * double(most) * probe.layer;
   if (!splits && configuration.chunks == 1) {
+    // The cut that makes all ranks end together, if layers could be divided.
     double rest = std::pow(1 - 1 / microbatches, configuration.pipeline);
     pipeline = std::max(pipeline, probe.work() / (1 - rest));
   }
@@ -159,6 +172,9 @@ double Bounds::getSeconds(const Probe &probe,
                   rounding * (pipeline * (1 + wait) + probe.overhead));
 }
 
+/// The window to hide behind is as large as a step of `seconds` can have it, so
+/// that the result is no more than what any such step takes beside its
+/// pipeline.
 double Bounds::getStepSeconds(double parameters, const Context &context,
                               double seconds) const {
   StepLoad load;
@@ -170,6 +186,7 @@ double Bounds::getStepSeconds(double parameters, const Context &context,
                      getOptimizerCost(load, context).seconds);
 }
 
+/// Some rank has at least the mean of the parameters.
 double Bounds::getStepSeconds(const Work &work, const Probe &probe,
                               const Configuration &configuration,
                               double seconds) const {
@@ -177,8 +194,14 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
                         {work, cluster, training, configuration}, seconds);
 }
 
+/// What is resident, by the ZeRO stage, and one microbatch whole, or all of
+/// them where the schedule runs all forwards first. Divided by the stages,
+/// since the fullest holds no less than the mean. The workspace is left out:
+/// which rank has the block that needs it depends on the cut.
 double Bounds::getBytes(const Probe &probe,
                         const Configuration &configuration) const {
+  // As divisions() of a Context has it, which a bound without a Work cannot
+  // ask.
   double replicas =
       double(configuration.data) *
       (training.framework.joinsReplicas ? configuration.context : 1);
@@ -221,6 +244,8 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
     }
     probe.work.push_back(work);
     probe.outside.push_back(passed);
+    // What the ranks behind this one wait for: a forward of its first stage,
+    // and, where backwards are whole, its backward at the end.
     const StageTime &first = times[problem.stageOf(rank, 0)];
     passed += generator.splitsBackward ? first.forward : first.sum();
     probe.holdings.push_back(getHoldings(stages, context));
@@ -246,6 +271,10 @@ Bounds::makeStageProbe(const Work &work,
   return probe;
 }
 
+/// Kept for all numbers of microbatches and replicas, which are left out of the
+/// key. With one chunk the cut does not depend on the schedule but for whether
+/// it splits. Two threads may make the same one; the first to be entered is
+/// used.
 std::shared_ptr<const StageProbe>
 Bounds::getStageProbe(const Work &work, const Configuration &configuration,
                       bool splits) {
@@ -263,6 +292,8 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
     if (found != stageProbes.end())
       return found->second;
   }
+  // Made outside of the lock: a cut of many layers takes longer than all
+  // look-ups.
   std::shared_ptr<const StageProbe> probe = makeStageProbe(work, one);
   std::lock_guard<std::mutex> lock(mutex);
   return stageProbes.try_emplace(std::move(key), std::move(probe))
@@ -302,6 +333,8 @@ static std::vector<double> countHeld(const Configuration &configuration,
   return held;
 }
 
+/// Kept by schedule and counts: many cells share them, and a schedule of
+/// hundreds of stages takes long to generate.
 Bounds::Held Bounds::getHeld(const Configuration &configuration) {
   HeldKey key(configuration.schedule, configuration.pipeline,
               configuration.chunks, configuration.microbatches(training));
@@ -352,6 +385,16 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
   return true;
 }
 
+/// Time first, then memory, which takes the order of the schedule to count.
+///
+/// 1. Each rank: what it waits for outside, its messages, its own work m times.
+/// 2. That, the slowest replica and the step's fixed part, and what the fullest
+///    rank exchanges, against `seconds`.
+/// 3. Each rank's bytes: what its stages hold, as often as the schedule holds
+///    them whole at one moment.
+///
+/// `bytes` is 0 where time was the reason: how much memory such a configuration
+/// needs is not known then.
 bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
                         bool splits, double seconds, double &bytes) {
   bytes = 0;
@@ -411,6 +454,8 @@ static double getLeastMatmul(const Operation &op, const Device &device,
   return flops / peak;
 }
 
+/// Fused, at the best efficiency of the table for any head size; otherwise at
+/// the peak, which two matmuls with a softmax in between do not reach.
 static double getLeastAttention(const Operation &op, const Device &device,
                                 const Training &training) {
   bool forward = op.pass == Pass::Forward;
@@ -457,6 +502,9 @@ static double getLeastSeconds(const Operation &op, double share, Group group,
   return share * bytes / getMemoryRate(device);
 }
 
+/// As if every operation could be split: work scales with a rank's share,
+/// collectives of the forward pass are those of the new group. What the
+/// backward pass communicates may be hidden and counts as nothing.
 double planner::getTensorBound(const Work &work, int tensor, int ranks,
                                const Cluster &cluster,
                                const Training &training) {

@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What a search may choose from, as lists: a space restricted by pins, and for
+// each mesh the schedules, microbatches, ZeRO stages and ways of context
+// parallelism that make sense on it. Everything that is the same with one rank,
+// one stage or one replica is enumerated once, so that equal configurations are
+// not counted as several. Nothing here knows of time or memory; what is ruled
+// out is ruled out by arithmetic.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Search/Enumerate.h"
 #include "plait/Schedule/Generators.h"
@@ -79,12 +88,15 @@ getScheduleChoices(const std::vector<std::string> &names,
       if (uint32_t(count) >= row.minChunks && uint32_t(count) <= row.maxChunks)
         choices.push_back({name, count, row.splitsBackward, row.searches});
   }
+  // Names and chunks are never empty: a space has at least one of each.
   if (choices.empty())
     return fail("schedule ", names.front(), " cannot order ", chunks.front(),
                 chunks.front() == 1 ? " chunk" : " chunks");
   return choices;
 }
 
+/// What is asked for, the product of a whole mesh, or all devices, in this
+/// order. A mesh with an open size is completed from all devices.
 static Result<int> getRanks(const Pins &pins, const Cluster &cluster) {
   int64_t ranks = pins.devices.value_or(cluster.devices());
   if (!pins.devices && pins.pipeline && pins.data && pins.tensor)
@@ -105,13 +117,20 @@ static bool isOneMesh(const Pins &pins, int ranks) {
                         ranks;
 }
 
+/// Every degree costs a run of the compiler's passes, so that only those are
+/// asked for in any case that are likely to win: inside of a node, powers of
+/// two, or on small nodes all divisors. Others wait for a bound
+/// (addFurtherTensors). Linear in the ranks, which is little against one
+/// profile.
 void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
+  // Devices of a node whose divisors are all tried, and nodes that tp may span.
   constexpr int smallNode = 16, farthest = 8;
   int node = cluster.devicesPerNode;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
     if (pins.tensor && tensor != *pins.tensor)
       continue;
     bool isPower = std::has_single_bit(unsigned(tensor));
+    // With all devices it divides nothing; with some left idle it may.
     if (ranks % tensor != 0) {
       if (mayIdle && (pins.tensor || (isPower && tensor <= node)))
         tensorsWithIdle.push_back(tensor);
@@ -125,6 +144,11 @@ void Choices::setTensors(const Pins &pins, const Cluster &cluster) {
   }
 }
 
+/// Restricts each list of the space by its pin, in the order in which a user is
+/// told of contradictions. Fails on a pin outside of the space, a schedule that
+/// cannot order any of the chunks, and more ranks than devices. Microbatches
+/// and mesh sizes are not checked here: whether they divide depends on the
+/// mesh.
 Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                              const Cluster &cluster, const Training &training) {
   Choices choices;
@@ -132,6 +156,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   if (!ranks.ok())
     return ranks.status();
   choices.ranks = *ranks;
+  // Who gives a number of ranks, by whatever means, gets it. The ranks of a
+  // processor share it, so that fewer of them are another cluster.
   choices.mayIdle = *ranks == cluster.devices() && !pins.devices &&
                     !(pins.pipeline && pins.data && pins.tensor) &&
                     !cluster.device.isProcessor;
@@ -175,6 +201,9 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
 // Meshes
 //===----------------------------------------------------------------------===//
 
+/// By context, then by stages: the order is that of enumeration, which decides
+/// between equal bounds. Stages that the pins or the model do not allow are
+/// left out, and so are replicas that do not divide the batch.
 std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
                                      const Training &training,
                                      const Pins &pins) const {
@@ -195,6 +224,9 @@ std::vector<Mesh> Choices::getMeshes(int tensor, int64_t stages,
   return meshes;
 }
 
+/// Those of `ranks` devices are not among them: they have been searched. More
+/// replicas first, since these need the least memory for each tp, cp and pp
+/// (see Explorer::addSmallestIdle).
 std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
                                          const Training &training,
                                          const Pins &pins) const {
@@ -218,6 +250,9 @@ std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
 std::vector<const ScheduleChoice *>
 Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
   if (mesh.pipeline == 1) {
+    // Without stages behind each other all schedules run the same actions: the
+    // one that is the plainest stands for them, or the first where none is
+    // plain.
     auto isPlain = [](const ScheduleChoice &choice) {
       return choice.chunks == 1 && !choice.splits;
     };
@@ -231,6 +266,8 @@ Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
   return result;
 }
 
+/// Ascending, since space and pins were sorted. Those that do not divide are
+/// left out without a word; where none is left, explainFailure says so.
 std::vector<int64_t> Choices::getMicroBatches(const Mesh &mesh,
                                               const Training &training) const {
   constexpr int64_t most = 128;

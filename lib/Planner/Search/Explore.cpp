@@ -108,6 +108,8 @@ static int countCuts(const Work &work, const Mesh &mesh,
   return isEven ? 2 : 1;
 }
 
+/// Schedules that split and those that do not are two cells each: a probe is
+/// the same for all of a class, and its bound decides whether to look closer.
 void Explorer::addMesh(const Work &work, const Mesh &mesh) {
   std::vector<const ScheduleChoice *> schedules =
       choices.getSchedules(mesh, work.mostStages());
@@ -185,6 +187,8 @@ double Explorer::getStepSeconds(const Cell &cell,
   return least == never ? 0 : least;
 }
 
+/// Indices are those that enumerating all schedules would give, so that ties do
+/// not depend on when a cell is opened.
 void Explorer::expand(const Cell &cell) {
   Node node{cell};
   for (const ScheduleChoice *schedule :
@@ -319,6 +323,7 @@ void Explorer::evaluateRound(const std::vector<Node> &round,
   helper.join();
 }
 
+/// In the order of the round, whoever has estimated a node.
 void Explorer::merge(const Node &node, const Outcome &outcome) {
   counts.estimated += outcome.estimated;
   if (outcome.bytes > input.cluster.device.usableBytes())
@@ -382,6 +387,7 @@ std::optional<Node> Explorer::takeSearched() {
   return node;
 }
 
+/// What a round finds tightens the threshold for the next one only.
 void Explorer::exploreInOrder(std::optional<Node> (Explorer::*take)()) {
   constexpr size_t roundSize = 128;
   std::vector<Node> round;
@@ -522,6 +528,7 @@ void Explorer::addIdle() {
   explore();
 }
 
+/// Each stage only adds what the ones before have not ruled out.
 void Explorer::run() {
   for (int tensor : choices.tensorsFirst)
     for (bool sequenceParallel : choices.sequenceParallel)

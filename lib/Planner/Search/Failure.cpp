@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Why a search has found nothing, in one line, and what would help. The reasons
+// are told in the order in which they rule things out: the degree of tensor
+// parallelism, the mesh, the microbatch, memory. What would help is never
+// guessed: each change is searched with, and only named where something fits.
+// All of this runs after a search that has failed, so that its time matters
+// less than a message that is right.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Search/Failure.h"
 #include "Search/Parts.h"
@@ -26,6 +35,7 @@ public:
   std::string find();
 
 private:
+  // Returns false where it changes nothing, which needs no search.
   using Change = std::function<bool(SearchSpace &, Pins &)>;
 
   std::optional<Leaf> explore(const SearchSpace &space, const Pins &pins,
@@ -36,11 +46,14 @@ private:
   void tryDevices();
 
   const SearchInput &input;
+  // The sentence so far.
   std::string found;
 };
 
 } // namespace
 
+/// A whole search with the changed input, since the message tells how long a
+/// step then takes. Profiles are the source's, which keeps those it has made.
 std::optional<Leaf> Remedies::explore(const SearchSpace &space,
                                       const Pins &pins,
                                       const Cluster &cluster) const {
@@ -70,6 +83,9 @@ bool Remedies::tryChange(const char *option, const Change &change) {
   return true;
 }
 
+/// Makes `value` possible where it was not: it is admitted into the space, and
+/// a pin to something else is lifted. False where it was possible all along, so
+/// that it cannot be what was missing.
 template <typename T>
 static bool makePossible(std::vector<T> &choices, std::optional<T> &pin,
                          T value) {
@@ -88,6 +104,7 @@ void Remedies::tryOptions() {
   auto sequence = [](SearchSpace &space, Pins &pins) {
     return makePossible(space.sequenceParallel, pins.sequenceParallel, true);
   };
+  // A space has all sizes that divide: only a pin can rule the small ones out.
   auto microBatch = [](SearchSpace &, Pins &pins) {
     bool large = pins.microBatch.value_or(1) > 1;
     pins.microBatch.reset();
@@ -105,6 +122,7 @@ void Remedies::tryOptions() {
       return changes;
     });
   };
+  // A cut that is given is of one number of stages, and goes with it.
   auto mesh = [](SearchSpace &, Pins &pins) {
     bool isPinned = pins.pipeline || pins.data || pins.tensor || pins.context;
     pins.pipeline = pins.data = pins.tensor = pins.context = std::nullopt;
@@ -117,6 +135,7 @@ void Remedies::tryOptions() {
       return makePossible(space.zero, pins.zero, stage);
     });
   };
+  // The first that helps ends the chain: one change is told, not a list.
   tryChange("--sequence-parallel", sequence) ||
       tryChange("a smaller --micro-batch", microBatch) ||
       tryChange("--schedule 1f1b", schedule) ||
@@ -146,6 +165,9 @@ void Remedies::tryDevices() {
   const Cluster &cluster = input.cluster;
   if (cluster.device.isProcessor)
     return;
+  // Invariant: nothing fits on `tooFew` nodes; something does on `enough`, once
+  // that is not 0. Halving is right because whatever fits on some nodes fits on
+  // more, the rest of them idle.
   int64_t tooFew = cluster.nodes, enough = 0;
   for (int i = 0; i < doublings && enough == 0; ++i)
     if (doesFit(int(2 * tooFew)))
@@ -163,6 +185,8 @@ void Remedies::tryDevices() {
            " (" + std::to_string(enough * cluster.devicesPerNode) + " devices)";
 }
 
+/// Options and devices are independent answers: both are told where both are
+/// there.
 std::string Remedies::find() {
   tryOptions();
   tryDevices();
@@ -173,6 +197,9 @@ std::string Remedies::find() {
 // What rules everything out
 //===----------------------------------------------------------------------===//
 
+/// Names the configuration that needs the least, how much it is short of, and
+/// what it needs the most for. Where not even an estimate was made, the last
+/// refusal is the reason.
 static Status explainShortage(const SearchInput &input, Explorer &explorer) {
   std::optional<Leaf> smallest = explorer.findSmallest();
   if (!smallest)
@@ -226,6 +253,9 @@ static bool hasMesh(const SearchInput &input, const Choices &choices,
   return false;
 }
 
+/// Looks for the nearest batch below and above, and for fewer ranks of a
+/// processor, that some mesh divides. Arithmetic finds candidates; a search
+/// says which of them fit, and only those are told.
 static Status explainMesh(const SearchInput &input, const Choices &choices,
                           const Explorer &explorer) {
   auto batch = [&](int64_t sequences) {
@@ -235,6 +265,8 @@ static Status explainMesh(const SearchInput &input, const Choices &choices,
   };
   // As many ranks of a processor as are asked for.
   auto ranks = [&](int64_t ranks) {
+    // Only the number of ranks changes. The degrees of tp stay, which is enough
+    // to tell whether some mesh divides.
     Choices fewer = choices;
     fewer.ranks = int(ranks);
     return hasMesh(input, fewer, input.training, explorer);
@@ -253,6 +285,8 @@ static Status explainMesh(const SearchInput &input, const Choices &choices,
       add("--global-batch " + std::to_string(training.globalBatch),
           input.cluster, training);
   }
+  // Devices of a cluster are what they are, and may be left idle anyway. Of a
+  // processor any number of ranks can be asked for.
   int64_t fewer = input.cluster.device.isProcessor && input.cluster.nodes == 1
                       ? findNearest(choices.ranks, -1, ranks)
                       : 0;
@@ -266,6 +300,13 @@ static Status explainMesh(const SearchInput &input, const Choices &choices,
               nearest);
 }
 
+/// In the order in which the explorer gets stuck; each case relies on the ones
+/// before having passed:
+///
+/// 1. No degree of tp divides the ranks, or the model cannot be split into any.
+/// 2. No mesh divides ranks, batch and sequence.
+/// 3. No microbatch divides a replica's share.
+/// 4. Everything was refused by an estimate, or needs too much memory.
 Status planner::explainFailure(const SearchInput &input, const Choices &choices,
                                Explorer &explorer) {
   if (explorer.splits == 0 && explorer.getNotes().empty())

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// An estimate as named parts, and in words. Every text, table, page and JSON
+// file takes its parts from here, so that they agree on names and order, and so
+// that the parts of two estimates can be compared by index. The sums are
+// invariants that reports rely on: time parts and roofline parts add up to the
+// step, memory parts to the peak.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Search/Parts.h"
 
@@ -17,6 +25,8 @@ using namespace plait::planner;
 /// What a rank does not work in.
 static void addWaiting(const Breakdown &parts, std::vector<Part> &list) {
   const Exposed &exposed = parts.exposed;
+  // Communication by axis of the mesh, then the two waits that are for no
+  // message.
   const Part waiting[] = {{"tp communication", exposed.tensor},
                           {"cp communication", exposed.context},
                           {"ep communication", exposed.expert},
@@ -27,6 +37,8 @@ static void addWaiting(const Breakdown &parts, std::vector<Part> &list) {
   list.insert(list.end(), std::begin(waiting), std::end(waiting));
 }
 
+/// All parts are listed, also those that are 0: reports leave out what they
+/// like.
 std::vector<Part> planner::getTimeParts(const Estimate &estimate) {
   const Breakdown &parts = estimate.breakdown;
   std::vector<Part> list = {{"forward", parts.forward},
@@ -56,6 +68,8 @@ std::vector<Part> planner::getMemoryParts(const StageMemory &memory) {
           {"workspace", memory.workspace}};
 }
 
+/// The first of those that are equal, so that messages do not depend on
+/// rounding elsewhere. An estimate has at least one.
 size_t planner::getFullestStage(const Estimate &estimate) {
   auto fullest =
       std::max_element(estimate.memory.begin(), estimate.memory.end(),
@@ -86,6 +100,7 @@ std::string planner::printBytes(double bytes) {
   return printNumber(bytes / 1e6, bytes >= 1e7 ? 0 : 1) + " MB";
 }
 
+/// At least three significant digits down to a millisecond.
 std::string planner::printSeconds(double seconds) {
   if (std::abs(seconds) < 1e-9) // differences of equal sums are not quite 0
     return "0 s";
@@ -96,6 +111,8 @@ std::string planner::printSeconds(double seconds) {
   return printNumber(1e3 * seconds, seconds >= 0.01 ? 1 : 2) + " ms";
 }
 
+/// Names the stage, its largest part and what the device has: enough to know
+/// what to change.
 static std::string explainShortage(const Estimate &estimate,
                                    const Cluster &cluster) {
   size_t stage = getFullestStage(estimate);
@@ -118,12 +135,15 @@ static std::string explainGrowth(const Estimate &pick, const Estimate &other) {
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = i;
   auto growth = [&](size_t i) { return after[i].value - before[i].value; };
+  // Equal growth in the order of the list: the text is the same on every
+  // machine.
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return std::pair(-growth(a), a) < std::pair(-growth(b), b);
   });
   constexpr double matters = 0.3; // of the first
   std::string text;
   for (size_t i = 0; i < 2; ++i) {
+    // Sorted, so that the first that does not matter ends it.
     double grown = growth(order[i]);
     if (grown <= 0 || grown < matters * growth(order[0]))
       break;
@@ -134,6 +154,9 @@ static std::string explainGrowth(const Estimate &pick, const Estimate &other) {
   return text;
 }
 
+/// Too large is told before too slow: what does not fit has no time worth
+/// telling. Times that print the same count as equal. A faster one that fits
+/// was either not as simple or, as a variant, outside of the space.
 std::string planner::explainLoss(const Estimate &pick, const Alternative &other,
                                  const Cluster &cluster) {
   if (!other.fits)

@@ -4,6 +4,16 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// From a space to an answer: search() asks the explorer for the fastest member
+// of each family (mesh and schedule), and Summary turns these into what a user
+// is told: the pick, how it could be improved by moving layers, the runners-up,
+// the pick with one thing changed, the bounds. whyNot() is a second search
+// under pins and a comparison of the two. The explorer's figures are estimates
+// already. They are computed once more here because it keeps only seconds and
+// bytes of each, not where the time goes.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Search.h"
 #include "Search/Explore.h"
@@ -42,6 +52,8 @@ private:
 };
 
 /// Turns what was explored into a result.
+/// Built once, run once. Expects that the explorer has found at least one
+/// family.
 class Summary {
 public:
   /// `ranks` are those of all devices.
@@ -63,11 +75,15 @@ private:
   const SearchInput &input;
   const Explorer &explorer;
   int ranks;
+  // Filled in from top to bottom: what comes later is told against the pick.
   SearchResult result;
 };
 
 } // namespace
 
+/// Completes a configuration with what the estimate chose for it (layers and
+/// recomputation), so that it can be compiled as it stands. `pick` has to be
+/// final: the sentence about the loss is made from it.
 static Alternative makeAlternative(const std::string &change,
                                    Configuration configuration,
                                    Estimate estimate, const Estimate &pick,
@@ -96,6 +112,8 @@ Summary::makeExact(const Configuration &configuration) const {
 }
 
 /// The less, the simpler.
+/// One stage has no schedule, whatever the configuration calls it: it counts as
+/// the simplest, with one chunk.
 static std::tuple<int, int, int> getComplexity(const Configuration &c) {
   int axes = (c.pipeline > 1) + (c.data > 1) + (c.tensor > 1) + (c.context > 1);
   if (c.pipeline == 1)
@@ -108,14 +126,20 @@ static std::tuple<int, int, int> getComplexity(const Configuration &c) {
 /// What is faster by less than predictions are off by may well be slower: of
 /// the runners-up within the band the simplest comes first.
 static void preferSimple(std::vector<Leaf> &families) {
+  // Families beyond those that are kept may not be exact: a bound has only
+  // shown that they are slower, which says nothing about whether they are in
+  // the band.
   const Leaf &fastest = families.front();
   auto last = families.begin() + std::min(families.size(), Explorer::kept);
   auto pick = families.begin();
   for (auto leaf = pick; leaf != last; ++leaf)
+    // Only among those with as many ranks: what leaves devices idle is another
+    // offer, not a simpler one.
     if (leaf->seconds <= fastest.seconds * (1 + robustBand) &&
         leaf->configuration.ranks() == fastest.configuration.ranks() &&
         getComplexity(leaf->configuration) < getComplexity(pick->configuration))
       pick = leaf;
+  // The others keep their order behind it, the fastest first.
   std::rotate(families.begin(), pick, pick + 1);
 }
 
@@ -135,9 +159,12 @@ void Summary::noteFaster(const Leaf &fastest) {
 void Summary::moveLayers() {
   constexpr size_t most = 300; // estimates: some hundredths of a second
   Configuration &pick = result.configuration;
+  // A single stage has all layers, and a cut that is given is not to be
+  // improved.
   if (pick.pipeline == 1 || input.pins.layers)
     return;
   Configuration moved = pick;
+  // With another cut each rank may need another mixture: it is fitted anew.
   if (explorer.fitsRecompute())
     moved.recompute = Recompute::Auto;
   pick.layers = schedule::improveCut(
@@ -146,6 +173,8 @@ void Summary::moveLayers() {
         Result<Estimate> estimate = planner::estimate(
             *result.work, input.cluster, input.training, moved);
         double best = result.estimate.iterationSeconds * (1 - 1e-9);
+        // A faster cut that does not fit is none. The estimate of the best one
+        // is kept, so that the last one accepted needs no other.
         if (!estimate.ok() || estimate->iterationSeconds >= best ||
             estimate->peakMemory() > input.cluster.device.usableBytes())
           return false;
@@ -162,6 +191,8 @@ int SearchResult::countWithinBand() const {
   }));
 }
 
+/// Best first, as the families are. Exact ones only: beyond the kept ones the
+/// explorer stops as soon as a bound says that they are slower.
 Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
   for (size_t i = 1; i < families.size() && i < Explorer::kept; ++i) {
     Result<Alternative> other = makeExact(families[i].configuration);
@@ -172,6 +203,8 @@ Status Summary::addRunnersUp(const std::vector<Leaf> &families) {
   return Status::success();
 }
 
+/// What it costs or gains to leave devices idle is only known against the best
+/// that uses all. There may be none that fits, and then the figure is missing.
 Status Summary::addAllDevices(const std::vector<Leaf> &families) {
   result.idleDevices = ranks - int(result.configuration.ranks());
   if (result.idleDevices == 0)
@@ -195,6 +228,7 @@ void Summary::addVariant(const std::string &change,
   const Work *work = explorer.getWork(configuration);
   if (!work)
     return;
+  // The cut was made for the pick's costs; the variant gets its own.
   configuration.layers = input.pins.layers.value_or(std::vector<int>());
   // What was fitted to the pick's stages does not fit others.
   if (explorer.fitsRecompute() && !configuration.recompute.getUniform())
@@ -210,6 +244,7 @@ void Summary::addVariant(const std::string &change,
 
 /// Half of one axis and twice as much of another.
 void Summary::addMeshVariants() {
+  // Not cp, the other kind of which is a variant of its own.
   int Configuration::*const axes[] = {
       &Configuration::pipeline, &Configuration::data, &Configuration::tensor};
   const char *const names[] = {"pp", "dp", "tp"};
@@ -227,6 +262,8 @@ void Summary::addMeshVariants() {
     }
 }
 
+/// One thing changed at a time, whether it is in the space, pinned or fits: it
+/// is the answer to what the decision was worth. Each takes one estimate.
 void Summary::addVariants() {
   const Configuration &pick = result.configuration;
   auto with = [&](const std::string &change, auto set) {
@@ -236,6 +273,8 @@ void Summary::addVariants() {
   };
   for (Recompute kind :
        {Recompute::None, Recompute::Selective, Recompute::Full})
+    // Selective recomputation is nothing where attention keeps no scores and
+    // the framework has nothing else that is cheap.
     if (kind != pick.recompute &&
         (kind != Recompute::Selective || !input.training.flashAttention ||
          input.training.framework.recomputesCheap))
@@ -258,6 +297,8 @@ void Summary::addVariants() {
     if (size > 0)
       with("micro-batch " + std::to_string(size),
            [&](Configuration &c) { c.microBatch = size; });
+  // Of the schedules those with one chunk a rank, which any number of layers
+  // allows.
   for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
     if (name != pick.schedule && pick.pipeline > 1)
       with(std::string("schedule ") + name, [&](Configuration &c) {
@@ -267,6 +308,13 @@ void Summary::addVariants() {
   addMeshVariants();
 }
 
+/// 1. The families, with the simplest of those within the band in front.
+/// 2. The pick's estimate in full, and layers moved where that is faster: from
+///    here on the pick is final.
+/// 3. Everything that is told against it: what was faster, the runners-up, all
+///    devices, the variants.
+/// 4. Counts and bounds. Moving layers can make the pick faster than anything
+///    that was explored, so that the bound is the less of the two.
 Result<SearchResult> Summary::run() {
   std::vector<Leaf> families = explorer.getFamilies();
   const Leaf fastest = families.front();
@@ -306,6 +354,8 @@ Result<SearchResult> planner::search(WorkSource &source, const Cluster &cluster,
     return choices.status();
   Explorer explorer(input, *choices);
   explorer.run();
+  // Nothing fits or nothing divides: the explorer knows what was refused and
+  // why.
   if (explorer.getFamilies().empty())
     return explainFailure(input, *choices, explorer);
   Result<SearchResult> result = Summary(input, explorer, choices->ranks).run();
@@ -313,6 +363,7 @@ Result<SearchResult> planner::search(WorkSource &source, const Cluster &cluster,
     return result.status();
   std::chrono::duration<double> elapsed =
       std::chrono::steady_clock::now() - start;
+  // Profiles are counted apart, in `counts.profiles`.
   result->counts.seconds = elapsed.count() - timed.seconds();
   return result;
 }
@@ -321,6 +372,8 @@ Result<SearchResult> planner::search(WorkSource &source, const Cluster &cluster,
 // Why not another
 //===----------------------------------------------------------------------===//
 
+/// Adds a pinned value to a list of choices. An empty list means any value, and
+/// has it already.
 template <typename T>
 static void admit(std::vector<T> &choices, const std::optional<T> &pin) {
   bool isAny = choices.empty();
@@ -339,6 +392,9 @@ static SearchSpace admit(const SearchSpace &space, const Pins &pins) {
   return wider;
 }
 
+/// The step and its parts, then the peak and its parts, each on the rank that
+/// is worst under its own configuration: the two fullest stages need not be the
+/// same.
 static std::vector<Difference> compare(const Estimate &pick,
                                        const Estimate &other) {
   std::vector<Difference> differences;
@@ -358,6 +414,8 @@ static std::vector<Difference> compare(const Estimate &pick,
   return differences;
 }
 
+/// The pins are admitted into the space first: a question may be about what the
+/// space leaves out, while a search under the same pins would refuse it.
 Result<WhyNot> planner::whyNot(const SearchResult &pick, WorkSource &source,
                                const Cluster &cluster, const Training &training,
                                const SearchSpace &space, const Pins &pins) {

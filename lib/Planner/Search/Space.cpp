@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Spaces, pins and configurations as words. What can be chosen is listed in one
+// table, which visitStrategy walks: a new field is in the plainest space and
+// can be pinned without a line here. The sizes of the mesh are no part of a
+// strategy and have their own names; print() of a configuration alone picks its
+// fields, because most are only worth a word where they are not at their
+// default.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Search.h"
 
@@ -14,6 +23,8 @@
 using namespace plait;
 using namespace plait::planner;
 
+/// Each list gets the one value that a Strategy has by default, but for the
+/// microbatch: any that divides, because none is plainer than another.
 SearchSpace::SearchSpace() {
   const Strategy plainest;
   visitStrategy([](const Field &, auto &values,
@@ -22,6 +33,8 @@ SearchSpace::SearchSpace() {
   microBatch.clear();
 }
 
+/// Auto is not among the kinds of recomputation: to fit layers one by one takes
+/// a search several times as long, and is asked for (see restrictRecompute).
 SearchSpace SearchSpace::all() {
   SearchSpace space;
   space.name = "all";
@@ -46,6 +59,7 @@ static std::string summarize(const Configuration &configuration) {
   const Recomputation &recompute = configuration.recompute;
   if (recompute.getUniform() || configuration.layers.empty())
     return print(recompute);
+  // Counted over all stages: layer by layer it would be a page.
   int all = 0, full = 0, selective = 0;
   for (size_t stage = 0; stage < configuration.layers.size(); ++stage)
     for (int layer = 0; layer < configuration.layers[stage]; ++layer, ++all) {
@@ -54,6 +68,8 @@ static std::string summarize(const Configuration &configuration) {
       selective += kind == Recompute::Selective;
     }
   std::ostringstream out;
+  // Both kinds and their numbers, or that there are none: "full in 4 and
+  // selective in 8 of 32 layers".
   if (full)
     out << "full in " << full << (selective ? " and " : "");
   if (selective)
@@ -62,6 +78,8 @@ static std::string summarize(const Configuration &configuration) {
   return out.str();
 }
 
+/// Sizes of the mesh always, the rest where it is not at its default or where
+/// it makes a difference: one stage has no schedule to speak of.
 std::string planner::print(const Configuration &configuration) {
   std::ostringstream out;
   out << "pp " << configuration.pipeline << ", dp " << configuration.data
@@ -107,6 +125,8 @@ static void visitPins(Visit &&visit, AnyPins &pins) {
   visit("cp", pins.context);
   visitStrategy(
       [&]<typename Pin>(const Field &field, Pin &pin) {
+        // The layers of each stage are a list with commas of its own, and have
+        // an option.
         if constexpr (!std::is_same_v<std::remove_const_t<Pin>,
                                       std::optional<std::vector<int>>>)
           visit(field.name, pin);
@@ -120,6 +140,8 @@ static std::string_view getFieldName(std::string_view name) {
 }
 
 /// Reads a "name=value" entry.
+/// Reads an entry by asking each pin whether it has that name: there are a
+/// dozen, and the names in a message then come from the same walk.
 static Status addPin(std::string_view entry, Pins &pins) {
   size_t equals = entry.find('=');
   if (equals == std::string_view::npos)
@@ -142,6 +164,8 @@ static Status addPin(std::string_view entry, Pins &pins) {
               joinChoices(names));
 }
 
+/// An empty text is one empty entry, which is refused: who pins nothing does
+/// not ask.
 Result<Pins> planner::parsePins(const std::string &text) {
   Pins pins;
   std::string_view rest = text;
@@ -159,6 +183,7 @@ template <typename T> static std::string printPin(const T &value) {
   return print(value);
 }
 
+/// In the order of the table and in the words that parsePins reads.
 std::string planner::print(const Pins &pins) {
   std::string text;
   visitPins(

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Seconds of one block, operation by operation: the cost of each (Cost/),
+// summed up by pass, with communication over tp hidden where the framework
+// hides it and the host's time where that is the longer one. Blocks are timed
+// alone; what overlaps across blocks, gradients over dp, is counted for the
+// whole step in Step.cpp.
+//
+//===----------------------------------------------------------------------===//
 
 #include "BlockTime.h"
 
@@ -55,6 +63,8 @@ struct PassTime {
   }
 };
 
+/// Walks a block's operations once, in their order. Three sums, one a pass,
+/// because schedules run the passes apart.
 class BlockTimer {
 public:
   BlockTimer(const Block &block, const Context &context, bool split,
@@ -89,6 +99,8 @@ private:
 
 } // namespace
 
+/// What the hardware file says of a kernel, corrected by what the framework
+/// runs in its place: slower attention, unfused chains of elementwise work.
 Cost BlockTimer::getCost(const Operation &op) const {
   Cost cost = operationCost(op, context.cluster.device, options);
   if (op.kind == OperationKind::Attention && options.flashAttention)
@@ -164,6 +176,9 @@ double BlockTimer::ringSeconds(const Operation &op) const {
   return (members - 1) * std::max(0.0, step - work);
 }
 
+/// Only in the backward pass is there work that does not wait for the
+/// collective: gradients of weights, where a schedule has not moved them
+/// elsewhere.
 bool BlockTimer::overlaps(const Operation &op) const {
   if (!context.framework().overlapTensor || split || op.pass == Pass::Forward)
     return false;
@@ -183,6 +198,8 @@ void BlockTimer::hide(double &collective, double beside) {
   input.contention += hidden * fabric.computeLoss;
 }
 
+/// Counts a kernel, and its time to its pass. Collectives of either backward
+/// pass count to the input gradient, which the next stage waits for.
 void BlockTimer::add(const Operation &op) {
   PassTime &pass = op.pass == Pass::Forward         ? forward
                    : op.pass == Pass::BackwardInput ? input
@@ -192,6 +209,7 @@ void BlockTimer::add(const Operation &op) {
     double seconds = collectiveSecondsOf(op);
     input.collective += op.pass == Pass::Forward ? 0 : seconds;
     forward.collective += op.pass == Pass::Forward ? seconds : 0;
+    // A collective that follows another one ends its chance to be hidden.
     pending = overlaps(op) ? seconds : 0;
     return;
   }
@@ -213,6 +231,8 @@ void BlockTimer::add(const Operation &op) {
 /// The inside of attention alone, or the whole forward pass with its
 /// communication.
 void BlockTimer::recompute(StageTime &time) const {
+  // Scores that were not kept are computed once more in front of the pass that
+  // reads them; fused attention never kept any.
   if (kind == Recompute::Selective && !options.flashAttention) {
     time.recompute = forward.attention.seconds;
     time.backwardInput += forward.attention.seconds;
@@ -221,6 +241,8 @@ void BlockTimer::recompute(StageTime &time) const {
   }
   if (kind != Recompute::Full)
     return;
+  // Communication is told apart from what is computed again, with that of its
+  // kind.
   time.recompute = time.forward - time.tensorForward - time.contextForward;
   time.tensorBackward += time.tensorForward;
   time.contextBackward += time.contextForward;
@@ -229,6 +251,9 @@ void BlockTimer::recompute(StageTime &time) const {
   time.launch += forward.launch(context.framework().hostSeconds);
 }
 
+/// The passes' sums, each no shorter than the host takes to issue its kernels;
+/// then what is computed again is added to the input gradient, which comes
+/// first.
 StageTime BlockTimer::run() {
   for (const Operation &op : block.operations)
     add(op);

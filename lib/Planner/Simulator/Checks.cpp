@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Whether a configuration makes sense, before anything is computed with it. The
+// order of the checks is that of what they rely on: counts first, so that
+// products stay in range, then devices, the work's own configuration, what has
+// to divide what, and the layers. A search calls this for each estimate, so
+// that each check is arithmetic; sentences are only made where one fails.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Checks.h"
 
@@ -17,6 +25,8 @@ using namespace plait::planner;
 /// Counts beyond this have no meaning, and below it no product overflows.
 static constexpr int64_t maximum = std::numeric_limits<int32_t>::max();
 
+/// Every count between 1 and what 32 bits hold. A count of 0 would be divided
+/// by further on.
 static Status checkCounts(const Context &context) {
   const Configuration &configuration = context.configuration;
   const std::pair<const char *, int64_t> counts[] = {
@@ -39,6 +49,8 @@ static Status checkCounts(const Context &context) {
   return Status::success();
 }
 
+/// Multiplies degree by degree and stops at the cluster's size, which keeps the
+/// product of four counts in range. Fewer ranks than devices are allowed.
 static Status checkDevices(const Context &context) {
   const Configuration &configuration = context.configuration;
   int64_t devices = context.cluster.devices(), ranks = 1;
@@ -54,6 +66,9 @@ static Status checkDevices(const Context &context) {
   return Status::success();
 }
 
+/// A profile is of one degree of tp, with or without sequence parallelism, and
+/// of one length of sequence: with another one every size in it would be wrong,
+/// and nothing else would notice. One rank of tp has no sequence to share.
 static Status checkWork(const Context &context) {
   const Work &work = context.work;
   const Configuration &configuration = context.configuration;
@@ -74,6 +89,7 @@ static Status checkWork(const Context &context) {
 static Status checkDivisions(const Context &context) {
   const Training &training = context.training;
   const Configuration &configuration = context.configuration;
+  // Whole microbatches on every replica: a step has no shorter one at its end.
   int64_t slice = configuration.microBatch * configuration.data;
   if (training.globalBatch % slice != 0)
     return fail("global batch ", training.globalBatch,
@@ -104,6 +120,9 @@ static Status checkHeads(const Context &context) {
     for (const Operation &op : block.operations) {
       if (op.kind != OperationKind::Attention || op.keyValueHeads == 0)
         continue;
+      // Either whole groups go to a rank of cp, or each group's query heads are
+      // divided and its keys and values gathered. Dropout's masks are not cut
+      // inside of a group.
       int64_t groups = op.keyValueHeads;
       int64_t each = context.training.dropout ? 1 : op.heads / groups;
       if (groups % members == 0 || each % members == 0)
@@ -119,6 +138,10 @@ static Status checkHeads(const Context &context) {
   return Status::success();
 }
 
+/// Where no cut is given, one has to be possible: what comes before or after
+/// the layers can be a stage alone, so that there may be more stages than
+/// layers. A cut that is given has one count a virtual stage, of which some may
+/// be 0.
 static Status checkLayers(const Context &context) {
   const Configuration &configuration = context.configuration;
   int64_t layers = context.work.layers();

@@ -4,6 +4,18 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One prediction, from blocks to a step. Blocks are timed once for each kind of
+// recomputation; a cut sums them up by virtual stage; the schedule's order
+// turns these into the time of a pipeline; what happens once a step is added.
+// Memory is counted from the same stages in the same order. Every part of the
+// model is elsewhere: operations and collectives in Cost/, blocks in
+// BlockTime.cpp, orders in Pipeline.cpp, gradients and optimizer in Step.cpp,
+// bytes in Memory.cpp, the choice of what to compute again in
+// Recomputation.cpp. Here they are put together, and split into the parts that
+// reports show.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Estimate.h"
 #include "Checks.h"
@@ -19,6 +31,9 @@ using namespace plait::planner;
 // Stages
 //===----------------------------------------------------------------------===//
 
+/// Kept by kind, since fitting recomputation asks for the same blocks over and
+/// over. What comes before and after the layers has no recomputation, whatever
+/// the kind.
 const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
   std::vector<StageTime> &times = blockTimes[size_t(kind)];
   if (!times.empty())
@@ -34,6 +49,10 @@ const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
   return times;
 }
 
+/// A given cut is taken as it is. Otherwise stages are cut by the seconds of
+/// their layers, with what comes before and after them as loads of the first
+/// and the last stage. Where the model has none of these the difference
+/// matters: a load of 0 could be a stage of its own, none cannot.
 void Estimator::cut(Recompute kind) {
   if (!configuration.layers.empty()) {
     result.layers = configuration.layers;
@@ -60,6 +79,9 @@ void Estimator::cut(Recompute kind) {
                                       ifAny(work.after, after), problem);
 }
 
+/// Runs of equal blocks are one entry with a count: a stage of a hundred layers
+/// that are alike takes no longer to sum up than one of two. Layers of a stage
+/// are numbered from its first, which is what Recomputation::Stage counts by.
 StageBlocks Estimator::makeStage(size_t stage,
                                  const Recomputation::Stage &kinds) const {
   StageBlocks made;
@@ -81,6 +103,8 @@ StageBlocks Estimator::makeStage(size_t stage,
   return made;
 }
 
+/// Relies on result.layers, and brings all that depends on it up to date: which
+/// blocks a stage has, where its layers start, and its times.
 void Estimator::setStages(const Recomputation &recompute) {
   starts.clear();
   stages.clear();
@@ -100,6 +124,9 @@ Status Estimator::fillStages(const Recomputation &recompute,
   return makePipeline(microbatches);
 }
 
+/// Of one microbatch. All parts are sums over blocks, since a rank runs them
+/// one after the other; that nothing overlaps across blocks is the model's
+/// assumption.
 StageTime Estimator::timeStage(const StageBlocks &stage) {
   StageTime sum;
   for (const StageBlocks::Entry &entry : stage.entries) {
@@ -118,6 +145,9 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
   return sum;
 }
 
+/// With several microbatches each one's gradients are added to a sum, which
+/// counts as part of the gradient of weights. One microbatch writes them
+/// without adding.
 void Estimator::timeStages() {
   bool accumulates = configuration.microbatches(context.training) > 1;
   result.stages.clear();
@@ -134,6 +164,8 @@ void Estimator::timeStages() {
   }
 }
 
+/// What a schedule needs to know of a stage: the parts behind these times do
+/// not change when an action runs.
 std::vector<StageCost> Estimator::getStageCosts() const {
   std::vector<StageCost> costs;
   costs.reserve(result.stages.size());
@@ -142,6 +174,8 @@ std::vector<StageCost> Estimator::getStageCosts() const {
   return costs;
 }
 
+/// By chunk. The placement decides which these are: in a V the first and the
+/// last stage are on one rank.
 std::vector<const StageBlocks *> Estimator::stagesOf(uint32_t rank) const {
   const schedule::Problem &problem = pipeline.getProblem();
   std::vector<const StageBlocks *> held;
@@ -155,6 +189,8 @@ std::vector<const StageBlocks *> Estimator::stagesOf(uint32_t rank) const {
 // Pipeline
 //===----------------------------------------------------------------------===//
 
+/// Either a model of any number of microbatches, from a cache, or the order of
+/// all of them, which a timeline shows action by action.
 Status Estimator::makePipeline(Microbatches microbatches) {
   schedule::Problem problem;
   problem.stages = uint32_t(configuration.pipeline);
@@ -192,6 +228,8 @@ TransferCost planner::getTransfer(const Context &context) {
       (block.output.elements * elementBytes(context.training.precision) +
        block.output.fourByte * 4) *
       context.sequences();
+  // All ranks of tp hold the same message. Between nodes each sends its part of
+  // it, and the parts are gathered inside of the node.
   bool alike = configuration.tensor > 1 && !context.work.sequenceParallel;
   bool cut = alike && framework.scatterGather && context.stagesCrossNodes();
   TransferCost cost;
@@ -204,6 +242,8 @@ TransferCost planner::getTransfer(const Context &context) {
   return cost;
 }
 
+/// Runs the order twice in one pass, with and without messages, for the parts
+/// that reports show.
 void Estimator::timePipeline() {
   result.transferSeconds = transfer.seconds;
   PipelineTime time = pipeline.run(getStageCosts(), transfer);
@@ -260,6 +300,7 @@ void Estimator::breakDown(double withoutTransfers) {
     if (busy <= longest)
       continue;
     longest = busy;
+    // What is left, so that the parts add up to the work but for rounding.
     parts.backward = busy - parts.forward - parts.recompute -
                      parts.exposed.tensor - parts.exposed.context;
     result.breakdown = parts;
@@ -294,6 +335,9 @@ StepLoad Estimator::getHeaviestLoad() const {
   return heaviest;
 }
 
+/// In the order in which a step goes on behind its pipeline: the slowest
+/// replica is waited for, gradients are exchanged, the optimizer runs. All
+/// ranks do it at the same time, so that the heaviest one counts.
 void Estimator::timeStep() {
   StepLoad load = getHeaviestLoad();
   result.waitSeconds = getWaitShare(configuration.data, context.framework()) *
@@ -306,6 +350,7 @@ void Estimator::timeStep() {
   result.overheadSeconds = context.framework().stepSeconds;
 }
 
+/// By rank of the pipeline: ranks that share its stages hold the same.
 void Estimator::findMemory() {
   uint32_t ranks = pipeline.getProblem().stages;
   result.memory.clear();
@@ -314,6 +359,8 @@ void Estimator::findMemory() {
     result.memory.push_back(getMemory(rank, stagesOf(rank), pipeline, context));
 }
 
+/// The step, and what is derived from it. Utilisation is against the peak of
+/// the ranks that are used; devices that are left idle do not lower it.
 void Estimator::sumUp() {
   result.breakdown.exposed.data = result.dataSeconds;
   result.breakdown.wait = result.waitSeconds;
@@ -334,6 +381,7 @@ void Estimator::sumUp() {
     result.mfu = result.modelFlops / (seconds * configuration.ranks() * peak);
 }
 
+/// First of all: everything behind it indexes and divides by what this checks.
 Status Estimator::check() {
   PLAIT_RETURN_IF_ERROR(checkConfiguration(context));
   Result<const schedule::Generator *> found =
@@ -343,6 +391,7 @@ Status Estimator::check() {
   return found.status();
 }
 
+/// For bounds, which need the stages of many configurations and no order.
 Status Estimator::runStages() {
   PLAIT_RETURN_IF_ERROR(check());
   cutGiven();
@@ -359,6 +408,12 @@ double Estimator::getLeastLayer() {
   return least;
 }
 
+/// 1. Arguments are checked, and the schedule is looked up.
+/// 2. Layers are cut and recomputation chosen, which makes the stages and the
+///    order.
+/// 3. The pipeline is timed, then what follows it.
+/// 4. Memory is counted, whether it fits or not: that is for the caller to
+///    compare.
 Status Estimator::run(Microbatches microbatches) {
   PLAIT_RETURN_IF_ERROR(check());
   transfer = getTransfer(context);

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Bytes of a rank, from the blocks of its stages: what lives from step to step,
+// what microbatches leave between their passes, and what lives inside of one
+// block. Counted in elements of the profile and multiplied by what an element
+// takes. What the compiler's placement adds (alignment, holes) is not here: the
+// pick's memory is the compiler's own in the end (docs/Planner.md).
+//
+//===----------------------------------------------------------------------===//
 
 #include "Memory.h"
 
@@ -12,6 +20,8 @@
 using namespace plait;
 using namespace plait::planner;
 
+/// Calls `visit(group, count)` for each parameter group of each entry: `count`
+/// is how many blocks of the run have a group like it.
 template <typename Visitor>
 static void forEachGroup(const Work &work,
                          std::span<const StageBlocks *const> stages,
@@ -22,6 +32,7 @@ static void forEachGroup(const Work &work,
         visit(group, entry.count);
 }
 
+/// The largest tied group, not their sum: one table that several blocks read.
 double planner::countTied(const Work &work,
                           std::span<const StageBlocks *const> stages) {
   double tied = 0;
@@ -41,6 +52,8 @@ double planner::countParameters(const Work &work,
   return sum + countTied(work, stages);
 }
 
+/// Of one microbatch on one rank; under context parallelism that is a part of a
+/// sequence.
 static double toBytes(const Saved &saved, const Context &context) {
   double bytes = saved.elements * elementBytes(context.training.precision) +
                  saved.fourByte * 4;
@@ -77,11 +90,15 @@ static double exchangedBytes(const Block &block, const Context &context) {
          elementBytes(context.training.precision);
 }
 
+/// Without recomputation: what a layer leaves until its backward pass.
 static double keptBytes(const Block &block, const Context &context) {
   return toBytes(block.kept, context) + exchangedBytes(block, context) +
          scoreBytes(block, context);
 }
 
+/// By what each entry computes again: nothing, the inside of attention (what is
+/// kept is then all but the scores), or everything but the inputs. A cheap
+/// block's `kept` is already without what it computes again.
 double planner::savedBytes(const StageBlocks &stage, const Context &context) {
   double bytes = 0;
   for (const StageBlocks::Entry &entry : stage.entries) {
@@ -97,6 +114,8 @@ double planner::savedBytes(const StageBlocks &stage, const Context &context) {
   return bytes;
 }
 
+/// The same for all kinds of recomputation: what weight gradients read has been
+/// computed again by then, and is kept.
 double planner::weightBytes(const StageBlocks &stage, const Context &context) {
   double bytes = 0;
   for (const StageBlocks::Entry &entry : stage.entries)
@@ -119,6 +138,8 @@ static double contextBytes(const Block &block, const Context &context) {
     if (op.kind != OperationKind::Attention)
       continue;
     bool isForward = op.pass == Pass::Forward;
+    // Too few key/value heads to divide: then keys and values are gathered
+    // whole.
     bool gathers = !exchanges || op.keyValueHeads % int64_t(members) != 0;
     double keyValues = double(op.keyValueHeads) *
                        (gathers ? (isForward ? 2 : 4) : 2 / members);
@@ -158,6 +179,8 @@ static double gatheredBytes(const Block &block, const Context &context) {
 }
 
 /// At the worst of the moments that the schedule has.
+/// Of each moment that no other covers, since which one is the fullest depends
+/// on the bytes of each chunk.
 static double getActivations(uint32_t rank,
                              std::span<const StageBlocks *const> stages,
                              const PipelineModel &pipeline,
@@ -181,6 +204,9 @@ static double getActivations(uint32_t rank,
   return most;
 }
 
+/// The largest temporaries and the largest gathered block, each over all blocks
+/// of the rank: only one block runs at a time. They may be of different blocks,
+/// which makes the sum of the two an upper bound.
 Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
                               const Context &context) {
   Holdings holdings;
@@ -196,6 +222,8 @@ Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
   return holdings;
 }
 
+/// What each ZeRO stage divides: the optimizer's state from 1 on, gradients
+/// from 2 on, parameters from 3 on (Rajbhandari et al. 2020).
 StageMemory planner::getMemory(const Holdings &holdings,
                                const Context &context) {
   const Configuration &configuration = context.configuration;
@@ -208,6 +236,7 @@ StageMemory planner::getMemory(const Holdings &holdings,
   StageMemory memory;
   memory.parameters = parameters * element / shardsOf(3);
   memory.gradients = parameters * context.gradientBytes() / shardsOf(2);
+  // A program that reduces into another buffer holds its part twice.
   if (configuration.zero == 1 && context.divisions() > 1 &&
       context.framework().separateReduction)
     memory.gradients +=

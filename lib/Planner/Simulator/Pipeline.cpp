@@ -4,6 +4,16 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A pipeline's time from its order and the times of its stages. An order is
+// made once by the schedule library, put into an array in which inputs come
+// first, and kept for all configurations that have it; an estimate is one pass
+// over that array. Steps of many microbatches are simulated for two smaller
+// numbers, and the line through these is continued. It differs from
+// schedule::simulate() in what it is for: no checks, no events by message, no
+// allocation in a second call.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Pipeline.h"
 #include "plait/Schedule/Generators.h"
@@ -70,6 +80,9 @@ void CompiledSchedule::order(const Schedule &schedule) {
 }
 
 /// Returns false where the input of `action` is not there yet.
+/// Expects work only, no transfers: messages are the two flags of an entry. A
+/// weight gradient depends on nothing but its place in the list, since its own
+/// input gradient is on the same rank in front of it.
 bool CompiledSchedule::append(uint32_t rank, const Action &action,
                               Results &results) {
   uint32_t stage = problem.stageOf(rank, action.chunk);
@@ -84,6 +97,7 @@ bool CompiledSchedule::append(uint32_t rank, const Action &action,
       isFirst ? -1 : results.of(isForward, source, action.microbatch);
   if (!isFirst && input < 0)
     return false;
+  // Nobody waits for a weight gradient.
   if (!isWeight)
     results.of(isForward, stage, action.microbatch) = int32_t(entries.size());
   Entry entry;
@@ -120,6 +134,9 @@ void CompiledSchedule::addMoment(uint32_t rank,
   known.push_back(counts);
 }
 
+/// A rank's memory can only be at its fullest behind a forward, which adds, or
+/// behind an input gradient, which leaves what weight gradients need: which of
+/// the two holds more depends on bytes, so that neither covers the other.
 void CompiledSchedule::countInFlight(const Schedule &schedule) {
   moments.resize(problem.stages);
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
@@ -204,6 +221,9 @@ PipelineTime CompiledSchedule::run(std::span<const StageCost> costs,
   return time;
 }
 
+/// The same pass as run(), with what each event waited for last. Where the
+/// input arrives just as the rank is free, the input is the cause. A blocking
+/// transfer belongs to the gap behind its action.
 std::vector<Event> CompiledSchedule::trace(std::span<const StageCost> costs,
                                            TransferCost transfer) const {
   std::vector<double> clocks(problem.stages, 0), seconds;
@@ -237,6 +257,7 @@ std::vector<Event> CompiledSchedule::trace(std::span<const StageCost> costs,
 /// Of a schedule that depends on costs: multiples of a forward, in steps that
 /// make costs that are nearly the same share an order.
 static schedule::Costs roundCosts(const StageCost &costs) {
+  // Eighths of a forward: coarse enough for a cache to be of use.
   constexpr double steps = 8;
   auto round = [&](double seconds) {
     return std::round(seconds / costs.forward * steps) / steps;
@@ -249,6 +270,8 @@ static schedule::Costs roundCosts(const StageCost &costs) {
   return rounded;
 }
 
+/// Handcrafted schedules get no options at all, so that one order serves all
+/// costs.
 static schedule::GeneratorOptions
 getGeneratorOptions(const schedule::Generator &generator,
                     const Problem &problem, const StageCost &costs) {
@@ -293,6 +316,9 @@ private:
 
 } // namespace
 
+/// The lock is held for look-ups only. Two threads that miss at once both
+/// generate, and the first one's order is kept: orders are deterministic, so
+/// that it does not matter whose.
 CompiledResult ScheduleCache::get(const schedule::Generator &generator,
                                   const Problem &problem,
                                   const StageCost &costs) {
@@ -345,6 +371,13 @@ static Rounds getRounds(const schedule::Generator &generator,
   return problem.chunks > 1 ? Rounds{2, 3} : Rounds{1, 2};
 }
 
+/// 1. Where there are more microbatches than the larger number of rounds and
+///    one more, two problems stand for them, with the same remainder of a
+///    round.
+/// 2. Both orders come from the cache, by their few microbatches: an entry
+///    serves all larger numbers with that remainder.
+/// 3. Whether ranks hold more with more microbatches follows from the
+///    generator's memory bound: then what they hold is continued as well.
 Result<PipelineModel> PipelineModel::get(const std::string &name,
                                          const Problem &problem,
                                          const StageCost &costs) {
@@ -405,6 +438,9 @@ static double getBusiest(const Problem &problem,
   return busiest;
 }
 
+/// The line through two points, at a slope of no less than the busiest rank's
+/// work. Without messages it takes no longer than with them, also where
+/// rounding of the continuation would have it so.
 PipelineTime PipelineModel::run(std::span<const StageCost> costs,
                                 TransferCost transfer) const {
   PipelineTime time = large->run(costs, transfer);
@@ -424,6 +460,8 @@ PipelineTime PipelineModel::run(std::span<const StageCost> costs,
   return time;
 }
 
+/// Continued like the time, where it grows; linear, because every round adds as
+/// many microbatches.
 InFlight PipelineModel::inFlight(uint32_t rank, size_t moment,
                                  uint32_t chunk) const {
   InFlight count = large->getMoments(rank)[moment][chunk];

@@ -48,8 +48,15 @@ static Recompute getMost(const Recomputation &recompute) {
   return most;
 }
 
+/// What is given layer by layer has no single time for all layers: stages are
+/// cut as if all computed again what some do.
 void Estimator::cutGiven() { cut(getMost(configuration.recompute)); }
 
+/// What is given is taken. Auto tries the kinds from the fastest on, with a cut
+/// for each, until all ranks fit with all their layers of that kind. If it is
+/// the fastest, that is the answer; otherwise layers go back to less as far as
+/// memory allows. Where no kind fits, the last one stays, all layers whole, and
+/// the caller sees that it is too large.
 Status Estimator::recompute(Microbatches microbatches) {
   if (!configuration.recompute.isAuto) {
     cutGiven();
@@ -138,6 +145,8 @@ void Estimator::applyTo(const std::vector<uint32_t> &order, RankLayers some,
                         Recomputation &found) {
   for (uint32_t stage : order) {
     Recomputation::Stage &kinds = found.stages[stage];
+    // First those that are computed again whole, behind them those in part; a
+    // stage takes as many as it has layers, the next one the rest.
     kinds.full = std::min(some.full, result.layers[stage]);
     kinds.selective =
         std::min(some.selective, result.layers[stage] - kinds.full);

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What a step takes beside its pipeline: the wait for the slowest replica, the
+// sum of gradients and the exchange of parameters over replicas, the optimizer.
+// All of it is of the rank that holds the most parameters, since the others are
+// done sooner and wait. What frameworks do differently (what overlaps, when
+// gradients are reduced, who shares state) is in Framework, not here.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Step.h"
 
@@ -40,6 +48,10 @@ static Overlap overlap(double seconds, double window, const Context &context) {
   return {seconds - hidden, hidden * fabric.computeLoss};
 }
 
+/// A collective over the ranks that hold the same parameters. Where dp and cp
+/// are not one group, gradients are summed over dp first and what each rank
+/// then has over cp; parameters are gathered over dp alone, since cp holds them
+/// alike.
 static double replicaSeconds(CollectiveKind kind, double bytes,
                              const Context &context) {
   Group group = context.replicaGroup();
@@ -94,6 +106,10 @@ static double getShardedSeconds(const StepLoad &load, const Context &context) {
               backward.slowdown);
 }
 
+/// By ZeRO stage: 0 sums gradients; 1 and 2 reduce them into parts and gather
+/// parameters after the optimizer; 3 gathers for each pass. What is hidden
+/// stands beside one microbatch: gradients are whole in the last one's backward
+/// pass, and parameters are needed from the first one's forward pass on.
 double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   double seconds = getTiedSeconds(load, context);
   if (context.replicas() == 1)
@@ -109,6 +125,7 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   Overlap backward{reduce, 0};
   if (framework.overlapGradients && (zero < 2 || framework.overlapsParts))
     backward = overlap(reduce, load.backward, context);
+  // Parts that are added up are reduced after each microbatch, not once.
   double times =
       zero == 2 && framework.addsUpParts ? double(load.microbatches) : 1;
   seconds += times * (backward.exposed + backward.slowdown);
@@ -122,6 +139,9 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   return seconds + forward.exposed + forward.slowdown;
 }
 
+/// Bound by memory: one pass over gradients, state and parameters, divided
+/// where ZeRO divides them, and the norm's all-reduce of one number over all
+/// ranks.
 Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   const Training &training = context.training;
   double element = elementBytes(training.precision);
@@ -143,6 +163,7 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   return cost;
 }
 
+/// Reads the gradient and the sum and writes the sum, for each microbatch.
 Cost planner::getAccumulationCost(double parameters, const Context &context) {
   // Matmuls are charged for adding to the sum themselves.
   if (context.framework().fusedAccumulation || context.configuration.zero >= 2)

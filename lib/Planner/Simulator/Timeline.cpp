@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A step drawn out: every action of every rank with its time, the chain of
+// actions that the step's length hangs on, and memory from action to action. It
+// runs the estimator with all microbatches in place of a few, and takes the
+// events from the same compiled order, so that what is shown adds up to what is
+// predicted.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Timeline.h"
 #include "Estimator.h"
@@ -44,6 +52,7 @@ struct Held {
   double weights = 0; // from then until a late gradient of weights
 };
 
+/// Built once, run once. `timeline.ranks` holds work alone until addStep().
 class TimelineBuilder {
 public:
   TimelineBuilder(const Context &context, Estimator &estimator,
@@ -68,6 +77,7 @@ private:
 
 } // namespace
 
+/// Of work alone: a compiled schedule has nothing else.
 static Activity getActivity(ActionKind kind) {
   switch (kind) {
   case ActionKind::Backward:
@@ -81,6 +91,9 @@ static Activity getActivity(ActionKind kind) {
   }
 }
 
+/// Events of a rank come in the order of its list, so that the n-th event of a
+/// rank is its n-th action: names and microbatches are read off the schedule.
+/// Times are stretched like the estimate's where ranks share a processor.
 void TimelineBuilder::addActions() {
   const CompiledSchedule &compiled = estimator.getPipeline().getSimulated();
   std::vector<Event> events =
@@ -132,6 +145,7 @@ void TimelineBuilder::addStep() {
   }
 }
 
+/// The figures that estimates count memory by, of one microbatch, by chunk.
 std::vector<Held> TimelineBuilder::getHeld(uint32_t rank) const {
   std::vector<Held> held;
   for (const StageBlocks *stage : estimator.stagesOf(rank))
@@ -139,10 +153,16 @@ std::vector<Held> TimelineBuilder::getHeld(uint32_t rank) const {
   return held;
 }
 
+/// A sample at each start and end of work. Memory is taken when a forward
+/// starts and given back when a backward ends; the workspace is there while
+/// something runs. The estimate's activations are replaced by the largest
+/// sample, which is of all microbatches. What is outside of the pipeline
+/// changes nothing.
 void TimelineBuilder::addMemory(uint32_t rank) {
   const std::vector<Held> held = getHeld(rank);
   RankTimeline &line = timeline.ranks[rank];
   StageMemory &largest = timeline.estimate.memory[rank];
+  // What is there all the time.
   StageMemory idle = largest;
   idle.activations = idle.workspace = 0;
   double activations = 0, peak = 0;
@@ -157,6 +177,8 @@ void TimelineBuilder::addMemory(uint32_t rank) {
   };
   addSample(0, 0);
   for (const TimelineAction &action : line.actions) {
+    // The parts of the step behind the pipeline begin here, and hold nothing
+    // more.
     if (action.activity > Activity::BackwardWeight)
       break;
     const Held &chunk = held[action.chunk];
@@ -176,6 +198,8 @@ void TimelineBuilder::addMemory(uint32_t rank) {
   largest.activations = peak;
 }
 
+/// The estimate is moved out of the estimator after its pipeline has been
+/// traced, which needs the stages, and before the parts that need its sums.
 Timeline TimelineBuilder::run() {
   addActions();
   timeline.estimate = std::move(estimator.getResult());

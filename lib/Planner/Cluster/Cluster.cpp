@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Makes a cluster of what a user names: a preset or a hardware file with a
+// size, or a cluster file, which may have one of its own. However it is named,
+// it ends in build(), which checks the size against the hardware and gives
+// ranks that share a machine their part of it. Nothing behind this knows where
+// a cluster came from.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Cluster/Hardware.h"
 
@@ -17,11 +25,13 @@ namespace {
 
 constexpr int maximumNodes = 1'000'000;
 
+/// Nodes times devices of a node.
 struct Size {
   int nodes = 0; // 0: only the number of devices was given
   int devices = 0;
 };
 
+/// A whole number with nothing behind it, from 1 on.
 std::optional<int> parseCount(std::string_view text, int maximum) {
   int number = 0;
   auto [end, error] =
@@ -56,6 +66,9 @@ Result<Size> parseSize(const std::string &cluster, std::string_view text) {
 }
 
 /// Ranks of one machine share what it has.
+/// All rates and bytes are divided evenly. Latencies are not: they are of each
+/// rank's own calls. Where there are more ranks than cores, a rank that rests
+/// leaves its share to others, up to a whole core each: that is the burst.
 void divideAmongRanks(Hardware &hardware, int ranks) {
   Device &device = hardware.device;
   for (double &peak : device.peakFlops)
@@ -69,6 +82,9 @@ void divideAmongRanks(Hardware &hardware, int ranks) {
   hardware.intra.bandwidth /= ranks;
 }
 
+/// A number of devices without nodes fills whole nodes of the usual size, or
+/// part of one. The links of a node bound how many devices it may have, since a
+/// node of another size has other links.
 Result<Cluster> build(const std::string &name, Hardware hardware, Size size) {
   if (size.nodes == 0) {
     int usual = hardware.devicesPerNode;
@@ -123,6 +139,8 @@ struct NodeGroup {
 };
 
 /// Takes device, nodes and devicesPerNode from `fields`.
+/// A field that is required and missing has made `fields` fail: finish() then
+/// returns the failure.
 Result<NodeGroup> readGroup(Fields &fields, const std::string &what,
                             const std::string &folder) {
   const Json *device = fields.require("device").get("device");
@@ -140,6 +158,9 @@ Result<NodeGroup> readGroup(Fields &fields, const std::string &what,
 }
 
 /// The nodes of a mixed cluster: all of them, as bad as the worst.
+/// Folds group by group into the worst of all, which is as good as the order in
+/// which they stand. Nodes need the same number of devices, because a mesh
+/// cannot lie on nodes of different sizes evenly.
 Result<NodeGroup> readGroups(const Json &groups, const std::string &what,
                              const std::string &folder) {
   if (!groups.is_array() || groups.empty())
@@ -167,6 +188,8 @@ Result<NodeGroup> readGroups(const Json &groups, const std::string &what,
   return *all;
 }
 
+/// The file's links are applied on top of the device's, and a size behind the
+/// name replaces the file's: the same description at another scale.
 Result<Cluster> parseClusterFile(const Json &object, const std::string &path,
                                  const std::string &folder,
                                  std::optional<Size> override) {
@@ -185,6 +208,7 @@ Result<Cluster> parseClusterFile(const Json &object, const std::string &path,
   for (auto &[field, fabric] : links)
     if (const Json *value = fields.get(field))
       PLAIT_RETURN_IF_ERROR(parseFabric(*value, fields.path(field), *fabric));
+  // Without pods all nodes see the same bandwidth.
   int podNodes = 0;
   double oversubscription = 1;
   fields.read("podNodes", podNodes, {0, maximumNodes});
@@ -205,6 +229,8 @@ bool isClusterFile(const Json &object) {
          (object.contains("device") && object["device"].is_string());
 }
 
+/// One text may be a cluster or a device, so that a calibrated hardware file
+/// can be used like a preset. Paths in it are relative to its folder.
 Result<Cluster> parseFile(const std::string &text, const std::string &path,
                           std::optional<Size> size) {
   Result<Json> json = readJsonFile(path, "cluster file");
@@ -228,6 +254,8 @@ Result<Cluster> parseFile(const std::string &text, const std::string &path,
   return build(text, std::move(*hardware), *size);
 }
 
+/// The name is looked up before the size is missed, so that a mistyped device
+/// gets the list of devices.
 Result<Cluster> parsePreset(const std::string &text, const std::string &name,
                             std::optional<Size> size) {
   Result<Json> fields = loadHardware(name, "");
@@ -245,6 +273,8 @@ Result<Cluster> parsePreset(const std::string &text, const std::string &name,
 
 } // namespace
 
+/// The colon is looked for behind ".json": a path may have one. `source` is the
+/// name without its size, from which withSize() names others of the same kind.
 Result<Cluster> planner::parseCluster(const std::string &text) {
   size_t extension = text.rfind(".json");
   bool isFile = extension != text.npos;

@@ -8,6 +8,13 @@
 // Ranges are what could possibly be: they catch a figure in the wrong unit, not
 // an optimistic one.
 //
+// Reads what a hardware file says of a device and its links (docs/Hardware.md
+// has the fields) and puts node types together. Each function takes one object
+// of the file, gives every field its range and its default, and leaves what is
+// not stated as the struct has it: the defaults are those of Cluster.h. A file
+// may extend another one; that is resolved on the JSON, before any field is
+// read, so that the readers see one complete object.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Cluster/Hardware.h"
@@ -20,6 +27,8 @@ using namespace plait::planner;
 
 namespace {
 
+// Both ends included. Bandwidths and FLOP/s have a lower end above 0, because
+// they are divided by; fractions that may be divided by start at 0.001.
 constexpr Range flops = {1e6, 1e18};
 constexpr Range bytes = {0, 1e15};
 constexpr Range bandwidth = {1e3, 1e15};
@@ -29,6 +38,7 @@ constexpr Range part = {0, 1};
 constexpr Range linkPart = {0, 2};
 constexpr Range count = {1, 1e6};
 
+// A table as it stands in a file: rows of numbers.
 using Rows = std::vector<std::vector<double>>;
 
 template <typename Key>
@@ -38,6 +48,9 @@ void assignPairs(const Rows &rows, std::vector<std::pair<Key, double>> &to) {
     to.emplace_back(Key(row[0]), row[1]);
 }
 
+/// Tables of pairs are looked up by ascending keys, which is checked here once.
+/// A table that is not there keeps its default; one that is there replaces it
+/// as a whole, since merged rows of two sources would mean nothing.
 template <typename Key>
 void readPairs(Fields &fields, const char *name,
                std::vector<std::pair<Key, double>> &to, Range keys,
@@ -49,6 +62,8 @@ void readPairs(Fields &fields, const char *name,
   assignPairs(rows, to);
 }
 
+/// At least one tile: the cost of a matmul is that of the best one. Tiles are
+/// in no order.
 Status parseMatrix(const Json &object, const std::string &where,
                    MatrixUnit &unit) {
   Fields fields(object, where);
@@ -71,6 +86,8 @@ Status parseMatrix(const Json &object, const std::string &where,
   return fields.finish();
 }
 
+/// Both directions or neither: without a table attention counts as not fused,
+/// and half a table would be fused in one pass only.
 Status parseAttention(const Json &object, const std::string &where,
                       AttentionUnit &unit) {
   Fields fields(object, where);
@@ -85,6 +102,8 @@ Status parseAttention(const Json &object, const std::string &where,
   return fields.finish();
 }
 
+/// Peaks, memory and matmul tiles have no default that could be right for an
+/// unknown device: they are required. What is reserved has to leave something.
 Status parseDevice(const Json &object, const std::string &where,
                    Device &device) {
   Fields fields(object, where);
@@ -119,6 +138,7 @@ Status parseDevice(const Json &object, const std::string &where,
 }
 
 /// "ring": {"ll": [base, hop, fraction, fill, fillBytes], …}
+/// A protocol that is not given keeps its fraction of 0, which switches it off.
 Status parseChannels(const Json &object, const std::string &where,
                      std::array<Channel, protocolCount> &channels) {
   Fields fields(object, where);
@@ -133,6 +153,9 @@ Status parseChannels(const Json &object, const std::string &where,
   return fields.finish();
 }
 
+/// Bus bandwidths, as nccl-tests prints them, become seconds: the bytes that a
+/// member sends, by the rate. Seconds may not fall with bytes, so that the
+/// model is monotone.
 Status parseCurve(const Json &object, const std::string &where, Curve &curve) {
   Fields fields(object, where);
   std::string kind;
@@ -172,6 +195,8 @@ std::string getFolder(const std::string &path) {
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
 
+/// A preset by its name, or a file by its path. The folder is that of the file
+/// that names it, so that files can be moved together.
 Result<Json> load(const std::string &name, const std::string &folder,
                   int depth) {
   if (name.ends_with(".json")) {
@@ -204,6 +229,9 @@ Result<Json> resolve(Json object, const std::string &what,
   Result<Json> base = load(it->get<std::string>(), folder, depth - 1);
   if (!base.ok())
     return base;
+  // Merged field by field (RFC 7396): objects deeply, numbers and lists as a
+  // whole. A figure with a source replaces one with another source in the same
+  // way.
   object.erase("extends");
   base->merge_patch(object);
   return base;
@@ -211,6 +239,8 @@ Result<Json> resolve(Json object, const std::string &what,
 
 } // namespace
 
+/// Also reads what a cluster file changes of its hardware's links: whatever the
+/// object does not name stays as `fabric` has it. Lists replace what was there.
 Status planner::parseFabric(const Json &object, const std::string &where,
                             Fabric &fabric) {
   Fields fields(object, where);
@@ -250,6 +280,8 @@ Result<Json> planner::resolveHardware(Json object, const std::string &what,
   return resolve(std::move(object), what, folder, 8);
 }
 
+/// Links need a bandwidth and a ring of the simple protocol: with these every
+/// collective has a cost, whatever else is switched off.
 Result<Hardware> planner::parseHardware(const Json &object,
                                         const std::string &what) {
   Fields fields(object, what + ":");
@@ -262,6 +294,8 @@ Result<Hardware> planner::parseHardware(const Json &object,
   if (const Json *device = fields.require("device").get("device"))
     PLAIT_RETURN_IF_ERROR(
         parseDevice(*device, fields.path("device"), hardware.device));
+  // Where the limit of a control group is below what is reserved, or cannot be
+  // told, the file's figure stays.
   bool usesMachine = false;
   fields.read("machineMemory", usesMachine);
   if (double own = usesMachine ? getMachineMemory() : 0;
@@ -285,6 +319,8 @@ Result<Hardware> planner::parseHardware(const Json &object,
 }
 
 /// What is compiled for an architecture runs on later ones of its family.
+/// Shorter names first, so that sm_90 is older than sm_100. Families that
+/// differ have no common architecture: the plan cannot be compiled for both.
 static std::string getOlder(const std::string &a, const std::string &b) {
   auto family = [](const std::string &name) {
     return name.substr(0, name.find('_'));
@@ -294,6 +330,10 @@ static std::string getOlder(const std::string &a, const std::string &b) {
   return std::pair(a.size(), a) < std::pair(b.size(), b) ? a : b;
 }
 
+/// Figures that can be compared alone are the worse of the two. Those that only
+/// mean something together (tiles and efficiencies, links with their latencies)
+/// are taken whole, from the slower type: that links of the faster one may have
+/// the higher latency is left out.
 Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
   constexpr size_t bf16 = size_t(Precision::BF16);
   bool slower = a.device.peakFlops[bf16] <= b.device.peakFlops[bf16];
@@ -316,6 +356,7 @@ Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
   }
   device.launchSeconds =
       std::max(device.launchSeconds, other.device.launchSeconds);
+  // Half a figure would be taken for the whole cluster's.
   bool isKnown = device.powerWatts > 0 && other.device.powerWatts > 0;
   device.powerWatts =
       isKnown ? std::max(device.powerWatts, other.device.powerWatts) : 0;

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Reads JSON objects field by field, for hardware files, cluster files and
+// profiles. A reader names every field that it knows, with its range; the first
+// problem is kept and everything behind it is skipped, so that readers need no
+// error handling of their own but finish(). What a file has and no reader asked
+// for is an error as well: a mistyped field would silently keep its default.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Json.h"
 
@@ -22,6 +30,8 @@ const Json &unwrap(const Json &value) {
   return value.is_object() && value.contains("value") ? value["value"] : value;
 }
 
+/// Short enough for a message of one line. Invalid UTF-8 is replaced: a dump
+/// would throw.
 std::string shorten(const Json &value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
@@ -29,6 +39,7 @@ std::string shorten(const Json &value) {
 
 } // namespace
 
+/// What is no object gets a failure at once; reads then find nothing.
 Fields::Fields(const Json &object, std::string where)
     : object(object), where(std::move(where)) {
   if (!object.is_object())
@@ -36,11 +47,14 @@ Fields::Fields(const Json &object, std::string where)
   this->where += this->where.ends_with(":") ? " " : ".";
 }
 
+/// The first problem stays: later ones may follow from it.
 void Fields::fail(Status problem) {
   if (status.ok())
     status = std::move(problem);
 }
 
+/// Every question makes the name known, also where the field is missing: that
+/// is what finish() tells unknown fields by.
 const Json *Fields::find(const char *name) {
   known.insert(name);
   if (!status.ok())
@@ -75,6 +89,8 @@ void Fields::read(const char *name, bool &to) {
   to = value->get<bool>();
 }
 
+/// The comparison fails for anything that is no number. `to` changes only where
+/// the value is good.
 bool Fields::readNumber(const Json &value, const std::string &name, double &to,
                         Range range) {
   if (value.is_number()) {
@@ -105,6 +121,8 @@ void Fields::read(const char *name, int &to, Range range) {
   to = int(number);
 }
 
+/// Exactly as many numbers as there are ranges: a short row has no sensible
+/// default for its rest.
 bool Fields::readRow(const Json &value, const std::string &name,
                      std::vector<double> &to,
                      const std::vector<Range> &ranges) {
@@ -141,6 +159,7 @@ void Fields::read(const char *name, std::vector<std::vector<double>> &to,
     std::vector<double> numbers;
     if (!readRow((*value)[i], row, numbers, ranges))
       return;
+    // Strictly, because tables are interpolated between neighbours.
     if (ascending && !to.empty() && numbers[0] <= to.back()[0])
       return fail(plait::fail(where, row, " must be above the one before, ",
                               to.back()[0], ", not ", numbers[0]));
@@ -150,6 +169,8 @@ void Fields::read(const char *name, std::vector<std::vector<double>> &to,
 
 const Json *Fields::get(const char *name) { return find(name); }
 
+/// To be called once all fields have been asked for. "source" and "note" are
+/// for people.
 Status Fields::finish() {
   if (!status.ok())
     return status;
@@ -160,11 +181,14 @@ Status Fields::finish() {
   return Status::success();
 }
 
+/// One object, nothing else: what follows can ask for fields at once.
 Result<Json> planner::readJsonFile(const std::string &path,
                                    const std::string &what) {
   Result<MappedFile> file = MappedFile::open(path, what);
   if (!file.ok())
     return file.status();
+  // Deeper than any file is meant to be, and shallow enough for the parser's
+  // stack.
   constexpr int deepest = 16;
   Result<Json> json = parseJson<Json>(file->bytes(), deepest);
   if (!json.ok())

@@ -33,6 +33,10 @@ static double limit(double bytes, const std::string &root, std::string path,
   }
 }
 
+/// The machine's memory, lowered by the limits of all groups that the process
+/// is in and by those around them, since a limit holds for everything below it.
+/// Both versions of control groups may be mounted at once. What cannot be read
+/// is no limit.
 double planner::getMachineMemory() {
   double bytes =
       double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGE_SIZE));

@@ -34,6 +34,7 @@ struct Sizes {
   double seen; // the part of the scores that no mask hides
 };
 
+/// Straight lines between head sizes; constant outside of the table.
 double interpolate(const std::vector<std::pair<int, double>> &table, double x) {
   if (x <= table.front().first)
     return table.front().second;
@@ -50,6 +51,9 @@ double roundUp(double value, double multiple) {
   return std::ceil(value / multiple) * multiple;
 }
 
+/// The longer of the arithmetic, with its uneven end, and the memory traffic.
+/// Blocks are those of a tile of queries (forward) or keys (backward), each as
+/// long as the part of the other that it sees.
 Cost fusedCost(const Sizes &sizes, const Device &device,
                const CostOptions &options, bool forward) {
   const AttentionUnit &unit = device.attention;
@@ -86,6 +90,9 @@ Cost fusedCost(const Sizes &sizes, const Device &device,
   return cost;
 }
 
+/// Two matmuls forward and four backward over all scores, each with what
+/// softmax and dropout read and write between them. Masked scores are computed
+/// like others.
 Cost unfusedCost(const Sizes &sizes, const Device &device,
                  const CostOptions &options, bool forward) {
   double bytes = elementBytes(options.precision);
@@ -119,6 +126,8 @@ Cost unfusedCost(const Sizes &sizes, const Device &device,
 
 } // namespace
 
+/// Gathered context parallelism leaves a rank its part of the queries and all
+/// keys; exchanged, it has all queries of its part of the heads.
 Cost planner::attentionCost(const Operation &operation, const Device &device,
                             const CostOptions &options) {
   Sizes sizes = {double(operation.heads) * double(options.microBatch),

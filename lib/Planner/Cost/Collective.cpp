@@ -34,6 +34,8 @@ struct Place {
   double intraBandwidth, interBandwidth; // of one member
 };
 
+/// The row for the fewest members that are as many; larger groups reach all
+/// links.
 double getIntraBandwidth(const Fabric &fabric, int members) {
   for (auto [most, bandwidth] : fabric.byMembers)
     if (members <= most)
@@ -41,6 +43,8 @@ double getIntraBandwidth(const Fabric &fabric, int members) {
   return fabric.bandwidth;
 }
 
+/// Where a group lies. Groups that span more nodes than a pod share the links
+/// above it, and get their bandwidth divided by what these are oversubscribed.
 Place getPlace(Group group, const Cluster &cluster) {
   int perNode = std::clamp(group.perNode, 1, group.ranks);
   int nodes = (group.ranks + perNode - 1) / perNode;
@@ -56,6 +60,9 @@ struct Traffic {
   double intraSteps = 0, interSteps = 0, bytes = 0;
 };
 
+/// What an algorithm moves over the busiest link and how many steps that takes.
+/// Of a ring as many steps cross nodes as there are borders between them; a
+/// switch needs none that grow with the members.
 Traffic getTraffic(Algorithm algorithm, const Place &place, int passes,
                    double bytes) {
   double n = place.members;
@@ -136,6 +143,8 @@ double readCurve(const Curve &curve, double bytes) {
   return below->second + part * (above->second - below->second);
 }
 
+/// Curves between nodes are measured on whole nodes: a group with part of a
+/// node's devices has other NICs to itself, and is modelled.
 const Curve *findCurve(CollectiveKind kind, const Place &place,
                        const Cluster &cluster) {
   bool crosses = place.nodes > 1;
@@ -154,6 +163,9 @@ Group planner::getGroup(int members, int stride, const Cluster &cluster) {
   return {members, std::min(members, perNode)};
 }
 
+/// A line through the shortest and a large all-reduce. Sizes in between, where
+/// the library changes its protocol, are off it: who takes the line accepts
+/// that.
 Line planner::fitCollectives(Group group, const Cluster &cluster) {
   // A hidden activation has some ten million bytes.
   constexpr double large = 64 << 20;
@@ -167,6 +179,8 @@ Line planner::fitCollectives(Group group, const Cluster &cluster) {
   return {latency, sent / sending};
 }
 
+/// A measured curve of just this group is the answer. Otherwise all pairs of
+/// algorithm and protocol that exist for it are tried, and the fastest counts.
 double planner::collectiveSeconds(CollectiveKind kind, double bytes,
                                   Group group, const Cluster &cluster) {
   if (group.ranks <= 1 || bytes <= 0)
@@ -197,6 +211,8 @@ double planner::collectiveSeconds(CollectiveKind kind, double bytes,
   return best;
 }
 
+/// One message between two devices, on links of its own: no algorithm to
+/// choose.
 double planner::transferSeconds(double bytes, bool sameNode,
                                 const Cluster &cluster) {
   if (bytes <= 0)

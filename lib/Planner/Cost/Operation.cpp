@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One operation of a profile as a cost: sizes are scaled to the microbatch and
+// to the ranks that share a sequence, elements become bytes, and the rest is
+// the matmul's, the attention's or a kernel's own model. Also the models that
+// are a formula each: a kernel bound by memory, and ranks that share a
+// processor.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Cost/Parts.h"
 
@@ -14,6 +22,10 @@ using namespace plait::planner;
 
 namespace {
 
+/// Exactly one size grows with the microbatch, or none. Under context
+/// parallelism a rank has its part of the tokens, rounded up, as the longest
+/// part counts. Where the contraction is what grows, the result is a weight's
+/// gradient, which may be written in another width or added to a sum.
 Cost matmulOperationCost(const Operation &operation, const Device &device,
                          const CostOptions &options) {
   Matmul matmul = {operation.batch, operation.m, operation.n, operation.k};
@@ -52,10 +64,16 @@ double planner::elementBytes(Precision precision) {
   return precision == Precision::FP32 ? 4 : 2;
 }
 
+/// What large kernels reach: the part of the specified bandwidth that can be
+/// had.
 double planner::getMemoryRate(const Device &device) {
   return device.memoryBandwidth * device.memoryFraction;
 }
 
+/// A roofline with two ramps: `memoryHalfBytes` more bytes make a small kernel
+/// as much slower as it is in practice (at that size it reaches half of the
+/// rate), and every kernel takes a launch. Elementwise arithmetic rarely is the
+/// longer one.
 Cost planner::kernelCost(double bytes, double flops, const Device &device) {
   if (bytes <= 0 && flops <= 0)
     return {};
@@ -66,6 +84,10 @@ Cost planner::kernelCost(double bytes, double flops, const Device &device) {
           memory >= arithmetic ? memory : 0, device.launchSeconds};
 }
 
+/// Two limits: no rank computes faster than a whole core, which is `burst`
+/// times its share, and all ranks together have no more than the processor,
+/// which is busy for `busy` at least. In between resting ranks make up for
+/// working ones.
 double planner::sharedSeconds(double seconds, double busy,
                               const Device &device) {
   return std::max(std::min(seconds, busy), seconds / device.burst);
@@ -91,6 +113,7 @@ Cost planner::operationCost(const Operation &operation, const Device &device,
                               sizeof(float),
                       operation.flopsPerSequence * sequences, device);
   }
+  // Timed by who knows the mesh (BlockTime.cpp).
   case OperationKind::Collective:
     break;
   }

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What the compiler is told of a cluster, as an attribute of the module: rates
+// of large work, a line for the collectives of each axis, and memory. The
+// planner's curves are reduced to these figures here and nowhere else, so that
+// sharding is decided by the same hardware file as the prediction
+// (docs/Rationale.md).
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/DescribeCluster.h"
 #include "plait/Planner/Cost.h"
@@ -28,6 +36,8 @@ static ArrayAttr describeLinks(Builder &builder,
                                const planner::Cluster &cluster,
                                ArrayRef<std::pair<StringRef, int64_t>> axes) {
   SmallVector<Attribute> links;
+  // The last axis has neighbouring ranks; each one further in front has groups
+  // whose members are as far apart as all axes behind it have ranks.
   int stride = 1;
   for (auto [axis, size] : llvm::reverse(axes)) {
     if (size > 1) {

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Leaves of each run of layers that are alike the first two, and has the second
+// stand for all but one. A profile's time then does not grow with a model's
+// depth. The first of a run is kept apart because what it reads comes from
+// elsewhere, and may be sharded otherwise than what layers hand to each other.
+//
+//===----------------------------------------------------------------------===//
 
 #include "FoldLayers.h"
 
@@ -26,6 +33,8 @@ static void mergeLayer(ArrayRef<Operation *> layer,
 }
 
 /// How many layers each layer that is left stands for.
+/// Goes from the back, since merging a layer into the one before makes that one
+/// hand on what both did: the run's length is passed along until a layer stays.
 static std::map<int64_t, int64_t> mergeRuns(func::FuncOp function) {
   AlikeLayers alike(function);
   std::map<int64_t, int64_t> counts;
@@ -53,6 +62,8 @@ static std::map<int64_t, int64_t> mergeRuns(func::FuncOp function) {
   return counts;
 }
 
+/// Those of layers that were merged: they would be counted and sharded for
+/// nothing.
 static void eraseUnreadParameters(func::FuncOp function) {
   llvm::DenseSet<Attribute> read;
   for (auto op : nn::findAccesses(function, nn::SlotAccess::Read))
@@ -64,6 +75,11 @@ static void eraseUnreadParameters(func::FuncOp function) {
       parameter.erase();
 }
 
+/// 1. Runs of layers are merged; each layer left gets a block with its count.
+/// 2. What works in front of the first layer is a block in front, an embedding.
+///    Reads of parameters do not count as work: they may stand anywhere.
+/// 3. All ops are labelled with their block, in order. What stands behind the
+///    last layer is a block of its own, the head.
 FoldedBlocks plait::foldLayers(func::FuncOp function) {
   std::map<int64_t, int64_t> counts = mergeRuns(function);
   eraseUnreadParameters(function);

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What a compiled block does, as a list of operations with sizes, and what it
+// keeps, in elements. The functions are those of the lowered phase, where every
+// op is a kernel, a library call, a collective, or an access to memory that one
+// of these does. Sizes are read off types; costs are not computed here.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Measure.h"
 
@@ -59,6 +66,8 @@ static bool isStatistic(Value value) {
          isa<DecomposableOpInterface>(result.getOwner());
 }
 
+/// What is no activation counts four bytes an element: statistics, indices,
+/// losses, and gradients in fp32.
 void Measurer::addTo(Saved &saved, Value value) const {
   bool four = !isActivation(value.getType()) || isStatistic(value);
   (four ? saved.fourByte : saved.elements) += countElements(value.getType());
@@ -76,6 +85,9 @@ static std::string nameOf(Operation *op) {
 // Operations
 //===----------------------------------------------------------------------===//
 
+/// Traffic is that of the cluster as a whole, one access for each of its inputs
+/// and outputs: what only passes from op to op inside of it never reaches
+/// memory.
 planner::Operation Measurer::makeKernel(plan::ClusterOp cluster) const {
   planner::Operation kernel;
   kernel.kind = OperationKind::Kernel;
@@ -104,6 +116,8 @@ static int64_t getPitch(Value value) {
              : plan::choosePitch(extent, type.getElementTypeBitWidth() / 8);
 }
 
+/// All bits of the three pitches together: the lowest one that is set is the
+/// largest power of two that divides them all.
 static int64_t getRowAlignment(Operation *op) {
   uint64_t bits = getPitch(op->getResult(0));
   for (Value operand : op->getOperands().take_front(2))
@@ -117,6 +131,8 @@ static Value getAddend(Operation *op) {
   return fused ? fused.getAddend() : Value();
 }
 
+/// Shapes are those of the op's interface, for the microbatch at hand; what of
+/// them grows, the comparison of two profiles finds.
 static planner::Operation makeShaped(CostedOpInterface op,
                                      const WorkShape &shape) {
   planner::Operation result;
@@ -161,6 +177,8 @@ std::optional<planner::Operation> Measurer::makeOperation(Operation *op) const {
       .Case([&](dist::CollectiveOpInterface op) { return makeCollective(op); })
       .Case([](CostedOpInterface costed) -> std::optional<planner::Operation> {
         WorkShape shape = costed.getWorkShape();
+        // Bound by memory and not fused into a kernel: an access that the
+        // kernels around it count.
         if (shape.kind == WorkShape::Memory)
           return std::nullopt;
         return makeShaped(costed, shape);
@@ -199,6 +217,8 @@ static llvm::SmallDenseSet<Value> findOverwritten(Operation *op) {
     return operands;
   for (const Overwrite &pair : findOverwrites(cluster)) {
     Value operand = cluster.getOperand(pair.operand);
+    // An argument may be read again by someone else; and one result takes the
+    // memory of one operand only.
     if (operand.getDefiningOp() && operand.hasOneUse() &&
         !operands.contains(operand) && results.insert(pair.result).second)
       operands.insert(operand);
@@ -209,6 +229,7 @@ static llvm::SmallDenseSet<Value> findOverwritten(Operation *op) {
 /// The most that temporary values of the function take at once.
 Saved Measurer::findWorkspace(func::FuncOp function) const {
   Block &body = function.getBody().front();
+  // Arguments are left out: they are residuals or inputs, and counted as kept.
   llvm::DenseMap<Value, Operation *> lastUse;
   for (Operation &op : body)
     for (Value operand : op.getOperands())
@@ -226,6 +247,10 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
     live.elements -= dead.elements;
     live.fourByte -= dead.fourByte;
   };
+  // In the order of the function, as the buffers will be: what an op overwrites
+  // is given up first, then its results are there beside what it reads, then
+  // what nobody reads any more goes. Results that the function returns are the
+  // caller's.
   for (Operation &op : body) {
     llvm::SmallDenseSet<Value> overwritten = findOverwritten(&op);
     llvm::SmallDenseSet<Value> read(op.operand_begin(), op.operand_end());
@@ -244,6 +269,10 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
   return most;
 }
 
+/// Forward operations, then those of the backward pass, of which the ones that
+/// only weights' gradients need are told apart (findWeightGradients): a
+/// schedule may run these later. What is kept is what the backward function
+/// takes beside the gradient of its output.
 planner::Block Measurer::measure(func::FuncOp forward,
                                  func::FuncOp backward) const {
   planner::Block block;

@@ -4,6 +4,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A model's work on one rank, read off the compiler's passes:
+//
+// 1. The model is imported for a few sequences and folded, so that each kind of
+//    layer is there once (FoldLayers.cpp).
+// 2. Each block becomes a stage of its own; the phases up to kernels run on
+//    that, for the mesh of one rank a block and the degree of tp that is asked
+//    for.
+// 3. What came out is measured, function by function (Measure.cpp).
+// 4. The same at twice the microbatch tells what grows with it from what does
+//    not.
+//
+// What a profile says is then what will be compiled: there is no second
+// description of a transformer. Time is that of a compilation of as many layers
+// as there are kinds, whatever the depth and the cluster.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Profile.h"
 
@@ -61,6 +78,8 @@ std::unique_ptr<ModelProfile>
 ModelProfile::create(MLIRContext &context, ModelSource source,
                      Precision precision,
                      std::optional<planner::Cluster> cluster) {
+  /// Imports the model at once, so that one that cannot be read fails here,
+  /// with its diagnostic, and not in the middle of a search.
   std::unique_ptr<ModelProfile> profile(new ModelProfile(
       context, std::move(source), precision, std::move(cluster)));
   return profile->getModel(kBatches[0].first) ? std::move(profile) : nullptr;
@@ -87,6 +106,7 @@ ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
   model->sequence =
       cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(1);
   model->folded = foldLayers(loss);
+  // An op of a folded layer stands for as many as the layer does.
   auto countAlike = [&](Operation *op) {
     int64_t block = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr).getInt();
     return model->folded.blocks[block].count;
@@ -103,6 +123,7 @@ ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
 static void assignStages(func::FuncOp loss) {
   Builder builder(loss.getContext());
   for (Operation &op : loss.getBody().front().without_terminator()) {
+    // A parameter that several blocks read belongs to none.
     if (nn::getSlotAccess(&op) == nn::SlotAccess::Read)
       continue;
     Attribute stage = op.getAttr(nn::kLayerAttr);
@@ -143,7 +164,8 @@ static LogicalResult shard(ModuleOp module,
   return success();
 }
 
-/// Runs the phases from there up to kernels.
+/// Runs the phases from there up to kernels. Without the verifier: a profile is
+/// thrown away, and the pick's compilation verifies each phase.
 static LogicalResult lower(ModuleOp module,
                            const TrainingConfiguration &configuration) {
   setConfiguration(module, configuration);
@@ -179,6 +201,8 @@ static std::vector<ParameterGroup> findParameters(ModuleOp module,
   return groups;
 }
 
+/// A forward and a backward function for each block, by the names that the
+/// stage pass gives them. Parameters need the module, for what else reads them.
 static std::vector<planner::Block> measure(ModuleOp module, int64_t blocks,
                                            Precision precision) {
   std::vector<planner::Block> measured;
@@ -222,6 +246,9 @@ public:
 
 private:
   bool separate(planner::Block &first, const planner::Block &second) const;
+  /// A straight line through two points: its slope is what a sequence takes,
+  /// and what is left at the smaller size is fixed. What would be below 0 is
+  /// rounding.
   void split(double &value, double atLarge, double *fixed = nullptr,
              double share = 1) const {
     double perSequence = (atLarge - value) / (large - small);
@@ -234,6 +261,8 @@ private:
     split(value.fourByte, atLarge.fourByte);
   }
   void split(planner::Operation &op, const planner::Operation &atLarge) const;
+  /// Whether the size stays. What differs is taken to be proportional to the
+  /// microbatch, which sizes of tensors are.
   bool scale(int64_t &size, int64_t atLarge) const {
     if (size == atLarge)
       return false;
@@ -246,6 +275,8 @@ private:
 
 } // namespace
 
+/// The first size that differs is the one that grows: of a matmul only one
+/// does, or none where it is of weights alone.
 void Separator::split(planner::Operation &op,
                       const planner::Operation &atLarge) const {
   using Scaled = planner::Operation::Scaled;
@@ -265,6 +296,9 @@ void Separator::split(planner::Operation &op,
         &op.collectiveFixed);
 }
 
+/// Changes `first` only where the operations are the same ones in the same
+/// order. The solver may shard a larger microbatch otherwise: then the two are
+/// of different programs, and a line through them would mean nothing.
 bool Separator::separate(planner::Block &first,
                          const planner::Block &second) const {
   auto alike = [](const planner::Operation &x, const planner::Operation &y) {
@@ -306,6 +340,7 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
   if (failed(shard(*sharded, axes)))
     return failure();
   Measured measured;
+  // Sharding does not depend on recomputation and is done once for both.
   for (auto [recompute, found] :
        {std::pair(Recompute::None, &measured.plain),
         std::pair(Recompute::Selective, &measured.cheap)}) {
@@ -321,6 +356,7 @@ ModelProfile::measureAt(int64_t batch, int tensorParallel,
 }
 
 /// The work whose blocks are given, in the model's order.
+/// Blocks are repeated in `order` as often as the layers that they stand for.
 Work ModelProfile::assemble(Measured measured) {
   const Model &model = *getModel(kBatches[0].first);
   Work work;
@@ -337,6 +373,10 @@ Work ModelProfile::assemble(Measured measured) {
   return work;
 }
 
+/// Tries pairs of microbatches until one is sharded alike. Diagnostics are
+/// caught: that a degree of tp does not divide the model is an answer, not an
+/// error, and the first one is the reason that a user is told. A failure is one
+/// at any size, so that no other pair is tried.
 ModelProfile::Entry ModelProfile::profile(int tensorParallel,
                                           bool sequenceParallel) {
   Entry entry;
@@ -359,6 +399,7 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
     Separator separator(small, large, getWidth() == Precision::BF16 ? 2 : 1);
     if (!separator.separate(first->plain, second->plain))
       continue;
+    // Without these blocks nothing is known of what is cheap to compute again.
     if (!separator.separate(first->cheap, second->cheap))
       first->cheap.clear();
     entry.work = assemble(std::move(*first));
@@ -370,6 +411,8 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
   return entry;
 }
 
+/// Each degree once, refusals as well: a search and those behind it (--why-not,
+/// what would fit) ask the same again.
 const Work *ModelProfile::get(int tensorParallel, bool sequenceParallel,
                               std::string &reason) {
   auto [it, isNew] =

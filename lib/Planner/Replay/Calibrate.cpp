@@ -4,6 +4,16 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Fits figures of a hardware file to measured steps. Each figure is multiplied
+// by a factor, the logarithm of which is what the search moves: figures differ
+// by many orders of magnitude, and none may become negative. The predictions
+// are the cost model's own, asked again for every sample at every try, since
+// how a figure enters into a cost is not known here. Each group of figures is
+// fitted to samples of its own, in an order in which it may rely on the figures
+// of those before: messages reach a part of the collectives' bandwidth.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Calibrate.h"
 
@@ -33,6 +43,8 @@ struct Figure {
   double most; // what a hardware file may say
 };
 
+// Those that processors' hardware files state and that steps of a plan depend
+// on; the bounds are those that such a file may have.
 const Figure figures[] = {
     {Group::Steps, "device.fp32Flops",
      [](Cluster &c) -> double & { return c.device.peakFlops[0]; }, 1e18},
@@ -73,6 +85,9 @@ struct Sample {
 /// Logarithms of what each figure is multiplied by.
 using Ratios = std::vector<double>;
 
+/// The samples of all runs, and the ratios found so far: 0, nothing changed,
+/// until run(). Runs may be of different numbers of ranks, each with a cluster
+/// of its own.
 class Fit {
 public:
   Fit(std::span<const MeasuredRun> runs, std::vector<Cluster> clusters)
@@ -117,6 +132,7 @@ private:
 // What was measured
 //===----------------------------------------------------------------------===//
 
+/// Drops what took no time: it has no ratio, and says nothing.
 void Fit::add(Sample sample, double seconds, double calls) {
   if (seconds <= 0 || calls <= 0)
     return;
@@ -125,6 +141,9 @@ void Fit::add(Sample sample, double seconds, double calls) {
   samples.push_back(std::move(sample));
 }
 
+/// Every kind of step of every function, and every message where it is
+/// received. `ranks` is how many run the program, all of which count: the
+/// weight is of the whole step.
 void Fit::collect(size_t run, uint32_t index) {
   const plan::ProgramProfile &measured = runs[run].profile.programs[index];
   const fb::Program &program = *runs[run].plan.programs()->Get(index);
@@ -168,6 +187,8 @@ void Fit::collect(size_t run, uint32_t index) {
 // The fit
 //===----------------------------------------------------------------------===//
 
+/// The figures of each run's cluster, multiplied, up to what a file may say: a
+/// fit must not write what cannot be read again.
 std::vector<Cluster> Fit::apply(const Ratios &ratios) const {
   std::vector<Cluster> changed = clusters;
   for (Cluster &cluster : changed)
@@ -197,6 +218,7 @@ double Fit::getLoss(Group group, const Ratios &ratios) const {
   for (const Sample &sample : samples) {
     if (sample.group != group)
       continue;
+    // A model that says 0 is as wrong as can be, but has a logarithm.
     double seconds = std::max(predict(sample, changed), 1e-12);
     double error = std::log(seconds / sample.seconds);
     loss += sample.weight * error * error;
@@ -213,6 +235,8 @@ double Fit::getLoss(Group group, const Ratios &ratios) const {
 /// does not turns round and shrinks (Rosenbrock 1960, without his rotations).
 /// Returns the loss.
 double Fit::descend(Group group, double loss) {
+  // In logarithms: a factor of e^0.5 to begin with, a part in 100,000 at the
+  // end, and nothing beyond e^12.
   constexpr double firstStep = 0.5, leastStep = 1e-5, mostRatio = 12;
   std::vector<double> steps(figureCount, firstStep);
   for (bool moves = true; moves;) {
@@ -259,6 +283,8 @@ void Fit::run() {
 // What is told of it
 //===----------------------------------------------------------------------===//
 
+/// By kind of step, in the order of their names; errors weighted by time, like
+/// the loss, but without squares: they are for people.
 std::vector<Residual> Fit::getResiduals() const {
   std::vector<Cluster> fitted = apply(ratios);
   std::map<std::string, Residual> kinds;
@@ -312,6 +338,9 @@ static std::vector<double> getRingRow(const Cluster &whole, double hop) {
   return {channel.base, hop, channel.fraction, channel.fill, channel.fillBytes};
 }
 
+/// Extends the file that was started from and states what was fitted alone,
+/// each figure at its path. The order is that of the table, so that the same
+/// input gives the same bytes.
 static std::string writeJson(const Calibration &calibration,
                              const Cluster &whole, const std::string &base,
                              const std::string &name, uint32_t cores) {
@@ -322,6 +351,7 @@ static std::string writeJson(const Calibration &calibration,
   for (const FittedValue &value : calibration.values) {
     nlohmann::ordered_json *place = &file;
     std::string path = value.path;
+    // A hop stands in a row with other figures of its channel.
     bool isHop = path.ends_with(".hop");
     if (isHop)
       path.resize(path.size() - 4);
@@ -339,6 +369,11 @@ static std::string writeJson(const Calibration &calibration,
   return file.dump(2) + "\n";
 }
 
+/// 1. Each run gets a cluster of the base with as many ranks as its plan has,
+///    and so its share of the machine.
+/// 2. The fit moves ratios, which are the same for all numbers of ranks.
+/// 3. They are applied to the whole machine, that of one rank, which is what a
+///    file describes.
 Result<Calibration> planner::calibrate(std::span<const MeasuredRun> runs,
                                        const std::string &base,
                                        const std::string &name) {

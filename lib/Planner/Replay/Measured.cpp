@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What a report says was measured: a profile, reduced to the parts that an
+// estimate has. The step is measured as a whole, gradients and the optimizer as
+// the functions that do them, and the pipeline is what is left.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/PlanCost.h"
 #include "plait/Planner/Report.h"
@@ -62,6 +68,8 @@ static Status checkMesh(const plan::Profile &profile, const std::string &path,
               "; pin it with --mesh");
 }
 
+/// Fails on a profile of another mesh: the parts would be compared with those
+/// of another step. Other choices, the schedule say, a profile does not record.
 Result<Measured> planner::readMeasured(const std::string &path,
                                        const Configuration &pick) {
   Result<plan::Profile> profile = readProfile(path);
@@ -73,6 +81,8 @@ Result<Measured> planner::readMeasured(const std::string &path,
   measured.iterationSeconds = profile->stepSeconds;
   measured.dataSeconds = getSeconds(*profile, fb::ActionKind::Reduce);
   measured.optimizerSeconds = getSeconds(*profile, fb::ActionKind::Optimizer);
+  // Each of the other parts is that of the program where it takes longest: what
+  // is left may be rounded below 0.
   measured.pipelineSeconds =
       std::max(0.0, profile->stepSeconds - profile->overheadSeconds -
                         measured.dataSeconds - measured.optimizerSeconds);

@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What the parts of a compiled plan cost: each step of a program by the same
+// models as an operation of a profile (Cost/), each message by its bytes and
+// the nodes that it goes between; or what a run has measured of them. Here
+// sizes are exact, since the plan has them, where a prediction scales those of
+// a profile. Nothing here knows in which order steps run: plan::replay puts the
+// costs in time.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/PlanCost.h"
 
@@ -29,6 +38,8 @@ int64_t planner::getRowAlignment(const fb::GemmStep &step) {
   return int64_t(bits & (~bits + 1));
 }
 
+/// A library call with what is fused into it: everything that is read or
+/// written of an element of C counts as traffic of the result.
 static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
   Matmul matmul = {1, step.m(), step.n(), step.k()};
   for (uint32_t i = 0; i < length(step.batch()); ++i)
@@ -48,6 +59,8 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
       .seconds;
 }
 
+/// The step names its queries and all keys, from which follows among how many
+/// ranks a sequence is divided. All gradients are one step.
 static double attentionStepSeconds(const fb::AttentionStep &step,
                                    const Device &device) {
   Operation operation;
@@ -92,6 +105,9 @@ static Group getGroup(const fb::CollectiveStep &step, const plan::Mesh &mesh,
   return group;
 }
 
+/// The bytes of the full tensor, as collectiveSeconds counts them: a step holds
+/// the blocks of one rank, of which there are one or as many as members, by the
+/// kind.
 static double collectiveStepSeconds(const fb::CollectiveStep &step,
                                     const plan::Mesh &mesh,
                                     const Cluster &cluster) {
@@ -104,6 +120,8 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
   return collectiveSeconds(kind, bytes, group, cluster);
 }
 
+/// By the kind of the step; one that no model covers costs nothing. A copy
+/// reads and writes its bytes, a fill writes them.
 double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
                             const Cluster &cluster) {
   const Device &device = cluster.device;
@@ -124,6 +142,8 @@ double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
   return 0;
 }
 
+/// All ranks of a program send at once, each to its counterpart. If any pair is
+/// on different nodes, the message is as slow as that pair.
 double planner::messageSeconds(uint32_t source, uint32_t target, uint64_t bytes,
                                const plan::Mesh &mesh, const Cluster &cluster) {
   uint32_t perProgram = mesh.ranks() / mesh.size(0);
@@ -174,6 +194,8 @@ planner::predictCosts(const fb::Plan &plan,
         const fb::Step &step = *steps->Get(j);
         seconds.push_back(stepSeconds(step, mesh, cluster));
         const auto *fill = step.step_as_FillStep();
+        // It runs in the first microbatch alone and is nothing in the others:
+        // costs are by function, so that each call gets its share.
         if (fill && fill->first_microbatch_only())
           seconds.back() *= getFirstShare(*program, int32_t(i));
       }
@@ -200,6 +222,8 @@ planner::measuredCosts(const fb::Plan &plan,
     }
   }
   for (const plan::Message &message : messages) {
+    // Measured where it was received: that side moves the bytes. What the
+    // profile has no entry for takes no time.
     const fb::Action &action =
         *plan.programs()->Get(message.target)->actions()->Get(message.receive);
     double seconds = 0;

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A step of a compiled plan on a cluster: the costs of PlanCost.cpp in the
+// order that the plan fixes, and the cluster that this is about. The replay
+// itself is in lib/Plan, where the runtime's tools have it too and nothing
+// knows of clusters.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Streams.h"
@@ -23,6 +30,10 @@ planner::replayStep(const fb::Plan &plan,
 }
 
 /// Ranks that share a processor leave their cores to others while they wait.
+/// Ranks are predicted with their share of the processor, which is too slow
+/// where others rest. The whole step then shrinks evenly, with all of its
+/// parts: which rank gains at which moment is not modelled. Measured costs are
+/// not shared out: they have it in them.
 static void share(plan::Replayed &replayed, const Device &device) {
   double busy = 0;
   for (const plan::RankTime &rank : replayed.ranks)
@@ -44,19 +55,18 @@ static void share(plan::Replayed &replayed, const Device &device) {
   replayed.seconds = shared;
 }
 
-Result<plan::Replayed>
-planner::predictStep(const fb::Plan &plan,
-                     const std::vector<plan::Message> &messages,
-                     const plan::ReplayCosts &costs, const Cluster &cluster,
-                     bool overlaps) {
-  Result<plan::Replayed> replayed =
-      replayStep(plan, messages, costs, overlaps);
+Result<plan::Replayed> planner::predictStep(
+    const fb::Plan &plan, const std::vector<plan::Message> &messages,
+    const plan::ReplayCosts &costs, const Cluster &cluster, bool overlaps) {
+  Result<plan::Replayed> replayed = replayStep(plan, messages, costs, overlaps);
   if (replayed.ok())
     share(*replayed, cluster.device);
   return replayed;
 }
 
 /// Whether the plan was made for `cluster`.
+/// What a plan records of its cluster. Other figures may have changed since:
+/// then times differ, but what was placed still fits.
 static bool isFor(const fb::Cluster &planned, const Cluster &cluster) {
   return planned.device()->string_view() == cluster.device.name &&
          int64_t(planned.nodes()) == cluster.nodes &&
@@ -64,6 +74,10 @@ static bool isFor(const fb::Cluster &planned, const Cluster &cluster) {
          planned.memory_bytes() == uint64_t(cluster.device.memoryBytes);
 }
 
+/// By name, or by the name that the plan was made for, or, of a processor's
+/// plan, as many ranks of this kind of machine. A plan for another device can
+/// be asked about, with a warning; one for a GPU without any cluster cannot,
+/// because nothing says which.
 Result<PlanCluster> planner::clusterOf(const fb::Plan &plan,
                                        const std::string &name) {
   const fb::Cluster *planned = plan.cluster();

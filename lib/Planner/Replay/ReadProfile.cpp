@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Reads what plait-run --profile has written. The file comes from outside:
+// every number has a range, every list is checked for being one, and unknown
+// fields are errors, so that a profile that is read can be used without further
+// checks. Whether it is of the plan at hand is asked apart (checkProfile), as
+// not every reader has one.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Json.h"
 #include "plait/Plan/Defaults.h"
@@ -19,6 +27,7 @@ constexpr Range seconds = {0, 1e9};
 constexpr Range count = {0, 1e15};
 
 /// Calls `parse(entry, where)` for every object of the list `name`.
+/// The path of an entry goes along, for messages.
 template <typename Parse>
 Status forEach(Fields &fields, const char *name, Parse parse) {
   const Json *list = fields.require(name).get(name);
@@ -41,6 +50,7 @@ void readCount(Fields &fields, const char *name, Integer &to, Range range) {
   to = Integer(value);
 }
 
+/// Times of the clock, of waiting beside these, and of the processor.
 template <typename Entry> void readTimes(Fields &fields, Entry &entry) {
   fields.require("seconds").read("seconds", entry.seconds, seconds);
   fields.require("waiting_seconds")
@@ -63,6 +73,7 @@ Status readEnum(Fields &fields, const char *field, const char *const *names,
   return fail(fields.path(field), " is '", text, "', which is unknown");
 }
 
+/// A function with its steps, in the plan's order: they are matched by index.
 Status parseFunction(const Json &object, const std::string &where,
                      plan::FunctionProfile &function) {
   Fields fields(object, where);
@@ -82,6 +93,8 @@ Status parseFunction(const Json &object, const std::string &where,
   return fields.finish();
 }
 
+/// Messages of one kind, direction, peer and tensor together. They are matched
+/// by these.
 Status parseTransfer(const Json &object, const std::string &where,
                      plan::TransferProfile &transfer) {
   Fields fields(object, where);
@@ -112,6 +125,8 @@ Status parseProgram(const Json &object, const std::string &where,
   return fields.finish();
 }
 
+/// Axes come sorted by name and not in the plan's order: they are looked up by
+/// name.
 Status parseMesh(Fields &fields, plan::Profile &profile) {
   const Json *mesh = fields.require("mesh").get("mesh");
   if (!mesh)

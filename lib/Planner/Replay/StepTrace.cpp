@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Events of a replayed step for Perfetto, for the tools that write traces of
+// plans. Values of JSON, not text: callers add fields of their own and write
+// all events at once.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/StepTrace.h"
 
@@ -16,6 +22,7 @@ using namespace plait;
 using namespace plait::planner;
 namespace fb = plait::plan::fb;
 
+/// A metadata event: the format names rows that way.
 void planner::addName(TraceEvents &events, const char *what, uint32_t process,
                       uint32_t thread, const std::string &name) {
   events.push_back({{"ph", "M"},
@@ -43,6 +50,9 @@ void planner::addSpan(TraceEvents &events, uint32_t process, uint32_t thread,
                     {"args", std::move(args)}});
 }
 
+/// One span an action. What computes is on one row and what only communicates
+/// on another, because in streams the two run at the same time, and spans of a
+/// row may not overlap. An action's waiting is what is left of its time.
 void planner::addActions(TraceEvents &events, const fb::Plan &plan,
                          const plan::Replayed &replayed, uint32_t index,
                          uint32_t process, uint32_t row, uint32_t rowBeside,

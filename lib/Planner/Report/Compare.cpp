@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Clusters side by side on a screen: what a step takes on each, and what a
+// whole training does. Each cluster has been searched for by itself; nothing is
+// compared here but printed in columns.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Report/Projected.h"
 #include "Report/Screen.h"
@@ -19,6 +25,8 @@ public:
   Table(Screen &screen, std::vector<size_t> widths)
       : screen(screen), widths(std::move(widths)) {}
 
+  /// As many cells as there are widths, or fewer. Longer texts push what is
+  /// behind them to the right: nothing is cut.
   void row(const std::string &name, const std::vector<std::string> &cells) {
     std::string text = padRight(name, nameWidth);
     for (size_t i = 0; i < cells.size(); ++i)
@@ -26,6 +34,7 @@ public:
     screen.line(text);
   }
 
+  // Of the first column: set once the names are known.
   size_t nameWidth = 0;
 
 private:
@@ -35,6 +44,7 @@ private:
 
 } // namespace
 
+/// Both tables have the same first column, so that rows are found again.
 static size_t getNameWidth(const std::vector<Compared> &compared) {
   size_t width = 16;
   for (const Compared &one : compared)
@@ -44,10 +54,13 @@ static size_t getNameWidth(const std::vector<Compared> &compared) {
 
 /// The step, the configuration below it.
 static void writeSteps(Screen &screen, const std::vector<Compared> &compared) {
+  // Wide enough for the largest figures that are likely, and 80 columns
+  // together with the names of most clusters.
   Table table(screen, {11, 13, 8, 10, 10, 9});
   table.nameWidth = getNameWidth(compared);
   table.row("cluster", {"step", "tokens/s", "MFU", "memory", "of", "devices"});
   for (const Compared &one : compared) {
+    // A cluster without a pick says why, where the others have their figures.
     if (!one.report) {
       screen.line(one.cluster);
       screen.entry("", one.failure);
@@ -66,8 +79,12 @@ static void writeSteps(Screen &screen, const std::vector<Compared> &compared) {
   }
 }
 
+/// Left out where no tokens were given. Clusters that found nothing have been
+/// told of already.
 static void writeProjections(Screen &screen,
                              const std::vector<Compared> &compared) {
+  // All reports have the same goal but for its price; the first one that there
+  // is says what it is.
   auto first = std::find_if(compared.begin(), compared.end(),
                             [](const Compared &one) { return one.report; });
   if (first == compared.end() || !first->report->goal)

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The step that drawings show. A page of all actions of a large step would be
+// too large to read or to load, so that fewer microbatches are simulated; what
+// the middle of the step leaves out is told.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Report/Drawn.h"
 #include "Search/Parts.h"
@@ -21,6 +27,9 @@ std::string Drawn::note() const {
          printSeconds(omitted()) + " are left out";
 }
 
+/// At least three rounds of the pipeline, however many actions that are: fewer
+/// would not show the rhythm between the beginning and the end. The batch is as
+/// much smaller; everything else is the pick's.
 Result<Drawn> planner::simulateDrawn(const ReportInput &input,
                                      int64_t actions) {
   const Configuration &configuration = input.result.configuration;

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A prediction as one page that needs nothing else: tables, drawings and a
+// style in place. Sections are written in the order of the page into one
+// string; what comes from outside (names of models, clusters, files) is escaped
+// where it is written, and figures are printed by the same functions as on the
+// screen, so that the two say the same.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Report/Projected.h"
 #include "Report/Svg.h"
@@ -17,6 +25,7 @@ using namespace plait::planner;
 
 namespace {
 
+/// Built once, run once. `out` is a valid page once run() has ended.
 class Page {
 public:
   Page(const ReportInput &input, const Drawn &drawn)
@@ -25,11 +34,14 @@ public:
   std::string run();
 
 private:
+  // Cells of one row, left to right, as HTML.
   using Row = std::vector<std::string>;
 
   void heading(const char *text) {
     out += "<h2>" + escapeHtml(text) + "</h2>\n";
   }
+  /// A sentence below a heading or a drawing. None where there is nothing to
+  /// say, so that callers need not ask.
   void note(const std::string &text) {
     if (!text.empty())
       out += "<p class=\"note\">" + escapeHtml(text) + "</p>\n";
@@ -57,6 +69,8 @@ private:
 
 } // namespace
 
+/// Cells come as HTML, since some hold a colour key; callers escape what they
+/// put in. An empty head leaves its row out.
 void Page::table(const Row &head, const std::vector<Row> &rows, size_t words) {
   out += "<table>\n";
   auto writeRow = [&](const Row &row, const char *cell) {
@@ -79,6 +93,7 @@ static std::string getKey(const char *name) {
          getColor(name) + "\"></span>" + name;
 }
 
+/// The title, what was picked and the figures that most readers want alone.
 void Page::writeHead() {
   std::string title =
       input.model.empty() ? std::string("Predicted step") : input.model;
@@ -103,6 +118,8 @@ static std::string joinLayers(const std::vector<int> &layers) {
   return text;
 }
 
+/// All choices, also those at their default: a page is read without the command
+/// that made it.
 void Page::writeConfiguration() {
   const Configuration &c = input.result.configuration;
   const Training &training = input.training;
@@ -130,6 +147,7 @@ void Page::writeConfiguration() {
       2);
 }
 
+/// Nothing where no number of tokens was asked for.
 void Page::writeProjection() {
   if (!input.goal)
     return;
@@ -137,11 +155,14 @@ void Page::writeProjection() {
       project(*input.goal, input.result, input.cluster, input.training);
   heading("The whole training");
   std::vector<Row> rows = {{"tokens", printTokens(projection.tokens)}};
+  // The same rows as on the screen.
   for (const auto &[name, text] : describeProjection(projection, input))
     rows.push_back({name, escapeHtml(text)});
   table({}, rows, 2);
 }
 
+/// Two bars of the same length: the same seconds, by what they are spent for
+/// and by what bounds them.
 void Page::writeTime() {
   heading("Where time goes");
   note(
@@ -157,6 +178,7 @@ void Page::writeTime() {
 void Page::writeParts(const std::vector<Part> &parts) {
   out += drawBar(parts, estimate.iterationSeconds);
   std::vector<Row> rows;
+  // Only parts that take time: the others have no room in the bar.
   for (const Part &part : parts)
     if (part.value > 0)
       rows.push_back(
@@ -166,12 +188,17 @@ void Page::writeParts(const std::vector<Part> &parts) {
   table({}, rows, 1);
 }
 
+/// The bar is of the fullest stage against what is usable; where that is
+/// exceeded, the bar's length is the stage's. The rows have all stages, the
+/// drawing what some ranks hold over time.
 void Page::writeMemory() {
   double usable = input.cluster.device.usableBytes();
   heading("Memory");
   note("Of each stage at its worst moment, against the " + printBytes(usable) +
        " that the device leaves.");
   std::vector<Row> rows;
+  // The names of the parts are those of any memory: an empty one has all of
+  // them.
   Row head = {"stage"};
   for (const Part &part : getMemoryParts(StageMemory()))
     head.push_back(getKey(part.name));
@@ -196,6 +223,8 @@ void Page::writeTimeline() {
   note(drawn.note());
 }
 
+/// Predicted beside measured, with the error in percent of what was measured. A
+/// part that was not measured is left out, and stages that either side lacks.
 void Page::writeMeasured() {
   if (!input.measured)
     return;
@@ -209,6 +238,8 @@ void Page::writeMeasured() {
       rows.push_back({name, print(predicted), print(value),
                       printNumber(100 * (predicted / value - 1), 1) + " %"});
   };
+  // Parts as a profile can tell them apart: it knows of gradients and of the
+  // optimizer, and of the pipeline as what is left.
   add("step", estimate.iterationSeconds, measured.iterationSeconds,
       printSeconds);
   add("pipeline", estimate.pipelineSeconds, measured.pipelineSeconds,
@@ -224,6 +255,7 @@ void Page::writeMeasured() {
   table({"", "predicted", "measured", "error"}, rows, 1);
 }
 
+/// Runners-up are told by their configuration, variants by what was changed.
 void Page::writeAlternatives(const char *title,
                              const std::vector<Alternative> &alternatives) {
   if (alternatives.empty())
@@ -239,6 +271,8 @@ void Page::writeAlternatives(const char *title,
   table({"configuration", "what it loses", "step", "peak memory"}, rows, 2);
 }
 
+/// What the search can vouch for and what it cannot: the bound is under the
+/// model, the band is about the model.
 void Page::writeBound() {
   const SearchResult &result = input.result;
   heading("How sure");
@@ -255,11 +289,14 @@ void Page::writeBound() {
       printNumber(100 * robustBand, 0) +
       " %, by which predicted ratios were off for half of the pairs of "
       "published runs.");
+  // What was not tried or not preferred, and why.
   for (const std::string &line : result.notes)
     note(line);
 }
 
 std::string Page::run() {
+  // What was picked, what it costs, where that goes, what was measured, how it
+  // runs, what it holds, what else there was, and how much of this is sure.
   writeHead();
   writeConfiguration();
   writeProjection();
@@ -273,6 +310,8 @@ std::string Page::run() {
   return out + "</body></html>\n";
 }
 
+/// Simulates with as many actions as a page can show; the file is written at
+/// the end, so that a failure leaves none.
 Status planner::writeHtmlReport(const ReportInput &input,
                                 const std::string &path) {
   constexpr int64_t mostActions = 6000; // beyond that they are thin lines

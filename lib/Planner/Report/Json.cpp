@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A prediction as JSON, for programs. The fields are part of what users rely
+// on: docs/Planner.md lists them, and their order is that
+// of the documentation. Values are in seconds, bytes and FLOP, unrounded; words
+// are those of the command line's options, so that a configuration can be asked
+// for again.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Planner/Report.h"
 
@@ -13,6 +21,7 @@ using namespace plait;
 using namespace plait::planner;
 using json = nlohmann::ordered_json; // fields in the order of the documentation
 
+/// What can be chosen, as options name it. Also used for each alternative.
 static json getConfiguration(const Configuration &configuration) {
   return {{"pp", configuration.pipeline},
           {"dp", configuration.data},
@@ -28,6 +37,8 @@ static json getConfiguration(const Configuration &configuration) {
           {"layers", configuration.layers}};
 }
 
+/// The pick's configuration with what was given beside it, so that the object
+/// says all that the prediction depends on but the model.
 static json getPick(const ReportInput &input) {
   const Training &training = input.training;
   json pick = getConfiguration(input.result.configuration);
@@ -43,6 +54,8 @@ static json getPick(const ReportInput &input) {
 }
 
 static json getMemory(const Estimate &estimate) {
+  // By rank of the pipeline. `peak` is a sum of the others but for `reserved`,
+  // which is beside it; it is written out for who only wants that.
   json stages = json::array();
   for (const StageMemory &memory : estimate.memory)
     stages.push_back({{"peak", memory.peak()},
@@ -55,6 +68,8 @@ static json getMemory(const Estimate &estimate) {
   return stages;
 }
 
+/// Without what is waited for on links, which stands beside it: the two add up
+/// to the step.
 static json getBreakdown(const Breakdown &parts) {
   return {{"forward", parts.forward},     {"backward", parts.backward},
           {"recompute", parts.recompute}, {"bubble", parts.bubble},
@@ -72,6 +87,8 @@ static json getRoofline(const Breakdown &parts) {
           {"overhead", parts.overhead}};
 }
 
+/// Wall-clock figures only where they are asked for, because output is
+/// otherwise the same byte for byte.
 static json getSearch(const ReportInput &input) {
   const SearchResult &result = input.result;
   const SearchCounts &counts = result.counts;
@@ -92,6 +109,7 @@ static json getSearch(const ReportInput &input) {
 
 static json getAlternative(const Alternative &alternative) {
   json entry;
+  // Variants have a change, runners-up have none.
   if (!alternative.change.empty())
     entry["change"] = alternative.change;
   entry["iteration_seconds"] = alternative.estimate.iterationSeconds;
@@ -109,6 +127,7 @@ static json getAlternatives(const std::vector<Alternative> &alternatives) {
   return list;
 }
 
+/// What was not measured is left out rather than 0.
 static json getMeasured(const Measured &measured) {
   json content = {{"source", measured.source}};
   const std::pair<const char *, double> seconds[] = {
@@ -124,6 +143,7 @@ static json getMeasured(const Measured &measured) {
   return content;
 }
 
+/// What is not known (energy, money) is left out.
 static json getProjection(const ReportInput &input) {
   Projection projection =
       project(*input.goal, input.result, input.cluster, input.training);
@@ -167,6 +187,7 @@ static json getContent(const ReportInput &input) {
   content["roofline_seconds"] = getRoofline(estimate.breakdown);
   content["memory_bytes"] = getMemory(estimate);
   content["memory_limit_bytes"] = input.cluster.device.usableBytes();
+  // What depends on options is there only with them; everything else always is.
   if (input.goal)
     content["projection"] = getProjection(input);
   content["configuration"] = getPick(input);
@@ -185,11 +206,14 @@ std::string planner::toJson(const ReportInput &input) {
   return getContent(input).dump(2) + "\n";
 }
 
+/// One object a cluster, in the order asked for; where nothing was found, the
+/// reason stands in place of the figures.
 std::string planner::compareJson(const std::vector<Compared> &compared) {
   json list = json::array();
   for (const Compared &one : compared) {
     json entry = {{"cluster", one.cluster}};
     if (one.report)
+      // Behind the name, which stands first.
       entry.update(getContent(*one.report));
     else
       entry["error"] = one.failure;

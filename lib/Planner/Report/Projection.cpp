@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A whole training from one predicted step, in figures and in words. Everything
+// is a multiple of the step; two rules of thumb stand beside it, to be compared
+// with.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Report/Projected.h"
 
@@ -26,6 +32,7 @@ double planner::getComputeOptimalTokens(double parameters) {
 static double getFullShare(const Configuration &configuration) {
   if (std::optional<Recompute> kind = configuration.recompute.getUniform())
     return *kind == Recompute::Full;
+  // Counted layer by layer, since each stage may have another number of them.
   double all = 0, full = 0;
   for (size_t stage = 0; stage < configuration.layers.size(); ++stage) {
     int layers = configuration.layers[stage];
@@ -35,6 +42,9 @@ static double getFullShare(const Configuration &configuration) {
   return all > 0 ? full / all : 0;
 }
 
+/// Steps are whole, so that the last one may see more tokens than are left.
+/// Devices are those that the configuration uses: what it leaves idle is not
+/// paid for here. Utilisation does not enter: the step has it in it.
 Projection planner::project(const Goal &goal, const SearchResult &result,
                             const Cluster &cluster, const Training &training) {
   const Estimate &estimate = result.estimate;
@@ -47,12 +57,16 @@ Projection planner::project(const Goal &goal, const SearchResult &result,
       goal.tokens / (double(training.globalBatch) * training.sequence));
   projection.seconds = projection.steps * estimate.iterationSeconds;
   projection.deviceHours = devices * projection.seconds / 3600;
+  // At the power limit the whole time: an upper end, and of the devices alone.
   if (cluster.device.powerWatts > 0)
     projection.joules =
         devices * projection.seconds * cluster.device.powerWatts;
   if (goal.price)
     projection.money = *goal.price * projection.deviceHours;
   projection.modelFlops = projection.steps * estimate.modelFlops;
+  // A forward again adds 2 FLOPs a token and parameter. The rate counts them as
+  // well, so that the rule differs from the prediction by what it leaves out,
+  // not by what it calls a FLOP.
   projection.ruleFlops = 6 + 2 * getFullShare(configuration);
   projection.ruleRate = projection.ruleFlops / 6 * estimate.modelFlops /
                         (devices * estimate.iterationSeconds);
@@ -67,6 +81,8 @@ Projection planner::project(const Goal &goal, const SearchResult &result,
 // In words
 //===----------------------------------------------------------------------===//
 
+/// "300e9", "1.60e12": three digits and a power of a thousand. Below a million
+/// as it is.
 std::string planner::printTokens(double tokens) {
   constexpr std::pair<double, const char *> scales[] = {
       {1e12, "e12"}, {1e9, "e9"}, {1e6, "e6"}};
@@ -87,6 +103,7 @@ std::string planner::printDuration(double seconds) {
 }
 
 std::string planner::printEnergy(double joules) {
+  // In joules.
   constexpr double kiloWattHour = 3.6e6;
   constexpr std::pair<double, const char *> scales[] = {{1e6, " GWh"},
                                                         {1e3, " MWh"}};
@@ -97,6 +114,8 @@ std::string planner::printEnergy(double joules) {
   return printNumber(hours, 1) + " kWh";
 }
 
+/// Rows for the screen and for the page, in the order of docs/Planner.md. What
+/// is not known has no row.
 std::vector<std::pair<std::string, std::string>>
 planner::describeProjection(const Projection &projection,
                             const ReportInput &input) {

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Drawings for the page: bars of parts, the timeline, memory over time. SVG is
+// written as text, with coordinates to a tenth of a pixel. The size of a page
+// is what shapes this file: actions of one kind are one path, memory is a
+// staircase of no more steps than the drawing has pixels. Colours stand for the
+// same thing in all drawings and tables.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Report/Svg.h"
 
@@ -37,6 +45,8 @@ std::string planner::escapeHtml(const std::string &text) {
 }
 
 const char *planner::getColor(const std::string &name) {
+  // By the names of Parts.cpp and of activities. Two names share a colour where
+  // they mean the same or stand in different drawings.
   static const std::map<std::string, const char *> colors = {
       {"forward", "#4c78a8"},          {"backward", "#72b7b2"},
       {"backward-input", "#72b7b2"},   {"backward-weight", "#54a24b"},
@@ -70,6 +80,7 @@ struct Frame {
 
 } // namespace
 
+/// A tenth of a pixel: finer than anyone sees, and short.
 static std::string printX(double value) { return printNumber(value, 1); }
 
 static std::string begin(double height) {
@@ -77,6 +88,7 @@ static std::string begin(double height) {
          "\" role=\"img\">\n";
 }
 
+/// Content is escaped here, so that callers cannot forget it.
 static std::string text(double x, double y, const std::string &content,
                         const char *anchor = "start") {
   return "<text x=\"" + printX(x) + "\" y=\"" + printX(y) +
@@ -84,6 +96,7 @@ static std::string text(double x, double y, const std::string &content,
          "</text>\n";
 }
 
+/// With a title, which browsers show as a hint.
 static std::string rectangle(double x, double y, double width, double height,
                              const char *color, const std::string &title) {
   return "<rect x=\"" + printX(x) + "\" y=\"" + printX(y) + "\" width=\"" +
@@ -96,16 +109,21 @@ static std::string rectangle(double x, double y, double width, double height,
 static std::string drawTimeAxis(const Frame &frame, double y) {
   std::string out;
   for (int i = 0; i <= 10; i += 2) {
+    // What is left out of the middle is added behind it: labels are of the
+    // whole step.
     double seconds = frame.seconds * i / 10;
     out += text(frame.x(seconds), y,
                 printSeconds(seconds + (i > 5 ? frame.omitted : 0)), "middle");
   }
+  // A dashed line from the top to the labels.
   if (frame.isBroken)
     out += "<path class=\"break\" d=\"M" + printX(frame.x(frame.seconds / 2)) +
            " 0V" + printX(y - 12) + "\"/>\n";
   return out;
 }
 
+/// Parts from left to right at the scale of `limit`; those too thin to be seen
+/// still take their room, so that the others are where they belong.
 std::string planner::drawBar(const std::vector<Part> &parts, double limit) {
   constexpr double width = 980;
   std::string out = "<svg viewBox=\"0 0 980 18\" class=\"bar\">\n";
@@ -124,6 +142,7 @@ std::string planner::drawBar(const std::vector<Part> &parts, double limit) {
 // Timeline
 //===----------------------------------------------------------------------===//
 
+/// Widths are estimated at seven pixels a letter: there is no font to measure.
 static std::string drawLegend(const std::vector<std::string> &names, double y) {
   std::string out;
   double x = Frame::left;
@@ -135,9 +154,12 @@ static std::string drawLegend(const std::vector<std::string> &names, double y) {
   return out;
 }
 
+/// One row a rank, thinner where there are many, with every fourth one named.
 std::string planner::drawTimeline(const Drawn &drawn) {
   const Timeline &timeline = drawn.timeline;
   size_t ranks = timeline.ranks.size();
+  // Pixels. Beyond 32 ranks rows are thinner, so that the drawing does not
+  // outgrow the page.
   double row = ranks > 32 ? 9 : 16, height = double(ranks) * row;
   Frame frame(drawn);
   // One path for all actions of a kind: a page of some hundred kilobytes.
@@ -151,6 +173,7 @@ std::string planner::drawTimeline(const Drawn &drawn) {
     for (const TimelineAction &action : timeline.ranks[rank].actions) {
       // A gap of part of a pixel keeps neighbours apart.
       double width = frame.x(action.end) - frame.x(action.start);
+      // Too thin for the precision that coordinates have.
       if (width < 0.05)
         continue;
       std::string &path = paths[action.activity];
@@ -159,6 +182,7 @@ std::string planner::drawTimeline(const Drawn &drawn) {
               "h-" + printX(std::max(0.1, width - 0.3)) + "z";
     }
   }
+  // In the order of Activity, which is that of a step.
   std::vector<std::string> names;
   for (const auto &[activity, path] : paths) {
     names.push_back(getActivityName(activity));
@@ -176,10 +200,13 @@ std::string planner::drawTimeline(const Drawn &drawn) {
 /// The highest of the samples of each pixel: no peak is lost.
 static std::string getLine(const RankTimeline &rank, const Frame &frame,
                            double height, double limit) {
+  // By column of the drawing.
   std::map<int, double> highest;
   double last = 0;
   int column = 0;
   for (const MemorySample &sample : rank.memory) {
+    // Columns that the last sample reached into keep its bytes, up to the next
+    // sample; that one's column has the higher of the two.
     int next = int(sample.seconds / frame.seconds * Frame::width);
     for (; column < next; ++column)
       highest[column] = std::max(highest[column], last);
@@ -191,6 +218,7 @@ static std::string getLine(const RankTimeline &rank, const Frame &frame,
   std::string path;
   double before = -1;
   for (auto [x, bytes] : highest) {
+    // Only where it changes: a path of corners, not of pixels.
     if (bytes == before)
       continue;
     std::string y = printX(height - bytes / limit * height);
@@ -203,6 +231,7 @@ static std::string getLine(const RankTimeline &rank, const Frame &frame,
 
 /// At most eight, evenly spread, the first and the last among them.
 static std::vector<size_t> pickRanks(size_t ranks) {
+  // One for each of drawMemory's colours.
   constexpr size_t most = 8;
   std::vector<size_t> picked;
   size_t count = std::min(most, ranks);
@@ -211,6 +240,8 @@ static std::vector<size_t> pickRanks(size_t ranks) {
   return picked;
 }
 
+/// As high as the highest sample or the limit, whichever is more, so that what
+/// exceeds the limit is seen to. A line for each of some ranks.
 std::string planner::drawMemory(const Drawn &drawn, double limit) {
   const Timeline &timeline = drawn.timeline;
   static const char *const colors[] = {"#4c78a8", "#f58518", "#54a24b",

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A prediction as a screen of text, for --explain, --why-not and the lines that
+// commands write to standard error. What goes into which section is decided
+// here, how lines are laid out in Screen.cpp, what figures look like in
+// Parts.cpp.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Report/Projected.h"
 #include "Report/Screen.h"
@@ -17,6 +24,7 @@ using namespace plait::planner;
 static std::string printLayers(const std::vector<int> &layers) {
   std::string text;
   for (size_t i = 0; i < layers.size();) {
+    // Runs of equal stages are told once.
     size_t end = i;
     while (end < layers.size() && layers[end] == layers[i])
       ++end;
@@ -33,9 +41,11 @@ static std::string printLayers(const std::vector<int> &layers) {
 static std::string describeMeasured(const Measured &measured,
                                     const Estimate &estimate) {
   std::string text;
+  // What was not measured is 0 and left out.
   auto add = [&](const char *name, double seconds, double predicted) {
     if (seconds <= 0)
       return;
+    // Of the measured time: a prediction that is too short has a minus.
     double error = 100 * (predicted / seconds - 1);
     text += (text.empty() ? "" : "; ") + std::string(name) +
             printSeconds(seconds) + " (predicted " + (error < 0 ? "" : "+") +
@@ -48,6 +58,8 @@ static std::string describeMeasured(const Measured &measured,
   return text + ", by " + measured.source;
 }
 
+/// What was decided and what comes of it, a line each; lines without content
+/// are left out.
 static void writePick(Screen &screen, const ReportInput &input) {
   const SearchResult &result = input.result;
   const Estimate &estimate = result.estimate;
@@ -79,6 +91,8 @@ static void writePick(Screen &screen, const ReportInput &input) {
   screen.entry("layers", printLayers(result.configuration.layers));
 }
 
+/// Two lists of the same step, as bars on one scale. Parts that take no time
+/// are left out, which of most configurations are several.
 static void writeTime(Screen &screen, const Estimate &estimate) {
   auto writeParts = [&](const std::vector<Part> &parts) {
     for (const Part &part : parts)
@@ -97,9 +111,12 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
   double usable = input.cluster.device.usableBytes();
   screen.heading("memory of each stage, of " + printBytes(usable));
   const std::vector<StageMemory> &stages = input.result.estimate.memory;
+  // What the columns in front of the bar leave.
   double room = double(screen.columns()) - 34;
   for (size_t i = 0; i < stages.size();) {
     size_t end = i + 1;
+    // Neighbours that print the same peak share a row: a deep pipeline would
+    // fill the screen otherwise.
     std::string shown = printBytes(stages[i].peak());
     while (end < stages.size() && printBytes(stages[end].peak()) == shown)
       ++end;
@@ -111,8 +128,11 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
     double reached = 0;
     size_t drawn = 0;
     for (const Part &part : getMemoryParts(stages[i])) {
+      // Rounded at the ends of parts, not by their lengths, so that the bar is
+      // as long as the sum; it stops at what the device has.
       reached += part.value;
       size_t length = size_t(std::lround(reached / usable * room));
+      // The first letters of the parts are different.
       for (; drawn < length && drawn < size_t(room); ++drawn)
         text += part.name[0];
     }
@@ -132,12 +152,14 @@ static void writeProjection(Screen &screen, const ReportInput &input) {
     screen.entry("  " + name, text);
 }
 
+/// What does not fit has no time worth comparing and gets a dash.
 static void writeAlternatives(Screen &screen, const std::string &title,
                               const std::vector<Alternative> &alternatives) {
   if (alternatives.empty())
     return;
   screen.heading(title);
   for (const Alternative &alternative : alternatives) {
+    // A runner-up has no single change and is told by its configuration.
     const std::string &change = alternative.change;
     screen.entry("  " +
                      (alternative.fits
@@ -148,6 +170,7 @@ static void writeAlternatives(Screen &screen, const std::string &title,
   }
 }
 
+/// The same statements as the page's, in lines.
 static void writeBound(Screen &screen, const SearchResult &result) {
   const SearchCounts &counts = result.counts;
   screen.heading("how sure");
@@ -167,6 +190,8 @@ static void writeBound(Screen &screen, const SearchResult &result) {
                      " %, by which predicted ratios were off for half of the "
                      "pairs of published runs; for 8 of 10 it was " +
                      printNumber(100 * robustMost, 0) + " %");
+  // Of the step as it is predicted: what no other choice on these meshes could
+  // save more than.
   double gain = 1 - result.idealSeconds / result.estimate.iterationSeconds;
   screen.entry("  ideal", "no schedule, stage cut or larger memory gains more "
                           "than " +
@@ -203,6 +228,9 @@ std::string planner::projectionText(const ReportInput &input,
 // Two side by side
 //===----------------------------------------------------------------------===//
 
+/// A row a part, of both configurations; parts that neither has are left out.
+/// The parts come in the same order for both, which compare() relies on as
+/// well.
 std::string planner::explainText(const WhyNot &answer, const SearchResult &pick,
                                  const TextOptions &options) {
   Screen screen(options);
@@ -218,6 +246,8 @@ std::string planner::explainText(const WhyNot &answer, const SearchResult &pick,
     auto text = [&](double value) {
       return difference.isBytes ? printBytes(value) : printSeconds(value);
     };
+    // The sign is printed apart, as printSeconds and printBytes are for
+    // amounts.
     double change = difference.other - difference.pick;
     screen.line("  " + padRight(difference.part, 18) +
                 padLeft(text(difference.pick), 12) +
@@ -227,6 +257,7 @@ std::string planner::explainText(const WhyNot &answer, const SearchResult &pick,
   return std::move(screen.out);
 }
 
+/// For standard error: it has wall-clock figures, which differ from run to run.
 std::string planner::describeSearch(const SearchResult &result) {
   const SearchCounts &counts = result.counts;
   return "considered " + printCount(double(counts.considered)) +

@@ -29,6 +29,7 @@ static std::string printTime(double seconds) {
   return printNumber(1e6 * seconds, 3);
 }
 
+/// What happens once a step has no microbatch to be told by.
 static std::string getLabel(const TimelineAction &action) {
   std::string name = getActivityName(action.activity);
   bool isPerMicrobatch = action.activity <= Activity::BackwardWeight;
@@ -36,6 +37,9 @@ static std::string getLabel(const TimelineAction &action) {
                          : name;
 }
 
+/// A row for the rank's actions, and a counter with a value for each part of
+/// its memory, which Perfetto stacks. Written as text, an event a line, since a
+/// trace has some 100,000 of them.
 static void addRank(std::vector<std::string> &events, size_t rank,
                     const RankTimeline &timeline) {
   std::string place = "\"pid\":0,\"tid\":" + std::to_string(rank);
@@ -55,6 +59,7 @@ static void addRank(std::vector<std::string> &events, size_t rank,
              (action.isCritical ? "true" : "false") + "}}";
     events.push_back(std::move(event));
   }
+  // A sample holds until the next: the format's counters mean the same.
   for (const MemorySample &sample : timeline.memory) {
     std::string event =
         "{\"ph\":\"C\",\"name\":\"memory of rank " + std::to_string(rank) +
@@ -68,6 +73,8 @@ static void addRank(std::vector<std::string> &events, size_t rank,
   }
 }
 
+/// One process, with a thread for each rank of the pipeline. The configuration
+/// and how much of the step was simulated are in the file's own data.
 Status planner::writeTrace(const ReportInput &input, const std::string &path) {
   constexpr int64_t mostActions = 100000; // some 20 MB
   Result<Drawn> drawn = simulateDrawn(input, mostActions);

@@ -107,6 +107,7 @@ Status parseAttention(const Json &object, const std::string &where,
 Status parseDevice(const Json &object, const std::string &where,
                    Device &device) {
   Fields fields(object, where);
+  // In the order of Precision.
   const char *peaks[] = {"fp32Flops", "bf16Flops", "fp16Flops"};
   for (int i = 0; i < 3; ++i)
     fields.require(peaks[i]).read(peaks[i], device.peakFlops[i], flops);
@@ -125,6 +126,8 @@ Status parseDevice(const Json &object, const std::string &where,
   fields.read("powerWatts", device.powerWatts, {0, 1e6});
   fields.read("multiprocessors", device.multiprocessors, count);
   fields.read("launchSeconds", device.launchSeconds, seconds);
+  // Nested objects have readers of their own, whose failures name the whole
+  // path.
   if (const Json *matrix = fields.require("matrix").get("matrix"))
     if (Status bad = parseMatrix(*matrix, where + ".matrix", device.matrix);
         !bad.ok())
@@ -142,6 +145,7 @@ Status parseDevice(const Json &object, const std::string &where,
 Status parseChannels(const Json &object, const std::string &where,
                      std::array<Channel, protocolCount> &channels) {
   Fields fields(object, where);
+  // In the order of Protocol.
   const char *names[] = {"ll", "ll128", "simple"};
   for (int i = 0; i < protocolCount; ++i) {
     std::vector<double> row;
@@ -216,6 +220,8 @@ Result<Json> load(const std::string &name, const std::string &folder,
                  "hardware file '" + name + "'", "", depth);
 }
 
+/// Depth is what ends a chain that comes back to itself: 8 files are more than
+/// any real one has.
 Result<Json> resolve(Json object, const std::string &what,
                      const std::string &folder, int depth) {
   auto it = object.find("extends");
@@ -247,6 +253,7 @@ Status planner::parseFabric(const Json &object, const std::string &where,
   fields.read("name", fabric.name);
   fields.read("bandwidth", fabric.bandwidth, bandwidth);
   readPairs(fields, "byMembers", fabric.byMembers, count, bandwidth);
+  // In the order of Algorithm.
   const char *algorithms[] = {"ring", "tree", "inSwitch"};
   for (int i = 0; i < algorithmCount; ++i)
     if (const Json *channels = fields.get(algorithms[i]))

@@ -69,6 +69,7 @@ Fields &Fields::require(const char *name) {
   return *this;
 }
 
+/// A value of another type is an error and never converted.
 void Fields::read(const char *name, std::string &to) {
   const Json *value = find(name);
   if (!value)
@@ -115,6 +116,7 @@ void Fields::read(const char *name, int &to, Range range) {
   double number = 0;
   if (!value || !readNumber(*value, name, number, range))
     return;
+  // Refused, not rounded: half a device is a mistake.
   if (number != std::floor(number))
     return fail(plait::fail(where, name, " must be a whole number, not ",
                             shorten(*value)));
@@ -145,6 +147,8 @@ void Fields::read(const char *name, std::vector<double> &to,
     readRow(*value, name, to, ranges);
 }
 
+/// Row by row, each with the same ranges; the first row that does not check
+/// ends it, with its index in the message.
 void Fields::read(const char *name, std::vector<std::vector<double>> &to,
                   const std::vector<Range> &ranges, bool ascending) {
   const Json *value = find(name);

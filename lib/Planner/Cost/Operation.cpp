@@ -97,6 +97,8 @@ Cost planner::memoryCost(double bytes, const Device &device) {
   return kernelCost(bytes, 0, device);
 }
 
+/// Fixed elements (weights of norms, biases) do not scale with the sequences,
+/// those of a microbatch do.
 Cost planner::operationCost(const Operation &operation, const Device &device,
                             const CostOptions &options) {
   switch (operation.kind) {

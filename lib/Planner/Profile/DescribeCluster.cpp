@@ -59,6 +59,8 @@ plait::describeCluster(MLIRContext *context, const planner::Cluster &cluster,
                        ArrayRef<std::pair<StringRef, int64_t>> axes) {
   Builder builder(context);
   const planner::Device &device = cluster.device;
+  // The rates are of large work in the training's precision: what the compiler
+  // weighs against communication is large.
   auto rates = RatesAttr::get(
       context, describe(builder, planner::getGemmRate(device, precision)),
       describe(builder, planner::getMemoryRate(device)),

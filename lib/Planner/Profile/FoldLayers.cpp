@@ -112,6 +112,8 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
   Builder builder(function.getContext());
   int64_t current = 0;
   for (Operation &op : ops) {
+    // Behind the last layer's ops begins the head, unless one of that layer
+    // comes again.
     if (auto layer = layerOf(op)) {
       current = blockOf[layer.getInt()];
       after = false;

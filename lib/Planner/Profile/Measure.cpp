@@ -50,6 +50,7 @@ private:
   }
   void addTo(Saved &saved, Value value) const;
   planner::Operation makeKernel(plan::ClusterOp cluster) const;
+  /// The whole tensor's elements, which is what collectives are counted by.
   planner::Operation makeCollective(dist::CollectiveOpInterface op) const;
   std::optional<planner::Operation> makeOperation(Operation *op) const;
   Saved findKept(const llvm::SetVector<Operation *> &delayed) const;
@@ -288,6 +289,7 @@ planner::Block Measurer::measure(func::FuncOp forward,
                                               : planner::Pass::BackwardInput;
       block.operations.push_back(std::move(*operation));
     }
+  // With full recomputation a block keeps nothing but these.
   for (BlockArgument argument : forward.getArguments())
     addTo(block.input, argument);
   for (auto [argument, port] :

@@ -122,6 +122,7 @@ private:
   std::span<const MeasuredRun> runs;
   std::vector<Cluster> clusters; // by run, before the fit
   std::vector<plan::Mesh> meshes;
+  // Of all runs and groups; each fit picks its own.
   std::vector<Sample> samples;
   Ratios ratios = Ratios(figureCount, 0);
 };
@@ -199,6 +200,8 @@ std::vector<Cluster> Fit::apply(const Ratios &ratios) const {
   return changed;
 }
 
+/// By the functions that predictions use, so that what is fitted is the model
+/// itself.
 double Fit::predict(const Sample &sample,
                     const std::vector<Cluster> &clusters) const {
   const plan::Mesh &mesh = meshes[sample.run];

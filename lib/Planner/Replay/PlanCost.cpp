@@ -28,6 +28,9 @@ using namespace plait::planner;
 using plan::length;
 namespace fb = plait::plan::fb;
 
+/// All strides together: the lowest bit that is set in any is the largest power
+/// of two that divides all. Of A and B the larger stride is that of rows,
+/// whichever way they are stored.
 int64_t planner::getRowAlignment(const fb::GemmStep &step) {
   uint64_t bits = uint64_t(std::max(step.a_row(), step.a_col())) |
                   uint64_t(std::max(step.b_row(), step.b_col())) |
@@ -176,6 +179,8 @@ static double getFirstShare(const fb::Program &program, int32_t function) {
   return calls > 0 ? first / calls : 0;
 }
 
+/// One figure for each step of each function of each program, and for each
+/// message, in the order of `messages`: the shape that plan::replay expects.
 Result<plan::ReplayCosts>
 planner::predictCosts(const fb::Plan &plan,
                       const std::vector<plan::Message> &messages,
@@ -208,6 +213,8 @@ planner::predictCosts(const fb::Plan &plan,
   return costs;
 }
 
+/// In the same shape, of what a profile has: a mean over calls, so that steps
+/// that run in one microbatch only are spread over all as well.
 plan::ReplayCosts
 planner::measuredCosts(const fb::Plan &plan,
                        const std::vector<plan::Message> &messages,

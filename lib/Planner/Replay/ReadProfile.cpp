@@ -110,6 +110,8 @@ Status parseTransfer(const Json &object, const std::string &where,
   return fields.finish();
 }
 
+/// One program of the plan: what its ranks have allocated, its functions in the
+/// plan's order, its messages in any.
 Status parseProgram(const Json &object, const std::string &where,
                     plan::ProgramProfile &program) {
   Fields fields(object, where);
@@ -144,6 +146,8 @@ Status parseMesh(Fields &fields, plan::Profile &profile) {
 
 } // namespace
 
+/// All fields are required but for locations: a profile that lacks one was
+/// written by another version, and would be read as zeros.
 Result<plan::Profile> planner::readProfile(const std::string &path) {
   Result<Json> json = readJsonFile(path, "profile");
   if (!json.ok())
@@ -185,6 +189,8 @@ static bool hasShapeOf(const plan::Profile &profile, const fb::Plan &plan) {
   return true;
 }
 
+/// The hash tells plans apart; the shape is checked as well, since a file can
+/// be edited, and steps are indexed by the plan's numbers.
 Status planner::checkProfile(const plan::Profile &profile,
                              const std::string &path, const fb::Plan &plan,
                              uint64_t hash) {

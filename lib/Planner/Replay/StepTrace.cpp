@@ -32,6 +32,8 @@ void planner::addName(TraceEvents &events, const char *what, uint32_t process,
                     {"args", {{"name", name}}}});
 }
 
+/// A complete event. Times of the format are in microseconds, and may have
+/// parts.
 void planner::addSpan(TraceEvents &events, uint32_t process, uint32_t thread,
                       const std::string &name, const std::string &category,
                       double seconds, double length,

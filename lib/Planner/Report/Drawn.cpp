@@ -19,6 +19,7 @@
 using namespace plait;
 using namespace plait::planner;
 
+/// How much of the step is shown, below each drawing.
 std::string Drawn::note() const {
   if (microbatches == all)
     return "";

@@ -167,6 +167,7 @@ static json getProjection(const ReportInput &input) {
   return content;
 }
 
+/// The whole object, in the order of docs/Planner.md.
 static json getContent(const ReportInput &input) {
   const Estimate &estimate = input.result.estimate;
   const Exposed &exposed = estimate.breakdown.exposed;

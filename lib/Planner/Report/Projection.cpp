@@ -94,6 +94,7 @@ std::string planner::printTokens(double tokens) {
   return printNumber(tokens, 0);
 }
 
+/// In days, hours or minutes, the largest of which there is one.
 std::string planner::printDuration(double seconds) {
   if (seconds >= 86400)
     return printNumber(seconds / 86400, 1) + " days";
@@ -102,6 +103,7 @@ std::string planner::printDuration(double seconds) {
   return printNumber(seconds / 60, 1) + " minutes";
 }
 
+/// Kilowatt-hours and their thousands, as electricity is paid for.
 std::string planner::printEnergy(double joules) {
   // In joules.
   constexpr double kiloWattHour = 3.6e6;

@@ -21,6 +21,7 @@
 using namespace plait;
 using namespace plait::planner;
 
+/// The four characters that could end a text or an attribute in double quotes.
 std::string planner::escapeHtml(const std::string &text) {
   std::string out;
   for (char c : text) {
@@ -260,6 +261,7 @@ std::string planner::drawMemory(const Drawn &drawn, double limit) {
          "h" + printX(Frame::width) + "\"/>\n";
   out += text(Frame::left - 6, y + 4, printBytes(limit), "end");
   out += text(Frame::left - 6, height, "0", "end");
+  // Lines of all ranks would cover each other.
   std::vector<size_t> picked = pickRanks(timeline.ranks.size());
   double x = Frame::left;
   for (size_t i = 0; i < picked.size(); ++i) {

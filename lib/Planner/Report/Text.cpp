@@ -143,6 +143,7 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
               "w workspace");
 }
 
+/// Expects that a number of tokens was asked for.
 static void writeProjection(Screen &screen, const ReportInput &input) {
   Projection projection =
       project(*input.goal, input.result, input.cluster, input.training);
@@ -202,6 +203,8 @@ static void writeBound(Screen &screen, const SearchResult &result) {
     screen.entry("  note", note);
 }
 
+/// The pick, what it costs, where time and memory go, what else there was, how
+/// sure all of this is: a section each.
 std::string planner::explainText(const ReportInput &input,
                                  const TextOptions &options) {
   Screen screen(options);
@@ -266,6 +269,8 @@ std::string planner::describeSearch(const SearchResult &result) {
          printCount(double(counts.estimated));
 }
 
+/// Names the best that uses all devices and what it loses, or that there is
+/// none.
 std::string planner::describeIdle(const SearchResult &result) {
   if (result.idleDevices == 0)
     return "";

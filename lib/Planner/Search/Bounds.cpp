@@ -366,11 +366,16 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
     bool isLarge = isBeatenBy(work, one, splits,
                               std::numeric_limits<double>::max(), bytes);
     least = std::min(least, bytes);
+    // Auto does not take this cut: it takes that of the first kind with which
+    // all ranks fit.
     if (isLarge)
       continue;
     std::shared_ptr<const StageProbe> probe = getStageProbe(work, one, splits);
     if (!probe)
       return false;
+    // A mixture with this cut takes no less time than what computes the least
+    // again. Both kinds are asked, as what is cheap may be faster to compute
+    // than to keep.
     one.layers = probe->layers;
     for (Recompute fast : {Recompute::None, Recompute::Selective}) {
       one.recompute = fast;

@@ -247,6 +247,7 @@ std::vector<Mesh> Choices::getIdleMeshes(int tensor, int64_t stages,
   return meshes;
 }
 
+/// Those with no more virtual stages than the model has pieces.
 std::vector<const ScheduleChoice *>
 Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
   if (mesh.pipeline == 1) {

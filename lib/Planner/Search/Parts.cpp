@@ -50,6 +50,8 @@ std::vector<Part> planner::getTimeParts(const Estimate &estimate) {
   return list;
 }
 
+/// The work is told by what bounds it, the waiting as before: forward,
+/// backward, recomputation and optimizer are in the first three.
 std::vector<Part> planner::getRooflineParts(const Estimate &estimate) {
   const Breakdown &parts = estimate.breakdown;
   std::vector<Part> list = {{"arithmetic", parts.arithmetic()},
@@ -60,6 +62,7 @@ std::vector<Part> planner::getRooflineParts(const Estimate &estimate) {
   return list;
 }
 
+/// What the device has reserved is not among them: it is beside the peak.
 std::vector<Part> planner::getMemoryParts(const StageMemory &memory) {
   return {{"parameters", memory.parameters},
           {"gradients", memory.gradients},
@@ -92,6 +95,8 @@ std::string planner::printCount(double value) {
   return digits;
 }
 
+/// Gigabytes of 1e9 bytes from there on, megabytes below; nothing is 0 of the
+/// larger unit.
 std::string planner::printBytes(double bytes) {
   if (bytes == 0)
     return "0 GB";

@@ -342,6 +342,8 @@ Result<SearchResult> Summary::run() {
   return std::move(result);
 }
 
+/// Pins and space are checked against each other first, since the explorer
+/// relies on that. The result's `work` belongs to the source.
 Result<SearchResult> planner::search(WorkSource &source, const Cluster &cluster,
                                      const Training &training,
                                      const SearchSpace &space,

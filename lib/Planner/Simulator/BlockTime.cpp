@@ -20,6 +20,8 @@
 using namespace plait;
 using namespace plait::planner;
 
+/// What an operation's cost depends on beside its sizes, from four places: the
+/// training, the configuration, the framework, and what of them goes together.
 CostOptions Context::costOptions() const {
   CostOptions options;
   options.precision = training.precision;
@@ -275,6 +277,8 @@ StageTime BlockTimer::run() {
   return time;
 }
 
+/// Where what is cheap is computed again, the block is the one profiled that
+/// way; how much of its time that is, the difference to the plain block tells.
 StageTime planner::getBlockTime(int index, const Context &context, bool split,
                                 bool isLayer, Recompute kind) {
   StageTime time =

@@ -399,6 +399,7 @@ Status Estimator::runStages() {
   return Status::success();
 }
 
+/// Uses the times that run() has computed and kept.
 double Estimator::getLeastLayer() {
   Recompute kind = *configuration.recompute.getUniform();
   double least = std::numeric_limits<double>::max();

@@ -43,6 +43,8 @@ double planner::countTied(const Work &work,
   return tied;
 }
 
+/// A tied table is held once by each rank that reads it, and so by two ranks
+/// where the first and the last stage are different ones.
 double planner::countParameters(const Work &work,
                                 std::span<const StageBlocks *const> stages) {
   double sum = 0;

@@ -284,6 +284,8 @@ getGeneratorOptions(const schedule::Generator &generator,
   return options;
 }
 
+/// With the options that the cache uses, so that a timeline shows the order
+/// that was predicted with.
 Result<Schedule> planner::generateFor(const std::string &name,
                                       const Problem &problem,
                                       const StageCost &costs) {

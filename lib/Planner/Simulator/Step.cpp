@@ -133,6 +133,8 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
     return seconds;
   double bytes = load.parameters * elementBytes(context.training.precision);
   double gather = replicaSeconds(CollectiveKind::AllGather, bytes, context);
+  // Parameters of ZeRO 1 and 2 are gathered once a step, for the first
+  // microbatch.
   Overlap forward{gather, 0};
   if (framework.overlapParameters)
     forward = overlap(gather, load.forward, context);

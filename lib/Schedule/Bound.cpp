@@ -100,6 +100,9 @@ schedule::planWarmUp(const Problem &problem, const Costs &costs,
 
 namespace {
 
+/// The bounds of the proof for one problem, by their numbers: (2) and (4) need
+/// one rank each, (3) pairs of ranks, and (1) is asked whether a span is
+/// reachable.
 class SpanBound {
 public:
   SpanBound(const Problem &problem, const Costs &costs,
@@ -144,6 +147,7 @@ private:
 
 } // namespace
 
+/// Bound (2): the idle time of a rank behind its last forward.
 double SpanBound::boundDrain(uint32_t rank) const {
   double most = 0;
   // All u of (2): the best x to each is the most that memory and the number of
@@ -156,6 +160,7 @@ double SpanBound::boundDrain(uint32_t rank) const {
   return std::max(0.0, roundTrips[rank] - forward(rank) - most);
 }
 
+/// Bound (4), with K as `capacity`; without a limit there is a single round.
 double SpanBound::boundLittleMemory(uint32_t rank) const {
   uint32_t rounds = (m - 1) / capacity;
   double round = roundTrips[rank] + input(rank);
@@ -201,6 +206,8 @@ bool SpanBound::isReachable(double span) const {
   return planWarmUp(problem, costs, capacity, allowance).has_value();
 }
 
+/// What (2), (3) and (4) prove is where the search for (1) starts: the shortest
+/// span whose idle times leave every rank a warm-up.
 double SpanBound::run() {
   low = getWork(problem, costs);
   for (uint32_t rank = p; rank-- > 0;) {

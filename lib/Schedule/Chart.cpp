@@ -51,6 +51,8 @@ const Look *findLook(const Action &action) {
   return nullptr;
 }
 
+/// Appends line by line to `text`. Times are scaled to columns once a row, from
+/// the makespan, so that all rows have the same scale.
 class ChartWriter {
 public:
   ChartWriter(const Schedule &schedule, const Timeline &timeline,

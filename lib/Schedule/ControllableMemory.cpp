@@ -25,8 +25,12 @@
 using namespace plait;
 using namespace plait::schedule;
 
+// Indices of Pattern::starts.
 enum : uint32_t { F, I };
 
+/// One microbatch is followed through all stages and back, stage by stage.
+/// Where it turns on a rank, the next stage comes right after the unit that it
+/// takes, and the rhythm's wait.
 Pattern schedule::makePattern(const Problem &problem, const Rhythm &rhythm) {
   uint32_t p = problem.stages, stages = 2 * p;
   Pattern pattern{{std::vector<double>(stages), std::vector<double>(stages)},
@@ -71,8 +75,7 @@ Rhythm schedule::getMinRhythm(uint32_t stages) {
 
 GreedyResult schedule::runRhythm(const Problem &problem, const Costs &costs,
                                  const MemoryModel &memory,
-                                 const Rhythm &rhythm,
-                                 GreedyPolicy policy) {
+                                 const Rhythm &rhythm, GreedyPolicy policy) {
   Pattern pattern = makePattern(problem, rhythm);
   policy.pattern = &pattern;
   policy.window = rhythm.window;

@@ -33,6 +33,8 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 /// The next time at which each rank decides, and the earliest of them: a
 /// tournament in a binary tree.
+/// Setting a time takes the logarithm of the ranks, and so does finding the
+/// earliest.
 class Agenda {
 public:
   explicit Agenda(uint32_t ranks)
@@ -136,6 +138,8 @@ private:
 
 } // namespace
 
+/// Everything is at its beginning: the inputs of the first stage are there,
+/// nothing else is, and rank 0 is the first to decide.
 Greedy::Greedy(const Problem &problem, const Costs &costs,
                const MemoryModel &memory, const GreedyPolicy &policy)
     : problem(problem), memory(memory), policy(policy), m(problem.microbatches),
@@ -295,6 +299,12 @@ void Greedy::decideIdle(uint32_t index, double now, double next, bool blocked) {
   agenda.set(index, next);
 }
 
+/// 1. Where a pattern has a window, what it starts first is found, there or
+///    not.
+/// 2. Of what may start, is there and is in the window, the first by priority
+///    is started.
+/// 3. Otherwise the rank fills the time or waits until the next input that is
+///    known.
 void Greedy::decide(uint32_t index, double now) {
   Candidate best;
   double next = never, first = never; // arrival; priority

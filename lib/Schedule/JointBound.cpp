@@ -47,6 +47,7 @@ using namespace plait::schedule;
 
 namespace {
 
+/// The bounds of the proof, a function each; all of a problem that checks.
 struct LayerBound {
   explicit LayerBound(const JointProblem &problem);
 
@@ -196,6 +197,7 @@ bool LayerBound::isPackableByBins(double bin) const {
   return true;
 }
 
+/// Bound (4) for one span: exact by kinds where these are few, by L2 otherwise.
 bool LayerBound::isPackable(double makespan) const {
   constexpr double rounding = 1 + 1e-12;
   if (kinds.empty())
@@ -237,6 +239,8 @@ double LayerBound::getMemory() const {
   return m * held / (p * problem.memory.limit);
 }
 
+/// The largest of the five: each holds alone, and which is largest depends on
+/// where the work is.
 double schedule::boundMakespan(const JointProblem &problem) {
   LayerBound bound(problem);
   double most = std::max({bound.getFill(), bound.getLongestLayer(),

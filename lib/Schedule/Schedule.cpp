@@ -20,6 +20,8 @@
 using namespace plait;
 using namespace plait::schedule;
 
+/// Each factor is compared before the products, which therefore stay far within
+/// 64 bits.
 Status Problem::check() const {
   if (stages == 0)
     return fail("schedule has 0 stages, expected at least 1");

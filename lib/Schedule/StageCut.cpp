@@ -175,6 +175,7 @@ private:
 
 } // namespace
 
+/// Sums up a cut by stages and ranks. Linear in the layers.
 RankCutter::Cut RankCutter::measure(std::vector<int> layers) const {
   Cut cut{std::move(layers), {}, std::vector<double>(problem.stages)};
   size_t next = 0;

@@ -25,7 +25,8 @@ namespace {
 
 constexpr int maximumNodes = 1'000'000;
 
-/// Nodes times devices of a node.
+/// Nodes and devices of a node; or devices of all nodes, whose number build()
+/// then finds.
 struct Size {
   int nodes = 0; // 0: only the number of devices was given
   int devices = 0;
@@ -51,6 +52,7 @@ Result<Size> parseSize(const std::string &cluster, std::string_view text) {
                 "'");
   };
   if (cross == text.npos) {
+    // As many as there may be nodes: each of them has one at least.
     auto devices = parseCount(text, maximumNodes);
     if (!devices)
       return bad("the number of devices", text, maximumNodes);
@@ -87,6 +89,7 @@ void divideAmongRanks(Hardware &hardware, int ranks) {
 /// node of another size has other links.
 Result<Cluster> build(const std::string &name, Hardware hardware, Size size) {
   if (size.nodes == 0) {
+    // A few devices are a node of their own, however many the usual one has.
     int usual = hardware.devicesPerNode;
     if (size.devices <= usual)
       size.nodes = 1;
@@ -96,6 +99,7 @@ Result<Cluster> build(const std::string &name, Hardware hardware, Size size) {
       return fail("cluster '", name, "': ", size.devices,
                   " devices are no whole number of nodes of ", usual);
   }
+  // Also where the size is a file's own: the links are the hardware's.
   if (size.devices > hardware.maximumDevices)
     return fail("cluster '", name, "': the links of a node join at most ",
                 hardware.maximumDevices, " devices of ", hardware.device.name,
@@ -165,8 +169,11 @@ Result<NodeGroup> readGroups(const Json &groups, const std::string &what,
                              const std::string &folder) {
   if (!groups.is_array() || groups.empty())
     return fail(what, ": groups must be a list that is not empty");
+  // The groups so far, as one.
   std::optional<NodeGroup> all;
   for (const Json &entry : groups) {
+    // Each group is an object of its own, in which unknown fields are found as
+    // well.
     Fields fields(entry, what + ": groups");
     Result<NodeGroup> group = readGroup(fields, what, folder);
     if (!group.ok())
@@ -195,8 +202,11 @@ Result<Cluster> parseClusterFile(const Json &object, const std::string &path,
                                  std::optional<Size> override) {
   std::string what = "cluster file '" + path + "'";
   Fields fields(object, what + ":");
+  // A file without a name is told by its path.
   std::string name = path;
   fields.read("name", name);
+  // With groups the fields device, nodes and devicesPerNode are not asked for,
+  // and so are unknown beside them.
   const Json *groups = fields.get("groups");
   Result<NodeGroup> group = groups ? readGroups(*groups, what, folder)
                                    : readGroup(fields, what, folder);
@@ -224,6 +234,8 @@ Result<Cluster> parseClusterFile(const Json &object, const std::string &path,
 }
 
 /// A file holds a cluster unless it only describes a device.
+/// A device by name makes a cluster; a device in place is what a hardware file
+/// has.
 bool isClusterFile(const Json &object) {
   return object.contains("nodes") || object.contains("groups") ||
          (object.contains("device") && object["device"].is_string());

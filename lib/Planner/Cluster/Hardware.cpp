@@ -343,6 +343,8 @@ static std::string getOlder(const std::string &a, const std::string &b) {
 /// the higher latency is left out.
 Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
   constexpr size_t bf16 = size_t(Precision::BF16);
+  // By the precision that most models train in: one of the two lends its matmul
+  // and attention tables, which go with its rates.
   bool slower = a.device.peakFlops[bf16] <= b.device.peakFlops[bf16];
   Hardware worst = slower ? a : b;
   const Hardware &other = slower ? b : a;

@@ -193,6 +193,7 @@ std::optional<planner::Operation> Measurer::makeOperation(Operation *op) const {
 
 /// What `delayed` ops read of others, parameters and constants left out.
 Saved Measurer::findKept(const llvm::SetVector<Operation *> &delayed) const {
+  // What several delayed ops read is kept once.
   llvm::SmallDenseSet<Value> seen;
   Saved kept;
   for (Operation *op : delayed)
@@ -300,6 +301,7 @@ planner::Block Measurer::measure(func::FuncOp forward,
        llvm::zip_equal(forward.getResultTypes(), getResultPorts(forward)))
     if (port.getKind() == pipe::PortKind::Output)
       block.output.elements += countElements(type);
+  // The two never run at the same time.
   Saved first = findWorkspace(forward), second = findWorkspace(backward);
   bool larger = first.elements > second.elements;
   block.workspace = larger ? first : second;

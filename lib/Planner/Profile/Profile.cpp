@@ -92,6 +92,7 @@ Precision ModelProfile::getWidth() const {
 
 /// The model for microbatches of `batch` sequences, imported on first use.
 ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
+  // Kept: each degree of tp asks for the same sizes again.
   std::unique_ptr<Model> &model = models[batch];
   if (model)
     return model.get();
@@ -191,6 +192,7 @@ static std::vector<ParameterGroup> findParameters(ModuleOp module,
     group.elements = countElements(read.getTensor().getType());
     dist::ShardingAttr sharding = nn::getSharding(parameter);
     group.replicated = !sharding || sharding.findDim(axis) < 0;
+    // Tied where another block's forward function reads it as well.
     for (auto function : module.getOps<func::FuncOp>())
       if (function != forward &&
           doesAction(function, pipe::ActionKind::Forward))

@@ -146,6 +146,8 @@ void Fit::add(Sample sample, double seconds, double calls) {
 /// received. `ranks` is how many run the program, all of which count: the
 /// weight is of the whole step.
 void Fit::collect(size_t run, uint32_t index) {
+  // The first axis has the programs; the ranks of one are those of all other
+  // axes.
   const plan::ProgramProfile &measured = runs[run].profile.programs[index];
   const fb::Program &program = *runs[run].plan.programs()->Get(index);
   double ranks = meshes[run].ranks() / meshes[run].size(0);
@@ -352,6 +354,8 @@ static std::string writeJson(const Calibration &calibration,
       {"name", name},
       {"cores", {{"value", cores}, {"source", "the threads of the runs"}}}};
   for (const FittedValue &value : calibration.values) {
+    // Down to the object that the figure stands in; objects on the way are
+    // made.
     nlohmann::ordered_json *place = &file;
     std::string path = value.path;
     // A hop stands in a row with other figures of its channel.
@@ -396,6 +400,7 @@ Result<Calibration> planner::calibrate(std::span<const MeasuredRun> runs,
     return Status::failure("the profiles hold no step that took any time");
   fit.run();
   Calibration calibration = fit.summarise(*whole);
+  // As many as the run with the most threads had: so many computed at once.
   uint32_t cores = 1;
   for (const MeasuredRun &run : runs)
     cores = std::max(cores, run.profile.threads);

@@ -29,6 +29,8 @@ static std::string print(const std::vector<std::pair<std::string, int>> &mesh) {
 
 /// Seconds that a rank spends in the functions that `action` calls, of the
 /// program where that takes longest.
+/// Waiting counts: a report compares what a step spends there, not how fast it
+/// is.
 static double getSeconds(const plan::Profile &profile, fb::ActionKind action) {
   double most = 0;
   for (const plan::ProgramProfile &program : profile.programs) {
@@ -86,6 +88,8 @@ Result<Measured> planner::readMeasured(const std::string &path,
   measured.pipelineSeconds =
       std::max(0.0, profile->stepSeconds - profile->overheadSeconds -
                         measured.dataSeconds - measured.optimizerSeconds);
+  // The arena is all that a rank allocates for the plan: its peak by
+  // construction.
   for (const plan::ProgramProfile &program : profile->programs)
     measured.peakBytes.push_back(double(program.arenaBytes));
   return measured;

@@ -66,6 +66,8 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
 /// ranks a sequence is divided. All gradients are one step.
 static double attentionStepSeconds(const fb::AttentionStep &step,
                                    const Device &device) {
+  // The step put in the words of a profile's operation, so that one model
+  // serves both.
   Operation operation;
   operation.kind = OperationKind::Attention;
   operation.pass = step.kind() == fb::AttentionKind::Forward
@@ -90,6 +92,8 @@ static double attentionStepSeconds(const fb::AttentionStep &step,
 /// The group of the members' first ranks; the others lie alike.
 static Group getGroup(const fb::CollectiveStep &step, const plan::Mesh &mesh,
                       const Cluster &cluster) {
+  // A collective may name some indices of its axis; without members it is of
+  // all.
   uint32_t axis = step.axis();
   std::vector<uint32_t> members(mesh.size(axis));
   for (uint32_t i = 0; i < members.size(); ++i)
@@ -99,6 +103,8 @@ static Group getGroup(const fb::CollectiveStep &step, const plan::Mesh &mesh,
   auto nodeOf = [&](uint32_t member) {
     return mesh.withIndex(0, axis, member) / uint32_t(cluster.devicesPerNode);
   };
+  // As many on each node as on the first one's: groups that lie unevenly are
+  // taken for even ones.
   Group group;
   group.ranks = int(members.size());
   group.perNode =
@@ -149,6 +155,7 @@ double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
 /// on different nodes, the message is as slow as that pair.
 double planner::messageSeconds(uint32_t source, uint32_t target, uint64_t bytes,
                                const plan::Mesh &mesh, const Cluster &cluster) {
+  // The first axis is that of programs, so that their ranks follow each other.
   uint32_t perProgram = mesh.ranks() / mesh.size(0);
   uint32_t perNode = uint32_t(cluster.devicesPerNode);
   bool sameNode = true;
@@ -168,6 +175,7 @@ static uint64_t getBytes(const fb::Plan &plan, const plan::Message &message) {
 
 /// Of the calls of `function`, the part that is in a first microbatch.
 static double getFirstShare(const fb::Program &program, int32_t function) {
+  // By actions and not by calls that were measured: it is what the plan says.
   double calls = 0, first = 0;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);

@@ -23,6 +23,7 @@ namespace fb = plait::plan::fb;
 
 namespace {
 
+// Wide enough for anything that was measured, narrow enough for sums.
 constexpr Range seconds = {0, 1e9};
 constexpr Range count = {0, 1e15};
 
@@ -45,6 +46,7 @@ Status forEach(Fields &fields, const char *name, Parse parse) {
 /// A number that is a count.
 template <typename Integer>
 void readCount(Fields &fields, const char *name, Integer &to, Range range) {
+  // A double holds whole numbers up to 2^53, beyond all of the ranges here.
   double value = 0;
   fields.require(name).read(name, value, range);
   to = Integer(value);
@@ -172,6 +174,7 @@ Result<plan::Profile> planner::readProfile(const std::string &path) {
 }
 
 /// Whether there is an entry for every function and step.
+/// Messages are not compared: a profile lists those that were sent.
 static bool hasShapeOf(const plan::Profile &profile, const fb::Plan &plan) {
   if (profile.programs.size() != plan.programs()->size())
     return false;

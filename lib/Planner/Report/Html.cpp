@@ -26,6 +26,8 @@ using namespace plait::planner;
 namespace {
 
 /// Built once, run once. `out` is a valid page once run() has ended.
+/// Each write… function appends one section, or nothing where its input is
+/// missing.
 class Page {
 public:
   Page(const ReportInput &input, const Drawn &drawn)
@@ -176,6 +178,7 @@ void Page::writeTime() {
 
 /// A bar, and a row for each part.
 void Page::writeParts(const std::vector<Part> &parts) {
+  // The parts add up to the step, so that the bar is full.
   out += drawBar(parts, estimate.iterationSeconds);
   std::vector<Row> rows;
   // Only parts that take time: the others have no room in the bar.

@@ -78,6 +78,8 @@ static json getBreakdown(const Breakdown &parts) {
 }
 
 /// The whole step once more, by what bounds it.
+/// In the order of getRooflineParts, and like it without forward and backward.
+/// Adds up to iteration_seconds.
 static json getRoofline(const Breakdown &parts) {
   return {{"arithmetic", parts.arithmetic()}, {"memory", parts.memory},
           {"launches", parts.launch},         {"tp", parts.exposed.tensor},
@@ -107,6 +109,8 @@ static json getSearch(const ReportInput &input) {
   return search;
 }
 
+/// What it is, what it takes and why it lost; its estimate in full would make
+/// the object many times as large.
 static json getAlternative(const Alternative &alternative) {
   json entry;
   // Variants have a change, runners-up have none.

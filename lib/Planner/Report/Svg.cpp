@@ -132,6 +132,7 @@ std::string planner::drawBar(const std::vector<Part> &parts, double limit) {
   double x = 0;
   for (const Part &part : parts) {
     double length = part.value / limit * width;
+    // Less than the precision of coordinates would be drawn as nothing.
     if (length >= 0.1)
       out += rectangle(x, 0, length, 18, getColor(part.name), part.name);
     x += length;
@@ -248,6 +249,7 @@ std::string planner::drawMemory(const Drawn &drawn, double limit) {
   static const char *const colors[] = {"#4c78a8", "#f58518", "#54a24b",
                                        "#e45756", "#b279a2", "#72b7b2",
                                        "#eeca3b", "#797979"};
+  // Pixels; the room above is for the label of the limit.
   constexpr double height = 220, top = 16;
   double most = limit;
   for (const RankTimeline &rank : timeline.ranks)

@@ -125,6 +125,7 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
       name += " to " + std::to_string(end - 1);
     std::string text =
         "  stage " + padRight(name, 10) + padLeft(shown, 10) + "  |";
+    // Bytes of the parts so far, and columns that have been drawn for them.
     double reached = 0;
     size_t drawn = 0;
     for (const Part &part : getMemoryParts(stages[i])) {

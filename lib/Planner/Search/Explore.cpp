@@ -216,6 +216,8 @@ static bool isLater(const Cell &a, const Cell &b) {
   return std::tie(a.seconds, a.index) > std::tie(b.seconds, b.index);
 }
 
+/// What a bound rules out is dropped; what is too large may be told of
+/// (Failure.h).
 void Explorer::addNode(Node node) {
   Configuration configuration = toConfiguration(node);
   node.seconds =

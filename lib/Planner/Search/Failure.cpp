@@ -63,6 +63,7 @@ std::optional<Leaf> Remedies::explore(const SearchSpace &space,
     return std::nullopt;
   Explorer explorer(changed, *choices);
   explorer.run();
+  // The best of the families is what the message names.
   std::vector<Leaf> families = explorer.getFamilies();
   if (families.empty())
     return std::nullopt;

@@ -136,6 +136,7 @@ static std::string explainShortage(const Estimate &estimate,
 /// matters as well.
 static std::string explainGrowth(const Estimate &pick, const Estimate &other) {
   std::vector<Part> before = getTimeParts(pick), after = getTimeParts(other);
+  // Indices of parts, which both lists share.
   std::vector<size_t> order(before.size());
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = i;

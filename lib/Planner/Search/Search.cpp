@@ -172,6 +172,7 @@ void Summary::moveLayers() {
         moved.layers = layers;
         Result<Estimate> estimate = planner::estimate(
             *result.work, input.cluster, input.training, moved);
+        // Rounding is no gain: layers would move to and fro.
         double best = result.estimate.iterationSeconds * (1 - 1e-9);
         // A faster cut that does not fit is none. The estimate of the best one
         // is kept, so that the last one accepted needs no other.
@@ -293,6 +294,7 @@ void Summary::addVariants() {
     if (zero != pick.zero && pick.data * pick.context > 1)
       with("zero " + std::to_string(zero),
            [&](Configuration &c) { c.zero = zero; });
+  // Sizes that do not divide are refused by the estimate, and left out.
   for (int64_t size : {pick.microBatch / 2, pick.microBatch * 2})
     if (size > 0)
       with("micro-batch " + std::to_string(size),

@@ -37,6 +37,7 @@ SearchSpace::SearchSpace() {
 /// a search several times as long, and is asked for (see restrictRecompute).
 SearchSpace SearchSpace::all() {
   SearchSpace space;
+  // The words of a message about what the space has not.
   space.name = "all";
   space.schedule.clear();
   for (const schedule::Generator &generator : schedule::getGenerators())
@@ -148,6 +149,7 @@ static Status addPin(std::string_view entry, Pins &pins) {
     return fail("'", entry, "' is no pin, expected name=value");
   std::string_view given = trim(entry.substr(0, equals));
   std::string_view value = trim(entry.substr(equals + 1));
+  // Empty until a pin has that name: a walk cannot be left early.
   std::optional<Status> status;
   std::vector<std::string> names;
   visitPins(

@@ -104,6 +104,7 @@ static Status checkDivisions(const Context &context) {
 /// Of one of the two: "1, 2, 4".
 static std::string listDivisors(int64_t a, int64_t b) {
   std::string list;
+  // Heads are few: every number is tried.
   for (int64_t i = 1; i <= std::max(a, b); ++i)
     if (a % i == 0 || b % i == 0)
       list += (list.empty() ? "" : ", ") + std::to_string(i);

@@ -105,6 +105,9 @@ static Recomputation simplify(Recomputation recompute,
 /// rest continued: a mixture may then seem slower.
 Status Estimator::fit(Recompute kind, Microbatches microbatches) {
   double seconds = pipeline.run(getStageCosts(), transfer).seconds;
+  // Ranks are fitted one by one, from what all layers of the kind hold: how
+  // many microbatches are in flight follows from the order, which does not
+  // change.
   Recomputation found;
   found.stages.resize(stages.size());
   Recompute least = getKinds().front();
@@ -112,6 +115,8 @@ Status Estimator::fit(Recompute kind, Microbatches microbatches) {
     fitRank(rank, least, found);
   PLAIT_RETURN_IF_ERROR(
       fillStages(simplify(std::move(found), result.layers), microbatches));
+  // The mixture fits, and takes no more time on each rank; it is kept where the
+  // whole pipeline agrees.
   bool isBetter = pipeline.run(getStageCosts(), transfer).seconds <= seconds;
   return isBetter ? Status::success() : fillStages(kind, microbatches);
 }
@@ -159,6 +164,9 @@ void Estimator::applyTo(const std::vector<uint32_t> &order, RankLayers some,
 /// The fewest of `rest` layers with which `fits` says so; none: not even all.
 template <typename Fits>
 static std::optional<int> findFewest(int rest, bool fromAll, Fits fits) {
+  // Bisection: with more layers computed again a rank holds less, apart from
+  // the step from none to one. Where what is cheap is also faster, all is the
+  // best start, and nothing has to be looked for.
   int fewest = fromAll ? rest : 0;
   if (fits(fewest))
     return fewest;
@@ -194,6 +202,7 @@ void Estimator::fitRank(uint32_t rank, Recompute least, Recomputation &found) {
     return seconds;
   };
   bool cheapIsFast = least == Recompute::Selective;
+  // What is known to fit, until something faster does.
   RankLayers best{layers, 0};
   double shortest = std::numeric_limits<double>::max();
   // For each number of layers that are computed again whole, the fewest others

@@ -52,7 +52,9 @@ struct Held {
   double weights = 0; // from then until a late gradient of weights
 };
 
-/// Built once, run once. `timeline.ranks` holds work alone until addStep().
+/// One timeline of an estimator that has run with all microbatches. Work goes
+/// in first, so that an action's position is the same in the schedule's list
+/// and in `timeline.ranks`; then what follows the pipeline.
 class TimelineBuilder {
 public:
   TimelineBuilder(const Context &context, Estimator &estimator,
@@ -122,6 +124,8 @@ void TimelineBuilder::markCritical(const std::vector<Event> &events,
   auto last = std::max_element(events.begin(), events.end(), endsEarlier);
   if (last == events.end())
     return;
+  // Each event names the one that it has waited for last, on its rank or on
+  // another: one chain, linear in its length.
   for (int32_t i = int32_t(last - events.begin()); i >= 0; i = events[i].cause)
     timeline.ranks[events[i].rank].actions[positions[i]].isCritical = true;
 }
@@ -134,8 +138,11 @@ void TimelineBuilder::addStep() {
       {Activity::Reduce, estimate.dataSeconds},
       {Activity::Optimizer, estimate.optimizerSeconds},
       {Activity::Overhead, estimate.overheadSeconds}};
+  // Behind the pipeline of the slowest rank, even where a rank is done before:
+  // all wait for each other to add up gradients.
   double start = estimate.pipelineSeconds;
   for (auto [activity, seconds] : parts) {
+    // What a configuration does not have is no action.
     if (seconds <= 0)
       continue;
     double end = start + seconds;
@@ -182,9 +189,13 @@ void TimelineBuilder::addMemory(uint32_t rank) {
     if (action.activity > Activity::BackwardWeight)
       break;
     const Held &chunk = held[action.chunk];
+    // Taken before the action runs, because its results need room from the
+    // beginning.
     if (action.activity == Activity::Forward)
       activations += chunk.whole;
     addSample(action.start, largest.workspace);
+    // Given back when it has run. An input gradient leaves what weights'
+    // gradients read.
     if (action.activity == Activity::Backward)
       activations -= chunk.whole;
     if (action.activity == Activity::BackwardInput)

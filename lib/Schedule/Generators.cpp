@@ -201,8 +201,10 @@ Result<Schedule> schedule::generate(std::string_view name,
   PLAIT_RETURN_IF_ERROR(checkChunks(generator, problem.chunks));
   PLAIT_RETURN_IF_ERROR(options.costs.check(problem));
   PLAIT_RETURN_IF_ERROR(options.memory.check());
+  // 2. The generator's placement.
   Problem placed = problem;
   placed.placement = generator.placement;
+  // 3. The order, under its name.
   Schedule schedule = generator.generate(placed, options);
   schedule.kind = name;
   schedule.memory = options.memory;

@@ -119,6 +119,7 @@ static Schedule insertAtDepth(const Schedule &schedule, uint32_t depth) {
 Schedule schedule::insertTransfers(const Schedule &schedule) {
   if (!schedule.isComputeOnly())
     return schedule;
+  // 1. What has to be met.
   Result<Timeline> timeline = simulate(schedule, Costs{});
   // Not sound, and so the result is not either: verify says why.
   if (!timeline.ok())
@@ -127,7 +128,8 @@ Schedule schedule::insertTransfers(const Schedule &schedule) {
     Result<Timeline> other = simulate(complete, Costs{});
     return other.ok() && other->span <= timeline->span * (1 + 1e-9);
   };
-  // Some depth is free: with all waits at the end, nobody waits for a reader.
+  // 2. Double. Some depth is free: with all waits at the end, nobody waits for
+  // a reader.
   Schedule complete = insertAtDepth(schedule, 1);
   uint32_t low = 1, high = 1;
   while (high < schedule.problem.microbatches && !isFree(complete)) {
@@ -135,7 +137,8 @@ Schedule schedule::insertTransfers(const Schedule &schedule) {
     high = std::min(2 * high, schedule.problem.microbatches);
     complete = insertAtDepth(schedule, high);
   }
-  // Invariant: depth `low` costs time, `high` does not; `complete` has `high`.
+  // 3. Bisect. Invariant: depth `low` costs time, `high` does not; `complete`
+  // has `high`.
   while (low + 1 < high) {
     uint32_t middle = (low + high) / 2;
     Schedule shallower = insertAtDepth(schedule, middle);

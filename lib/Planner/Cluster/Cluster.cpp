@@ -162,9 +162,8 @@ Result<NodeGroup> readGroup(Fields &fields, const std::string &what,
 }
 
 /// The nodes of a mixed cluster: all of them, as bad as the worst.
-/// Folds group by group into the worst of all, which is as good as the order in
-/// which they stand. Nodes need the same number of devices, because a mesh
-/// cannot lie on nodes of different sizes evenly.
+/// Nodes need the same number of devices, because a mesh cannot lie on nodes of
+/// different sizes evenly.
 Result<NodeGroup> readGroups(const Json &groups, const std::string &what,
                              const std::string &folder) {
   if (!groups.is_array() || groups.empty())

@@ -63,6 +63,8 @@ const Json *Fields::find(const char *name) {
   return it == object.end() ? nullptr : &unwrap(*it);
 }
 
+/// Returns the object, so that the read can follow: of a field that is missing
+/// it finds nothing, and the failure stands already.
 Fields &Fields::require(const char *name) {
   if (!find(name))
     fail(plait::fail(where, name, " is missing"));
@@ -90,8 +92,7 @@ void Fields::read(const char *name, bool &to) {
   to = value->get<bool>();
 }
 
-/// The comparison fails for anything that is no number. `to` changes only where
-/// the value is good.
+/// `to` changes only where the value is a number in range.
 bool Fields::readNumber(const Json &value, const std::string &name, double &to,
                         Range range) {
   if (value.is_number()) {

@@ -143,8 +143,8 @@ double readCurve(const Curve &curve, double bytes) {
   return below->second + part * (above->second - below->second);
 }
 
-/// Curves between nodes are measured on whole nodes: a group with part of a
-/// node's devices has other NICs to itself, and is modelled.
+/// Curves between nodes are measured on whole nodes: a group of part of a
+/// node's devices uses only its own NICs, and is modelled.
 const Curve *findCurve(CollectiveKind kind, const Place &place,
                        const Cluster &cluster) {
   bool crosses = place.nodes > 1;

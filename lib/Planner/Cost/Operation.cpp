@@ -70,10 +70,10 @@ double planner::getMemoryRate(const Device &device) {
   return device.memoryBandwidth * device.memoryFraction;
 }
 
-/// A roofline with two ramps: `memoryHalfBytes` more bytes make a small kernel
-/// as much slower as it is in practice (at that size it reaches half of the
-/// rate), and every kernel takes a launch. Elementwise arithmetic rarely is the
-/// longer one.
+/// A roofline with two ramps: `memoryHalfBytes` more bytes are what a small
+/// kernel takes longer for (at that size it reaches half of the rate), and
+/// every kernel takes a launch. What does not hide of the shorter of arithmetic
+/// and traffic is left out, unlike for matmuls.
 Cost planner::kernelCost(double bytes, double flops, const Device &device) {
   if (bytes <= 0 && flops <= 0)
     return {};

@@ -81,6 +81,7 @@ static void eraseUnreadParameters(func::FuncOp function) {
 /// 3. All ops are labelled with their block, in order. What stands behind the
 ///    last layer is a block of its own, the head.
 FoldedBlocks plait::foldLayers(func::FuncOp function) {
+  // 1. Merge.
   std::map<int64_t, int64_t> counts = mergeRuns(function);
   eraseUnreadParameters(function);
   FoldedBlocks folded;
@@ -91,7 +92,7 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
   auto layerOf = [](Operation &op) {
     return op.getAttrOfType<IntegerAttr>(nn::kLayerAttr);
   };
-  // What stands between two layers belongs to the one before.
+  // 2. Blocks. What stands between two layers belongs to the one before.
   auto ops = function.getBody().front().without_terminator();
   auto first = llvm::find_if(ops, [&](Operation &op) { return layerOf(op); });
   bool before =
@@ -107,6 +108,7 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
   }
   if (counts.empty())
     folded.blocks.push_back({"model", 1, true});
+  // 3. Labels.
   int64_t last = folded.blocks.size() - 1;
   bool after = false;
   Builder builder(function.getContext());

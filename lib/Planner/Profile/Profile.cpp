@@ -78,8 +78,8 @@ std::unique_ptr<ModelProfile>
 ModelProfile::create(MLIRContext &context, ModelSource source,
                      Precision precision,
                      std::optional<planner::Cluster> cluster) {
-  /// Imports the model at once, so that one that cannot be read fails here,
-  /// with its diagnostic, and not in the middle of a search.
+  // The model is imported at once, so that one that cannot be read fails here,
+  // with its diagnostic, and not in the middle of a search.
   std::unique_ptr<ModelProfile> profile(new ModelProfile(
       context, std::move(source), precision, std::move(cluster)));
   return profile->getModel(kBatches[0].first) ? std::move(profile) : nullptr;
@@ -272,6 +272,8 @@ private:
     return true;
   }
 
+  // Sequences of the two microbatches, and elements of activations in four
+  // bytes.
   double small, large, wide;
 };
 

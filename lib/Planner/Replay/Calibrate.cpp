@@ -146,10 +146,9 @@ void Fit::add(Sample sample, double seconds, double calls) {
 /// received. `ranks` is how many run the program, all of which count: the
 /// weight is of the whole step.
 void Fit::collect(size_t run, uint32_t index) {
-  // The first axis has the programs; the ranks of one are those of all other
-  // axes.
   const plan::ProgramProfile &measured = runs[run].profile.programs[index];
   const fb::Program &program = *runs[run].plan.programs()->Get(index);
+  // The first axis has the programs; the ranks of one are those of all others.
   double ranks = meshes[run].ranks() / meshes[run].size(0);
   // Ranks that share a thread wait for each other: then the processor's time,
   // not the clock's, is what a step took.
@@ -314,6 +313,8 @@ std::vector<Residual> Fit::getResiduals() const {
 }
 
 /// `whole` is the machine of one rank: figures as the file has them.
+/// Tells of all figures of the groups that were measured, also of those that
+/// the fit left where they were.
 Calibration Fit::summarise(const Cluster &whole) const {
   Calibration calibration;
   calibration.residuals = getResiduals();

@@ -56,6 +56,7 @@ static Status checkMesh(const plan::Profile &profile, const std::string &path,
   if (pick.context > 1 || measuresContext)
     expected.emplace_back("cp", pick.context);
   expected.emplace_back("tp", pick.tensor);
+  // What the profile has of these axes; its others are not of a prediction.
   std::vector<std::pair<std::string, int>> found = expected;
   for (auto &[axis, size] : found) {
     size = 1;

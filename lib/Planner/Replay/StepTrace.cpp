@@ -64,6 +64,8 @@ void planner::addActions(TraceEvents &events, const fb::Plan &plan,
   for (uint32_t i = 0; i < times.size(); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
     const plan::ActionTime &time = times[i];
+    // Work that has collectives in it is one span: which of the two is on at a
+    // moment, the replay of an action does not tell.
     addSpan(events, process, time.computing > 0 ? row : rowBeside,
             plan::nameOf(action), fb::EnumNameActionKind(action.kind()),
             at + time.start, time.end - time.start,

@@ -75,6 +75,7 @@ static void writeSteps(Screen &screen, const std::vector<Compared> &compared) {
                printBytes(estimate.peakMemory()),
                printBytes(one.report->cluster.device.usableBytes()),
                printCount(double(result.configuration.ranks()))});
+    // Below the figures, as it is longer than a column.
     screen.entry("", print(result.configuration));
   }
 }

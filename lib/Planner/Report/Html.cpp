@@ -196,6 +196,7 @@ void Page::writeParts(const std::vector<Part> &parts) {
 /// drawing what some ranks hold over time.
 void Page::writeMemory() {
   double usable = input.cluster.device.usableBytes();
+  // Usable is what the driver reports less what is reserved.
   heading("Memory");
   note("Of each stage at its worst moment, against the " + printBytes(usable) +
        " that the device leaves.");

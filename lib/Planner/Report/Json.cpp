@@ -6,10 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A prediction as JSON, for programs. The fields are part of what users rely
-// on: docs/Planner.md lists them, and their order is that
-// of the documentation. Values are in seconds, bytes and FLOP, unrounded; words
-// are those of the command line's options, so that a configuration can be asked
-// for again.
+// on: docs/Planner.md lists them, and their order is that of the documentation.
+// Values are in seconds, bytes and FLOP, unrounded; words are those of the
+// command line's options, so that a configuration can be asked for again.
 //
 //===----------------------------------------------------------------------===//
 
@@ -78,8 +77,7 @@ static json getBreakdown(const Breakdown &parts) {
 }
 
 /// The whole step once more, by what bounds it.
-/// In the order of getRooflineParts, and like it without forward and backward.
-/// Adds up to iteration_seconds.
+/// Adds up to iteration_seconds, as getRooflineParts does.
 static json getRoofline(const Breakdown &parts) {
   return {{"arithmetic", parts.arithmetic()}, {"memory", parts.memory},
           {"launches", parts.launch},         {"tp", parts.exposed.tensor},
@@ -218,7 +216,6 @@ std::string planner::compareJson(const std::vector<Compared> &compared) {
   for (const Compared &one : compared) {
     json entry = {{"cluster", one.cluster}};
     if (one.report)
-      // Behind the name, which stands first.
       entry.update(getContent(*one.report));
     else
       entry["error"] = one.failure;

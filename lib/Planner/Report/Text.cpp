@@ -100,6 +100,7 @@ static void writeTime(Screen &screen, const Estimate &estimate) {
         screen.bar(part.name, printSeconds(part.value),
                    part.value / estimate.iterationSeconds);
   };
+  // The other ranks have more bubble instead.
   screen.heading("where a step goes, on the rank that computes longest");
   writeParts(getTimeParts(estimate));
   screen.heading("what bounds it");

@@ -412,6 +412,7 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   double microbatches = double(configuration.microbatches(training));
   // To a rank and, where it waits for the stages in front at the end, back.
   double messages = (splits ? 1 : 2) * getTransfer(context).seconds;
+  // 1. Work and what is waited for outside.
   double pipeline = 0, busy = 0;
   for (size_t rank = 0; rank < probe->work.size(); ++rank) {
     double work = microbatches * probe->work[rank];
@@ -421,10 +422,12 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   }
   pipeline = sharedSeconds(pipeline, busy, cluster.device);
   pipeline *= 1 + getWaitShare(configuration.data, framework);
+  // 2. Against the time.
   if (rounding * (pipeline + framework.stepSeconds) +
           getStepSeconds(probe->parameters, context, seconds) >=
       seconds)
     return true;
+  // 3. Against the memory.
   Held held = getHeld(configuration);
   for (size_t rank = 0; rank < probe->work.size(); ++rank) {
     StageMemory memory = getMemory(probe->holdings[rank], context);

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// An estimate as named parts, and in words. Every text, table, page and JSON
-// file takes its parts from here, so that they agree on names and order, and so
+// An estimate as named parts, and in words. Texts, tables, pages and traces
+// take their parts from here, so that they agree on names and order, and so
 // that the parts of two estimates can be compared by index. The sums are
 // invariants that reports rely on: time parts and roofline parts add up to the
 // step, memory parts to the peak.

@@ -207,6 +207,8 @@ void BlockTimer::add(const Operation &op) {
                    : op.pass == Pass::BackwardInput ? input
                                                     : weight;
   ++pass.kernels;
+  // Of tp: its time is no kernel's, and may be hidden by the matmul that
+  // follows.
   if (op.kind == OperationKind::Collective) {
     double seconds = collectiveSecondsOf(op);
     input.collective += op.pass == Pass::Forward ? 0 : seconds;

@@ -122,8 +122,7 @@ static Status checkHeads(const Context &context) {
       if (op.kind != OperationKind::Attention || op.keyValueHeads == 0)
         continue;
       // Either whole groups go to a rank of cp, or each group's query heads are
-      // divided and its keys and values gathered. Dropout's masks are not cut
-      // inside of a group.
+      // divided and its keys and values gathered. Dropout's masks go by groups.
       int64_t groups = op.keyValueHeads;
       int64_t each = context.training.dropout ? 1 : op.heads / groups;
       if (groups % members == 0 || each % members == 0)

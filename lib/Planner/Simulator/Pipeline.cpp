@@ -11,7 +11,7 @@
 // over that array. Steps of many microbatches are simulated for two smaller
 // numbers, and the line through these is continued. It differs from
 // schedule::simulate() in what it is for: no checks, no events by message, no
-// allocation in a second call.
+// allocation in later calls of run().
 //
 //===----------------------------------------------------------------------===//
 
@@ -388,6 +388,7 @@ Result<PipelineModel> PipelineModel::get(const std::string &name,
   if (!generator.ok())
     return generator.status();
   PipelineModel model;
+  // 1. Fewer microbatches that stand for all.
   Problem large = problem, small = problem;
   uint32_t round = problem.stages;
   Rounds rounds = getRounds(**generator, problem);
@@ -398,6 +399,7 @@ Result<PipelineModel> PipelineModel::get(const std::string &name,
     large.microbatches = rounds.large * round + rest;
     small.microbatches = rounds.small * round + rest;
   }
+  // 2. Their orders.
   CompiledResult compiled = cache.get(**generator, large, costs);
   if (!compiled.ok())
     return compiled.status();
@@ -412,7 +414,8 @@ Result<PipelineModel> PipelineModel::get(const std::string &name,
   model.largeCount = large.microbatches;
   model.problem = model.large->getProblem();
   model.problem.microbatches = problem.microbatches;
-  // Then there is one fullest moment, that before the first backward.
+  // 3. Memory. Then there is one fullest moment, that before the first
+  // backward.
   auto bound = [&](const Problem &asked) {
     return (*generator)->memoryBound(asked, 0, 0);
   };

@@ -100,6 +100,7 @@ void TimelineBuilder::addActions() {
   const CompiledSchedule &compiled = estimator.getPipeline().getSimulated();
   std::vector<Event> events =
       compiled.trace(estimator.getStageCosts(), estimator.getTransferCost());
+  // A compiled schedule knows nothing of processors that ranks share.
   double stretch = estimator.getStretch();
   timeline.ranks.resize(schedule.ranks.size());
   std::vector<uint32_t> positions; // in its rank's list, by event
@@ -133,6 +134,7 @@ void TimelineBuilder::markCritical(const std::vector<Event> &events,
 /// What follows the pipeline, at the same time on all ranks.
 void TimelineBuilder::addStep() {
   const Estimate &estimate = timeline.estimate;
+  // In the order in which the estimate adds them up.
   const std::pair<Activity, double> parts[] = {
       {Activity::Wait, estimate.waitSeconds},
       {Activity::Reduce, estimate.dataSeconds},

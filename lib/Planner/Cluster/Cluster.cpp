@@ -67,10 +67,11 @@ Result<Size> parseSize(const std::string &cluster, std::string_view text) {
   return Size{*nodes, *devices};
 }
 
-/// Ranks of one machine share what it has.
-/// All rates and bytes are divided evenly. Latencies are not: they are of each
-/// rank's own calls. Where there are more ranks than cores, a rank that rests
-/// leaves its share to others, up to a whole core each: that is the burst.
+/// Ranks of one machine share what it has: rates and bytes of the processor, of
+/// its memory and of the links inside are divided evenly. Latencies are not:
+/// they are of each rank's own calls. Where there are more ranks than cores, a
+/// rank that rests leaves its share to others, up to a whole core each: that is
+/// the burst.
 void divideAmongRanks(Hardware &hardware, int ranks) {
   Device &device = hardware.device;
   for (double &peak : device.peakFlops)

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Futexes of the kernel (futex(2)), private to the process: a waiter sleeps,
+// since there may be more ranks than cores and a spinning one would take a core
+// from whom it waits for. std::atomic::wait() has no time limit, which is why
+// the system call is made here.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Futex.h"
 
@@ -15,12 +22,18 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// The kernel compares the plain 32 bits of the atomic.
 static uint32_t *address(std::atomic<uint32_t> &word) {
   static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
                 std::atomic<uint32_t>::is_always_lock_free);
   return reinterpret_cast<uint32_t *>(&word);
 }
 
+/// Sleeps in slices: `aborted` is another word than the one slept on, and
+/// setting it wakes nobody. A change wakes at once; the slices only bound how
+/// late an abort or the time limit is noticed. The load acquires, so that what
+/// was written before the change is visible after Changed. A change between
+/// load and system call is safe: the kernel returns if the word is not `old`.
 WaitResult runtime::waitWhileEqual(std::atomic<uint32_t> &word, uint32_t old,
                                    const std::atomic<bool> &aborted,
                                    std::chrono::milliseconds limit) {
@@ -39,6 +52,7 @@ WaitResult runtime::waitWhileEqual(std::atomic<uint32_t> &word, uint32_t old,
   return WaitResult::Changed;
 }
 
+/// May return early, by a signal or a wake-up of others; callers look again.
 void runtime::waitBriefly(std::atomic<uint32_t> &word, uint32_t old,
                           std::chrono::nanoseconds limit) {
   constexpr int64_t second = 1'000'000'000;
@@ -46,6 +60,7 @@ void runtime::waitBriefly(std::atomic<uint32_t> &word, uint32_t old,
   syscall(SYS_futex, address(word), FUTEX_WAIT_PRIVATE, old, &left, nullptr, 0);
 }
 
+/// Costs a system call also where nobody sleeps: waiters are not counted.
 void runtime::wakeAll(std::atomic<uint32_t> &word) {
   syscall(SYS_futex, address(word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
           nullptr, 0);

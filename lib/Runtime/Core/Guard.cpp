@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The guard reads arena bytes back through Device::read() and looks at
+// exponents only; that costs about as much time as the step itself
+// (docs/Training.md, "Bad steps"), which is why it runs every so many steps.
+// Which bytes a step uses is plan::usesOf()'s knowledge: no step has a rule of
+// its own here.
+//
+// The second half compares replicas: hashes of blocks go to the process of rank
+// 0, never the blocks, so that the exchange is a line for each shard and rank.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Guard.h"
 
@@ -27,21 +38,28 @@ using namespace plait::runtime;
 
 namespace {
 
-/// Of what is read at a time.
+/// Of what is read at a time. Bounds the host's copy of a tensor, however large
+/// that is.
 constexpr uint64_t windowBytes = 1 << 22;
 
-/// What attention writes for positions that it must not see is meant.
+/// What attention writes for positions that it must not see is meant. Kernels
+/// may write minus infinity for hidden scores; plus infinity and NaN are broken
+/// even there.
 bool isBroken(float value, bool allowsMask) {
   return !std::isfinite(value) && !(allowsMask && value < 0);
 }
 
+/// A bf16 is the upper half of an f32.
 float widened(uint16_t bits) {
   return std::bit_cast<float>(uint32_t(bits) << 16);
 }
 
 /// The first broken element. Of a kernel's tensors (`unit` 1) it is not said
 /// whether they are f32 or bf16: in both the odd halves of four bytes have an
-/// exponent.
+/// exponent. Taking bf16 data for f32 looks at every other element only: a NaN
+/// in the even halves alone is missed, but nothing finite is reported, since
+/// the exponent is tested first in the half that both readings share. `element`
+/// is in units of 2 bytes where `unit` is 2, else of 4.
 template <typename Report>
 void scan(std::span<const std::byte> bytes, uint64_t unit, bool allowsMask,
           Report report) {
@@ -69,6 +87,7 @@ bool makesNumbers(const fb::Step &step) {
 
 } // namespace
 
+/// Tokens, targets, keys and starts are integers, whose bits may look like NaN.
 bool StepGuard::isInput(uint64_t begin, uint64_t end) const {
   for (uint32_t i = 0; i < plan::length(program.inputs()); ++i) {
     const fb::Input &input = *program.inputs()->Get(i);
@@ -80,6 +99,7 @@ bool StepGuard::isInput(uint64_t begin, uint64_t end) const {
   return false;
 }
 
+/// Windows are a multiple of four bytes, so that no element is cut in two.
 Result<std::optional<StepGuard::Found>>
 StepGuard::find(uint64_t begin, uint64_t end, uint64_t unit, bool allowsMask) {
   std::optional<Found> found;
@@ -94,6 +114,9 @@ StepGuard::find(uint64_t begin, uint64_t end, uint64_t unit, bool allowsMask) {
   return found;
 }
 
+/// A step with a broken input is not looked at any further: somebody else is to
+/// blame. Likewise where it is not known how much it reads (`toEnd`): behind
+/// what it does read there may be anything.
 Result<bool> StepGuard::isInputFinite(const fb::Action &action,
                                       const fb::Step &step) {
   if (!makesNumbers(step))
@@ -114,6 +137,7 @@ Result<bool> StepGuard::isInputFinite(const fb::Action &action,
   return true;
 }
 
+/// Operands of kernels have no names, so that their number is reported.
 Status StepGuard::checkOutput(const fb::Action &action, const fb::Step &step) {
   bool isKernel = step.step_type() == fb::StepKind::KernelStep;
   int index = 0;
@@ -139,7 +163,8 @@ Status StepGuard::checkOutput(const fb::Action &action, const fb::Step &step) {
 
 namespace {
 
-/// Hashes what ranks compute with, by parameter and block.
+/// Hashes what ranks compute with, by parameter and block. Threads of the ranks
+/// of a process add to it side by side.
 class Replicas {
 public:
   explicit Replicas(Executor &executor) : executor(executor) {}
@@ -155,6 +180,10 @@ private:
   std::string lines;
 };
 
+/// Looks at what the program computes with, the bf16 copy where there is one:
+/// it is whole on every rank also where the master copy is divided. The key of
+/// the line is the parameter and where its block begins, in which replicas
+/// agree; hashes are chained through the seed, window by window.
 Status Replicas::add(uint32_t rank, const fb::Shard &shard,
                      const fb::Parameter &parameter) {
   bool isRounded = shard.compute_dtype() == fb::DType::BF16;
@@ -192,7 +221,8 @@ Status Replicas::add(uint32_t rank, const fb::Shard &shard,
   return Status::success();
 }
 
-/// What the lines of all processes say together.
+/// What the lines of all processes say together. The first line of a block is
+/// what all later ones must equal.
 Status compareReplicas(const fb::Plan &plan,
                        std::span<const std::string> texts) {
   struct Seen {
@@ -220,6 +250,8 @@ Status compareReplicas(const fb::Plan &plan,
 
 } // namespace
 
+/// Process 0 alone compares; judge() brings its verdict to all, so that all
+/// processes end with the same message.
 Status runtime::checkReplicas(Executor &executor, uint64_t step) {
   Replicas replicas(executor);
   PLAIT_RETURN_IF_ERROR(

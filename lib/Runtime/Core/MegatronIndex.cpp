@@ -8,6 +8,11 @@
 // The format is described in TokenFile.h. It is that of
 // megatron/core/datasets/indexed_dataset.py of NVIDIA's Megatron-LM.
 //
+// The index is mapped and read once, from front to back, to check that it fits
+// the tokens to the byte. None of it is kept but the type of the tokens:
+// samples are cut from the tokens as one row, and document ends are tokens.
+// Numbers are little-endian and lie at any offset, so that they are copied out.
+//
 //===----------------------------------------------------------------------===//
 
 #include "MegatronIndex.h"
@@ -20,6 +25,7 @@ using namespace plait::runtime;
 namespace {
 
 constexpr std::string_view magic("MMIDIDX\0\0", 9);
+/// Magic, version (8 bytes), type (1), sequences (8), bounds of documents (8).
 constexpr uint64_t headerBytes = magic.size() + 8 + 1 + 8 + 8;
 
 /// By code, from 1; those without bytes are no integers.
@@ -28,6 +34,9 @@ constexpr TokenType types[] = {{"uint8", 1, false},  {"int8", 1, true},
                                {"int64", 8, true},   {"float64", 0, true},
                                {"float32", 0, true}, {"uint16", 2, false}};
 
+/// Header, then int32 lengths of the sequences, int64 offsets of them, int64
+/// bounds of documents; in data sets of several modes a byte for each sequence,
+/// which is not read.
 class Index {
 public:
   Index(const std::string &path, const MappedFile &file)
@@ -60,6 +69,8 @@ private:
   uint64_t sequences = 0, bounds = 0;
 };
 
+/// Everything else relies on checkSize(), which it ends with: from there on
+/// every entry lies in the file.
 Status Index::readHeader() {
   if (bytes.size() < headerBytes)
     return fail("index '", path, "' has ", bytes.size(),
@@ -76,6 +87,7 @@ Status Index::readHeader() {
   return checkSize();
 }
 
+/// Floats are listed for the message only.
 Status Index::readType(uint8_t code) {
   if (code < 1 || code > std::size(types))
     return fail("index '", path, "' has the token type ", unsigned(code),
@@ -101,6 +113,8 @@ Status Index::checkSize() const {
   return Status::success();
 }
 
+/// Sequences must tile the tokens without gaps: an index of another file, or of
+/// a file that was cut, does not.
 Status Index::checkSequences(const std::string &tokens,
                              uint64_t tokenBytes) const {
   const uint64_t offsets = headerBytes + 4 * sequences;
@@ -126,6 +140,7 @@ Status Index::checkSequences(const std::string &tokens,
   return Status::success();
 }
 
+/// Bounds ascend from 0 to the number of sequences; a document may be empty.
 Status Index::checkDocuments() const {
   const uint64_t begin = headerBytes + 12 * sequences;
   uint64_t last = 0;
@@ -146,6 +161,7 @@ Status Index::checkDocuments() const {
 
 } // namespace
 
+/// Linear in the entries, with a few MiB of pages at a time.
 Result<TokenType> runtime::readMegatronIndex(const std::string &path,
                                              const std::string &tokens,
                                              uint64_t tokenBytes) {

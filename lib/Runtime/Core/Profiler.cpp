@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Adds up the notes of steps into one total for each step of a function and
+// each kind of transfer of a program: over calls, ranks of the program and
+// training steps. Everything that add() needs is looked up in the constructor,
+// so that a step costs one addition an operation. Means are taken in finish().
+// What lies before Ready is waiting, what follows is the operation itself.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Profiler.h"
 
@@ -27,6 +35,8 @@ static double toSeconds(StepClock::Time::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+/// The steps of `function` with kind and source, in the plan's order; no times
+/// yet.
 static FunctionProfile describe(const fb::Plan &plan,
                                 const fb::Function &function) {
   FunctionProfile profile;
@@ -42,7 +52,9 @@ static FunctionProfile describe(const fb::Plan &plan,
 }
 
 /// Adds the action to the calls of the program; returns the index of its
-/// transfer where it is one.
+/// transfer where it is one. Messages of one direction, peer and tensor are one
+/// entry, whatever their microbatch: their sizes are equal, and calls tell how
+/// many there are.
 static uint32_t count(ProgramProfile &program, const fb::Action &action) {
   if (!isTransfer(action)) {
     FunctionProfile &function = program.functions[action.function()];
@@ -66,9 +78,13 @@ static uint32_t count(ProgramProfile &program, const fb::Action &action) {
 
 /// Totals of a program are its functions' steps one after another, then its
 /// transfers.
+/// 1. Functions: where the totals of each one's steps begin.
+/// 2. Actions: counts calls, and finds the entry of each transfer.
+/// 3. Operations: the total of each, by its number in the program.
 void Profiler::addProgram(const fb::Program &program) {
   ProgramProfile &profile = skeleton.programs.emplace_back();
   profile.arenaBytes = program.arena_bytes();
+  // 1. Functions.
   std::vector<uint32_t> firstTotal; // by function
   uint32_t total = 0;
   for (uint32_t i = 0; i < length(program.functions()); ++i) {
@@ -76,9 +92,11 @@ void Profiler::addProgram(const fb::Program &program) {
     firstTotal.push_back(total);
     total += profile.functions.back().steps.size();
   }
+  // 2. Actions; `total` is where the functions' totals end.
   std::vector<uint32_t> transferOf; // by action
   for (uint32_t i = 0; i < length(program.actions()); ++i)
     transferOf.push_back(total + count(profile, *program.actions()->Get(i)));
+  // 3. Operations.
   std::vector<uint32_t> &of = totalOf.emplace_back();
   plan::forEachOperation(program, [&](const plan::Operation &operation) {
     const fb::Action &action = *program.actions()->Get(operation.action);
@@ -89,6 +107,8 @@ void Profiler::addProgram(const fb::Program &program) {
   totals.emplace_back(total + profile.transfers.size());
 }
 
+/// The skeleton is the profile without times. Medians need all seconds; a bound
+/// on what is reserved keeps a run without end from reserving memory for it.
 Profiler::Profiler(const fb::Plan &plan, uint64_t hash, unsigned threads,
                    uint64_t steps)
     : plan(plan) {
@@ -101,6 +121,9 @@ Profiler::Profiler(const fb::Plan &plan, uint64_t hash, unsigned threads,
   stepSeconds.reserve(std::min<uint64_t>(steps, 1 << 20));
 }
 
+/// The first step is left out: libraries connect and load code in it. Overhead
+/// is what the step took beyond the time from the first operation's begin to
+/// the last one's end on any rank.
 void Profiler::add(uint64_t, double seconds, const StepNotes &notes) {
   if (!std::exchange(isWarm, true))
     return;
@@ -120,6 +143,7 @@ void Profiler::add(uint64_t, double seconds, const StepNotes &notes) {
   overhead += seconds - toSeconds(notes.end() - notes.begin());
 }
 
+/// Of an even number the mean of the two in the middle; `values` is not empty.
 static double getMedian(std::vector<double> values) {
   size_t middle = values.size() / 2;
   std::sort(values.begin(), values.end());
@@ -127,6 +151,8 @@ static double getMedian(std::vector<double> values) {
                            : (values[middle - 1] + values[middle]) / 2;
 }
 
+/// Visits the entries in the order of addProgram(), which is that of the
+/// totals. A function that no action calls has no calls, and times of 0.
 Result<plan::Profile> Profiler::finish() const {
   if (stepSeconds.empty())
     return Status::failure("a profile needs at least 2 steps: the first one is "

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Random.h has the recipe, to the bit; this is a direct transcription of it.
+// All that is wanted of it is that element n needs nothing but n: ranks draw
+// their own parts of a tensor, in any order, and get the same numbers.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Random.h"
 
@@ -21,6 +27,9 @@ static uint32_t high(uint64_t value) {
   return static_cast<uint32_t>(value >> 32);
 }
 
+/// Two 32 × 32 bit multiplications a round, of which high and low halves change
+/// places; the key is bumped between rounds. All in wrapping integers, so that
+/// every machine gives the same words.
 std::array<uint32_t, 4> runtime::philox(std::array<uint32_t, 4> counter,
                                         std::array<uint32_t, 2> key) {
   // Multipliers and Weyl constants of Salmon et al.
@@ -37,6 +46,8 @@ std::array<uint32_t, 4> runtime::philox(std::array<uint32_t, 4> counter,
   return counter;
 }
 
+/// The name enters by its hash, so that tensors of one model are independent
+/// streams under one seed.
 NormalStream::NormalStream(uint64_t seed, std::string_view tensor, float mean,
                            float std)
     : seed(seed), mean(mean), std(std) {
@@ -44,6 +55,9 @@ NormalStream::NormalStream(uint64_t seed, std::string_view tensor, float mean,
   key = {low(hash), high(hash)};
 }
 
+/// Box and Muller's transformation: two uniform numbers give two normal ones; a
+/// block of four words gives four. In double precision and rounded once at the
+/// end, so that an f32's last bit hardly depends on the library's functions.
 void NormalStream::refill(uint64_t newBlock) {
   block = newBlock;
   auto words = philox({low(block), high(block), low(seed), high(seed)}, key);
@@ -59,6 +73,8 @@ void NormalStream::refill(uint64_t newBlock) {
   }
 }
 
+/// The block that was used last is kept: consecutive calls of one row after the
+/// other draw each block once.
 void NormalStream::generate(uint64_t begin, std::span<float> target) {
   for (float &value : target) {
     if (begin / 4 != block)

@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// prepare() looks up everything that a step needs, so that a step only walks
+// the action list: actions call functions, functions are steps, and transfers
+// and steps together are the operations, numbered as plan::forEachOperation
+// does. Both ways to walk, operate() for devices with streams of their own and
+// operateInStream() for threads, rely on each walk counting all operations,
+// also those that it leaves to others. What a step computes is the backend's.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Rank.h"
 
@@ -29,6 +38,8 @@ static Status failWithOther() {
   return fail(anotherFailed, ", or another thread of it");
 }
 
+/// Several actions share a message: what posts it and what awaits its receipt
+/// on the sender, and what receives it.
 void Rank::assignMessages(const std::vector<plan::Message> &messages) {
   messageOf.resize(length(program.actions()));
   for (uint32_t i = 0; i < messages.size(); ++i) {
@@ -41,6 +52,9 @@ void Rank::assignMessages(const std::vector<plan::Message> &messages) {
   }
 }
 
+/// Functions come first: they join the groups from which prepareStreams()
+/// learns where collectives happen, and all ranks join them in the plan's
+/// order.
 Status Rank::prepare() {
   PLAIT_RETURN_IF_ERROR(device.attachThread());
   base = device.arena();
@@ -65,6 +79,8 @@ Status Rank::prepare() {
   return prepareStreams();
 }
 
+/// Asks the communicator, which knows the streams, and derives the waits. With
+/// one stream `streams` stays empty, and the plan's order is all there is.
 Status Rank::prepareStreams() {
   plan::StreamChoice choice;
   choice.sendsInStream = communicator.sendsInStream();
@@ -168,6 +184,8 @@ Status Rank::feed(const fb::Input &input, uint64_t number,
                                           count * input.columns())));
 }
 
+/// Step 1 is walked, step 2 recorded and replayed, all others replayed; what is
+/// not trained is walked. Inputs and scalars are written outside of the record.
 Status Rank::runStep(uint64_t number, const Batches &batches,
                      const StepScalars &stepScalars, StepScope stepScope) {
   scope = stepScope;
@@ -198,6 +216,8 @@ Status Rank::runStep(uint64_t number, const Batches &batches,
   return clock && device.runsLater() ? readStamps() : Status::success();
 }
 
+/// The guard reads what a step has written right after it, for which nothing
+/// else of the rank may run.
 Status Rank::walk(uint64_t number) {
   isGuarded = guardEvery && number % guardEvery == 0 && !device.runsLater();
   // What is watched goes on one after the other.
@@ -261,7 +281,8 @@ void Rank::noteFailure(const Walk &walk, const Status &status) {
   hasFailed = true;
 }
 
-/// Does what waits for other ranks.
+/// Does what waits for other ranks. After a failure `waits` stays set:
+/// release() asks whether the rank that has failed did so while it waited.
 template <typename Work> Status Rank::await(Walk &walk, Work work) {
   walk.at.waits = true;
   PLAIT_RETURN_IF_ERROR(work());
@@ -313,6 +334,7 @@ void Rank::finishOperations(Walk &walk, uint32_t end) {
 
 /// Does the next operation of the step if it is of the walk's stream.
 template <typename Work> Status Rank::operateInStream(Walk &walk, Work work) {
+  // Counted before anything else: numbers must agree on both threads.
   uint32_t index = walk.nextOperation++;
   if (streams.operations[index].stream != walk.stream)
     return Status::success();
@@ -377,6 +399,7 @@ Result<StepMetrics> Rank::readMetrics() {
 
 Status Rank::runAction(Walk &walk, uint32_t index) {
   const fb::Action &action = *program.actions()->Get(index);
+  // Of the end of a step evaluations do what comes before the update.
   walk.passes = scope == StepScope::Evaluate && !plan::isForward(action) &&
                 action.kind() != fb::ActionKind::Optimizer;
   uint32_t peer = mesh.withIndex(rank, 0, action.peer());
@@ -423,6 +446,7 @@ Status Rank::callFunction(Walk &walk, const fb::Action &action) {
 
 /// Nothing has changed yet that outlives the step.
 Status Rank::beginUpdate(Walk &walk) {
+  // Other scopes look at the metrics before anything is updated.
   if (scope != StepScope::Train)
     PLAIT_RETURN_IF_ERROR(decideUpdate(walk));
   if (!walk.passes)

@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Three coordinate systems meet here: elements of a rank's block (`local`), of
+// the parameter, and of the tensor in the file, of which the parameter may be a
+// box. All are row-major, and a run is a range that is contiguous in block and
+// target at once. Enumerating runs costs one step a row of the block, whatever
+// the mesh; what the shards are is known from lib/Plan's blockOf() and
+// partOf().
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Slices.h"
 
@@ -17,7 +26,9 @@ namespace {
 
 using Shape = flatbuffers::Vector<int64_t>;
 
-/// Joins neighbouring runs, so that a block of whole rows is one run.
+/// Joins neighbouring runs, so that a block of whole rows is one run. The
+/// destructor hands over the last run: a merger lives as long as its
+/// enumeration. Runs come in ascending order, so that only neighbours can join.
 class RunMerger {
 public:
   explicit RunMerger(const RunVisitor &visit) : visit(visit) {}
@@ -26,6 +37,8 @@ public:
       visit(pending);
   }
 
+  /// Joins only where both sides continue: a block with padding has gaps in
+  /// `local`, a split last dimension has them in `global`.
   void add(const Run &run) {
     if (pending.local + pending.count == run.local &&
         pending.global + pending.count == run.global) {
@@ -43,7 +56,8 @@ private:
 };
 
 /// Where element `index` of the row-major box `parameter.box_shape` lies in the
-/// file tensor.
+/// file tensor. Takes the index apart from the last dimension on, whose stride
+/// is 1, and puts it together with the strides of the file.
 int64_t fileIndex(const fb::Parameter &parameter, int64_t index) {
   int64_t result = 0;
   int64_t stride = 1;
@@ -56,7 +70,10 @@ int64_t fileIndex(const fb::Parameter &parameter, int64_t index) {
   return result;
 }
 
-/// The rows of a rank's block: runs along the last dimension.
+/// The rows of a rank's block: runs along the last dimension. Padding is never
+/// visited: runs end at `valid`, while strides in the block are its padded
+/// extents. Ranks whose block lies wholly in the padding have no runs. A tensor
+/// without dimensions is one run of one element.
 void forEachRow(const plan::Mesh &mesh, uint32_t rank, const Shape &shape,
                 const plan::DimShardings &shardings, const RunVisitor &visit) {
   uint32_t dims = shape.size();
@@ -70,6 +87,7 @@ void forEachRow(const plan::Mesh &mesh, uint32_t rank, const Shape &shape,
 
   std::vector<int64_t> index(dims, 0);
   while (true) {
+    // Horner's scheme over both shapes at once.
     Run run = {0, 0, dims ? blocks.back().valid : 1};
     for (uint32_t dim = 0; dim < dims; ++dim) {
       run.local = run.local * blocks[dim].extent + index[dim];
@@ -87,6 +105,8 @@ void forEachRow(const plan::Mesh &mesh, uint32_t rank, const Shape &shape,
 
 } // namespace
 
+/// `global` is the row-major index in the parameter: so a gradient is put
+/// together as one tensor.
 void runtime::forEachParameterRun(const plan::Mesh &mesh, uint32_t rank,
                                   const fb::Parameter &parameter,
                                   const plan::DimShardings &dims,
@@ -96,6 +116,9 @@ void runtime::forEachParameterRun(const plan::Mesh &mesh, uint32_t rank,
              [&](const Run &run) { merger.add(run); });
 }
 
+/// The same runs, with `global` in the file's tensor. A parameter that is the
+/// whole tensor has a box as wide as the file, and its runs are joined again by
+/// the second merger.
 void runtime::forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
                              const fb::Parameter &parameter,
                              const plan::DimShardings &shardings,
@@ -115,6 +138,8 @@ void runtime::forEachFileRun(const plan::Mesh &mesh, uint32_t rank,
   });
 }
 
+/// The result's `local` counts from the beginning of the part, as does the
+/// buffer that holds the part; an empty run has count 0.
 Run runtime::clip(const Run &run, const plan::Part &part) {
   int64_t begin = std::max(run.local, part.begin);
   int64_t end = std::min(run.local + run.count, part.begin + part.count);
@@ -123,23 +148,34 @@ Run runtime::clip(const Run &run, const plan::Part &part) {
   return {begin - part.begin, run.global + begin - run.local, end - begin};
 }
 
+/// In f32 every rank computes with the weight, which is therefore whole. In
+/// bf16 it computes with the copy, and the weight is a master copy, which is
+/// state and divided as state is.
 ShardTensor runtime::weightOf(const fb::Shard &shard) {
   bool isMaster = shard.compute_dtype() == fb::DType::BF16;
   bool divides = shard.division() || shard.state_dims();
   return {shard.weight(), divides && isMaster};
 }
 
+/// With a division by rows of a pack, a rank's part of the reduced gradient has
+/// a buffer of its own; with state dims the gradient is reduced and scattered
+/// into blocks.
 ShardTensor runtime::gradientOf(const fb::Shard &shard) {
   if (const fb::Division *division = shard.division())
     return {division->reduced(), true};
   return {shard.gradient(), shard.state_dims() != nullptr};
 }
 
+/// All state slots of a parameter are divided alike.
 ShardTensor runtime::stateOf(const fb::Shard &shard,
                              const fb::StateSlot &slot) {
   return {slot.offset(), shard.division() || shard.state_dims()};
 }
 
+/// A division is applied to the elements of the block, so its part begins at a
+/// byte inside of the tensor; a block without one begins at 0. Offsets count
+/// f32 elements; a copy in bf16 is never divided, so that its piece begins at
+/// 0, too.
 Piece::Piece(const plan::Mesh &mesh, uint32_t rank, const fb::Shard &shard,
              const fb::Parameter &parameter, const ShardTensor &tensor)
     : dims(plan::dimsOf(shard, tensor.isDivided)),
@@ -148,6 +184,8 @@ Piece::Piece(const plan::Mesh &mesh, uint32_t rank, const fb::Shard &shard,
                         tensor.isDivided)),
       offset(tensor.offset + part.offset * sizeof(float)) {}
 
+/// `begin` counts from the piece's own beginning. Slices of slices are right,
+/// too, since part and offset move together.
 Piece Piece::slice(int64_t begin, int64_t count) const {
   Piece result = *this;
   result.part.begin += begin;

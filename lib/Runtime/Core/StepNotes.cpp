@@ -21,16 +21,27 @@ using namespace plait::runtime;
 using plan::isTransfer;
 using plan::length;
 
+//
+// Two things are kept apart: the layout, what waits for what, which follows
+// from the plan and is built once; and the times, which ranks write during a
+// step. getReady() combines them: the time before a partner was there is
+// waiting, what follows is work. A lap is an operation, with the number that
+// plan::forEachOperation gives it. Notes of several processes come together in
+// process 0, on the clock of its host.
 //===----------------------------------------------------------------------===//
 // What waits for what
 //===----------------------------------------------------------------------===//
 
+/// Builds StepNotes::links. It lives only as long as run(): what it needs
+/// beside them is of no use afterwards.
 class StepNotes::Layout {
 public:
   Layout(StepNotes &notes, bool overlaps)
       : plan(notes.source), mesh(notes.meshOf), notes(notes),
         overlaps(overlaps) {}
 
+  // In this order: links refer to streams of programs, messages to links of
+  // ranks.
   void run();
 
 private:
@@ -49,6 +60,8 @@ private:
   std::map<std::pair<std::vector<uint32_t>, uint32_t>, uint32_t> meetings;
 };
 
+/// All ranks of a program share its numbering; a transfer has one operation, so
+/// that the lap of its action identifies it.
 void StepNotes::Layout::addProgram(const fb::Program &program) {
   std::vector<uint32_t> &laps = firstLap.emplace_back();
   laps.resize(length(program.actions()));
@@ -59,7 +72,9 @@ void StepNotes::Layout::addProgram(const fb::Program &program) {
   streams.push_back(plan::chooseStreams(plan, program));
 }
 
-/// The collectives of one group happen in one order on all of its members.
+/// The collectives of one group happen in one order on all of its members. So
+/// the n-th collective of a rank in a group meets the n-th of every other
+/// member, by counting alone; `counts` are those of `rank`.
 uint32_t StepNotes::Layout::getMeeting(
     uint32_t rank, const fb::CollectiveStep &step,
     std::map<std::vector<uint32_t>, uint32_t> &counts) {
@@ -70,6 +85,9 @@ uint32_t StepNotes::Layout::getMeeting(
       .first->second;
 }
 
+/// Work is what neither transfers nor is a collective. Ranks share no links,
+/// though those of one program differ only in whom they meet: a step must not
+/// look anything up.
 void StepNotes::Layout::addRank(uint32_t rank) {
   uint32_t index = mesh.index(rank, 0);
   const fb::Program &program = *plan.programs()->Get(index);
@@ -120,6 +138,7 @@ void StepNotes::Layout::linkMessages() {
     }
 }
 
+/// Memory is linear in ranks times operations.
 void StepNotes::Layout::run() {
   for (const fb::Program *program : *plan.programs())
     addProgram(*program);
@@ -129,6 +148,7 @@ void StepNotes::Layout::run() {
   notes.arrivals.resize(meetings.size());
 }
 
+/// Clocks of ranks elsewhere stay empty but in process 0, which gathers all.
 StepNotes::StepNotes(const fb::Plan &plan, bool overlaps,
                      const Rendezvous *processes)
     : source(plan), meshOf(plan) {
@@ -146,7 +166,10 @@ StepNotes::StepNotes(const fb::Plan &plan, bool overlaps,
 // Times
 //===----------------------------------------------------------------------===//
 
-/// When all of a collective's members were there, and the step's ends.
+/// When all of a collective's members were there, and the step's ends. One pass
+/// over all laps: of each collective the latest start among its members, and
+/// whose that was. A tie goes to the lower rank, so that notes are the same on
+/// every run with the same times.
 void StepNotes::meet() {
   std::fill(arrivals.begin(), arrivals.end(), Ready{Time::min(), 0});
   first = Time::max();
@@ -163,6 +186,8 @@ void StepNotes::meet() {
     }
 }
 
+/// Clamped to the lap: clocks of two hosts, or of GPU and host, differ by
+/// microseconds, and no part of a lap may be negative.
 StepNotes::Ready StepNotes::getReady(uint32_t rank, size_t lap) const {
   const Link &link = links[rank][lap];
   Time start = clocks[rank].getStart(lap), end = clocks[rank].getEnd(lap);
@@ -193,6 +218,10 @@ static int64_t toNanoseconds(StepClock::Time time) {
       .count();
 }
 
+/// An estimate from one direction: process 0 says a word and notes the time at
+/// which it did; each process answers with its own clock when it hears it. The
+/// answer is late by as long as the word took, so the smallest of 20 rounds is
+/// closest. The offset of process 0 is 0.
 Status StepNotes::compareClocks(Rendezvous &processes) {
   const ProcessPlace &place = processes.place();
   clockOffsets.assign(place.count, 0);
@@ -218,13 +247,17 @@ Status StepNotes::compareClocks(Rendezvous &processes) {
 }
 
 namespace {
+/// As it goes through gather(): raw bytes, since the processes of a run have
+/// one version and one byte order.
 struct SentLap {
   int64_t begin, end; // ns of the sender's clock
   double processor;
 };
 } // namespace
 
-/// Process 0 gets the notes of all ranks.
+/// Process 0 gets the notes of all ranks; it sends nothing itself. Laps have no
+/// headers: receiver and sender know from the plan how many there are of which
+/// rank.
 Status StepNotes::gather(Rendezvous &processes) {
   const RankSpread &spread = processes.spread();
   uint32_t here = processes.place().index;
@@ -257,6 +290,7 @@ Status StepNotes::gather(Rendezvous &processes) {
   return Status::success();
 }
 
+/// Outside of process 0 nobody asks for what meet() finds.
 Status StepNotes::collect(Rendezvous *processes) {
   if (processes)
     PLAIT_RETURN_IF_ERROR(gather(*processes));

@@ -5,6 +5,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A flag says whether a job runs; it is set by start() and cleared by the
+// thread, under one mutex, so that finish() after start() waits for exactly
+// that job. The mutex also makes what was written before start() visible to the
+// job, and what the job wrote visible after finish().
+//
+//===----------------------------------------------------------------------===//
 
 #include "StreamThread.h"
 
@@ -13,6 +20,7 @@ using namespace plait::runtime;
 StreamThread::StreamThread(std::function<void()> work)
     : job(std::move(work)), thread([this] { serve(); }) {}
 
+/// A job that runs ends first: serve() looks at `stopping` between jobs only.
 StreamThread::~StreamThread() {
   {
     std::lock_guard lock(mutex);
@@ -22,6 +30,7 @@ StreamThread::~StreamThread() {
   thread.join();
 }
 
+/// The job before has ended: finish() came between.
 void StreamThread::start() {
   {
     std::lock_guard lock(mutex);
@@ -35,6 +44,7 @@ void StreamThread::finish() {
   changed.wait(lock, [&] { return !running; });
 }
 
+/// The lock is not held during the job, which may last for a step.
 void StreamThread::serve() {
   std::unique_lock lock(mutex);
   while (true) {

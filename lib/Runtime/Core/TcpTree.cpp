@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The protocol is described in TcpTree.h. But for checking in, everything
+// happens in serve(), one poll() over neighbours, comers and the door: a
+// process that waits for one thing hears all others meanwhile, so that a
+// failure anywhere ends every wait. Every wait has a limit that depends on the
+// level in the tree: whoever is nearest to the process that is missing speaks
+// first, and names it.
+//
+//===----------------------------------------------------------------------===//
 
 #include "TcpTree.h"
 
@@ -23,9 +32,12 @@ using std::chrono::milliseconds;
 namespace {
 
 /// What one level of the tree may take to say that it has waited in vain.
+/// Limits of neighbouring levels are this far apart: the one that waits for the
+/// missing process is first, and has told the others before their limits.
 constexpr milliseconds levelTime(250);
 
-/// When those who wait say so: after a few seconds, then ever less often.
+/// When those who wait say so: after a few seconds, then ever less often. The
+/// pauses double: a job that queues for hours does not fill its log.
 class Notices {
 public:
   /// Whether it is time, `taken` after the beginning.
@@ -72,6 +84,8 @@ milliseconds since(std::chrono::steady_clock::time_point start) {
 
 } // namespace
 
+/// Ranks of the neighbours follow from the shape; where they are is learned
+/// when they meet.
 TcpTree::TcpTree(const Launch &launch, const std::string &host,
                  milliseconds timeLimit)
     : launch(launch), timeLimit(timeLimit), shape{launch.ranks} {
@@ -85,6 +99,8 @@ TcpTree::TcpTree(const Launch &launch, const std::string &host,
     down[i].rank = shape.firstChildOf(launch.rank) + i;
 }
 
+/// A failure that another process has told, or will tell, begins with
+/// `anotherFailed`, so that callers know not to report it a second time.
 Result<std::unique_ptr<TcpTree>> TcpTree::join(const Launch &launch,
                                                const std::string &host,
                                                milliseconds timeLimit) {
@@ -104,6 +120,12 @@ Result<std::unique_ptr<TcpTree>> TcpTree::join(const Launch &launch,
 // Meeting
 //===----------------------------------------------------------------------===//
 
+/// 1. Open the port: only that of process 0 is known beforehand.
+/// 2. All others check in with process 0 and connect to their neighbours that
+///    have come already.
+/// 3. Wait until all neighbours are connected, for process 0 until all have
+///    come.
+/// 4. One round up and down the tree: nobody returns before everybody can.
 Status TcpTree::meet() {
   bool isFirst = launch.rank == 0;
   auto opened = Reception::open(isFirst ? launch.port : 0);
@@ -124,10 +146,17 @@ Status TcpTree::meet() {
 }
 
 /// Tells process 0 where this one is, and does what it says.
+/// 1. Connect, for as long as process 0 may take to start.
+/// 2. Say where this process listens: the port, and the address by which this
+///    connection leaves the machine, which the others can reach as well.
+///    Loopback means the host of process 0, for which each has an address of
+///    its own.
+/// 3. Connect to the neighbours in the answer and tell process 0 how it went.
+/// 4. Children of process 0 keep the connection, all others hang up.
 Status TcpTree::checkIn() {
   std::string where = launch.address + ":" + std::to_string(launch.port);
   Notices notices;
-  // One of a host says it for all; rank 1 where rank 0 would.
+  // 1. One of a host says it for all; rank 1 where rank 0 would.
   bool speaks = launch.localRank == 0 || launch.rank == 1;
   auto connected = connectTo(
       launch.address, launch.port, timeLimit, [&](milliseconds taken) {
@@ -140,6 +169,7 @@ Status TcpTree::checkIn() {
     return fail("cannot reach rank 0 at ", connected.status().message());
   int connection = connected->get();
   PLAIT_RETURN_IF_ERROR(setTimeLimit(connection, timeLimit));
+  // 2. Where this process is reached.
   std::string address = localAddressOf(connection);
   bool isLoopback = address.starts_with("127.") || address == "::1";
   here.address = isLoopback ? "" : address;
@@ -153,18 +183,21 @@ Status TcpTree::checkIn() {
     return systemFailure("cannot reach rank 0 at " + where);
   if (answer.kind == Frame::Kind::Failure)
     return endWith(answer.text, /*byItself=*/false);
+  // 3. The neighbours that have come.
   Status done = connectToEarlier(answer.text);
   if (!sendFrame(connection,
                  {done.ok() ? Frame::Kind::Text : Frame::Kind::Failure,
                   done.ok() ? "" : done.message()}) &&
       done.ok())
     return systemFailure("cannot reach rank 0 at " + where);
+  // 4. Stay, or hang up.
   if (shape.parentOf(launch.rank) == 0)
     up.connection = std::move(*connected);
   return done;
 }
 
 /// The neighbours that process 0 names: rank, port, host and address of each.
+/// An empty address stands for the host of process 0.
 Status TcpTree::connectToEarlier(const std::string &list) {
   std::istringstream lines(list);
   Greeting mine = {.purpose = Greeting::Purpose::Tree,
@@ -176,6 +209,7 @@ Status TcpTree::connectToEarlier(const std::string &list) {
     uint32_t rank = 0;
     Place place;
     words >> rank >> place.port >> place.host >> place.address;
+    // No time limit: a process opens its port before it checks in.
     // They listen, or are gone.
     auto connected =
         connectTo(place.address.empty() ? launch.address : place.address,
@@ -226,7 +260,8 @@ bool TcpTree::isComplete() const {
          });
 }
 
-/// Nobody goes on before everybody is there.
+/// Nobody goes on before everybody is there. An empty text goes up from the
+/// leaves and down from process 0.
 Status TcpTree::awaitWord() {
   auto ready = fromChildren();
   if (!ready.ok())
@@ -249,6 +284,7 @@ Status TcpTree::askForFirst() {
                        /*byItself=*/false);
 }
 
+/// Process 0 counts who has finished checking in, the others their neighbours.
 std::string TcpTree::nameMissing() const {
   std::vector<std::string> missing;
   if (launch.rank == 0) {
@@ -269,6 +305,8 @@ std::string TcpTree::nameMissing() const {
 // Those who come
 //===----------------------------------------------------------------------===//
 
+/// A greeting that fits no neighbour is dropped with its connection: it may be
+/// of another run.
 Status TcpTree::admit(Reception::Arrival arrival) {
   const Greeting &greeting = arrival.greeting;
   if (launch.rank == 0 && greeting.purpose == Greeting::Purpose::CheckIn)
@@ -284,6 +322,9 @@ Status TcpTree::admit(Reception::Arrival arrival) {
   return Status::success();
 }
 
+/// Process 0 answers with the neighbours that have come before. Of any two
+/// neighbours one comes later and is told of the other: each edge of the tree
+/// is made exactly once.
 Status TcpTree::admitComer(Reception::Arrival arrival) {
   const Greeting &greeting = arrival.greeting;
   uint32_t rank = greeting.rank;
@@ -379,6 +420,7 @@ Status TcpTree::serve(Clock::time_point until, bool isOpen) {
   return Status::success();
 }
 
+/// A frame at a time: poll() reports what is left again.
 Status TcpTree::hear(Link &link) {
   Frame frame;
   if (!receiveFrame(link.connection.get(), frame)) {
@@ -392,6 +434,8 @@ Status TcpTree::hear(Link &link) {
   return Status::success();
 }
 
+/// A child's next text may come before its siblings' first: inboxes keep them
+/// in order, and one of each is taken once all have one.
 Result<std::vector<std::string>> TcpTree::fromChildren() {
   Clock::time_point until =
       Clock::now() + patience(shape.levelsBelow(launch.rank));
@@ -418,6 +462,7 @@ Result<std::vector<std::string>> TcpTree::fromChildren() {
   return texts;
 }
 
+/// The limit is that of the whole tree below process 0 and of the way down.
 Result<std::string> TcpTree::fromParent() {
   // Those who wait for what comes from below know more.
   Clock::time_point until =
@@ -446,6 +491,7 @@ Status TcpTree::toChildren(const std::string &text) {
   return Status::success();
 }
 
+/// A connection that fails on writing may still hold the peer's last words.
 Status TcpTree::send(Link &link, const std::string &text) {
   PLAIT_RETURN_IF_ERROR(getFailure());
   if (sendFrame(link.connection.get(), {Frame::Kind::Text, text}))
@@ -487,6 +533,9 @@ Status TcpTree::lose(const Link &link) {
   return endWith(text.str(), speaksOf(link));
 }
 
+/// The first failure wins and is sent once to everybody connected, comers
+/// included. Sending must not block, for the lock is held and the peer may
+/// hang.
 Status TcpTree::endWith(const std::string &text, bool byItself) {
   std::lock_guard lock(mutex);
   if (failure)

@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Backends make connections and buffers before the first step; from the plan
+// follows what they have to make: groups of ranks that meet in collectives,
+// messages between ranks, and how much they pack. Programs are few and ranks
+// many, so that each kind of collective is looked at once and then spread over
+// the mesh.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Topology.h"
 
@@ -22,6 +30,7 @@ using namespace plait::runtime;
 
 namespace {
 
+/// Calls `visit` with all collectives of all programs, in the plan's order.
 template <typename Visit>
 void forEachCollective(const fb::Plan &plan, Visit visit) {
   for (const fb::Program *program : *plan.programs()) {
@@ -36,7 +45,9 @@ void forEachCollective(const fb::Plan &plan, Visit visit) {
 }
 
 /// What a backend packs of `step`, which has `members` members: one tensor of
-/// blocks, in an exchange two.
+/// blocks, in an exchange two. Blocks of one member are contiguous in the
+/// tensor only without outer and middle dimensions; else a backend whose
+/// library wants contiguous blocks copies them.
 uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {
   if (members == 1)
     return 0;
@@ -49,6 +60,10 @@ uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {
 
 /// Deals the messages of each (source, target, direction), in the order of
 /// their sends, to the first channel whose last message is received earlier.
+/// Backends deliver messages of a channel in order, so that two messages which
+/// are received in another order than they are sent need two channels. That is
+/// partitioning into increasing sequences; first fit needs the least number of
+/// them. Even channels are of forward messages, odd ones of backward messages.
 std::vector<uint32_t> channelsOf(const fb::Plan &plan,
                                  const std::vector<plan::Message> &messages) {
   std::vector<uint32_t> order(messages.size());
@@ -83,6 +98,7 @@ std::vector<uint32_t> channelsOf(const fb::Plan &plan,
 
 } // namespace
 
+/// Groups that are not found are in stream 0, as all are without overlap.
 uint32_t Topology::streamOf(std::span<const uint32_t> members) const {
   auto found = std::find_if(groups.begin(), groups.end(),
                             [&](const std::vector<uint32_t> &group) {
@@ -93,6 +109,7 @@ uint32_t Topology::streamOf(std::span<const uint32_t> members) const {
   return index < streams.size() ? streams[index] : 0;
 }
 
+/// Ascending: the index along the axis orders the ranks.
 std::vector<uint32_t> runtime::membersOf(const plan::Mesh &mesh, uint32_t rank,
                                          const fb::CollectiveStep &step) {
   std::vector<uint32_t> members;
@@ -105,12 +122,19 @@ std::vector<uint32_t> runtime::membersOf(const plan::Mesh &mesh, uint32_t rank,
   return members;
 }
 
+/// The plan's message between two programs stands for one between each two of
+/// their ranks that agree in all other axes; `peers` of them.
 uint32_t runtime::messageId(const plan::Mesh &mesh, uint32_t rank,
                             uint32_t message) {
   uint32_t peers = mesh.ranks() / mesh.size(0);
   return message * peers + rank % peers;
 }
 
+/// 1. Collectives of all programs. Kinds that were seen are skipped, unless
+///    they pack more: enumerating the ranks is what costs.
+/// 2. Of each kind the groups of all ranks, each found by its first member.
+///    Groups come in the order of the plan, which is the same in all processes.
+/// 3. Messages, `peers` of each, in the order of messageId().
 Topology runtime::topologyOf(const fb::Plan &plan,
                              const std::vector<plan::Message> &messages) {
   plan::Mesh mesh(plan);
@@ -121,6 +145,7 @@ Topology runtime::topologyOf(const fb::Plan &plan,
   // each set the bytes that must be packed are known.
   std::map<std::pair<uint8_t, std::vector<uint32_t>>, uint64_t> kinds;
   std::map<std::vector<uint32_t>, uint32_t> groups;
+  // 1. Members of one rank and the axis identify the kind.
   forEachCollective(plan, [&](const fb::CollectiveStep &step) {
     std::vector<uint32_t> left = membersOf(mesh, 0, step);
     uint64_t packed = packedBytesOf(step, left.size());
@@ -128,6 +153,7 @@ Topology runtime::topologyOf(const fb::Plan &plan,
     if (!isNew && packed <= known->second)
       return;
     known->second = packed;
+    // 2. Each group once, by its first member.
     for (uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
       std::vector<uint32_t> members = membersOf(mesh, rank, step);
       if (members.front() != rank)
@@ -144,6 +170,7 @@ Topology runtime::topologyOf(const fb::Plan &plan,
     }
   });
 
+  // 3. `peers` of each.
   std::vector<uint32_t> channels = channelsOf(plan, messages);
   uint32_t peers = mesh.ranks() / mesh.size(0);
   for (uint32_t i = 0; i < messages.size(); ++i)

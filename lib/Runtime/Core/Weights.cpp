@@ -4,6 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Whatever enters or leaves an arena does so by pieces: the part of a parameter
+// that one rank has, of which Slices.h says where its elements lie in the file
+// and Windows.h moves 4 MiB at a time, so that loading and saving need no
+// second copy of a block. Ranks write their own pieces side by side. What is
+// read comes together in the process of rank 0 by the Collector below: there is
+// no collective for it, as the ranks that own something differ from parameter
+// to parameter.
+//
+// File formats are Safetensors.h's, what a name means is WeightFiles::find's.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Weights.h"
 
@@ -27,6 +39,7 @@ using namespace plait::runtime;
 
 namespace {
 
+/// Names that transformers looks for in a folder.
 constexpr char fileName[] = "model.safetensors";
 constexpr char configName[] = "config.json";
 
@@ -52,6 +65,8 @@ Status storeShard(const RankArena &arena, const fb::Shard &shard,
   return storeCopy(arena, shard, 0, block);
 }
 
+/// A copy on the host of the elements of `piece`, which are f32: of weights
+/// that are computed with in bf16 they are the master copy.
 Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
                                      const Piece &piece) {
   std::vector<float> block(piece.part.count);
@@ -61,7 +76,9 @@ Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
 }
 
 /// Does `job`, in which processes wait for each other's blocks: its failure
-/// makes the others fail as well.
+/// makes the others fail as well. Without the disconnection, the process of
+/// rank 0 would wait in receiveFrom() for a sender that has failed until its
+/// time limit.
 Status collectTogether(Executor &executor, const std::function<Status()> &job) {
   return doTogether(executor, [&] {
     Status status = job();
@@ -71,7 +88,11 @@ Status collectTogether(Executor &executor, const std::function<Status()> &job) {
   });
 }
 
-/// Brings blocks of all ranks to the process of rank 0.
+/// Brings blocks of all ranks to the process of rank 0. Three rules make the
+/// result independent of the number of processes: only owners send, of replicas
+/// only the first, and windows of a rank come in the order of its shards. Ranks
+/// are received one after the other, so that one connection and one window of
+/// memory are enough; senders wait meanwhile.
 class Collector {
 public:
   /// The wanted tensor of a shard, if one is wanted.
@@ -86,6 +107,11 @@ public:
       : executor(executor), place(std::move(place)), use(std::move(use)) {}
 
   /// All processes call this.
+  /// 1. Each thread goes through the shards of its rank. In the process of rank
+  ///    0 it hands the windows to `use`, elsewhere it sends them.
+  /// 2. The process of rank 0 receives those of all ranks that are not its own,
+  ///    in ascending order. They begin behind its last one: the ranks of a
+  ///    process are consecutive, and rank 0 is in the first process.
   Status run() {
     PLAIT_RETURN_IF_ERROR(
         forEachShard(executor, [this](uint32_t rank, const fb::Shard &shard,
@@ -110,6 +136,8 @@ public:
 
 private:
   /// The blocks of `rank`, in the order in which its process sends them.
+  /// Repeats the walk of the sender, whose program is known from the plan:
+  /// messages carry elements only and no description.
   Status receiveFrom(uint32_t rank) {
     const auto *shards = executor.program(rank).shards();
     for (uint32_t i = 0; i < plan::length(shards); ++i) {
@@ -153,7 +181,9 @@ private:
   Use use;
 };
 
-/// The tensors of the file, in the order of the parameters.
+/// The tensors of the file, in the order of the parameters. A tensor of the
+/// file may be the union of several parameters (fused projections), each of
+/// which knows its box of it; all must agree on the tensor's shape.
 struct FileLayout {
   std::vector<TensorShape> tensors;
   std::map<std::string, size_t> byName;
@@ -179,7 +209,9 @@ struct FileLayout {
 };
 
 /// The config.json of the plan, for weights in f32. Readers take the type that
-/// it names for that of the weights.
+/// it names for that of the weights. Everything else of the text stays byte for
+/// byte unless a type has to change, and then in its order, for which the JSON
+/// is an ordered one.
 std::string makeConfig(const fb::Plan &plan) {
   std::string text = plan.config()->str();
   auto json = parseJson<nlohmann::ordered_json>(
@@ -201,7 +233,9 @@ constexpr const char *tokenizerNames[] = {
     "tokenizer.model",   "tokenizer_config.json",   "vocab.json",
     "vocab.txt"};
 
-/// What is beside the weights, not yet under its names.
+/// What is beside the weights, not yet under its names. They are committed
+/// after the weights: a folder with a configuration always has its weights. On
+/// a failure the destructors remove what was written.
 Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
                                                 const std::string &directory,
                                                 const std::string &origin) {
@@ -234,6 +268,11 @@ Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
 }
 
 /// What saveWeights does in the process of rank 0.
+/// 1. Everything that can fail for reasons of the file system is created first,
+///    before a byte has crossed the network.
+/// 2. Each window is cut into the runs of the file tensor that it covers and
+///    written there. Several threads write at once: runs are disjoint.
+/// 3. Commit, weights first.
 Status writeWeights(Executor &executor, const std::string &directory,
                     const std::string &origin, const Collector::Place &place) {
   PLAIT_RETURN_IF_ERROR(prepareToSave(directory));
@@ -253,6 +292,8 @@ Status writeWeights(Executor &executor, const std::string &directory,
           const Piece &piece, const std::vector<float> &block) {
         Status status = Status::success();
         size_t tensor = layout->byName.at(parameter.file_name()->str());
+        // Runs are those of the rank's whole block; only what falls into the
+        // window's part is there.
         forEachFileRun(executor.mesh(), rank, parameter, piece.dims,
                        [&](const Run &whole) {
                          Run run = clip(whole, piece.part);
@@ -272,6 +313,8 @@ Status writeWeights(Executor &executor, const std::string &directory,
 
 } // namespace
 
+/// Program and shards are those of the rank's stage; the job runs on the rank's
+/// own thread, which may call its device.
 Status runtime::forEachShard(Executor &executor, const ShardJob &job) {
   return executor.forEachRank([&](uint32_t rank) {
     const auto *shards = executor.program(rank).shards();
@@ -284,6 +327,9 @@ Status runtime::forEachShard(Executor &executor, const ShardJob &job) {
   });
 }
 
+/// Elements of a tensor of the file come from `source` and go to the arena
+/// window by window; fillWindows() writes zeros where the block has padding,
+/// which what is computed relies on.
 Status runtime::setTensor(const RankArena &arena, const fb::Shard &shard,
                           const fb::Parameter &parameter,
                           const ShardTensor &tensor,
@@ -296,6 +342,9 @@ Status runtime::setTensor(const RankArena &arena, const fb::Shard &shard,
                      });
 }
 
+/// The copy in bf16 is filled by asking `source` a second time and not from the
+/// weights in f32: with divided optimizer state a rank has only a part of
+/// these, but all of the copy.
 Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
                            const fb::Parameter &parameter,
                            const ElementSource &source) {
@@ -312,6 +361,9 @@ Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
                      });
 }
 
+/// Every rank reads the elements of its own block from the mapped files: no
+/// rank sees the whole model. Pages are released now and then, since a file of
+/// the model's size would else stay in memory beside the arenas.
 Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
   // All names and shapes first: a missing tensor is reported at once.
   std::vector<const FileTensor *> tensors;
@@ -337,6 +389,7 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
   });
 }
 
+/// Tensors are told apart by address: find() returns the file's own entry.
 std::vector<std::string> runtime::findUnusedTensors(const fb::Plan &plan,
                                                     const WeightFiles &files) {
   std::set<const FileTensor *> used;
@@ -350,6 +403,9 @@ std::vector<std::string> runtime::findUnusedTensors(const fb::Plan &plan,
   return files.findOthers(used);
 }
 
+/// The generator is made for each shard and thread; as it counts elements of
+/// the file's tensor, a tied or split parameter gets the same numbers
+/// everywhere.
 Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
@@ -368,6 +424,8 @@ Status runtime::initializeWeights(Executor &executor, uint64_t seed) {
   });
 }
 
+/// The temporary file that is made, and removed at once, shows that the
+/// directory can be written to.
 Status runtime::prepareToSave(const std::string &directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -376,6 +434,8 @@ Status runtime::prepareToSave(const std::string &directory) {
   return OutputFile::create(directory + "/" + fileName).status();
 }
 
+/// Processes other than that of rank 0 run the same Collector, whose windows go
+/// out by sendToFirst(): `use` is never called there.
 Status runtime::saveWeights(Executor &executor, const std::string &directory,
                             const std::string &origin) {
   auto place = [](const fb::Shard &shard) {
@@ -387,6 +447,9 @@ Status runtime::saveWeights(Executor &executor, const std::string &directory,
   });
 }
 
+/// The sign of each change is a bit of Philox with the element and the shard in
+/// the counter: a seed gives the same disturbance on every run. There is one
+/// rank and so one thread, which makes pushing to `weights` safe.
 Result<std::vector<std::vector<float>>>
 runtime::disturbWeights(Executor &executor, uint64_t seed) {
   std::vector<std::vector<float>> weights;
@@ -409,6 +472,7 @@ runtime::disturbWeights(Executor &executor, uint64_t seed) {
   return weights;
 }
 
+/// `weights` has the blocks in the order in which forEachShard visits them.
 Status runtime::restoreWeights(Executor &executor,
                                const std::vector<std::vector<float>> &weights) {
   auto next = weights.begin();
@@ -418,6 +482,8 @@ Status runtime::restoreWeights(Executor &executor,
   });
 }
 
+/// Frozen parameters are the same in all processes, so that leaving early here
+/// leaves nobody waiting.
 Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
                                                    uint32_t parameter) {
   const fb::Parameter &found = *executor.plan().parameters()->Get(parameter);

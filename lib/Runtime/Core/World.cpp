@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// How ranks of one process wait for each other. A wait ends by what it waits
+// for, by the time limit, or because somebody has given up; the last one gives
+// a failure that RankThreads recognises as following another (`anotherFailed`),
+// so that what is reported is the cause.
+//
+//===----------------------------------------------------------------------===//
 
 #include "World.h"
 
@@ -13,11 +20,14 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// Its caller adds step and operation.
 Status Patience::timedOut() const {
   return fail("waited longer than ", limit.count() / 1000.0,
               " seconds for another rank");
 }
 
+/// One word for all states of a slot or generations of a meeting: whoever waits
+/// names the value that it has seen, and a change in between is not missed.
 Status Patience::wait(std::atomic<uint32_t> &word, uint32_t old) {
   switch (waitWhileEqual(word, old, aborted, limit)) {
   case WaitResult::Changed:
@@ -30,6 +40,7 @@ Status Patience::wait(std::atomic<uint32_t> &word, uint32_t old) {
   __builtin_unreachable();
 }
 
+/// For callers that poll something that is no word of memory.
 Status Patience::check(std::chrono::steady_clock::time_point since) const {
   if (aborted.load(std::memory_order_relaxed))
     return Status::failure(anotherFailed);

@@ -4,6 +4,18 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A block is 64 queries of one head against all keys that any of them sees, so
+// that memory for scores grows with the keys alone. Two GEMMs forward and five
+// backward are oneDNN's, what is between them is RowMath's. Softmax is taken
+// over whole rows, so that there is no running maximum to correct.
+//
+// Operands lie in the arena with the strides of the plan, [sequence, position,
+// head, element]. Memory for scores is a room for each thread, allocated when
+// the plan is loaded; a Worker takes from it like from a stack and starts over
+// for each block.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Attention.h"
 
@@ -20,10 +32,12 @@ using namespace plait::runtime;
 
 namespace {
 
-/// Queries whose scores exist at once.
+/// Queries whose scores exist at once. One block of scores a thread is what
+/// attention needs beside its operands.
 constexpr int64_t blockRows = 64;
 
-/// Rows of one head as f32.
+/// Rows of one head as f32. `stride` in floats; elements of a row are
+/// contiguous.
 struct Rows {
   float *data = nullptr;
   int64_t stride = 0;
@@ -31,7 +45,8 @@ struct Rows {
   float *operator[](int64_t row) const { return data + row * stride; }
 };
 
-/// Some consecutive queries, and the keys that one of them sees.
+/// Some consecutive queries, and the keys that one of them sees. `keyBegin` and
+/// `keyEnd` bound what all its queries see: within it rows may see less.
 struct Block {
   int64_t begin, end;       // queries
   int64_t keyBegin, keyEnd; // keys
@@ -48,6 +63,8 @@ public:
          const AttentionOperands &operands, float *room)
       : step(step), first(first), operands(operands), room(room) {}
 
+  /// `head` is a query head; `group` below is a key head, with all its query
+  /// heads.
   void forward(int64_t sequence, int64_t head);
   void backward(int64_t sequence, int64_t group);
   dnnl_status_t status = dnnl_success;
@@ -71,6 +88,7 @@ private:
                 span.head * strides[2],
             span.count, strides[1]};
   }
+  /// [sequence, query head, query], contiguous over queries.
   float *statistics(int64_t sequence, int64_t row, int64_t head) const {
     return reinterpret_cast<float *>(operands.stats) +
            (sequence * step.heads + head) * step.queries + row;
@@ -80,7 +98,8 @@ private:
     room += count;
     return room - count;
   }
-  /// Where rows like `stored` can be computed with.
+  /// Where rows like `stored` can be computed with. In f32 computing happens in
+  /// place, and load() and store() do nothing.
   Rows place(Stored stored) {
     if constexpr (std::is_same_v<T, float>)
       return {stored.data, stored.stride};
@@ -119,7 +138,9 @@ private:
 
 } // namespace
 
-/// The keys that a query sees, as a half-open range.
+/// The keys that a query sees, as a half-open range. Positions are those of the
+/// whole sequence: `first.query` is where the rank's part of it begins. A query
+/// sees itself whatever the starts are.
 template <typename T>
 std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t sequence,
                                               int64_t query) const {
@@ -134,6 +155,8 @@ std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t sequence,
   return {std::clamp<int64_t>(begin, 0, end), end};
 }
 
+/// The hull of what its queries see: keys outside of it are never multiplied,
+/// those inside which a query does not see are set to 0.
 template <typename T>
 Block Worker<T>::blockAt(int64_t sequence, int64_t begin) const {
   int64_t end = std::min(begin + blockRows, step.queries);
@@ -146,7 +169,8 @@ Block Worker<T>::blockAt(int64_t sequence, int64_t begin) const {
   return {begin, end, keyBegin, keyEnd};
 }
 
-/// Row-major C = alpha op(A) op(B) + beta C.
+/// Row-major C = alpha op(A) op(B) + beta C. After a failure nothing more is
+/// computed; who runs the Worker asks for it.
 template <typename T>
 void Worker<T>::multiply(char transA, char transB, int64_t m, int64_t n,
                          int64_t k, float alpha, Rows a, Rows b, float beta,
@@ -160,10 +184,16 @@ void Worker<T>::multiply(char transA, char transB, int64_t m, int64_t n,
 /// Backward the shift is the saved statistics; forward it is the largest score
 /// of a row, and `sums` gets the sum of each row. A row of the statistics is
 /// written forward.
+/// 1. Scores of the block, scaled in the GEMM.
+/// 2. Each row is exponentiated over the keys it sees; the largest score is
+///    taken off first, so that no power overflows. log Σ exp is what backward
+///    needs, one float a row.
+/// 3. What the row does not see becomes 0, so that GEMMs may run over the hull.
 template <typename T>
 Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
                       int64_t head, float *sums) {
   int64_t keys = block.keys();
+  // 1. Q Kᵀ.
   Rows scores = {take(block.rows() * keys), keys};
   multiply('N', 'T', block.rows(), keys, step.head_size, step.scale, q,
            {k[block.keyBegin], k.stride}, 0, scores);
@@ -172,6 +202,7 @@ Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
     float *first = scores[row] + (begin - block.keyBegin);
     float *last = scores[row] + (end - block.keyBegin);
     float *saved = statistics(sequence, block.begin + row, head);
+    // 2. Powers, and their sum.
     if (sums) {
       float top = maximum(first, last - first);
       sums[row] = exponentiate(first, last - first, top);
@@ -179,6 +210,7 @@ Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
     } else {
       exponentiate(first, last - first, *saved);
     }
+    // 3. Hidden keys.
     std::fill(scores[row], first, 0.0f);
     std::fill(last, scores[row] + keys, 0.0f);
   }
@@ -187,7 +219,9 @@ Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
 
 /// Rows of a block like its scores go through the softmax's dropout, if there
 /// is one. Only the elements of keys that a query sees mean something
-/// afterwards.
+/// afterwards. The hash is extended by site, key head, query head of the group,
+/// query and key, all counted in the whole tensor: ranks and backward draw the
+/// same mask.
 template <typename T>
 void Worker<T>::drop(const Block &block, int64_t sequence, int64_t head,
                      Rows rows) {
@@ -215,7 +249,8 @@ void Worker<T>::drop(const Block &block, int64_t sequence, int64_t head,
 /// One head of one sequence, by blocks of queries: O = softmax(scale Q Kᵀ) V.
 /// Rows are divided by their sums after the product with V, over head_size
 /// elements rather than over all keys. The sums are those before dropout, which
-/// applies to normalised weights.
+/// applies to normalised weights. K and V of the head are widened once, for all
+/// blocks of queries.
 template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
   int64_t group = head / (step.heads / step.kv_heads);
   Span all = {sequence, group, 0, step.keys};
@@ -244,6 +279,12 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
 /// With P = exp(S - stats), dP = dO Vᵀ and D = rows of dO · O:
 /// dV += Pᵀ dO, dS = P (dP - D), dQ = scale dS K, dK += scale dSᵀ Q. With
 /// dropout, M times: dV += (M P)ᵀ dO, dP = M (dO Vᵀ), and D as it is.
+/// 1. Weights P again, from the statistics.
+/// 2. dO Vᵀ, and with dropout the mask M, drawn by dropping ones.
+/// 3. dV, with the weights that forward multiplied with.
+/// 4. dS, which overwrites dP. D = dO · O holds with dropout as well, as O is
+///    what came out of it.
+/// 5. dQ, complete here, and dK, added up over blocks and heads.
 template <typename T>
 void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
                               int64_t head, Rows k, Rows v, Rows dk, Rows dv) {
@@ -257,8 +298,10 @@ void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
   auto from = [&](Rows tensor) {
     return Rows{tensor[block.keyBegin], tensor.stride};
   };
+  // 1. P.
   Rows weights = weigh(block, q, k, sequence, head, nullptr);
   Rows ds = {take(rows * keys), keys}, kept = weights;
+  // 2. dP.
   multiply('N', 'T', rows, keys, size, 1, gradient, from(v), 0, ds);
   if (step.dropout) {
     kept = {take(rows * keys), keys};
@@ -267,15 +310,19 @@ void Worker<T>::backwardBlock(const Block &block, int64_t sequence,
     runtime::multiply(ds.data, kept.data, rows * keys);
     runtime::multiply(kept.data, weights.data, rows * keys);
   }
+  // 3. dV += Pᵀ dO.
   multiply('T', 'N', keys, size, rows, 1, kept, gradient, 1, from(dv));
+  // 4. dS.
   for (int64_t row = 0; row < rows; ++row)
     runtime::weigh(ds[row], weights[row], keys,
                    dot(gradient[row], o[row], size));
+  // 5. dQ and dK.
   multiply('N', 'N', rows, size, keys, step.scale, ds, from(k), 0, dq);
   multiply('T', 'N', keys, size, rows, step.scale, ds, q, 1, from(dk));
   store(dq, target);
 }
 
+/// dK and dV begin as zeros: blocks add to the rows that they see.
 template <typename T>
 void Worker<T>::backward(int64_t sequence, int64_t group) {
   Span all = {sequence, group, 0, step.keys};
@@ -301,7 +348,9 @@ void Worker<T>::backward(int64_t sequence, int64_t group) {
   store(dv, targetV);
 }
 
-/// The floats that a Worker takes at most.
+/// The floats that a Worker takes at most. Forward a block of scores, backward
+/// two, with dropout three; where elements are not floats, copies of the rows
+/// as well. Each take() of a Worker is counted here.
 static int64_t roomFor(const fb::AttentionStepT &step) {
   bool backward = step.kind == fb::AttentionKind::Backward;
   int64_t rows = std::min(blockRows, step.queries);
@@ -312,6 +361,7 @@ static int64_t roomFor(const fb::AttentionStepT &step) {
   return room;
 }
 
+/// Rooms are as large as the largest step needs: steps run one after the other.
 uint32_t AttentionLibrary::prepare(const fb::AttentionStep &step,
                                    AttentionBegin begin) {
   Prepared &prepared = steps.emplace_back();
@@ -324,7 +374,8 @@ uint32_t AttentionLibrary::prepare(const fb::AttentionStep &step,
   return static_cast<uint32_t>(steps.size() - 1);
 }
 
-/// Heads [begin, end) of all sequences' heads.
+/// Heads [begin, end) of all sequences' heads. A Worker for each head, on the
+/// same room.
 template <typename T>
 static dnnl_status_t compute(const fb::AttentionStepT &step,
                              AttentionBegin first,
@@ -344,6 +395,8 @@ static dnnl_status_t compute(const fb::AttentionStepT &step,
   return dnnl_success;
 }
 
+/// Parts are cut here and not by parallelFor(), since each needs a room of its
+/// own.
 Status AttentionLibrary::run(uint32_t prepared,
                              const AttentionOperands &operands) {
   const auto &[step, first] = steps[prepared];

@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The CPU backend: an arena of anonymous memory for each rank of this process,
+// the plan's kernels, which all of them share, and the libraries for GEMMs and
+// attention, of which each has its own since they have scratch memory. Threads
+// of a host are shared out evenly among its ranks. Where there are other
+// processes, everything that may fail for one of them is agreed on before the
+// next step, so that nobody waits for a process that has ended.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Attention.h"
 #include "Core/Backend.h"
@@ -36,8 +45,10 @@ public:
             size_t bytes, unsigned threads)
       : kernels(std::move(kernels)), memory(memory), bytes(bytes),
         threads(threads), gemms(threads), attentions(threads) {}
+  /// Nothing is under way: steps return when they are done.
   ~CpuDevice() override { munmap(memory, bytes); }
 
+  /// Team sizes belong to the thread that sets them (Team.h).
   Status attachThread() override {
     setTeamSize(threads);
     return Status::success();
@@ -45,6 +56,8 @@ public:
 
   std::byte *arena() override { return memory; }
 
+  /// Reads and writes are plain copies: steps are synchronous, and so there is
+  /// none that could still use the bytes.
   Status write(uint64_t offset, std::span<const std::byte> data) override {
     std::memcpy(memory + offset, data.data(), data.size());
     return Status::success();
@@ -62,6 +75,9 @@ public:
     return attentions.prepare(step, begin);
   }
 
+  /// A kernel writes what belongs to its range only (Plan.fbs), so that ranges
+  /// run side by side; args and scalars are read by all threads until this
+  /// returns.
   Status kernel(const fb::KernelStep &step, std::byte *const *args,
                 const int64_t *scalars) override {
     KernelFunction function = (*kernels)[step.kernel()];
@@ -117,7 +133,8 @@ std::string runtime::describeCpuLibraries() {
          std::to_string(version.minor) + "." + std::to_string(version.patch);
 }
 
-/// What a rank takes.
+/// What a rank takes. Whole pages, and at least one, for mmap() of nothing
+/// fails.
 static uint64_t arenaBytesOf(const fb::Plan &plan, uint32_t rank) {
   constexpr uint64_t page = 4096;
   uint64_t size =
@@ -125,6 +142,8 @@ static uint64_t arenaBytesOf(const fb::Plan &plan, uint32_t rank) {
   return std::max(size + page - 1, page) / page * page;
 }
 
+/// Code is loaded once for all ranks of the process. mmap() gives zeros, as
+/// padding and moments have to begin.
 Result<std::vector<std::unique_ptr<Device>>>
 runtime::createCpuDevices(const fb::Plan &plan, std::span<const uint32_t> ranks,
                           unsigned threads) {
@@ -149,7 +168,8 @@ runtime::createCpuDevices(const fb::Plan &plan, std::span<const uint32_t> ranks,
   return devices;
 }
 
-/// The ranks that this process has of all, and those of its host.
+/// The ranks that this process has of all, and those of its host. `here`
+/// ascends and has no gaps.
 struct LocalRanks {
   std::vector<uint32_t> here;
   uint32_t onHost;
@@ -157,6 +177,8 @@ struct LocalRanks {
 
 /// All ranks without other processes, else the consecutive ones that the spread
 /// gives to this process. Fails where there are more processes than ranks.
+/// Hosts ascend by process, so that the processes of this host are a range, and
+/// their ranks one, too.
 static Result<LocalRanks> findLocalRanks(uint32_t ranks,
                                          Rendezvous *processes) {
   LocalRanks local = {std::vector<uint32_t>(ranks), ranks};
@@ -179,6 +201,7 @@ static Result<LocalRanks> findLocalRanks(uint32_t ranks,
   return local;
 }
 
+/// For process 0 to print; needs the hosts of all processes.
 static std::string describePlacement(uint32_t ranks,
                                      const Rendezvous &processes) {
   const ProcessPlace &place = processes.place();
@@ -188,9 +211,16 @@ static std::string describePlacement(uint32_t ranks,
          (hosts == 1 ? " host" : " hosts");
 }
 
+/// 1. Connect the processes and find which ranks are here.
+/// 2. Check that memory suffices for arenas and copies of checkpoints on each
+///    host.
+/// 3. Arenas, kernels and libraries, with the host's threads dealt to its
+///    ranks.
+/// 4. Communicators: threads of one process, or those that also reach others.
 Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
                                           const Topology &topology,
                                           const ExecutorOptions &options) {
+  // 1. Nothing is allocated so far.
   if (options.processes && !options.processes->engine())
     PLAIT_RETURN_IF_ERROR(options.processes->openEngine());
   auto local = findLocalRanks(topology.ranks, options.processes);
@@ -208,14 +238,17 @@ Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
       options.copyBytes ? options.copyBytes() : Result<uint64_t>(0);
   if (!copies.ok())
     return copies.status();
+  // 2. Fails in all processes alike.
   // Before the arenas are mapped: anonymous pages are granted lazily, so that
   // too little memory would show as a killed process in the middle of a step.
   PLAIT_RETURN_IF_ERROR(checkHostMemory(bytes + *copies, backend.ranks.size(),
                                         options.processes, *copies));
+  // 3. A thread each at least, even where there are more ranks than processors.
   auto devices = createCpuDevices(
       plan, backend.ranks, std::max(1u, options.threads / local->onHost));
   if (!devices.ok())
     return devices.status();
+  // 4. Whom a rank talks to.
   Result<std::vector<std::unique_ptr<Communicator>>> communicators =
       std::vector<std::unique_ptr<Communicator>>();
   if (options.processes)

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What a GPU's library fuses into a GEMM (bias, GELU, GELU's gradient), done on
+// processors behind it: one pass over C by blocks of a row, so that all
+// intermediate numbers stay in f32 and in the cache. RowMath has the
+// arithmetic.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Epilogue.h"
 
@@ -23,7 +30,8 @@ constexpr int64_t grain = 16;
 /// Numbers that are computed with at once: they stay in the first-level cache.
 constexpr int64_t blockSize = 512;
 
-/// Loads and stores numbers of type T as floats.
+/// Loads and stores numbers of type T as floats. Rounding happens in store()
+/// alone.
 template <typename T> struct Memory {
   static void load(const T *source, float *target, int64_t count) {
     if constexpr (std::is_same_v<T, float>)
@@ -84,6 +92,7 @@ void applyToRows(unsigned threads, const fb::GemmStepT &shape,
 
 } // namespace
 
+/// The epilogue's tensors have C's type; the checker allows no batch with one.
 void runtime::applyEpilogue(unsigned threads, const fb::GemmStepT &shape,
                             const GemmOperands &operands) {
   if (shape.epilogue == fb::Epilogue::None)

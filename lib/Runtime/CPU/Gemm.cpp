@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Gemm.h says which of oneDNN's two interfaces is used when, and by what
+// measurement. Primitives are created when a plan is loaded, for creating one
+// generates code; a step only sets their addresses. Addition to C is part of a
+// primitive, so that there are two of each GEMM. Row-major matrices are what
+// oneDNN expects, and a transposed operand is one with its strides exchanged.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Gemm.h"
 
@@ -18,6 +26,7 @@ namespace fb = plait::plan::fb;
 namespace {
 
 /// Whether two GEMMs can share primitives: all but where the operands are.
+/// Alignment of the operands plays no role: arenas and steps are aligned alike.
 bool sameShape(const fb::GemmStepT &x, const fb::GemmStepT &y) {
   return x.dtype == y.dtype && x.c_dtype == y.c_dtype &&
          x.epilogue == y.epilogue && x.m == y.m && x.n == y.n && x.k == y.k &&
@@ -27,6 +36,7 @@ bool sameShape(const fb::GemmStepT &x, const fb::GemmStepT &y) {
          x.b_col == y.b_col && x.c_row == y.c_row;
 }
 
+/// GEMMs of a plan are f32 or bf16 (the plan checker).
 dnnl::memory::data_type dataType(fb::DType type) {
   return type == fb::DType::BF16 ? dnnl::memory::data_type::bf16
                                  : dnnl::memory::data_type::f32;
@@ -49,6 +59,7 @@ dnnl::memory::desc describe(const fb::GemmStepT &shape, fb::DType type,
   return dnnl::memory::desc(dims, dataType(type), strides);
 }
 
+/// The C interface reports by a number, the C++ one by exceptions.
 Status check(dnnl_status_t status) {
   if (status == dnnl_success)
     return Status::success();
@@ -57,14 +68,19 @@ Status check(dnnl_status_t status) {
 
 } // namespace
 
+/// 1. A GEMM of the same shape shares everything: layers have the same few.
+/// 2. Both primitives, where this one goes through primitives at all.
+/// 3. Room for widening, once for all GEMMs of the rank.
 Result<uint32_t> GemmLibrary::prepare(const fb::GemmStep &step) {
   Gemm gemm;
   step.UnPackTo(&gemm.shape);
+  // 1. Is it known?
   auto found = std::find_if(gemms.begin(), gemms.end(), [&](const Gemm &known) {
     return sameShape(known.shape, gemm.shape);
   });
   if (found != gemms.end())
     return static_cast<uint32_t>(found - gemms.begin());
+  // 2. To overwrite and to add.
   for (bool add : {false, true}) {
     if (!needsPrimitive(gemm.shape))
       break;
@@ -73,24 +89,31 @@ Result<uint32_t> GemmLibrary::prepare(const fb::GemmStep &step) {
       return primitive.status();
     gemm.primitives.push_back(std::move(*primitive));
   }
+  // 3. For bf16 without instructions.
   if (gemm.shape.dtype == fb::DType::BF16 && !multipliesBF16 && !widened)
     widened.emplace(threads);
   gemms.push_back(std::move(gemm));
   return static_cast<uint32_t>(gemms.size() - 1);
 }
 
+/// Asks for what oneDNN will use, which its environment variables can limit.
 bool GemmLibrary::machineMultipliesBF16() {
   // Names of instruction sets are sets of bits.
   constexpr unsigned needed = dnnl_cpu_isa_avx512_core_bf16;
   return (dnnl_get_effective_cpu_isa() & needed) == needed;
 }
 
+/// See Gemm.h: single GEMMs of f32 go to dnnl_sgemm, bf16 without instructions
+/// to WidenedGemm.
 bool GemmLibrary::needsPrimitive(const fb::GemmStepT &shape) const {
   if (shape.dtype == fb::DType::BF16)
     return multipliesBF16;
   return !shape.batch.empty();
 }
 
+/// Scratch memory is the caller's, one buffer for all primitives, which run one
+/// after the other: oneDNN would otherwise allocate in each. C's columns are
+/// always contiguous.
 Result<GemmLibrary::Primitive>
 GemmLibrary::createPrimitive(const fb::GemmStepT &shape, bool add) try {
   auto a = describe(shape, shape.dtype, shape.a_batch, shape.m, shape.k,
@@ -110,6 +133,7 @@ GemmLibrary::createPrimitive(const fb::GemmStepT &shape, bool add) try {
   if (description.scratchpad_desc().get_size() >
       (scratch ? scratch.get_desc().get_size() : 0))
     scratch = dnnl::memory(description.scratchpad_desc(), engine);
+  // Addresses are set before each call.
   auto operand = [&](const dnnl::memory::desc &desc) {
     return dnnl::memory(desc, engine, DNNL_MEMORY_NONE);
   };
@@ -120,6 +144,9 @@ GemmLibrary::createPrimitive(const fb::GemmStepT &shape, bool add) try {
               shape.k, " x ", shape.n, ": ", error.what());
 }
 
+/// The epilogue runs over C behind the GEMM, not in it: of kernels that take
+/// rows through several operations it is the slower form, but it computes what
+/// a GPU's fused epilogue does.
 Status GemmLibrary::run(uint32_t prepared, const GemmOperands &operands,
                         bool add) {
   Gemm &gemm = gemms[prepared];
@@ -129,6 +156,8 @@ Status GemmLibrary::run(uint32_t prepared, const GemmOperands &operands,
   return Status::success();
 }
 
+/// The C interface, since C++ wrappers allocate a map of arguments in each
+/// call.
 Status GemmLibrary::multiply(Gemm &gemm, const std::byte *a, const std::byte *b,
                              std::byte *c, bool add) {
   if (gemm.primitives.empty() && gemm.shape.dtype == fb::DType::BF16)
@@ -155,6 +184,10 @@ Status GemmLibrary::multiply(Gemm &gemm, const std::byte *a, const std::byte *b,
                                       scratch ? 4 : 3, arguments));
 }
 
+/// dnnl_sgemm wants row-major operands, plain or transposed, and leading
+/// dimensions no smaller than a row. An operand is plain where its columns are
+/// contiguous and its rows do not overlap; else its strides are those of the
+/// transposed one.
 Status GemmLibrary::runSingle(const fb::GemmStepT &shape, const float *a,
                               const float *b, float *c, bool add) {
   // A row of a one-column matrix may have any stride below the width that the

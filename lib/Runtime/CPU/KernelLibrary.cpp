@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The code of a plan is an ELF object, which the system's loader maps as it
+// does any library. What processors it needs is in the plan, and compared
+// before a byte of it is mapped: an instruction that is missing would end the
+// process with a signal.
+//
+//===----------------------------------------------------------------------===//
 
 #include "KernelLibrary.h"
 
@@ -25,6 +32,8 @@ namespace fb = plait::plan::fb;
 
 namespace {
 
+/// The flags of the first processor; all of a machine are taken to be equal.
+/// The plan names features as /proc/cpuinfo does.
 std::set<std::string> machineFeatures() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
@@ -36,6 +45,7 @@ std::set<std::string> machineFeatures() {
   return {};
 }
 
+/// Names the first feature that is missing.
 Status checkFeatures(const fb::CodeObject &code) {
   if (!code.features())
     return Status::success();
@@ -47,6 +57,7 @@ Status checkFeatures(const fb::CodeObject &code) {
   return Status::success();
 }
 
+/// A plan may hold code for several targets; null: none of them is this one.
 const fb::CodeObject *findCode(const fb::Plan &plan) {
   if (plan.code())
     for (const fb::CodeObject *code : *plan.code())
@@ -55,7 +66,11 @@ const fb::CodeObject *findCode(const fb::Plan &plan) {
   return nullptr;
 }
 
-/// The dynamic loader wants a file: an anonymous one in memory.
+/// The dynamic loader wants a file: an anonymous one in memory. The file has no
+/// name in any directory, so that nothing is left behind and nobody can
+/// exchange it; the descriptor may be closed once the loader has mapped it.
+/// Symbols stay local: two plans in one process, as a plan and its reference,
+/// may define the same names.
 Result<void *> loadObject(const flatbuffers::Vector<uint8_t> &data) {
   int descriptor = memfd_create("plait-kernels", MFD_CLOEXEC);
   if (descriptor < 0)
@@ -88,6 +103,8 @@ Result<void *> loadObject(const flatbuffers::Vector<uint8_t> &data) {
 
 } // namespace
 
+/// Looks all symbols up now: a step calls through the table, by the kernel's
+/// number.
 Result<KernelLibrary> KernelLibrary::load(const fb::Plan &plan) {
   KernelLibrary library;
   if (!plan.kernels() || plan.kernels()->size() == 0)
@@ -100,6 +117,7 @@ Result<KernelLibrary> KernelLibrary::load(const fb::Plan &plan) {
   if (!handle.ok())
     return handle.status();
   library.handle = *handle;
+  // In the order of the plan, by whose numbers steps call.
   for (const fb::Kernel *kernel : *plan.kernels()) {
     void *symbol = dlsym(library.handle, kernel->symbol()->c_str());
     if (!symbol)
@@ -110,6 +128,7 @@ Result<KernelLibrary> KernelLibrary::load(const fb::Plan &plan) {
   return library;
 }
 
+/// The handle moves, so that the object is unloaded once.
 KernelLibrary::KernelLibrary(KernelLibrary &&other) noexcept
     : handle(std::exchange(other.handle, nullptr)),
       kernels(std::move(other.kernels)) {}

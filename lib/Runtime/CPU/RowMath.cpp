@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One source for all levels of x86-64: target_clones compiles each function for
+// several and picks one at load time. Loops are written so that any compiler
+// vectorises them: without branches, with sums in 16 independent parts, which
+// is one register of AVX-512 and two of AVX2. As the parts do not depend on the
+// level, neither does the order in which a sum is taken.
+//
+//===----------------------------------------------------------------------===//
 
 #include "RowMath.h"
 
@@ -25,6 +33,7 @@ using namespace plait;
 
 namespace {
 
+/// Floats of the widest register.
 constexpr int64_t lanes = 16;
 
 /// Cephes' expf: x = n log 2 + r, |r| <= log(2) / 2, exp x = 2^n P(r). Takes no
@@ -61,6 +70,7 @@ struct Sigmoid {
   return {v < 0.0f ? power * inverse : inverse, power * inverse * inverse};
 }
 
+/// The parts in their order: the same on every machine.
 [[gnu::always_inline]] inline float sumOf(const float (&parts)[lanes]) {
   float sum = 0;
   for (float part : parts)
@@ -70,6 +80,7 @@ struct Sigmoid {
 
 } // namespace
 
+/// There is one element at least, from which all parts start.
 PLAIT_FOR_EACH_LEVEL
 float runtime::maximum(const float *row, int64_t count) {
   float parts[lanes];
@@ -83,6 +94,8 @@ float runtime::maximum(const float *row, int64_t count) {
   return *std::max_element(parts, parts + lanes);
 }
 
+/// One pass: what is stored is what is summed. With the row's maximum as shift
+/// every power is at most 1, and the sum at least 1.
 PLAIT_FOR_EACH_LEVEL
 float runtime::exponentiate(float *row, int64_t count, float shift) {
   float parts[lanes] = {};
@@ -99,6 +112,8 @@ float runtime::exponentiate(float *row, int64_t count, float shift) {
   return sumOf(parts);
 }
 
+/// The products of a part are added by themselves, so that a fused multiply-add
+/// of the levels that have one is a rounding less and never another order.
 PLAIT_FOR_EACH_LEVEL
 float runtime::dot(const float *a, const float *b, int64_t count) {
   float parts[lanes] = {};
@@ -111,6 +126,9 @@ float runtime::dot(const float *a, const float *b, int64_t count) {
   return sumOf(parts);
 }
 
+/// The hash is extended by the index only, a mix of three multiplications: what
+/// it has in common along a row is the caller's. Written as a choice so that it
+/// vectorises.
 PLAIT_FOR_EACH_LEVEL
 void runtime::drop(float *row, int64_t count, uint32_t hash, uint32_t first,
                    uint64_t threshold, float scale) {
@@ -145,6 +163,7 @@ void runtime::add(float *row, const float *other, int64_t count) {
     row[i] += other[i];
 }
 
+/// By the logistic function, which needs one exponential, and no tanh.
 PLAIT_FOR_EACH_LEVEL
 void runtime::gelu(float *row, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
@@ -153,6 +172,8 @@ void runtime::gelu(float *row, int64_t count) {
   }
 }
 
+/// The slope is σ(v) + x σ'(v) v', with v = x (linear + cubic x²) and so v' =
+/// linear + 3 cubic x².
 PLAIT_FOR_EACH_LEVEL
 void runtime::multiplyByGeluSlope(float *row, const float *x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
@@ -168,6 +189,7 @@ void runtime::widen(const BFloat16 *source, float *target, int64_t count) {
     target[i] = source[i];
 }
 
+/// Rounds to nearest even, in integers, as kernels do.
 PLAIT_FOR_EACH_LEVEL
 void runtime::narrow(const float *source, BFloat16 *target, int64_t count) {
   for (int64_t i = 0; i < count; ++i)

@@ -4,6 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Calls libgomp by the functions that a compiler would: `omp parallel` without
+// a compiler's pragma. See Team.h for why it has to be this pool of threads.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Team.h"
 
@@ -23,6 +28,8 @@ void omp_set_num_threads(int threads);
 
 namespace {
 
+/// A loop that is cut into `parts` ranges; bounds are computed from the number
+/// of the part alone, so that who runs it does not matter.
 struct Region {
   void (*work)(void *context, int64_t begin, int64_t end);
   void *context;
@@ -39,10 +46,14 @@ struct Region {
 
 } // namespace
 
+/// A thread's own setting: libgomp keeps one for each master.
 void runtime::setTeamSize(unsigned threads) {
   omp_set_num_threads(static_cast<int>(threads));
 }
 
+/// Ranges follow from extent, grain and threads: a run with the same number of
+/// threads cuts alike. Small loops stay on the calling thread, as waking a team
+/// takes longer than they do.
 void runtime::parallelFor(unsigned threads, int64_t extent, int64_t grain,
                           void (*work)(void *, int64_t, int64_t),
                           void *context) {

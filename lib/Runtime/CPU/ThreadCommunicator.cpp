@@ -25,12 +25,17 @@ using namespace plait::runtime;
 
 namespace {
 
+/// What a member publishes: valid from the first barrier to the second.
 struct Operands {
   const std::byte *input;
   std::byte *output;
 };
 using ThreadWorld = World<Operands, const std::byte *>;
 
+/// Barriers make what was written before them visible to all members; there is
+/// no other synchronisation. Each element of a result is computed by one
+/// member, in the order of the members, so that results are the same on every
+/// run and identical on all members.
 class ThreadGroup : public Group {
 public:
   ThreadGroup(std::shared_ptr<ThreadWorld> world,
@@ -41,6 +46,8 @@ public:
 
   uint32_t streamNumber() const override { return streamOfAll; }
 
+  /// In place is right: an element is read and written by its slice's owner
+  /// alone.
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
                    fb::Reduction reduction) override {
@@ -51,6 +58,7 @@ public:
     });
   }
 
+  /// Inputs are whole tensors, outputs blocks of them.
   Status reduceScatter(const std::byte *input, std::byte *output,
                        const CollectiveShape &shape,
                        fb::Reduction reduction) override {
@@ -61,6 +69,8 @@ public:
     });
   }
 
+  /// Every member pulls all blocks: reading others' memory needs no second
+  /// copy.
   Status allGather(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape) override {
     size_t bytes = shape.chunk * plan::elementBytes(shape.type);
@@ -72,6 +82,7 @@ public:
     });
   }
 
+  /// Member j's block for this one goes where block j has to be.
   Status allToAll(const std::byte *input, std::byte *output,
                   const CollectiveShape &shape) override {
     size_t bytes = shape.chunk * plan::elementBytes(shape.type);
@@ -90,6 +101,7 @@ public:
   }
 
 private:
+  /// Entries are allocated with the meeting, one for each member.
   int64_t members() const { return meeting->entries.size(); }
 
   template <typename Element> const Element *inputOf(int64_t member) const {
@@ -128,6 +140,8 @@ private:
           outputOf<Element>(index) + o * shape.chunk);
   }
 
+  /// A member that fails in a barrier leaves the group unusable, as all
+  /// failures of a step do.
   template <typename Work>
   Status meet(const std::byte *input, std::byte *output, Work work) {
     meeting->entries[index] = {input, output};
@@ -142,6 +156,9 @@ private:
   uint32_t streamOfAll;
 };
 
+/// Messages are copied by their receiver straight out of the sender's memory:
+/// post() only publishes the address, and the sender must not change the bytes
+/// before awaitReceipt().
 class ThreadCommunicator : public Communicator {
 public:
   ThreadCommunicator(std::shared_ptr<ThreadWorld> world,
@@ -162,6 +179,7 @@ public:
     return Status::success();
   }
 
+  /// The size is the receiver's: the plan checker has shown that both agree.
   Status receive(uint32_t id, uint32_t source,
                  std::span<std::byte> bytes) override {
     Result<const std::byte *> data = world->take(id);
@@ -172,6 +190,7 @@ public:
     return Status::success();
   }
 
+  /// Also frees the slot of the message for the next microbatch or step.
   Status awaitReceipt(uint32_t id, uint32_t target) override {
     return world->awaitReceipt(id).status();
   }
@@ -188,6 +207,8 @@ private:
 
 } // namespace
 
+/// One for each rank of the plan, all of one world. Slots of messages are
+/// allocated here, so that a step allocates nothing.
 std::vector<std::unique_ptr<Communicator>>
 runtime::createThreadCommunicators(const Topology &topology,
                                    std::chrono::milliseconds timeLimit) {

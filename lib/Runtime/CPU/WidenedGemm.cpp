@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// GEMMs of bf16 on processors that have no instructions for them, block by
+// block: widen a block of A and of B to f32 (exact), multiply by dnnl_sgemm,
+// and add up along k in f32. C is rounded once, when all of k is in it. Blocks
+// of 512 × 512 floats; WidenedGemm.h says why.
+//
+//===----------------------------------------------------------------------===//
 
 #include "WidenedGemm.h"
 
@@ -19,12 +26,15 @@ namespace fb = plait::plan::fb;
 /// Rows of a block that are worth a thread.
 static constexpr int64_t kGrain = 32;
 
+/// 3 MiB, allocated when the plan is loaded (docs/Rationale.md, "Two ways to
+/// multiply").
 WidenedGemm::WidenedGemm(unsigned threads)
     : threads(threads), blockA(size * size), blockB(size * size),
       blockC(size * size) {}
 
 /// Copies a matrix of which one stride is 1 without turning it; whether its
-/// rows lie contiguous.
+/// rows lie contiguous. The copy is contiguous along whichever dimension the
+/// source is: turning it is left to dnnl_sgemm, which is told so.
 bool WidenedGemm::widen(const BFloat16 *source, int64_t rows, int64_t rowStride,
                         int64_t columns, int64_t columnStride, float *target) {
   bool plain = columnStride == 1;
@@ -39,6 +49,8 @@ bool WidenedGemm::widen(const BFloat16 *source, int64_t rows, int64_t rowStride,
   return plain;
 }
 
+/// With `add`, what was in C is widened, added to and rounded once more, as a
+/// GEMM of bf16 with accumulation does.
 void WidenedGemm::round(const float *source, int64_t rows, int64_t columns,
                         BFloat16 *target, int64_t rowStride, bool add) {
   parallelFor(threads, rows, kGrain, [=](int64_t begin, int64_t end) {
@@ -51,6 +63,7 @@ void WidenedGemm::round(const float *source, int64_t rows, int64_t columns,
   });
 }
 
+/// c is f32: a block of C itself or blockC.
 Status WidenedGemm::multiplyBlock(const fb::GemmStepT &shape,
                                   const Operands &operands, const Block &block,
                                   float *c, int64_t rowStride, bool add) {
@@ -71,6 +84,9 @@ Status WidenedGemm::multiplyBlock(const fb::GemmStepT &shape,
 }
 
 /// One GEMM of the batch.
+/// 1. For each block of C: all blocks along k, the first of which overwrites
+///    unless C is f32 and added to.
+/// 2. Where C is bf16, the sum is rounded into it.
 Status WidenedGemm::multiply(const fb::GemmStepT &shape,
                              const Operands &operands) {
   bool narrow = shape.c_dtype == fb::DType::BF16;
@@ -82,6 +98,7 @@ Status WidenedGemm::multiply(const fb::GemmStepT &shape,
       float *target = narrow ? blockC.data()
                              : reinterpret_cast<float *>(operands.c) + place;
       for (int64_t k = 0; k < shape.k; k += size) {
+        // 1. Along k.
         Block block = {m, n, k, rows, columns, std::min(size, shape.k - k)};
         bool add = k > 0 || (operands.add && !narrow);
         // Of a single row the stride is never used, but must not be shorter.
@@ -89,6 +106,7 @@ Status WidenedGemm::multiply(const fb::GemmStepT &shape,
             shape, operands, block, target,
             narrow ? columns : std::max(shape.c_row, columns), add));
       }
+      // 2. Rounded once.
       if (narrow)
         round(target, rows, columns,
               reinterpret_cast<BFloat16 *>(operands.c) + place, shape.c_row,
@@ -97,6 +115,8 @@ Status WidenedGemm::multiply(const fb::GemmStepT &shape,
   return Status::success();
 }
 
+/// The batch is counted like an odometer, its last dimension fastest; strides
+/// of 0 repeat an operand. Strides of A and B are in elements, c is bytes.
 Status WidenedGemm::run(const fb::GemmStepT &shape, const BFloat16 *a,
                         const BFloat16 *b, std::byte *c, bool add) {
   int64_t gemms = 1;

@@ -19,6 +19,7 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// Halves of 64 bits as Philox wants them; see Data.h for who counts what.
 static std::array<uint32_t, 4> draw(uint64_t counter, uint64_t seed,
                                     uint64_t step = 0) {
   return philox({uint32_t(counter), uint32_t(counter >> 32), uint32_t(step),
@@ -26,6 +27,8 @@ static std::array<uint32_t, 4> draw(uint64_t counter, uint64_t seed,
                 {uint32_t(seed), uint32_t(seed >> 32)});
 }
 
+/// Between steps, when nobody adds. Numbers are kept plus 1, so that 0 is
+/// "none".
 Result<std::vector<uint64_t>> SampleRecord::take() {
   if (differs)
     return Status::failure("ranks have read different samples as one row");
@@ -35,18 +38,25 @@ Result<std::vector<uint64_t>> SampleRecord::take() {
   return numbers;
 }
 
+//
+// Data.h says which sample is row r of step n; all here is a function of that
+// and of nothing that changes during a run, so that ranks read from any thread
+// without locks, replicas read disjoint rows, and a run can begin at any step.
+// Files are TokenFile.h's, the order is SampleOrder.h's.
 //===----------------------------------------------------------------------===//
 // Sources
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// What a list of sources says of one.
+/// What a list of sources says of one. Weight: nothing where the list has none
+/// behind this path.
 struct SourceName {
   std::string path;
   std::optional<double> weight;
 };
 
+/// Existence only: opening it tells whether it can be read.
 bool isFile(const std::string &path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
@@ -68,6 +78,8 @@ SourceName parseSource(const std::string &text) {
   return {text.substr(0, colon), weight};
 }
 
+/// A path with a comma is meant where a file has that whole name. An empty
+/// name, between two commas or at the end, is a failure and not left out.
 Result<std::vector<SourceName>> parseSources(const std::string &list) {
   if (isFile(list))
     return std::vector<SourceName>{{list, std::nullopt}};
@@ -82,7 +94,7 @@ Result<std::vector<SourceName>> parseSources(const std::string &list) {
   return names;
 }
 
-/// All weights or none.
+/// All weights or none. The comparison is written so that NaN fails it.
 Result<std::vector<double>> getWeights(const std::vector<SourceName> &names) {
   std::vector<double> weights;
   for (const SourceName &name : names) {
@@ -104,6 +116,8 @@ Result<std::vector<double>> getWeights(const std::vector<SourceName> &names) {
 
 } // namespace
 
+/// Every source is inspected here: a token outside of the vocabulary in the
+/// part that is looked at fails before the run.
 Result<Batches> Batches::open(const std::string &list, bool isText,
                               const std::string &type, const fb::Plan &plan) {
   auto names = parseSources(list);
@@ -125,6 +139,8 @@ Result<Batches> Batches::open(const std::string &list, bool isText,
   return create(std::move(sources), std::move(*weights), plan);
 }
 
+/// Samples do not overlap but for one token: targets are the tokens one
+/// further, so that S samples of T tokens need S · T + 1 tokens.
 Result<Batches> Batches::create(std::vector<TokenFile> sources,
                                 std::vector<double> weights,
                                 const fb::Plan &plan) {
@@ -156,6 +172,7 @@ Result<Batches> Batches::fromText(const std::string &list,
   return open(list, /*isText=*/true, /*type=*/"", plan);
 }
 
+/// Just one batch: every step is the same samples.
 Result<Batches> Batches::random(uint64_t seed, const fb::Plan &plan) {
   std::vector<uint32_t> tokens(plan.global_batch() * plan.sequence() + 1);
   for (uint64_t i = 0; i < tokens.size(); ++i)
@@ -166,6 +183,7 @@ Result<Batches> Batches::random(uint64_t seed, const fb::Plan &plan) {
   return create(std::move(sources), {}, plan);
 }
 
+/// Checkpoints compare it: paths are not in it, for files may have moved.
 std::string Batches::describe() const {
   std::ostringstream text;
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -184,6 +202,7 @@ std::string Batches::describe() const {
 // Rows
 //===----------------------------------------------------------------------===//
 
+/// Kept beside the order for describe() only.
 void Batches::shuffle(uint64_t seed) {
   shuffleSeed = seed;
   samples.shuffle(seed);
@@ -199,6 +218,8 @@ void Batches::interleave(int64_t newReplicas, int64_t rows) {
   replicaRows = rows;
 }
 
+/// Tokens of a file are compared as int32, which a token of the vocabulary
+/// fits.
 Status Batches::endDocuments(uint64_t token) {
   if (token >= uint64_t(vocabulary))
     return fail("--document-end is ", token, ", the vocabulary has ",
@@ -207,7 +228,9 @@ Status Batches::endDocuments(uint64_t token) {
   return Status::success();
 }
 
-/// Where row `row` is in the global batch: see interleave().
+/// Where row `row` is in the global batch: see interleave(). Rows of one
+/// replica follow each other in the global batch; rows of microbatch i are
+/// those that all replicas have in their i-th microbatch, replica by replica.
 int64_t Batches::findRow(int64_t row) const {
   int64_t together = replicas * replicaRows;
   int64_t microbatch = row / together, inside = row % together;
@@ -215,12 +238,15 @@ int64_t Batches::findRow(int64_t row) const {
          microbatch * replicaRows + inside % replicaRows;
 }
 
+/// `step` counts from 1.
 Sample Batches::findSample(uint64_t step, int64_t row) const {
   return samples.find(positionAfter(step - 1) + uint64_t(findRow(row)));
 }
 
 /// The starts of the positions from `first` on. Those before say where the
-/// document of the first one begins.
+/// document of the first one begins. Reads the sample from its beginning, for a
+/// rank of `cp` has positions from the middle of it. The token that ends a
+/// document belongs to it: the next position is the first of the next one.
 Status Batches::findStarts(const Sample &sample, int64_t first,
                            std::span<int32_t> target) const {
   std::vector<int32_t> tokens(first + target.size());
@@ -236,6 +262,8 @@ Status Batches::findStarts(const Sample &sample, int64_t first,
   return Status::success();
 }
 
+/// Only tokens are recorded: targets and starts are of the same sample. Targets
+/// are the tokens one further.
 Status Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
                         int64_t first, std::span<int32_t> target) const {
   if (kind == fb::InputKind::Keys) {
@@ -253,6 +281,7 @@ Status Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
       target);
 }
 
+/// Keys are computed and not read.
 void Batches::prefetchRow(uint64_t step, int64_t row, fb::InputKind kind,
                           int64_t first, int64_t count) const {
   if (kind == fb::InputKind::Keys)

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Ties the parts of a process together: a backend for the plan, a Rank for each
+// rank, and RankThreads that run them side by side. All that is done during a
+// step is in Rank; this file says who fails for whom, and what is said then.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Executor.h"
 
@@ -28,14 +34,15 @@ namespace {
 /// What a rank needs to notice that another one has failed, and to come back.
 constexpr std::chrono::milliseconds leastPatience = std::chrono::seconds(3);
 
+/// Members are destroyed in reverse order: threads end before the ranks that
+/// they run, and ranks before the devices they use.
 class ThreadExecutor : public Executor {
 public:
   ThreadExecutor(const fb::Plan &source, Backend parts,
                  const std::vector<plan::Message> &messages,
                  const ExecutorOptions &options)
       : source(source), meshOf(source), others(options.processes),
-        notes(options.notes),
-        backend(std::move(parts)),
+        notes(options.notes), backend(std::move(parts)),
         threads(
             backend.ranks, std::max(options.timeLimit, leastPatience),
             [this](uint32_t index) { return release(index); },
@@ -49,11 +56,14 @@ public:
     setClocks();
   }
 
+  /// On each rank's own thread, which its device may want, and all at once:
+  /// joining a group waits for the other members.
   Status prepare() {
     return threads.run(
         [this](uint32_t index) { return walkers[index]->prepare(); });
   }
 
+  /// Metrics are the same on all ranks, so that those of the first one here do.
   Result<StepMetrics> runStep(uint64_t number, const Batches &batches,
                               const StepScalars &scalars,
                               StepScope scope) override {
@@ -70,6 +80,7 @@ public:
     return metrics;
   }
 
+  /// Indices of threads become ranks.
   Status forEachRank(const std::function<Status(uint32_t)> &job) override {
     return threads.run(
         [&](uint32_t index) { return job(backend.ranks[index]); });
@@ -117,15 +128,18 @@ private:
   RankThreads threads; // last: ends before what its jobs use
 };
 
-/// Of the next step.
+/// Of the next step. Asked before each step, since notes may be taken of some
+/// steps only.
 void ThreadExecutor::setClocks() {
   for (uint32_t i = 0; notes && i < walkers.size(); ++i)
-    walkers[i]->setClock(
-        notes->isEnabled() ? &notes->clock(backend.ranks[i]) : nullptr);
+    walkers[i]->setClock(notes->isEnabled() ? &notes->clock(backend.ranks[i])
+                                            : nullptr);
 }
 
 /// Lets all ranks fail. Where one has waited too long, returns lines on what
-/// the others do.
+/// the others do. Positions are read before the communicators are aborted:
+/// afterwards all ranks would be on their way out. Only where the rank that
+/// failed was itself waiting is it of interest what the others do.
 std::string ThreadExecutor::release(uint32_t failed) {
   constexpr size_t most = 16;
   std::string lines;
@@ -142,7 +156,8 @@ std::string ThreadExecutor::release(uint32_t failed) {
   return lines;
 }
 
-/// A rank that does not come back would keep the process for ever.
+/// A rank that does not come back would keep the process for ever. Other
+/// processes are told, files are removed, and the process ends.
 void ThreadExecutor::giveUp(const Status &failure) {
   std::string text = failure.message();
   for (const std::unique_ptr<Rank> &walker : walkers)
@@ -159,12 +174,14 @@ void ThreadExecutor::giveUp(const Status &failure) {
 }
 
 #if !PLAIT_HAS_CPU || !PLAIT_HAS_CUDA
+/// Only built where a backend is missing.
 Result<Backend> missingBackend(const char *name, const char *option) {
   return fail("the plan is for ", name, ", which this plait-run was built ",
               "without (", option, ")");
 }
 #endif
 
+/// By the plan's name of it; both are chosen when plait is built.
 Result<Backend> createBackend(const fb::Plan &plan, const Topology &topology,
                               const ExecutorOptions &options) {
   std::string_view name = plan::backendOf(plan);
@@ -187,25 +204,34 @@ Result<Backend> createBackend(const fb::Plan &plan, const Topology &topology,
 
 } // namespace
 
+/// 1. What the plan says: messages, and which ranks are in this process, before
+///    anything asks for them. Without overlap everything is in stream 0.
+/// 2. The backend: memory, code, connections. This is where a plan that does
+///    not fit fails.
+/// 3. Ranks prepare on their threads.
 Result<std::unique_ptr<Executor>>
 Executor::create(const fb::Plan &plan, const ExecutorOptions &options) {
   Result<std::vector<plan::Message>> messages = plan::matchMessages(plan);
   if (!messages.ok())
     return messages.status();
+  // 1.
   if (options.processes)
     options.processes->spread(plan::Mesh(plan).ranks());
   Topology topology = topologyOf(plan, *messages);
   if (!options.overlap)
     topology.streams.clear();
+  // 2.
   Result<Backend> backend = createBackend(plan, topology, options);
   if (!backend.ok())
     return backend.status();
   auto executor = std::make_unique<ThreadExecutor>(plan, std::move(*backend),
                                                    *messages, options);
+  // 3.
   PLAIT_RETURN_IF_ERROR(executor->prepare());
   return std::unique_ptr<Executor>(std::move(executor));
 }
 
+/// Processes compare it before they start: numbers may depend on it.
 std::string runtime::describeVersion() {
   std::string version = "plait " PLAIT_VERSION;
 #if PLAIT_HAS_CPU

@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Pages of an arena are granted when they are first written: what does not fit
+// shows as a killed process in the middle of a step. What all will take is
+// known before, and so is checked before. A pool is the host or a control group
+// with a limit; each process reads those that it lives in, and what all of them
+// want of one pool is added up in process 0.
+//
+//===----------------------------------------------------------------------===//
 
 #include "HostMemory.h"
 
@@ -20,6 +28,7 @@ using namespace plait::runtime;
 
 namespace {
 
+/// Empty where there is no file: other systems have other files.
 std::string readLine(const std::string &path) {
   std::ifstream file(path);
   std::string line;
@@ -36,7 +45,7 @@ std::optional<uint64_t> readNumber(const std::string &path) {
 }
 
 /// The numbers behind those of `names` in a file of names and numbers, added
-/// up.
+/// up. memory.stat and /proc/meminfo both are lines of a name and a number.
 uint64_t sumOf(const std::string &path,
                std::initializer_list<std::string_view> names) {
   std::ifstream file(path);
@@ -60,7 +69,11 @@ struct GroupVersion {
   std::initializer_list<std::string_view> caches; // in memory.stat
 };
 
-/// What has a limit of `path`, which is below `mount`, and of all above it.
+/// What has a limit of `path`, which is below `mount`, and of all above it. A
+/// limit anywhere above applies as well, so that the path is walked to its
+/// root. A group whose limit is a word, or that has no such file (the root), is
+/// no pool. The key has the controller and the namespace in it: the same path
+/// in two containers is two groups.
 void addGroups(const GroupVersion &version, const std::string &mount,
                std::string path, const std::string &space,
                std::vector<MemoryPool> &pools) {
@@ -90,6 +103,9 @@ void addGroups(const GroupVersion &version, const std::string &mount,
 
 } // namespace
 
+/// 1. The host, named by its boot id: host names may be equal.
+/// 2. The control groups of this process: version 2 is the line without a
+///    controller, version 1 that of "memory". Both may be mounted at once.
 std::vector<MemoryPool> runtime::readMemoryPools(const std::string &root) {
   static const GroupVersion versions[] = {
       {"",
@@ -102,11 +118,13 @@ std::vector<MemoryPool> runtime::readMemoryPools(const std::string &root) {
        "memory.limit_in_bytes",
        "memory.usage_in_bytes",
        {"total_active_file", "total_inactive_file"}}};
+  // 1.
   std::string host = readLine(root + "/proc/sys/kernel/random/boot_id");
   std::vector<MemoryPool> pools;
   if (uint64_t kilobytes = sumOf(root + "/proc/meminfo", {"MemAvailable:"}))
     pools.push_back({host, "", kilobytes * 1024});
   std::error_code error;
+  // 2.
   std::string space =
       host + std::filesystem::read_symlink(root + "/proc/self/ns/cgroup", error)
                  .string();
@@ -126,8 +144,15 @@ std::vector<MemoryPool> runtime::readMemoryPools(const std::string &root) {
   return pools;
 }
 
+/// 1. Each process says what its ranks will take and which pools it sees, a
+///    line for each field.
+/// 2. Process 0 adds up, by pool: two processes in one group take from one
+///    limit. Available is the least that anyone has read, for others may have
+///    allocated in between.
+/// 3. The first pool that is too small is the message for all.
 Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
                                 Rendezvous *processes, uint64_t copies) {
+  // 1.
   std::ostringstream mine;
   mine << bytes << ' ' << copies << ' ' << ranks << ' '
        << (processes ? processes->place().host : "this host") << '\n';
@@ -138,6 +163,7 @@ Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
       uint64_t bytes = 0, copies = 0, ranks = 0, available = UINT64_MAX;
       std::string host, where;
     };
+    // 2.
     std::map<std::string, Load> pools;
     for (const std::string &text : texts) {
       std::istringstream lines(text);
@@ -157,6 +183,7 @@ Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
         load.where = where;
       }
     }
+    // 3.
     for (const auto &[key, load] : pools)
       if (load.bytes > load.available)
         return fail(load.ranks, load.ranks == 1 ? " rank on " : " ranks on ",

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Launchers tell a process its rank in environment variables. The first family
+// of which rank and number of processes are set wins, so that torchrun's
+// variables, which users also set by hand, go before those that mpirun or srun
+// always set. Environments come in as a function, for tests.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Launch.h"
 
@@ -15,10 +22,13 @@ using namespace plait::runtime;
 
 namespace {
 
+/// Names of the variables of one launcher.
 struct Variables {
   const char *launcher, *rank, *ranks, *localRank;
   const char *hostRanks; // processes of this host, or null
 };
+/// In the order in which they are asked; `mpirun` and `srun` below name
+/// entries.
 constexpr Variables known[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
@@ -26,7 +36,9 @@ constexpr Variables known[] = {
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr}};
 constexpr const Variables &mpirun = known[1], &srun = known[2];
 
-/// The value of variable `name`, at most `limit`.
+/// The value of variable `name`, at most `limit`. The whole text must be the
+/// number: "8 " or "4(x2)", as SLURM writes some of its counts, are failures
+/// and not 8 and 4.
 Result<uint32_t> number(GetEnvironment get, const char *name, uint32_t limit,
                         std::optional<uint32_t> otherwise = std::nullopt) {
   const char *text = get(name);
@@ -44,13 +56,21 @@ Result<uint32_t> number(GetEnvironment get, const char *name, uint32_t limit,
 }
 
 /// Where rank 0 is, of which `launch` knows all but this.
+/// 1. What the user says.
+/// 2. The first host of a SLURM step, which has its rank 0.
+/// 3. This host, where all processes are on it: the launcher says how many are
+///    here, or rank and local rank agree, which on several hosts they do on the
+///    first one only. srun gives no such count, so that it is not guessed.
 Result<std::string> readAddress(const Launch &launch, const Variables &names,
                                 GetEnvironment get) {
+  // 1.
   if (const char *address = get("MASTER_ADDR"))
     return std::string(address);
+  // 2.
   if (const char *hosts = get("SLURM_STEP_NODELIST"))
     if (std::string first = firstHostOf(hosts); !first.empty())
       return first;
+  // 3.
   bool isAlone = launch.rank == launch.localRank;
   if (names.hostRanks && get(names.hostRanks)) {
     auto local = number(get, names.hostRanks, launch.ranks);
@@ -64,6 +84,8 @@ Result<std::string> readAddress(const Launch &launch, const Variables &names,
               names.launcher, " has started processes on several hosts");
 }
 
+/// Every variable is checked against its range before anything is computed from
+/// it. A local rank that is not set is the rank: one host.
 Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
   constexpr uint32_t maxRanks = 1 << 24, maxPort = UINT16_MAX;
   constexpr uint32_t defaultPort = 29500; // torchrun's
@@ -93,6 +115,7 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
 
 } // namespace
 
+/// Nothing is returned where this process runs alone.
 Result<std::optional<Launch>> runtime::readLaunch(GetEnvironment get) {
   for (const Variables &names : known)
     if (get(names.rank) && get(names.ranks)) {

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Frames are a kind and a length before each text, in the byte order of the
+// machine, as all processes of a run have one. Guests are those who have
+// connected and not yet sent their greeting: they are never read from while
+// blocking, so that a stranger who connects to the port and says nothing holds
+// nobody up.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Reception.h"
 
@@ -18,16 +26,20 @@ using namespace plait::runtime;
 
 namespace {
 
+/// As it goes over the wire: 8 bytes, no padding.
 struct Header {
   Frame::Kind kind;
   uint32_t bytes;
 };
 
-/// More is never exchanged: the texts of thousands of processes.
+/// More is never exchanged: the texts of thousands of processes. A length
+/// beyond it is that of a stranger, whose claim must not be allocated.
 constexpr uint32_t maxText = 1 << 30;
 
 } // namespace
 
+/// recv() returns what has come; a time limit of the connection shows as
+/// EAGAIN.
 bool runtime::receiveAll(int connection, void *data, size_t bytes) {
   char *next = static_cast<char *>(data);
   while (bytes > 0) {
@@ -56,6 +68,9 @@ bool runtime::sendFrame(int connection, const Frame &frame) {
   return sendAll(connection, bytes.data(), bytes.size());
 }
 
+/// Must not block, for the peer may be what hangs; a frame that does not fit
+/// the socket's buffer is lost, and the peer sees the end of the connection
+/// instead.
 void runtime::sendLastFrame(int connection, const Frame &frame) {
   std::string bytes = print(frame);
   (void)::send(connection, bytes.data(), bytes.size(),
@@ -63,6 +78,7 @@ void runtime::sendLastFrame(int connection, const Frame &frame) {
   shutdown(connection, SHUT_RDWR);
 }
 
+/// After a frame has begun its rest is waited for, up to the time limit.
 bool runtime::receiveFrame(int connection, Frame &frame) {
   Header header = {};
   if (!receiveAll(connection, &header, sizeof(header)))
@@ -93,6 +109,8 @@ Status runtime::setTimeLimit(int connection,
   return Status::success();
 }
 
+/// Not blocking: between poll() and accept4() a comer may leave, and accept4()
+/// would wait for the next one.
 Result<Reception> Reception::open(uint16_t port) {
   auto listener = listenOn(port, SOMAXCONN);
   if (!listener.ok())
@@ -108,11 +126,14 @@ Result<Reception> Reception::open(uint16_t port) {
   return reception;
 }
 
+/// Guests in the queue of the system are reset with it.
 void Reception::close() {
   listener.reset();
   guests.clear();
 }
 
+/// Without room the door is not watched: poll() would return at once, again and
+/// again, for comers that cannot be let in.
 void Reception::addTo(std::vector<pollfd> &events) const {
   if (listener.get() >= 0 && !isFull())
     events.push_back({listener.get(), POLLIN, 0});
@@ -120,7 +141,8 @@ void Reception::addTo(std::vector<pollfd> &events) const {
     events.push_back({guest.connection.get(), POLLIN, 0});
 }
 
-/// Moves those who have said who they are to `arrivals`.
+/// Moves those who have said who they are to `arrivals`. Texts of a greeting
+/// are terminated here, for they come from outside.
 Status Reception::hear(std::vector<Arrival> &arrivals,
                        std::chrono::milliseconds timeLimit) {
   std::vector<Guest> silent;
@@ -144,15 +166,23 @@ Status Reception::hear(std::vector<Arrival> &arrivals,
   return Status::success();
 }
 
+/// 1. Those who have spoken leave their seats.
+/// 2. Where all seats are taken, the guest that has been silent longest loses
+///    his, one at a time and after 5 seconds.
+/// 3. Comers are let in while there is room; the rest waits in the system's
+///    queue.
 Result<std::vector<Reception::Arrival>>
 Reception::serve(std::chrono::milliseconds timeLimit) {
   // Who means to say something has done so by then, on a busy machine too.
   constexpr std::chrono::seconds patience(5);
   std::vector<Arrival> arrivals;
+  // 1.
   PLAIT_RETURN_IF_ERROR(hear(arrivals, timeLimit));
+  // 2.
   Clock::time_point now = Clock::now();
   if (isFull() && now - guests.front().since > patience)
     guests.erase(guests.begin());
+  // 3. Somebody who has left again (ECONNABORTED) is passed over.
   while (!isFull()) {
     int made = accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (made >= 0)

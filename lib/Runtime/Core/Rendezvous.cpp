@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What does not depend on the transport: everything that processes agree on is
+// a gather to process 0, a decision there, and a broadcast of it. Transports
+// (MPI, TCP) give gather() and broadcast(). Which one is used follows from the
+// environment (Launch.h) and from how this program was built.
+//
+// Every call is collective: all processes make the same calls in the same
+// order.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Rendezvous.h"
 
@@ -56,11 +66,13 @@ Result<std::vector<std::string>> runtime::unpackTexts(const std::string &packed,
   return texts;
 }
 
+/// The environment does not change: asked as often as needed.
 static Result<std::optional<Launch>> readLaunchHere() {
   return readLaunch(
       [](const char *name) -> const char * { return std::getenv(name); });
 }
 
+/// For what is written before the processes have met, such as who prints.
 uint32_t Rendezvous::launchIndex() {
   auto launch = readLaunchHere();
   return launch.ok() && *launch ? (*launch)->rank : 0;
@@ -71,6 +83,7 @@ bool Rendezvous::isLaunched() {
   return launch.ok() && *launch && (*launch)->ranks > 1;
 }
 
+/// MPI is preferred where its launcher started this; TCP needs an address.
 Result<std::unique_ptr<Rendezvous>>
 Rendezvous::join(std::chrono::milliseconds timeLimit) {
   auto launch = readLaunchHere();
@@ -129,6 +142,8 @@ Status Rendezvous::judge(
   return Status::failure(*text);
 }
 
+/// Texts stand for failures here, and an empty one for success; so process 0,
+/// which judges, names the lowest that has failed.
 Status Rendezvous::agree(const Status &mine) {
   Status all = judge(mine.ok() ? "" : mine.message(),
                      [](std::span<const std::string> texts) {
@@ -142,6 +157,7 @@ Status Rendezvous::agree(const Status &mine) {
   return all.ok() || mine.ok() || isAgreedFailure ? all : mine;
 }
 
+/// Compares with process 0, so that the message names two and not all.
 Status Rendezvous::agreeOn(const std::string &what, const std::string &mine) {
   return judge(here.host + "\n" + mine,
                [&](std::span<const std::string> texts) {
@@ -159,6 +175,7 @@ Status Rendezvous::agreeOn(const std::string &what, const std::string &mine) {
                });
 }
 
+/// Engines know why connections have ended.
 std::string Rendezvous::reasonOfRelease() {
   return engine() ? engine()->reason() : "";
 }

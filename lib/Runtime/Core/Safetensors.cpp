@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Safetensors.h has the format. Files are mapped and tensors are views of them,
+// in f32, f16 or bf16, converted as they are read; written are f32 tensors
+// only. A file may come from anywhere: each number of its header is checked
+// against the file's size before it is used, without sums that could overflow.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Safetensors.h"
 
@@ -23,10 +30,12 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
+/// Of the header's length, at the beginning of the file.
 constexpr size_t lengthBytes = 8;
 /// The format's own limit.
 constexpr uint64_t maxHeaderBytes = 100'000'000;
 
+/// The names of the format; others are no failure here, see parseTensor().
 std::optional<FileTensor::Type> parseType(const std::string &name) {
   if (name == "F32")
     return FileTensor::Type::F32;
@@ -144,6 +153,7 @@ Result<std::vector<std::string>> listFiles(const std::string &directory) {
 
 } // namespace
 
+/// As Python prints a list.
 std::string runtime::formatShape(std::span<const int64_t> shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i)
@@ -163,6 +173,8 @@ void FileTensor::read(int64_t begin, std::span<float> target) const {
                                    : float(load<Float16>(source + 2 * i));
 }
 
+/// A path that is no directory is taken for a file, so that the message about a
+/// path that does not exist is that of opening it.
 Result<WeightFiles> WeightFiles::open(const std::string &path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error))
@@ -182,11 +194,13 @@ Result<WeightFiles> WeightFiles::open(const std::string &name,
   return weights;
 }
 
+/// All files: which pages have been read is the system's knowledge.
 void WeightFiles::release() const {
   for (const MappedFile &file : files)
     file.release();
 }
 
+/// Spans into a mapping stay valid when the mapping is moved to `files`.
 Status WeightFiles::add(const std::string &file) {
   Result<MappedFile> mapped = MappedFile::open(file, "weights");
   if (!mapped.ok())
@@ -286,6 +300,7 @@ SafetensorsLayout runtime::layOut(const std::vector<TensorShape> &tensors) {
   return layout;
 }
 
+/// The size is set at once: what no rank writes reads as zero.
 Result<WeightWriter>
 WeightWriter::create(const std::string &path,
                      const std::vector<TensorShape> &tensors) {
@@ -303,6 +318,7 @@ WeightWriter::create(const std::string &path,
   return writer;
 }
 
+/// Disjoint ranges, by writeAt(), from any thread.
 Status WeightWriter::write(size_t tensor, int64_t begin,
                            std::span<const float> elements) {
   return file.writeAt(offsets[tensor] + begin * sizeof(float),

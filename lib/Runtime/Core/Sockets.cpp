@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The few calls of BSD sockets that the runtime needs, with failures as Status.
+// All descriptors are closed on exec, so that no child of a training run keeps
+// a port. Who may connect is not asked here: the network is trusted.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Sockets.h"
 
@@ -19,15 +25,18 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// Keeps no error: callers that report errno save it before.
 void Socket::reset() {
   if (descriptor >= 0)
     close(release());
 }
 
+/// To be called before anything else may set errno.
 Status runtime::systemFailure(const std::string &what) {
   return fail(what, ": ", std::strerror(errno));
 }
 
+/// Only the soft limit is raised, which needs no privileges, and never lowered.
 Status runtime::allowDescriptors(uint64_t count, const std::string &who) {
   constexpr uint64_t others = 64; // files, libraries
   uint64_t needed = count + others;
@@ -102,6 +111,7 @@ Result<Socket> runtime::listenAt(const std::string &host, uint16_t port) {
   return listener;
 }
 
+/// Asked after bind(): port 0 lets the system choose one.
 Result<uint16_t> runtime::portOf(const Socket &listener) {
   sockaddr_storage place = {};
   socklen_t size = sizeof(place);
@@ -166,6 +176,7 @@ Result<Socket> runtime::connectTo(
   return connection;
 }
 
+/// Numeric, as other hosts may not know this one's name; empty on failure.
 std::string runtime::localAddressOf(int connection) {
   sockaddr_storage place = {};
   socklen_t size = sizeof(place);
@@ -176,6 +187,7 @@ std::string runtime::localAddressOf(int connection) {
   return name;
 }
 
+/// Returns when the system has taken all bytes, not when they have arrived.
 bool runtime::sendAll(int connection, const void *data, size_t bytes) {
   const char *next = static_cast<const char *>(data);
   while (bytes > 0) {

@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Texts go through the tree (TcpTree.h). Bytes of ranks for process 0 go
+// directly: through the engine where there is one, else over one connection
+// that process 0 makes to the process whose bytes it wants, so that it never
+// has thousands. With a GPU plan there may be no engine, as NCCL connects the
+// ranks; a process has one rank then.
+//
+//===----------------------------------------------------------------------===//
 
 #include "TcpRendezvous.h"
 
@@ -19,6 +27,7 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// Hosts are not known yet: openEngine() asks for them where they matter.
 TcpRendezvous::TcpRendezvous(const Launch &launch,
                              std::chrono::milliseconds timeLimit)
     : Rendezvous({launch.launcher,
@@ -34,6 +43,7 @@ TcpRendezvous::TcpRendezvous(const Launch &launch,
   here.host = name;
 }
 
+/// Members are made first: the tree's failures name the host.
 Result<std::unique_ptr<TcpRendezvous>>
 TcpRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
   std::unique_ptr<TcpRendezvous> result(new TcpRendezvous(launch, timeLimit));
@@ -44,6 +54,8 @@ TcpRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
   return result;
 }
 
+/// An engine that cannot leave has a thread that still uses it: it is leaked,
+/// at the end of the process, and not destroyed under that thread.
 TcpRendezvous::~TcpRendezvous() {
   if (transfers && !transfers->leave())
     (void)transfers.release();
@@ -53,12 +65,15 @@ TcpRendezvous::~TcpRendezvous() {
 // All together
 //===----------------------------------------------------------------------===//
 
+/// So isSpokenOf() knows that another process says why.
 template <typename T> Result<T> TcpRendezvous::noteFailure(Result<T> result) {
   isTold |= !result.ok() && tree->hasHeardOfFailure();
   return result;
 }
 
-/// What this process and those below it say.
+/// What this process and those below it say. Each process sends one message up
+/// whatever is below it. Texts carry their process, so that their order does
+/// not matter.
 Result<std::string> TcpRendezvous::gatherPacked(const std::string &mine) {
   auto below = tree->fromChildren();
   if (!below.ok())
@@ -71,6 +86,7 @@ Result<std::string> TcpRendezvous::gatherPacked(const std::string &mine) {
   return packed;
 }
 
+/// The root unpacks; elsewhere the result is empty.
 Result<std::vector<std::string>>
 TcpRendezvous::gather(const std::string &mine) {
   auto packed = noteFailure(gatherPacked(mine));
@@ -81,6 +97,7 @@ TcpRendezvous::gather(const std::string &mine) {
   return unpackTexts(*packed, launch.ranks);
 }
 
+/// Passed on before it is used: the depth of the tree is all that it costs.
 Result<std::string> TcpRendezvous::passDown(const std::string &ofFirst) {
   auto text = launch.rank == 0 ? ofFirst : tree->fromParent();
   if (text.ok())
@@ -96,6 +113,8 @@ Result<std::string> TcpRendezvous::broadcast(const std::string &ofFirst) {
 // Bytes for process 0
 //===----------------------------------------------------------------------===//
 
+/// No time limit: process 0 may write to a slow disk, for as long as that
+/// takes.
 Status TcpRendezvous::transfer(MpiTransfer::Kind kind, uint32_t peer,
                                uint32_t rank, std::byte *data, size_t bytes) {
   return transfers->run({{kind, MpiChannel::Control, peer, rank,
@@ -104,7 +123,9 @@ Status TcpRendezvous::transfer(MpiTransfer::Kind kind, uint32_t peer,
 }
 
 /// Until process 0 wants the next bytes: it has one connection for those of all
-/// processes, to one of them at a time.
+/// processes, to one of them at a time. Process 0 asks with an empty frame;
+/// where it has hung up, it takes those of other ranks first and connects
+/// again. Woken every second to see failures of the tree.
 Status TcpRendezvous::awaitRequest() {
   while (!tree->hasFailed()) {
     std::vector<pollfd> events;
@@ -131,7 +152,9 @@ Status TcpRendezvous::awaitRequest() {
   return Status::failure(anotherFailed);
 }
 
-/// A process that may have several ranks has an engine.
+/// A process that may have several ranks has an engine. Bytes follow a request,
+/// so that they never wait in sockets of process 0 while it is busy with other
+/// ranks.
 Status TcpRendezvous::sendToFirst(uint32_t rank,
                                   std::span<const std::byte> bytes) {
   if (transfers)
@@ -143,6 +166,7 @@ Status TcpRendezvous::sendToFirst(uint32_t rank,
              : systemFailure("rank 0 has ended the connection");
 }
 
+/// Assigning the new connection hangs up on the source before.
 Status TcpRendezvous::connectToSource(uint32_t rank) {
   if (stream.get() >= 0 && source == rank)
     return Status::success();
@@ -166,6 +190,7 @@ Status TcpRendezvous::connectToSource(uint32_t rank) {
   return Status::success();
 }
 
+/// Ranks and processes are the same here where there is no engine.
 Status TcpRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
   if (transfers)
     return transfer(MpiTransfer::Kind::Receive, spread().processOf(rank), rank,
@@ -183,7 +208,12 @@ Status TcpRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
 // Engine and end
 //===----------------------------------------------------------------------===//
 
+/// 1. All learn all hosts, by name, and number them in order of appearance. The
+///    ranks of a host have to be consecutive: axes that talk most are last.
+/// 2. Every two processes connect; a failure of one fails all.
+/// 3. The engine takes the connections over.
 Status TcpRendezvous::openEngine() {
+  // 1.
   auto hosts = exchange(here.host);
   if (!hosts.ok())
     return hosts.status();
@@ -197,9 +227,11 @@ Status TcpRendezvous::openEngine() {
                   ": the ranks of a host have to follow each other");
     here.hosts.push_back(here.hosts.back() + isNew);
   }
+  // 2.
   auto library =
       connectOverTcp(*this, tree->address(), launch.address, timeLimit);
   PLAIT_RETURN_IF_ERROR(agree(library.status()));
+  // 3.
   auto engine = MpiEngine::start(std::move(*library), timeLimit);
   if (!engine.ok())
     return engine.status();
@@ -207,6 +239,9 @@ Status TcpRendezvous::openEngine() {
   return Status::success();
 }
 
+/// May be called while another thread waits in sendToFirst() or receiveFrom():
+/// shutdown() ends that wait, while closing the descriptor could hand its
+/// number to somebody else.
 void TcpRendezvous::disconnect() {
   if (transfers)
     transfers->abort();
@@ -218,6 +253,8 @@ void TcpRendezvous::disconnect() {
     shutdown(stream.get(), SHUT_RDWR);
 }
 
+/// With an engine, the first process that has halted it speaks: awaitHalt()
+/// lets all of them know who that was.
 bool TcpRendezvous::speaksOfFailure() {
   if (isAgreedFailure || !transfers)
     return Rendezvous::speaksOfFailure();

@@ -20,10 +20,16 @@
 using namespace plait;
 using namespace plait::runtime;
 
+//
+// A file is mapped, never copied, and read as whatever integers it has. Opening
+// it looks at all of a small file and at samples of a large one; what was not
+// looked at is checked when it is read, so that no token outside of the
+// vocabulary ever reaches an embedding, whose table it would index.
 //===----------------------------------------------------------------------===//
 // Types
 //===----------------------------------------------------------------------===//
 
+/// In the order in which messages name them.
 std::span<const TokenType> runtime::getTokenTypes() {
   static constexpr TokenType types[] = {{"uint16", 2, false},
                                         {"uint32", 4, false},
@@ -32,6 +38,7 @@ std::span<const TokenType> runtime::getTokenTypes() {
   return types;
 }
 
+/// The message lists what there is.
 static Result<TokenType> findTokenType(const std::string &name) {
   std::string names;
   for (const TokenType &known : getTokenTypes()) {
@@ -42,7 +49,9 @@ static Result<TokenType> findTokenType(const std::string &name) {
   return fail("token type '", name, "' is unknown, expected one of ", names);
 }
 
-/// Calls `work` with an integer of that type.
+/// Calls `work` with an integer of that type. One branch for a whole range: the
+/// loops inside of `work` are compiled for each type. Indexes may have 8-bit
+/// and signed 16-bit tokens, raw files may not.
 template <typename Work> static auto withType(TokenType type, Work work) {
   switch (type.bytes) {
   case 1:
@@ -56,6 +65,7 @@ template <typename Work> static auto withType(TokenType type, Work work) {
   }
 }
 
+/// Copied out, for a token may lie at any byte.
 template <typename Int> static int64_t load(const uint8_t *bytes) {
   Int value;
   std::memcpy(&value, bytes, sizeof(Int));
@@ -72,7 +82,10 @@ static bool isIn(int64_t token, uint64_t vocabulary) {
 //===----------------------------------------------------------------------===//
 
 /// Calls `look` with the bounds, in bytes, of what is looked at, until it
-/// fails.
+/// fails. Depends on the size only, so that the hash of a file is the same
+/// everywhere. Blocks begin at whole tokens, and at multiples of eight, so that
+/// checkWidth() sees them from an even one. The 128 bits hold a size times a
+/// number of blocks.
 template <typename Look> Status TokenFile::forEachBlock(Look look) const {
   const uint64_t size = bytes().size();
   if (size <= fully)
@@ -91,6 +104,7 @@ template <typename Look> Status TokenFile::forEachBlock(Look look) const {
   return Status::success();
 }
 
+/// Finds the first bad token and says what it is; bounds are bytes.
 Status TokenFile::checkTokens(uint64_t begin, uint64_t end) const {
   const uint8_t *data = bytes().data();
   std::optional<uint64_t> bad = withType(type, [&](auto kind) {
@@ -108,6 +122,7 @@ Status TokenFile::checkTokens(uint64_t begin, uint64_t end) const {
               ", the vocabulary has ", vocabulary);
 }
 
+/// One pass for hash and vocabulary, as each block is fetched from disk once.
 Status TokenFile::inspect() {
   if (bytes().size() % type.bytes)
     return fail("'", path, "' has ", bytes().size(),
@@ -152,6 +167,7 @@ Status TokenFile::checkWidth() const {
 // Opening
 //===----------------------------------------------------------------------===//
 
+/// Existence only.
 static bool isFile(const std::string &path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
@@ -168,6 +184,7 @@ static std::optional<std::string> findIndexed(const std::string &path) {
                                                 : std::nullopt;
 }
 
+/// An index beside a file goes before the name: a `.bin` without one is raw.
 Result<TokenFile> TokenFile::open(const std::string &path,
                                   const std::string &type,
                                   uint64_t vocabulary) {
@@ -176,18 +193,23 @@ Result<TokenFile> TokenFile::open(const std::string &path,
   return openRaw(path, type, vocabulary);
 }
 
+/// 1. A header of NumPy's is refused: its bytes would be read as tokens.
+/// 2. The type that is meant, or the likely one by the vocabulary.
+/// 3. Inspected; a likely type is then held against what the tokens look like.
 Result<TokenFile> TokenFile::openRaw(const std::string &path,
                                      const std::string &type,
                                      uint64_t vocabulary) {
   Result<MappedFile> mapped = MappedFile::open(path, "tokens");
   if (!mapped.ok())
     return mapped.status();
+  // 1.
   std::string_view magic = "\x93NUMPY";
   if (mapped->bytes().size() >= magic.size() &&
       std::memcmp(mapped->bytes().data(), magic.data(), magic.size()) == 0)
     return fail("'", path,
                 "' is a NumPy file with a header; tokens are raw, as "
                 "numpy's tofile writes them");
+  // 2.
   constexpr uint64_t shortVocabulary = 65536;
   const char *likely = vocabulary <= shortVocabulary ? "uint16" : "int32";
   Result<TokenType> found = findTokenType(type.empty() ? likely : type);
@@ -200,6 +222,7 @@ Result<TokenFile> TokenFile::openRaw(const std::string &path,
   return file;
 }
 
+/// The index knows the type; an option that says another one is a mistake.
 Result<TokenFile> TokenFile::openIndexed(const std::string &prefix,
                                          const std::string &type,
                                          uint64_t vocabulary) {
@@ -219,6 +242,7 @@ Result<TokenFile> TokenFile::openIndexed(const std::string &prefix,
   return file;
 }
 
+/// A vocabulary of less than 256 tokens may make texts fail.
 Result<TokenFile> TokenFile::openText(const std::string &path,
                                       uint64_t vocabulary) {
   Result<MappedFile> mapped = MappedFile::open(path, "text");
@@ -229,6 +253,7 @@ Result<TokenFile> TokenFile::openText(const std::string &path,
   return file;
 }
 
+/// Not inspected: tokens come from this program.
 TokenFile TokenFile::fromMemory(std::vector<uint32_t> tokens,
                                 uint64_t vocabulary) {
   return TokenFile("random tokens", std::move(tokens), {"uint32", 4, false},
@@ -247,6 +272,8 @@ std::span<const uint8_t> TokenFile::bytes() const {
           tokens.size() * sizeof(uint32_t)};
 }
 
+/// Checks while it copies, in one loop without an early exit that compilers can
+/// vectorise; only a failure looks again, for the message.
 Status TokenFile::read(uint64_t position, std::span<int32_t> target) const {
   const uint64_t begin = position * type.bytes;
   bool areIn = withType(type, [&](auto kind) {

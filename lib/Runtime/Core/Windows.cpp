@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Moves the elements of a piece between an arena and tensors of a file, a
+// window of 4 MiB at a time: few large transfers to and from the device, and
+// memory that does not grow with the tensor. Runs (Slices.h) ascend in the
+// block, so that a window moves forward only and each of its elements is
+// transferred once.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Windows.h"
 
@@ -15,7 +23,8 @@ using namespace plait::runtime;
 
 namespace {
 
-/// A window over a part, which moves forward only.
+/// A window over a part, which moves forward only. Positions count elements of
+/// the part, which is what the rank has of its block.
 class Window {
 public:
   explicit Window(const plan::Part &part) : part(part) {}
@@ -23,11 +32,13 @@ public:
   bool contains(int64_t local) const {
     return local >= begin && local < begin + int64_t(elements.size());
   }
-  /// Lets the window begin at `local`, with any elements.
+  /// Lets the window begin at `local`, with any elements. The part's end may
+  /// cut it short.
   void moveTo(int64_t local) {
     begin = local;
     elements.resize(std::min(windowElements, part.count - local));
   }
+  /// What the window has from `local` on, at most `most` elements.
   std::span<float> from(int64_t local, int64_t most) {
     int64_t skipped = local - begin;
     return std::span(elements).subspan(
@@ -42,7 +53,10 @@ private:
 };
 
 /// Walks the runs of a piece; `enter(local)` makes the window contain an
-/// element, `use(file index, elements)` gets them.
+/// element, `use(file index, elements)` gets them. A run may be longer than a
+/// window and a window may hold many runs; each turn of the loop takes what
+/// both have in common. After a failure the enumeration goes on, for it cannot
+/// be stopped, but nothing is done any more.
 template <typename Enter, typename Use>
 Status walk(const plan::Mesh &mesh, uint32_t rank,
             const fb::Parameter &parameter, const Piece &piece, Window &window,
@@ -66,6 +80,7 @@ Status walk(const plan::Mesh &mesh, uint32_t rank,
 
 } // namespace
 
+/// Windows begin where a run does, so that padding before it is not read.
 Status runtime::readElements(Device &device, const plan::Mesh &mesh,
                              uint32_t rank, const fb::Parameter &parameter,
                              const Piece &piece, const ElementSink &sink) {
@@ -78,6 +93,9 @@ Status runtime::readElements(Device &device, const plan::Mesh &mesh,
   return walk(mesh, rank, parameter, piece, window, enter, sink);
 }
 
+/// A window is handed over when the next one begins, and the last one at the
+/// end. What no run covers stays zero: padding in between. Padding may lie in
+/// no window at all, and stays as it is: zero from the beginning.
 Status runtime::fillWindows(const plan::Mesh &mesh, uint32_t rank,
                             const fb::Parameter &parameter, const Piece &piece,
                             const ElementSource &source,

@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One loop: begin what has been submitted, poll, look for warnings, sleep. How
+// long it sleeps follows from how long nothing has happened, so that a wait
+// costs at most a sixteenth more time and a core that others compute on is left
+// to them. `calls` is the futex that ends the sleep early; `phase` tells when
+// the library has started and when it is not called any more.
+//
+// Jobs belong to their submitters, who sleep on `busy`. The engine's last act
+// on a job is to clear it.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Engine.h"
 
@@ -37,6 +48,8 @@ constexpr milliseconds grace(400);
 
 } // namespace
 
+/// MPI_Init may hang where the others do not come: the thread is left behind
+/// then, with the engine it uses.
 Result<std::unique_ptr<MpiEngine>>
 MpiEngine::start(std::unique_ptr<MpiLibrary> library, milliseconds timeLimit) {
   std::unique_ptr<MpiEngine> engine(new MpiEngine(timeLimit));
@@ -54,8 +67,10 @@ MpiEngine::start(std::unique_ptr<MpiLibrary> library, milliseconds timeLimit) {
   return engine;
 }
 
+/// After leave(), or where start() has failed, the thread is on its way out.
 MpiEngine::~MpiEngine() { thread.join(); }
 
+/// Jobs that are under way are finished first.
 bool MpiEngine::leave() {
   stopping = true;
   ++calls;
@@ -64,6 +79,8 @@ bool MpiEngine::leave() {
   return waitWhileEqual(phase, 1, never, timeLimit) == WaitResult::Changed;
 }
 
+/// `busy` is set before the engine can see the job. A job without transfers is
+/// never busy.
 void MpiEngine::submit(MpiJob &job) {
   if (job.transfers.empty())
     return;
@@ -76,6 +93,8 @@ void MpiEngine::submit(MpiJob &job) {
   wakeAll(calls);
 }
 
+/// The reason is that of this process; where another one has failed there is
+/// none.
 Status MpiEngine::wait(MpiJob &job, milliseconds limit) {
   switch (waitWhileEqual(job.busy, 1, aborted, limit)) {
   case WaitResult::Changed:
@@ -96,6 +115,8 @@ std::string MpiEngine::reason() {
   return failure;
 }
 
+/// The job is on the stack: after a failure nothing may refer to it, so that
+/// the engine is halted before this returns.
 Status MpiEngine::run(std::vector<MpiTransfer> transfers, milliseconds limit) {
   MpiJob job;
   job.transfers = std::move(transfers);
@@ -112,6 +133,8 @@ Status MpiEngine::run(std::vector<MpiTransfer> transfers, milliseconds limit) {
 
 void MpiEngine::abort() { giveUp(/*byItself=*/true); }
 
+/// The first one decides who speaks (`hasFailedItself`) and why. The handler is
+/// called under the lock, so that setAbortHandler(nullptr) waits for it.
 void MpiEngine::giveUp(bool byItself, std::string reason) {
   std::lock_guard lock(mutex);
   if (aborted)
@@ -125,6 +148,7 @@ void MpiEngine::giveUp(bool byItself, std::string reason) {
     abortHandler();
 }
 
+/// A handler that comes too late is called at once.
 void MpiEngine::setAbortHandler(std::function<void()> handler) {
   std::lock_guard lock(mutex);
   abortHandler = std::move(handler);
@@ -132,11 +156,14 @@ void MpiEngine::setAbortHandler(std::function<void()> handler) {
     abortHandler();
 }
 
+/// Grace and polls after an abort are short, so that this needs no limit.
 void MpiEngine::awaitHalt() {
   std::atomic<bool> never = false;
   waitWhileEqual(phase, 1, never, forEver);
 }
 
+/// Of several processes that fail by themselves, each hears the others'
+/// warnings; the lowest index speaks.
 bool MpiEngine::isFirstToFail() const {
   return hasFailedItself &&
          std::none_of(failedOthers.begin(), failedOthers.end(),
@@ -147,15 +174,23 @@ bool MpiEngine::isFirstToFail() const {
 // The thread
 //===----------------------------------------------------------------------===//
 
+/// 1. Start the library, on this thread: MPI_THREAD_FUNNELED allows no other.
+/// 2. Serve until something fails, or leave() was called and all jobs are done.
+///    `calls` is read before serving, so that what is submitted meanwhile ends
+///    the sleep at once.
+/// 3. Warn and hear warnings, or take leave; then nothing touches memory any
+///    more.
 void MpiEngine::serve() {
   // Pauses end when they should, not 50 us later.
   prctl(PR_SET_TIMERSLACK, 1);
+  // 1. Whoever started the engine waits for `phase`.
   auto world = library->start();
   if (world.ok())
     joined = std::move(*world);
   started = world.ok() ? Result<bool>(true) : world.status();
   phase = 1;
   wakeAll(phase);
+  // 2. Until the end of the run.
   Clock::time_point last = Clock::now(); // that anything happened
   while (started.ok() && !aborted && !(stopping && active == 0)) {
     uint32_t seen = calls;
@@ -173,6 +208,7 @@ void MpiEngine::serve() {
           calls, seen,
           std::clamp(quiet / pausesPerWait, shortestPause, longestPause));
   }
+  // 3. After this the library is not called.
   if (aborted)
     exchangeWarnings();
   else if (started.ok())
@@ -181,6 +217,7 @@ void MpiEngine::serve() {
   wakeAll(phase);
 }
 
+/// A job with several transfers is done with the last of them.
 Status MpiEngine::serveOnce(bool &any) {
   PLAIT_RETURN_IF_ERROR(beginSubmitted(any));
   finished.clear();
@@ -191,7 +228,9 @@ Status MpiEngine::serveOnce(bool &any) {
     if (--job.pending > 0)
       continue;
     --active;
-    // From here on the job is its owner's.
+    // From here on the job is its owner's. Its owner may destroy it as soon as
+    // `busy` is 0: waking needs the address only, and a wake-up at an address
+    // that is gone wakes nobody.
     std::atomic<uint32_t> &busy = job.busy;
     busy = 0;
     wakeAll(busy);
@@ -202,6 +241,7 @@ Status MpiEngine::serveOnce(bool &any) {
   return Status::success();
 }
 
+/// The lock is not held while MPI is called, which may take long.
 Status MpiEngine::beginSubmitted(bool &any) {
   std::vector<MpiJob *> jobs;
   {
@@ -218,16 +258,22 @@ Status MpiEngine::beginSubmitted(bool &any) {
   return Status::success();
 }
 
+/// 1. Warnings that had come before this process gave up: somebody else was
+///    first.
+/// 2. Tell the others.
+/// 3. For a moment, hear who else has failed at the same time.
 void MpiEngine::exchangeWarnings() {
-  // Who was stopped for long finds what others have said in the meantime.
+  // 1. Who was stopped for long finds what others have said in the meantime.
   constexpr int polls = 100;
   for (int i = 0; i < polls && failedOthers.empty(); ++i)
     if (!library->readWarnings(failedOthers).ok())
       break;
   if (!failedOthers.empty())
     hasFailedItself = false;
+  // 2. Only the cause is told, not what follows from it.
   if (hasFailedItself)
     library->warn();
+  // 3. isFirstToFail() compares.
   Clock::time_point end = Clock::now() + grace;
   while (Clock::now() < end && library->readWarnings(failedOthers).ok())
     std::this_thread::sleep_for(milliseconds(1));

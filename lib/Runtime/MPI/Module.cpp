@@ -4,6 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The only file that includes mpi.h. It makes a shared object of its own, which
+// MpiRendezvous.cpp opens, and uses nothing of the runtime but headers.
+// Requests are kept in one list that MPI_Testsome is asked about: nothing here
+// blocks between start() and finish(), for the engine has to notice failures
+// meanwhile.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Library.h"
 
@@ -18,6 +26,7 @@ using namespace plait::runtime;
 
 namespace {
 
+/// MPI_ERRORS_RETURN makes calls return instead of ending the job.
 Status check(int code, const char *call) {
   if (code == MPI_SUCCESS)
     return Status::success();
@@ -30,7 +39,8 @@ Status check(int code, const char *call) {
 /// A datatype, freed at the end of its scope: transfers keep what they need.
 class Type {
 public:
-  /// That of so many bytes, which may be more than an int counts.
+  /// That of so many bytes, which may be more than an int counts. Blocks of 1
+  /// GiB and a rest.
   explicit Type(int64_t bytes) {
     constexpr int64_t block = 1 << 30;
     if (bytes < block) {
@@ -46,6 +56,8 @@ public:
   Type(const Type &) = delete;
   ~Type() { MPI_Type_free(&handle); }
 
+  /// So many of the type, `stride` bytes apart: rows of a matrix, then planes
+  /// of rows.
   void repeat(int64_t count, int64_t stride) {
     if (count == 1)
       return;
@@ -53,6 +65,7 @@ public:
     MPI_Type_create_hvector(int(count), 1, stride, inner, &handle);
     MPI_Type_free(&inner);
   }
+  /// Only committed types may be sent.
   MPI_Datatype commit() {
     MPI_Type_commit(&handle);
     return handle;
@@ -62,7 +75,8 @@ private:
   MPI_Datatype handle = MPI_DATATYPE_NULL;
 };
 
-/// With rows and planes that follow each other without a gap in one.
+/// With rows and planes that follow each other without a gap in one. Contiguous
+/// memory is what MPIs move fastest, without packing.
 Region simplify(Region region) {
   if (region.rows > 1 && region.rowStride == region.bytes) {
     region.bytes *= region.rows;
@@ -76,6 +90,8 @@ Region simplify(Region region) {
   return region;
 }
 
+/// Each channel has a communicator, so that tags of different channels never
+/// meet. `all` carries warnings alone.
 class Library : public MpiLibrary {
 public:
   Result<World> start() override;
@@ -103,7 +119,12 @@ private:
   std::vector<MPI_Request> warnings; // sent
 };
 
+/// 1. Initialise MPI, unless whoever embeds this has; then it is left running
+///    at the end, too.
+/// 2. Order the processes by host, and connect them in this order.
+/// 3. Wait for the first warning from now on.
 Result<MpiLibrary::World> Library::start() {
+  // 1. Whose MPI is it?
   int isInitialized = 0;
   MPI_Initialized(&isInitialized);
   isOurs = !isInitialized;
@@ -119,9 +140,11 @@ Result<MpiLibrary::World> Library::start() {
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   World world;
+  // 2. Host by host.
   PLAIT_RETURN_IF_ERROR(findHosts(world));
   PLAIT_RETURN_IF_ERROR(connect(world));
   PLAIT_RETURN_IF_ERROR(countProcessors(world));
+  // 3. For warnings.
   PLAIT_RETURN_IF_ERROR(listen());
   return world;
 }
@@ -129,10 +152,16 @@ Result<MpiLibrary::World> Library::start() {
 /// Names the hosts, and orders the processes by them: whatever order the
 /// launcher dealt them out in, ranks that follow each other, which talk most,
 /// share a host.
+/// 1. All learn all names.
+/// 2. Hosts get numbers in the order in which ranks of MPI name them first: the
+///    same on all processes, without a word.
+/// 3. MPI_Comm_split() with the host's number as key sorts by it, and by the
+///    old rank among processes of one host.
 Status Library::findHosts(World &world) {
   int rank = 0, ranks = 1, length = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  // 1. Names have a fixed length, so that one collective has all.
   char name[MPI_MAX_PROCESSOR_NAME] = {};
   PLAIT_RETURN_IF_ERROR(
       check(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name"));
@@ -142,6 +171,7 @@ Status Library::findHosts(World &world) {
       check(MPI_Allgather(name, sizeof(name), MPI_CHAR, names.data(),
                           sizeof(name), MPI_CHAR, MPI_COMM_WORLD),
             "MPI_Allgather"));
+  // 2. Numbers.
   std::map<std::string, uint32_t> known;
   for (int i = 0; i < ranks; ++i)
     world.hosts.push_back(
@@ -149,6 +179,7 @@ Status Library::findHosts(World &world) {
             .try_emplace(names.data() + size_t(i) * sizeof(name),
                          uint32_t(known.size()))
             .first->second);
+  // 3. From here on an index is one in `all`.
   PLAIT_RETURN_IF_ERROR(
       check(MPI_Comm_split(MPI_COMM_WORLD, 0, int(world.hosts[rank]), &all),
             "MPI_Comm_split"));
@@ -156,6 +187,7 @@ Status Library::findHosts(World &world) {
   return Status::success();
 }
 
+/// The standard promises tags up to 32767 where an MPI does not say.
 Status Library::connect(World &world) {
   int rank = 0, ranks = 1;
   MPI_Comm_rank(all, &rank);
@@ -172,7 +204,8 @@ Status Library::connect(World &world) {
 }
 
 /// The processors that a launcher allows the processes of this host, each of
-/// which it may have bound to some of them.
+/// which it may have bound to some of them. Bits of the affinity masks are
+/// joined: processes that are bound to the same cores count them once.
 Status Library::countProcessors(World &world) {
   MPI_Comm host = MPI_COMM_NULL;
   PLAIT_RETURN_IF_ERROR(
@@ -192,12 +225,14 @@ Status Library::countProcessors(World &world) {
   return status;
 }
 
+/// A warning is an empty message from anybody; one receive is always posted.
 Status Library::listen() {
   return check(
       MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, 0, all, &warning),
       "MPI_Irecv");
 }
 
+/// Requests and cookies have the same index.
 Status Library::begin(const MpiTransfer &what, void *cookie) {
   MPI_Request request = MPI_REQUEST_NULL;
   PLAIT_RETURN_IF_ERROR(transfer(what, request));
@@ -206,14 +241,19 @@ Status Library::begin(const MpiTransfer &what, void *cookie) {
   return Status::success();
 }
 
+/// 1. Collectives of all processes, whose regions are contiguous.
+/// 2. Messages of any shape, by a datatype: MPI packs what has gaps, not this.
+///    Types are freed at once; MPI keeps what transfers under way need.
 Status Library::transfer(const MpiTransfer &what, MPI_Request &request) {
   Region region = simplify(what.region);
   MPI_Comm comm = comms[size_t(what.channel)];
+  // 1. Texts' sizes only, so that an int counts the bytes.
   if (what.kind == MpiTransfer::Kind::AllGather)
     return check(MPI_Iallgather(region.begin, int(region.bytes), MPI_BYTE,
                                 what.all, int(region.bytes), MPI_BYTE, comm,
                                 &request),
                  "MPI_Iallgather");
+  // 2. From the inside out.
   Type type(region.bytes);
   type.repeat(region.rows, region.rowStride);
   type.repeat(region.planes, region.planeStride);
@@ -230,6 +270,8 @@ Status Library::transfer(const MpiTransfer &what, MPI_Request &request) {
                      "MPI_Irecv");
 }
 
+/// MPI_Testsome sets requests that are done to MPI_REQUEST_NULL; the others
+/// move up, in their order.
 Status Library::poll(std::vector<void *> &finished) {
   int done = 0;
   indices.resize(requests.size());
@@ -252,6 +294,8 @@ Status Library::poll(std::vector<void *> &finished) {
   return Status::success();
 }
 
+/// Nobody waits for these sends: the peer may be gone. The requests are kept
+/// since MPI may still write to them.
 void Library::warn() {
   for (uint32_t peer = 0; peer < count; ++peer)
     if (peer != index)
@@ -270,6 +314,7 @@ Status Library::readWarnings(std::vector<uint32_t> &failed) {
   return listen();
 }
 
+/// The receive for warnings would keep MPI_Finalize() from ending.
 void Library::finish() {
   if (warning != MPI_REQUEST_NULL) {
     MPI_Cancel(&warning);

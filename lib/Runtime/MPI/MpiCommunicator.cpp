@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The end point of a rank where there are several processes. What stays in the
+// process goes to ThreadCommunicator, whose ranks read each other's memory;
+// what leaves it becomes a transfer of the engine. Everything that a step
+// needs, jobs, groups and staging areas, is made when the plan is loaded.
+//
+//===----------------------------------------------------------------------===//
 
 #include "MpiCommunicator.h"
 
@@ -18,11 +25,17 @@ using namespace plait::runtime;
 namespace {
 
 /// Of each stream of a rank that is in a group of several processes. An
-/// all-reduce of so many bytes goes in one piece.
+/// all-reduce of so many bytes goes in one piece. Larger ones are cut; a piece
+/// has a slice of each member, so that messages shrink with the number of
+/// members.
 constexpr size_t stagingBytes = 4 << 20;
 
 /// The ranks of this process among themselves, and what all of them share.
 struct Shared {
+  /// A rank that gives up, here or elsewhere, has to wake all ranks that wait,
+  /// in whichever of the three ways they do: for the engine, for members of a
+  /// group in this process, for a rank of this process. The engine tells the
+  /// other two.
   Shared(const Topology &topology, Rendezvous &processes,
          std::chrono::milliseconds timeLimit)
       : topology(topology),
@@ -33,6 +46,7 @@ struct Shared {
       threads.front()->abort();
     });
   }
+  /// The handler refers to this.
   ~Shared() { world->engine.setAbortHandler(nullptr); }
 
   Topology topology;
@@ -54,8 +68,11 @@ public:
     }
   }
 
+  /// After an abort transfers may still write to the arena, which goes next.
   ~MpiCommunicator() override { shared->world->settle(); }
 
+  /// A stream does one collective at a time, so that its groups share a staging
+  /// area.
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
     const MpiWorld &world = *shared->world;
@@ -95,16 +112,21 @@ public:
 
   Status finish() override { return Status::success(); }
 
+  /// Through the engine, which warns the other processes and calls the handler
+  /// above.
   void abort() override { engine().abort(); }
 
 private:
   MpiEngine &engine() { return shared->world->engine; }
   Communicator &threads() { return *shared->threads[rank]; }
 
+  /// Jobs are looked up by at(): all were made in the constructor.
   Status wait(uint32_t id) {
     return engine().wait(jobs.at(id), shared->world->timeLimit);
   }
 
+  /// The id is the tag: messages of different ids between two processes do not
+  /// mix.
   void submit(MpiTransfer::Kind kind, uint32_t id, uint32_t peer,
               std::byte *data, size_t bytes) {
     MpiJob &job = jobs.at(id);
@@ -122,6 +144,9 @@ private:
 
 } // namespace
 
+/// Tags have to be enough for messages by id, for collectives by pairs of ranks
+/// (MpiWorld::tagOf) and for bytes of each rank (MpiRendezvous). MPI promises
+/// no more than 32767; most have more.
 Result<std::vector<std::unique_ptr<Communicator>>>
 runtime::createMpiCommunicators(const Topology &topology, Rendezvous &processes,
                                 std::chrono::milliseconds timeLimit) {

@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Collectives of a group whose members are in several processes; MpiGroup.h has
+// the scheme. Each begins by publishing addresses to the members of this
+// process and ends with a barrier among them: in between they may read each
+// other's memory. Messages of one exchange are one job, sent and received in
+// any order. All members of all processes compute the same bits, as each
+// element is reduced by one member and copied to the rest.
+//
+//===----------------------------------------------------------------------===//
 
 #include "MpiGroup.h"
 
@@ -18,6 +27,7 @@ using namespace plait::runtime;
 
 namespace {
 
+/// Members are counted in the group, not in the mesh.
 class MpiGroup : public Group {
 public:
   MpiGroup(std::shared_ptr<MpiWorld> world, std::span<const uint32_t> ranks,
@@ -38,7 +48,8 @@ public:
                   const CollectiveShape &shape) override;
 
 private:
-  /// The members of a process: those from `first` on.
+  /// The members of a process: those from `first` on. Consecutive members that
+  /// share a process.
   struct Party {
     int64_t first, count;
 
@@ -50,6 +61,7 @@ private:
   };
 
   int64_t members() const { return int64_t(ranks.size()); }
+  /// Of a member here only.
   const MpiOperands &operandsOf(int64_t member) const {
     return meeting->entries[member - here.first];
   }
@@ -99,6 +111,8 @@ private:
   MpiJob job;
 };
 
+/// Parties follow from the spread of ranks, so that all processes see the same
+/// ones without a message.
 MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> sharedWorld,
                    std::span<const uint32_t> ranks, uint32_t rank,
                    uint32_t stream, std::shared_ptr<MpiStaging> staging)
@@ -121,6 +135,7 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> sharedWorld,
 // Messages
 //===----------------------------------------------------------------------===//
 
+/// Empty regions are left out on both sides: slices at the end may be empty.
 void MpiGroup::send(int64_t member, const Region &region) {
   uint32_t source = ranks[index], target = ranks[member];
   if (region.bytes)
@@ -138,6 +153,7 @@ void MpiGroup::receive(int64_t member, const Region &region) {
                              world->tagOf(source, target), region, nullptr});
 }
 
+/// The list of transfers keeps its memory for the next collective.
 Status MpiGroup::exchange() {
   world->engine.submit(job);
   Status status = world->engine.wait(job, world->timeLimit);
@@ -145,6 +161,8 @@ Status MpiGroup::exchange() {
   return status;
 }
 
+/// Proxies are dealt out by the part's number, so that members of a process
+/// share the receiving evenly.
 template <typename Place>
 Status MpiGroup::exchangeParts(const Region &mine, Place place) {
   for (const Party &party : others) {
@@ -166,6 +184,8 @@ template <typename Element> Region rowOf(const Element *data, int64_t count) {
 // Reductions
 //===----------------------------------------------------------------------===//
 
+/// By segments of as much as the staging area holds from all members. The last
+/// barrier lets inputs change: members here may still read them.
 Status MpiGroup::allReduce(const std::byte *input, std::byte *output,
                            const CollectiveShape &shape,
                            fb::Reduction reduction) {
@@ -188,6 +208,14 @@ Status MpiGroup::allReduce(const std::byte *input, std::byte *output,
 
 /// Every member reduces a slice, for which the others send it theirs, and sends
 /// the result to all.
+/// 1. Send the slice of each other member to it, and receive the contributions
+///    to this one's from other processes into the staging area.
+/// 2. Reduce, in the order of all members: those here are read where they lie.
+/// 3. Send the result to all other processes, and receive the slices of which
+///    this member is the proxy, straight into the output.
+/// 4. Copy the other slices from their owner here, or from the proxy. The
+///    output may be the input. Up to the barrier a member writes its own slice
+///    and slices of members elsewhere only, which nobody here reads as input.
 template <typename Element>
 Status MpiGroup::reduceSegment(const Element *input, Element *output,
                                int64_t begin, int64_t count,
@@ -196,6 +224,7 @@ Status MpiGroup::reduceSegment(const Element *input, Element *output,
     Slice slice = getSlice(count, members(), member, sizeof(Element));
     return Slice{slice.begin + begin, slice.end + begin};
   };
+  // 1. Contributions.
   Slice mine = sliceOf(index);
   for (const Party &party : others)
     for (int64_t j = party.first; j < party.first + party.count; ++j) {
@@ -203,6 +232,7 @@ Status MpiGroup::reduceSegment(const Element *input, Element *output,
       receive(j, rowOf(stagedOf<Element>(j, mine.size()), mine.size()));
     }
   PLAIT_RETURN_IF_ERROR(exchange());
+  // 2. This member's slice.
   reduceInOrder(
       members(), mine.size(), reduction,
       [&](int64_t j) -> const Element * {
@@ -212,10 +242,12 @@ Status MpiGroup::reduceSegment(const Element *input, Element *output,
                mine.begin;
       },
       output + mine.begin);
+  // 3. Results.
   PLAIT_RETURN_IF_ERROR(
       exchangeParts(rowOf(output + mine.begin, mine.size()), [&](int64_t j) {
         return rowOf(output + sliceOf(j).begin, sliceOf(j).size());
       }));
+  // 4. From owners and proxies here.
   // The inputs of this segment, which the outputs may be, are not needed now.
   PLAIT_RETURN_IF_ERROR(barrier());
   for (int64_t j = 0; j < members(); ++j) {
@@ -228,6 +260,8 @@ Status MpiGroup::reduceSegment(const Element *input, Element *output,
   return Status::success();
 }
 
+/// Inputs of members here are read in reduceRows(), hence the barriers around
+/// it.
 Status MpiGroup::reduceScatter(const std::byte *input, std::byte *output,
                                const CollectiveShape &shape,
                                fb::Reduction reduction) {
@@ -243,6 +277,10 @@ Status MpiGroup::reduceScatter(const std::byte *input, std::byte *output,
 
 /// As many rows of the blocks at a time as fit the staging area, or as much of
 /// one row.
+/// 1. Send each other member the same rows of its block, of each row `width`
+///    columns from `i` on; receive theirs for this member's block, packed.
+/// 2. Reduce row by row into the output. The result is this member's alone:
+///    there is nothing to send back.
 template <typename Element>
 Status MpiGroup::reduceRows(const Element *input, Element *output,
                             const CollectiveShape &shape,
@@ -285,6 +323,8 @@ Status MpiGroup::reduceRows(const Element *input, Element *output,
 // Exchanges
 //===----------------------------------------------------------------------===//
 
+/// Messages first, then copies among members here: what came to a proxy lies in
+/// its output after the barrier, in the same position as in everybody's.
 Status MpiGroup::allGather(const std::byte *input, std::byte *output,
                            const CollectiveShape &shape) {
   int64_t bytes = shape.chunk * plan::elementBytes(shape.type);
@@ -310,6 +350,9 @@ Status MpiGroup::allGather(const std::byte *input, std::byte *output,
   return barrier();
 }
 
+/// Each pair of members exchanges its own block, so that there are no proxies.
+/// Rows and planes of a block go as one message, in whatever form the other end
+/// has them.
 Status MpiGroup::allToAll(const std::byte *input, std::byte *output,
                           const CollectiveShape &shape) {
   int64_t bytes = shape.chunk * plan::elementBytes(shape.type);

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Processes that a launcher of MPI has started: texts and bytes go as transfers
+// of the engine (Engine.h). MPI itself is in a module of its own, which is
+// opened here and nowhere else, so that plait-run starts on machines that have
+// no MPI.
+//
+//===----------------------------------------------------------------------===//
 
 #include "MpiRendezvous.h"
 
@@ -18,9 +25,12 @@ using namespace plait::runtime;
 
 namespace {
 
+/// Texts of gather() have a tag of their own; bytes of rank r have the tag 1 +
+/// r, so that ranks of one process do not take each other's.
 constexpr uint32_t textTag = 0, firstRankTag = 1; // on MpiChannel::Control
 
-/// Beside the program, or where it was installed.
+/// Beside the program, or where it was installed. PLAIT_MPI goes before both.
+/// The module is never closed: MPI cannot be initialised a second time.
 Result<MpiLibrary *> openLibrary() {
   constexpr char name[] = "plait-mpi.so";
   std::error_code error;
@@ -39,7 +49,8 @@ Result<MpiLibrary *> openLibrary() {
   return reinterpret_cast<OpenMpiLibrary *>(symbol)();
 }
 
-/// MPI takes what it only reads without const.
+/// MPI takes what it only reads without const. One row; `count` elements that
+/// follow each other.
 template <typename T> Region regionOf(T *data, size_t count) {
   return {
       reinterpret_cast<std::byte *>(const_cast<std::remove_const_t<T> *>(data)),
@@ -48,6 +59,9 @@ template <typename T> Region regionOf(T *data, size_t count) {
 
 } // namespace
 
+/// The engine starts MPI on its own thread, which is the only one that calls
+/// it. Launcher and MPI have to agree on the number of processes: an MPI that
+/// does not know the launcher takes each process for the only one.
 Result<std::unique_ptr<MpiRendezvous>>
 MpiRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
   auto library = openLibrary();
@@ -70,15 +84,20 @@ MpiRendezvous::join(const Launch &launch, std::chrono::milliseconds timeLimit) {
   return result;
 }
 
+/// Where leave() fails, the engine's thread hangs in MPI: it is given up to the
+/// end of the process.
 MpiRendezvous::~MpiRendezvous() {
   if (!mpi->leave())
     (void)mpi.release();
 }
 
+/// Calls of all processes, which the time limit is for; see also sendToFirst().
 Status MpiRendezvous::run(std::vector<MpiTransfer> transfers) {
   return mpi->run(std::move(transfers), timeLimit);
 }
 
+/// Eight bytes of each process: receivers have to know how much to make room
+/// for.
 Result<std::vector<uint64_t>>
 MpiRendezvous::exchangeSizes(const std::string &mine) {
   uint64_t size = mine.size();
@@ -91,6 +110,8 @@ MpiRendezvous::exchangeSizes(const std::string &mine) {
   return sizes;
 }
 
+/// Asked between steps by processes that rarely have anything to say: one
+/// collective then.
 Result<std::vector<std::string>>
 MpiRendezvous::exchange(const std::string &mine) {
   auto sizes = exchangeSizes(mine);
@@ -103,11 +124,15 @@ MpiRendezvous::exchange(const std::string &mine) {
   return Rendezvous::exchange(mine);
 }
 
+/// 1. Sizes.
+/// 2. A message of each process that has something to say, to process 0. All of
+///    them are one job, so that they arrive in any order.
 Result<std::vector<std::string>>
 MpiRendezvous::gather(const std::string &mine) {
   auto sizes = exchangeSizes(mine);
   if (!sizes.ok())
     return sizes.status();
+  // 2. Elsewhere than in process 0 it stays empty.
   std::vector<std::string> texts;
   std::vector<MpiTransfer> transfers;
   auto add = [&](MpiTransfer::Kind kind, uint32_t peer, Region region) {
@@ -129,6 +154,7 @@ MpiRendezvous::gather(const std::string &mine) {
   return texts;
 }
 
+/// First the size, then the text: receivers have to make room.
 Result<std::string> MpiRendezvous::broadcast(const std::string &ofFirst) {
   uint64_t size = ofFirst.size();
   MpiTransfer transfer;
@@ -143,6 +169,8 @@ Result<std::string> MpiRendezvous::broadcast(const std::string &ofFirst) {
   return text;
 }
 
+/// Without a time limit, for process 0 may be writing to a slow disk; a failure
+/// of it aborts the engine and ends this wait.
 Status MpiRendezvous::sendToFirst(uint32_t rank,
                                   std::span<const std::byte> bytes) {
   return mpi->run(
@@ -160,6 +188,9 @@ Status MpiRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
 
 void MpiRendezvous::disconnect() { mpi->abort(); }
 
+/// A failure that all have agreed on is told by process 0. Else this process
+/// warns the others, waits until the engine has halted and has heard their
+/// warnings, and speaks if it is the first of those that failed by themselves.
 bool MpiRendezvous::speaksOfFailure() {
   if (isAgreedFailure)
     return here.index == 0;

@@ -4,6 +4,16 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What the engine asks of MPI, over one TCP connection for each pair of
+// processes: sends and receives by channel and tag, in order, and warnings.
+// There are no collectives: TcpRendezvous has its tree for those.
+//
+// Sockets do not block. A message that is awaited goes straight to where it
+// belongs; one that comes early is put aside as bytes, so that those behind it
+// can be read.
+//
+//===----------------------------------------------------------------------===//
 
 #include "TcpLibrary.h"
 
@@ -26,7 +36,8 @@ using namespace plait::runtime;
 
 namespace {
 
-/// Before the bytes of a message.
+/// Before the bytes of a message. In the byte order of the hosts, which are all
+/// alike. `bytes` are of the region alone.
 struct Header {
   uint32_t channel = 0, tag = 0;
   uint64_t bytes = 0;
@@ -34,21 +45,25 @@ struct Header {
 /// Channels of headers that no bytes follow: the sender fails, or is done.
 constexpr uint32_t warningChannel = UINT32_MAX, goodbyeChannel = UINT32_MAX - 1;
 
-/// The first that a connection carries.
+/// The first that a connection carries. Sent by the process of the higher
+/// index, which connects.
 struct Greeting {
   uint32_t magic = 0x506c6154; // "PlaT"
   uint32_t index = 0;
 };
 
-/// Pieces of memory that one call of the system takes.
+/// Pieces of memory that one call of the system takes. Less than the system's
+/// limit (IOV_MAX, 1024).
 constexpr size_t maxPieces = 64;
 
+/// All bytes that are sent, gaps left out.
 uint64_t sizeOf(const Region &region) {
   return uint64_t(region.planes) * region.rows * region.bytes;
 }
 
 /// Adds the pieces of `region` from byte `offset` on, as many as there is room
-/// for.
+/// for. A partial send or receive goes on in the middle of a row, which is why
+/// this starts from an offset and not from a row.
 void addPieces(const Region &region, uint64_t offset,
                std::vector<iovec> &pieces) {
   uint64_t end = sizeOf(region);
@@ -62,6 +77,7 @@ void addPieces(const Region &region, uint64_t offset,
   }
 }
 
+/// Of a message that came early; sizes have been compared.
 void copyInto(const Region &region, std::span<const std::byte> bytes) {
   std::vector<iovec> pieces;
   for (uint64_t offset = 0; offset < bytes.size(); pieces.clear()) {
@@ -73,6 +89,7 @@ void copyInto(const Region &region, std::span<const std::byte> bytes) {
   }
 }
 
+/// A message that leaves, behind those submitted before it.
 struct Outgoing {
   Header header;
   Region region;
@@ -80,6 +97,7 @@ struct Outgoing {
   uint64_t sent = 0; // of header and region together
 };
 
+/// A receive whose message has not begun to come.
 struct Awaited {
   Region region;
   void *cookie;
@@ -92,7 +110,10 @@ struct Early {
   std::optional<Awaited> awaited; // since it has begun to come
 };
 
-/// The connection to one other process.
+/// The connection to one other process. Invariant: for each key (channel and
+/// tag), `awaited` and `aside` are not both non-empty, but for messages that
+/// began to come early and have been awaited since. Messages of a key are
+/// matched in order, as MPI does.
 class Peer {
 public:
   Peer(Socket connection, std::string name)
@@ -146,6 +167,9 @@ private:
   std::map<Key, std::deque<Early>> aside;
 };
 
+/// The first message of the key that is put aside and nobody has asked for; one
+/// that has not come to its end is marked and completed by endMessage().
+/// Otherwise the receive waits.
 Status Peer::receive(const Header &header, const Awaited &wanted,
                      std::vector<void *> &finished) {
   Key key = {header.channel, header.tag};
@@ -170,12 +194,15 @@ Status Peer::receive(const Header &header, const Awaited &wanted,
   return Status::success();
 }
 
+/// A message that has begun has to be finished, or the receiver would take the
+/// next header for its bytes.
 void Peer::sendLast(uint32_t channel) {
   bool hasBegun = !outgoing.empty() && outgoing.front().sent > 0;
   outgoing.resize(hasBegun ? 1 : 0);
   send({channel, 0, 0}, {}, nullptr);
 }
 
+/// Never waits. A connection that is lost fails once and is silent afterwards.
 Status Peer::progress(std::vector<void *> &finished) {
   if (lost)
     return Status::success();
@@ -183,8 +210,14 @@ Status Peer::progress(std::vector<void *> &finished) {
   return read(finished); // nothing where it has left
 }
 
+/// 1. Header and pieces of the first message in one call of the system.
+/// 2. What the socket does not take is left for the next time.
+/// 3. A peer that has closed its end may have sent a warning before: reading
+///    finds out, unless it has said goodbye, after which nothing is owed to it.
+/// 4. A message that is out is done for its sender: the bytes may change.
 Status Peer::write(std::vector<void *> &finished) {
   while (!outgoing.empty()) {
+    // 1. A header that has left in part goes on where it was.
     Outgoing &first = outgoing.front();
     pieces.clear();
     if (first.sent < sizeof(Header))
@@ -200,6 +233,7 @@ Status Peer::write(std::vector<void *> &finished) {
       continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       break;
+    // 3. Closed.
     if (count < 0 && (errno == EPIPE || errno == ECONNRESET)) {
       if (left) // and needs no answer
         outgoing.clear();
@@ -210,6 +244,7 @@ Status Peer::write(std::vector<void *> &finished) {
     first.sent += uint64_t(count);
     if (first.sent < sizeof(Header) + first.header.bytes)
       continue;
+    // 4. Out; warnings and goodbyes have no cookie.
     if (first.cookie)
       finished.push_back(first.cookie);
     outgoing.pop_front();
@@ -217,6 +252,10 @@ Status Peer::write(std::vector<void *> &finished) {
   return Status::success();
 }
 
+/// Reads until the socket is empty. What comes next is known at any time: the
+/// rest of a header, of a message that is awaited, or of one that is put aside.
+/// The end of the connection is a failure unless the peer has warned, which
+/// says why.
 Status Peer::read(std::vector<void *> &finished) {
   while (!left) {
     pieces.clear();
@@ -231,6 +270,7 @@ Status Peer::read(std::vector<void *> &finished) {
     ssize_t count = readv(connection.get(), pieces.data(), int(pieces.size()));
     if (count < 0 && errno == EINTR)
       continue;
+    // 2. Full.
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return Status::success();
     if (count == 0 && warned)
@@ -248,7 +288,8 @@ Status Peer::read(std::vector<void *> &finished) {
   return Status::success();
 }
 
-/// Its header is here.
+/// Its header is here. Decides where the bytes go. An early message is
+/// allocated as a whole: its size is the sender's word, who is trusted.
 Status Peer::beginMessage() {
   warned |= incoming.channel == warningChannel;
   left |= incoming.channel == goodbyeChannel;
@@ -268,6 +309,7 @@ Status Peer::beginMessage() {
   return checkSize(taker->region, incoming.bytes);
 }
 
+/// Of warnings and goodbyes there is nothing to finish.
 void Peer::endMessage(std::vector<void *> &finished) {
   received = 0;
   if (taker)
@@ -287,6 +329,8 @@ void Peer::endMessage(std::vector<void *> &finished) {
   early = nullptr;
 }
 
+/// `ready` holds what became complete outside of poll(), until poll() reports
+/// it.
 class TcpLibrary : public MpiLibrary {
 public:
   TcpLibrary(World world, std::vector<std::unique_ptr<Peer>> peers)
@@ -294,6 +338,7 @@ public:
 
   Result<World> start() override { return world; }
 
+  /// Nothing is written here: the engine's thread polls next.
   Status begin(const MpiTransfer &what, void *cookie) override {
     if (what.kind != MpiTransfer::Kind::Send &&
         what.kind != MpiTransfer::Kind::Receive)
@@ -312,12 +357,15 @@ public:
     return progress(finished);
   }
 
+  /// The engine polls for warnings afterwards, by which this one leaves as
+  /// well.
   void warn() override {
     for (auto &peer : peers)
       if (peer)
         peer->sendLast(warningChannel);
   }
 
+  /// A warning explains a lost connection and so replaces its failure.
   Status readWarnings(std::vector<uint32_t> &failed) override {
     Status status = progress(ready);
     for (uint32_t i = 0; i < peers.size(); ++i)
@@ -326,6 +374,8 @@ public:
     return failed.empty() ? status : Status::success();
   }
 
+  /// Waits until all others have said goodbye too: closing a socket with unread
+  /// bytes in it would reset the connection and lose what is still on its way.
   void finish() override {
     for (auto &peer : peers)
       if (peer)
@@ -343,6 +393,7 @@ public:
   }
 
 private:
+  /// All peers are served even where one has failed.
   Status progress(std::vector<void *> &finished) {
     Status first = Status::success();
     for (auto &peer : peers)
@@ -363,16 +414,19 @@ struct Place {
   uint16_t port;
 };
 
+/// Port, host and address with blanks between; an empty address at the end.
 std::string print(const Place &place) {
   return std::to_string(place.port) + " " + place.host + " " + place.address;
 }
 
+/// The address is the rest, for IPv6 has colons but no blanks.
 Place parsePlace(const std::string &text) {
   size_t first = text.find(' '), second = text.find(' ', first + 1);
   return {text.substr(second + 1), text.substr(first + 1, second - first - 1),
           uint16_t(std::stoul(text))};
 }
 
+/// With a time limit for both, the connection and its first bytes.
 Result<Socket> acceptOne(const Socket &listener,
                          std::chrono::milliseconds timeLimit,
                          Greeting &greeting) {
@@ -388,7 +442,9 @@ Result<Socket> acceptOne(const Socket &listener,
   return made;
 }
 
-/// Connects with those before, then waits for those behind.
+/// Connects with those before, then waits for those behind. Nobody waits in a
+/// circle: process 0 only accepts, and each listens before any connects, so
+/// that connecting succeeds before the other accepts.
 Status connectAll(const std::vector<Place> &places, uint32_t index,
                   const Socket &listener, std::chrono::milliseconds timeLimit,
                   std::vector<Socket> &made) {
@@ -421,17 +477,23 @@ Status connectAll(const std::vector<Place> &places, uint32_t index,
 
 } // namespace
 
+/// 1. Open a port. All agree that each could before anybody waits for somebody.
+/// 2. Exchange where each is.
+/// 3. Connect every two processes.
+/// 4. Sockets that do not block and send small messages at once.
 Result<std::unique_ptr<MpiLibrary>>
 runtime::connectOverTcp(Rendezvous &processes, const std::string &address,
                         const std::string &firstAddress,
                         std::chrono::milliseconds timeLimit) {
   const ProcessPlace &here = processes.place();
+  // 1. Descriptors for all connections, and the port.
   Status prepared = allowDescriptors(here.count, "a process");
   auto listener = listenOn(0, int(here.count));
   auto port = listener.ok() ? portOf(*listener) : listener.status();
   if (prepared.ok())
     prepared = port.status();
   PLAIT_RETURN_IF_ERROR(processes.agree(prepared));
+  // 2. Places, by process.
   auto texts = processes.exchange(print({address, here.host, *port}));
   if (!texts.ok())
     return texts.status();
@@ -441,6 +503,7 @@ runtime::connectOverTcp(Rendezvous &processes, const std::string &address,
     if (places.back().address.empty())
       places.back().address = firstAddress;
   }
+  // 3. Connections, by process.
   std::vector<Socket> made(here.count);
   PLAIT_RETURN_IF_ERROR(
       connectAll(places, here.index, *listener, timeLimit, made));
@@ -451,6 +514,7 @@ runtime::connectOverTcp(Rendezvous &processes, const std::string &address,
   world.largestTag = UINT32_MAX;
   world.host = here.host;
   world.hosts = here.hosts;
+  // 4. What they become.
   std::vector<std::unique_ptr<Peer>> peers(here.count);
   for (uint32_t i = 0; i < here.count; ++i) {
     if (i == here.index)

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Starting programs with fork() and exec(), and cleaning up behind them.
+// Between the two calls the child does only what is safe after fork() in a
+// program that may have threads.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ChildProcess.h"
 
@@ -20,7 +26,9 @@
 using namespace plait;
 using namespace plait::runtime;
 
-/// In the child; returns errno. Only what a signal handler may do.
+/// In the child; returns errno. Only what a signal handler may do. What the
+/// parent has set for itself, signals and descriptors, must not reach the
+/// program.
 static int become(char *const *words, bool isSilent, pid_t parent) {
   // Its own group: Ctrl-C in the terminal reaches the parent only, which
   // decides what its children are sent.
@@ -71,6 +79,8 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string> &words,
   return child;
 }
 
+/// Does not wait. Once the end has been seen, the process is reaped and its
+/// number may be somebody else's.
 bool ChildProcess::isRunning() {
   if (process < 0)
     return false;
@@ -89,6 +99,8 @@ void ChildProcess::send(int signal) {
     kill(process, signal);
 }
 
+/// SIGKILL, since this is reached with a child that nobody wants any more; it
+/// takes effect, so that waiting is short.
 ChildProcess::~ChildProcess() {
   if (process <= 0)
     return;
@@ -96,6 +108,7 @@ ChildProcess::~ChildProcess() {
   waitpid(process, nullptr, 0);
 }
 
+/// Linux: a subreaper becomes the parent of whom descendants leave behind.
 void runtime::adoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 // As the parent is a subreaper, the children of a killed child become its own:

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The plans between which a supervisor chooses. plaitc --also writes them side
+// by side under names that plan::isFamilyName() knows; here each is opened and
+// held against the first. They have to train one model on one batch by one
+// optimizer, or a restart on another plan would not go on with the same run.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Family.h"
 
@@ -45,6 +52,8 @@ static Status checkKin(const fb::Plan &first, const fb::Plan &other,
   return Status::success();
 }
 
+/// Keeps what is needed of a plan: its file is closed again, but for the first
+/// one.
 Status PlanFamily::add(const std::string &path, const plan::PlanFile &file) {
   PLAIT_RETURN_IF_ERROR(checkKin(first.plan(), file.plan(), path));
   uint32_t ranks = plan::Mesh(file.plan()).ranks();
@@ -52,6 +61,9 @@ Status PlanFamily::add(const std::string &path, const plan::PlanFile &file) {
   return Status::success();
 }
 
+/// The name says how many ranks a plan has; one that was exchanged is refused.
+/// The order of the directory plays no role: members are sorted, behind the
+/// first.
 Result<PlanFamily> PlanFamily::open(const std::string &path) {
   auto file = plan::PlanFile::open(path);
   if (!file.ok())
@@ -89,12 +101,14 @@ const PlanFamily::Member *PlanFamily::find(uint64_t slots) const {
   return best;
 }
 
+/// There is always the first.
 const PlanFamily::Member &PlanFamily::smallest() const {
   return *std::min_element(
       members.begin(), members.end(),
       [](const Member &a, const Member &b) { return a.ranks < b.ranks; });
 }
 
+/// The newest checkpoint that can be read decides; the family is one model.
 Status PlanFamily::checkFits(const std::string &directory) const {
   auto found = findCheckpoints(directory);
   if (!found.ok())

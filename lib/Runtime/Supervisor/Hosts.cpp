@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Which hosts there are, how launchers are told, and which hosts answer. Only
+// mpirun and srun are known: an option that names hosts is what they differ in.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Hosts.h"
 
@@ -20,6 +25,7 @@
 using namespace plait;
 using namespace plait::runtime;
 
+/// No overflow: each has at most 2^20.
 uint64_t runtime::countSlots(const Hosts &hosts) {
   uint64_t sum = 0;
   for (const HostSlots &host : hosts)
@@ -63,12 +69,15 @@ Result<Hosts> runtime::readHosts(const std::string &path) {
   return hosts;
 }
 
-/// srun names hosts in another way than mpirun.
+/// srun names hosts in another way than mpirun. By the name of the program; all
+/// others are taken for mpirun.
 static bool isSrun(const std::vector<std::string> &launcher) {
   const std::string &program = launcher.front();
   return program.substr(program.rfind('/') + 1) == "srun";
 }
 
+/// `-n` is the same for both. Slots matter to mpirun only, which fills hosts in
+/// order; srun spreads processes by itself.
 std::vector<std::string>
 runtime::launcherArguments(const std::vector<std::string> &launcher,
                            uint64_t count, const Hosts &hosts) {
@@ -94,6 +103,10 @@ runtime::launcherArguments(const std::vector<std::string> &launcher,
   return words;
 }
 
+/// 1. Start a probe on every host but this one.
+/// 2. Wait for all, until the common limit. Probes that still run are killed by
+///    their destructors.
+/// 3. Divide the hosts.
 std::vector<std::string>
 runtime::dropLost(Hosts &hosts, const std::vector<std::string> &launcher,
                   std::chrono::milliseconds limit) {
@@ -102,6 +115,7 @@ runtime::dropLost(Hosts &hosts, const std::vector<std::string> &launcher,
   // The launcher itself starts `true` on each host: that tests what a launch
   // needs. All probes run at the same time and share one limit, so that many
   // lost hosts cost no more time than one.
+  // 1. Probes.
   std::vector<ChildProcess> probes(hosts.size());
   std::vector<bool> answers(hosts.size(), true);
   for (size_t i = 0; i < hosts.size(); ++i) {
@@ -115,6 +129,7 @@ runtime::dropLost(Hosts &hosts, const std::vector<std::string> &launcher,
         started.ok())
       probes[i] = std::move(*started);
   }
+  // 2. Answers.
   auto end = std::chrono::steady_clock::now() + limit;
   for (size_t i = 0; i < hosts.size(); ++i) {
     while (probes[i].isRunning() && std::chrono::steady_clock::now() < end)
@@ -122,6 +137,7 @@ runtime::dropLost(Hosts &hosts, const std::vector<std::string> &launcher,
     if (!answers[i])
       answers[i] = probes[i].exitCode() == 0;
   }
+  // 3. In their order.
   std::vector<std::string> lost;
   Hosts left;
   for (size_t i = 0; i < hosts.size(); ++i)

@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A loop around a launcher: find the hosts, pick the plan that fits, start it
+// from the newest checkpoint, wait, and do it again until the run is done or
+// makes no progress. The supervisor keeps no state of the run: that is what
+// checkpoints are for, so that it can itself be killed and started again. It
+// lives outside of the job, because MPI ends a job with any of its processes
+// (docs/Clusters.md, "Runs that survive").
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Supervisor.h"
 
@@ -36,7 +45,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// How often the processes and the hosts are looked at.
+/// How often the processes and the hosts are looked at. Waiting for the child
+/// by polling: it and signals, hosts and time are looked at in one loop, on one
+/// thread.
 constexpr milliseconds glance(20), hostsGlance(1000);
 /// What a host has to answer in, and how long a restart is put off at most.
 constexpr milliseconds probeLimit(20000), longestPause(60000);
@@ -44,6 +55,8 @@ constexpr milliseconds probeLimit(20000), longestPause(60000);
 /// they take SIGTERM as an order to kill.
 constexpr int stopSignal = SIGUSR1;
 
+/// One call of fputs() a line, which is not torn apart by the children's
+/// output.
 template <typename... Parts> void say(const Parts &...parts) {
   std::ostringstream line;
   line << "plait-run: supervisor: ";
@@ -51,6 +64,7 @@ template <typename... Parts> void say(const Parts &...parts) {
   std::fputs(line.str().c_str(), stderr);
 }
 
+/// No quotes: arguments with blanks cannot be given.
 std::vector<std::string> splitWords(const std::string &text) {
   std::istringstream words(text);
   std::vector<std::string> result;
@@ -59,7 +73,8 @@ std::vector<std::string> splitWords(const std::string &text) {
   return result;
 }
 
-/// One supervisor for a directory. The lock goes with the process.
+/// One supervisor for a directory. The lock goes with the process. flock() and
+/// not a file that exists: a supervisor that is killed leaves no lock.
 class SupervisorLock {
 public:
   ~SupervisorLock() {
@@ -81,6 +96,7 @@ private:
   int descriptor = -1;
 };
 
+/// Holds what a restart needs; run() may be called once.
 class Supervisor {
 public:
   Supervisor(const SupervisorOptions &options, PlanFamily family)
@@ -90,6 +106,7 @@ public:
   Result<int> run();
 
 private:
+  /// Resized: it has stopped, with a checkpoint, since another plan fits.
   enum class End { Done, Failed, Interrupted, Resized };
 
   Result<Hosts> findHosts();
@@ -109,7 +126,10 @@ private:
   std::string reason; // of the last failure
 };
 
-/// Those that a plan can be started on now; empty: the launcher knows.
+/// Those that a plan can be started on now; empty: the launcher knows. Asked
+/// before each start. The time of the file is taken before it is read, so that
+/// a change in between is seen later. Within a job of SLURM the launcher knows
+/// its nodes; otherwise everything is on this host.
 Result<Hosts> Supervisor::findHosts() {
   if (options.hosts.empty()) {
     if (std::getenv("SLURM_JOB_ID"))
@@ -127,6 +147,7 @@ Result<Hosts> Supervisor::findHosts() {
   return hosts;
 }
 
+/// The smallest plan says how far off it is.
 Status Supervisor::failToFit(const Hosts &hosts) const {
   const PlanFamily::Member &smallest = family.smallest();
   return fail("no plan of the family of '", options.plan, "' is for ",
@@ -134,14 +155,16 @@ Status Supervisor::failToFit(const Hosts &hosts) const {
               "': the smallest, '", smallest.path, "', needs ", smallest.ranks);
 }
 
-/// Of the newest checkpoint on the disk.
+/// Of the newest checkpoint on the disk. A directory that cannot be read has
+/// none.
 std::optional<uint64_t> Supervisor::storedStep() const {
   auto found = CheckpointStore(options.checkpoints).list();
   return found.ok() && !found->empty() ? std::optional(found->front().step)
                                        : std::nullopt;
 }
 
-/// Of that, or of the newest one that hosts have had in memory.
+/// Of that, or of the newest one that hosts have had in memory. What counts as
+/// progress: nothing is older than anything.
 std::optional<uint64_t> Supervisor::newestStep() const {
   auto stored = storedStep();
   auto mark = ReplicaMark::read(options.checkpoints);
@@ -149,6 +172,7 @@ std::optional<uint64_t> Supervisor::newestStep() const {
                             : stored;
 }
 
+/// Both, where they differ: memory may be lost with its host.
 std::string Supervisor::describeNewest() const {
   auto stored = storedStep(), newest = newestStep();
   if (!newest)
@@ -160,7 +184,8 @@ std::string Supervisor::describeNewest() const {
   return text;
 }
 
-/// The plan that would run now, if that is another one than `member`.
+/// The plan that would run now, if that is another one than `member`. Hosts are
+/// not probed here, while a run uses them; only when it has stopped.
 const PlanFamily::Member *Supervisor::findAfterChange() {
   std::error_code error;
   auto time = std::filesystem::last_write_time(options.hosts, error);
@@ -172,7 +197,14 @@ const PlanFamily::Member *Supervisor::findAfterChange() {
 }
 
 /// Starts the processes and waits for their end.
+/// 1. Hosts and the plan for them. What is wrong with them now may be right at
+///    the next try, so that it counts as a failed run and not as the end.
+/// 2. The command: launcher, this program, plan, the user's options.
+/// 3. Where to begin: from a checkpoint of this directory; where it has none
+///    from what the user said; or from the beginning.
+/// 4. Start, and wait. That the launcher cannot be started is final.
 Result<Supervisor::End> Supervisor::runOnce() {
+  // 1. What fits.
   auto hosts = findHosts();
   if (!hosts.ok()) { // it may be written just now
     reason = hosts.status().message();
@@ -185,11 +217,13 @@ Result<Supervisor::End> Supervisor::runOnce() {
     reason = failToFit(*hosts).message();
     return End::Failed;
   }
+  // 2. The command.
   auto words = launcherArguments(launcher, member->ranks, *hosts);
   std::error_code error;
   words.push_back(std::filesystem::read_symlink("/proc/self/exe", error));
   words.push_back(member->path);
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  // 3. Where to begin.
   auto step = newestStep();
   // Memory may be lost, and then only the disk says what a run begins from.
   bool isOwn = storedStep() || (step && options.resume.empty());
@@ -201,12 +235,17 @@ Result<Supervisor::End> Supervisor::runOnce() {
       isOwn            ? "from step " + std::to_string(*step)
       : resume.empty() ? "from the beginning"
                        : "from '" + resume + "'");
+  // 4. Its output is this program's.
   auto job = ChildProcess::start(words);
   if (!job.ok())
     return job.status();
   return watch(*job, *member);
 }
 
+/// A signal is passed on once; then, as after a change of hosts, the run has
+/// all the time that it needs for its step and checkpoint. After a signal its
+/// exit code plays no role. The code of a run that has stopped for new hosts is
+/// that of the signal it was stopped by.
 Result<Supervisor::End> Supervisor::watch(ChildProcess &job,
                                           const PlanFamily::Member &member) {
   Clock::time_point start = Clock::now(), looked = start;
@@ -244,7 +283,8 @@ Result<Supervisor::End> Supervisor::watch(ChildProcess &job,
   return End::Failed;
 }
 
-/// False: it was interrupted.
+/// False: it was interrupted. Half a second, doubled with each failure in a
+/// row, at most a minute.
 bool Supervisor::pause(uint64_t failures) {
   milliseconds time =
       std::min(milliseconds(500) * (1 << std::min<uint64_t>(failures - 1, 10)),
@@ -260,6 +300,8 @@ bool Supervisor::pause(uint64_t failures) {
   return true;
 }
 
+/// A failure counts only if no checkpoint was written since the one before: a
+/// run that gets on may fail as often as it likes.
 Result<int> Supervisor::run() {
   uint64_t failures = 0; // in a row, without a new checkpoint
   while (true) {
@@ -286,7 +328,13 @@ Result<int> Supervisor::run() {
 
 } // namespace
 
+/// 1. Mistakes of the user's are found before anything is started: the
+///    launcher, the family, the file of hosts.
+/// 2. The directory is made and locked.
+/// 3. From here on orphans of launchers are children, which killChildren()
+///    finds.
 Result<int> runtime::supervise(const SupervisorOptions &options) {
+  // 1. What the user said.
   if (splitWords(options.launcher).empty())
     return Status::failure("--launcher is empty");
   auto family = PlanFamily::open(options.plan);
@@ -295,10 +343,12 @@ Result<int> runtime::supervise(const SupervisorOptions &options) {
   if (!options.hosts.empty())
     if (auto hosts = readHosts(options.hosts); !hosts.ok())
       return hosts.status();
+  // 2. The lock is held until this returns.
   PLAIT_RETURN_IF_ERROR(CheckpointStore(options.checkpoints).make());
   SupervisorLock lock;
   PLAIT_RETURN_IF_ERROR(lock.take(options.checkpoints));
   PLAIT_RETURN_IF_ERROR(family->checkFits(options.checkpoints));
+  // 3. Then the runs.
   adoptOrphans();
   return Supervisor(options, std::move(*family)).run();
 }

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Rules of attention that compiler, checker and runtime share. The bound of
+// cuDNN's workspace was made from its front end and is tested against the
+// library (see Attention.h): a plan does not depend on what is installed where
+// it is compiled.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Attention.h"
 
@@ -38,6 +45,8 @@ static Status checkDropout(const Mesh &mesh, const fb::AttentionStep &step,
                     "first_group");
 }
 
+/// Products are formed with overflow checks, so that libraries and scratch
+/// memory may multiply these sizes.
 Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
   if (step.kind() > fb::AttentionKind::MAX)
     return fail("unknown attention ", int(step.kind()));
@@ -68,6 +77,8 @@ Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
   return checkLayout("o", step, step.heads(), step.out_strides());
 }
 
+/// What cuDNN's fused kernels take; everything else is computed from GEMMs and
+/// kernels.
 Status plan::checkGpuAttention(fb::DType dtype, int64_t queries,
                                int64_t headSize, int architecture) {
   if (dtype != fb::DType::BF16)

@@ -4,6 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The parts in their order: each relies on what those before it have shown.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Check.h"
 
@@ -13,6 +17,7 @@
 using namespace plait;
 using namespace plait::plan;
 
+/// Only GPUs send in a way that can make ranks wait in a circle.
 static Status checkOne(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkStructure(plan));
   PLAIT_RETURN_IF_ERROR(checkMemory(plan));
@@ -51,6 +56,8 @@ static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
   return Status::success();
 }
 
+/// The reference is a whole plan inside the plan, and has to be as sound; its
+/// payload was verified together with the outer one.
 Status plan::checkPlan(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkOne(plan));
   if (!plan.reference())

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Two regions may share bytes only at different times. Actions are the clock: a
+// region lives from its first to its last action, both included. n log n in the
+// regions of a program.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Check.h"
 
@@ -41,6 +47,7 @@ private:
   std::map<uint64_t, const fb::Region *> byOffset;
 };
 
+/// Bytes and lifetime: the two in which regions collide.
 std::string describe(const fb::Region &region) {
   std::ostringstream out;
   out << "'" << flatbuffers::GetString(region.name()) << "' (bytes "
@@ -50,6 +57,8 @@ std::string describe(const fb::Region &region) {
   return out.str();
 }
 
+/// Regions begin in order of time; before each one begins, those that have
+/// ended are taken out. Regions without bytes share nothing.
 Status checkProgram(uint32_t index, const fb::Program &program) {
   if (!program.regions())
     return Status::success();

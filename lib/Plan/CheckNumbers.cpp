@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What relates programs to each other: the union of their shards is every
+// parameter exactly once. Owners are what is saved and counted in the norm;
+// other programs may hold copies (tied parameters).
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Check.h"
 
@@ -31,6 +37,8 @@ static Status checkShape(const fb::Plan &plan, uint32_t program,
   return Status::success();
 }
 
+/// Ranks of one program are replicas or hold other blocks, so that programs
+/// alone need to be looked at.
 Status plan::checkNumbers(const fb::Plan &plan) {
   std::vector<int64_t> owner(plan.parameters()->size(), -1);
   for (uint32_t i = 0; i < plan.programs()->size(); ++i) {

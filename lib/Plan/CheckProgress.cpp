@@ -18,6 +18,11 @@
 // Collectives along the pipeline are not in it: they come when all messages are
 // over, and Replay.h has them.
 //
+// The graph has a node for each call and each message of all programs, and
+// edges as forEachWait() has them, by the code that decides about streams.
+// Whether it has a circle is Kahn's algorithm (1962); of a circle the message
+// tells every member, for it is the only way to find out why a GPU would hang.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Check.h"
@@ -34,12 +39,15 @@ using namespace plait::plan;
 
 namespace {
 
-/// The bytes of a slot that a function uses; none: begin is end.
+/// The bytes of a slot that a function uses; none: begin is end. One range for
+/// all of its uses, from the first byte to the last: at worst an edge too many,
+/// which is a wait that is not needed, never one too few.
 struct SlotUse {
   uint64_t begin = UINT64_MAX, end = 0;
   bool writes = false;
 };
 
+/// Nodes are of programs, not of ranks: ranks of a program do the same.
 class Progress {
 public:
   Progress(const fb::Plan &plan, const std::vector<Message> &messages,
@@ -50,6 +58,8 @@ public:
   std::string findCircle();
 
 private:
+  // A WaitSend has a node of its own, without bytes, in the stream of its
+  // route.
   struct Node {
     uint32_t program, action; // of a message, its send
     uint32_t message;         // or none
@@ -72,7 +82,9 @@ private:
   std::vector<std::vector<uint32_t>> nodeOf; // by program and action
 };
 
-/// The bytes that transfers of a program use, sorted and joined.
+/// The bytes that transfers of a program use, sorted and joined. Calls use many
+/// bytes that are never sent; leaving those out keeps the graph sparse. Ranges
+/// are disjoint and ascend, so that one search decides.
 class Transferred {
 public:
   explicit Transferred(const fb::Program &program) {
@@ -100,6 +112,8 @@ private:
 
 } // namespace
 
+/// A receive has the node of its send: what has to precede either precedes
+/// both. The node that it would have had stays alone.
 void Progress::addNodes() {
   for (uint32_t p = 0; p < plan.programs()->size(); ++p) {
     uint32_t count = length(plan.programs()->Get(p)->actions());
@@ -117,6 +131,7 @@ void Progress::addNodes() {
   }
 }
 
+/// Once for each function, not for each call of it.
 std::vector<SlotUse> Progress::findSlots(const fb::Function &function) const {
   std::vector<SlotUse> slots(length(function.slot_bytes()));
   for (uint32_t i = 0; i < length(function.steps()); ++i)
@@ -132,14 +147,22 @@ std::vector<SlotUse> Progress::findSlots(const fb::Function &function) const {
   return slots;
 }
 
+/// 1. Which bytes of its slots each function uses.
+/// 2. Each action goes to the planner with its stream and the transferred bytes
+///    that it uses: those of the buffer, or of the slots where they are bound
+///    to them.
+/// 3. Its waits are edges between nodes, those of one stream included. With
+///    LaunchOrder::Serial everything is in one stream.
 void Progress::addOrder(uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   Transferred transferred(program);
+  // 1. Functions.
   std::vector<std::vector<SlotUse>> slots;
   for (uint32_t i = 0; i < length(program.functions()); ++i)
     slots.push_back(findSlots(*program.functions()->Get(i)));
   StreamChoice choice = chooseStreams(plan, program);
   uint32_t streams = order == LaunchOrder::Serial ? 1 : choice.streams();
+  // 2. Actions.
   StreamPlanner planner(streams);
   std::vector<ByteRange> ranges;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
@@ -160,6 +183,7 @@ void Progress::addOrder(uint32_t index) {
     uint32_t stream = streams == 1 ? 0 : choice.transfers[i];
     planner.add(stream, ranges);
   }
+  // 3. Edges.
   forEachWait(planner.finish(), streams, [&](uint32_t first, uint32_t second) {
     uint32_t from = nodeOf[index][first], to = nodeOf[index][second];
     nodes[from].successors.push_back(to);
@@ -168,6 +192,7 @@ void Progress::addOrder(uint32_t index) {
   });
 }
 
+/// Of a message both ends.
 std::string Progress::describe(const Node &node) const {
   if (node.message == none)
     return describeAction(plan, node.program, node.action);
@@ -176,6 +201,9 @@ std::string Progress::describe(const Node &node) const {
          describeAction(plan, message.target, message.receive) + ",";
 }
 
+/// Walks predecessors that have not ended until one comes again; from there it
+/// walks the circle once more and describes it. Nodes before the circle are
+/// left out.
 std::string Progress::tell(uint32_t start) const {
   auto follow = [&](uint32_t node) {
     const std::vector<uint32_t> &before = nodes[node].predecessors;
@@ -194,10 +222,15 @@ std::string Progress::tell(uint32_t start) const {
   return story + " waits for the first of these";
 }
 
+/// 1. The graph.
+/// 2. Take away what waits for nothing, over and over.
+/// 3. What is left waits in a circle, or for one.
 std::string Progress::findCircle() {
+  // 1. Nodes and edges.
   addNodes();
   for (uint32_t i = 0; i < plan.programs()->size(); ++i)
     addOrder(i);
+  // 2. Take away.
   std::vector<uint32_t> ready;
   for (uint32_t i = 0; i < nodes.size(); ++i)
     if (nodes[i].missing == 0)
@@ -209,6 +242,7 @@ std::string Progress::findCircle() {
       if (--nodes[next].missing == 0)
         ready.push_back(next);
   }
+  // 3. What is left.
   for (uint32_t i = 0; i < nodes.size(); ++i)
     if (nodes[i].missing > 0)
       return tell(i);
@@ -223,6 +257,7 @@ Status plan::checkProgress(const fb::Plan &plan, LaunchOrder order) {
   return circle.empty() ? Status::success() : fail("deadlock: ", circle);
 }
 
+/// Without costs: only whether the replay comes to its end is of interest.
 Status plan::checkCommunication(const fb::Plan &plan) {
   Result<std::vector<Message>> messages = matchMessages(plan);
   if (!messages.ok())

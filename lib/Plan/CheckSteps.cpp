@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A step is checked in two parts. What is particular to its kind is looked at
+// here by hand; that the bytes it touches are inside of the arena or their slot
+// follows for all kinds from usesOf(), which the runtime derives its waits from
+// as well. A use that the checker has seen is a use that the runtime knows of.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CheckSteps.h"
 
@@ -17,12 +24,15 @@ using namespace plait::plan;
 
 namespace {
 
+/// Holds what steps refer to; a step's own numbers are all that changes.
 class FunctionChecker {
 public:
   FunctionChecker(const fb::Plan &plan, const fb::Program &program,
                   const fb::Function &function)
       : plan(plan), program(program), function(function), mesh(plan) {}
 
+  // checkKind() comes first: usesOf() relies on a known kind, and on lists of a
+  // GEMM of equal length.
   Status check(const fb::Step &step) {
     if (step.location() && step.location() >= length(plan.locations()))
       return fail("location ", step.location(), ", there are ",
@@ -54,7 +64,9 @@ private:
     }
   }
 
-  /// An epilogue works in C while others of its operands are still read.
+  /// An epilogue works in C while others of its operands are still read. Uses 0
+  /// to 2 are A, B and C, what follows is the epilogue's. Slots are taken to be
+  /// apart: which bytes they are bound to is known at each call only.
   Status checkApart(const std::vector<Use> &uses) {
     const auto &c = uses[2];
     for (size_t i = 3; i < uses.size(); ++i) {
@@ -69,7 +81,8 @@ private:
     return Status::success();
   }
 
-  /// What is used is inside the arena or the slot.
+  /// What is used is inside the arena or the slot. Offsets in a slot count from
+  /// its beginning, those without one from the arena's.
   Status checkUse(const Use &use) {
     const auto &[what, ref, count, unit, writes, toEnd] = use;
     if (!ref)
@@ -94,6 +107,9 @@ private:
     return Status::success();
   }
 
+  /// A kernel's code is not looked at: the proof does that (docs/Proof.md).
+  /// Sizes of arguments may be left out, and are then taken to reach to the
+  /// end.
   Status checkKernel(const fb::KernelStep &step) {
     if (step.kernel() >= length(plan.kernels()))
       return fail("kernel ", step.kernel(), ", there are ",
@@ -112,7 +128,9 @@ private:
     return Status::success();
   }
 
-  /// One matrix of a GEMM: `rows` x `columns` with a batch in front.
+  /// One matrix of a GEMM: `rows` x `columns` with a batch in front. One of the
+  /// strides is 1, and rows (or columns) do not overlap, or the library could
+  /// not take the matrix as it is. A matrix of one row may have any row stride.
   Status checkMatrix(const char *what, const fb::GemmStep &step, int64_t rows,
                      int64_t rowStride, int64_t columns, int64_t columnStride,
                      const flatbuffers::Vector<int64_t> *batchStrides) {
@@ -128,9 +146,15 @@ private:
     return Status::success();
   }
 
+  /// 1. Types: sums may be wider than what is multiplied, never narrower.
+  /// 2. Sizes, whose product bounds the work.
+  /// 3. The three matrices.
+  /// 4. C is written once: no two elements of it share an address.
+  /// 5. The epilogue.
   Status checkGemm(const fb::GemmStep &step) {
     if (step.accumulate() > fb::Accumulate::MAX)
       return fail("unknown accumulate ", int(step.accumulate()));
+    // 1. Types.
     bool floats =
         step.dtype() == fb::DType::F32 || step.dtype() == fb::DType::BF16;
     bool sums =
@@ -139,6 +163,7 @@ private:
       return fail("has dtype ", int(step.dtype()), " and c_dtype ",
                   int(step.c_dtype()),
                   ", allowed are f32 or bf16, and C in f32 or the same");
+    // 2. Sizes.
     // oneDNN knows tensors of 12 dimensions, and two are the matrix.
     constexpr uint32_t maxBatchDims = 10;
     if (length(step.batch()) > maxBatchDims)
@@ -146,12 +171,14 @@ private:
                   maxBatchDims);
     if (!elementCount({step.m(), step.n(), step.k()}))
       return fail("has sizes ", step.m(), ", ", step.n(), ", ", step.k());
+    // 3. Matrices.
     PLAIT_RETURN_IF_ERROR(checkMatrix("A", step, step.m(), step.a_row(),
                                       step.k(), step.a_col(), step.a_batch()));
     PLAIT_RETURN_IF_ERROR(checkMatrix("B", step, step.k(), step.b_row(),
                                       step.n(), step.b_col(), step.b_batch()));
     PLAIT_RETURN_IF_ERROR(checkMatrix("C", step, step.m(), step.c_row(),
                                       step.n(), 1, step.c_batch()));
+    // 4. C.
     for (uint32_t i = 0; i < length(step.batch()); ++i)
       // Operands may be repeated over a batch dimension; results would race.
       if (step.batch()->Get(i) > 1 && step.c_batch()->Get(i) == 0)
@@ -159,9 +186,12 @@ private:
     if (step.m() > 1 && step.c_row() < step.n())
       return fail("has a row stride of C of ", step.c_row(),
                   " below n = ", step.n());
+    // 5. The epilogue.
     return checkEpilogue(step);
   }
 
+  /// Operands are there exactly where the epilogue has them. C is overwritten,
+  /// and the batch is one GEMM, as the libraries of GPUs have it.
   Status checkEpilogue(const fb::GemmStep &step) {
     fb::Epilogue kind = step.epilogue();
     if (kind > fb::Epilogue::MAX)
@@ -203,6 +233,8 @@ private:
     return Status::success();
   }
 
+  /// What a kind can do is one row of a table (Support/Collectives.h); nothing
+  /// here names a kind.
   Status checkCollective(const fb::CollectiveStep &step) {
     if (step.kind() >= std::size(collectives) ||
         step.reduction() > fb::Reduction::MAX)
@@ -234,6 +266,7 @@ private:
 
 } // namespace
 
+/// Overflow and the bound are tested at each factor.
 std::optional<uint64_t> plan::elementCount(std::span<const int64_t> sizes) {
   uint64_t product = 1;
   for (int64_t size : sizes)
@@ -248,12 +281,14 @@ plan::elementCount(std::initializer_list<int64_t> sizes) {
   return elementCount(std::span<const int64_t>(sizes.begin(), sizes.size()));
 }
 
+/// Names are optional in a plan.
 std::string plan::slotName(const fb::Function &function, uint32_t slot) {
   if (slot < length(function.slots()))
     return "slot '" + function.slots()->Get(slot)->str() + "'";
   return "slot " + std::to_string(slot);
 }
 
+/// Once for each function, whatever the number of its calls.
 Status plan::checkFunction(const fb::Plan &plan, const fb::Program &program,
                            const fb::Function &function) {
   FunctionChecker checker(plan, program, function);

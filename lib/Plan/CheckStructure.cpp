@@ -9,6 +9,13 @@
 // looking. Sizes are non-negative and every product of sizes used below was
 // formed with overflow checks.
 //
+// The order matters: mesh and batch first, as everything else is compared with
+// them; of a program the sizes of its arena before anything is placed in it;
+// its functions before the actions that call them. What steps are is
+// CheckSteps.cpp's. Messages name the program, the action and the offending
+// number with its bound, since they are all that the writer of a broken plan
+// gets to see. Linear in the plan.
+//
 //===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Check.h"
@@ -26,10 +33,13 @@ using namespace plait::plan;
 
 namespace {
 
+/// Cache lines, and what vector loads of generated kernels may rely on.
 constexpr uint64_t alignment = 64;
 /// Rank numbers and products of axis sizes fit 32 bits comfortably.
 constexpr uint64_t maxRanks = 1 << 24;
 
+/// Axis 0 picks the program of a rank, for which it is named pp. The product is
+/// checked at each axis, before it could overflow.
 Status checkMesh(const fb::Plan &plan) {
   if (plan.mesh()->size() == 0)
     return fail("the mesh has no axes");
@@ -47,6 +57,7 @@ Status checkMesh(const fb::Plan &plan) {
   return Status::success();
 }
 
+/// Bounds of the factors come first, so that the product below has a meaning.
 Status checkBatch(const fb::Plan &plan) {
   if (plan.vocab_size() < 1 || plan.vocab_size() > INT32_MAX)
     return fail("vocab_size is ", plan.vocab_size(), ", allowed are 1 to ",
@@ -70,16 +81,20 @@ Status checkBatch(const fb::Plan &plan) {
   return Status::success();
 }
 
+/// Nothing where a size is below 1 or the tensor could not be in any arena.
 std::optional<uint64_t> elementsOf(const flatbuffers::Vector<int64_t> &shape) {
   return elementCount(std::span<const int64_t>(shape.data(), shape.size()));
 }
 
+/// The box lies inside the file's tensor and has as many elements as the
+/// parameter, of which it may be another shape.
 Status checkParameter(const fb::Parameter &parameter) {
   std::string name = parameter.name()->str();
   auto elements = elementsOf(*parameter.shape());
   auto boxElements = elementsOf(*parameter.box_shape());
   if (!elements || !elementsOf(*parameter.file_shape()))
     return fail("parameter '", name, "' has an impossible shape");
+  // Comparing the optionals covers an impossible box, too.
   if (elements != boxElements)
     return fail("parameter '", name, "' has ", *elements,
                 " elements, its box in '", parameter.file_name()->str(),
@@ -105,6 +120,8 @@ Status checkParameter(const fb::Parameter &parameter) {
   return Status::success();
 }
 
+/// Messages tell parameters apart by name, and the reference is compared by
+/// name.
 Status checkParameters(const fb::Plan &plan) {
   std::set<std::string> names;
   for (const fb::Parameter *parameter : *plan.parameters()) {
@@ -115,7 +132,8 @@ Status checkParameters(const fb::Plan &plan) {
   return Status::success();
 }
 
-/// Which machine runs the plan, and how it starts the kernels there.
+/// Which machine runs the plan, and how it starts the kernels there. Kernels of
+/// processors are called with ranges and have no blocks.
 Status checkBackend(const fb::Plan &plan) {
   if (backendOf(plan) != "cpu" && !isCuda(plan))
     return fail("backend '", backendOf(plan),
@@ -133,13 +151,15 @@ Status checkBackend(const fb::Plan &plan) {
   return Status::success();
 }
 
+/// Shards say what is divided; this only bounds what they may say.
 Status checkZero(const fb::Plan &plan) {
   if (plan.zero() <= 3)
     return Status::success();
   return fail("zero is ", int(plan.zero()), ", allowed are 0 to 3");
 }
 
-/// What utilisation and messages are computed from.
+/// What utilisation and messages are computed from. Written so that NaN fails.
+/// Without a cluster nothing is computed from it.
 Status checkCluster(const fb::Plan &plan) {
   if (!(plan.model_flops() >= 0 && std::isfinite(plan.model_flops())))
     return fail("model_flops is ", plan.model_flops(),
@@ -166,12 +186,14 @@ Status checkPrecision(const fb::Plan &plan) {
               "' is unknown, known are fp32 and bf16");
 }
 
-/// The parts of one program except its functions.
+/// The parts of one program except its functions. Everything is placed by
+/// place(): one function decides what "inside" means.
 class ProgramChecker {
 public:
   ProgramChecker(const fb::Plan &plan, const fb::Program &program)
       : plan(plan), program(program) {}
 
+  /// Stops at the first thing that is wrong.
   Status check() {
     PLAIT_RETURN_IF_ERROR(checkPlacements());
     for (uint32_t i = 0; i < length(program.shards()); ++i)
@@ -188,7 +210,8 @@ public:
   }
 
 private:
-  /// A range of the arena that begins at a multiple of `unit`.
+  /// A range of the arena that begins at a multiple of `unit`. The second
+  /// comparison subtracts, for offset + bytes could overflow.
   Status place(const char *what, uint64_t offset, uint64_t bytes,
                uint64_t unit = alignment) {
     if (offset % unit)
@@ -200,6 +223,7 @@ private:
     return Status::success();
   }
 
+  /// What a program has one of.
   Status checkPlacements() {
     // Offsets and sizes add up without overflow below this.
     if (program.arena_bytes() > uint64_t(1) << 48)
@@ -221,11 +245,14 @@ private:
     return Status::success();
   }
 
+  /// All of a table, or a part of `bytes` whose beginning depends on the rank:
+  /// the part of the last rank ends inside as well.
   Status checkConstant(const fb::Constant &constant) {
     if (constant.data() >= length(plan.data()))
       return fail("constant is table ", constant.data(), " of ",
                   length(plan.data()));
     uint64_t all = plan.data()->Get(constant.data())->bytes()->size();
+    // A part has both a size and a beginning, the whole table neither.
     if (constant.bytes() > all ||
         !constant.bytes() != !length(constant.begin()))
       return fail("constant has ", all, " bytes, of which a rank takes ",
@@ -238,6 +265,8 @@ private:
                  constant.bytes() ? constant.bytes() : all);
   }
 
+  /// Shapes follow from the batch: an input is what the plan feeds, cut over
+  /// cp.
   Status checkInput(const fb::Input &input) {
     if (input.kind() > fb::InputKind::MAX)
       return fail("input has unknown kind ", int(input.kind()));
@@ -257,6 +286,9 @@ private:
     return place("input", input.offset(), elements.value_or(INT64_MAX / 8) * 4);
   }
 
+  /// Sizes of what a shard places: the weight, the copy that is computed with,
+  /// the gradient, each slot of the optimizer's state. Which of them are
+  /// divided depends on precision and ZeRO stage.
   Status checkShard(const fb::Shard &shard) {
     if (shard.parameter() >= plan.parameters()->size())
       return fail("shard of parameter ", shard.parameter(), ", there are ",
@@ -320,6 +352,9 @@ private:
     return Status::success();
   }
 
+  /// A pack is as many times the part of one rank as its axis has ranks; the
+  /// parameter's elements lie inside of it. The axis may not split the
+  /// parameter as well: ranks would then divide what they do not share.
   Status checkDivision(const fb::Shard &shard, uint64_t elements,
                        const std::string &name) {
     if (!shard.division())
@@ -347,6 +382,8 @@ private:
     return Status::success();
   }
 
+  /// The number of elements is bounded by the arena before it is multiplied by
+  /// 4.
   Status checkPart(const fb::Division &division, const std::string &name) {
     std::string part = "reduced gradient of " + name;
     if (division.elements() < 1 || division.elements() > program.arena_bytes())
@@ -355,6 +392,7 @@ private:
     return place(part.c_str(), division.reduced(), division.elements() * 4);
   }
 
+  /// In bf16, so half as many bytes; whole on every rank.
   Status checkComputeCopy(const fb::Shard &shard, uint64_t elements,
                           const std::string &name) {
     if (shard.compute_dtype() == fb::DType::F32)
@@ -368,6 +406,7 @@ private:
     return place(copy.c_str(), shard.compute_weight(), elements * 2);
   }
 
+  /// An axis used twice would leave blocks that no rank has.
   Status checkSharding(const DimShardings &dims, const std::string &name) {
     std::set<uint8_t> used;
     for (const fb::DimSharding *dim : dims)
@@ -383,6 +422,7 @@ private:
     return Status::success();
   }
 
+  /// Lifetimes are inclusive ranges of actions.
   Status checkRegion(const fb::Region &region) {
     std::string name = "region '" + flatbuffers::GetString(region.name()) + "'";
     if (region.category() > fb::Category::MAX)
@@ -394,6 +434,7 @@ private:
     return place(name.c_str(), region.offset(), region.bytes());
   }
 
+  /// Its kind decides which other fields mean anything.
   Status checkAction(const fb::Action &action) {
     if (action.kind() > fb::ActionKind::MAX)
       return fail("unknown kind ", int(action.kind()));
@@ -407,6 +448,8 @@ private:
                               status.message());
   }
 
+  /// Between different programs: within one nothing is sent. That both ends
+  /// agree is matchMessages()'s to find.
   Status checkTransfer(const fb::Action &action) {
     if (action.direction() > fb::Direction::MAX)
       return fail("has unknown direction ", int(action.direction()));
@@ -417,6 +460,8 @@ private:
     return place("buffer", action.buffer(), action.bytes());
   }
 
+  /// Slots are bound in order, one by one. Their memory begins at any element,
+  /// for one of them may be a row of an input.
   Status checkCall(const fb::Action &action) {
     if (action.function() < 0 ||
         uint32_t(action.function()) >= length(program.functions()))
@@ -441,6 +486,8 @@ private:
 
 } // namespace
 
+/// From the whole to the parts: programs are looked at when what they refer to
+/// is known to be sound.
 Status plan::checkStructure(const fb::Plan &plan) {
   PLAIT_RETURN_IF_ERROR(checkMesh(plan));
   PLAIT_RETURN_IF_ERROR(checkBatch(plan));

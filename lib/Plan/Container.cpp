@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The frame of a plan file. Reading goes from the outside in: length, magic,
+// version, hash, FlatBuffers' verifier, checkPlan(); each relies on those
+// before it, and nothing is used before all have passed. Writing makes the same
+// checks, so that what this program writes it can read.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Container.h"
 
@@ -36,6 +43,7 @@ static_assert(sizeof(Header) == containerHeaderBytes);
 
 constexpr char magicWord[] = "PLAITPLN";
 
+/// Numbers are in the byte order of the machine, which is little-endian.
 Header headerOf(std::span<const uint8_t> payload) {
   Header header = {};
   std::memcpy(header.magic, magicWord, sizeof(header.magic));
@@ -45,6 +53,8 @@ Header headerOf(std::span<const uint8_t> payload) {
   return header;
 }
 
+/// Copied out of the file: the mapping may be of any length. At the end the
+/// header is compared as a whole, which covers all bytes that must be zero.
 Status checkHeader(std::span<const uint8_t> file) {
   Header found;
   if (file.size() < sizeof(Header))
@@ -71,6 +81,8 @@ Status checkHeader(std::span<const uint8_t> file) {
   return Status::success();
 }
 
+/// References inside stay inside, and required fields are there; numbers may be
+/// anything.
 bool verifyBuffer(std::span<const uint8_t> payload) {
   // Long schedules have more tables than the verifier's default admits.
   constexpr flatbuffers::uoffset_t maxDepth = 64;
@@ -83,6 +95,8 @@ bool verifyBuffer(std::span<const uint8_t> payload) {
 
 } // namespace
 
+/// Building goes in the order of the schema, so that the same plan gives the
+/// same bytes.
 std::vector<uint8_t> plan::packPlan(const fb::PlanT &plan) {
   flatbuffers::FlatBufferBuilder builder(1 << 20);
   builder.Finish(fb::Plan::Pack(builder, &plan));
@@ -90,6 +104,7 @@ std::vector<uint8_t> plan::packPlan(const fb::PlanT &plan) {
           builder.GetBufferPointer() + builder.GetSize()};
 }
 
+/// Of the payload that would be written.
 uint64_t plan::hashPlan(const fb::PlanT &plan) {
   std::vector<uint8_t> bytes = packPlan(plan);
   return XXH3_64bits(bytes.data(), bytes.size());
@@ -103,6 +118,7 @@ uint64_t plan::hashPlan(const fb::Plan &plan) {
   return hashPlan(copy);
 }
 
+/// Three cases: not asked for, not proven, proven.
 std::string plan::describeProof(const fb::Plan &plan) {
   const fb::Certificate *certificate = plan.certificate();
   if (!certificate)
@@ -133,12 +149,15 @@ Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
   return file->commit();
 }
 
+/// Taken from the header, which open() has compared with the payload.
 uint64_t PlanFile::hash() const {
   Header header;
   std::memcpy(&header, file.bytes().data(), sizeof header);
   return header.hash;
 }
 
+/// The mapping moves into the result, and `root` stays valid: it points into
+/// it.
 Result<PlanFile> PlanFile::open(const std::string &path) {
   Result<MappedFile> file = MappedFile::open(path, "plan");
   if (!file.ok())

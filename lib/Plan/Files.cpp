@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Reading by mapping, writing aside and renaming. A reader never sees half of
+// an output, and an error or a signal leaves the old file where it was.
+// Temporary names are kept in static slots, because a signal handler may
+// neither allocate nor lock.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Files.h"
 
@@ -42,10 +49,12 @@ Result<MappedFile> MappedFile::open(const std::string &path,
   return MappedFile(static_cast<const uint8_t *>(data), length);
 }
 
+/// The source becomes empty, and its destructor does nothing.
 MappedFile::MappedFile(MappedFile &&other) noexcept
     : data(std::exchange(other.data, nullptr)),
       length(std::exchange(other.length, 0)) {}
 
+/// What was mapped here is unmapped with `other`.
 MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
   std::swap(data, other.data);
   std::swap(length, other.length);
@@ -57,11 +66,13 @@ MappedFile::~MappedFile() {
     munmap(const_cast<uint8_t *>(data), length);
 }
 
+/// The mapping is private and read-only, so that dropped pages are read again.
 void MappedFile::release() const {
   if (data) // advice: nothing depends on it
     madvise(const_cast<uint8_t *>(data), length, MADV_DONTNEED);
 }
 
+/// madvise() wants the beginning of a page.
 void MappedFile::prefetch(uint64_t offset, uint64_t count) const {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   uint64_t begin = offset / page * page;
@@ -76,7 +87,9 @@ void MappedFile::prefetch(uint64_t offset, uint64_t count) const {
 
 namespace {
 
-/// A name that a signal handler can read at any time.
+/// A name that a signal handler can read at any time. Free, then Taken while
+/// the name is written, then Set: a handler that interrupts takeSlot() sees no
+/// half name.
 struct Slot {
   enum State : int { Free, Taken, Set };
 
@@ -92,6 +105,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 
 } // namespace
 
+/// Lock-free: several threads may open outputs. `slotCount` is no slot.
 static size_t takeSlot(const std::string &name) {
   if (name.size() >= PATH_MAX)
     return slotCount;
@@ -106,17 +120,22 @@ static size_t takeSlot(const std::string &name) {
   return slotCount;
 }
 
+/// After the file is gone or has its final name.
 static void freeSlot(size_t slot) {
   if (slot < slotCount)
     slots[slot].state = Slot::Free;
 }
 
+/// The names of other processes are not here: each removes its own.
 void plait::removeTemporaryFiles() noexcept {
   for (const Slot &slot : slots)
     if (slot.state == Slot::Set)
       unlink(slot.name);
 }
 
+/// In the directory of `prefix`, for a file can only be renamed within a file
+/// system. O_EXCL: a name that is there is somebody else's, and the next one is
+/// tried.
 Result<TemporaryFile> TemporaryFile::create(const std::string &prefix,
                                             const std::string &suffix) {
   static std::atomic<unsigned> counter = 0;
@@ -136,6 +155,7 @@ Result<TemporaryFile> TemporaryFile::create(const std::string &prefix,
   }
 }
 
+/// An empty name says that there is nothing to remove.
 TemporaryFile::TemporaryFile(TemporaryFile &&other) noexcept
     : name(std::exchange(other.name, "")),
       descriptor(std::exchange(other.descriptor, -1)), slot(other.slot) {}
@@ -149,6 +169,7 @@ TemporaryFile::~TemporaryFile() {
   freeSlot(slot);
 }
 
+/// On failure the name is kept, and the destructor removes the file.
 Status TemporaryFile::renameTo(const std::string &target) {
   // Some file systems say only now that the disk is full.
   if (close(std::exchange(descriptor, -1)) != 0 ||
@@ -163,6 +184,7 @@ Status TemporaryFile::renameTo(const std::string &target) {
 // Outputs
 //===----------------------------------------------------------------------===//
 
+/// Two outputs on one stream would run into each other.
 Status plait::checkOneStandardOutput(
     const std::vector<std::pair<std::string, std::string>> &outputs) {
   const std::string *first = nullptr;
@@ -176,6 +198,7 @@ Status plait::checkOneStandardOutput(
   return Status::success();
 }
 
+/// By the path that the user gave, not the one it leads to.
 static Status failToWrite(const std::string &path, const std::string &reason) {
   return fail("cannot write '", path, "': ", reason);
 }
@@ -206,6 +229,8 @@ static int findOwnStream(const struct stat &info) {
   return -1;
 }
 
+/// Streams cannot be written at positions or taken back: what is written goes
+/// to memory first, and commit() sends it in one go.
 Result<OutputFile> OutputFile::createStream(const std::string &path, int stream,
                                             Content content) {
   int buffer = stream < 0 ? -1 : memfd_create("plait-output", MFD_CLOEXEC);
@@ -218,9 +243,15 @@ Result<OutputFile> OutputFile::createStream(const std::string &path, int stream,
   return file;
 }
 
+/// 1. "-", and paths that lead to this program's own output: a stream.
+/// 2. Devices and pipes: a stream as well, since a rename would replace them by
+///    a file.
+/// 3. Regular files, there or not: a temporary file beside what the path leads
+///    to, so that a link stays a link.
 Result<OutputFile> OutputFile::create(const std::string &path,
                                       Content content) {
   auto duplicate = [](int stream) { return fcntl(stream, F_DUPFD_CLOEXEC, 0); };
+  // 1. Standard output.
   if (isStandardOutput(path))
     return createStream(path, duplicate(STDOUT_FILENO), content);
   struct stat info;
@@ -231,9 +262,11 @@ Result<OutputFile> OutputFile::create(const std::string &path,
     return failToWrite(path, std::strerror(EISDIR));
   if (int own = exists ? findOwnStream(info) : -1; own >= 0)
     return createStream(path, duplicate(own), content);
+  // 2. Devices and pipes.
   if (exists && !S_ISREG(info.st_mode))
     return createStream(
         path, ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC), content);
+  // 3. Files.
   std::string target = followLinks(path);
   Result<TemporaryFile> file = TemporaryFile::create(target);
   if (!file.ok())
@@ -243,18 +276,21 @@ Result<OutputFile> OutputFile::create(const std::string &path,
   return OutputFile(path, std::move(target), std::move(*file));
 }
 
+/// Descriptors move, so that they are closed once.
 OutputFile::OutputFile(OutputFile &&other) noexcept
     : path(std::move(other.path)), target(std::move(other.target)),
       file(std::exchange(other.file, std::nullopt)),
       buffer(std::exchange(other.buffer, -1)),
       stream(std::exchange(other.stream, -1)) {}
 
+/// A temporary file that was not committed is removed by its own destructor.
 OutputFile::~OutputFile() {
   for (int descriptor : {buffer, stream})
     if (descriptor >= 0)
       close(descriptor);
 }
 
+/// Positions are explicit: no two threads share an offset.
 Status OutputFile::writeAt(uint64_t offset, std::span<const uint8_t> bytes) {
   while (!bytes.empty()) {
     ssize_t written = pwrite(getDescriptor(), bytes.data(), bytes.size(),
@@ -269,12 +305,14 @@ Status OutputFile::writeAt(uint64_t offset, std::span<const uint8_t> bytes) {
   return Status::success();
 }
 
+/// Allocates no blocks: what is not written costs none.
 Status OutputFile::resize(uint64_t bytes) {
   if (ftruncate(getDescriptor(), static_cast<off_t>(bytes)) != 0)
     return failToWrite(path, std::strerror(errno));
   return Status::success();
 }
 
+/// In blocks, from memory; a pipe whose reader has gone fails here.
 Status OutputFile::copyToStream() {
   std::vector<char> block(1 << 16);
   for (off_t position = 0;;) {
@@ -294,6 +332,7 @@ Status OutputFile::copyToStream() {
   }
 }
 
+/// Nothing is left to remove afterwards.
 Status OutputFile::commit() {
   if (!file)
     return copyToStream();

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Finds the partner of each transfer once, by sorting all ends by name: n log
+// n, and independent of the order in which programs are looked at. Names need
+// not be unique: the n-th of one name meets the n-th.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Messages.h"
 
@@ -38,6 +44,9 @@ struct End {
   }
 };
 
+/// A receive names its source as peer, the others their target. After sorting
+/// the ends of one name are sends, receives and waits, each in the order of the
+/// action list: ActionKind has them in this order.
 std::vector<End> collectEnds(const fb::Plan &plan) {
   std::vector<End> ends;
   for (uint32_t program = 0; program < plan.programs()->size(); ++program) {
@@ -59,6 +68,7 @@ std::vector<End> collectEnds(const fb::Plan &plan) {
   return ends;
 }
 
+/// By program and index, which an End has of its action.
 const fb::Action &actionOf(const fb::Plan &plan, const End &end) {
   return *plan.programs()->Get(end.program())->actions()->Get(end.action);
 }
@@ -76,6 +86,8 @@ std::string plan::describeAction(const fb::Plan &plan, uint32_t program,
   return out.str();
 }
 
+/// Each group of one name has to have equally many of all three; the i-th of
+/// each are a message.
 Result<std::vector<Message>> plan::matchMessages(const fb::Plan &plan) {
   std::vector<End> ends = collectEnds(plan);
   std::vector<Message> messages;

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Finds where the optimizer function turns from measuring to changing, by the
+// bytes that its steps write: no step says so itself, and none could say it
+// wrongly.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Metrics.h"
 
@@ -15,11 +21,13 @@
 using namespace plait;
 using namespace plait::plan;
 
+/// Half-open ranges.
 static bool overlaps(const ByteRange &range, uint64_t begin, uint64_t bytes) {
   return range.begin < begin + bytes && begin < range.end;
 }
 
-/// Whether the range holds a part of what outlives the step.
+/// Whether the range holds a part of what outlives the step. What is kept lives
+/// over all actions, so that no other region has its bytes.
 static bool isKept(const fb::Program &program, const ByteRange &range) {
   for (uint32_t i = 0; i < length(program.regions()); ++i) {
     const fb::Region &region = *program.regions()->Get(i);
@@ -31,6 +39,7 @@ static bool isKept(const fb::Program &program, const ByteRange &range) {
   return false;
 }
 
+/// Null: the program trains nothing.
 static const fb::Action *findOptimizer(const fb::Program &program) {
   for (uint32_t i = 0; i < length(program.actions()); ++i)
     if (const fb::Action *action = program.actions()->Get(i);
@@ -39,6 +48,9 @@ static const fb::Action *findOptimizer(const fb::Program &program) {
   return nullptr;
 }
 
+/// `known` is behind the last step that writes a metric, `firstChange` is the
+/// first one that writes what is kept. Writing both in one step is a failure as
+/// well: it cannot be done by half.
 Result<uint32_t> plan::countMetricSteps(const fb::Plan &plan,
                                         uint32_t program) {
   const fb::Program &owner = *plan.programs()->Get(program);

@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Writes the profile as docs/Plan.md lists its fields. Reading it back is the
+// planner's, which alone has a use for it.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Profile.h"
 
@@ -17,6 +22,7 @@ using namespace plait;
 using namespace plait::plan;
 using Json = nlohmann::ordered_json; // fields in the order of the documentation
 
+/// Steps are in the plan's order and have no number.
 static Json toJson(const FunctionProfile &function) {
   Json steps = Json::array();
   for (const StepProfile &step : function.steps)
@@ -31,6 +37,7 @@ static Json toJson(const FunctionProfile &function) {
           {"steps", std::move(steps)}};
 }
 
+/// These fields together identify a transfer of its program.
 static Json toJson(const TransferProfile &transfer) {
   return {{"kind", fb::EnumNameActionKind(transfer.kind)},
           {"direction", fb::EnumNameDirection(transfer.direction)},
@@ -43,6 +50,7 @@ static Json toJson(const TransferProfile &transfer) {
           {"processor_seconds", transfer.processor}};
 }
 
+/// Programs are in the plan's order as well.
 static Json toJson(const ProgramProfile &program) {
   Json functions = Json::array(), transfers = Json::array();
   for (const FunctionProfile &function : program.functions)
@@ -54,12 +62,14 @@ static Json toJson(const ProgramProfile &program) {
           {"transfers", std::move(transfers)}};
 }
 
+/// With leading zeros, so that all have one length.
 std::string plan::identify(uint64_t hash) {
   char text[32];
   std::snprintf(text, sizeof text, "xxh3-%016" PRIx64, hash);
   return text;
 }
 
+/// The mesh keeps the order of its axes.
 Status plan::writeProfile(const Profile &profile, const std::string &path) {
   Json mesh = Json::object(), programs = Json::array();
   for (const auto &[axis, size] : profile.mesh)

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Which operations a program has, which stream each happens in, and what they
+// touch: the part of Streams.h that knows plans. StreamPlanner (Streams.cpp)
+// knows bytes and streams alone. Runtime, checker and simulator all call this,
+// so that there is one answer.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Streams.h"
 
@@ -33,6 +40,7 @@ public:
     }
   }
 
+  /// Operations in the plan's order, as forEachOperation() counts them.
   StreamSchedule run() {
     for (uint32_t i = 0; i < length(program.actions()); ++i)
       add(i, *program.actions()->Get(i));
@@ -40,6 +48,8 @@ public:
   }
 
 private:
+  /// A Send reads its buffer and a Recv writes it. Where a send lasts in its
+  /// stream, its WaitSend uses nothing.
   void add(uint32_t index, const fb::Action &action) {
     ByteRange buffer = {action.buffer(), action.buffer() + action.bytes(),
                         action.kind() == fb::ActionKind::Recv};
@@ -56,6 +66,8 @@ private:
     }
   }
 
+  /// Uses are found once for each function; here they get the addresses of this
+  /// call.
   void addCall(const fb::Action &action) {
     const fb::Function &function = *program.functions()->Get(action.function());
     for (uint32_t i = 0; i < length(function.steps()); ++i) {
@@ -88,6 +100,7 @@ static std::vector<uint32_t> groupOf(const fb::CollectiveStep &step) {
   return group;
 }
 
+/// At least 1: stream 0 computes.
 uint32_t StreamChoice::streams() const {
   uint32_t last = 0;
   for (uint32_t stream : transfers)
@@ -105,6 +118,7 @@ const fb::Step *Operation::get(const fb::Program &program) const {
              : program.functions()->Get(of.function())->steps()->Get(step);
 }
 
+/// Choices are by action for transfers, and by function and step for steps.
 uint32_t Operation::streamIn(const fb::Program &program,
                              const StreamChoice &choice) const {
   const fb::Action &of = *program.actions()->Get(action);
@@ -117,12 +131,15 @@ std::string plan::nameOf(const fb::Action &action) {
          std::to_string(action.microbatch());
 }
 
+/// A kind of collective says more than that it is one.
 std::string plan::nameOf(const fb::Step &step) {
   if (const auto *collective = step.step_as_CollectiveStep())
     return std::string(getFacts(kindOf(*collective)).name);
   return fb::EnumNameStepKind(step.step_type());
 }
 
+/// The one place that defines how operations are numbered: clocks, stamps,
+/// schedules and reports count by it.
 void plan::forEachOperation(
     const fb::Program &program,
     const std::function<void(const Operation &)> &visit) {
@@ -144,17 +161,20 @@ uint32_t plan::countOperations(const fb::Program &program) {
   return count;
 }
 
+/// Computed when a plan is loaded; about n log n in its operations.
 StreamSchedule plan::scheduleStreams(const fb::Program &program,
                                      const Mesh &mesh,
                                      const StreamChoice &choice) {
   return Scheduler(program, mesh, choice).run();
 }
 
+/// By the axis alone, which says what is exchanged (see Streams.h).
 bool plan::isBeside(const fb::Plan &plan, const fb::CollectiveStep &step) {
   int axis = Mesh::find(plan, "dp");
   return step.axis() == axis && plan.mesh()->Get(axis)->size() > 1;
 }
 
+/// Processors without replicas have nothing to do beside computing.
 bool plan::hasStreams(const fb::Plan &plan) {
   return isCuda(plan) || Mesh::sizeOf(plan, "dp") > 1;
 }
@@ -163,7 +183,8 @@ bool plan::overlaps(const fb::Plan &plan, bool wanted) {
   return hasStreams(plan) && (wanted || isCuda(plan));
 }
 
-/// Calls `choose` for each step of the functions of `program`.
+/// Calls `choose` for each step of the functions of `program`. Steps that are
+/// no collectives are in stream 0.
 template <typename Choose>
 static void addSteps(StreamChoice &choice, const fb::Program &program,
                      Choose choose) {

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Arithmetic of ranks: coordinates in the mesh, blocks of dimensions, parts of
+// packs. Compiler, checker and runtime use these functions, so that they mean
+// the same by a sharding. A plan has passed checkStructure() where it is an
+// argument, but for the checks that are part of it.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Ranks.h"
 
@@ -38,11 +45,13 @@ uint32_t Mesh::index(uint32_t rank, uint32_t axis) const {
   return rank / stride(axis) % sizes[axis];
 }
 
+/// Subtracts what `rank` has along the axis, adds `index`.
 uint32_t Mesh::withIndex(uint32_t rank, uint32_t axis, uint32_t index) const {
   uint32_t step = stride(axis);
   return rank - this->index(rank, axis) * step + index * step;
 }
 
+/// Axes are few: a search by name is as good as a map.
 int Mesh::find(const fb::Plan &plan, const char *name) {
   for (uint32_t axis = 0; axis < plan.mesh()->size(); ++axis)
     if (plan.mesh()->Get(axis)->name()->str() == name)
@@ -61,6 +70,7 @@ uint32_t Mesh::indexOf(const fb::Plan &plan, uint32_t rank,
   return axis < 0 ? 0 : index(rank, axis);
 }
 
+/// Affine in the rank's coordinate along one axis; -1 stands for a constant.
 int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
                       const fb::RankScalar &scalar) {
   return scalar.bias() +
@@ -106,6 +116,7 @@ Status plan::checkRange(const Mesh &mesh, const RankScalars *scalars,
   return Status::success();
 }
 
+/// The product of the axes over which the dimension is split.
 int64_t plan::blockCount(const Mesh &mesh, const fb::DimSharding &sharding) {
   int64_t count = 1;
   if (sharding.axes())
@@ -114,6 +125,8 @@ int64_t plan::blockCount(const Mesh &mesh, const fb::DimSharding &sharding) {
   return count;
 }
 
+/// Axes are ordered, the first one outermost: the block's number is their
+/// coordinates as one number.
 Block plan::blockOf(const Mesh &mesh, uint32_t rank,
                     const fb::DimSharding &sharding, int64_t global) {
   int64_t index = 0;
@@ -132,6 +145,8 @@ const DimShardings &plan::dimsOf(const fb::Shard &shard, bool isDivided) {
   return isDivided && shard.state_dims() ? *shard.state_dims() : *shard.dims();
 }
 
+/// All ranks' blocks have the same extents, padding included; rank 0 stands for
+/// them.
 int64_t plan::countElements(const Mesh &mesh,
                             const flatbuffers::Vector<int64_t> &shape,
                             const DimShardings &dims) {
@@ -141,6 +156,7 @@ int64_t plan::countElements(const Mesh &mesh,
   return elements;
 }
 
+/// The coordinates along all axes that do not split the shard, as one number.
 Replica plan::replicaOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
                         bool isDivided) {
   Replica replica = {0, 1};
@@ -159,6 +175,9 @@ Replica plan::replicaOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
   return replica;
 }
 
+/// Ranks along the division's axis have ranges of equal length of the pack, one
+/// after the other; the parameter is a range of it, too. What a rank has is
+/// where both meet, which may be nothing.
 Part plan::partOf(const Mesh &mesh, uint32_t rank, const fb::Shard &shard,
                   int64_t elements, bool isDivided) {
   if (!isDivided || !shard.division())

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// An interpreter for action lists with a clock for each program. A Send posts,
+// a Recv and a WaitSend wait for an event, a call spends time and stops at each
+// collective over the pipeline axis until its members are there. With costs of
+// zero it proves that the lists end; with those of a cost model it says when.
+// Plans with streams are replayed by ReplayStreams.cpp.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Replay.h"
 
@@ -20,10 +28,12 @@ using namespace plait::plan;
 namespace {
 
 constexpr uint32_t none = UINT32_MAX;
+/// Times are at least 0.
 constexpr double never = -1;
 
 /// A part of a function: what runs up to a collective over the pipeline axis,
-/// and that collective, or up to the end.
+/// and that collective, or up to the end. Times are sums over its steps,
+/// `meetingSeconds` that of the collective alone.
 struct Segment {
   double computing = 0, communicating = 0;
   const fb::CollectiveStep *meeting = nullptr;
@@ -37,12 +47,15 @@ struct Entry {
   uint32_t action;
 };
 
-/// When something happened, and who waits for it.
+/// When something happened, and who waits for it. One waiter is enough: a
+/// message has one receiver and one sender.
 struct Event {
   double time = never;
   uint32_t waiter = none;
 };
 
+/// What members of a collective have to say alike, for bytes to fit and sums to
+/// be the same; addresses are each one's own.
 bool agree(const fb::CollectiveStep &left, const fb::CollectiveStep &right) {
   return left.kind() == right.kind() && left.reduction() == right.reduction() &&
          left.dtype() == right.dtype() && left.outer() == right.outer() &&
@@ -50,6 +63,7 @@ bool agree(const fb::CollectiveStep &left, const fb::CollectiveStep &right) {
          left.splits_inner() == right.splits_inner();
 }
 
+/// As messages of the checker have it: "all_reduce Sum of 1 x 64 F32".
 std::string describe(const fb::CollectiveStep &step) {
   std::ostringstream out;
   out << getFacts(kindOf(step)).name << " "
@@ -85,6 +99,8 @@ std::vector<Segment> splitAtMeetings(const fb::Function &function,
   return segments;
 }
 
+/// Invariant: a program that is neither in `ready` nor at its end waits for
+/// exactly one event or meeting, which will put it there.
 class Walker {
 public:
   Walker(const fb::Plan &plan, const std::vector<Message> &messages,
@@ -126,6 +142,8 @@ private:
   Replayed replayed;
 };
 
+/// Messages are looked up by action, segments by function: no action is
+/// searched for anything later.
 Walker::Walker(const fb::Plan &plan, const std::vector<Message> &messages,
                const ReplayCosts &costs)
     : plan(plan), costs(costs), posted(messages.size()),
@@ -173,6 +191,8 @@ Result<Replayed> Walker::run() {
   return std::move(replayed);
 }
 
+/// Goes on until the program has to wait; then it is entered again at the same
+/// action, and inside of a function at the segment that comes next.
 Status Walker::advance(uint32_t index) {
   Program &program = programs[index];
   while (program.action < length(program.actions)) {
@@ -190,6 +210,8 @@ Status Walker::advance(uint32_t index) {
   return Status::success();
 }
 
+/// A Recv is looked at again when its message has been posted, and takes its
+/// time once, as it passes once.
 Result<bool> Walker::pass(uint32_t index) {
   Program &program = programs[index];
   uint32_t message = program.message[program.action];
@@ -216,7 +238,9 @@ Result<bool> Walker::pass(uint32_t index) {
   }
 }
 
-/// Runs the remaining parts of the current function one by one.
+/// Runs the remaining parts of the current function one by one. `segment` is
+/// counted up before the meeting: a program that is woken goes on behind it,
+/// with the clock that the meeting has given it.
 Result<bool> Walker::enter(uint32_t index) {
   Program &program = programs[index];
   int32_t function = program.actions->Get(program.action)->function();
@@ -233,6 +257,9 @@ Result<bool> Walker::enter(uint32_t index) {
   return true;
 }
 
+/// Each member adds itself to the group's entries; the last one sets the clocks
+/// of all and wakes them. Members that enter different collectives would
+/// exchange nonsense or hang: that is an error at once, and names both.
 Result<bool> Walker::meet(uint32_t index, const Segment &segment) {
   uint32_t action = programs[index].action;
   const fb::CollectiveStep &step = *segment.meeting;
@@ -265,6 +292,7 @@ Result<bool> Walker::meet(uint32_t index, const Segment &segment) {
   return true;
 }
 
+/// Waiting is what is left of an action's time (ActionTime::waiting).
 void Walker::spend(uint32_t program, double computing, double communicating) {
   ActionTime &time = timeOf(program);
   time.computing += computing;
@@ -272,6 +300,7 @@ void Walker::spend(uint32_t program, double computing, double communicating) {
   programs[program].clock += computing + communicating;
 }
 
+/// An event that has happened already only moves the clock, if it is later.
 bool Walker::wait(Event &event, uint32_t program) {
   if (event.time == never) {
     event.waiter = program;
@@ -282,12 +311,15 @@ bool Walker::wait(Event &event, uint32_t program) {
   return true;
 }
 
+/// The waiter looks at its action again; it may be that nobody waits.
 void Walker::signal(Event &event, double time) {
   event.time = time;
   if (event.waiter != none)
     ready.push_back(event.waiter);
 }
 
+/// In one form, so that groups with and without a list of members are the same
+/// key.
 std::vector<uint32_t> Walker::membersOf(const fb::CollectiveStep &step) const {
   if (length(step.members()))
     return {step.members()->begin(), step.members()->end()};
@@ -297,6 +329,8 @@ std::vector<uint32_t> Walker::membersOf(const fb::CollectiveStep &step) const {
   return all;
 }
 
+/// Reached when nothing is ready: a program that is not at its end waits for
+/// ever. The first one is reported, with what it waits for.
 Status Walker::checkEnded() const {
   for (uint32_t i = 0; i < programs.size(); ++i) {
     const Program &program = programs[i];

@@ -1,5 +1,4 @@
-//===- ReplayStreams.cpp - The action lists of a plan, with streams
-//---------===//
+//===- ReplayStreams.cpp - The action lists of a plan, with streams -------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,6 +10,11 @@
 // ends of a message are one node; on processors a send ends at once. The
 // members of a collective over the pipeline axis are one node. The time of a
 // node is the longest path to it.
+//
+// Streams and their waits are those that the runtime would derive
+// (scheduleStreams()), so that what overlaps here overlaps there. Ranks of a
+// program are one: what they meet in over other axes takes its time in each of
+// them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,12 +30,15 @@ using namespace plait::plan;
 
 namespace {
 
+/// `computes`: neither a transfer nor a collective.
 struct Operation {
   uint32_t action;
   uint32_t node;
   bool computes;
 };
 
+/// Something that takes time once, for whoever takes part in it. Its start is
+/// the latest end of its predecessors.
 struct Node {
   double seconds = 0, start = 0;
   uint32_t missing = 0; // predecessors that have not ended
@@ -42,6 +49,7 @@ struct Node {
 /// Intervals of time, one after the other.
 using Intervals = std::vector<std::pair<double, double>>;
 
+/// Nodes first, then edges; times when all edges are known.
 class StreamWalker {
 public:
   StreamWalker(const fb::Plan &plan, const std::vector<Message> &messages,
@@ -63,6 +71,7 @@ public:
   }
 
 private:
+  /// In the order of the plan, as plan::forEachOperation numbers them.
   struct Program {
     std::vector<Operation> operations;
     std::vector<uint32_t> firstOf; // of each action, its first operation
@@ -99,6 +108,7 @@ private:
   Replayed replayed;
 };
 
+/// Messages get their time in joinMessage(), steps in addCall().
 void StreamWalker::addOperations(uint32_t index) {
   const fb::Program &source = *plan.programs()->Get(index);
   Program &program = programs.emplace_back();
@@ -111,6 +121,8 @@ void StreamWalker::addOperations(uint32_t index) {
   }
 }
 
+/// A collective over the pipeline axis is a node that other programs have as
+/// well, so that its predecessors are those of all its members.
 void StreamWalker::addCall(uint32_t index, uint32_t action) {
   const fb::Program &source = *plan.programs()->Get(index);
   int32_t number = source.actions()->Get(action)->function();
@@ -139,6 +151,8 @@ uint32_t StreamWalker::meet(Program &program, const fb::CollectiveStep &step) {
   return known[number];
 }
 
+/// On GPUs the receive's operation takes the send's node, before any edge is
+/// added.
 void StreamWalker::joinMessage(uint32_t index) {
   const Message &message = messages[index];
   auto operationOf = [&](uint32_t program, uint32_t action) -> Operation & {
@@ -158,6 +172,8 @@ void StreamWalker::joinMessage(uint32_t index) {
   nodes[receive].seconds = costs.messages.empty() ? 0 : costs.messages[index];
 }
 
+/// Edges join operations that follow each other in a stream or wait for one
+/// another.
 void StreamWalker::addOrder(uint32_t index) {
   const fb::Program &source = *plan.programs()->Get(index);
   StreamChoice choice = chooseStreams(plan, source);
@@ -190,7 +206,7 @@ bool StreamWalker::findTimes() {
   return ended == nodes.size();
 }
 
-/// Sorted, and those that touch joined.
+/// Sorted, and those that touch joined. n log n in the intervals.
 Intervals join(Intervals intervals) {
   std::sort(intervals.begin(), intervals.end());
   Intervals joined;
@@ -202,7 +218,8 @@ Intervals join(Intervals intervals) {
   return joined;
 }
 
-/// How much of [begin, end) `intervals` cover.
+/// How much of [begin, end) `intervals` cover. Intervals are disjoint and
+/// ascend: a binary search, then as many as overlap.
 double measure(const Intervals &intervals, double begin, double end) {
   double covered = 0;
   auto next = std::partition_point(
@@ -213,6 +230,8 @@ double measure(const Intervals &intervals, double begin, double end) {
   return covered;
 }
 
+/// When anything is exchanged, in any stream, then how that lies to what is
+/// computed. What is neither exposed nor idle is hidden.
 void StreamWalker::addUp(uint32_t index) {
   const Program &program = programs[index];
   Intervals exchanges;
@@ -229,6 +248,9 @@ void StreamWalker::addUp(uint32_t index) {
   rank.hidden = all - rank.communicating;
 }
 
+/// One pass over the operations in the plan's order, which computations keep,
+/// as they share stream 0. An action without computations has the span of its
+/// operations.
 void StreamWalker::addActions(const Program &program,
                               const Intervals &exchanges, RankTime &rank,
                               std::vector<ActionTime> &actions) const {

@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Handlers do what POSIX allows in them: atomics, write(), unlink(), _exit().
+// The rest of a program asks receivedInterrupt() between steps.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Signals.h"
 
@@ -18,6 +23,7 @@
 
 using namespace plait;
 
+/// The first signal that was kept; later ones do not change it.
 static std::atomic<int> deferred = 0;
 static std::atomic<bool> isToldToEnd = false; // by more than SIGUSR1
 static const char *deferringTool = nullptr;
@@ -42,15 +48,21 @@ static void removeAndDie(int signal) {
   raise(signal);
 }
 
+/// 1. The second order to end is obeyed at once.
+/// 2. The first signal is kept and answered. SIGUSR1 does not count as an
+///    order.
 static void defer(int signal) {
   int error = errno;
   int none = 0;
+  // 1. Once more.
   // What a launcher passes on may come before or after what it was told itself,
   // as when SLURM cancels a job.
   if (signal != SIGUSR1 && isToldToEnd.exchange(true)) {
     removeTemporaryFiles();
     _exit(128 + signal);
   }
+  // 2. Writing may change errno, which the interrupted code may be about to
+  //    read.
   if (!deferred.compare_exchange_strong(none, signal) || !deferringTool)
     return;
   // write() alone is allowed here.
@@ -64,12 +76,14 @@ static void defer(int signal) {
   errno = error;
 }
 
+/// All signals that end a process and can be handled, crashes included.
 void plait::removeTemporaryFilesOnSignals() {
   for (int signal : {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU,
                      SIGXFSZ, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
     handle(signal, removeAndDie, SA_RESETHAND);
 }
 
+/// SA_RESTART: calls of the system go on as if nothing had happened.
 void plait::deferInterrupts(const char *tool) {
   deferringTool = tool;
   lineEnd = isatty(STDERR_FILENO) ? "\n" : "";

@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The planner walks the operations once. For each run of bytes it knows who
+// wrote it last and who has read it since; for each stream how far it knows the
+// others to be (vector clocks). An operation needs the latest other user of its
+// bytes in each stream, and waits for those that it does not know to be over.
+//
+// Events are few: one is recorded where somebody waits, and used again when
+// nobody waits for it any more.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Streams.h"
 
@@ -12,7 +22,9 @@
 using namespace plait;
 using namespace plait::plan;
 
-/// The span that begins at `offset`, cut off the one around it.
+/// The span that begins at `offset`, cut off the one around it. Spans cover all
+/// bytes from the first one on; a new one has the history of the one that it is
+/// cut from.
 std::map<uint64_t, StreamPlanner::Span>::iterator
 StreamPlanner::splitAt(uint64_t offset) {
   auto next = spans.lower_bound(offset);
@@ -22,6 +34,10 @@ StreamPlanner::splitAt(uint64_t offset) {
   return spans.emplace_hint(next, offset, std::move(around));
 }
 
+/// A reader needs the last writer; a writer needs it and all readers since.
+/// After a write the range is one span again, so that spans do not grow with
+/// operations. `needed` gets the latest operation of each stream: earlier ones
+/// of the same stream are over by then.
 void StreamPlanner::use(const ByteRange &range, Index operation,
                         uint32_t stream, Clock &needed) {
   if (range.begin >= range.end)
@@ -50,9 +66,16 @@ void StreamPlanner::use(const ByteRange &range, Index operation,
   begin->second = {operation, {}};
 }
 
+/// 1. Whom the operation needs, by its bytes; not itself, and not its own
+///    stream, which is in order.
+/// 2. The latest first: if its clock says that another one is over, that one
+///    needs no wait.
+/// 3. What it waits for, and all that those knew, is known to the stream from
+///    here on.
 void StreamPlanner::add(uint32_t stream, std::span<const ByteRange> uses) {
   Index operation = Index(added.size());
   added.push_back({stream, {}});
+  // 1. By bytes.
   Clock needed(streams, never);
   // What is read first: a range may be both read and written.
   for (bool writes : {false, true})
@@ -60,6 +83,7 @@ void StreamPlanner::add(uint32_t stream, std::span<const ByteRange> uses) {
       if (range.writes == writes)
         use(range, operation, stream, needed);
   needed[stream] = never;
+  // 2. Not all of them.
   // The latest first: it may imply earlier ones.
   std::sort(needed.begin(), needed.end(), std::greater<>());
   Clock &mine = seen[stream];
@@ -70,10 +94,13 @@ void StreamPlanner::add(uint32_t stream, std::span<const ByteRange> uses) {
     for (uint32_t i = 0; i < streams; ++i)
       mine[i] = std::max(mine[i], clocks[other][i]);
   }
+  // 3. What is known.
   mine[stream] = operation;
   clocks.push_back(mine);
 }
 
+/// An event is free when its last waiter has waited. That waiter may record it
+/// at once: all waits for the former use come before it, in order.
 StreamSchedule StreamPlanner::finish() const {
   std::vector<Index> lastWaiter(added.size(), never);
   for (size_t i = 0; i < added.size(); ++i)
@@ -102,6 +129,8 @@ StreamSchedule StreamPlanner::finish() const {
   return schedule;
 }
 
+/// The order in streams and the waits for events, as one relation. An event
+/// means the operation that recorded it last.
 void plan::forEachWait(const StreamSchedule &schedule, uint32_t streams,
                        const std::function<void(uint32_t, uint32_t)> &visit) {
   constexpr uint32_t none = StreamSchedule::none;

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What a step reads and writes, for each kind. Everything that asks about
+// memory asks here: the checker whether it is inside, streams whether they may
+// overlap, the guard what to look at. Uses may be larger than what is touched,
+// never smaller.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Plan/Uses.h"
 
@@ -17,7 +24,9 @@ using namespace plait::plan;
 namespace {
 
 /// The index of the last element of a strided box plus one, or nothing on
-/// overflow, a size below 1 or a negative stride.
+/// overflow, a size below 1 or a negative stride. `last` is the index of the
+/// last element. Overflow and the bound are tested at each dimension; once
+/// invalid, it stays so.
 class Extent {
 public:
   Extent &add(int64_t size, int64_t stride) {
@@ -44,7 +53,8 @@ private:
 };
 
 /// Outputs come last. A plan without sizes says nothing of them: then every
-/// argument may be written, to the end of its memory.
+/// argument may be written, to the end of its memory. Types are not known, so
+/// that the unit is a byte.
 std::vector<Use> usesOf(const fb::KernelStep &step) {
   std::vector<Use> uses;
   uint32_t count = length(step.args());
@@ -60,6 +70,7 @@ std::vector<Use> usesOf(const fb::KernelStep &step) {
   return uses;
 }
 
+/// In the order A, B, C, then what the epilogue has: the checker relies on it.
 std::vector<Use> usesOf(const fb::GemmStep &step) {
   uint64_t in = elementBytes(step.dtype()), out = elementBytes(step.c_dtype());
   // From the first to the last element of each matrix: what lies between its
@@ -88,6 +99,7 @@ std::vector<Use> usesOf(const fb::GemmStep &step) {
   return uses;
 }
 
+/// One block or all of them, as the table of collectives says for each side.
 std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
   int64_t ranks =
       length(step.members()) ? length(step.members()) : mesh.size(step.axis());
@@ -99,6 +111,8 @@ std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
           {"output", step.output(), facts.writesAll ? all : one, unit, true}};
 }
 
+/// Gradients have the strides of their primals. Statistics are f32 whatever the
+/// type.
 std::vector<Use> usesOf(const fb::AttentionStep &step) {
   auto rows = [&](int64_t positions, int64_t heads,
                   const flatbuffers::Vector<int64_t> *strides) {
@@ -138,6 +152,7 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
 
 } // namespace
 
+/// An unknown kind has no uses; the checker refuses it before.
 std::vector<Use> plan::usesOf(const Mesh &mesh, const fb::Step &step) {
   switch (step.step_type()) {
   case fb::StepKind::KernelStep:
@@ -162,6 +177,7 @@ std::vector<Use> plan::usesOf(const Mesh &mesh, const fb::Step &step) {
   }
 }
 
+/// Slots become addresses by the action's bindings.
 ByteRange plan::rangeOf(const fb::Program &program, const fb::Action &action,
                         const Use &use) {
   int32_t slot = use.ref->slot();

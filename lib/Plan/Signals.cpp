@@ -54,9 +54,8 @@ static void removeAndDie(int signal) {
 static void defer(int signal) {
   int error = errno;
   int none = 0;
-  // 1. Once more.
-  // What a launcher passes on may come before or after what it was told itself,
-  // as when SLURM cancels a job.
+  // 1. What a launcher passes on may come before or after what it was told
+  // itself, as when SLURM cancels a job.
   if (signal != SIGUSR1 && isToldToEnd.exchange(true)) {
     removeTemporaryFiles();
     _exit(128 + signal);

@@ -83,8 +83,7 @@ void StreamPlanner::add(uint32_t stream, std::span<const ByteRange> uses) {
       if (range.writes == writes)
         use(range, operation, stream, needed);
   needed[stream] = never;
-  // 2. Not all of them.
-  // The latest first: it may imply earlier ones.
+  // 2. The latest first: it may imply earlier ones.
   std::sort(needed.begin(), needed.end(), std::greater<>());
   Clock &mine = seen[stream];
   for (Index other : needed) {

@@ -4,6 +4,14 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What the plan says of its proof. The proof itself is lib/Proof's; here it is
+// called, its reasons are kept for the certificate, and model and plan are
+// named by hashes. A claim that fails is an error, since the plan computes
+// something else; one that cannot be decided is a warning, and the plan says
+// so.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Certificate.h"
 
@@ -20,13 +28,15 @@
 using namespace mlir;
 using namespace plait;
 
+/// A newer prover may know more: plans name theirs.
 static CertificatePtr createCertificate() {
   auto certificate = std::make_unique<plan::fb::CertificateT>();
   certificate->prover = "plaitc " PLAIT_VERSION;
   return certificate;
 }
 
-/// As if it had been read from the dump of phase import.
+/// As if it had been read from the dump of phase import. Of the text without
+/// locations, so that the dump of the model has the same hash.
 static uint64_t hashText(ModuleOp model) {
   setPhase(model, Phase::Import);
   keepOrigins(model);
@@ -43,6 +53,7 @@ CertificatePtr plait::certifyNothing(const llvm::Twine &reason) {
   return certificate;
 }
 
+/// Kernels of processors run on this machine, against what they were made from.
 FailureOr<std::string>
 plait::checkKernels(const plan::fb::PlanT &plan,
                     ArrayRef<codegen::EmittedKernel> kernels,
@@ -50,6 +61,7 @@ plait::checkKernels(const plan::fb::PlanT &plan,
   if (target && target.isGPU())
     return std::to_string(kernels.size()) +
            " for GPUs, which were not run on this machine";
+  // A plan without code has no kernels, as one of copies and collectives.
   if (plan.code.empty())
     return std::string("there are none");
   return proof::checkKernels(
@@ -58,18 +70,26 @@ plait::checkKernels(const plan::fb::PlanT &plan,
       plan.code[0]->data);
 }
 
+/// 1. The model's hash, before the claim is made of it.
+/// 2. The first diagnostic is kept as the reason, and is printed all the same.
+/// 3. The claim: the training step of the model on one rank.
+/// 4. The verdict.
 CertificatePtr plait::certify(OwningOpRef<ModuleOp> model, ModuleOp lowered) {
   CertificatePtr certificate = createCertificate();
+  // 1. Which model.
   certificate->model = hashText(*model);
+  // 2. Why not, if not.
   std::string reason;
   ScopedDiagnosticHandler keep(lowered->getContext(), [&](Diagnostic &diag) {
     if (reason.empty())
       reason = diag.str();
     return failure(); // told by others
   });
+  // 3. The claim takes the model.
   auto claim = proof::makeClaim(std::move(model));
   if (!claim)
     return nullptr;
+  // 4. Each has been told by its own diagnostics.
   switch (proof::proveMeaning(*claim, lowered)) {
   case proof::Verdict::Wrong:
     return nullptr;
@@ -82,6 +102,7 @@ CertificatePtr plait::certify(OwningOpRef<ModuleOp> model, ModuleOp lowered) {
   return certificate;
 }
 
+/// Last of all: the hash is of the plan without a certificate.
 void plait::addCertificate(CertificatePtr certificate, plan::fb::PlanT &plan) {
   if (certificate)
     certificate->plan = plan::hashPlan(plan);

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Phases in order, with proofs, checks and dumps between them. All that is
+// decided is in the module after import, so that IR of any phase compiles on to
+// its plan.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Driver/Driver.h"
 

@@ -4,6 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The four axes that --mesh can name, as numbers, as text and as an operation.
+// This list is where names of axes, and their order, come from.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Layout.h"
 
@@ -19,7 +24,8 @@ using namespace plait;
 static constexpr int64_t kMostRanks = int64_t(1) << 24;
 
 namespace {
-/// An axis that `--mesh` can name.
+/// An axis that `--mesh` can name. `onDemand`: an axis of size 1 is not in the
+/// mesh.
 struct AxisSize {
   llvm::StringLiteral name;
   int64_t Layout::*size;
@@ -34,6 +40,8 @@ static constexpr AxisSize kAxes[] = {
     {kContextAxis, &Layout::context, /*onDemand=*/true},
     {kTensorAxis, &Layout::tensor}};
 
+/// With size 1, axes of the usual three stay in, so that meshes of most plans
+/// have the same axes.
 llvm::SmallVector<std::pair<llvm::StringRef, int64_t>> Layout::axes() const {
   llvm::SmallVector<std::pair<llvm::StringRef, int64_t>> result;
   for (const AxisSize &axis : kAxes)
@@ -42,6 +50,7 @@ llvm::SmallVector<std::pair<llvm::StringRef, int64_t>> Layout::axes() const {
   return result;
 }
 
+/// parseMesh() reads it back.
 std::string Layout::mesh() const {
   std::string text;
   for (auto [name, size] : axes())
@@ -49,6 +58,8 @@ std::string Layout::mesh() const {
   return text;
 }
 
+/// Axes in any order; those that are not named have one rank. The product is
+/// tested after each one, while it cannot overflow.
 Result<Layout> plait::parseMesh(llvm::StringRef text) {
   Layout layout;
   if (text.empty() || text == "1")
@@ -56,6 +67,8 @@ Result<Layout> plait::parseMesh(llvm::StringRef text) {
   llvm::SmallVector<llvm::StringRef> entries;
   text.split(entries, ',');
   llvm::SmallVector<llvm::StringRef> seen;
+  // Names and sizes are checked as they come, so that the message is of the
+  // first mistake.
   for (llvm::StringRef entry : entries) {
     auto [name, size] = entry.split('=');
     const AxisSize *known = llvm::find_if(
@@ -78,7 +91,9 @@ Result<Layout> plait::parseMesh(llvm::StringRef text) {
   return layout;
 }
 
+/// Through the text, so that a module's mesh has the same rules as an option.
 Result<Layout> plait::getLayout(dist::MeshOp mesh) {
+  // As --mesh would have it.
   std::string text;
   for (auto [name, size] : llvm::zip_equal(
            mesh.getAxes().getAsRange<StringAttr>(), mesh.getSizes()))
@@ -86,6 +101,7 @@ Result<Layout> plait::getLayout(dist::MeshOp mesh) {
   return parseMesh(text);
 }
 
+/// The symbol that shardings refer to is @mesh.
 void plait::addMesh(ModuleOp module, const Layout &layout) {
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   auto axes = layout.axes();

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// From placed buffers to the planner's categories. The sum over categories is
+// the arena, so that a report's rows add up; the peak of a category alone may
+// be larger.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Memory.h"
 
@@ -15,9 +21,11 @@
 using namespace mlir;
 using namespace plait;
 
-/// The most bytes of `category` that are live during one action.
+/// The most bytes of `category` that are live during one action. A sweep over
+/// the actions at which buffers begin and end; n log n in the buffers.
 static int64_t findPeak(plan::ProgramOp program, plan::Category category) {
   std::map<int64_t, int64_t> change; // by action
+  // Last actions are inclusive.
   for (auto buffer : program.getOps<plan::BufferOp>()) {
     if (buffer.getCategory() != category)
       continue;
@@ -30,6 +38,8 @@ static int64_t findPeak(plan::ProgramOp program, plan::Category category) {
   return peak;
 }
 
+/// What is resident lives all through the step, or is counted as if it did; the
+/// rest of the arena is activations, as far as there are any, and workspace.
 planner::StageMemory plait::findMemory(plan::ProgramOp program) {
   planner::StageMemory memory;
   memory.parameters = findPeak(program, plan::Category::Parameters);

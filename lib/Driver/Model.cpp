@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Reading models, and what the driver says to people. A model is a config.json,
+// which is imported for a batch, or a .mlir file, whose types fix it; options
+// that change a model (dropout, masks, weight decay, shardings) are applied to
+// either in the same way, right after it has been read.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Model.h"
 
@@ -21,21 +28,25 @@
 using namespace mlir;
 using namespace plait;
 
-/// Whether the last line of the terminal says what is being done.
+/// Whether the last line of the terminal says what is being done. Of the
+/// process: there is one terminal.
 static bool showsProgress = false;
 
+/// Carriage return and "erase to the end of the line".
 void plait::showProgress(const llvm::Twine &what) {
   llvm::errs() << "\r\033[K" << what;
   showsProgress = true;
 }
 
+/// Messages come after a clean line, and so does the output.
 void plait::clearProgress() {
   if (showsProgress)
     llvm::errs() << "\r\033[K";
   showsProgress = false;
 }
 
-/// Starts a line of its own on standard error.
+/// Starts a line of its own on standard error. All messages have one form,
+/// whoever they are from.
 static llvm::raw_ostream &startMessage(StringRef kind) {
   clearProgress();
   return llvm::errs() << "plaitc: " << kind << ": ";
@@ -45,6 +56,7 @@ void plait::printError(const llvm::Twine &message) {
   startMessage("error") << message << "\n";
 }
 
+/// A note, for the plan is right and only slower.
 void plait::noteUnfusedAttention(bool drops) {
   startMessage("note") << "attention is unfused, because it has "
                        << (drops ? "dropout; --dropout off allows flash"
@@ -56,6 +68,7 @@ void plait::printWarning(const llvm::Twine &message) {
   startMessage("warning") << message << "\n";
 }
 
+/// Standard output unless something else is written there.
 llvm::raw_ostream &plait::getText(const CompileOptions &options) {
   return options.text ? *options.text : llvm::outs();
 }
@@ -71,6 +84,8 @@ bool plait::report(const Status &status) {
 //===----------------------------------------------------------------------===//
 
 /// One line for each error, with the place in the model where it is known.
+/// Remarks say what was decided and are for pass developers. Of nested
+/// locations the outermost that names something is printed.
 static LogicalResult printDiagnostic(Diagnostic &diagnostic) {
   if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
     return success();
@@ -103,6 +118,7 @@ static DialectRegistry makeRegistry(const CompileOptions &options) {
   return registry;
 }
 
+/// Handlers are called for whatever happens in this context, and end with it.
 ModelContext::ModelContext(const CompileOptions &options)
     : context(makeRegistry(options)), handler(&context, printDiagnostic) {
   context.loadAllAvailableDialects();
@@ -114,11 +130,13 @@ ModelContext::ModelContext(const CompileOptions &options)
 // Import
 //===----------------------------------------------------------------------===//
 
+/// By the name: a file that does not exist is told by whoever opens it.
 bool plait::isText(const CompileOptions &options) {
   return StringRef(options.model).ends_with(".mlir");
 }
 
-/// The text of the model's config.json.
+/// The text of the model's config.json. The plan keeps it, so that saved
+/// weights have it beside them.
 static Result<std::string> readConfig(const CompileOptions &options) {
   std::string path = getConfigPath(options.model);
   Result<MappedFile> file = MappedFile::open(path, "config");
@@ -128,9 +146,11 @@ static Result<std::string> readConfig(const CompileOptions &options) {
 }
 
 /// The parameters whose name `pattern` matches, at least one. `what` asks for
-/// them.
+/// them. Nothing that matches is an error: a name with a typing mistake would
+/// otherwise have no effect and say nothing.
 static FailureOr<SmallVector<nn::ParameterOp>>
 findParameters(ModuleOp module, StringRef pattern, StringRef what) {
+  // The same patterns for --shard and --no-decay.
   llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
   if (!glob)
     return module.emitError(what)
@@ -144,6 +164,8 @@ findParameters(ModuleOp module, StringRef pattern, StringRef what) {
   return found;
 }
 
+/// The text is put into the attribute's own syntax and parsed by it. Behind
+/// phase import shardings have been assigned, and pins would come too late.
 LogicalResult plait::pinShardings(ModuleOp module,
                                   const CompileOptions &options) {
   if (!options.shardings.empty() && getPhase(module) != Phase::Import)
@@ -166,18 +188,23 @@ LogicalResult plait::pinShardings(ModuleOp module,
   return success();
 }
 
+/// Each pattern adds to those before.
 static LogicalResult removeDecay(ModuleOp module,
                                  const std::vector<std::string> &patterns) {
   for (const std::string &pattern : patterns) {
     auto parameters = findParameters(module, pattern, "--no-decay");
     if (failed(parameters))
       return failure();
+    // The decay that the model asks for is in the operation; the update reads
+    // it there.
     for (nn::ParameterOp parameter : *parameters)
       parameter.setDecay(false);
   }
   return success();
 }
 
+/// Ops say themselves how to do without dropout. The keys that it draws from go
+/// with their last user, and the plan has no such input.
 static LogicalResult removeDropout(func::FuncOp loss) {
   loss.walk([](nn::DropoutOpInterface op) { op.removeDropout(); });
   if (BlockArgument keys = nn::findKeys(loss); keys && keys.use_empty())
@@ -186,11 +213,13 @@ static LogicalResult removeDropout(func::FuncOp loss) {
 }
 
 /// Gives all attentions the starts of documents, for which the function gets an
-/// argument, if it has none.
+/// argument, if it has none. The argument is of the tokens' type: a start for
+/// each position.
 static LogicalResult addDocumentMask(func::FuncOp loss) {
   auto attentions = llvm::to_vector(loss.getOps<nn::AttentionOp>());
   if (attentions.empty())
     return loss.emitError("@loss has no attention for a document mask");
+  // A model in IR may have the argument already.
   if (!nn::findStarts(loss) &&
       failed(loss.insertArgument(loss.getNumArguments(),
                                  loss.getArgument(0).getType(), {},
@@ -201,8 +230,10 @@ static LogicalResult addDocumentMask(func::FuncOp loss) {
   return success();
 }
 
+/// The message names the first of the options that cannot be applied.
 LogicalResult plait::adaptModel(ModuleOp module,
                                 const CompileOptions &options) {
+  // With the defaults IR of any phase passes through.
   if (options.dropout && !options.documentMask && options.noDecay.empty())
     return success();
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
@@ -219,6 +250,7 @@ LogicalResult plait::adaptModel(ModuleOp module,
   return options.documentMask ? addDocumentMask(loss) : success();
 }
 
+/// The configuration's text goes into the module and so to the plan.
 FailureOr<OwningOpRef<ModuleOp>>
 plait::importConfig(ModelContext &context, const CompileOptions &options,
                     int64_t batch, int64_t sequence) {
@@ -226,6 +258,7 @@ plait::importConfig(ModelContext &context, const CompileOptions &options,
       importHuggingFace(*context.get(), options.model, {batch, sequence});
   if (failed(module) || failed(adaptModel(**module, options)))
     return failure();
+  // Byte for byte as it is in the folder.
   Result<std::string> config = readConfig(options);
   if (!report(config.status()))
     return failure();

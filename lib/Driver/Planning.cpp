@@ -31,15 +31,30 @@ using namespace plait;
 using planner::Configuration;
 using planner::SearchSpace;
 
+//
+// Between the options of a compilation and the planner: what is given becomes
+// pins, what is found becomes options, as if the user had written them, so that
+// a compilation cannot differ from its prediction. The planner knows neither
+// options nor modules; it is given a profile of the model, a cluster and a
+// training, and returns a configuration with its costs.
+//
+// The estimate of memory is replaced by the compiler's own placement before a
+// choice is told: a plan that is promised to fit does fit.
 //===----------------------------------------------------------------------===//
 // What is given
 //===----------------------------------------------------------------------===//
 
 /// What is not given is what one would train in on the device; compiled plans
 /// know no fp16.
+/// 1. What is given, if plans can be compiled in it and the device multiplies
+///    in it.
+/// 2. fp32 on processors.
+/// 3. bf16 where the device has it; fp16 for predictions on those that have
+///    nothing better.
 static Result<Precision> findPrecision(const CompileOptions &options,
                                        const PlanningOptions &planning,
                                        const planner::Device &device) {
+  // 1. Given.
   if (std::optional<Precision> given = options.pins.precision) {
     TrainingConfiguration asked;
     asked.precision = *given;
@@ -50,8 +65,10 @@ static Result<Precision> findPrecision(const CompileOptions &options,
     return fail("--precision is ", print(*given), ", which ", device.name,
                 " has no matmuls in");
   }
+  // 2. Processors.
   if (device.isProcessor)
     return Precision::FP32;
+  // 3. GPUs.
   if (device.peak(Precision::BF16) > 0)
     return Precision::BF16;
   bool half = !planning.compiles && device.peak(Precision::FP16) > 0;
@@ -59,7 +76,9 @@ static Result<Precision> findPrecision(const CompileOptions &options,
 }
 
 /// Whether attention is fused. Where nothing is given, what a compilation does:
-/// only GPUs fuse it then, and not in fp32.
+/// only GPUs fuse it then, and not in fp32. A hardware file lists the
+/// efficiency of fused attention where the device has it. Processors compute
+/// flash attention in blocks of their own, whatever is listed.
 static Result<bool> findAttention(const CompileOptions &options,
                                   Precision precision,
                                   const planner::Device &device) {
@@ -74,10 +93,14 @@ static Result<bool> findAttention(const CompileOptions &options,
   return kind == AttentionKind::Flash;
 }
 
+/// What the planner has to know of a training, as one value: the batch, the
+/// optimizer's state, precision, attention, and whose implementation it
+/// predicts.
 static Result<planner::Training> makeTraining(const CompileOptions &options,
                                               const PlanningOptions &planning,
                                               const planner::Device &device) {
   planner::Training training;
+  // Never fails: pins alone cannot contradict each other.
   Result<TrainingConfiguration> given =
       apply(options.pins, TrainingConfiguration(), /*isGiven=*/false);
   training.globalBatch = given->globalBatch;
@@ -104,7 +127,9 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
 // What is chosen
 //===----------------------------------------------------------------------===//
 
-/// Pins what was chosen.
+/// Pins what was chosen. So the compiler obeys what was chosen instead of
+/// choosing again: every field of the strategy, by the list of fields, the mesh
+/// and the precision.
 static void pin(const Configuration &choice, Precision precision,
                 CompileOptions &options) {
   options.mesh =
@@ -118,7 +143,8 @@ static void pin(const Configuration &choice, Precision precision,
 
 namespace {
 
-/// One search and what is told of it.
+/// One search and what is told of it. References to the options: they stay
+/// where they are, and outlive this.
 class Planning {
 public:
   Planning(const CompileOptions &options, const PlanningOptions &planning)
@@ -160,6 +186,8 @@ private:
 
 } // namespace
 
+/// From text to values: cluster, training, and whether what will be chosen can
+/// be compiled. Fails before the model is profiled, which takes longer.
 Status Planning::prepare() {
   Result<planner::Cluster> parsed = planner::parseCluster(options.cluster);
   if (!parsed.ok())
@@ -171,6 +199,7 @@ Status Planning::prepare() {
   if (!made.ok())
     return made.status();
   training = *made;
+  // Options that contradict the cluster are found here, too.
   // Before the search: what cannot be compiled need not be looked for.
   // A prediction is also for devices that there is no code for.
   if (planning.compiles || !options.target.empty())
@@ -182,6 +211,7 @@ Status Planning::prepare() {
   return Status::success();
 }
 
+/// Colours and width are those of the terminal, if there is one.
 static planner::TextOptions getTextOptions() {
   planner::TextOptions text;
   text.color = llvm::sys::Process::StandardOutHasColors();
@@ -190,7 +220,8 @@ static planner::TextOptions getTextOptions() {
   return text;
 }
 
-/// The comparison with what `whyNot` asks for, as text.
+/// The comparison with what `whyNot` asks for, as text. Searches once more with
+/// those pins, in the same profile.
 Result<std::string>
 Planning::answerWhyNot(const planner::SearchResult &result) {
   Result<planner::Pins> pins = planner::parsePins(planning.whyNot);
@@ -203,12 +234,15 @@ Planning::answerWhyNot(const planner::SearchResult &result) {
   return planner::explainText(*answer, result, getTextOptions());
 }
 
+/// A projection needs to know how many tokens are trained; one price is for
+/// all.
 planner::ReportInput Planning::describe(const planner::SearchResult &result,
                                         size_t index) const {
   planner::ReportInput input{result, cluster, training,
                              getModelName(options.model)};
   if (planning.trainTokens <= 0)
     return input;
+  // Without prices a projection has times only.
   input.goal = planner::Goal{planning.trainTokens, std::nullopt};
   if (!planning.prices.empty())
     input.goal->price = planning.prices[index % planning.prices.size()];
@@ -216,8 +250,13 @@ planner::ReportInput Planning::describe(const planner::SearchResult &result,
 }
 
 /// Nothing is printed unless all that was asked for can be had.
+/// 1. Read and make everything that may fail.
+/// 2. Write the files.
+/// 3. Print the text, which so follows a complete output, and warn.
 Status Planning::tell(const planner::SearchResult &result) {
+  // 1. Nothing is printed so far.
   planner::ReportInput input = describe(result);
+  // A profile of another mesh than the choice's is refused.
   if (!planning.profile.empty()) {
     Result<planner::Measured> measured =
         planner::readMeasured(planning.profile, result.configuration);
@@ -239,34 +278,44 @@ Status Planning::tell(const planner::SearchResult &result) {
       return answer.status();
     text += *answer;
   }
+  // 2. Files.
   if (!planning.report.empty())
     PLAIT_RETURN_IF_ERROR(planner::writeHtmlReport(input, planning.report));
   if (!planning.trace.empty())
     PLAIT_RETURN_IF_ERROR(planner::writeTrace(input, planning.trace));
   if (!planning.json.empty())
     PLAIT_RETURN_IF_ERROR(writeTextFile(planning.json, planner::toJson(input)));
+  // 3. Text.
   getText(options) << text;
+  // A cluster of which the mesh uses less than there is may be a mistake of the
+  // user.
   if (result.idleDevices > 0)
     printWarning(planner::describeIdle(result));
   return Status::success();
 }
 
-/// Whether the compiler can say what memory the choice takes.
+/// Whether the compiler can say what memory the choice takes. Plans of other
+/// frameworks, in fp16, or for devices that no code can be made for are
+/// predicted only.
 bool Planning::canPlace(const Configuration &choice) const {
   return planning.framework == "plait" &&
          training.precision != Precision::FP16 && makeSettings(options).ok();
 }
 
-/// Replaces the estimated memory by the compiler's placement.
+/// Replaces the estimated memory by the compiler's placement. Lowers the model
+/// as the compilation will; where there is a compilation, it goes on from there
+/// instead of lowering a second time.
 Status Planning::place(planner::SearchResult &result) {
   if (options.progress)
     showProgress("placing the memory of the choice");
+  // A copy: whether this is the choice is not known before its memory is.
   CompileOptions chosen = options;
   pin(result.configuration, training.precision, chosen);
   auto placed = lowerModel(std::move(chosen));
   if (!placed)
     return fail("the choice (", planner::print(result.configuration),
                 ") does not compile");
+  // Beside the arena, as the estimate counts it.
   for (planner::StageMemory &memory : placed->memory)
     memory.reserved = cluster.device.reservedBytes;
   result.estimate.memory = placed->memory;
@@ -277,22 +326,33 @@ Status Planning::place(planner::SearchResult &result) {
 
 /// The fastest choice that fits as the compiler places it. Where less was
 /// estimated, the search is repeated as if there were as much less memory.
+/// 1. Search within the memory that is left to estimates.
+/// 2. Place the choice. It fits: done.
+/// 3. Where placement needs more, estimates are too low by some ratio: the next
+///    search has less memory by as much, and at least a thousandth less than
+///    this choice was estimated at. Each turn excludes its choice, so that this
+///    ends; if nothing is left, the message is of the first choice, the
+///    fastest.
 Result<planner::SearchResult> Planning::search() {
   double limit = cluster.device.usableBytes();
+  // Only the search sees it; what is told is of the real one.
   planner::Cluster smaller = cluster;
   Status tooLarge = Status::success();
   while (true) {
+    // 1. The fastest that fits by estimate.
     Result<planner::SearchResult> result =
         planner::search(*profile, smaller, training, space, planning.pins);
     if (!result.ok() && !tooLarge.ok())
       return tooLarge;
     if (!result.ok() || !canPlace(result->configuration))
       return result;
+    // 2. What the compiler makes of it.
     double estimated = result->estimate.peakMemory();
     PLAIT_RETURN_IF_ERROR(place(*result));
     double peak = result->estimate.peakMemory();
     if (peak <= limit)
       return result;
+    // 3. Less memory.
     if (tooLarge.ok())
       tooLarge =
           fail("the choice (", planner::print(result->configuration),
@@ -304,6 +364,8 @@ Result<planner::SearchResult> Planning::search() {
   }
 }
 
+/// As the compilation imports it, pinned shardings included: the profile is of
+/// the same model.
 FailureOr<OwningOpRef<ModuleOp>> Planning::importModel(int64_t batch) {
   auto module = importConfig(context, options, batch, training.sequence);
   if (failed(module) || failed(pinShardings(**module, options)))
@@ -312,7 +374,9 @@ FailureOr<OwningOpRef<ModuleOp>> Planning::importModel(int64_t batch) {
 }
 
 /// What dropout of the model's attention, and its document mask, mean for the
-/// training.
+/// training. Dropout and document masks are properties of the model, and so not
+/// known before it has been read: what findAttention() has assumed is corrected
+/// here.
 Status Planning::setAttention() {
   nn::AttentionUse use = profile->findAttentionUse();
   training.dropout = use.drops;
@@ -330,6 +394,7 @@ Status Planning::setAttention() {
   return Status::success();
 }
 
+/// The profile imports the model several times, with different batches.
 bool Planning::start() {
   if (!report(prepare()))
     return false;
@@ -341,6 +406,7 @@ bool Planning::start() {
   return profile && report(setAttention());
 }
 
+/// That nothing was found is an answer where somebody asks for it (`notFound`).
 std::optional<Configuration> Planning::run() {
   if (!start())
     return std::nullopt;
@@ -354,6 +420,7 @@ std::optional<Configuration> Planning::run() {
   return result->configuration;
 }
 
+/// One for all clusters, or one each.
 static Status checkPrices(const PlanningOptions &planning, size_t clusters) {
   size_t prices = planning.prices.size();
   if (prices <= 1 || prices == clusters)
@@ -363,16 +430,22 @@ static Status checkPrices(const PlanningOptions &planning, size_t clusters) {
               clusters == 1 ? "" : " or " + std::to_string(clusters));
 }
 
+/// 1. A session for each cluster. That one has no configuration is a row of the
+///    table.
+/// 2. The table, as JSON and as text. Deques, for rows refer to sessions and
+///    results, which must not move.
 bool plait::compare(const CompileOptions &options,
                     const PlanningOptions &planning,
                     const std::vector<std::string> &clusters) {
   if (!report(checkPrices(planning, clusters.size())))
     return false;
-  // What is compared refers to all three.
+  // What is compared refers to all three. Sessions keep references to their
+  // options.
   std::vector<CompileOptions> each(clusters.size(), options);
   std::deque<Planning> sessions;
   std::deque<planner::SearchResult> results;
   std::vector<planner::Compared> compared;
+  // 1. Rows.
   for (auto [i, name] : llvm::enumerate(clusters)) {
     each[i].cluster = name;
     Planning &session = sessions.emplace_back(each[i], planning);
@@ -388,6 +461,7 @@ bool plait::compare(const CompileOptions &options,
     results.push_back(std::move(*found));
     row.report.emplace(session.describe(results.back(), i));
   }
+  // 2. The table.
   clearProgress();
   if (!planning.json.empty() &&
       !report(writeTextFile(planning.json, planner::compareJson(compared))))
@@ -396,6 +470,8 @@ bool plait::compare(const CompileOptions &options,
   return true;
 }
 
+/// True without a change of the options where only a prediction was asked for,
+/// or where nothing was found and that is said in `notFound`.
 bool plait::choose(CompileOptions &options, const PlanningOptions &planning) {
   if (!report(checkPrices(planning, 1)))
     return false;

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The reference of a plan is the same model and batch on one rank, with none of
+// what a strategy does: what plait-run --check compares with. It has the plan's
+// precision and microbatches, so that what differs is rounding and the order of
+// sums.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Reference.h"
 
@@ -20,11 +27,16 @@ using namespace plait;
 /// What a machine that checks plans can be expected to have.
 static constexpr uint64_t kLargestReference = uint64_t(8) << 30;
 
+/// The strategy goes back to its defaults, except for the microbatch; attention
+/// and epilogues take their plain forms. Every field is pinned, so that nothing
+/// follows from anything else.
 CompileOptions
 plait::getReferenceOptions(CompileOptions options,
                            const TrainingConfiguration &configuration,
                            const Layout &layout) {
   TrainingConfiguration reference = configuration;
+  // The strategy is a part of the configuration: one assignment resets its
+  // fields.
   static_cast<Strategy &>(reference) = Strategy();
   reference.microBatch = configuration.microBatch;
   // The types of a model in IR are for all data-parallel ranks together.
@@ -35,6 +47,8 @@ plait::getReferenceOptions(CompileOptions options,
   visitConfiguration(
       [](const Field &, auto &pin, const auto &value) { pin = value; },
       options.pins, reference);
+  // What is about the mesh, the schedule or the files of the plan itself is
+  // left out.
   options.mesh = "1";
   options.dumpPhasesTo.clear();
   options.scheduleFile.clear();
@@ -42,6 +56,7 @@ plait::getReferenceOptions(CompileOptions options,
   return options;
 }
 
+/// A lower bound, from the types alone: activations come on top.
 uint64_t plait::countParameterBytes(ModuleOp model) {
   uint64_t elements = 0;
   for (auto parameter : model.getOps<nn::ParameterOp>())
@@ -54,6 +69,8 @@ uint64_t plait::countParameterBytes(ModuleOp model) {
   return elements * bytes;
 }
 
+/// A reason for a warning, not an error: the plan is written without a
+/// reference.
 Status plait::checkReferenceSize(uint64_t bytes) {
   if (bytes <= kLargestReference)
     return Status::success();

@@ -15,8 +15,14 @@ using namespace mlir;
 using namespace plait;
 using planner::Cluster;
 
+/// As options and plans spell them.
 static constexpr char kCpu[] = "cpu", kCuda[] = "cuda";
 
+//
+// What executes the plan: back end, processor or GPU architecture, cluster.
+// Three options and a cluster may say something about it, and each pair of them
+// may contradict; the functions below ask for one value each, from what is
+// given down to what is usual.
 //===----------------------------------------------------------------------===//
 // Back end and target
 //===----------------------------------------------------------------------===//
@@ -31,6 +37,7 @@ Status plait::checkBackend(const CompileOptions &options,
               cluster.device.isProcessor ? "processors" : "GPUs");
 }
 
+/// The option, else what the cluster's devices are, else cpu.
 static Result<std::string> findBackend(const CompileOptions &options,
                                        const std::optional<Cluster> &cluster) {
   if (!options.backend.empty() && options.backend != kCpu &&
@@ -43,6 +50,8 @@ static Result<std::string> findBackend(const CompileOptions &options,
   return std::string(cluster && !cluster->device.isProcessor ? kCuda : kCpu);
 }
 
+/// LLVM knows the names; one that it does not know is an error of code
+/// generation.
 static Result<codegen::Target> makeProcessor(const CompileOptions &options) {
   if (!options.target.empty())
     return fail("--target ", options.target, " is for --backend cuda, not cpu");
@@ -52,15 +61,23 @@ static Result<codegen::Target> makeProcessor(const CompileOptions &options) {
 }
 
 /// The architecture that options and cluster ask for; empty: any.
+/// 1. An option must be one that code can be made for.
+/// 2. Without a cluster it is what is given.
+/// 3. With one, both have to agree; devices without a target in their file need
+///    the option, and those with one that there is no code for can only be
+///    predicted.
 static Result<std::string>
 findArchitecture(const CompileOptions &options,
                  const std::optional<Cluster> &cluster) {
+  // 1. What is known.
   std::string known = llvm::join(codegen::TargetGPU::getNames(), ", ");
   if (!options.target.empty() &&
       !llvm::is_contained(codegen::TargetGPU::getNames(), options.target))
     return fail("target is \"", options.target, "\", expected one of ", known);
+  // 2. Given, or any.
   if (!cluster)
     return options.target;
+  // 3. The cluster's.
   const planner::Device &device = cluster->device;
   if (device.target.empty() && options.target.empty())
     return fail("the hardware file of ", device.name,
@@ -78,6 +95,8 @@ findArchitecture(const CompileOptions &options,
               options.cluster, ", whose devices are ", device.target);
 }
 
+/// An empty architecture is any GPU: PTX that drivers compile when a plan is
+/// loaded.
 static Result<codegen::Target>
 makeTarget(const CompileOptions &options,
            const std::optional<Cluster> &cluster) {
@@ -96,6 +115,7 @@ makeTarget(const CompileOptions &options,
                                        : *codegen::TargetGPU::get(*name));
 }
 
+/// The cluster first, since the rest follows from it.
 Result<Settings> plait::makeSettings(const CompileOptions &options) {
   Settings settings;
   if (!options.cluster.empty()) {
@@ -115,8 +135,11 @@ Result<Settings> plait::makeSettings(const CompileOptions &options) {
 // What the module says of it
 //===----------------------------------------------------------------------===//
 
+/// IR of a later phase has been compiled for something: options may repeat
+/// that, not change it. "host" is compared by the name that it stands for.
 Status plait::checkGivenTarget(const CompileOptions &options, TargetAttr target,
                                ClusterAttr cluster) {
+  // What is not given agrees with anything.
   auto check = [](const char *option, const std::string &given,
                   StringRef known) {
     if (given.empty() || given == known)
@@ -148,6 +171,8 @@ EpilogueKind plait::getUsualEpilogues(TargetAttr target) {
 /// target's usual device does.
 static uint64_t getDeviceReserve(const Settings &settings,
                                  const codegen::TargetGPU &gpu) {
+  // The cluster's file says it; else the usual device of the architecture
+  // stands for it.
   if (settings.cluster)
     return uint64_t(settings.cluster->device.reservedBytes);
   const char *usual = gpu.cubin == "sm_80"    ? "a100-80g:1"
@@ -156,6 +181,7 @@ static uint64_t getDeviceReserve(const Settings &settings,
   return uint64_t(planner::parseCluster(usual)->device.reservedBytes);
 }
 
+/// What the module says from here on; no pass asks the options again.
 TargetAttr plait::describeTarget(MLIRContext *context,
                                  const Settings &settings) {
   if (const auto *cpu = std::get_if<codegen::TargetCPU>(&settings.target))

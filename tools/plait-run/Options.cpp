@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// All options of plait-run: by what they are for, with their ranges, and in one
+// list of which a TOML file, the help, the settings in logs and the arguments
+// of supervised processes are made. What options say together is checked in
+// plait-run.cpp.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Options.h"
 
@@ -16,11 +23,15 @@ using namespace plait;
 
 namespace {
 
-/// A TOML file whose keys are the long names of options.
+/// A TOML file whose keys are the long names of options. CLI11 asks it for
+/// items, and checks their values as it does those of the command line. Errors
+/// name the file; keys that are no options are errors, so that a typing mistake
+/// does not go unseen.
 class TomlFile : public CLI::Config {
 public:
   explicit TomlFile(const CLI::App &app) : app(app) {}
 
+  /// Nothing is ever written.
   std::string to_config(const CLI::App *, bool, bool,
                         std::string) const override {
     return "";
@@ -38,7 +49,13 @@ public:
   }
 
 private:
+  /// 1. The key must be an option that a file may set.
+  /// 2. Lists are for a few options only.
+  /// 3. Any other value must have the option's type: flags are truth values,
+  ///    texts strings, others numbers.
+  /// 4. As text, which CLI11 parses.
   CLI::ConfigItem makeItem(const std::string &name, toml::node &value) const {
+    // 1. The plan alone is no option with dashes.
     const CLI::Option *option =
         app.get_option_no_throw(name == "plan" ? name : "--" + name);
     if (!option || name == "config" || name == "version" ||
@@ -46,8 +63,10 @@ private:
       refuse("sets '" + name + "', which is no option");
     bool isFlag = option->get_expected_max() == 0;
     bool isText = option->get_type_name().rfind("TEXT", 0) == 0;
+    // 2. Lists.
     if (auto *list = value.as_array(); list && takesList(name))
       return {{}, name, {joinList(name, *list)}};
+    // 3. Types.
     bool fits = isFlag   ? value.is_boolean()
                 : isText ? value.is_string()
                          : value.is_number();
@@ -56,6 +75,7 @@ private:
              (isFlag   ? "truth value"
               : isText ? "string"
                        : "number"));
+    // 4. Text.
     CLI::ConfigItem item;
     item.name = name;
     if (auto text = value.value_exact<std::string>()) {
@@ -85,6 +105,7 @@ private:
     return joined;
   }
 
+  /// One line, with line and column.
   static std::string describe(const toml::parse_error &error) {
     std::ostringstream text;
     text << "is not TOML: " << error.source().begin.line << ":"
@@ -92,6 +113,7 @@ private:
     return text.str();
   }
 
+  /// Exceptions are how CLI11 reports errors.
   [[noreturn]] void refuse(const std::string &what) const {
     throw CLI::ConfigError("'" + app.get_option("--config")->as<std::string>() +
                                "' " + what,
@@ -101,9 +123,12 @@ private:
   const CLI::App &app;
 };
 
+/// Options are in the usual groups unless divideHelp() puts them here.
 constexpr char furtherGroup[] = "Further options";
 
-/// --help leaves out what is in furtherGroup, --help-all shows it.
+/// --help leaves out what is in furtherGroup, --help-all shows it. make_help()
+/// knows which help is wanted, make_group() which options: CLI11 calls the one
+/// within the other, on a const object.
 class HelpFormatter : public CLI::Formatter {
 public:
   std::string make_help(const CLI::App *app, std::string name,
@@ -139,6 +164,7 @@ void divideHelp(CLI::App &app) {
       option->group(furtherGroup);
 }
 
+/// The runtime knows them; the help lists them.
 std::vector<std::string> getTokenTypeNames() {
   std::vector<std::string> names;
   for (const runtime::TokenType &type : runtime::getTokenTypes())
@@ -156,7 +182,8 @@ const CLI::Validator natural(
     },
     "in [0 - 2^64)");
 
-/// How a run is interrupted and goes on.
+/// How a run is interrupted and goes on. Every other option of these needs the
+/// directory.
 void addCheckpointOptions(CLI::App &app, Options &options) {
   runtime::CheckpointOptions &checkpoint = options.train.checkpoint;
   auto *directory = app.add_option("--checkpoint", checkpoint.directory,
@@ -181,7 +208,8 @@ void addCheckpointOptions(CLI::App &app, Options &options) {
       ->excludes(app.get_option("--trace"));
 }
 
-/// What is done, and with which files.
+/// What is done, and with which files. Of tokens and text one, which CLI11
+/// checks.
 void addFileOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
   app.add_option("plan", options.plan, "The plan to run")->required();
@@ -236,7 +264,8 @@ const CLI::Validator positive(
     "in [0 - 1e9]");
 const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
 
-/// How it is trained. The help shows the defaults.
+/// How it is trained. The help shows the defaults. Bounds keep out what cannot
+/// be meant; the optimizer uses those it has.
 void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
   // Below 1, which would leave nothing to correct the bias with.
   CLI::Range fraction(0.0, 0.999999);
@@ -271,7 +300,8 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
       ->check(positive);
 }
 
-/// What is done about bad steps, and how well the model does elsewhere.
+/// What is done about bad steps, and how well the model does elsewhere. What
+/// each policy does is the runtime's (docs/Training.md).
 void addWatchOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
   auto *tokens = app.add_option("--eval-tokens", train.evalTokens,
@@ -300,7 +330,8 @@ void addWatchOptions(CLI::App &app, Options &options) {
       ->check(positive);
 }
 
-/// Who runs it. The help shows the defaults.
+/// Who runs it. The help shows the defaults. How a plan is executed; what it
+/// computes is in the plan.
 void addExecutorOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
   app.add_option("--threads", train.executor.threads, "Of all ranks together")
@@ -320,7 +351,8 @@ void addExecutorOptions(CLI::App &app, Options &options) {
       ->check(CLI::Range(0.001, 1e6));
 }
 
-/// Who starts the processes, and again when they fail.
+/// Who starts the processes, and again when they fail. Measuring and comparing
+/// are runs of one start.
 void addSupervisorOptions(CLI::App &app, Options &options) {
   runtime::SupervisorOptions &supervisor = options.supervisor;
   auto *supervise =
@@ -347,6 +379,9 @@ void addSupervisorOptions(CLI::App &app, Options &options) {
 static const std::set<std::string> ofSupervisor = {"supervise", "launcher",
                                                    "hosts", "max-restarts"};
 
+/// By the list of options: what is added there is passed on. --config is left
+/// out, for its values have become options; so have plan and --resume, which
+/// the supervisor decides.
 std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
   static const std::set<std::string> others = {"help", "help-all", "config",
                                                "plan", "resume"};
@@ -363,6 +398,8 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
   return words;
 }
 
+/// A list of what is allowed: a new option is excluded until it is known to
+/// make sense.
 std::string plait::findExcludedByCheck(const CLI::App &app) {
   // What a comparison has in common with a run.
   static const std::set<std::string> common = {
@@ -376,6 +413,8 @@ std::string plait::findExcludedByCheck(const CLI::App &app) {
   return "";
 }
 
+/// Defaults are shown for options whose default is of interest, from the
+/// training options on.
 void plait::addOptions(CLI::App &app, Options &options) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(48);
@@ -391,6 +430,8 @@ void plait::addOptions(CLI::App &app, Options &options) {
   divideHelp(app);
 }
 
+/// Also what nobody has given, so that a log says what a run was. Values are
+/// numbers where their option takes numbers.
 std::string plait::describeSettings(const CLI::App &app,
                                     const Options &options) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();

@@ -23,6 +23,11 @@ using runtime::StepClock;
 using Json = nlohmann::ordered_json;
 namespace fb = plan::fb;
 
+//
+// Steps as Chrome's trace events, which Perfetto reads: processes for ranks,
+// threads for streams, spans for actions and operations. The prediction is made
+// once, by the planner's simulator, and drawn beside each measured step. Steps
+// are put one behind the other with a gap; pauses between them are not shown.
 //===----------------------------------------------------------------------===//
 // Which steps
 //===----------------------------------------------------------------------===//
@@ -36,6 +41,7 @@ static std::optional<uint64_t> parseStep(std::string_view text) {
   return isStep && step > 0 ? std::optional(step) : std::nullopt;
 }
 
+/// Ranges are bounded while they are enumerated: "1-1000000000" ends after 101.
 Result<std::set<uint64_t>> plait::parseSteps(const std::string &text) {
   // Each is some megabytes of a file that a browser opens as a whole.
   constexpr size_t most = 100;
@@ -60,6 +66,7 @@ Result<std::set<uint64_t>> plait::parseSteps(const std::string &text) {
   return steps;
 }
 
+/// Before anything is trained: the step would never come.
 Status Trace::beginRun(uint64_t, uint64_t last) {
   if (!steps.empty() && *steps.rbegin() > last)
     return fail("--trace-steps: step ", *steps.rbegin(),
@@ -72,6 +79,8 @@ bool Trace::wants(uint64_t number) const {
   return steps.empty() || steps.count(number);
 }
 
+/// Without a list only the number is kept; the notes of the last step are still
+/// there after the run.
 void Trace::add(uint64_t number, double, const runtime::StepNotes &) {
   step = number;
   if (!steps.empty())
@@ -82,15 +91,19 @@ void Trace::add(uint64_t number, double, const runtime::StepNotes &) {
 // Events
 //===----------------------------------------------------------------------===//
 
-/// Two processes a rank, and one that says where steps are.
+/// Two processes a rank, and one that says where steps are. Numbers order the
+/// processes in Perfetto: measured above predicted, rank by rank.
 static uint32_t measuredProcess(uint32_t rank) { return 1 + 2 * rank; }
 static uint32_t predictedProcess(uint32_t rank) { return 2 + 2 * rank; }
 static constexpr uint32_t stepsProcess = 0;
 
+/// Of steady_clock, whose unit is not fixed.
 static double toSeconds(StepClock::Time::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+/// A plan without a cluster, or with one that is not known here, has no
+/// prediction: the trace is drawn without.
 void Trace::predict() {
   auto predictWith = [&]() -> Result<plan::Replayed> {
     Result<planner::PlanCluster> target = planner::clusterOf(plan);
@@ -114,6 +127,8 @@ void Trace::predict() {
     costs = "none: " + (warning = replayed.status().message());
 }
 
+/// Streams of a rank are counted in its notes, so that only those that exist
+/// have rows.
 void Trace::addNames() {
   auto addProcess = [&](uint32_t process, const std::string &name) {
     planner::addName(events, "process_name", process, 0, name);
@@ -147,10 +162,14 @@ void Trace::addNames() {
   }
 }
 
+/// The step's own time, moved to where the step is drawn.
 double Trace::secondsOf(Time time) const {
   return at + toSeconds(time - notes.begin());
 }
 
+/// 1. Actions, in each stream where they have operations.
+/// 2. Operations that are steps, inside of them: spans of one thread nest by
+///    time.
 void Trace::addMeasured(uint32_t rank) {
   const fb::Program &program =
       *plan.programs()->Get(notes.mesh().index(rank, 0));
@@ -163,6 +182,7 @@ void Trace::addMeasured(uint32_t rank) {
                      toSeconds(end - begin), std::move(args));
   };
   // An action lasts, in each stream, from its first operation to its last one.
+  // 1. Actions.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<Time, Time>> actions;
   plan::forEachOperation(program, [&](const plan::Operation &operation) {
     Time begin = clock.getStart(operation.index);
@@ -180,6 +200,7 @@ void Trace::addMeasured(uint32_t rank) {
     add(place.second, plan::nameOf(action), action, whole.first, whole.second,
         std::move(args));
   }
+  // 2. Operations.
   plan::forEachOperation(program, [&](const plan::Operation &operation) {
     if (const fb::Step *step = operation.get(program))
       add(notes.streamOf(rank, operation.index), plan::nameOf(*step),
@@ -189,7 +210,8 @@ void Trace::addMeasured(uint32_t rank) {
   });
 }
 
-/// The step that the notes are of.
+/// The step that the notes are of. Names and prediction come with the first
+/// step, when all notes exist.
 void Trace::addStep() {
   if (events.empty()) {
     predict();
@@ -215,6 +237,8 @@ void Trace::addStep() {
   at += gap * std::max(length, predicted ? predicted->seconds : 0);
 }
 
+/// Steps that never came are a warning, for an interrupted run has a trace as
+/// well.
 Status Trace::write(const std::string &path) {
   if (steps.empty())
     addStep();

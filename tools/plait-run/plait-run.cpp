@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One process of a run, or its supervisor: reads options, joins the other
+// processes, compares plans and versions with them, trains, checks or measures,
+// and sees to it that one process says what has failed. All else is the
+// runtime's.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Options.h"
 #include "Trace.h"
@@ -26,6 +33,10 @@ using namespace plait;
 namespace {
 
 /// Trains with steps measured.
+/// 1. What is written: notes of all ranks, a profile of all steps, a trace of
+///    some.
+/// 2. Train.
+/// 3. Write, in the process that has the notes of all.
 Status measure(const plan::PlanFile &file, Options &options) {
   const plan::fb::Plan &plan = file.plan();
   runtime::TrainOptions &train = options.train;
@@ -33,6 +44,7 @@ Status measure(const plan::PlanFile &file, Options &options) {
   train.executor.cudaGraph = false;
   runtime::Rendezvous *processes = train.executor.processes;
   bool overlaps = plan::overlaps(plan, train.executor.overlap);
+  // 1. Readers.
   runtime::StepNotes notes(plan, overlaps, processes);
   train.executor.notes = &notes;
   runtime::Profiler profiler(plan, file.hash(), train.executor.threads,
@@ -47,7 +59,9 @@ Status measure(const plan::PlanFile &file, Options &options) {
   Trace trace(notes, std::move(*steps), overlaps);
   if (!options.trace.empty())
     train.readers.push_back(&trace);
+  // 2. Train.
   PLAIT_RETURN_IF_ERROR(runtime::train(plan, train));
+  // 3. Write.
   if (processes && processes->place().index != 0)
     return Status::success(); // the first one has the notes of all
   if (!options.trace.empty())
@@ -61,6 +75,7 @@ Status measure(const plan::PlanFile &file, Options &options) {
   return plan::writeProfile(*measured, options.profile);
 }
 
+/// The option's check admits these words only.
 runtime::SpikePolicy spikePolicyOf(const std::string &name) {
   return name == "stop"       ? runtime::SpikePolicy::Stop
          : name == "report"   ? runtime::SpikePolicy::Report
@@ -74,7 +89,9 @@ runtime::NonFinitePolicy nonFinitePolicyOf(const std::string &name) {
                               : runtime::NonFinitePolicy::Stop;
 }
 
-/// That all processes run the same plan in the same way.
+/// That all processes run the same plan in the same way. The plan first: it is
+/// read by each process from what may be different disks. Then the versions, on
+/// which numbers may depend.
 Status compareProcesses(runtime::Rendezvous &processes,
                         const Result<plan::PlanFile> &file) {
   PLAIT_RETURN_IF_ERROR(processes.agree(file.status()));
@@ -83,7 +100,8 @@ Status compareProcesses(runtime::Rendezvous &processes,
   return processes.agreeOn("version", runtime::describeVersion());
 }
 
-/// What the options say together.
+/// What the options say together. What depends on more than one option, or on
+/// where an output goes. Each message names the options as the user wrote them.
 Status checkOptions(const CLI::App &app, const Options &options) {
   const runtime::TrainOptions &train = options.train;
   std::string excluded = findExcludedByCheck(app);
@@ -123,7 +141,12 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   return Status::success();
 }
 
+/// 1. Options become those of the runtime.
+/// 2. The plan is opened, verified and compared with that of the other
+///    processes; all of them call this, also where opening has failed.
+/// 3. One of three things is done with it.
 Status run(Options &options) {
+  // 1. What is printed gives way to what is written to standard output.
   for (const std::string *file :
        {&options.train.log, &options.profile, &options.trace})
     if (isStandardOutput(*file))
@@ -152,19 +175,22 @@ Status run(Options &options) {
       return fail(name, ": ", parsed.status().message());
     *interval = *parsed;
   }
+  // 2. The plan.
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (runtime::Rendezvous *processes = options.train.executor.processes)
     PLAIT_RETURN_IF_ERROR(compareProcesses(*processes, file));
   if (!file.ok())
     return file.status();
   options.train.planHash = file->hash();
+  // 3. Measure, check or train.
   if (options.measures())
     return measure(*file, options);
   return options.check ? runtime::check(file->plan(), options.train)
                        : runtime::train(file->plan(), options.train);
 }
 
-/// What the program ends with.
+/// What the program ends with. The processes that it starts get their options
+/// on the command line.
 int supervise(const CLI::App &app, Options &options) {
   runtime::SupervisorOptions &supervisor = options.supervisor;
   supervisor.plan = options.plan;
@@ -186,14 +212,19 @@ int supervise(const CLI::App &app, Options &options) {
 }
 
 /// One process says what has failed; the others, where their ranks waited.
+/// 1. A rank that was merely released says where it waited, as a note.
+/// 2. One process says the reason: that of its engine, if it knows better.
+/// 3. Others that have waited in vain say so, unless the reason has been told.
 void tell(const CLI::App &app, runtime::Rendezvous *processes,
           const Status &failure) {
   bool waited =
       failure.message().find("waited longer than") != std::string::npos;
   bool follows = processes && runtime::followsAnother(failure);
+  // 1. First
   // At once: a launcher ends all when the first process has.
   if (follows)
     tool::printNote(app, failure.message());
+  // 2. The reason.
   if (!processes || processes->speaksOfFailure()) {
     std::string reason = follows ? processes->reasonOfRelease() : "";
     tool::printError(app, reason.empty() ? failure.message() : reason);
@@ -203,6 +234,12 @@ void tell(const CLI::App &app, runtime::Rendezvous *processes,
 
 } // namespace
 
+/// 1. Parse. Of several processes only the first prints errors of options,
+///    which all have.
+/// 2. A supervisor goes no further.
+/// 3. Join the others; signals are deferred from here on.
+/// 4. Run, and say what has failed. A run that was interrupted has ended well,
+///    and says by its exit code that it was.
 int main(int argc, char **argv) {
   CLI::App app(
       "Executes a plan: its ranks as threads of this process, or spread over "
@@ -218,12 +255,15 @@ int main(int argc, char **argv) {
         return "plait-run " PLAIT_VERSION "\n" + runtime::describeLibraries();
       },
       "Print the version, and those of libraries, and exit");
+  // 1. The environment says which process this is.
   bool isFirst = runtime::Rendezvous::launchIndex() == 0;
   if (std::optional<int> code = tool::parse(app, argc, argv, !isFirst))
     return *code;
   removeTemporaryFilesOnSignals();
+  // 2. Its processes come back here without the option.
   if (options.supervise)
     return supervise(app, options);
+  // 3. Others may be late for as long.
   auto timeLimit = std::chrono::milliseconds(int64_t(options.timeout * 1000));
   options.train.executor.timeLimit = timeLimit;
   auto processes = runtime::Rendezvous::join(timeLimit);
@@ -239,6 +279,7 @@ int main(int argc, char **argv) {
     options.train.executor.threads = (*processes)->place().processors;
   options.train.executor.processes = processes->get();
   options.train.settings = describeSettings(app, options);
+  // 4. Failures of options, too, are told by one process.
   Status status = checkOptions(app, options);
   if (status.ok())
     status = run(options);

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Plans of one model for several numbers of ranks, named after the first. Each
+// has its own copy of all options, changed by one word of --also, and goes
+// through the same choice and compilation. Either all plans are there at the
+// end, or none.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Family.h"
 
@@ -24,6 +31,7 @@ int64_t plait::countRanks(const std::string &mesh) {
   auto pins = planner::parsePins(mesh);
   if (mesh.empty() || mesh == "1" || !pins.ok())
     return 1;
+  // No mesh is so large: compilation refuses it with a message of its own.
   constexpr int64_t tooMany = int64_t(1) << 32;
   int64_t ranks = 1;
   for (std::optional<int> size :
@@ -33,15 +41,20 @@ int64_t plait::countRanks(const std::string &mesh) {
 }
 
 /// Lets `options` be for the cluster or mesh that `word` says.
+/// 1. A mesh takes the place of --mesh.
+/// 2. Sizes are of the cluster that is given, else of this machine, for which
+///    the planner chooses.
 static Status resize(const std::string &word, CompileOptions &options) {
   bool isMesh = word.find('=') != word.npos;
   if (isMesh && !options.cluster.empty())
     return fail("with --cluster it takes sizes, such as 7x8");
+  // 1. A mesh.
   if (isMesh) {
     auto pins = planner::parsePins(word);
     options.mesh = word;
     return pins.status();
   }
+  // 2. A size.
   std::string name = "host"; // this machine, as for --mesh alone
   if (options.cluster.empty()) {
     options.mesh.clear();
@@ -55,6 +68,7 @@ static Status resize(const std::string &word, CompileOptions &options) {
   return planner::parseCluster(options.cluster).status();
 }
 
+/// Words are checked before anything is compiled.
 Result<Family> Family::create(const CompileOptions &options,
                               const PlanningOptions &planning,
                               const std::vector<std::string> &words) {
@@ -87,7 +101,9 @@ Family::~Family() {
     std::remove(name.c_str());
 }
 
-/// `hasFailed` is set after a failure that has been told.
+/// `hasFailed` is set after a failure that has been told. Compiles one member:
+/// chooses its strategy, names it by its ranks, writes it. On a cluster that
+/// nothing fits is a failure, on this machine the default strategy stays.
 Status Family::compile(Member &member, const ChoosePlan &choose,
                        bool &hasFailed) {
   std::string notFound;
@@ -112,6 +128,7 @@ Status Family::compile(Member &member, const ChoosePlan &choose,
   return Status::success();
 }
 
+/// Stops at the first failure; the destructor removes the others.
 bool Family::compile(const ChoosePlan &choose) {
   for (Member &member : members) {
     bool hasFailed = false;

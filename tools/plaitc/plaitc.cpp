@@ -20,7 +20,7 @@
 using plait::CompileOptions;
 using plait::PlanningOptions;
 
-/// Splits NAME=AXES.
+/// Splits NAME=AXES. Of the first equals sign: names of parameters have none.
 static void addSharding(CompileOptions &options, const std::string &text) {
   size_t equals = text.find('=');
   if (equals == std::string::npos)
@@ -31,17 +31,27 @@ static void addSharding(CompileOptions &options, const std::string &text) {
       {text.substr(0, equals), text.substr(equals + 1)});
 }
 
+//
+// Options into CompileOptions and PlanningOptions, and what they say together.
+// Options of a configuration are made from the list of its fields, so that a
+// new field needs nothing here. All decisions are the driver's (lib/Driver) or
+// the planner's; this file decides only which of them is asked: a compilation,
+// a search before it, a search alone, a comparison of clusters, or a family of
+// plans.
 //===----------------------------------------------------------------------===//
 // The fields of a configuration
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// Makes the option of a field, which pins it.
+/// Makes the option of a field, which pins it. Called for each field, with its
+/// pin, what can be executed of it, and its default.
 struct FieldOption {
   CLI::App &app;
 
-  /// The values that there are to choose from; none where any number does.
+  /// The values that there are to choose from; none where any number does. What
+  /// can be executed is listed where that is a choice; else all words of the
+  /// type.
   template <typename T>
   static std::vector<std::string> getChoices(const std::vector<T> &executable) {
     std::vector<std::string> choices;
@@ -54,6 +64,9 @@ struct FieldOption {
     return choices;
   }
 
+  /// Help, parser, default and group all follow from the field. Text is parsed
+  /// by the configuration's own parser, so that its messages are the same
+  /// everywhere.
   template <typename T>
   void operator()(const plait::Field &field, std::optional<T> &pin,
                   const std::vector<T> &executable, const T &usual) {
@@ -86,6 +99,7 @@ struct FieldOption {
 
 } // namespace
 
+/// In the order of the help: what most users need is first.
 static void addCompileOptions(CLI::App &app, CompileOptions &options) {
   app.add_option(
          "model", options.model,
@@ -104,6 +118,7 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
          "in place of --schedule and --chunks: the order of a step, CSV\n"
          "as PyTorch and plait-plan schedule --csv write it")
       ->group(FieldOption::strategyGroup);
+  // Several times, each a value of its own: values have commas.
   app.add_option("--shard")
       ->each(
           [&options](const std::string &text) { addSharding(options, text); })
@@ -156,8 +171,10 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       "leave out what plait-run --check compares with");
 }
 
+/// Options of this group need a cluster; see plan().
 static constexpr char planningGroup[] = "Let the planner decide the rest";
 
+/// A comma divides sizes of a cluster; a text with an equals sign is one mesh.
 static void addFamilyOption(CLI::App &app, std::vector<std::string> &also) {
   // A mesh has commas of its own.
   app.add_option("--also")
@@ -203,6 +220,7 @@ static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
 
 /// Not CLI's own excludes and needs, which the help would list.
 static plait::Status checkProjectionOptions(const CLI::App &app) {
+  // What is told or written for one cluster.
   for (const char *single :
        {"--cluster", "--output", "--compile-to", "--explain", "--why-not",
         "--report", "--trace", "--profile"})
@@ -212,6 +230,8 @@ static plait::Status checkProjectionOptions(const CLI::App &app) {
     if (app.count("--schedule-file") && app.count(planned))
       return plait::fail("--schedule-file excludes ", planned,
                          ": the planner orders a step by itself");
+  // Each plan of a family is a file; shardings and schedules are made for one
+  // mesh.
   for (const char *other : {"--compare", "--compile-to", "--predict",
                             "--schedule-file", "--claim", "--shard"})
     if (app.count("--also") && app.count(other))
@@ -221,7 +241,8 @@ static plait::Status checkProjectionOptions(const CLI::App &app) {
   return plait::Status::success();
 }
 
-/// `pinned` is the text of --pin.
+/// `pinned` is the text of --pin. The group is the default of what is added
+/// from here on.
 static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
                                PlanningOptions &options, std::string &pinned) {
   app.option_defaults()->group(planningGroup);
@@ -243,8 +264,12 @@ static void addPlanningOptions(CLI::App &app, CompileOptions &compile,
 
 /// What was given of the options that the planner could decide, and what
 /// `further` pins.
+/// 1. --mesh and --pin are texts of the same form, and are parsed as one.
+/// 2. Fields that have options of their own are added; what is given twice is
+///    an error, even where both agree.
 static plait::Result<plait::planner::Pins>
 getPins(const CompileOptions &options, const std::string &further) {
+  // 1. One rank is a mesh whose axes are all pinned.
   std::string text = options.mesh == "1" ? "pp=1,dp=1,cp=1,tp=1" : options.mesh;
   text += (text.empty() || further.empty() ? "" : ",") + further;
   plait::planner::Pins pins;
@@ -254,6 +279,7 @@ getPins(const CompileOptions &options, const std::string &further) {
       return parsed.status();
     pins = std::move(*parsed);
   }
+  // 2. Options with names of their own.
   plait::Status status = plait::Status::success();
   plait::visitStrategy(
       [&](const plait::Field &field, const auto &given, auto &pin) {
@@ -270,10 +296,14 @@ getPins(const CompileOptions &options, const std::string &further) {
 
 /// Where the mesh is all that is said of how to train a config.json and of what
 /// on, the planner decides the rest for as many ranks of this machine. Without
-/// an answer the defaults stay, and `notFound` tells why.
+/// an answer the defaults stay, and `notFound` tells why. The planner is asked
+/// only where nothing of the strategy is given, as a user who gives anything of
+/// it means the defaults for the rest. A model in IR has a batch already, and
+/// one rank has no strategy.
 static bool planForThisMachine(CompileOptions &options,
                                PlanningOptions &planning,
                                std::string &notFound) {
+  // Also what is for another machine than this.
   bool decided = !options.target.empty() || options.backend == "cuda" ||
                  !options.scheduleFile.empty();
   plait::visitStrategy([&](const plait::Field &,
@@ -300,6 +330,8 @@ static bool planForThisMachine(CompileOptions &options,
 }
 
 /// Leaves standard output to what is written there: text goes elsewhere then.
+/// IR goes to standard output where nothing else is said. Two outputs there are
+/// an error; one moves everything for people to standard error.
 static plait::Status divideOutputs(CompileOptions &options,
                                    PlanningOptions &planning) {
   if (planning.predict && planning.json.empty())
@@ -318,10 +350,16 @@ static plait::Status divideOutputs(CompileOptions &options,
 
 /// Returns false after a message; planning.compiles tells whether there is more
 /// to do.
+/// 1. Without a cluster: for this machine, if that can be, unless an option was
+///    given that needs one.
+/// 2. What is pinned.
+/// 3. Whether it compiles: not if all that is asked for is to be told
+///    something, and there is no file for a plan.
 static bool plan(const CLI::App &app, CompileOptions &options,
                  PlanningOptions &planning, const std::string &pinned,
                  const std::vector<std::string> &compared,
                  std::string &notFound) {
+  // 1. No cluster.
   if (options.cluster.empty() && compared.empty()) {
     auto given = app.get_options([](const CLI::Option *option) {
       return option->get_group() == planningGroup && option->count();
@@ -332,12 +370,14 @@ static bool plan(const CLI::App &app, CompileOptions &options,
                             given.front()->get_name() + " needs --cluster");
     return false;
   }
+  // 2. Pins.
   plait::Result<plait::planner::Pins> pins = getPins(options, pinned);
   if (!pins.ok()) {
     plait::tool::printError(app, pins.status().message());
     return false;
   }
   planning.pins = std::move(*pins);
+  // 3. What is asked for.
   bool tells = planning.explain || !planning.json.empty() ||
                !planning.whyNot.empty() || !planning.report.empty() ||
                !planning.trace.empty() || planning.trainTokens > 0 ||
@@ -349,7 +389,12 @@ static bool plan(const CLI::App &app, CompileOptions &options,
   return plait::choose(options, planning);
 }
 
+/// 1. Parse, and check what options say together.
+/// 2. The other plans of a family, then the first: if any of them cannot be
+///    compiled, those that were written are removed.
+/// 3. A default strategy is warned of at the end, where it is seen.
 int main(int argc, char **argv) {
+  // 1. Parse and check.
   CompileOptions options;
   PlanningOptions planning;
   std::string pinned, notFound;
@@ -370,6 +415,7 @@ int main(int argc, char **argv) {
       plait::tool::printError(app, status.message());
       return 1;
     }
+  // 2. All plans or none.
   auto family = plait::Family::create(options, planning, also);
   if (!family.ok()) {
     plait::tool::printError(app, family.status().message());
@@ -388,6 +434,7 @@ int main(int argc, char **argv) {
   if (planning.compiles && !plait::compile(options))
     return 1;
   family->keep();
+  // 3. Last, so that it is seen.
   if (!notFound.empty())
     llvm::errs() << "plaitc: warning: this is the default strategy, since the "
                     "planner has none for this machine: "

@@ -4,6 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// MLIR's language server with plait's dialects: completion, definitions and
+// diagnostics for .mlir files in an editor.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/InitAll.h"
 

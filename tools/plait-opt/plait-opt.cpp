@@ -4,6 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// MLIR's own driver with plait's dialects and passes: any pass alone, on IR
+// that plaitc --dump-phases-to has written or a test has by hand.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/InitAll.h"
 #include "plait/Proof/Passes.h"
@@ -29,6 +34,7 @@ static void shortenDiagnostics() {
     static_cast<llvm::cl::opt<bool> *>(option->second)->setInitialValue(false);
 }
 
+/// Options of LLVM are hidden before MLIR adds its own.
 int main(int argc, char **argv) {
   hideLLVMOptions();
   llvm::cl::SetVersionPrinter(

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Fits the figures of a hardware file to profiles of this machine. Profiles
+// name their plans by hash, so that plans and profiles may be given in any
+// order; the fit is lib/Planner's.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Commands.h"
 #include "TextOutput.h"
@@ -25,10 +31,12 @@ struct Options {
   std::string output;
 };
 
-/// The plan that a profile was taken of.
+/// The plan that a profile was taken of. Fails also where the profile does not
+/// fit the plan that it names.
 Result<const plan::PlanFile *>
 findPlan(const plan::Profile &profile, const std::string &path,
          const std::vector<plan::PlanFile> &plans) {
+  // The hash is that of the plan's payload, which the profile names.
   for (const plan::PlanFile &file : plans)
     if (profile.plan == plan::identify(file.hash())) {
       PLAIT_RETURN_IF_ERROR(
@@ -39,6 +47,7 @@ findPlan(const plan::Profile &profile, const std::string &path,
               ", which is none of the plans given with --plans");
 }
 
+/// Figures before and after, then what is left of the errors, by kind of step.
 void print(const planner::Calibration &calibration) {
   std::cout << tool::format("%-28s%14s%14s\n", "figure", "before", "fitted");
   for (const planner::FittedValue &value : calibration.values)
@@ -56,7 +65,11 @@ void print(const planner::Calibration &calibration) {
         100 * residual.errorBefore, 100 * residual.errorAfter);
 }
 
+/// 1. Plans and profiles.
+/// 2. The plan of each profile.
+/// 3. The fit, named after the file that is written.
 Status run(const Options &options) {
+  // 1. Files.
   std::vector<plan::PlanFile> plans;
   for (const std::string &path : options.plans) {
     Result<plan::PlanFile> file = plan::PlanFile::open(path);
@@ -71,6 +84,7 @@ Status run(const Options &options) {
       return profile.status();
     profiles.push_back(std::move(*profile));
   }
+  // 2. References: both lists are complete.
   std::vector<planner::MeasuredRun> runs;
   for (size_t i = 0; i < profiles.size(); ++i) {
     auto file = findPlan(profiles[i], options.profiles[i], plans);
@@ -78,10 +92,12 @@ Status run(const Options &options) {
       return file.status();
     runs.push_back({(*file)->plan(), profiles[i]});
   }
+  // 3. The fit.
   Result<planner::Calibration> calibration = planner::calibrate(
       runs, "cpu", std::filesystem::path(options.output).stem().string());
   if (!calibration.ok())
     return calibration.status();
+  // The hardware file goes there then.
   if (!isStandardOutput(options.output))
     print(*calibration);
   return writeTextFile(options.output, calibration->json);
@@ -89,6 +105,7 @@ Status run(const Options &options) {
 
 } // namespace
 
+/// All profiles are of one machine; --plans may have more than they need.
 tool::Command tool::addCalibrateCommand(CLI::App &app) {
   CLI::App *command = app.add_subcommand(
       "calibrate", "Fit a hardware file of this machine to profiles");

@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// How wide charts are and whether they have colours: as the options say, else
+// as the terminal is.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ChartOutput.h"
 
@@ -15,6 +20,7 @@
 
 using namespace plait;
 
+/// Of all commands that draw a chart.
 void tool::addChartFlags(CLI::App &command, ChartFlags &flags) {
   command
       .add_option("--width", flags.width,
@@ -23,6 +29,9 @@ void tool::addChartFlags(CLI::App &command, ChartFlags &flags) {
   command.add_flag("--no-color", flags.noColor, "Draw in plain ASCII");
 }
 
+/// Without a terminal the width is that of ChartOptions, so that output into
+/// files does not depend on where it is made. NO_COLOR is honoured
+/// (no-color.org).
 schedule::ChartOptions tool::getChartOptions(const ChartFlags &flags) {
   schedule::ChartOptions options;
   bool terminal = isatty(STDOUT_FILENO);

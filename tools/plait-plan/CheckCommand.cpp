@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What the compiler does before it writes a plan and the runtime after it has
+// read one, by itself. The proof that a plan trains its model is another thing,
+// and is in the plan (docs/Proof.md).
+//
+//===----------------------------------------------------------------------===//
 
 #include "Commands.h"
 #include "plait/Plan/Check.h"
@@ -17,7 +23,8 @@
 
 using namespace plait;
 
-/// What is no error, since it depends on the machine.
+/// What is no error, since it depends on the machine. The plan is sound where
+/// messages of one route wait for each other; it may hang where all of them do.
 static void noteSerialLaunch(const plan::fb::Plan &plan) {
   if (!plan::isCuda(plan))
     return;
@@ -29,6 +36,7 @@ static void noteSerialLaunch(const plan::fb::Plan &plan) {
         << status.message() << "\n";
 }
 
+/// "ok" on standard output, whatever is noted.
 tool::Command tool::addCheckCommand(CLI::App &app) {
   CLI::App *command = app.add_subcommand("check", "Prove a plan file sound");
   auto path = std::make_shared<std::string>();

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Both plans are turned into lists of facts, a name and a value each, and the
+// lists are compared; the comparison knows nothing of plans. A fact that one
+// plan lacks is a difference as well. Names of facts are what is printed, and
+// scripts may look for.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Commands.h"
 #include "PlanSummary.h"
@@ -30,16 +37,19 @@ namespace {
 /// have that thing.
 using Facts = std::vector<std::pair<std::string, Json>>;
 
+/// Null on the side that does not have the fact.
 struct Difference {
   std::string what;
   Json left, right;
 };
 
 /// The stages that hold a parameter, and the axes that split its dimensions:
-/// `0, 3: [{}, {"tp"}]`.
+/// `0, 3: [{}, {"tp"}]`. By name: parameters of two plans may have other
+/// numbers. Tied ones are on several stages.
 std::map<std::string, std::string> getPlacements(const fb::Plan &plan) {
   std::map<std::string, std::string> stages, dims;
   for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
+    // A program may hold none.
     const auto *shards = plan.programs()->Get(i)->shards();
     for (uint32_t j = 0; j < plan::length(shards); ++j) {
       const fb::Shard &shard = *shards->Get(j);
@@ -55,6 +65,7 @@ std::map<std::string, std::string> getPlacements(const fb::Plan &plan) {
                   plan.mesh()->Get(dim->axes()->Get(k))->name()->str() + "\"";
         text += "}";
       }
+      // The last stage that holds it says how it is split.
       dims[name] = "[" + text + "]";
     }
   }
@@ -63,6 +74,8 @@ std::map<std::string, std::string> getPlacements(const fb::Plan &plan) {
   return stages;
 }
 
+/// What was chosen, in the order of plaitc's options; absent fields are left
+/// out, as they are of a version that did not have them.
 void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("model", GetString(plan.model_type()) + " " +
                                   GetString(plan.model_name()));
@@ -83,6 +96,8 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("micro-batch", plan.micro_batch());
   facts.emplace_back("microbatches", plan.microbatches());
   facts.emplace_back("stages", plan.programs()->size());
+  // For which processor, not the code itself: kernels differ in ways that say
+  // nothing.
   for (uint32_t i = 0; i < plan::length(plan.code()); ++i)
     facts.emplace_back("code for " + GetString(plan.code()->Get(i)->target()),
                        GetString(plan.code()->Get(i)->cpu()));
@@ -98,6 +113,8 @@ void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
   facts.emplace_back(prefix + "microbatches in flight",
                      program.peak_in_flight());
   facts.emplace_back(prefix + "arena bytes", program.arena_bytes());
+  // Categories without bytes are no facts: where one plan alone has them, the
+  // other shows a dash.
   for (auto [category, bytes] : summary.peakBytes)
     facts.emplace_back(prefix + tool::toWord(fb::EnumNameCategory(category)) +
                            " bytes",
@@ -109,12 +126,14 @@ void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
     facts.emplace_back(prefix + "gemm steps with " +
                            tool::toWord(fb::EnumNameEpilogue(kind)),
                        count);
+  // By the axis's name, for plans may have other axes.
   for (uint32_t axis = 0; axis < summary.sentBytes.size(); ++axis)
     facts.emplace_back(prefix + "bytes sent over " +
                            plan.mesh()->Get(axis)->name()->str(),
                        summary.sentBytes[axis]);
 }
 
+/// Parameters last: there may be hundreds, of which few differ.
 Facts getFacts(const plan::PlanFile &file) {
   const fb::Plan &plan = file.plan();
   Facts facts;
@@ -126,15 +145,19 @@ Facts getFacts(const plan::PlanFile &file) {
   return facts;
 }
 
-/// In the order of `left`; what only `right` has comes last.
+/// In the order of `left`; what only `right` has comes last. n log n; `others`
+/// is left with what `left` does not have.
 std::vector<Difference> compare(const Facts &left, const Facts &right) {
+  // Names are unique in a list.
   std::map<std::string, Json> others(right.begin(), right.end());
   std::vector<Difference> differences;
   for (const auto &[what, value] : left) {
     auto found = others.find(what);
     Json other = found == others.end() ? Json() : found->second;
+    // Numbers and texts compare as JSON values: 1 and "1" differ.
     if (value != other)
       differences.push_back({what, value, other});
+    // What is left at the end has not been met.
     if (found != others.end())
       others.erase(found);
   }
@@ -151,6 +174,7 @@ std::string toText(const Json &value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+/// One line each, in columns.
 void print(const std::vector<Difference> &differences) {
   if (differences.empty())
     std::cout << "the plans are equal\n";
@@ -160,6 +184,7 @@ void print(const std::vector<Difference> &differences) {
               << "\n";
 }
 
+/// Values keep their types.
 std::string toJson(const std::vector<Difference> &differences) {
   Json list = Json::array();
   for (const Difference &difference : differences)
@@ -179,6 +204,7 @@ struct Options {
 
 /// Plans that differ are no failure: `options.differ` tells the exit code.
 Status run(Options &options) {
+  // Both are checked, as all plans are that are opened.
   Result<plan::PlanFile> left = plan::PlanFile::open(options.left);
   if (!left.ok())
     return left.status();
@@ -201,6 +227,7 @@ Status run(Options &options) {
 
 } // namespace
 
+/// Exit codes are those of diff(1): errors must not look like a difference.
 tool::Command tool::addDiffCommand(CLI::App &app) {
   CLI::App *command = app.add_subcommand(
       "diff", "Say how two plans differ; exits with 1 where they do");

@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Counts what programs do in a training step: a function's steps times the
+// number of its calls. Nothing is simulated; times are Simulation's.
+//
+//===----------------------------------------------------------------------===//
 
 #include "PlanSummary.h"
 #include "plait/Plan/Check.h"
@@ -21,7 +26,11 @@ using namespace plait::tool;
 using plan::length;
 namespace fb = plait::plan::fb;
 
+/// 1. Changes, at the first action of each region and behind its last.
+/// 2. What is behind the last action of all is left out: nothing happens there.
+/// 3. Sums of the changes, in place.
 std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
+  // 1. Changes.
   std::map<uint32_t, LiveBytes> memory;
   uint32_t end = std::max(1u, length(program.actions()));
   for (uint32_t i = 0; i < length(program.regions()); ++i) {
@@ -29,7 +38,9 @@ std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
     memory[region.first_action()][region.category()] += region.bytes();
     memory[region.last_action() + 1][region.category()] -= region.bytes();
   }
+  // 2. The end.
   memory.erase(memory.lower_bound(end), memory.end());
+  // 3. Sums.
   LiveBytes live;
   for (auto &[action, bytes] : memory) {
     for (auto [category, change] : bytes)
@@ -39,6 +50,7 @@ std::map<uint32_t, LiveBytes> tool::getMemory(const fb::Program &program) {
   return memory;
 }
 
+/// The share of the whole tensor that each member of a ring sends.
 static uint64_t getSentBytes(const plan::Mesh &mesh,
                              const fb::CollectiveStep &step) {
   CollectiveKind kind = plan::kindOf(step);
@@ -49,7 +61,8 @@ static uint64_t getSentBytes(const plan::Mesh &mesh,
   return uint64_t(std::llround(double(whole) * getSentShare(kind, members)));
 }
 
-/// Counts one step that is executed `calls` times.
+/// Counts one step that is executed `calls` times. Sums for the text and for
+/// comparisons; alignment tells how fast GPUs multiply.
 static void addStep(ProgramSummary &summary, const plan::Mesh &mesh,
                     const fb::Step &step, uint64_t calls) {
   summary.steps[step.step_type()] += calls;
@@ -63,6 +76,7 @@ static void addStep(ProgramSummary &summary, const plan::Mesh &mesh,
     return;
   if (gemm->epilogue() != fb::Epilogue::None)
     summary.epilogues[gemm->epilogue()] += calls;
+  // In bytes, the widest alignment that is told apart.
   constexpr uint64_t most = 16;
   uint64_t aligned =
       planner::getRowAlignment(*gemm) * plan::elementBytes(gemm->dtype());
@@ -73,16 +87,22 @@ static void addStep(ProgramSummary &summary, const plan::Mesh &mesh,
   summary.gemmFlops[std::min(aligned, most)] += flops;
 }
 
+/// 1. Peaks of each category by itself.
+/// 2. Weights: elements of the shards.
+/// 3. Calls of each function, and what is sent to other stages.
+/// 4. Steps, times the calls of their function.
 ProgramSummary tool::summarise(const fb::Plan &plan,
                                const fb::Program &program) {
   ProgramSummary summary;
   plan::Mesh mesh(plan);
   summary.sentBytes.resize(mesh.axes());
+  // 1. Peaks.
   for (const auto &[action, live] : getMemory(program))
     for (auto [category, bytes] : live)
       if (bytes > 0)
         summary.peakBytes[category] =
             std::max<uint64_t>(summary.peakBytes[category], bytes);
+  // 2. Weights.
   for (uint32_t i = 0; i < length(program.shards()); ++i) {
     uint64_t elements = 1;
     for (int64_t size : *program.shards()->Get(i)->local_shape())
@@ -90,6 +110,7 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
     summary.weights += elements;
   }
 
+  // 3. Calls.
   std::vector<uint64_t> calls(length(program.functions()), 0);
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
@@ -98,6 +119,7 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
     else if (action.kind() == fb::ActionKind::Send)
       summary.sentBytes[0] += action.bytes(); // mesh[0] is "pp"
   }
+  // 4. Steps.
   for (uint32_t i = 0; i < calls.size(); ++i) {
     const fb::Function &function = *program.functions()->Get(i);
     for (uint32_t j = 0; j < length(function.steps()); ++j)
@@ -106,6 +128,9 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
   return summary;
 }
 
+/// A plan has virtual stages by number; chunk and placement follow from where
+/// they are: stage s is in chunk s / ranks, and where it is on another rank
+/// than s mod ranks, the placement is V-shaped.
 schedule::Schedule tool::getSchedule(const fb::Plan &plan, bool withAll) {
   schedule::Schedule schedule;
   schedule.problem.stages = length(plan.programs());

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Rewrites a checkpoint for another plan without running either; the work is
+// lib/Runtime/Checkpoint's. The report counts what was copied and says that
+// each element has arrived once with its bits, which the rewriting has
+// verified.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Commands.h"
 #include "plait/Plan/Container.h"
@@ -18,14 +25,18 @@ using namespace plait;
 
 namespace {
 
+/// Paths, as given.
 struct Options {
   std::string checkpoint;
   std::string plan;
   std::string output;
 };
 
+/// What %llu takes, on every platform.
 unsigned long long wide(uint64_t number) { return number; }
 
+/// A row for each new rank: how much it has, in how many boxes, from how many
+/// files, and how much of it the same rank had before.
 void print(const runtime::ReshardReport &report) {
   std::printf("'%s', step %llu, of plan %s (%s, %s)\n", report.source.c_str(),
               wide(report.run.step), report.from.hash.c_str(),
@@ -49,6 +60,7 @@ void print(const runtime::ReshardReport &report) {
               wide(report.tensors), slots.c_str(), wide(report.elements));
 }
 
+/// The plan is checked when it is opened; the checkpoint when it is read.
 Status run(const Options &options) {
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (!file.ok())
@@ -64,6 +76,7 @@ Status run(const Options &options) {
 
 } // namespace
 
+/// The output is another directory: the checkpoint itself is not touched.
 tool::Command tool::addReshardCommand(CLI::App &app) {
   CLI::App *command =
       app.add_subcommand("reshard", "Rewrite a checkpoint for another plan");

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Reads the costs of layers, with the helpers that read hardware files: they
+// know where in the file they are, so that a message names the field. Whether
+// the numbers make a problem is schedule::JointProblem's to say.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ScheduleCosts.h"
 #include "plait/Planner/Json.h"
@@ -12,8 +18,10 @@ using namespace plait;
 using namespace plait::planner;
 using namespace plait::schedule;
 
+/// What could possibly be milliseconds; NaN and negative numbers are not.
 static constexpr Range anyTime = {0, 1e12};
 
+/// Layers without a name are numbered. Fields that are not known are errors.
 static Result<Layer> readLayer(const Json &json, size_t index,
                                const std::string &where) {
   Layer layer;
@@ -29,10 +37,14 @@ static Result<Layer> readLayer(const Json &json, size_t index,
   return layer;
 }
 
+/// 1. The pipeline.
+/// 2. The layers, each with its own messages.
+/// 3. The whole.
 Result<JointProblem> tool::readScheduleCosts(const std::string &path) {
   Result<Json> json = readJsonFile(path, "costs file");
   if (!json.ok())
     return json.status();
+  // 1. The pipeline.
   Fields fields(*json, "costs file '" + path + "':");
   constexpr Range counts = {1, 1 << 22};
   int stages = 1, microbatches = 1;
@@ -50,6 +62,7 @@ Result<JointProblem> tool::readScheduleCosts(const std::string &path) {
   if (layers && !layers->is_array())
     fields.fail(fail(fields.path("layers"), " must be a list of objects"));
   PLAIT_RETURN_IF_ERROR(fields.finish());
+  // 2. Required above: the list is there.
   for (const Json &layer : *layers) {
     Result<Layer> read =
         readLayer(layer, problem.layers.size(), fields.path(""));
@@ -57,6 +70,7 @@ Result<JointProblem> tool::readScheduleCosts(const std::string &path) {
       return read.status();
     problem.layers.push_back(std::move(*read));
   }
+  // 3. Together.
   if (Status status = problem.check(); !status.ok())
     return fail("costs file '", path, "': ", status.message());
   return problem;

@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// An Order as JSON and as text: the chart, then figures with the names that the
+// JSON has as well. Both simulate the schedule, which is cheap beside making
+// it.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ScheduleOutput.h"
 #include "TextOutput.h"
@@ -13,11 +19,13 @@
 using namespace plait;
 using namespace plait::schedule;
 
+/// As CSV files and plans spell it.
 static const char *nameOf(Placement placement) {
   return placement == Placement::VShape ? "v" : "looped";
 }
 
-/// By rank: the time that it works, and the most that it holds.
+/// By rank: the time that it works, and the most that it holds. In the unit of
+/// the costs.
 static std::vector<double> getBusy(const tool::Order &order) {
   std::vector<double> busy;
   for (uint32_t rank = 0; rank < order.schedule.problem.stages; ++rank)
@@ -25,6 +33,7 @@ static std::vector<double> getBusy(const tool::Order &order) {
   return busy;
 }
 
+/// In the unit of the schedule's memory model.
 static std::vector<double> getPeaks(const Schedule &schedule) {
   std::vector<double> peaks;
   for (uint32_t rank = 0; rank < schedule.problem.stages; ++rank)
@@ -32,6 +41,7 @@ static std::vector<double> getPeaks(const Schedule &schedule) {
   return peaks;
 }
 
+/// In the order of each rank; words as print(Action) has them.
 static std::vector<std::vector<std::string>>
 listActions(const Schedule &schedule) {
   std::vector<std::vector<std::string>> ranks;
@@ -43,11 +53,13 @@ listActions(const Schedule &schedule) {
   return ranks;
 }
 
+/// Fields that have no value are left out, but for lists of ranks.
 Result<std::string> tool::printJson(const Order &order) {
   Result<Timeline> timeline = simulate(order.schedule, order.costs);
   if (!timeline.ok())
     return timeline.status();
   const Problem &problem = order.schedule.problem;
+  // Fields in the order of the text.
   nlohmann::ordered_json object = {{"kind", order.schedule.kind},
                                    {"stages", problem.stages},
                                    {"chunks", problem.chunks},
@@ -56,6 +68,7 @@ Result<std::string> tool::printJson(const Order &order) {
                                    {"bubble_rate", timeline->bubbleRate},
                                    {"span", timeline->span},
                                    {"makespan", timeline->makespan}};
+  // Only searches have one; see ScheduleOutput.h for what it bounds.
   if (order.lowerBound)
     object["lower_bound"] = *order.lowerBound;
   object["busy"] = getBusy(order);
@@ -69,11 +82,14 @@ Result<std::string> tool::printJson(const Order &order) {
 template <typename Numbers>
 static std::string printRow(const char *name, const Numbers &numbers) {
   std::string line = name;
+  // Six digits: sums of times are rounded in the last ones.
   for (auto number : numbers)
     line += tool::format(" %.6g", double(number));
   return line + "\n";
 }
 
+/// With a cut the bound is of the makespan, and the text says how far that is
+/// above it.
 Result<std::string> tool::printText(const Order &order,
                                     const ChartFlags &flags) {
   Result<Timeline> timeline = simulate(order.schedule, order.costs);
@@ -88,6 +104,7 @@ Result<std::string> tool::printText(const Order &order,
     text += format("lower_bound %.4f\n", *order.lowerBound);
   if (!order.cut.empty() && order.lowerBound) {
     text += format("lower_bound %.6g", *order.lowerBound);
+    // Costs of zero have a makespan of zero.
     if (*order.lowerBound > 0)
       text += format(" (of the makespan, which is %.1f %% above)",
                      100 * (timeline->makespan / *order.lowerBound - 1));

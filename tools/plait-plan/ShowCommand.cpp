@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Prints a plan from the top down: what it trains and how, then each program
+// with its functions, memory and traffic, then the schedule as a chart.
+// Counting is PlanSummary.cpp's. Lines are for people; programs read the plan
+// itself.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ChartOutput.h"
 #include "Commands.h"
@@ -25,7 +32,8 @@ using tool::formatBytes;
 using tool::toWord;
 namespace fb = plait::plan::fb;
 
-/// What updates parameters, and what it keeps of each.
+/// What updates parameters, and what it keeps of each. The first shard with
+/// state stands for all: slots are the optimizer's.
 static void showOptimizer(const fb::Plan &plan) {
   if (!plan.optimizer())
     return;
@@ -52,6 +60,7 @@ static void showHeader(const fb::Plan &plan) {
             << (name.empty() ? "" : " '" + name + "'") << ", vocabulary "
             << plan.vocab_size() << ", sequence " << plan.sequence() << ", "
             << plan.parameters()->size() << " parameters";
+  // A frozen parameter is read and saved, and has neither gradient nor state.
   size_t frozen = std::count_if(
       plan.parameters()->begin(), plan.parameters()->end(),
       [](const fb::Parameter *parameter) { return parameter->frozen(); });
@@ -61,6 +70,7 @@ static void showHeader(const fb::Plan &plan) {
   for (const fb::MeshAxis *axis : *plan.mesh())
     std::cout << " " << axis->name()->str() << "=" << axis->size();
   std::cout << ", " << plan::Mesh(plan).ranks() << " ranks\n";
+  // The hardware that the plan was made for; without one nobody has said.
   if (const fb::Cluster *cluster = plan.cluster())
     std::cout << "cluster   " << cluster->name()->str() << ", "
               << cluster->nodes() << " x " << cluster->devices_per_node() << " "
@@ -70,6 +80,8 @@ static void showHeader(const fb::Plan &plan) {
   std::cout << "batch     " << plan.global_batch() << " sequences, in "
             << plan.microbatches() << " microbatches of " << plan.micro_batch()
             << " per data-parallel rank\n";
+  // What utilisation (MFU) is computed from; it does not count what is
+  // recomputed.
   if (plan.model_flops() > 0)
     std::cout << "work      "
               << format("%.4g FLOP of the model in a step\n",
@@ -83,6 +95,7 @@ static void showHeader(const fb::Plan &plan) {
   std::cout << "\n";
   std::cout << "precision " << plan::precisionOf(plan) << "\n";
   showOptimizer(plan);
+  // One object a target: x86 for processors, PTX or cubins for GPUs.
   for (uint32_t i = 0; i < plan::length(plan.code()); ++i) {
     const fb::CodeObject &code = *plan.code()->Get(i);
     std::cout << "code      " << code.target()->str();
@@ -91,6 +104,7 @@ static void showHeader(const fb::Plan &plan) {
     std::cout << ", " << code.data()->size() << " bytes\n";
   }
   std::cout << "proof     " << plan::describeProof(plan) << "\n";
+  // hashPlan() leaves out the certificate, as the prover did.
   if (const fb::Certificate *certificate = plan.certificate())
     std::cout << "          of plan " << std::hex << certificate->plan()
               << std::dec
@@ -103,6 +117,7 @@ static void showHeader(const fb::Plan &plan) {
   std::cout << "reference " << (plan.reference() ? "included" : "none") << "\n";
 }
 
+/// The workspace is memory of the time of a call, bound by each action.
 static void showFunctions(const fb::Program &program) {
   for (uint32_t i = 0; i < plan::length(program.functions()); ++i) {
     const fb::Function &function = *program.functions()->Get(i);
@@ -128,10 +143,12 @@ static void showMemory(const tool::ProgramSummary &summary, uint64_t arenaBytes,
     return;
   std::cout << format("    %-36s", "reserved for context and libraries")
             << formatBytes(reserve) << "\n";
+  // Ranks that share a GPU share its context, not their arenas.
   std::cout << format("    %-36s", "of a GPU with one rank")
             << formatBytes(arenaBytes + reserve) << "\n";
 }
 
+/// As if each collective ran as a ring: what libraries do is not known here.
 static void showTraffic(const fb::Plan &plan,
                         const tool::ProgramSummary &summary) {
   std::cout << "  sent by a rank in a training step, collectives as rings\n";
@@ -141,7 +158,8 @@ static void showTraffic(const fb::Plan &plan,
 }
 
 /// A program is that of a pipeline stage. The pipeline is the first axis of the
-/// mesh, so the ranks of a program are consecutive.
+/// mesh, so the ranks of a program are consecutive. Where all ranks are alike,
+/// as without a pipeline, there is one program.
 static void showProgram(const fb::Plan &plan, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   uint32_t ranks = plan::Mesh(plan).ranks() / plan.mesh()->Get(0)->size();
@@ -162,8 +180,11 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
   for (auto [kind, count] : summary.epilogues)
     std::cout << " " << count << " " << toWord(fb::EnumNameEpilogue(kind));
   std::cout << (summary.epilogues.empty() ? "" : "\n");
+  // What memory bounds, beside GEMMs.
   std::cout << format("    %-36s", "kernels read and write")
             << formatBytes(summary.kernelBytes) << "\n";
+  // GEMMs of rows at less than 16 bytes are slower on GPUs: their share is
+  // shown.
   for (auto [bytes, flops] : summary.gemmFlops) {
     std::string title = "gemm with rows at multiples of " +
                         std::to_string(bytes) + (bytes > 9 ? "" : " ");
@@ -172,7 +193,8 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
   showTraffic(plan, summary);
 }
 
-/// A schedule that cannot be simulated is said, and is no failure.
+/// A schedule that cannot be simulated is said, and is no failure. Drawn from
+/// the actions, so that a schedule from a file is shown as it is.
 static void showSchedule(const fb::Plan &plan, const tool::ChartFlags &flags) {
   schedule::Schedule schedule = tool::getSchedule(plan);
   // A plan holds no predicted times: a backward counts two forwards.
@@ -185,6 +207,7 @@ static void showSchedule(const fb::Plan &plan, const tool::ChartFlags &flags) {
     std::cout << "not drawn: " << timeline.status().message() << "\n";
 }
 
+/// Opening the file checks it: what is shown is a sound plan.
 tool::Command tool::addShowCommand(CLI::App &app) {
   struct Options {
     std::string path;

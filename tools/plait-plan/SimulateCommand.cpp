@@ -4,6 +4,12 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Reads a plan and, if there is one, its profile; has the planner replay it
+// with predicted and with measured costs; and works out where ranks are idle.
+// How that is told is SimulateOutput.cpp's.
+//
+//===----------------------------------------------------------------------===//
 
 #include "ChartOutput.h"
 #include "Commands.h"
@@ -44,12 +50,13 @@ struct Input {
   }
 };
 
+/// Kinds up to the weight gradient are the passes of microbatches.
 bool isCompute(const fb::Action &action) {
   return action.kind() <= fb::ActionKind::BackwardWeight;
 }
 
 /// When the first forward pass of any rank begins and the last backward pass
-/// ends.
+/// ends. Nothing is computed: both are the end.
 std::pair<double, double> findPipeline(const fb::Plan &plan,
                                        const plan::Replayed &replayed) {
   double begin = replayed.seconds, end = 0;
@@ -62,7 +69,9 @@ std::pair<double, double> findPipeline(const fb::Plan &plan,
   return {begin, std::max(begin, end)};
 }
 
-/// What of an action's work lies behind `time`, as if it were evenly spread.
+/// What of an action's work lies behind `time`, as if it were evenly spread. An
+/// action that began before `time` counts in part: only sums of its times are
+/// known.
 double findBusyAfter(double time, const plan::ActionTime &action) {
   double length = action.end - action.start;
   double after = action.end - std::max(action.start, time);
@@ -72,25 +81,35 @@ double findBusyAfter(double time, const plan::ActionTime &action) {
 }
 
 /// Tells where ranks are idle: in the pipeline, or behind it.
+/// 1. The pipeline ends with the last backward pass of any rank.
+/// 2. What a rank does not work after that is idle at the end; the rest of its
+///    idle time is its bubble.
+/// 3. The mean of the bubbles over the pipeline's time is the bubble fraction.
 void addIdle(const fb::Plan &plan, tool::Simulation &simulation) {
   const plan::Replayed &replayed = simulation.replayed;
+  // 1. The pipeline.
   auto [begin, end] = findPipeline(plan, replayed);
   double sum = 0;
   for (uint32_t i = 0; i < replayed.programs.size(); ++i) {
     double busy = 0;
     for (const plan::ActionTime &action : replayed.programs[i])
       busy += findBusyAfter(end, action);
+    // Neither computing nor communicating, in the whole step.
     double idle = simulation.idle(i);
+    // 2. Clamped, since work is taken to be evenly spread.
     double atEnd = std::clamp(replayed.seconds - end - busy, 0.0, idle);
     simulation.bubbleSeconds.push_back(idle - atEnd);
     sum += idle - atEnd;
   }
+  // 3. The mean.
   if (end > begin)
     simulation.bubbleFraction =
         sum / (double(replayed.programs.size()) * (end - begin));
 }
 
-/// Of all calls of a training step, predicted and measured.
+/// Of all calls of a training step, predicted and measured. Sums over all calls
+/// and programs, by the name of a kind. Messages are priced once, at their
+/// receivers.
 std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
   std::map<std::string, tool::KindTime> kinds;
   const plan::Profile &profile = *input.profile;
@@ -98,6 +117,7 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
     const plan::ProgramProfile &program = profile.programs[i];
     for (size_t j = 0; j < program.functions.size(); ++j)
       for (size_t k = 0; k < program.functions[j].steps.size(); ++k) {
+        // A profile has the shape of its plan (checkProfile): the same indices.
         const plan::StepProfile &step = program.functions[j].steps[k];
         double calls = double(program.functions[j].calls);
         tool::KindTime &kind = kinds[step.kind];
@@ -116,16 +136,21 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
   return kinds;
 }
 
+/// 1. With the model's costs.
+/// 2. With a profile that is what is compared, and the measured costs are
+///    replayed.
 Result<tool::Simulation> simulate(const Input &input, const Options &options) {
-  Result<plan::Replayed> model = planner::predictStep(
-      input.plan, input.messages, input.predicted, input.cluster,
-      input.overlaps());
+  // 1. Predicted.
+  Result<plan::Replayed> model =
+      planner::predictStep(input.plan, input.messages, input.predicted,
+                           input.cluster, input.overlaps());
   if (!model.ok())
     return model.status();
   tool::Simulation simulation;
   simulation.costs = input.cluster.name;
   simulation.overlaps = input.overlaps();
   simulation.replayed = std::move(*model);
+  // 2. Measured.
   if (input.profile) {
     const plan::Profile &profile = *input.profile;
     simulation.measurement =
@@ -138,6 +163,7 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
     if (!measured.ok())
       return measured.status();
     simulation.replayed = std::move(*measured);
+    // What a step takes outside of its actions, only a measurement knows.
     simulation.overhead = profile.overheadSeconds;
     simulation.costs = "measured, " + options.profile;
   }
@@ -145,12 +171,14 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
   return simulation;
 }
 
+/// Costs are predicted also where there is a profile, to be compared with it.
 Status readInput(Input &input, const plan::PlanFile &file,
                  const Options &options) {
   Result<planner::PlanCluster> cluster =
       planner::clusterOf(input.plan, options.cluster);
   if (!cluster.ok())
     return cluster.status();
+  // Another cluster than the plan's is allowed, and said.
   if (!cluster->warning.empty())
     std::cerr << "plait-plan: warning: " << cluster->warning << "\n";
   input.cluster = std::move(cluster->cluster);
@@ -174,6 +202,7 @@ Status readInput(Input &input, const plan::PlanFile &file,
   return Status::success();
 }
 
+/// What is written to standard output takes the place of the text.
 Status run(const Options &options) {
   PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
       {{"--json", options.json}, {"--trace", options.trace}}));
@@ -198,6 +227,7 @@ Status run(const Options &options) {
 
 } // namespace
 
+/// The options live as long as the command does.
 tool::Command tool::addSimulateCommand(CLI::App &app) {
   CLI::App *command = app.add_subcommand(
       "simulate", "Replay a plan step by step, with predicted or measured "

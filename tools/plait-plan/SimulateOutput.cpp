@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One simulation told three ways: text for people, JSON for programs, a trace
+// for Perfetto. All three draw from the same functions: when an action begins,
+// what is live then, which ranks a program has. Programs stand for their ranks,
+// which do the same.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Simulation.h"
 #include "TextOutput.h"
@@ -19,6 +26,7 @@ using namespace plait::tool;
 namespace fb = plait::plan::fb;
 using Json = nlohmann::ordered_json;
 
+/// Over categories.
 static int64_t getSum(const LiveBytes &live) {
   int64_t sum = 0;
   for (auto [category, bytes] : live)
@@ -26,7 +34,8 @@ static int64_t getSum(const LiveBytes &live) {
   return sum;
 }
 
-/// What is live when the most is.
+/// What is live when the most is. Less than the arena by the gaps between
+/// regions.
 static LiveBytes getFullest(const fb::Program &program) {
   LiveBytes fullest;
   for (const auto &[action, live] : getMemory(program))
@@ -45,6 +54,7 @@ getBegins(const std::vector<plan::ActionTime> &times) {
   return begins;
 }
 
+/// First and last, both included: the pipeline is the outermost axis.
 static std::pair<uint32_t, uint32_t> getRanks(const fb::Plan &plan,
                                               uint32_t program) {
   uint32_t each = plan::Mesh(plan).ranks() / plan.mesh()->Get(0)->size();
@@ -55,6 +65,8 @@ static std::pair<uint32_t, uint32_t> getRanks(const fb::Plan &plan,
 // Text
 //===----------------------------------------------------------------------===//
 
+/// The chart of schedules, with times of the replay in place of a schedule's
+/// own.
 static std::string drawSchedule(const fb::Plan &plan,
                                 const Simulation &simulation,
                                 const schedule::ChartOptions &options) {
@@ -71,10 +83,12 @@ static std::string drawSchedule(const fb::Plan &plan,
                              options);
 }
 
-/// What is behind computing is only told where there may be any.
+/// What is behind computing is only told where there may be any. Columns are as
+/// wide as their titles; percentages are of the replayed time.
 static std::string writeRanks(const fb::Plan &plan,
                               const Simulation &simulation) {
   bool overlaps = simulation.overlaps;
+  // An empty last title leaves blanks, which go.
   std::string text =
       format("\n%-28s%17s%17s%17s%17s%18s", "", "computing", "communicating",
              "bubble", "idle at the end", overlaps ? "behind computing" : "");
@@ -100,16 +114,22 @@ static std::string writeRanks(const fb::Plan &plan,
 }
 
 /// A digit a column: tenths of the arena that are live, the most in the column.
+/// Each entry of the memory's history fills the columns from its time to that
+/// of the next; a column shows the most of those that meet in it, so that no
+/// peak is lost.
 static std::string drawMemory(const fb::Program &program,
                               const std::vector<plan::ActionTime> &times,
                               double seconds, size_t columns) {
   std::vector<int64_t> most(columns, 0);
+  // Entries are at actions; their times are those at which the actions have
+  // begun.
   std::map<uint32_t, LiveBytes> memory = getMemory(program);
   std::vector<double> begins = getBegins(times);
   for (auto entry = memory.begin(); entry != memory.end(); ++entry) {
     auto next = std::next(entry);
     double begin = times.empty() ? 0 : begins[entry->first];
     double end = next == memory.end() ? seconds : begins[next->first];
+    // Columns a second; a plan that takes no time has all in the first.
     double scale = seconds > 0 ? double(columns) / seconds : 0;
     for (size_t i = size_t(begin * scale);
          i < columns && double(i) <= end * scale; ++i)
@@ -124,10 +144,12 @@ static std::string drawMemory(const fb::Program &program,
   return text;
 }
 
+/// A row for each program, then the categories of each at its fullest.
 static std::string writeMemory(const fb::Plan &plan,
                                const Simulation &simulation, size_t width) {
   std::string text = "\nmemory of a rank over time, in tenths of its arena\n";
   uint32_t programs = plan.programs()->size();
+  // Rows are as long as the chart's.
   size_t names = std::to_string(programs - 1).size();
   size_t columns = std::max<size_t>(width, names + 16) - names - 8;
   for (uint32_t i = 0; i < programs; ++i)
@@ -140,6 +162,7 @@ static std::string writeMemory(const fb::Plan &plan,
     const fb::Program &program = *plan.programs()->Get(i);
     LiveBytes fullest = getFullest(program);
     text += format("\nprogram %u, at its fullest\n", i);
+    // Categories without bytes would be rows of zeros.
     for (auto [category, bytes] : fullest)
       if (bytes > 0)
         text +=
@@ -152,12 +175,16 @@ static std::string writeMemory(const fb::Plan &plan,
   return text;
 }
 
-/// "+3.2 %": how much longer `seconds` is than what was measured.
+/// "+3.2 %": how much longer `seconds` is than what was measured. Nothing
+/// measured, nothing to compare with: a dash.
 static std::string compare(double seconds, double measured) {
   return measured > 0 ? format("%+.1f %%", 100 * (seconds / measured - 1))
                       : std::string("-");
 }
 
+/// Two comparisons: the replay of measured steps shows what the replay itself
+/// gets wrong, the model's figures what the cost model does. Then by kind of
+/// step.
 static std::string writeMeasurement(const Simulation &simulation) {
   const Measurement &measured = *simulation.measurement;
   std::string text =
@@ -181,6 +208,7 @@ static std::string writeMeasurement(const Simulation &simulation) {
   return text;
 }
 
+/// With a profile the measured step heads the text, else the predicted one.
 std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
                          const schedule::ChartOptions &options) {
   std::string text = "mesh      " + planner::printMesh(plan) + ", " +
@@ -200,6 +228,7 @@ std::string tool::toText(const fb::Plan &plan, const Simulation &simulation,
 // For programs
 //===----------------------------------------------------------------------===//
 
+/// Only what is there; in the order of the enumeration.
 static Json toJson(const LiveBytes &live) {
   Json bytes = Json::object();
   for (fb::Category category : fb::EnumValuesCategory())
@@ -209,6 +238,7 @@ static Json toJson(const LiveBytes &live) {
   return bytes;
 }
 
+/// Memory as a list of times from which on something else is live.
 static Json toJson(const fb::Plan &plan, const Simulation &simulation,
                    uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
@@ -217,6 +247,7 @@ static Json toJson(const fb::Plan &plan, const Simulation &simulation,
   Json memory = Json::array();
   std::vector<double> begins = getBegins(simulation.replayed.programs[index]);
   for (const auto &[action, live] : getMemory(program))
+    // A program without actions holds the same all the time.
     memory.push_back({{"seconds", begins.empty() ? 0 : begins[action]},
                       {"bytes", toJson(live)}});
   return {{"first_rank", first},
@@ -231,6 +262,7 @@ static Json toJson(const fb::Plan &plan, const Simulation &simulation,
           {"memory", std::move(memory)}};
 }
 
+/// Seconds are sums over programs, as in the text.
 static Json toJson(const Measurement &measured) {
   Json kinds = Json::object();
   for (const auto &[kind, time] : measured.kinds)
@@ -244,6 +276,7 @@ static Json toJson(const Measurement &measured) {
           {"kinds", std::move(kinds)}};
 }
 
+/// What was measured is there only with a profile.
 std::string tool::toJson(const fb::Plan &plan, const Simulation &simulation) {
   Json mesh = Json::object(), programs = Json::array();
   for (const fb::MeshAxis *axis : *plan.mesh())
@@ -261,15 +294,19 @@ std::string tool::toJson(const fb::Plan &plan, const Simulation &simulation) {
   return content.dump(2) + "\n";
 }
 
+/// A row for computing, one beside it where there are streams, and a counter of
+/// memory by category.
 static void addProgram(Json &events, const fb::Plan &plan,
                        const Simulation &simulation, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   const auto &times = simulation.replayed.programs[index];
-  // What only communicates goes on beside the rest.
+  // What only communicates goes on beside the rest. Rows of the trace are
+  // numbered through all programs.
   uint32_t beside = simulation.overlaps;
   uint32_t row = (1 + beside) * index, rowBeside = row + beside;
   std::string name = "program " + std::to_string(index);
   planner::addName(events, "thread_name", 0, row, name);
+  // What goes on at the same time would not nest in one row.
   if (beside)
     planner::addName(events, "thread_name", 0, rowBeside,
                      name + ", communication");
@@ -284,6 +321,7 @@ static void addProgram(Json &events, const fb::Plan &plan,
                       {"args", ::toJson(live)}});
 }
 
+/// Times of the trace are microseconds.
 std::string tool::toTrace(const fb::Plan &plan, const Simulation &simulation) {
   Json events = Json::array();
   planner::addName(events, "process_name", 0, 0, "simulated step");

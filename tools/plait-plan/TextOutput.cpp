@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Numbers and names in the forms that all commands share, so that their columns
+// fit.
+//
+//===----------------------------------------------------------------------===//
 
 #include "TextOutput.h"
 
@@ -13,6 +18,7 @@
 
 using namespace plait;
 
+/// Lines of a table; what is longer than 255 characters is cut.
 std::string tool::format(const char *pattern, ...) {
   char text[256];
   va_list arguments;
@@ -22,11 +28,13 @@ std::string tool::format(const char *pattern, ...) {
   return text;
 }
 
+/// Both, for people and for comparing to the byte.
 std::string tool::formatBytes(uint64_t bytes) {
   return format("%12.2f MiB %15llu bytes", bytes / 1048576.0,
                 static_cast<unsigned long long>(bytes));
 }
 
+/// Three digits behind the point, in the unit that fits.
 std::string tool::formatSeconds(double seconds) {
   if (seconds >= 1)
     return format("%.3f s", seconds);
@@ -35,6 +43,7 @@ std::string tool::formatSeconds(double seconds) {
   return format("%.1f us", 1e6 * seconds);
 }
 
+/// "AllReduce" becomes "all-reduce", "GemmStep" "gemm".
 std::string tool::toWord(std::string name) {
   if (name.size() > 4 && name.ends_with("Step"))
     name.resize(name.size() - 4);

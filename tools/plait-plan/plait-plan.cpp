@@ -4,6 +4,11 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Commands are in files of their own (Commands.h); here the one that was asked
+// for is run, and its failure printed.
+//
+//===----------------------------------------------------------------------===//
 
 #include "../CommandLine.h"
 #include "Commands.h"
@@ -11,6 +16,7 @@
 
 using namespace plait;
 
+/// CLI11 has seen to it that there is exactly one.
 int main(int argc, char **argv) {
   CLI::App app("Shows, checks, compares and simulates plan files, draws "
                "pipeline schedules",

@@ -58,9 +58,11 @@ private:
     // 1. The plan alone is no option with dashes.
     const CLI::Option *option =
         app.get_option_no_throw(name == "plan" ? name : "--" + name);
+    // What ends the program or reads files has no place in a file.
     if (!option || name == "config" || name == "version" ||
         name.starts_with("help"))
       refuse("sets '" + name + "', which is no option");
+    // CLI11 knows an option's type by the name that it shows.
     bool isFlag = option->get_expected_max() == 0;
     bool isText = option->get_type_name().rfind("TEXT", 0) == 0;
     // 2. Lists.
@@ -83,6 +85,7 @@ private:
       return item;
     }
     std::ostringstream printed;
+    // Numbers as TOML prints them, which CLI11 reads.
     value.visit([&](auto &one) { printed << one; });
     item.inputs = {printed.str()};
     return item;
@@ -151,6 +154,8 @@ private:
 
 /// What most runs are started with is on the first screen.
 void divideHelp(CLI::App &app) {
+  // By how often they are wanted: a new option is a further one until it is
+  // listed.
   static const std::set<std::string> usual = {
       "plan",        "help",      "help-all",     "config",
       "weights",     "tokens",    "text",         "shuffle",
@@ -176,6 +181,7 @@ std::vector<std::string> getTokenTypeNames() {
 const CLI::Validator natural(
     [](std::string &text) {
       uint64_t value = 0;
+      // Empty texts have a terminator in front, and fail to parse.
       bool valid = text[0] != '-' && CLI::detail::lexical_cast(text, value);
       return valid ? std::string()
                    : "Value " + text + " not in range 0 to 2^64 - 1";
@@ -278,6 +284,7 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
       ->excludes(steps);
   app.add_option("--lr", train.learningRate, "Learning rate, its peak")
       ->check(positive);
+  // Names and formulas are the runtime's.
   app.add_option("--lr-schedule", train.schedule, "How it goes on")
       ->check(CLI::IsMember(runtime::getScheduleNames()));
   app.add_option("--warmup-steps", train.warmupSteps, "Steps in which it rises")
@@ -339,6 +346,7 @@ void addExecutorOptions(CLI::App &app, Options &options) {
   app.add_option("--devices", train.executor.devices,
                  "GPUs to use of those visible, 0: all")
       ->check(CLI::Range(0u, 4096u));
+  // Words and not flags, so that a file can say either.
   app.add_option("--cuda-graph", options.cudaGraph,
                  "Record a step on GPUs and replay it")
       ->check(CLI::IsMember({"on", "off"}));
@@ -388,6 +396,7 @@ std::vector<std::string> plait::argumentsOfProcess(const CLI::App &app) {
   std::vector<std::string> words;
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
+    // Only what was given: defaults of the processes are the same.
     if (option->count() == 0 || others.count(name) || ofSupervisor.count(name))
       continue;
     if (option->get_expected_max() > 0)
@@ -437,6 +446,7 @@ std::string plait::describeSettings(const CLI::App &app,
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const CLI::Option *option : app.get_options()) {
     std::string name = option->get_single_name();
+    // What says nothing about the training.
     if (name.starts_with("help") || name == "config" ||
         ofSupervisor.count(name))
       continue;
@@ -452,6 +462,7 @@ std::string plait::describeSettings(const CLI::App &app,
     if (value.empty())
       continue;
     auto number = nlohmann::ordered_json::parse(value, nullptr, false);
+    // A path such as "7" is a text all the same.
     if (isText || !number.is_number())
       settings[name] = value;
     else

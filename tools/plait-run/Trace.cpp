@@ -50,6 +50,7 @@ Result<std::set<uint64_t>> plait::parseSteps(const std::string &text) {
     size_t end = std::min(text.find(',', begin), text.size());
     std::string part = text.substr(begin, end - begin);
     begin = end + 1;
+    // One step is a range of itself.
     size_t dash = part.find('-');
     auto first = parseStep(part.substr(0, dash));
     auto last = dash == part.npos ? first : parseStep(part.substr(dash + 1));
@@ -109,6 +110,7 @@ void Trace::predict() {
     Result<planner::PlanCluster> target = planner::clusterOf(plan);
     if (!target.ok())
       return Status::failure("the plan does not say for which cluster it is");
+    // Printed into the trace, so that it says what the prediction is for.
     costs = target->cluster.name;
     warning = target->warning;
     auto messages = plan::matchMessages(plan);
@@ -132,6 +134,7 @@ void Trace::predict() {
 void Trace::addNames() {
   auto addProcess = [&](uint32_t process, const std::string &name) {
     planner::addName(events, "process_name", process, 0, name);
+    // Without an index Perfetto sorts processes by name.
     events.push_back({{"ph", "M"},
                       {"name", "process_sort_index"},
                       {"pid", process},
@@ -156,6 +159,7 @@ void Trace::addNames() {
     addProcess(predictedProcess(rank), "predicted " + name);
     planner::addName(events, "thread_name", predictedProcess(rank), 0,
                      "computing");
+    // A prediction has one stream for all that communicates.
     if (plan::hasStreams(plan))
       planner::addName(events, "thread_name", predictedProcess(rank), 1,
                        "communication");
@@ -194,6 +198,7 @@ void Trace::addMeasured(uint32_t rank) {
   });
   for (const auto &[place, whole] : actions) {
     const fb::Action &action = *program.actions()->Get(place.first);
+    // Messages have bytes; passes have a stage.
     Json args = {{"stage", action.stage()}};
     if (plan::isTransfer(action))
       args = {{"bytes", action.bytes()}};
@@ -221,6 +226,7 @@ void Trace::addStep() {
   std::string name = "step " + std::to_string(step);
   planner::addSpan(events, stepsProcess, 0, name, "step", at, length,
                    {{"step", step}});
+  // Both begin at the same time, to be compared by eye.
   if (predicted)
     planner::addSpan(events, stepsProcess, 1, name, "step", at,
                      predicted->seconds, {{"step", step}});

@@ -107,6 +107,7 @@ Family::~Family() {
 Status Family::compile(Member &member, const ChoosePlan &choose,
                        bool &hasFailed) {
   std::string notFound;
+  // Each member has its own answer, and its own warning.
   member.planning.notFound = &notFound;
   hasFailed = !choose(member.options, member.planning);
   if (hasFailed || (!notFound.empty() && !member.options.cluster.empty()))

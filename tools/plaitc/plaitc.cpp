@@ -71,6 +71,7 @@ struct FieldOption {
   void operator()(const plait::Field &field, std::optional<T> &pin,
                   const std::vector<T> &executable, const T &usual) {
     std::string help = field.help;
+    // The words stand in front of what the field is.
     if (std::vector<std::string> choices = getChoices(executable);
         !choices.empty())
       help = plait::joinChoices(choices) + ": " + help;
@@ -80,6 +81,7 @@ struct FieldOption {
     };
     std::string option = "--" + std::string(field.name);
     CLI::Option *added = nullptr;
+    // A flag can only turn something on: that is what its pin says.
     if constexpr (std::is_same_v<T, bool>)
       added = app.add_flag_callback(option, [&pin] { pin = true; }, help);
     else
@@ -196,7 +198,8 @@ static void addFamilyOption(CLI::App &app, std::vector<std::string> &also) {
 /// What is told of whole trainings and of several clusters.
 static void addProjectionOptions(CLI::App &app, PlanningOptions &options,
                                  std::vector<std::string> &compared) {
-  // Not CLI::PositiveNumber: it lets nan pass.
+  // Not CLI::PositiveNumber: it lets nan pass. Bounded above, so that products
+  // with it stay finite.
   CLI::Validator amount(
       [](std::string &text) {
         double value = 0;
@@ -226,6 +229,7 @@ static plait::Status checkProjectionOptions(const CLI::App &app) {
         "--report", "--trace", "--profile"})
     if (app.count("--compare") && app.count(single))
       return plait::fail("--compare excludes ", single);
+  // An order that is given leaves the planner nothing to order.
   for (const char *planned : {"--cluster", "--compare"})
     if (app.count("--schedule-file") && app.count(planned))
       return plait::fail("--schedule-file excludes ", planned,
@@ -317,6 +321,7 @@ static bool planForThisMachine(CompileOptions &options,
   if (!pins.ok())
     return true;
   CompileOptions chosen = options;
+  // As many ranks as the mesh has, on the hardware file of this machine.
   chosen.cluster = "host:" + std::to_string(plait::countRanks(options.mesh));
   if (!plait::planner::parseCluster(chosen.cluster).ok())
     return true;
@@ -361,6 +366,7 @@ static bool plan(const CLI::App &app, CompileOptions &options,
                  std::string &notFound) {
   // 1. No cluster.
   if (options.cluster.empty() && compared.empty()) {
+    // All options of the group, whatever they are called.
     auto given = app.get_options([](const CLI::Option *option) {
       return option->get_group() == planningGroup && option->count();
     });
@@ -382,6 +388,7 @@ static bool plan(const CLI::App &app, CompileOptions &options,
                !planning.whyNot.empty() || !planning.report.empty() ||
                !planning.trace.empty() || planning.trainTokens > 0 ||
                !compared.empty();
+  // --output or --compile-to always compile, unless --predict says not to.
   planning.compiles = !planning.predict && !(tells && options.output.empty() &&
                                              options.compileTo.empty());
   if (!compared.empty())
@@ -421,6 +428,7 @@ int main(int argc, char **argv) {
     plait::tool::printError(app, family.status().message());
     return 1;
   }
+  // Members are chosen for as the first plan is, but compare nothing.
   auto chooseOne = [&](CompileOptions &one, PlanningOptions &how) {
     return plan(app, one, how, pinned, {}, *how.notFound);
   };

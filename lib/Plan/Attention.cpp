@@ -35,6 +35,7 @@ static Status checkLayout(const char *what, const fb::AttentionStep &step,
   return Status::success();
 }
 
+/// The probability is below 1, as what is kept is divided by 1 minus it.
 static Status checkDropout(const Mesh &mesh, const fb::AttentionStep &step,
                            const fb::AttentionDropout &dropout) {
   if (!(dropout.probability() >= 0 && dropout.probability() < 1))
@@ -53,6 +54,7 @@ Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
   if (step.dtype() != fb::DType::F32 && step.dtype() != fb::DType::BF16)
     return fail("has dtype ", int(step.dtype()), ", allowed are f32 and bf16");
   // Scores fit an arena too, so that sizes of scratch memory do not overflow.
+  // Query heads are dealt evenly to key heads.
   if (!elementCount(
           {step.batch(), step.heads(), step.queries(), step.keys()}) ||
       !elementCount(
@@ -61,6 +63,7 @@ Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
     return fail("has batch ", step.batch(), ", ", step.heads(), " heads over ",
                 step.kv_heads(), ", ", step.queries(), " queries, ",
                 step.keys(), " keys and head size ", step.head_size());
+  // 0: no window.
   if (step.window() < 0 || step.window() > step.keys())
     return fail("has window ", step.window(), ", allowed are 0 to ",
                 step.keys());
@@ -92,6 +95,9 @@ Status plan::checkGpuAttention(fb::DType dtype, int64_t queries,
   return Status::success();
 }
 
+/// Forward engines need almost nothing: softmax is taken block by block on the
+/// chip. Backward ones add up dQ in f32, or keep dP, and divide dK and dV by
+/// query heads.
 uint64_t plan::gpuAttentionWorkspace(const fb::AttentionStepT &step,
                                      int architecture) {
   // What engines need for flags and alignment, with much to spare.

@@ -30,6 +30,7 @@ static Status checkOne(const fb::Plan &plan) {
 /// The reference must be comparable: one rank, the same batch, the same
 /// parameters under the same numbers.
 static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
+  // References do not nest: depth is bounded here.
   PLAIT_RETURN_IF_ERROR(checkOne(reference));
   if (reference.reference())
     return fail("has a reference of its own");
@@ -40,12 +41,14 @@ static Status checkReference(const fb::Plan &plan, const fb::Plan &reference) {
     return fail("has batches of ", reference.global_batch(), " x ",
                 reference.sequence(), ", the plan ", plan.global_batch(), " x ",
                 plan.sequence());
+  // What differs between both is then rounding and order alone.
   if (precisionOf(reference) != precisionOf(plan))
     return fail("computes in ", precisionOf(reference), ", the plan in ",
                 precisionOf(plan));
   if (reference.parameters()->size() != plan.parameters()->size())
     return fail("has ", reference.parameters()->size(),
                 " parameters, the plan ", plan.parameters()->size());
+  // A comparison of both goes by number.
   for (uint32_t i = 0; i < plan.parameters()->size(); ++i)
     if (reference.parameters()->Get(i)->name()->str() !=
         plan.parameters()->Get(i)->name()->str())

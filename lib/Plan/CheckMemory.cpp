@@ -62,6 +62,7 @@ std::string describe(const fb::Region &region) {
 Status checkProgram(uint32_t index, const fb::Program &program) {
   if (!program.regions())
     return Status::success();
+  // Two orders of the same regions: by when they begin, and by when they end.
   std::vector<const fb::Region *> starts;
   for (const fb::Region *region : *program.regions())
     if (region->bytes())
@@ -78,6 +79,8 @@ Status checkProgram(uint32_t index, const fb::Program &program) {
   LiveRegions live;
   auto end = ends.begin();
   for (const fb::Region *region : starts) {
+    // Ends before the end of the list: `region` itself ends no earlier than it
+    // begins.
     for (; (*end)->last_action() < region->first_action(); ++end)
       live.erase(**end);
     if (const fb::Region *other = live.insert(*region))

@@ -40,6 +40,7 @@ static Status checkShape(const fb::Plan &plan, uint32_t program,
 /// Ranks of one program are replicas or hold other blocks, so that programs
 /// alone need to be looked at.
 Status plan::checkNumbers(const fb::Plan &plan) {
+  // The owning program by parameter; -1: none so far.
   std::vector<int64_t> owner(plan.parameters()->size(), -1);
   for (uint32_t i = 0; i < plan.programs()->size(); ++i) {
     const fb::Program &program = *plan.programs()->Get(i);

@@ -87,6 +87,7 @@ private:
 /// are disjoint and ascend, so that one search decides.
 class Transferred {
 public:
+  /// Sorted by beginning, so that each range can only touch the last one.
   explicit Transferred(const fb::Program &program) {
     std::vector<std::pair<uint64_t, uint64_t>> all;
     for (const fb::Action *action : *program.actions())
@@ -99,6 +100,7 @@ public:
       else
         ranges.emplace_back(begin, end);
   }
+  /// The first range that ends behind `begin` is the only one to look at.
   bool overlap(uint64_t begin, uint64_t end) const {
     auto next = std::upper_bound(
         ranges.begin(), ranges.end(), begin,
@@ -172,6 +174,8 @@ void Progress::addOrder(uint32_t index) {
         action.kind() == fb::ActionKind::Recv)
       ranges.push_back({action.buffer(), action.buffer() + action.bytes(),
                         action.kind() == fb::ActionKind::Recv});
+    // A WaitSend uses nothing: where a send lasts until its receive, it adds
+    // nothing.
     else if (!isTransfer(action))
       for (uint32_t s = 0; s < length(action.bindings()); ++s) {
         const SlotUse &use = slots[action.function()][s];
@@ -249,6 +253,7 @@ std::string Progress::findCircle() {
   return {};
 }
 
+/// Of plans for GPUs only; for others a send ends at once.
 Status plan::checkProgress(const fb::Plan &plan, LaunchOrder order) {
   Result<std::vector<Message>> messages = matchMessages(plan);
   if (!messages.ok())

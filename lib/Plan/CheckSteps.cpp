@@ -93,6 +93,8 @@ private:
                   length(function.slot_bytes()));
     if (!count)
       return fail(what, " has an impossible size");
+    // -1 stands for the arena itself: parameters, constants, the library's
+    // workspace.
     bool inArena = ref->slot() == -1;
     uint64_t limit = inArena ? program.arena_bytes()
                              : function.slot_bytes()->Get(ref->slot());
@@ -242,6 +244,7 @@ private:
                   int(step.reduction()));
     if (step.dtype() > fb::DType::MAX)
       return fail("unknown dtype ", int(step.dtype()));
+    // Blocks in two dimensions are what all-to-alls alone exchange.
     const CollectiveFacts &facts = getFacts(kindOf(step));
     if (facts.reduces && step.dtype() == fb::DType::I32)
       return fail("reduces ", fb::EnumNameDType(step.dtype()),
@@ -250,6 +253,8 @@ private:
       return fail(facts.name, " has blocks with a middle of ", step.middle(),
                   ", only an all-to-all cuts two dimensions");
     PLAIT_RETURN_IF_ERROR(checkMembers(step));
+    // The same memory is fine for some kinds; partial overlap is the compiler's
+    // to avoid.
     bool same = step.input() && step.output() &&
                 step.input()->slot() == step.output()->slot() &&
                 step.input()->offset() == step.output()->offset();

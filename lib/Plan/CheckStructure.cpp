@@ -74,6 +74,7 @@ Status checkBatch(const fb::Plan &plan) {
                   limit);
   std::optional<uint64_t> batch = elementCount(
       {replicas, plan.micro_batch(), int64_t(plan.microbatches())});
+  // Nothing where the product is too large, which is no batch either.
   if (batch != static_cast<uint64_t>(plan.global_batch()))
     return fail("global_batch is ", plan.global_batch(), ", but ", replicas,
                 " data-parallel ranks run ", plan.microbatches(),
@@ -99,6 +100,8 @@ Status checkParameter(const fb::Parameter &parameter) {
     return fail("parameter '", name, "' has ", *elements,
                 " elements, its box in '", parameter.file_name()->str(),
                 "' has ", boxElements.value_or(0));
+  // The box has the dimensions of the file's tensor, not those of the
+  // parameter.
   uint32_t rank = parameter.file_shape()->size();
   if (parameter.box_begin()->size() != rank ||
       parameter.box_shape()->size() != rank)
@@ -179,6 +182,7 @@ Status checkCluster(const fb::Plan &plan) {
   return Status::success();
 }
 
+/// The words of the configuration.
 Status checkPrecision(const fb::Plan &plan) {
   if (precisionOf(plan) == "fp32" || isMixed(plan))
     return Status::success();
@@ -300,6 +304,7 @@ private:
     if (shard.dims()->size() != rank || shard.local_shape()->size() != rank ||
         !elements)
       return fail(name, " does not have ", rank, " proper dimensions");
+    // What follows computes blocks from the axes, which have to exist.
     PLAIT_RETURN_IF_ERROR(checkSharding(*shard.dims(), name));
     PLAIT_RETURN_IF_ERROR(checkDivision(shard, *elements, name));
     PLAIT_RETURN_IF_ERROR(checkState(shard, rank, name));
@@ -311,6 +316,7 @@ private:
     uint64_t state = shard.division() ? shard.division()->elements() : gradient;
     PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),
                                 (isMaster ? state : *elements) * 4));
+    // Frozen parameters have copies as well, but nothing of what follows.
     PLAIT_RETURN_IF_ERROR(checkComputeCopy(shard, *elements, name));
     if (parameter.frozen())
       return shard.division() || shard.state_dims()
@@ -330,6 +336,8 @@ private:
                     const std::string &name) {
     if (!shard.state_dims())
       return Status::success();
+    // ZeRO 2 divides by blocks, ZeRO 1 by ranges of a pack: a shard has one of
+    // them.
     std::string state = "state of " + name;
     if (plan.zero() < 2)
       return fail(state, " is divided, but the plan's zero is ",
@@ -340,6 +348,8 @@ private:
       return fail(state, " has ", shard.state_dims()->size(),
                   " dimensions, expected ", rank);
     PLAIT_RETURN_IF_ERROR(checkSharding(*shard.state_dims(), state));
+    // The state's axes begin with those of the parameter: each of its blocks is
+    // cut further, by one rank of those that hold it.
     for (uint32_t dim = 0; dim < rank; ++dim) {
       const auto *outer = shard.dims()->Get(dim)->axes();
       const auto *all = shard.state_dims()->Get(dim)->axes();
@@ -363,6 +373,7 @@ private:
     if (plan.zero() < 1)
       return fail(name, " is divided, but the plan's zero is ",
                   int(plan.zero()));
+    // Axis 0 picks the program: its ranks share no parameter.
     uint8_t axis = division.axis();
     if (axis == 0 || axis >= plan.mesh()->size())
       return fail(name, " is divided over axis ", int(axis),

@@ -63,9 +63,11 @@ Status checkHeader(std::span<const uint8_t> file) {
   std::memcpy(&found, file.data(), sizeof(Header));
   if (std::memcmp(found.magic, magicWord, sizeof(found.magic)) != 0)
     return fail("is not a plan file");
+  // Before lengths and hash, which another version may have elsewhere.
   if (found.version != containerVersion)
     return fail("has version ", found.version, ", this program reads version ",
                 containerVersion);
+  // Truncated and continued files are told apart from corrupt ones.
   auto payload = file.subspan(sizeof(Header));
   if (payload.size() < found.length)
     return fail("is truncated: the payload has ", payload.size(),
@@ -110,6 +112,7 @@ uint64_t plan::hashPlan(const fb::PlanT &plan) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+/// Unpacks and packs again; `plan` may be one that was read.
 uint64_t plan::hashPlan(const fb::Plan &plan) {
   fb::PlanT copy;
   plan.UnPackTo(&copy);
@@ -131,6 +134,7 @@ std::string plan::describeProof(const fb::Plan &plan) {
   return out.str();
 }
 
+/// Everything is checked before the file is made.
 Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
   std::vector<uint8_t> payload = packPlan(plan);
   if (!verifyBuffer(payload))

@@ -26,6 +26,7 @@
 
 using namespace plait;
 
+/// The descriptor is closed at once: the mapping keeps the file.
 Result<MappedFile> MappedFile::open(const std::string &path,
                                     const std::string &what) {
   // A pipe without a writer would be waited for.
@@ -340,6 +341,7 @@ Status OutputFile::commit() {
   return status.ok() ? status : failToWrite(path, status.message());
 }
 
+/// In one piece, so that readers see all of it or the old file.
 Status plait::writeTextFile(const std::string &path, std::string_view text) {
   Result<OutputFile> file = OutputFile::create(path);
   if (!file.ok())

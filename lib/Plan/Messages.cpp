@@ -75,6 +75,7 @@ const fb::Action &actionOf(const fb::Plan &plan, const End &end) {
 
 } // namespace
 
+/// Names the action by its program and its index there.
 std::string plan::describeAction(const fb::Plan &plan, uint32_t program,
                                  uint32_t action) {
   const fb::Action &found =
@@ -93,6 +94,7 @@ Result<std::vector<Message>> plan::matchMessages(const fb::Plan &plan) {
   std::vector<Message> messages;
   for (size_t begin = 0; begin < ends.size();) {
     size_t end = begin;
+    // Sends, receives, waits.
     size_t counts[3] = {0, 0, 0};
     for (; end < ends.size() && ends[end].name() == ends[begin].name(); ++end)
       ++counts[static_cast<int>(ends[end].role) -
@@ -106,6 +108,7 @@ Result<std::vector<Message>> plan::matchMessages(const fb::Plan &plan) {
           fb::EnumNameDirection(ends[begin].direction), " from stage ",
           ends[begin].stage, ", tensor ", ends[begin].tensor, ") is sent ",
           sends, ", received ", receives, " and waited for ", waits, " times");
+    // They lie one group behind the other, each in order.
     for (size_t i = 0; i < sends; ++i) {
       const End &send = ends[begin + i];
       const End &receive = ends[begin + sends + i];

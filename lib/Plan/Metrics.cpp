@@ -59,6 +59,7 @@ Result<uint32_t> plan::countMetricSteps(const fb::Plan &plan,
     return 0u;
   const auto *steps = owner.functions()->Get(action->function())->steps();
   Mesh mesh(plan);
+  // A function that changes nothing can be done as a whole.
   uint32_t known = 0, firstChange = length(steps);
   for (uint32_t i = 0; i < length(steps); ++i)
     for (const Use &use : usesOf(mesh, *steps->Get(i))) {

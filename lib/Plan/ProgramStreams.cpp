@@ -29,6 +29,7 @@ namespace {
 /// Adds a program's operations, with slots resolved.
 class Scheduler {
 public:
+  /// Uses of a step are the same in each call but for the slots' addresses.
   Scheduler(const fb::Program &program, const Mesh &mesh,
             const StreamChoice &choice)
       : program(program), choice(choice), planner(choice.streams()) {
@@ -111,6 +112,7 @@ uint32_t StreamChoice::streams() const {
   return last + 1;
 }
 
+/// Looked up through the plan, of which an Operation has indices only.
 const fb::Step *Operation::get(const fb::Program &program) const {
   const fb::Action &of = *program.actions()->Get(action);
   return isTransfer(of)
@@ -221,6 +223,7 @@ static StreamChoice chooseOnGpu(const fb::Program &program) {
   std::map<std::vector<uint32_t>, uint32_t> groups;
   std::map<std::tuple<uint32_t, fb::Direction, bool>, uint32_t> routes;
   uint32_t streams = 1;
+  // One count for groups and routes.
   auto streamOf = [&streams](auto &known, auto key) {
     auto [entry, isNew] = known.try_emplace(std::move(key), streams);
     streams += isNew;

@@ -26,6 +26,7 @@ Mesh::Mesh(const fb::Plan &plan) {
     sizes.push_back(axis->size());
 }
 
+/// Fits 32 bits, as checkStructure() has seen.
 uint32_t Mesh::ranks() const {
   uint32_t product = 1;
   for (uint32_t size : sizes)
@@ -78,6 +79,7 @@ int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
                             : scalar.scale() * mesh.index(rank, scalar.axis()));
 }
 
+/// Several axes may contribute, each by a term of its own.
 int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
                       const RankScalars *scalars) {
   int64_t sum = 0;
@@ -86,6 +88,7 @@ int64_t plan::valueOf(const Mesh &mesh, uint32_t rank,
   return sum;
 }
 
+/// Part of the checks: the mesh is sound, the scalar may be anything.
 Status plan::checkAxis(const Mesh &mesh, const fb::RankScalar &scalar,
                        const std::string &what) {
   if (scalar.axis() >= -1 && scalar.axis() < int64_t(mesh.axes()))
@@ -93,6 +96,7 @@ Status plan::checkAxis(const Mesh &mesh, const fb::RankScalar &scalar,
   return fail(what, " names axis ", scalar.axis(), ", there are ", mesh.axes());
 }
 
+/// Without looking at each rank: terms are monotonous in the coordinates.
 Status plan::checkRange(const Mesh &mesh, const RankScalars *scalars,
                         int64_t most, const std::string &what) {
   int64_t largest = 0;

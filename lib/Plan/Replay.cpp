@@ -154,6 +154,7 @@ Walker::Walker(const fb::Plan &plan, const std::vector<Message> &messages,
     program.actions = source->actions();
     program.message.resize(length(source->actions()), none);
     replayed.programs.emplace_back(length(source->actions()));
+    // Functions are cut once, and entered by each call.
     for (uint32_t i = 0; i < length(source->functions()); ++i)
       program.segments.push_back(
           splitAtMeetings(*source->functions()->Get(i),
@@ -161,6 +162,7 @@ Walker::Walker(const fb::Plan &plan, const std::vector<Message> &messages,
   }
   for (uint32_t i = 0; i < messages.size(); ++i) {
     const Message &message = messages[i];
+    // Three actions of two programs share the message's events.
     programs[message.source].message[message.send] = i;
     programs[message.source].message[message.wait] = i;
     programs[message.target].message[message.receive] = i;

@@ -56,6 +56,8 @@ public:
                const ReplayCosts &costs)
       : plan(plan), mesh(plan), messages(messages), costs(costs) {}
 
+  // Nodes, then edges, then times, then sums; each needs the one before it
+  // complete.
   Result<Replayed> run() {
     for (uint32_t i = 0; i < plan.programs()->size(); ++i)
       addOperations(i);
@@ -259,6 +261,8 @@ void StreamWalker::addActions(const Program &program,
     uint32_t begin = program.firstOf[i];
     uint32_t end = i + 1 < actions.size() ? program.firstOf[i + 1]
                                           : uint32_t(program.operations.size());
+    // Begins at the first computation: what is exchanged before it is waiting
+    // or exposed.
     ActionTime &time = actions[i];
     bool computes = false;
     double first = replayed.seconds, last = 0; // of all its operations
@@ -283,12 +287,14 @@ void StreamWalker::addActions(const Program &program,
       time.computing += node.seconds;
       time.end = clock = node.end();
     }
+    // Of the others the whole span; calls without steps have none.
     if (computes)
       continue;
     time.start = begin < end ? first : clock;
     time.end = begin < end ? last : clock;
     time.communicating = time.end - time.start;
   }
+  // What is exchanged behind the last computation hides behind nothing.
   rank.communicating += measure(exchanges, clock, replayed.seconds);
 }
 

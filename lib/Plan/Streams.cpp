@@ -42,6 +42,7 @@ void StreamPlanner::use(const ByteRange &range, Index operation,
                         uint32_t stream, Clock &needed) {
   if (range.begin >= range.end)
     return;
+  // The end first: splitting there does not move an iterator to the beginning.
   auto end = splitAt(range.end), begin = splitAt(range.begin);
   auto need = [&](Index other) {
     if (other != never && other != operation) {
@@ -101,6 +102,7 @@ void StreamPlanner::add(uint32_t stream, std::span<const ByteRange> uses) {
 /// An event is free when its last waiter has waited. That waiter may record it
 /// at once: all waits for the former use come before it, in order.
 StreamSchedule StreamPlanner::finish() const {
+  // Who waits last for each operation; `never`: nobody, and no event is needed.
   std::vector<Index> lastWaiter(added.size(), never);
   for (size_t i = 0; i < added.size(); ++i)
     for (Index other : added[i].waits)

@@ -29,6 +29,7 @@ namespace {
 /// invalid, it stays so.
 class Extent {
 public:
+  /// A stride of 0 repeats elements and adds nothing.
   Extent &add(int64_t size, int64_t stride) {
     int64_t step = 0;
     valid = valid && size >= 1 && stride >= 0 &&
@@ -114,6 +115,9 @@ std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
 /// Gradients have the strides of their primals. Statistics are f32 whatever the
 /// type.
 std::vector<Use> usesOf(const fb::AttentionStep &step) {
+  // [sequence, position, head] by their strides; elements of a head are
+  // contiguous. A list that is too short is refused by checkAttention(), which
+  // may come later.
   auto rows = [&](int64_t positions, int64_t heads,
                   const flatbuffers::Vector<int64_t> *strides) {
     Extent extent;
@@ -128,6 +132,7 @@ std::vector<Use> usesOf(const fb::AttentionStep &step) {
   auto output = rows(step.queries(), step.heads(), step.out_strides());
   auto stats = elementCount({step.batch(), step.heads(), step.queries()});
   uint64_t unit = elementBytes(step.dtype()), wide = sizeof(float);
+  // Backward reads the forward pass's result and statistics.
   bool forward = step.kind() == fb::AttentionKind::Forward;
   std::vector<Use> uses = {{"q", step.q(), query, unit},
                            {"k", step.k(), key, unit},
@@ -163,6 +168,7 @@ std::vector<Use> plan::usesOf(const Mesh &mesh, const fb::Step &step) {
     return ::usesOf(mesh, *step.step_as_CollectiveStep());
   case fb::StepKind::AttentionStep:
     return ::usesOf(*step.step_as_AttentionStep());
+  // Copies and fills are in bytes.
   case fb::StepKind::CopyStep: {
     const fb::CopyStep &copy = *step.step_as_CopyStep();
     return {{"source", copy.source(), copy.bytes()},

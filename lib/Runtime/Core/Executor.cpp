@@ -38,6 +38,8 @@ constexpr std::chrono::milliseconds leastPatience = std::chrono::seconds(3);
 /// they run, and ranks before the devices they use.
 class ThreadExecutor : public Executor {
 public:
+  /// Threads are there from now on, but idle: nothing of the ranks is used
+  /// before prepare().
   ThreadExecutor(const fb::Plan &source, Backend parts,
                  const std::vector<plan::Message> &messages,
                  const ExecutorOptions &options)
@@ -47,6 +49,8 @@ public:
             backend.ranks, std::max(options.timeLimit, leastPatience),
             [this](uint32_t index) { return release(index); },
             [this](const Status &failure) { giveUp(failure); }) {
+    // Message numbers are the same in all processes, as they follow from the
+    // plan.
     for (uint32_t i = 0; i < backend.ranks.size(); ++i) {
       walkers.push_back(std::make_unique<Rank>(source, meshOf, backend.ranks[i],
                                                backend.parts[i]));
@@ -72,6 +76,7 @@ public:
     PLAIT_RETURN_IF_ERROR(threads.run([&](uint32_t index) {
       PLAIT_RETURN_IF_ERROR(
           walkers[index]->runStep(number, batches, scalars, scope));
+      // All ranks of the process write different members, and one the result.
       if (index != 0)
         return Status::success();
       metrics = walkers[index]->readMetrics();

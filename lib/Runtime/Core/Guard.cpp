@@ -190,11 +190,13 @@ Status Replicas::add(uint32_t rank, const fb::Shard &shard,
   uint64_t unit = isRounded ? 2 : 4;
   uint64_t begin = isRounded ? shard.compute_weight() : shard.weight();
   uint64_t bytes = unit;
+  // Padding is hashed as well: it is zero on all replicas.
   for (int64_t extent : *shard.local_shape())
     bytes *= extent;
   std::vector<std::byte> window;
   std::string broken;
   XXH64_hash_t hash = 0;
+  // Stops at the first broken element: a hash of a broken block is of no use.
   for (uint64_t at = 0; at < bytes && broken.empty(); at += windowBytes) {
     window.resize(std::min(windowBytes, bytes - at));
     PLAIT_RETURN_IF_ERROR(executor.device(rank).read(begin + at, window));
@@ -234,6 +236,7 @@ Status compareReplicas(const fb::Plan &plan,
     std::istringstream input(text);
     std::string block;
     Seen own;
+    // `block` begins with the parameter's number.
     while (input >> block >> own.hash >> own.rank) {
       auto [it, isNew] = known.try_emplace(block, own);
       if (!isNew && it->second.hash != own.hash)

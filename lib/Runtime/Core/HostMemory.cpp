@@ -156,6 +156,7 @@ Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
   std::ostringstream mine;
   mine << bytes << ' ' << copies << ' ' << ranks << ' '
        << (processes ? processes->place().host : "this host") << '\n';
+  // Paths of groups may have blanks: each field has its line.
   for (const MemoryPool &pool : readMemoryPools())
     mine << pool.key << '\n' << pool.where << '\n' << pool.available << '\n';
   auto verdict = [](std::span<const std::string> texts) {
@@ -174,6 +175,7 @@ Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
       while (std::getline(lines, key) && std::getline(lines, where) &&
              std::getline(lines, available)) {
         Load &load = pools[key];
+        // All of a process's ranks live in all of its pools.
         load.bytes += bytes;
         load.copies += copies;
         load.ranks += ranks;

@@ -95,6 +95,7 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
   auto rank = number(get, names.rank, *ranks - 1);
   if (!rank.ok())
     return rank.status();
+  // Optional: without it all are taken to be on one host.
   auto localRank = number(get, names.localRank, *ranks - 1, *rank);
   if (!localRank.ok())
     return localRank.status();
@@ -103,6 +104,7 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
     return port.status();
   Launch launch = {names.launcher, *rank, *ranks,
                    *localRank,     "",    static_cast<uint16_t>(*port)};
+  // mpirun is Open MPI's; srun has MPI where it was told to start it (PMIx).
   launch.hasMpi = &names == &mpirun || (&names == &srun && get("PMIX_RANK"));
   auto address = readAddress(launch, names, get);
   // MPI connects its processes itself and needs no address.

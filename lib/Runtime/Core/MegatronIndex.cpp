@@ -98,6 +98,8 @@ Status Index::readType(uint8_t code) {
                            type.name, ", expected integers");
 }
 
+/// Exactly as long as the counts say, with or without the bytes of modes: a
+/// longer file is of another format.
 Status Index::checkSize() const {
   // In 128 bits: counts may be anything.
   auto wide = [](uint64_t value) { return static_cast<__int128>(value); };
@@ -121,6 +123,7 @@ Status Index::checkSequences(const std::string &tokens,
   uint64_t end = 0;
   for (uint64_t i = 0; i < sequences; ++i) {
     release(i);
+    // Lengths and offsets are two arrays; both have to tell the same.
     auto length = load<int32_t>(headerBytes + 4 * i);
     auto offset = load<int64_t>(offsets + 8 * i);
     if (length < 0)

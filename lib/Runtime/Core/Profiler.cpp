@@ -163,6 +163,7 @@ Result<plan::Profile> Profiler::finish() const {
   profile.overheadSeconds = overhead / double(stepSeconds.size());
   for (size_t i = 0; i < profile.programs.size(); ++i) {
     auto next = totals[i].begin();
+    // Steps and transfers have the same three times.
     auto assign = [&](auto &entry) {
       double calls = double(std::max<uint64_t>(next->calls, 1));
       entry.seconds = next->seconds / calls;

@@ -124,6 +124,7 @@ void Rank::prepareThreads(uint32_t streamCount) {
   });
 }
 
+/// Also makes room for the operands of the largest kernel.
 Status Rank::prepareFunction(const fb::Function &function) {
   std::vector<uint32_t> &numbers = prepared.emplace_back();
   for (uint32_t i = 0; i < length(function.steps()); ++i) {
@@ -152,6 +153,7 @@ Status Rank::prepareFunction(const fb::Function &function) {
   return Status::success();
 }
 
+/// One group for each set of members, whatever the step.
 Result<uint32_t> Rank::joinGroup(const fb::CollectiveStep &step) {
   std::vector<uint32_t> members = membersOf(mesh, rank, step);
   for (uint32_t i = 0; i < groups.size(); ++i)
@@ -272,6 +274,7 @@ Status Rank::getFailure() {
   return failure;
 }
 
+/// The first failure stays, unless the second alone follows no other one.
 void Rank::noteFailure(const Walk &walk, const Status &status) {
   std::lock_guard lock(failing);
   if (hasFailed && (!followsAnother(failure) || followsAnother(status)))
@@ -297,6 +300,7 @@ const Rank::Walk &Rank::current() const {
   return main.at.waitsForStream ? beside : main;
 }
 
+/// What is read here may change on the way: any thread asks.
 std::string Rank::describePosition() const {
   const Position &at = current().at;
   uint64_t number = at.number;
@@ -426,6 +430,7 @@ Status Rank::runAction(Walk &walk, uint32_t index) {
   }
 }
 
+/// The optimizer function stops before its update for beginUpdate().
 Status Rank::callFunction(Walk &walk, const fb::Action &action) {
   const fb::Function &function = *program.functions()->Get(action.function());
   const std::vector<uint32_t> &numbers = prepared[action.function()];

@@ -92,6 +92,8 @@ bool runtime::receiveFrame(int connection, Frame &frame) {
   return receiveAll(connection, frame.text.data(), header.bytes);
 }
 
+/// For texts that are short and rare: sent at once (TCP_NODELAY), waited for up
+/// to the limit in each call.
 Status runtime::setTimeLimit(int connection,
                              std::chrono::milliseconds timeLimit) {
   timeval limit = {timeLimit.count() / 1000, timeLimit.count() % 1000 * 1000};
@@ -151,6 +153,7 @@ Status Reception::hear(std::vector<Arrival> &arrivals,
     int connection = guest.connection.get();
     ssize_t count =
         ::recv(connection, &greeting, sizeof(greeting), MSG_DONTWAIT);
+    // Has not spoken yet: keeps its seat, and its place in the order.
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       silent.push_back(std::move(guest));
       continue;

@@ -47,6 +47,7 @@ std::string runtime::packText(uint32_t process, const std::string &text) {
                             text;
 }
 
+/// Texts that are missing stay empty.
 Result<std::vector<std::string>> runtime::unpackTexts(const std::string &packed,
                                                       uint32_t count) {
   std::vector<std::string> texts(count);
@@ -89,6 +90,7 @@ Rendezvous::join(std::chrono::milliseconds timeLimit) {
   auto launch = readLaunchHere();
   if (!launch.ok())
     return launch.status();
+  // A launcher that starts one process starts a run of one.
   if (!*launch || (*launch)->ranks == 1)
     return std::unique_ptr<Rendezvous>();
   // A Result of the derived class becomes one of the base.

@@ -104,6 +104,7 @@ parseTensor(const std::string &name, const Json &entry,
   // Offsets count from the end of the header. Nothing is copied: the bytes are
   // those of the mapped file.
   tensor.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
+  // Sizes come from the file: the product may overflow.
   uint64_t bytes = elementBytes(*type);
   for (int64_t size : tensor.shape)
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
@@ -129,6 +130,7 @@ Result<std::vector<std::string>> listFiles(const std::string &directory) {
     return fail("weights '", directory,
                 "' has neither model.safetensors nor "
                 "model.safetensors.index.json");
+  // The index of a model in several files.
   Result<MappedFile> file = MappedFile::open(path, "weights");
   if (!file.ok())
     return file.status();
@@ -185,6 +187,8 @@ Result<WeightFiles> WeightFiles::open(const std::string &path) {
   return open(path, *files);
 }
 
+/// Shards of one model: a name in two of them is an error, as none would be
+/// right.
 Result<WeightFiles> WeightFiles::open(const std::string &name,
                                       const std::vector<std::string> &files) {
   WeightFiles weights;
@@ -229,6 +233,7 @@ Status WeightFiles::add(const std::string &file) {
 Result<const FileTensor *>
 WeightFiles::find(const std::string &name,
                   std::span<const int64_t> shape) const {
+  // The name itself goes first, so that an exact match wins.
   std::vector<std::string> names = {name};
   for (std::string prefix : {"transformer.", "model."}) {
     names.push_back(prefix + name);
@@ -240,6 +245,8 @@ WeightFiles::find(const std::string &name,
     if (found == tensors.end())
       continue;
     const FileTensor &tensor = found->second;
+    // Shapes must agree to the dimension: a transposed weight would load and be
+    // wrong.
     if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(),
                     tensor.shape.end()))
       return fail("weights '", path, "': tensor '", candidate, "' has shape ",
@@ -253,6 +260,8 @@ WeightFiles::find(const std::string &name,
   return fail("weights '", path, "' has no tensor '", name, "'");
 }
 
+/// Bytes are compared last: of tensors that nobody uses, with those of their
+/// shape.
 std::vector<std::string>
 WeightFiles::findOthers(const std::set<const FileTensor *> &used) const {
   std::vector<std::string> names;

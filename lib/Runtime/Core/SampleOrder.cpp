@@ -124,6 +124,7 @@ uint64_t SampleOrder::permute(uint64_t entry, uint64_t size, uint32_t source,
   if (!seed)
     return entry;
   unsigned half = 1;
+  // The least domain of an even number of bits that has all samples.
   while (half < 32 && size > uint64_t(1) << 2 * half)
     ++half;
   const uint64_t mask = (uint64_t(1) << half) - 1;
@@ -131,6 +132,8 @@ uint64_t SampleOrder::permute(uint64_t entry, uint64_t size, uint32_t source,
   do {
     uint64_t left = entry >> half, right = entry & mask;
     for (uint32_t i = 0; i < rounds; ++i) {
+      // Round, source and pass are in the counter, so that each pass and each
+      // source has a permutation of its own under one seed.
       auto words = philox(
           {static_cast<uint32_t>(right), uint32_t(1) << 31 | source << 8 | i,
            static_cast<uint32_t>(pass), static_cast<uint32_t>(pass >> 32)},

@@ -84,6 +84,7 @@ Result<Socket> runtime::listenOn(uint16_t port, int backlog) {
 }
 
 // Tries only the first address that the host name stands for.
+/// For one interface, as the metrics server has it; see listenOn() for all.
 Result<Socket> runtime::listenAt(const std::string &host, uint16_t port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -154,6 +155,8 @@ Result<Socket> runtime::connectTo(
     return fail("cannot find '", address, "': ", gai_strerror(error));
   Clock::time_point start = Clock::now();
   Socket connection;
+  // A refused connection may be accepted a moment later: try all addresses
+  // again.
   while (connection.get() < 0) {
     for (addrinfo *place = places; place && connection.get() < 0;
          place = place->ai_next)
@@ -163,6 +166,7 @@ Result<Socket> runtime::connectTo(
     if (connection.get() >= 0 || taken > timeLimit)
       break;
     int reason = errno;
+    // The caller may say that it waits.
     if (isRefused)
       isRefused(taken);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

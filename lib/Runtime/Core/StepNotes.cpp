@@ -117,8 +117,10 @@ void StepNotes::Layout::linkMessages() {
     return;
   for (uint32_t rank = 0; rank < mesh.ranks(); ++rank)
     for (const plan::Message &message : *messages) {
+      // Each message once, from its senders.
       if (message.source != mesh.index(rank, 0))
         continue;
+      // Sender and receiver differ in their stage alone.
       uint32_t receiver = mesh.withIndex(rank, 0, message.target);
       uint32_t send = firstLap[message.source][message.send];
       uint32_t wait = firstLap[message.source][message.wait];
@@ -261,6 +263,7 @@ struct SentLap {
 Status StepNotes::gather(Rendezvous &processes) {
   const RankSpread &spread = processes.spread();
   uint32_t here = processes.place().index;
+  // Ranks in ascending order, the laps of each in theirs.
   std::vector<SentLap> mine;
   for (uint32_t rank = spread.firstOf(here); rank < spread.firstOf(here + 1);
        ++rank)
@@ -277,6 +280,7 @@ Status StepNotes::gather(Rendezvous &processes) {
   for (uint32_t process = 1; process < all->size(); ++process) {
     const char *next = (*all)[process].data();
     auto toTime = [&](int64_t time) {
+      // On the clock of the first host.
       return Time(std::chrono::nanoseconds(time - clockOffsets[process]));
     };
     for (uint32_t rank = spread.firstOf(process);

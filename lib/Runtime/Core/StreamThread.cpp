@@ -17,6 +17,7 @@
 
 using namespace plait::runtime;
 
+/// The thread waits for the first start().
 StreamThread::StreamThread(std::function<void()> work)
     : job(std::move(work)), thread([this] { serve(); }) {}
 

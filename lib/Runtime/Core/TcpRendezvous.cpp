@@ -131,10 +131,12 @@ Status TcpRendezvous::awaitRequest() {
     std::vector<pollfd> events;
     if (stream.get() >= 0)
       events.push_back({stream.get(), POLLIN, 0});
+    // Process 0 may connect at any time.
     tree->door().addTo(events);
     poll(events.data(), events.size(), 1000);
     if (stream.get() >= 0 && events[0].revents) {
       Frame request;
+      // Any frame is a request.
       if (receiveFrame(stream.get(), request))
         return Status::success();
       std::lock_guard lock(streaming);
@@ -168,6 +170,7 @@ Status TcpRendezvous::sendToFirst(uint32_t rank,
 
 /// Assigning the new connection hangs up on the source before.
 Status TcpRendezvous::connectToSource(uint32_t rank) {
+  // Windows of one rank follow each other on one connection.
   if (stream.get() >= 0 && source == rank)
     return Status::success();
   const TcpTree::Place &place = tree->placeOf(rank);
@@ -183,6 +186,7 @@ Status TcpRendezvous::connectToSource(uint32_t rank) {
   if (!sendAll(connected->get(), &greeting, sizeof(greeting)))
     return systemFailure("cannot reach rank " + std::to_string(rank));
   std::lock_guard lock(streaming);
+  // disconnect() found no stream to shut down.
   if (isDisconnected)
     return Status::failure(anotherFailed);
   stream = std::move(*connected);

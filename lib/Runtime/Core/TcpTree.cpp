@@ -221,6 +221,7 @@ Status TcpTree::connectToEarlier(const std::string &list) {
     if (!sendAll(connected->get(), &mine, sizeof(mine)))
       return systemFailure("cannot reach rank " + std::to_string(rank) +
                            " on " + place.host);
+    // Process 0 names neighbours only.
     Link *link = linkTo(rank);
     link->connection = std::move(*connected);
     link->host = place.host;
@@ -251,6 +252,7 @@ Status TcpTree::awaitAll() {
   return Status::success();
 }
 
+/// Process 0 counts itself.
 bool TcpTree::isComplete() const {
   if (launch.rank == 0)
     return arrivals == launch.ranks;
@@ -386,6 +388,7 @@ Status TcpTree::hearComer(Link &comer) {
 /// Reads what has come, or waits for it until `until`, a second at most.
 Status TcpTree::serve(Clock::time_point until, bool isOpen) {
   std::vector<pollfd> events;
+  // In the order of `events`: neighbours, then comers, then the door.
   std::vector<Link *> watched;
   for (Link *link : links())
     if (!link->ended) {
@@ -441,6 +444,7 @@ Result<std::vector<std::string>> TcpTree::fromChildren() {
       Clock::now() + patience(shape.levelsBelow(launch.rank));
   while (true) {
     PLAIT_RETURN_IF_ERROR(getFailure());
+    // By name, for the message, should it come to that.
     std::vector<std::string> silent;
     for (Link &link : down) {
       if (link.inbox.empty() && link.ended)
@@ -512,6 +516,7 @@ milliseconds TcpTree::patience(uint32_t levels) const {
   return timeLimit + levels * levelTime;
 }
 
+/// A text that callers of the runtime look for: "waited longer than".
 Status TcpTree::timeOut(const std::string &who, bool speaks) {
   std::ostringstream text;
   text << "waited longer than " << timeLimit.count() / 1000.0 << " seconds for "
@@ -561,6 +566,7 @@ bool TcpTree::hasHeardOfFailure() {
   return failure && !isByItself;
 }
 
+/// Those that are connected.
 std::vector<TcpTree::Link *> TcpTree::links() {
   std::vector<Link *> all;
   if (up.connection.get() >= 0)

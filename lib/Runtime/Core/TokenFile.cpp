@@ -264,6 +264,7 @@ TokenFile TokenFile::fromMemory(std::vector<uint32_t> tokens,
 // Reading
 //===----------------------------------------------------------------------===//
 
+/// Mapped, or of this program.
 std::span<const uint8_t> TokenFile::bytes() const {
   if (const auto *mapped = std::get_if<MappedFile>(&storage))
     return mapped->bytes();

@@ -66,6 +66,8 @@ uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members) {
 /// them. Even channels are of forward messages, odd ones of backward messages.
 std::vector<uint32_t> channelsOf(const fb::Plan &plan,
                                  const std::vector<plan::Message> &messages) {
+  // By sender and position in its list, so that each channel is in sending
+  // order.
   std::vector<uint32_t> order(messages.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](uint32_t left, uint32_t right) {
@@ -86,6 +88,8 @@ std::vector<uint32_t> channelsOf(const fb::Plan &plan,
     auto found = std::find_if(last.begin(), last.end(), [&](uint32_t receive) {
       return receive < message.receive;
     });
+    // Two channels of one number never meet: forward and backward ones
+    // alternate.
     channels[index] = 2 * static_cast<uint32_t>(found - last.begin()) +
                       (direction == fb::Direction::Backward);
     if (found == last.end())

@@ -192,6 +192,7 @@ struct FileLayout {
     FileLayout layout;
     // Several parameters may be parts of one tensor of the file.
     for (const fb::Parameter *parameter : *plan.parameters()) {
+      // In the plan's order, so that the file does not depend on the mesh.
       std::string name = parameter->file_name()->str();
       auto shape = shapeOf(*parameter->file_shape());
       auto [known, isNew] = layout.byName.emplace(name, layout.tensors.size());
@@ -240,6 +241,7 @@ Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
                                                 const std::string &directory,
                                                 const std::string &origin) {
   std::vector<OutputFile> files;
+  // Written aside, as the weights are.
   auto add = [&](const char *name, std::span<const uint8_t> bytes) {
     auto file = OutputFile::create(directory + "/" + name);
     if (!file.ok())
@@ -255,6 +257,7 @@ Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
             {reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
   }
   std::error_code error;
+  // What is not there is not missed: models have different ones.
   for (const char *name : tokenizerNames) {
     std::string path = origin + "/" + name;
     if (origin.empty() || !std::filesystem::is_regular_file(path, error))
@@ -376,6 +379,7 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
   }
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
+    // By thread: each releases after a window of its own.
     int64_t read = 0;
     return setWeights({executor, rank}, shard, parameter,
                       [&](int64_t begin, std::span<float> target) {
@@ -491,6 +495,7 @@ Result<std::vector<float>> runtime::gatherGradient(Executor &executor,
     return std::vector<float>();
   std::vector<float> result(executor.leads() ? elementCount(*found.shape())
                                              : 0);
+  // Shards of other parameters have no part in it.
   auto place = [&](const fb::Shard &shard) {
     return shard.parameter() == parameter ? std::optional(gradientOf(shard))
                                           : std::nullopt;

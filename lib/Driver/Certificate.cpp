@@ -46,6 +46,7 @@ static uint64_t hashText(ModuleOp model) {
   return llvm::xxh3_64bits(text);
 }
 
+/// The plan is written all the same, and says why.
 CertificatePtr plait::certifyNothing(const llvm::Twine &reason) {
   CertificatePtr certificate = createCertificate();
   certificate->unproven = reason.str();

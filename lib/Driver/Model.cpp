@@ -110,6 +110,7 @@ static LogicalResult printDiagnostic(Diagnostic &diagnostic) {
   return success();
 }
 
+/// A program that embeds the compiler may add its own (examples: a custom op).
 static DialectRegistry makeRegistry(const CompileOptions &options) {
   DialectRegistry registry;
   registerAllDialects(registry);

@@ -105,6 +105,7 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
       apply(options.pins, TrainingConfiguration(), /*isGiven=*/false);
   training.globalBatch = given->globalBatch;
   training.sequence = given->sequence;
+  // Of one parameter; weight and gradient come on top.
   training.stateBytes =
       double((*findOptimizer(given->optimizer))->getStateBytes());
   Result<Precision> precision = findPrecision(options, planning, device);
@@ -115,6 +116,7 @@ static Result<planner::Training> makeTraining(const CompileOptions &options,
   if (!flash.ok())
     return flash.status();
   training.flashAttention = *flash;
+  // Other frameworks are predicted with their own habits, and not compiled.
   Result<planner::Framework> framework =
       planner::findFramework(planning.framework);
   if (!framework.ok())

@@ -27,6 +27,7 @@ static constexpr char kCpu[] = "cpu", kCuda[] = "cuda";
 // Back end and target
 //===----------------------------------------------------------------------===//
 
+/// Asked also where no code will be made, as for predictions.
 Status plait::checkBackend(const CompileOptions &options,
                            const Cluster &cluster) {
   const char *expected = cluster.device.isProcessor ? kCpu : kCuda;

@@ -180,6 +180,7 @@ void Progress::addOrder(uint32_t index) {
       for (uint32_t s = 0; s < length(action.bindings()); ++s) {
         const SlotUse &use = slots[action.function()][s];
         uint64_t base = action.bindings()->Get(s);
+        // Slots that are never sent from or received into make no edges.
         if (use.begin < use.end &&
             transferred.overlap(base + use.begin, base + use.end))
           ranges.push_back({base + use.begin, base + use.end, use.writes});

@@ -38,6 +38,7 @@ public:
       return fail("location ", step.location(), ", there are ",
                   length(plan.locations()));
     PLAIT_RETURN_IF_ERROR(checkKind(step));
+    // From here on the step is looked at as bytes.
     std::vector<Use> uses = usesOf(mesh, step);
     for (const Use &use : uses)
       PLAIT_RETURN_IF_ERROR(checkUse(use));
@@ -98,6 +99,7 @@ private:
     bool inArena = ref->slot() == -1;
     uint64_t limit = inArena ? program.arena_bytes()
                              : function.slot_bytes()->Get(ref->slot());
+    // Elements begin at multiples of their size, as the kernels' loads do.
     if (ref->offset() % unit)
       return fail(what, " at byte ", ref->offset(), " is not aligned to ",
                   unit);
@@ -116,6 +118,7 @@ private:
     if (step.kernel() >= length(plan.kernels()))
       return fail("kernel ", step.kernel(), ", there are ",
                   length(plan.kernels()));
+    // The runtime cuts [0, extent) into ranges.
     if (step.extent() < 0 || step.grain() < 0)
       return fail("extent ", step.extent(), " and grain ", step.grain(),
                   " must not be negative");

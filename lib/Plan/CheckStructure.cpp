@@ -272,6 +272,7 @@ private:
   /// Shapes follow from the batch: an input is what the plan feeds, cut over
   /// cp.
   Status checkInput(const fb::Input &input) {
+    // Enumerations of a file may have any value: FlatBuffers does not look.
     if (input.kind() > fb::InputKind::MAX)
       return fail("input has unknown kind ", int(input.kind()));
     // Ranks along cp share the positions of a sequence, not its key.
@@ -449,6 +450,7 @@ private:
   Status checkAction(const fb::Action &action) {
     if (action.kind() > fb::ActionKind::MAX)
       return fail("unknown kind ", int(action.kind()));
+    // Of actions that belong to no microbatch it is 0.
     if (action.microbatch() >= plan.microbatches())
       return fail("microbatch ", action.microbatch(), ", there are ",
                   plan.microbatches());
@@ -464,6 +466,7 @@ private:
   Status checkTransfer(const fb::Action &action) {
     if (action.direction() > fb::Direction::MAX)
       return fail("has unknown direction ", int(action.direction()));
+    // A program that sends to itself would wait for itself.
     if (action.peer() >= plan.programs()->size() ||
         plan.programs()->Get(action.peer()) == &program)
       return fail("has peer ", action.peer(), ", allowed are the other ",

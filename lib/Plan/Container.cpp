@@ -75,6 +75,7 @@ Status checkHeader(std::span<const uint8_t> file) {
   if (payload.size() > found.length)
     return fail("has ", payload.size() - found.length,
                 " bytes after its payload");
+  // One pass over the payload, which also brings it into memory.
   Header expected = headerOf(payload);
   if (found.hash != expected.hash)
     return fail("is corrupt: the hash of its payload differs");
@@ -86,7 +87,8 @@ Status checkHeader(std::span<const uint8_t> file) {
 /// References inside stay inside, and required fields are there; numbers may be
 /// anything.
 bool verifyBuffer(std::span<const uint8_t> payload) {
-  // Long schedules have more tables than the verifier's default admits.
+  // Long schedules have more tables than the verifier's default admits. The
+  // schema itself is a few tables deep.
   constexpr flatbuffers::uoffset_t maxDepth = 64;
   constexpr auto maxTables = std::numeric_limits<uint32_t>::max();
   flatbuffers::Verifier verifier(payload.data(), payload.size(), maxDepth,

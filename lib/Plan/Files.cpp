@@ -34,6 +34,7 @@ Result<MappedFile> MappedFile::open(const std::string &path,
   if (descriptor < 0)
     return fail("cannot open ", what, " '", path, "': ", std::strerror(errno));
   struct stat info;
+  // Directories can be opened, and devices would be read for ever.
   if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
     close(descriptor);
     return fail("cannot read ", what, " '", path, "': not a regular file");
@@ -141,6 +142,7 @@ Result<TemporaryFile> TemporaryFile::create(const std::string &prefix,
                                             const std::string &suffix) {
   static std::atomic<unsigned> counter = 0;
   while (true) {
+    // Process and count: unique among threads and processes of this host.
     std::string name = prefix + ".tmp-" + std::to_string(getpid()) + "-" +
                        std::to_string(counter++) + suffix;
     // First the slot: a signal may come as soon as there is a file.
@@ -261,6 +263,7 @@ Result<OutputFile> OutputFile::create(const std::string &path,
     return failToWrite(path, std::strerror(errno));
   if (exists && S_ISDIR(info.st_mode))
     return failToWrite(path, std::strerror(EISDIR));
+  // A rename would take the file away from whoever reads it.
   if (int own = exists ? findOwnStream(info) : -1; own >= 0)
     return createStream(path, duplicate(own), content);
   // 2. Devices and pipes.

@@ -231,6 +231,7 @@ static StreamChoice chooseOnGpu(const fb::Program &program) {
   };
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);
+    // Both directions of a neighbour are routes of their own.
     bool receives = action.kind() == fb::ActionKind::Recv;
     choice.transfers.push_back(
         isTransfer(action)

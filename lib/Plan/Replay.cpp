@@ -174,6 +174,7 @@ Walker::Walker(const fb::Plan &plan, const std::vector<Message> &messages,
 /// actions. The order in which programs are woken changes no time, since each
 /// event has one.
 Result<Replayed> Walker::run() {
+  // The first program runs first; any order would do.
   for (uint32_t i = programs.size(); i-- > 0;)
     ready.push_back(i);
   while (!ready.empty()) {
@@ -183,6 +184,7 @@ Result<Replayed> Walker::run() {
   }
   PLAIT_RETURN_IF_ERROR(checkEnded());
   for (const std::vector<ActionTime> &actions : replayed.programs) {
+    // Without streams nothing is hidden.
     RankTime &rank = replayed.ranks.emplace_back();
     for (const ActionTime &time : actions) {
       rank.computing += time.computing;

@@ -133,6 +133,7 @@ void StreamWalker::addCall(uint32_t index, uint32_t action) {
   for (uint32_t i = 0; i < length(function.steps()); ++i) {
     const auto *collective = function.steps()->Get(i)->step_as_CollectiveStep();
     double seconds = costs.steps.empty() ? 0 : costs.steps[index][number][i];
+    // Other collectives join ranks of this program, which are one here.
     uint32_t node = collective && collective->axis() == 0
                         ? meet(program, *collective)
                         : addNode(0);
@@ -239,6 +240,7 @@ void StreamWalker::addUp(uint32_t index) {
   Intervals exchanges;
   for (const Operation &operation : program.operations) {
     const Node &node = nodes[operation.node];
+    // Sends of processors and waits take no time.
     if (!operation.computes && node.seconds > 0)
       exchanges.push_back({node.start, node.end()});
   }

@@ -106,6 +106,8 @@ std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
       length(step.members()) ? length(step.members()) : mesh.size(step.axis());
   auto one = elementCount({step.outer(), step.middle(), step.chunk()});
   auto all = elementCount({step.outer(), ranks, step.middle(), step.chunk()});
+  // An all-gather writes all blocks and reads one; a reduce-scatter the
+  // reverse.
   const CollectiveFacts &facts = getFacts(kindOf(step));
   uint64_t unit = elementBytes(step.dtype());
   return {{"input", step.input(), facts.readsAll ? all : one, unit},

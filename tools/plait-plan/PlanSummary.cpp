@@ -116,6 +116,7 @@ ProgramSummary tool::summarise(const fb::Plan &plan,
     const fb::Action &action = *program.actions()->Get(i);
     if (!plan::isTransfer(action))
       ++calls[action.function()];
+    // Receives are the same bytes, seen from the other side.
     else if (action.kind() == fb::ActionKind::Send)
       summary.sentBytes[0] += action.bytes(); // mesh[0] is "pp"
   }
@@ -143,6 +144,8 @@ schedule::Schedule tool::getSchedule(const fb::Plan &plan, bool withAll) {
       schedule::Action action{schedule::ActionKind(source.kind()),
                               source.stage() / schedule.problem.stages,
                               source.microbatch()};
+      // The chart of `show` has passes only; times of transfers would be
+      // guesses.
       if (!action.isCompute() && !withAll)
         continue;
       schedule.problem.chunks =

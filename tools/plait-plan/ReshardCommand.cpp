@@ -52,6 +52,7 @@ void print(const runtime::ReshardReport &report) {
                 wide(counts.boxes), counts.sources,
                 counts.bytes ? 100.0 * counts.kept / counts.bytes : 100.0);
   }
+  // Optimizer state moves like weights, slot by slot.
   std::string slots;
   for (const std::string &slot : report.slots)
     slots += (slots.empty() ? "" : ", ") + slot;
@@ -65,6 +66,7 @@ Status run(const Options &options) {
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (!file.ok())
     return file.status();
+  // The checkpoint says which plan it is from.
   auto report = runtime::reshard(
       options.checkpoint, file->plan(),
       runtime::PlanIdentity::of(file->plan(), file->hash()), options.output);

@@ -224,6 +224,7 @@ void addProblem(CLI::App &command, Options &options) {
 
 } // namespace
 
+/// Options are shared with the callback, which runs after parsing.
 tool::Command tool::addScheduleCommand(CLI::App &app) {
   CLI::App *command =
       app.add_subcommand("schedule", "Draw and simulate a pipeline schedule");

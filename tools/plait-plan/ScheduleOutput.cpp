@@ -96,6 +96,7 @@ Result<std::string> tool::printText(const Order &order,
   if (!timeline.ok())
     return timeline.status();
   const Problem &problem = order.schedule.problem;
+  // The chart first: figures stay visible below it.
   std::string text =
       drawChart(order.schedule, *timeline, getChartOptions(flags));
   text += format("bubble_rate %.4f, span %.6g, makespan %.6g\n",

@@ -174,6 +174,7 @@ Result<tool::Simulation> simulate(const Input &input, const Options &options) {
 /// Costs are predicted also where there is a profile, to be compared with it.
 Status readInput(Input &input, const plan::PlanFile &file,
                  const Options &options) {
+  // Given, or the one that the plan was made for.
   Result<planner::PlanCluster> cluster =
       planner::clusterOf(input.plan, options.cluster);
   if (!cluster.ok())
@@ -196,6 +197,7 @@ Status readInput(Input &input, const plan::PlanFile &file,
   Result<plan::Profile> profile = planner::readProfile(options.profile);
   if (!profile.ok())
     return profile.status();
+  // Of another plan times would be put to other steps.
   PLAIT_RETURN_IF_ERROR(planner::checkProfile(*profile, options.profile,
                                               input.plan, file.hash()));
   input.profile = std::move(*profile);

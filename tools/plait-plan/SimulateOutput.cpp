@@ -197,6 +197,7 @@ static std::string writeMeasurement(const Simulation &simulation) {
   text += format("model     %s from the cluster's figures, %s\n",
                  formatSeconds(measured.modelSeconds).c_str(),
                  compare(measured.modelSeconds, measured.stepSeconds).c_str());
+  // By kind: where the model is wrong shows here.
   text += format("\n%-16s%12s%12s%12s%12s\n", "all programs", "model",
                  "measured", "error", "waiting");
   for (const auto &[kind, time] : measured.kinds)
@@ -242,6 +243,7 @@ static Json toJson(const LiveBytes &live) {
 static Json toJson(const fb::Plan &plan, const Simulation &simulation,
                    uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
+  // Seconds of one rank of the program.
   const plan::RankTime &rank = simulation.replayed.ranks[index];
   auto [first, last] = getRanks(plan, index);
   Json memory = Json::array();

@@ -37,6 +37,7 @@ public:
     return "";
   }
 
+  /// Keys are all at the top level: tables would be values that fit no option.
   std::vector<CLI::ConfigItem> from_config(std::istream &input) const override {
     std::vector<CLI::ConfigItem> items;
     try {
@@ -239,6 +240,7 @@ void addFileOptions(CLI::App &app, Options &options) {
                "Compare a step with the unpartitioned model");
   app.add_flag("--tf32", train.executor.tf32,
                "Faster, coarser f32 GEMMs on GPUs");
+  // What a run writes beside its weights.
   app.add_option("--log", train.log, "Append JSON lines, one a step");
   app.add_option("--profile", options.profile,
                  "Measured time of every step, JSON");
@@ -311,6 +313,7 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
 /// each policy does is the runtime's (docs/Training.md).
 void addWatchOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
+  // Held-out data has the same forms as what is trained on.
   auto *tokens = app.add_option("--eval-tokens", train.evalTokens,
                                 "Held-out data, as --tokens");
   app.add_option("--eval-text", train.evalText, "Held-out text, as --text")

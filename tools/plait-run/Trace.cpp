@@ -146,6 +146,7 @@ void Trace::addNames() {
     planner::addName(events, "thread_name", stepsProcess, 1, "predicted");
   for (uint32_t rank = 0; rank < notes.mesh().ranks(); ++rank) {
     std::string name = "rank " + std::to_string(rank);
+    // Plans use as many as they have groups and routes.
     uint32_t streams = 0;
     for (size_t i = 0; i < notes.countLaps(rank); ++i)
       streams = std::max(streams, notes.streamOf(rank, i) + 1);
@@ -222,6 +223,7 @@ void Trace::addStep() {
     predict();
     addNames();
   }
+  // From the first operation of any rank to the last one.
   double length = toSeconds(notes.end() - notes.begin());
   std::string name = "step " + std::to_string(step);
   planner::addSpan(events, stepsProcess, 0, name, "step", at, length,

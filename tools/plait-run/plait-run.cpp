@@ -107,6 +107,7 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   std::string excluded = findExcludedByCheck(app);
   if (options.check && !excluded.empty())
     return fail("--check excludes ", excluded);
+  // Held-out data of either form.
   bool evaluates = !train.evalTokens.empty() || !train.evalText.empty();
   PLAIT_RETURN_IF_ERROR(checkOneStandardOutput({{"--log", train.log},
                                                 {"--profile", options.profile},
@@ -128,6 +129,7 @@ Status checkOptions(const CLI::App &app, const Options &options) {
   if (!evaluates && (train.evalEvery || train.evalSteps))
     return fail(train.evalEvery ? "--eval-every" : "--eval-steps",
                 " needs --eval-tokens or --eval-text");
+  // There must be something to roll back to.
   for (auto [option, policy] : {std::pair("--on-nan", &options.onNan),
                                 {"--on-spike", &options.onSpike}})
     if (*policy == "rollback" && options.checkpointEvery.empty())
@@ -136,6 +138,7 @@ Status checkOptions(const CLI::App &app, const Options &options) {
       options.replicaEvery.empty())
     return Status::failure(
         "--replica needs --replica-every, or --checkpoint-every");
+  // A comparison draws tokens at random where there are none.
   if (!options.check && train.tokens.empty() && train.text.empty())
     return Status::failure("give --tokens or --text (or --check)");
   return Status::success();

@@ -83,6 +83,7 @@ Result<Family> Family::create(const CompileOptions &options,
     // What is told is told of the first plan.
     member.planning.explain = false;
     member.planning.trainTokens = 0;
+    // Files of the first plan's report would be overwritten.
     for (std::string *file :
          {&member.planning.json, &member.planning.whyNot,
           &member.planning.report, &member.planning.trace,
@@ -117,6 +118,7 @@ Status Family::compile(Member &member, const ChoosePlan &choose,
                  << " is the default strategy, since the planner has none for "
                     "this machine: "
                  << notFound << "\n";
+  // Known from the mesh that was chosen.
   int64_t ranks = countRanks(member.options.mesh);
   for (const auto &[others, name] : written)
     if (others == ranks)

@@ -128,6 +128,7 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       ->type_name("TEXT")
       ->description(
           "pin a sharding: PARAMETER=[{},{\"tp\"}], * matches; may repeat");
+  // Words, so that the default has a name as well.
   app.add_option_function<std::string>(
          "--dropout",
          [&options](const std::string &text) {
@@ -159,6 +160,7 @@ static void addCompileOptions(CLI::App &app, CompileOptions &options) {
       "checkpoint, partition, schedule, lower, steps) and write its IR");
   app.add_option("--dump-phases-to", options.dumpPhasesTo,
                  "write the IR after every phase into a folder");
+  // Proof and reference are there unless they are asked not to be.
   app.add_flag_callback(
       "--no-prove", [&options] { options.prove = false; },
       "do not prove that the plan computes what the model asks for");

@@ -198,6 +198,7 @@ Rows Worker<T>::weigh(const Block &block, Rows q, Rows k, int64_t sequence,
   multiply('N', 'T', block.rows(), keys, step.head_size, step.scale, q,
            {k[block.keyBegin], k.stride}, 0, scores);
   for (int64_t row = 0; row < block.rows(); ++row) {
+    // Within the block's keys, by blockAt().
     auto [begin, end] = seenBy(sequence, block.begin + row);
     float *first = scores[row] + (begin - block.keyBegin);
     float *last = scores[row] + (end - block.keyBegin);
@@ -265,6 +266,7 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
     Rows q = load(at(operands.q, step.q_strides, span));
     Stored target = at(operands.o, step.out_strides, span);
     Rows o = place(target);
+    // Divided by at the end, when the row has head_size elements.
     float sums[blockRows];
     Rows weights = weigh(block, q, k, sequence, head, sums);
     drop(block, sequence, head, weights);

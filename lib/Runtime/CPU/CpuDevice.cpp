@@ -98,6 +98,8 @@ public:
     return attentions.run(prepared, operands);
   }
 
+  /// By all threads where it is long: one core does not fill the memory's
+  /// bandwidth.
   Status copy(std::byte *target, const std::byte *source,
               uint64_t size) override {
     parallelFor(threads, size, memoryGrain, [=](int64_t begin, int64_t end) {
@@ -106,6 +108,7 @@ public:
     return Status::success();
   }
 
+  /// As copy().
   Status fillZero(std::byte *target, uint64_t size) override {
     parallelFor(threads, size, memoryGrain, [=](int64_t begin, int64_t end) {
       std::memset(target + begin, 0, end - begin);

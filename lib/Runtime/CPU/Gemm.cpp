@@ -167,6 +167,7 @@ Status GemmLibrary::multiply(Gemm &gemm, const std::byte *a, const std::byte *b,
     return runSingle(gemm.shape, reinterpret_cast<const float *>(a),
                      reinterpret_cast<const float *>(b),
                      reinterpret_cast<float *>(c), add);
+  // Addresses are the primitive's own: one call at a time uses it.
   Primitive &primitive = gemm.primitives[add];
   auto place = [](dnnl::memory &memory, const std::byte *data) {
     return dnnl_memory_set_data_handle(memory.get(),

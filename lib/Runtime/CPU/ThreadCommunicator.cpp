@@ -38,6 +38,7 @@ using ThreadWorld = World<Operands, const std::byte *>;
 /// run and identical on all members.
 class ThreadGroup : public Group {
 public:
+  /// `index` is the rank's position among the members, which orders sums.
   ThreadGroup(std::shared_ptr<ThreadWorld> world,
               std::shared_ptr<Meeting<Operands>> meeting, int64_t index,
               uint32_t stream)
@@ -165,6 +166,7 @@ public:
                      std::shared_ptr<const Topology> topology, uint32_t rank)
       : world(std::move(world)), topology(std::move(topology)), rank(rank) {}
 
+  /// Members of the same ranks share a meeting, whoever asks first.
   Result<std::unique_ptr<Group>>
   join(std::span<const uint32_t> ranks) override {
     uint32_t index =

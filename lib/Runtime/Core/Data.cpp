@@ -65,6 +65,7 @@ bool isFile(const std::string &path) {
 /// "PATH" or "PATH:WEIGHT". What follows a colon and is no number belongs to
 /// the path.
 SourceName parseSource(const std::string &text) {
+  // From the right: paths may have colons.
   size_t colon = text.rfind(':');
   if (colon == std::string::npos || isFile(text))
     return {text, std::nullopt};
@@ -146,6 +147,7 @@ Result<Batches> Batches::create(std::vector<TokenFile> sources,
                                 const fb::Plan &plan) {
   std::vector<uint64_t> sizes;
   std::vector<std::string> names;
+  // The rest of a file that is less than a sample is not read.
   auto sequence = static_cast<uint64_t>(plan.sequence());
   for (const TokenFile &source : sources) {
     if (source.size() < sequence + 1)
@@ -249,6 +251,7 @@ Sample Batches::findSample(uint64_t step, int64_t row) const {
 /// document belongs to it: the next position is the first of the next one.
 Status Batches::findStarts(const Sample &sample, int64_t first,
                            std::span<int32_t> target) const {
+  // All tokens up to the last position that is asked for.
   std::vector<int32_t> tokens(first + target.size());
   PLAIT_RETURN_IF_ERROR(
       sources[sample.source].read(sample.index * sequence, tokens));

@@ -41,6 +41,7 @@ Status runtime::allowDescriptors(uint64_t count, const std::string &who) {
   constexpr uint64_t others = 64; // files, libraries
   uint64_t needed = count + others;
   rlimit limit = {};
+  // Many systems allow 1024 at first, and more to who asks.
   getrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur >= needed)
     return Status::success();

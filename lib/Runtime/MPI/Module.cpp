@@ -304,6 +304,7 @@ void Library::warn() {
 }
 
 Status Library::readWarnings(std::vector<uint32_t> &failed) {
+  // Empty messages: who sent it is all that it says.
   int isThere = 0;
   MPI_Status status;
   PLAIT_RETURN_IF_ERROR(

@@ -56,6 +56,8 @@ struct Shared {
 
 class MpiCommunicator : public Communicator {
 public:
+  /// Jobs of all messages that cross processes are made here; std::map keeps
+  /// them where they are.
   MpiCommunicator(std::shared_ptr<Shared> both, uint32_t rank)
       : shared(std::move(both)), rank(rank) {
     const MpiWorld &world = *shared->world;
@@ -86,6 +88,7 @@ public:
     return createMpiGroup(shared->world, ranks, rank, stream, staging);
   }
 
+  /// The job is busy until MPI has the bytes; awaitReceipt() waits for it.
   Status post(uint32_t id, uint32_t target,
               std::span<const std::byte> bytes) override {
     if (shared->world->isHere(target))

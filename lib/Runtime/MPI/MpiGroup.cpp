@@ -285,9 +285,11 @@ template <typename Element>
 Status MpiGroup::reduceRows(const Element *input, Element *output,
                             const CollectiveShape &shape,
                             fb::Reduction reduction) {
+  // Of each member as much as there is room for.
   int64_t staged = stagedElements(sizeof(Element));
   int64_t columns = std::min(shape.chunk, staged);
   int64_t rows = std::max<int64_t>(1, staged / shape.chunk);
+  // Inputs are [row, member, column], outputs [row, column].
   auto placeOf = [&](int64_t row, int64_t member, int64_t column) {
     return (row * members() + member) * shape.chunk + column;
   };
@@ -328,6 +330,7 @@ Status MpiGroup::reduceRows(const Element *input, Element *output,
 Status MpiGroup::allGather(const std::byte *input, std::byte *output,
                            const CollectiveShape &shape) {
   int64_t bytes = shape.chunk * plan::elementBytes(shape.type);
+  // Outputs are [row, member, column].
   auto placeOf = [&](int64_t member) {
     Region region = rowOf(output + member * bytes, bytes);
     region.rows = shape.outer;
@@ -357,6 +360,8 @@ Status MpiGroup::allToAll(const std::byte *input, std::byte *output,
                           const CollectiveShape &shape) {
   int64_t bytes = shape.chunk * plan::elementBytes(shape.type);
   auto from = shape.inputRows(members()), to = shape.outputRows(members());
+  // Rows and planes by what all-to-all cuts and joins; `block` counts the
+  // members.
   auto regionOf = [&](const std::byte *base, const CollectiveShape::Rows &rows,
                       int64_t block) {
     Region region = rowOf(base + block * rows.block * bytes, bytes);

@@ -173,6 +173,7 @@ private:
 Status Peer::receive(const Header &header, const Awaited &wanted,
                      std::vector<void *> &finished) {
   Key key = {header.channel, header.tag};
+  // Has it come already?
   auto found = aside.find(key);
   if (found != aside.end())
     for (Early &one : found->second) {
@@ -259,6 +260,8 @@ Status Peer::write(std::vector<void *> &finished) {
 Status Peer::read(std::vector<void *> &finished) {
   while (!left) {
     pieces.clear();
+    // The rest of a header comes first, and by itself: what follows depends on
+    // it.
     if (received < sizeof(Header))
       pieces.push_back({reinterpret_cast<char *>(&incoming) + received,
                         size_t(sizeof(Header) - received)});
@@ -450,6 +453,7 @@ Status connectAll(const std::vector<Place> &places, uint32_t index,
                   std::vector<Socket> &made) {
   Greeting mine;
   mine.index = index;
+  // With those before: their listeners are there.
   for (uint32_t i = 0; i < index; ++i) {
     auto connected = connectTo(places[i].address, places[i].port, timeLimit);
     if (!connected.ok())
@@ -459,6 +463,7 @@ Status connectAll(const std::vector<Place> &places, uint32_t index,
       return systemFailure("cannot reach process " + std::to_string(i));
     made[i] = std::move(*connected);
   }
+  // Those behind come in any order, and say who they are.
   for (uint32_t left = places.size() - index - 1; left > 0;) {
     Greeting greeting;
     auto accepted = acceptOne(listener, timeLimit, greeting);

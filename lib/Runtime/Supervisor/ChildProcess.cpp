@@ -71,6 +71,7 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string> &words,
   }
   int error = child.process < 0 ? errno : 0;
   close(ends[1]);
+  // Returns when the child has become the program, which closes its end.
   if (child.process > 0 && read(ends[0], &error, sizeof(error)) <= 0)
     error = 0;
   close(ends[0]);

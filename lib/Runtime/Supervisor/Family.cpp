@@ -44,6 +44,7 @@ static Status checkKin(const fb::Plan &first, const fb::Plan &other,
   auto isSame = [](const auto &a, const auto &b) {
     return a.first == b.first && a.second.shape == b.second.shape;
   };
+  // Tensors by name and shape: what a checkpoint of one has, the other needs.
   auto ours = neededBy(first), others = neededBy(other);
   if (!std::equal(ours.begin(), ours.end(), others.begin(), others.end(),
                   isSame))
@@ -76,6 +77,7 @@ Result<PlanFamily> PlanFamily::open(const std::string &path) {
            folder.empty() ? "." : folder, error)) {
     std::string name = (folder / entry.path().filename()).string();
     uint32_t ranks = 0;
+    // Other files of the folder are none of this.
     if (!plan::isFamilyName(path, name, ranks))
       continue;
     auto other = plan::PlanFile::open(name);

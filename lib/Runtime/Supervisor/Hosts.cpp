@@ -42,8 +42,10 @@ Result<Hosts> runtime::readHosts(const std::string &path) {
   Hosts hosts;
   std::string line, word;
   for (size_t number = 1; std::getline(file, line); ++number) {
+    // Without a # the whole line.
     std::istringstream words(line.substr(0, line.find('#')));
     HostSlots host = {"", 1};
+    // Empty, or a comment.
     if (!(words >> host.host))
       continue;
     while (words >> word) {

@@ -81,6 +81,8 @@ public:
     if (descriptor >= 0)
       close(descriptor);
   }
+  /// Failures other than that somebody has it, as on file systems without
+  /// locks, are let pass.
   Status take(const std::string &directory) {
     std::string path = directory + "/.supervisor";
     descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -252,6 +254,8 @@ Result<Supervisor::End> Supervisor::watch(ChildProcess &job,
   bool isResized = false;
   int signal = 0;
   while (job.isRunning()) {
+    // The first signal goes on to the run; the second ends this process
+    // (Signals.h).
     if (signal == 0 && (signal = options.interrupted()))
       job.send(stopSignal);
     if (!options.hosts.empty() && !isResized && signal == 0 &&
@@ -305,6 +309,7 @@ bool Supervisor::pause(uint64_t failures) {
 Result<int> Supervisor::run() {
   uint64_t failures = 0; // in a row, without a new checkpoint
   while (true) {
+    // What was there before this run is no progress of it.
     auto before = newestStep();
     auto end = runOnce();
     if (!end.ok())

@@ -58,8 +58,8 @@ public:
   std::string findCircle();
 
 private:
-  // A WaitSend has a node of its own, without bytes, in the stream of its
-  // route.
+  /// A WaitSend has a node of its own, without bytes, in the stream of its
+  /// route.
   struct Node {
     uint32_t program, action; // of a message, its send
     uint32_t message;         // or none
@@ -174,8 +174,6 @@ void Progress::addOrder(uint32_t index) {
         action.kind() == fb::ActionKind::Recv)
       ranges.push_back({action.buffer(), action.buffer() + action.bytes(),
                         action.kind() == fb::ActionKind::Recv});
-    // A WaitSend uses nothing: where a send lasts until its receive, it adds
-    // nothing.
     else if (!isTransfer(action))
       for (uint32_t s = 0; s < length(action.bindings()); ++s) {
         const SlotUse &use = slots[action.function()][s];

@@ -31,8 +31,8 @@ public:
                   const fb::Function &function)
       : plan(plan), program(program), function(function), mesh(plan) {}
 
-  // checkKind() comes first: usesOf() relies on a known kind, and on lists of a
-  // GEMM of equal length.
+  /// checkKind() comes first: usesOf() relies on a known kind, and on lists of
+  /// a GEMM of equal length.
   Status check(const fb::Step &step) {
     if (step.location() && step.location() >= length(plan.locations()))
       return fail("location ", step.location(), ", there are ",

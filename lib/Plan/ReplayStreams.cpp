@@ -56,8 +56,8 @@ public:
                const ReplayCosts &costs)
       : plan(plan), mesh(plan), messages(messages), costs(costs) {}
 
-  // Nodes, then edges, then times, then sums; each needs the one before it
-  // complete.
+  /// Nodes, then edges, then times, then sums; each needs the one before it
+  /// complete.
   Result<Replayed> run() {
     for (uint32_t i = 0; i < plan.programs()->size(); ++i)
       addOperations(i);

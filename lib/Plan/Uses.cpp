@@ -118,8 +118,7 @@ std::vector<Use> usesOf(const Mesh &mesh, const fb::CollectiveStep &step) {
 /// type.
 std::vector<Use> usesOf(const fb::AttentionStep &step) {
   // [sequence, position, head] by their strides; elements of a head are
-  // contiguous. A list that is too short is refused by checkAttention(), which
-  // may come later.
+  // contiguous. What is too short is checkAttention()'s to refuse.
   auto rows = [&](int64_t positions, int64_t heads,
                   const flatbuffers::Vector<int64_t> *strides) {
     Extent extent;

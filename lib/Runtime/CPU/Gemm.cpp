@@ -26,7 +26,7 @@ namespace fb = plait::plan::fb;
 namespace {
 
 /// Whether two GEMMs can share primitives: all but where the operands are.
-/// Alignment of the operands plays no role: arenas and steps are aligned alike.
+/// Primitives do not depend on addresses.
 bool sameShape(const fb::GemmStepT &x, const fb::GemmStepT &y) {
   return x.dtype == y.dtype && x.c_dtype == y.c_dtype &&
          x.epilogue == y.epilogue && x.m == y.m && x.n == y.n && x.k == y.k &&

@@ -47,8 +47,8 @@ public:
 
   uint32_t streamNumber() const override { return streamOfAll; }
 
-  /// In place is right: an element is read and written by its slice's owner
-  /// alone.
+  /// In place is right: a slice of everybody's memory is read and written by
+  /// its owner alone.
   Status allReduce(const std::byte *input, std::byte *output,
                    const CollectiveShape &shape,
                    fb::Reduction reduction) override {

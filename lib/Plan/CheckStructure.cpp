@@ -394,8 +394,8 @@ private:
     return Status::success();
   }
 
-  /// The number of elements is bounded by the arena before it is multiplied by
-  /// 4.
+  /// The number of elements is bounded by the arena before it is turned
+  /// into bytes.
   Status checkPart(const fb::Division &division, const std::string &name) {
     std::string part = "reduced gradient of " + name;
     if (division.elements() < 1 || division.elements() > program.arena_bytes())

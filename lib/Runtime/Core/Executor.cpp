@@ -219,19 +219,19 @@ Executor::create(const fb::Plan &plan, const ExecutorOptions &options) {
   Result<std::vector<plan::Message>> messages = plan::matchMessages(plan);
   if (!messages.ok())
     return messages.status();
-  // 1.
+  // 1. Who is here.
   if (options.processes)
     options.processes->spread(plan::Mesh(plan).ranks());
   Topology topology = topologyOf(plan, *messages);
   if (!options.overlap)
     topology.streams.clear();
-  // 2.
+  // 2. What the plan needs.
   Result<Backend> backend = createBackend(plan, topology, options);
   if (!backend.ok())
     return backend.status();
   auto executor = std::make_unique<ThreadExecutor>(plan, std::move(*backend),
                                                    *messages, options);
-  // 3.
+  // 3. What each rank needs.
   PLAIT_RETURN_IF_ERROR(executor->prepare());
   return std::unique_ptr<Executor>(std::move(executor));
 }

@@ -118,13 +118,13 @@ std::vector<MemoryPool> runtime::readMemoryPools(const std::string &root) {
        "memory.limit_in_bytes",
        "memory.usage_in_bytes",
        {"total_active_file", "total_inactive_file"}}};
-  // 1.
+  // 1. The host.
   std::string host = readLine(root + "/proc/sys/kernel/random/boot_id");
   std::vector<MemoryPool> pools;
   if (uint64_t kilobytes = sumOf(root + "/proc/meminfo", {"MemAvailable:"}))
     pools.push_back({host, "", kilobytes * 1024});
   std::error_code error;
-  // 2.
+  // 2. Groups: paths mean something within a namespace only.
   std::string space =
       host + std::filesystem::read_symlink(root + "/proc/self/ns/cgroup", error)
                  .string();
@@ -152,7 +152,7 @@ std::vector<MemoryPool> runtime::readMemoryPools(const std::string &root) {
 /// 3. The first pool that is too small is the message for all.
 Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
                                 Rendezvous *processes, uint64_t copies) {
-  // 1.
+  // 1. This process.
   std::ostringstream mine;
   mine << bytes << ' ' << copies << ' ' << ranks << ' '
        << (processes ? processes->place().host : "this host") << '\n';
@@ -164,7 +164,7 @@ Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
       uint64_t bytes = 0, copies = 0, ranks = 0, available = UINT64_MAX;
       std::string host, where;
     };
-    // 2.
+    // 2. All of them, by pool.
     std::map<std::string, Load> pools;
     for (const std::string &text : texts) {
       std::istringstream lines(text);
@@ -185,7 +185,7 @@ Status runtime::checkHostMemory(uint64_t bytes, size_t ranks,
         load.where = where;
       }
     }
-    // 3.
+    // 3. The verdict.
     for (const auto &[key, load] : pools)
       if (load.bytes > load.available)
         return fail(load.ranks, load.ranks == 1 ? " rank on " : " ranks on ",

@@ -63,14 +63,14 @@ Result<uint32_t> number(GetEnvironment get, const char *name, uint32_t limit,
 ///    first one only. srun gives no such count, so that it is not guessed.
 Result<std::string> readAddress(const Launch &launch, const Variables &names,
                                 GetEnvironment get) {
-  // 1.
+  // 1. Said.
   if (const char *address = get("MASTER_ADDR"))
     return std::string(address);
-  // 2.
+  // 2. Of a SLURM step.
   if (const char *hosts = get("SLURM_STEP_NODELIST"))
     if (std::string first = firstHostOf(hosts); !first.empty())
       return first;
-  // 3.
+  // 3. Guessed, where that is safe.
   bool isAlone = launch.rank == launch.localRank;
   if (names.hostRanks && get(names.hostRanks)) {
     auto local = number(get, names.hostRanks, launch.ranks);

@@ -179,9 +179,9 @@ Reception::serve(std::chrono::milliseconds timeLimit) {
   // Who means to say something has done so by then, on a busy machine too.
   constexpr std::chrono::seconds patience(5);
   std::vector<Arrival> arrivals;
-  // 1.
+  // 1. Who has spoken.
   PLAIT_RETURN_IF_ERROR(hear(arrivals, timeLimit));
-  // 2.
+  // 2. Who is too slow.
   Clock::time_point now = Clock::now();
   if (isFull() && now - guests.front().since > patience)
     guests.erase(guests.begin());

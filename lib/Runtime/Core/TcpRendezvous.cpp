@@ -217,7 +217,7 @@ Status TcpRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
 /// 2. Every two processes connect; a failure of one fails all.
 /// 3. The engine takes the connections over.
 Status TcpRendezvous::openEngine() {
-  // 1.
+  // 1. Hosts.
   auto hosts = exchange(here.host);
   if (!hosts.ok())
     return hosts.status();
@@ -231,11 +231,11 @@ Status TcpRendezvous::openEngine() {
                   ": the ranks of a host have to follow each other");
     here.hosts.push_back(here.hosts.back() + isNew);
   }
-  // 2.
+  // 2. Connections; it takes as long as the slowest.
   auto library =
       connectOverTcp(*this, tree->address(), launch.address, timeLimit);
   PLAIT_RETURN_IF_ERROR(agree(library.status()));
-  // 3.
+  // 3. The thread that serves them.
   auto engine = MpiEngine::start(std::move(*library), timeLimit);
   if (!engine.ok())
     return engine.status();

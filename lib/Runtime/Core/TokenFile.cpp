@@ -202,14 +202,14 @@ Result<TokenFile> TokenFile::openRaw(const std::string &path,
   Result<MappedFile> mapped = MappedFile::open(path, "tokens");
   if (!mapped.ok())
     return mapped.status();
-  // 1.
+  // 1. Headers.
   std::string_view magic = "\x93NUMPY";
   if (mapped->bytes().size() >= magic.size() &&
       std::memcmp(mapped->bytes().data(), magic.data(), magic.size()) == 0)
     return fail("'", path,
                 "' is a NumPy file with a header; tokens are raw, as "
                 "numpy's tofile writes them");
-  // 2.
+  // 2. Types.
   constexpr uint64_t shortVocabulary = 65536;
   const char *likely = vocabulary <= shortVocabulary ? "uint16" : "int32";
   Result<TokenType> found = findTokenType(type.empty() ? likely : type);

@@ -232,6 +232,7 @@ Status Peer::write(std::vector<void *> &finished) {
     ssize_t count = sendmsg(connection.get(), &message, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR)
       continue;
+    // 2. Full.
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       break;
     // 3. Closed.
@@ -273,7 +274,6 @@ Status Peer::read(std::vector<void *> &finished) {
     ssize_t count = readv(connection.get(), pieces.data(), int(pieces.size()));
     if (count < 0 && errno == EINTR)
       continue;
-    // 2. Full.
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return Status::success();
     if (count == 0 && warned)

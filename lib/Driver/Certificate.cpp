@@ -81,6 +81,7 @@ CertificatePtr plait::certify(OwningOpRef<ModuleOp> model, ModuleOp lowered) {
   certificate->model = hashText(*model);
   // 2. Why not, if not.
   std::string reason;
+  // Ends with this function; the context's own handler prints.
   ScopedDiagnosticHandler keep(lowered->getContext(), [&](Diagnostic &diag) {
     if (reason.empty())
       reason = diag.str();

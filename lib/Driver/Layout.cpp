@@ -84,6 +84,7 @@ Result<Layout> plait::parseMesh(llvm::StringRef text) {
     if (size.getAsInteger(10, *axis) || *axis < 1 || *axis > kMostRanks)
       return fail("mesh \"", text.str(), "\" gives axis ", name.str(),
                   " the size \"", size.str(), "\", expected 1 to ", kMostRanks);
+    // At most 2^24 · 2^24 so far: no overflow.
     if (layout.ranks() > kMostRanks)
       return fail("mesh \"", text.str(), "\" has more than ", kMostRanks,
                   " ranks");

@@ -176,6 +176,7 @@ LogicalResult plait::pinShardings(ModuleOp module,
   for (const auto &[pattern, axes] : options.shardings) {
     Attribute sharding = parseAttribute("#dist.sharding<@mesh, " + axes + ">",
                                         module.getContext());
+    // The parser has said what is wrong; this says where the text is from.
     if (!sharding)
       return module.emitError("sharding \"")
              << axes << "\" does not parse, expected something like "
@@ -208,6 +209,7 @@ static LogicalResult removeDecay(ModuleOp module,
 /// with their last user, and the plan has no such input.
 static LogicalResult removeDropout(func::FuncOp loss) {
   loss.walk([](nn::DropoutOpInterface op) { op.removeDropout(); });
+  // Other uses than dropout's keep it.
   if (BlockArgument keys = nn::findKeys(loss); keys && keys.use_empty())
     return loss.eraseArgument(keys.getArgNumber());
   return success();

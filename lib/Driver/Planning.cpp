@@ -226,6 +226,7 @@ static planner::TextOptions getTextOptions() {
 /// those pins, in the same profile.
 Result<std::string>
 Planning::answerWhyNot(const planner::SearchResult &result) {
+  // As --pin has them.
   Result<planner::Pins> pins = planner::parsePins(planning.whyNot);
   if (!pins.ok())
     return pins.status();
@@ -346,6 +347,7 @@ Result<planner::SearchResult> Planning::search() {
         planner::search(*profile, smaller, training, space, planning.pins);
     if (!result.ok() && !tooLarge.ok())
       return tooLarge;
+    // An estimate is the last word where nothing can be placed.
     if (!result.ok() || !canPlace(result->configuration))
       return result;
     // 2. What the compiler makes of it.

@@ -128,6 +128,7 @@ Result<Settings> plait::makeSettings(const CompileOptions &options) {
   Result<codegen::Target> target = makeTarget(options, settings.cluster);
   if (!target.ok())
     return target.status();
+  // Both are there, or neither.
   settings.target = std::move(*target);
   return settings;
 }

@@ -86,6 +86,7 @@ Status run(const Options &options) {
   }
   // 2. References: both lists are complete.
   std::vector<planner::MeasuredRun> runs;
+  // A plan may have several profiles, one of each run.
   for (size_t i = 0; i < profiles.size(); ++i) {
     auto file = findPlan(profiles[i], options.profiles[i], plans);
     if (!file.ok())

@@ -86,6 +86,8 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   if (plan.optimizer())
     facts.emplace_back("optimizer", plan.optimizer()->str());
   facts.emplace_back("mesh", planner::printMesh(plan));
+  // Its name: two schedules of one name differ in the actions, of which the
+  // counts of steps below are all that is compared.
   facts.emplace_back("schedule", plan.schedule()->str());
   facts.emplace_back("recompute", plan.recompute()->str());
   facts.emplace_back("zero", int(plan.zero()));
@@ -108,6 +110,7 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
 void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
   tool::ProgramSummary summary = tool::summarise(plan, program);
+  // Facts of one program sort together.
   std::string prefix = "program " + std::to_string(index) + " ";
   facts.emplace_back(prefix + "weights", summary.weights);
   facts.emplace_back(prefix + "microbatches in flight",

@@ -46,6 +46,8 @@ void print(const runtime::ReshardReport &report) {
               report.to.optimizer.c_str());
   std::printf("%6s %16s %8s %12s %16s\n", "rank", "bytes", "boxes",
               "from files", "of the same rank");
+  // Rank by rank, since one that has to read everything is what makes a restart
+  // slow.
   for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
     const runtime::ReshardReport::Rank &counts = report.ranks[rank];
     std::printf("%6zu %16llu %8llu %12u %15.1f%%\n", rank, wide(counts.bytes),

@@ -70,6 +70,7 @@ Result<tool::Order> makeFromCosts(const Options &options) {
     result = options.kind == automatic ? searchJointly(*problem)
                                        : searchCut(*problem, options.kind);
   } else {
+    // The file's chunks are its own; only the layers are dealt to them.
     Result<Schedule> order = readCsv(options.file);
     if (!order.ok())
       return order.status();
@@ -139,6 +140,7 @@ Result<tool::Order> makeOrder(const Options &options) {
 Status run(const Options &options) {
   PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
       {{"--json", options.json}, {"--csv", options.csv}}));
+  // From here on it does not matter where it is from.
   Result<tool::Order> order = makeOrder(options);
   if (!order.ok())
     return order.status();
@@ -203,6 +205,7 @@ Status checkOptions(const CLI::App &command) {
 
 /// Which of these options exclude each other is checkOptions()'s.
 void addProblem(CLI::App &command, Options &options) {
+  // Not CLI::IsMember: findGenerator()'s message says more.
   command.add_option("--kind", options.kind, describeKinds())
       ->capture_default_str();
   command.add_option("--file", options.file,

@@ -73,6 +73,7 @@ Result<std::string> tool::printJson(const Order &order) {
     object["lower_bound"] = *order.lowerBound;
   object["busy"] = getBusy(order);
   object["peak_activations"] = getPeaks(order.schedule);
+  // Without layers there is nothing to cut.
   if (!order.cut.empty())
     object["cut"] = order.cut;
   object["actions"] = listActions(order.schedule);
@@ -114,6 +115,7 @@ Result<std::string> tool::printText(const Order &order,
                problem.chunks, problem.chunks == 1 ? "" : "s");
     text += printRow("cut", order.cut);
   }
+  // Rows of numbers by rank, in the order of ranks.
   text += printRow("busy", getBusy(order));
   return text + printRow("peak_activations", getPeaks(order.schedule));
 }

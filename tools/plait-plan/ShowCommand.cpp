@@ -162,6 +162,7 @@ static void showTraffic(const fb::Plan &plan,
 /// as without a pipeline, there is one program.
 static void showProgram(const fb::Plan &plan, uint32_t index) {
   const fb::Program &program = *plan.programs()->Get(index);
+  // Those that differ along the other axes.
   uint32_t ranks = plan::Mesh(plan).ranks() / plan.mesh()->Get(0)->size();
   tool::ProgramSummary summary = tool::summarise(plan, program);
   std::cout << "\nprogram " << index << ", ranks " << index * ranks << " to "
@@ -171,10 +172,13 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
   std::cout << "  functions\n";
   showFunctions(program);
   showMemory(summary, program.arena_bytes(), plan.device_reserve());
+  // Times its calls, that is: a step of a forward function counts once a
+  // microbatch.
   std::cout << "  steps executed in a training step:";
   for (auto [kind, count] : summary.steps)
     std::cout << " " << count << " " << toWord(fb::EnumNameStepKind(kind));
   std::cout << "\n";
+  // Nothing is printed of what a plan does not have.
   if (!summary.epilogues.empty())
     std::cout << "  of the gemm steps, with an epilogue:";
   for (auto [kind, count] : summary.epilogues)
@@ -197,7 +201,8 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
 /// the actions, so that a schedule from a file is shown as it is.
 static void showSchedule(const fb::Plan &plan, const tool::ChartFlags &flags) {
   schedule::Schedule schedule = tool::getSchedule(plan);
-  // A plan holds no predicted times: a backward counts two forwards.
+  // A plan holds no predicted times: a backward counts two forwards. Only what
+  // is wrong with a schedule fails: a rank that waits for ever.
   auto timeline = schedule::simulate(schedule, schedule::Costs{});
   std::cout << "\nschedule, a backward drawn as long as two forwards\n";
   if (timeline.ok())

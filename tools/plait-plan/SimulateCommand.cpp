@@ -121,6 +121,7 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
         const plan::StepProfile &step = program.functions[j].steps[k];
         double calls = double(program.functions[j].calls);
         tool::KindTime &kind = kinds[step.kind];
+        // Costs are of one call, as the profile's times are.
         kind.model += calls * input.predicted.steps[i][j][k];
         kind.measured += calls * step.seconds;
         kind.waiting += calls * step.waiting;
@@ -131,6 +132,7 @@ std::map<std::string, tool::KindTime> compareKinds(const Input &input) {
       kind.waiting += double(transfer.calls) * transfer.waiting;
     }
   }
+  // Sends and waits have no costs of their own in the model.
   for (double seconds : input.predicted.messages)
     kinds[fb::EnumNameActionKind(fb::ActionKind::Recv)].model += seconds;
   return kinds;
@@ -211,6 +213,8 @@ Status run(const Options &options) {
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (!file.ok())
     return file.status();
+  // The plan stays mapped as long as the file is open: until the end of this
+  // function.
   Input input{file->plan(), {}, {}, {}, {}};
   PLAIT_RETURN_IF_ERROR(readInput(input, *file, options));
   Result<tool::Simulation> simulation = simulate(input, options);

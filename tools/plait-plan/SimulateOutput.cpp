@@ -40,6 +40,7 @@ static LiveBytes getFullest(const fb::Program &program) {
   LiveBytes fullest;
   for (const auto &[action, live] : getMemory(program))
     if (getSum(live) > getSum(fullest))
+      // Of equals the first: the earliest moment at which so much is live.
       fullest = live;
   return fullest;
 }
@@ -78,6 +79,7 @@ static std::string drawSchedule(const fb::Plan &plan,
       rank.push_back({time.start, time.end});
   }
   timeline.makespan = simulation.replayed.seconds;
+  // What the chart prints; it is the simulation's, not the schedule's own.
   timeline.bubbleRate = simulation.bubbleFraction;
   return schedule::drawChart(getSchedule(plan, /*withAll=*/true), timeline,
                              options);
@@ -100,6 +102,7 @@ static std::string writeRanks(const fb::Plan &plan,
     text.resize(text.rfind('\n') + 29, ' ');
     const plan::RankTime &rank = simulation.replayed.ranks[i];
     double bubble = simulation.bubbleSeconds[i];
+    // They add up to the step, but for what goes on behind computing.
     std::vector<double> parts = {rank.computing, rank.communicating, bubble,
                                  simulation.idle(i) - bubble};
     if (overlaps)
@@ -246,6 +249,7 @@ static Json toJson(const fb::Plan &plan, const Simulation &simulation,
   // Seconds of one rank of the program.
   const plan::RankTime &rank = simulation.replayed.ranks[index];
   auto [first, last] = getRanks(plan, index);
+  // A history: each entry holds until the next.
   Json memory = Json::array();
   std::vector<double> begins = getBegins(simulation.replayed.programs[index]);
   for (const auto &[action, live] : getMemory(program))

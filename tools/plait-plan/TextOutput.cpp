@@ -48,6 +48,7 @@ std::string tool::toWord(std::string name) {
   if (name.size() > 4 && name.ends_with("Step"))
     name.resize(name.size() - 4);
   std::string word;
+  // Enumerators are written in camel case.
   for (unsigned char letter : name) {
     if (std::isupper(letter) && !word.empty())
       word += '-';

@@ -22,6 +22,7 @@ int main(int argc, char **argv) {
                "pipeline schedules",
                "plait-plan");
   app.require_subcommand(1);
+  // In the order of the help.
   const tool::Command commands[] = {
       tool::addShowCommand(app),     tool::addCheckCommand(app),
       tool::addScheduleCommand(app), tool::addSimulateCommand(app),
@@ -29,6 +30,7 @@ int main(int argc, char **argv) {
       tool::addReshardCommand(app)};
   if (std::optional<int> code = tool::parse(app, argc, argv))
     return *code;
+  // Outputs are written aside first: a signal must not leave halves behind.
   removeTemporaryFilesOnSignals();
   for (const tool::Command &command : commands) {
     if (!command.app->parsed())
@@ -37,6 +39,7 @@ int main(int argc, char **argv) {
       tool::printError(app, status.message());
       return command.failureCode;
     }
+    // Only `diff` says something by it.
     if (command.exitCode)
       return command.exitCode();
   }

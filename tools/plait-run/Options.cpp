@@ -41,6 +41,7 @@ public:
   std::vector<CLI::ConfigItem> from_config(std::istream &input) const override {
     std::vector<CLI::ConfigItem> items;
     try {
+      // In the order of their names; TOML admits each once.
       for (auto &&[key, value] : toml::parse(input))
         items.push_back(makeItem(std::string(key.str()), value));
     } catch (const toml::parse_error &error) {
@@ -81,6 +82,7 @@ private:
     // 4. Text.
     CLI::ConfigItem item;
     item.name = name;
+    // As it is: printed as TOML it would have quotes.
     if (auto text = value.value_exact<std::string>()) {
       item.inputs = {*text};
       return item;
@@ -111,6 +113,7 @@ private:
 
   /// One line, with line and column.
   static std::string describe(const toml::parse_error &error) {
+    // Line and column are where the parser gave up.
     std::ostringstream text;
     text << "is not TOML: " << error.source().begin.line << ":"
          << error.source().begin.column << ": " << error.description();
@@ -179,6 +182,7 @@ std::vector<std::string> getTokenTypeNames() {
 }
 
 // Not the conversion to unsigned numbers: it wraps negative ones.
+/// Of all counts for which 0 has a meaning.
 const CLI::Validator natural(
     [](std::string &text) {
       uint64_t value = 0;
@@ -270,6 +274,7 @@ const CLI::Validator positive(
       return valid ? std::string() : "Value " + text + " not in range 0 to 1e9";
     },
     "in [0 - 1e9]");
+/// A run without steps is a mistake; 2^40 of them cannot be meant.
 const CLI::Range stepCount(uint64_t(1), uint64_t(1) << 40);
 
 /// How it is trained. The help shows the defaults. Bounds keep out what cannot
@@ -279,6 +284,7 @@ void addTrainingOptions(CLI::App &app, runtime::TrainOptions &train) {
   CLI::Range fraction(0.0, 0.999999);
   app.add_option("--seed", train.seed, "Of weights, permutation, dropout")
       ->check(natural);
+  // Epochs become steps when the data is known.
   auto *steps = app.add_option("--steps", train.steps, "Steps to train")
                     ->check(stepCount);
   app.add_option("--epochs", train.epochs, "Passes over the samples, instead")
@@ -344,6 +350,7 @@ void addWatchOptions(CLI::App &app, Options &options) {
 /// computes is in the plan.
 void addExecutorOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
+  // By default the processors, of which main() knows.
   app.add_option("--threads", train.executor.threads, "Of all ranks together")
       ->check(CLI::Range(1u, 4096u));
   app.add_option("--devices", train.executor.devices,
@@ -357,6 +364,7 @@ void addExecutorOptions(CLI::App &app, Options &options) {
                  "On CPUs, communicate over dp beside computing; auto: with "
                  "several processes")
       ->check(CLI::IsMember({"auto", "on", "off"}));
+  // A millisecond at least, for tests; 0 would be no time at all.
   app.add_option("--timeout", options.timeout,
                  "Seconds a rank waits for another")
       ->check(CLI::Range(0.001, 1e6));
@@ -373,6 +381,7 @@ void addSupervisorOptions(CLI::App &app, Options &options) {
           ->excludes(app.get_option("--check"))
           ->excludes(app.get_option("--profile"))
           ->excludes(app.get_option("--trace"));
+  // Its options are part of the text.
   app.add_option("--launcher", supervisor.launcher, "What starts them")
       ->needs(supervise);
   app.add_option("--hosts", supervisor.hosts,
@@ -439,6 +448,7 @@ void plait::addOptions(CLI::App &app, Options &options) {
   addSupervisorOptions(app, options);
   app.set_config("--config", "", "Options from a TOML file");
   app.config_formatter(std::make_shared<TomlFile>(app));
+  // Last: all options have to be there.
   divideHelp(app);
 }
 

@@ -190,6 +190,7 @@ void Trace::addMeasured(uint32_t rank) {
   // 1. Actions.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<Time, Time>> actions;
   plan::forEachOperation(program, [&](const plan::Operation &operation) {
+    // In the order of the rank's notes.
     Time begin = clock.getStart(operation.index);
     Time end = clock.getEnd(operation.index);
     auto [whole, isNew] = actions.try_emplace(
@@ -197,6 +198,7 @@ void Trace::addMeasured(uint32_t rank) {
     whole->second.first = std::min(whole->second.first, begin);
     whole->second.second = std::max(whole->second.second, end);
   });
+  // `place` is action and stream.
   for (const auto &[place, whole] : actions) {
     const fb::Action &action = *program.actions()->Get(place.first);
     // Messages have bytes; passes have a stage.
@@ -253,6 +255,8 @@ Status Trace::write(const std::string &path) {
   if (!warning.empty())
     std::fprintf(stderr, "plait-run: warning: the trace has %s: %s\n",
                  predicted ? "a prediction" : "no prediction", warning.c_str());
+  // Each was among the steps of the run (beginRun), so that the run has ended
+  // early.
   if (traced < steps.size())
     std::fprintf(stderr,
                  "plait-run: warning: the trace has %zu of %zu steps: the run "

@@ -107,6 +107,7 @@ Family::~Family() {
 /// nothing fits is a failure, on this machine the default strategy stays.
 Status Family::compile(Member &member, const ChoosePlan &choose,
                        bool &hasFailed) {
+  // Set where the planner has nothing for this member.
   std::string notFound;
   // Each member has its own answer, and its own warning.
   member.planning.notFound = &notFound;

@@ -87,6 +87,7 @@ Result<std::vector<SourceName>> parseSources(const std::string &list) {
   std::vector<SourceName> names;
   for (size_t begin = 0; begin <= list.size();) {
     size_t end = std::min(list.find(',', begin), list.size());
+    // Whether the file exists is told when it is opened.
     names.push_back(parseSource(list.substr(begin, end - begin)));
     if (names.back().path.empty())
       return fail("'", list, "' names a file without a name");
@@ -277,6 +278,7 @@ Status Batches::readRow(uint64_t step, int64_t row, fb::InputKind kind,
   Sample sample = findSample(step, row);
   if (kind == fb::InputKind::Starts)
     return findStarts(sample, first, target);
+  // By row of the global batch, so that ranks along other axes name the same.
   if (record && kind == fb::InputKind::Tokens)
     record->add(findRow(row), samples.number(sample));
   return sources[sample.source].read(

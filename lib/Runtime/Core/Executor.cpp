@@ -222,6 +222,7 @@ Executor::create(const fb::Plan &plan, const ExecutorOptions &options) {
   // 1. Who is here.
   if (options.processes)
     options.processes->spread(plan::Mesh(plan).ranks());
+  // The same in all processes: they connect by it.
   Topology topology = topologyOf(plan, *messages);
   if (!options.overlap)
     topology.streams.clear();

@@ -117,6 +117,7 @@ Result<std::vector<std::string>> Rendezvous::exchange(const std::string &mine) {
   auto all = gather(mine);
   if (!all.ok())
     return all.status();
+  // Packed, for a broadcast is one text.
   std::string texts;
   for (uint32_t i = 0; i < all->size(); ++i)
     texts += packText(i, (*all)[i]);

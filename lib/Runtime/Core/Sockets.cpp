@@ -45,6 +45,7 @@ Status runtime::allowDescriptors(uint64_t count, const std::string &who) {
   getrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur >= needed)
     return Status::success();
+  // Only a privileged process may raise the hard limit.
   if (limit.rlim_max < needed)
     return fail(who, " needs ", needed,
                 " descriptors, one for each process, allowed are ",

@@ -4,6 +4,17 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Between the options of a compilation and the planner: what is given becomes
+// pins, what is found becomes options, as if the user had written them, so that
+// a compilation cannot differ from its prediction. The planner knows neither
+// options nor modules; it is given a profile of the model, a cluster and a
+// training, and returns a configuration with its costs.
+//
+// The estimate of memory is replaced by the compiler's own placement before a
+// choice is told: a plan that is promised to fit does fit.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Driver/Planning.h"
 #include "plait/Configuration/Optimizers.h"
@@ -31,15 +42,6 @@ using namespace plait;
 using planner::Configuration;
 using planner::SearchSpace;
 
-//
-// Between the options of a compilation and the planner: what is given becomes
-// pins, what is found becomes options, as if the user had written them, so that
-// a compilation cannot differ from its prediction. The planner knows neither
-// options nor modules; it is given a profile of the model, a cluster and a
-// training, and returns a configuration with its costs.
-//
-// The estimate of memory is replaced by the compiler's own placement before a
-// choice is told: a plan that is promised to fit does fit.
 //===----------------------------------------------------------------------===//
 // What is given
 //===----------------------------------------------------------------------===//

@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// What executes the plan: back end, processor or GPU architecture, cluster.
+// Three options and a cluster may say something about it, and each pair of them
+// may contradict; the functions below ask for one value each, from what is
+// given down to what is usual.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Settings.h"
 
@@ -18,11 +25,6 @@ using planner::Cluster;
 /// As options and plans spell them.
 static constexpr char kCpu[] = "cpu", kCuda[] = "cuda";
 
-//
-// What executes the plan: back end, processor or GPU architecture, cluster.
-// Three options and a cluster may say something about it, and each pair of them
-// may contradict; the functions below ask for one value each, from what is
-// given down to what is usual.
 //===----------------------------------------------------------------------===//
 // Back end and target
 //===----------------------------------------------------------------------===//

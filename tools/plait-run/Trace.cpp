@@ -4,6 +4,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Steps as Chrome's trace events, which Perfetto reads: processes for ranks,
+// threads for streams, spans for actions and operations. The prediction is made
+// once, by the planner's simulator, and drawn beside each measured step. Steps
+// are put one behind the other with a gap; pauses between them are not shown.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Trace.h"
 
@@ -23,11 +30,6 @@ using runtime::StepClock;
 using Json = nlohmann::ordered_json;
 namespace fb = plan::fb;
 
-//
-// Steps as Chrome's trace events, which Perfetto reads: processes for ranks,
-// threads for streams, spans for actions and operations. The prediction is made
-// once, by the planner's simulator, and drawn beside each measured step. Steps
-// are put one behind the other with a gap; pauses between them are not shown.
 //===----------------------------------------------------------------------===//
 // Which steps
 //===----------------------------------------------------------------------===//

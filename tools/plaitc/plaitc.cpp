@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Options into CompileOptions and PlanningOptions, and what they say together.
+// Options of a configuration are made from the list of its fields, so that a
+// new field needs nothing here. All decisions are the driver's (lib/Driver) or
+// the planner's; this file decides only which of them is asked: a compilation,
+// a search before it, a search alone, a comparison of clusters, or a family of
+// plans.
+//
+//===----------------------------------------------------------------------===//
 
 #include "../CommandLine.h"
 #include "Family.h"
@@ -31,13 +40,6 @@ static void addSharding(CompileOptions &options, const std::string &text) {
       {text.substr(0, equals), text.substr(equals + 1)});
 }
 
-//
-// Options into CompileOptions and PlanningOptions, and what they say together.
-// Options of a configuration are made from the list of its fields, so that a
-// new field needs nothing here. All decisions are the driver's (lib/Driver) or
-// the planner's; this file decides only which of them is asked: a compilation,
-// a search before it, a search alone, a comparison of clusters, or a family of
-// plans.
 //===----------------------------------------------------------------------===//
 // The fields of a configuration
 //===----------------------------------------------------------------------===//

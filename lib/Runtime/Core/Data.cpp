@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Data.h says which sample is row r of step n; all here is a function of that
+// and of nothing that changes during a run, so that ranks read from any thread
+// without locks, replicas read disjoint rows, and a run can begin at any step.
+// Files are TokenFile.h's, the order is SampleOrder.h's.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Data.h"
 
@@ -38,11 +45,6 @@ Result<std::vector<uint64_t>> SampleRecord::take() {
   return numbers;
 }
 
-//
-// Data.h says which sample is row r of step n; all here is a function of that
-// and of nothing that changes during a run, so that ranks read from any thread
-// without locks, replicas read disjoint rows, and a run can begin at any step.
-// Files are TokenFile.h's, the order is SampleOrder.h's.
 //===----------------------------------------------------------------------===//
 // Sources
 //===----------------------------------------------------------------------===//

@@ -4,6 +4,15 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Two things are kept apart: the layout, what waits for what, which follows
+// from the plan and is built once; and the times, which ranks write during a
+// step. getReady() combines them: the time before a partner was there is
+// waiting, what follows is work. A lap is an operation, with the number that
+// plan::forEachOperation gives it. Notes of several processes come together in
+// process 0, on the clock of its host.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/StepNotes.h"
 
@@ -21,13 +30,6 @@ using namespace plait::runtime;
 using plan::isTransfer;
 using plan::length;
 
-//
-// Two things are kept apart: the layout, what waits for what, which follows
-// from the plan and is built once; and the times, which ranks write during a
-// step. getReady() combines them: the time before a partner was there is
-// waiting, what follows is work. A lap is an operation, with the number that
-// plan::forEachOperation gives it. Notes of several processes come together in
-// process 0, on the clock of its host.
 //===----------------------------------------------------------------------===//
 // What waits for what
 //===----------------------------------------------------------------------===//

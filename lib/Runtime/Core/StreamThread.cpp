@@ -1,5 +1,4 @@
-//===- StreamThread.cpp - A second thread of a rank
-//-------------------------===//
+//===- StreamThread.cpp - A second thread of a rank -----------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// A file is mapped, never copied, and read as whatever integers it has. Opening
+// it looks at all of a small file and at samples of a large one; what was not
+// looked at is checked when it is read, so that no token outside of the
+// vocabulary ever reaches an embedding, whose table it would index.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/TokenFile.h"
 
@@ -20,11 +27,6 @@
 using namespace plait;
 using namespace plait::runtime;
 
-//
-// A file is mapped, never copied, and read as whatever integers it has. Opening
-// it looks at all of a small file and at samples of a large one; what was not
-// looked at is checked when it is read, so that no token outside of the
-// vocabulary ever reaches an embedding, whose table it would index.
 //===----------------------------------------------------------------------===//
 // Types
 //===----------------------------------------------------------------------===//

@@ -364,7 +364,7 @@ void addExecutorOptions(CLI::App &app, Options &options) {
                  "On CPUs, communicate over dp beside computing; auto: with "
                  "several processes")
       ->check(CLI::IsMember({"auto", "on", "off"}));
-  // A millisecond at least, for tests; 0 would be no time at all.
+  // A millisecond at least: 0 would be no time at all.
   app.add_option("--timeout", options.timeout,
                  "Seconds a rank waits for another")
       ->check(CLI::Range(0.001, 1e6));

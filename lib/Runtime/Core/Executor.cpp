@@ -61,7 +61,7 @@ public:
   }
 
   /// On each rank's own thread, which its device may want, and all at once:
-  /// joining a group waits for the other members.
+  /// joining a group may wait for the other members.
   Status prepare() {
     return threads.run(
         [this](uint32_t index) { return walkers[index]->prepare(); });

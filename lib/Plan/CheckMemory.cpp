@@ -68,6 +68,7 @@ Status checkProgram(uint32_t index, const fb::Program &program) {
     if (region->bytes())
       starts.push_back(region);
   std::vector<const fb::Region *> ends = starts;
+  // Ties by offset, so that the same plan always reports the same pair.
   std::sort(starts.begin(), starts.end(), [](auto *left, auto *right) {
     return std::pair(left->first_action(), left->offset()) <
            std::pair(right->first_action(), right->offset());

@@ -146,6 +146,7 @@ Status plan::writePlan(const std::string &path, const fb::PlanT &plan) {
 
   auto header =
       std::bit_cast<std::array<uint8_t, sizeof(Header)>>(headerOf(payload));
+  // Written aside and renamed: the file appears as a whole, or not at all.
   Result<OutputFile> file =
       OutputFile::create(path, OutputFile::Content::Binary);
   if (!file.ok())

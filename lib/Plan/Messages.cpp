@@ -55,6 +55,7 @@ std::vector<End> collectEnds(const fb::Plan &plan) {
       const fb::Action &action = *actions->Get(i);
       if (!isTransfer(action))
         continue;
+      // Source and target of a message are the same whichever end tells of it.
       bool receives = action.kind() == fb::ActionKind::Recv;
       ends.push_back({receives ? action.peer() : program,
                       receives ? program : action.peer(), action.stage(),

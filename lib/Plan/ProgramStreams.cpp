@@ -72,6 +72,7 @@ private:
   void addCall(const fb::Action &action) {
     const fb::Function &function = *program.functions()->Get(action.function());
     for (uint32_t i = 0; i < length(function.steps()); ++i) {
+      // Kept from step to step, so that it is allocated once.
       ranges.clear();
       const auto *fill = function.steps()->Get(i)->step_as_FillStep();
       // It stays an operation, without bytes: operations are counted the same

@@ -260,6 +260,7 @@ void StreamWalker::addActions(const Program &program,
                               std::vector<ActionTime> &actions) const {
   double clock = 0; // when the last computation ended
   for (uint32_t i = 0; i < actions.size(); ++i) {
+    // Operations of an action follow each other.
     uint32_t begin = program.firstOf[i];
     uint32_t end = i + 1 < actions.size() ? program.firstOf[i + 1]
                                           : uint32_t(program.operations.size());

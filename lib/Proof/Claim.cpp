@@ -28,6 +28,9 @@ using namespace plait;
 
 /// Forgets how the model is to be spread: one rank computes a microbatch of all
 /// of them.
+///
+/// Meshes keep their axes with one rank each, so that passes which name an axis
+/// still find it.
 static void unpartition(ModuleOp module) {
   for (auto mesh : module.getOps<dist::MeshOp>())
     mesh.setSizes(SmallVector<int64_t>(mesh.getSizes().size(), 1));
@@ -48,12 +51,15 @@ static void unpartition(ModuleOp module) {
 
 OwningOpRef<ModuleOp> plait::proof::makeClaim(OwningOpRef<ModuleOp> claim) {
   unpartition(*claim);
+  // Only errors pass on to the handler outside.
   // What there is to warn of is told where the plan is made.
   ScopedDiagnosticHandler quiet(claim->getContext(), [](Diagnostic &diag) {
     return success(diag.getSeverity() != DiagnosticSeverity::Error);
   });
   PassManager manager(claim->getContext());
   manager.enableVerifier(false);
+  // Roundings are ops of both steps, and the claim has to have those of the
+  // plan's precision.
   manager.addPass(createLowerPrecisionPass());
   manager.addPass(createDecomposePass({/*early=*/true}));
   // A value that is computed twice has two gradients, from which others follow

@@ -9,6 +9,13 @@
 // message is about the first op that computes something which the claim does
 // not compute from the same things: all that it takes is right, and it is not.
 //
+// Compared is, for each rank of the pipeline, what outlives the step: the slots
+// of the parameters that the rank touches, and the metrics. Each has to be the
+// claim's term and to lie as its parameter is declared to. What a rank computes
+// on the way is not compared.
+// The search for the op to blame has no influence on the verdict; it only runs
+// once two terms have turned out to differ.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Compare.h"
@@ -27,6 +34,7 @@ struct Difference {
   const Term *found, *expected;
 };
 
+/// Holds the state of all ranks of the plan against the one rank of the claim.
 class Comparison {
 public:
   Comparison(Step &claim, Step &plan, Rules &rules, ModuleOp module)
@@ -40,8 +48,11 @@ private:
                             const RankState::Stored &expected);
   void forEachPair(llvm::function_ref<void(const Term *, const Term *)> visit);
   const Term *findFirstStranger();
+  /// The error is at the op to blame, or at `fallback` if none is known; `what`
+  /// names the value in the message.
   LogicalResult compareTerms(const std::string &what, Operation *fallback,
                              const Term *found, const Term *expected);
+  /// The op that has written a slot; the module if none has.
   Operation *locate(const RankState::Stored &stored) {
     return stored.writer ? stored.writer : module.getOperation();
   }
@@ -59,6 +70,11 @@ private:
 
 /// The term created first of those that `term` is made of and the claim does
 /// not have.
+///
+/// A *stranger* is a term that the claim does not compute (Term::inClaim). Ids
+/// ascend in the order of creation and arguments are created before what is
+/// made of them, so the one with the lowest id consists of terms of the claim
+/// only: all that its op takes is right.
 static const Term *findStranger(const Term *term) {
   const Term *first = nullptr;
   findStrangers(term, [&](const Term *part) {
@@ -70,6 +86,10 @@ static const Term *findStranger(const Term *term) {
 
 /// The op whose result `value` is, or that puts what a kernel takes as `value`
 /// into its place.
+///
+/// Clusters are looked through in both directions, so what a fusion pass has
+/// put into a kernel does not change what is reported. Null for the argument of
+/// a function.
 static Operation *findMaker(Value value) {
   while (auto argument = dyn_cast<BlockArgument>(value)) {
     auto cluster =
@@ -88,6 +108,9 @@ static Operation *findMaker(Value value) {
 /// with one that came before in the function: takes the first of which that is
 /// not so. Sums of several terms are passed by, since the claim may add up in
 /// another order.
+///
+/// Walks back from the stranger's op over all ops that it depends on, each
+/// once: linear in the ops of the function and in all terms.
 static const Term *findEarlier(const Term *stranger, const Terms &terms) {
   auto strangers = terms.findStrangers();
   llvm::DenseSet<Operation *> seen;
@@ -109,6 +132,9 @@ static const Term *findEarlier(const Term *stranger, const Terms &terms) {
 }
 
 /// The arguments of `a` that `b` does not have.
+///
+/// Takes the product of the numbers of arguments, which are few; it only runs
+/// for messages.
 static SmallVector<Argument> subtract(const Term *a, const Term *b) {
   SmallVector<Argument> left;
   for (const Argument &argument : a->arguments)
@@ -122,6 +148,10 @@ static SmallVector<Argument> subtract(const Term *a, const Term *b) {
 }
 
 /// Follows the only argument that differs, as deep as there is one.
+///
+/// Where more than one argument differs, neither is more to blame than the
+/// other, so the two terms themselves are shown. Ends, since terms have no
+/// cycles.
 static Difference narrow(Difference difference) {
   while (true) {
     const Term *a = difference.found, *b = difference.expected;
@@ -136,16 +166,27 @@ static Difference narrow(Difference difference) {
   }
 }
 
+/// Equal terms have equal addresses, so the check itself is one comparison.
+/// After a difference the error is placed as closely as possible:
+/// 1. A sum of partial sums and wholes (Rules::Mixture) that the value contains
+///    comes first: what follows from it is only its consequence.
+/// 2. Else it is the op of the first stranger of all values that differ, not of
+///    this one alone: the parameter that happens to be compared first need not
+///    show the cause.
+/// 3. Else all parts are terms of the claim and are only combined in another
+///    way: the error is at `fallback`, where the value is written.
 LogicalResult Comparison::compareTerms(const std::string &what,
                                        Operation *fallback, const Term *found,
                                        const Term *expected) {
   if (found == expected)
     return success();
   const Term *stranger = findFirstStranger();
+  // 1.
   if (const Rules::Mixture *mixture = rules.findMixture(found))
     return rules.wrong(*mixture);
   if (stranger)
-    stranger = findEarlier(stranger, rules.terms);
+    stranger = findEarlier(stranger, rules.terms); // 2.
+  // 3. is what remains where there is no stranger.
   Difference difference = narrow({found, expected});
   Operation *op = stranger ? stranger->origin : fallback;
   InFlightDiagnostic diag = rules.report.wrong(op);
@@ -177,6 +218,8 @@ void Comparison::forEachPair(
   for (RankState &state : plan.getRanks()) {
     for (auto &[key, own] : state.getWritten()) {
       auto expected = claim.getWritten().find(key);
+      // A gradient is compared if one rank only adds to it. That of a tied
+      // parameter is the sum over several stages, which is made after.
       bool isAdded = nn::getSlotAccess(own.writer) == nn::SlotAccess::Add;
       if (expected != claim.getWritten().end() &&
           (isAdded ? holders(key) == 1 : outlivesStep(key.second)))
@@ -190,6 +233,8 @@ void Comparison::forEachPair(
 }
 
 /// Of all that differs, what was computed first is what went wrong.
+///
+/// Null if all values consist of terms of the claim.
 const Term *Comparison::findFirstStranger() {
   const Term *first = nullptr;
   forEachPair([&](const Term *found, const Term *expected) {
@@ -200,12 +245,18 @@ const Term *Comparison::findFirstStranger() {
   return first;
 }
 
+/// Compares one slot of a parameter that the rank holds:
+/// 1. It is written at all. The note shows what else is written of the
+///    parameter, since a write to the wrong slot is the likely cause.
+/// 2. It is the claim's term.
+/// 3. It lies as the declaration says, which is how the next step reads it.
 LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
                                       nn::ParameterOp parameter, Slot slot,
                                       const RankState::Stored &expected) {
   std::string what = ("the new " + nn::stringifySlot(slot) + " of @" +
                       parameter.getSymName() + " on stage " + Twine(rank))
                          .str();
+  // 1.
   auto known = state.getWritten().find({parameter.getSymName(), slot});
   if (known == state.getWritten().end()) {
     InFlightDiagnostic diag = rules.report.wrong(parameter);
@@ -218,10 +269,13 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
             << "its " << nn::stringifySlot(key.second) << " is written here";
     return diag;
   }
+  // 2.
   const RankState::Stored &own = known->second;
   if (failed(compareTerms(what, locate(own), own.content.form.term,
                           expected.content.form.term)))
     return failure();
+  // 3. Along a uniform dimension all elements are equal, so any slice is as
+  //    good as the declared one.
   Content declared = state.getInitial(parameter, slot);
   bool isSame = !own.content.form.isPartial() &&
                 own.content.type.getShape() == declared.type.getShape();
@@ -235,7 +289,11 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
          << printLayout(declared.form);
 }
 
+/// In both directions: all that the claim writes of the rank's parameters is
+/// written (1), and nothing else is (2). Every rank reports each metric of the
+/// claim, and each as a whole (3).
 LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
+  // 1.
   for (auto &[key, expected] : claim.getWritten()) {
     nn::ParameterOp parameter = plan.getSymbols().findParameter(key.first);
     if (!outlivesStep(key.second) || !parameter ||
@@ -244,12 +302,14 @@ LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
     if (failed(compareSlot(rank, state, parameter, key.second, expected)))
       return failure();
   }
+  // 2.
   for (auto &[key, own] : state.getWritten())
     if (outlivesStep(key.second) &&
         plan.getSymbols().findParameter(key.first) &&
         !claim.getWritten().count(key))
       return rules.report.wrong(locate(own))
              << "@" << key.first << " is changed, and should stay as it is";
+  // 3.
   for (auto &[name, expected] : claim.metrics) {
     auto known = state.metrics.find(name);
     if (known == state.metrics.end())
@@ -266,6 +326,9 @@ LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
   return success();
 }
 
+/// A rank that never touches a parameter does not hold it, and compareRank()
+/// passes it by. So first each parameter has to have a holder, or one that no
+/// stage computes with would not be missed.
 LogicalResult Comparison::run() {
   for (auto &[key, expected] : claim.getWritten()) {
     if (!outlivesStep(key.second) ||

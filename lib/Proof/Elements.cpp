@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Evaluation is by recursion from the element that is asked for to the
+// arguments of the cluster. Each element costs a step, and steps are limited,
+// so that an element which depends on too many others is unknown rather than
+// slow. Elementwise ops are in Numbers.cpp; here are those
+// that read other elements or depend on the rank's index.
+// Nothing is taken from the code generator or from the interfaces that describe
+// ops to it: a mistake there must not be repeated here. Speed is not a goal
+// beyond what remembering elements gives.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Elements.h"
 
@@ -19,6 +30,7 @@ using namespace plait;
 using namespace plait::proof;
 
 /// Values of more elements than this are not remembered as a whole.
+/// The map of such a value is emptied when it is full, at some 12 MB.
 static constexpr size_t kRemembered = 1 << 18;
 
 /// Of others as many elements are, which are few enough to stay in a cache.
@@ -39,6 +51,7 @@ static SmallVector<int64_t, 4> unravel(ArrayRef<int64_t> shape,
   return index;
 }
 
+/// The inverse of unravel(): the row-major number of an element.
 static int64_t ravel(ArrayRef<int64_t> shape, ArrayRef<int64_t> index) {
   int64_t element = 0;
   for (auto [extent, at] : llvm::zip_equal(shape, index))
@@ -48,11 +61,15 @@ static int64_t ravel(ArrayRef<int64_t> shape, ArrayRef<int64_t> index) {
 
 /// Whether elements that are far from one another are made of one of `value`,
 /// the elements of a row of its sum.
+///
+/// For these it pays to keep all elements: each of them is asked for again for
+/// every element of a row, and may itself be a sum over a row.
 static bool isRepeated(Value value) {
   return isa<nn::ReduceOp>(value.getDefiningOp()) ||
          llvm::any_of(value.getUsers(), llvm::IsaPred<nn::BroadcastOp>);
 }
 
+/// Null: it is not remembered. The address is valid until the next store().
 const Number *Elements::Memory::find(int64_t element) const {
   if (keepsAll) {
     auto found = all.find(element);
@@ -64,6 +81,9 @@ const Number *Elements::Memory::find(int64_t element) const {
   return kept == element ? &number : nullptr;
 }
 
+/// Forgetting is always safe, since elements are recomputed: a full map is
+/// emptied, and in the small table an element replaces the one of the same
+/// remainder.
 void Elements::Memory::store(int64_t element, Number number) {
   if (keepsAll) {
     if (all.size() >= kRemembered)
@@ -79,6 +99,9 @@ void Elements::Memory::store(int64_t element, Number number) {
 Elements::Elements(plan::ClusterOp cluster, Inputs inputs)
     : cluster(cluster), inputs(std::move(inputs)) {
   for (Value value : cluster.getBody().front().getTerminator()->getOperands())
+    // The result of the cluster lies in memory as bf16, and the kernel may take
+    // the rounded number from there or the f32 one from its register. The bound
+    // has to allow both.
     if (getElementTypeOrSelf(value).isBF16())
       rounded.insert(value);
   for (Operation &op : cluster.getBody().front().without_terminator())
@@ -88,6 +111,8 @@ Elements::Elements(plan::ClusterOp cluster, Inputs inputs)
         known.try_emplace(value, isRepeated(value));
 }
 
+/// Arguments cost no step. Errors begin at 0: what was drawn is exact in the
+/// type of the argument.
 Number Elements::get(Value value, int64_t element) {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return {inputs.load(argument.getArgNumber(), element), 0};
@@ -105,6 +130,7 @@ Number Elements::get(Value value, int64_t element) {
   return number;
 }
 
+/// Adds the rounding to bf16 to values that the cluster stores so.
 Number Elements::evaluate(Value value, int64_t element) {
   Number number = evaluateOp(value.getDefiningOp(), element);
   if (rounded.contains(value) && std::isfinite(number.value))
@@ -112,10 +138,12 @@ Number Elements::evaluate(Value value, int64_t element) {
   return number;
 }
 
+/// For ids, keys and positions. i32 is exact in a double.
 int64_t Elements::getInteger(Value value, int64_t element) {
   return static_cast<int64_t>(get(value, element).value);
 }
 
+/// Of the rank that the inputs play, asked once for each axis.
 int64_t Elements::getIndex(StringAttr axis) {
   auto [it, isNew] = indices.try_emplace(axis, 0);
   if (isNew)
@@ -123,6 +151,7 @@ int64_t Elements::getIndex(StringAttr axis) {
   return it->second;
 }
 
+/// The index in the global tensor of the first element that this rank has.
 int64_t Elements::getBegin(ArrayRef<RankTerm> terms) {
   int64_t begin = 0;
   for (const RankTerm &term : terms)
@@ -135,9 +164,14 @@ int64_t Elements::getBegin(ArrayRef<RankTerm> terms) {
 //===----------------------------------------------------------------------===//
 
 /// The elements of the operand that a reduction's result is made of.
+///
+/// Row-major numbers, in the order of the operand. None if there are more than
+/// steps are left: the reduction is given up before any of its terms is
+/// evaluated.
 SmallVector<int64_t> Elements::findTerms(Operation *op, int64_t element) {
   auto reduce = cast<nn::ReduceOp>(op);
   ArrayRef<int64_t> shape = getShape(reduce.getInput());
+  // The indices of the result, at the dimensions that are kept.
   Index kept = unravel(getShape(reduce.getResult()), element);
   Index index(shape.size(), 0);
   for (size_t dim = 0, next = 0; dim < shape.size(); ++dim)
@@ -149,6 +183,8 @@ SmallVector<int64_t> Elements::findTerms(Operation *op, int64_t element) {
   SmallVector<int64_t> terms;
   if (count > left)
     return terms;
+  // Counts through the reduced dimensions like an odometer, the last one
+  // fastest.
   for (; count > 0; --count) {
     terms.push_back(ravel(shape, index));
     for (int64_t dim : llvm::reverse(reduce.getDims())) {
@@ -160,6 +196,7 @@ SmallVector<int64_t> Elements::findTerms(Operation *op, int64_t element) {
   return terms;
 }
 
+/// The order in which a kernel adds is unknown, so addUp() bounds all orders.
 Number Elements::reduceSum(Operation *op, ArrayRef<int64_t> terms) {
   std::vector<Number> numbers;
   for (int64_t term : terms)
@@ -167,6 +204,8 @@ Number Elements::reduceSum(Operation *op, ArrayRef<int64_t> terms) {
   return addUp(numbers);
 }
 
+/// A maximum rounds nothing: it may be off by as much as its most uncertain
+/// term. An unknown term or a NaN makes the result such a one.
 Number Elements::reduceMax(Operation *op, ArrayRef<int64_t> terms) {
   Number largest{-std::numeric_limits<double>::infinity(), 0};
   for (int64_t term : terms) {
@@ -181,6 +220,8 @@ Number Elements::reduceMax(Operation *op, ArrayRef<int64_t> terms) {
 
 /// Which of `rows` rows an id names; -1: none.
 int64_t Elements::findRow(Operation *op, int64_t id, int64_t rows) {
+  // The two ops have no common interface that is independent of kernels, so
+  // both are asked by name.
   std::optional<nn::BeginAttr> begin;
   int64_t limit = 0;
   if (auto lookup = dyn_cast<nn::EmbeddingOp>(op)) {
@@ -190,6 +231,7 @@ int64_t Elements::findRow(Operation *op, int64_t id, int64_t rows) {
     begin = cast<nn::EmbeddingGradOp>(op).getBegin();
     limit = cast<nn::EmbeddingGradOp>(op).getLimit();
   }
+  // Rows from `limit` on are padding, also where the block has memory for them.
   if (limit && id >= limit)
     return -1;
   int64_t row = id - (begin ? getBegin(begin->getTerms()) : 0);
@@ -197,6 +239,9 @@ int64_t Elements::findRow(Operation *op, int64_t id, int64_t rows) {
 }
 
 /// Of the gradient of a table: what the positions with the row's id add.
+///
+/// Looks at all positions, and a position costs a step whether or not it has
+/// the id, so that the budget bounds the search as well.
 Number Elements::sumRows(Operation *op, int64_t element) {
   ArrayRef<int64_t> shape = getShape(op->getResult(0));
   int64_t row = element / shape[1], column = element % shape[1];
@@ -213,6 +258,12 @@ Number Elements::sumRows(Operation *op, int64_t element) {
 }
 
 /// From the op's description, not by the header that the op uses.
+///
+/// The hash of the sequence's key, the op's site and the indices in the global
+/// tensor, compared with the share of words that are kept. A rank which counts
+/// from its own first element gets another hash, which is what the trial should
+/// notice. Dimension 0 is the sequences: the key stands for its index, and the
+/// site takes its place in the list of numbers.
 bool Elements::isKept(Operation *op, int64_t element) {
   auto dropout = cast<nn::DropoutOp>(op);
   Index index = unravel(getShape(dropout.getInput()), element);
@@ -228,6 +279,7 @@ bool Elements::isKept(Operation *op, int64_t element) {
     hash = (hash ^ hash >> 15) * 0x846ca68bu;
     hash ^= hash >> 16;
   }
+  // 2^32 words: the threshold is rounded as the op's description says.
   double kept = 1 - dropout.getProbability().convertToDouble();
   return hash < std::round(kept * 4294967296.0);
 }
@@ -236,6 +288,8 @@ bool Elements::isKept(Operation *op, int64_t element) {
 // Ops
 //===----------------------------------------------------------------------===//
 
+/// None: the op counts from 0. `nn.mask_padding` always has one, so its
+/// accessor has another type.
 static std::optional<nn::BeginAttr> getOwnBegin(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::optional<nn::BeginAttr>>(op)
       .Case<nn::IotaOp, nn::PickOp, nn::CausalMaskOp>(
@@ -245,6 +299,10 @@ static std::optional<nn::BeginAttr> getOwnBegin(Operation *op) {
 }
 
 /// Ops whose elements depend on where they lie.
+///
+/// In order: the index itself, one-hot selection, the causal mask, the mask of
+/// padding, dropout, and the rotation of halves. An op that is missing here is
+/// reported by getUnruled() and not guessed.
 Number Elements::evaluatePlaced(Operation *op, int64_t element) {
   ArrayRef<int64_t> shape = getShape(op->getResult(0));
   Index index = unravel(shape, element);
@@ -262,6 +320,8 @@ Number Elements::evaluatePlaced(Operation *op, int64_t element) {
     int64_t key = index.back(), query = index[index.size() - 2] + begin;
     bool isSeen = key <= query &&
                   query - key < int64_t(mask.getWindow().value_or(query + 1));
+    // A query always sees its own key, even where a document starts behind it:
+    // a row without any key would have no softmax.
     if (mask.getStarts() && key != query)
       isSeen &= key >= getInteger(mask.getStarts(), element / shape.back());
     return isSeen ? get(input, element)
@@ -276,6 +336,8 @@ Number Elements::evaluatePlaced(Operation *op, int64_t element) {
       return {0, 0};
     Number kept = get(input, element);
     double scale = 1 / (1 - dropout.getProbability().convertToDouble());
+    // The scale is a number that a kernel holds rounded, which makes two
+    // roundings with that of the multiplication.
     return roundOnce(kept.value * scale,
                      kept.error * scale + kUnit * std::abs(kept.value) * scale);
   }
@@ -289,6 +351,8 @@ Number Elements::evaluatePlaced(Operation *op, int64_t element) {
   return kUnknown;
 }
 
+/// Ops that select or combine elements by their indices come first; what is
+/// left is elementwise, and its operands are read at the same element.
 Number Elements::evaluateOp(Operation *op, int64_t element) {
   if (auto broadcast = dyn_cast<nn::BroadcastOp>(op)) {
     Index index = unravel(getShape(op->getResult(0)), element), from;
@@ -314,6 +378,8 @@ Number Elements::evaluateOp(Operation *op, int64_t element) {
   }
   if (isa<nn::EmbeddingGradOp>(op))
     return sumRows(op, element);
+  // The rank's block among those of all axes, the first axis major. The last
+  // blocks may reach beyond the input: that is padding, and zero.
   if (auto slice = dyn_cast<dist::SliceOp>(op)) {
     Index index = unravel(getShape(slice.getResult()), element);
     ArrayRef<int64_t> shape = getShape(slice.getInput());

@@ -4,6 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The arithmetic of forms: where blocks begin along the axes of a mesh, which
+// dimensions a term has, and how both are printed in messages. What an op makes
+// of a form is not here but in the rules (Rules.h).
+// Axes with one rank and the axis of the pipeline are left out of a Mesh, so no
+// form mentions them and two slices that differ only in such an axis compare
+// equal.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Form.h"
 
@@ -18,6 +27,8 @@ using namespace plait::proof;
 // Meshes
 //===----------------------------------------------------------------------===//
 
+/// Sizes are copied, so the mesh may outlive the op. Names point into its
+/// attributes, which live as long as the context.
 Mesh::Mesh(dist::MeshOp op) {
   if (!op)
     return;
@@ -41,6 +52,8 @@ int64_t Mesh::countBlocks(ArrayRef<RankTerm> begin) const {
   return blocks;
 }
 
+/// An op may count along an axis of one rank, whose index is always 0. Forms
+/// have no such terms, so those of ops lose them before they are compared.
 SmallVector<RankTerm, 2> Mesh::simplify(ArrayRef<RankTerm> begin) const {
   SmallVector<RankTerm, 2> result;
   for (const RankTerm &term : begin)
@@ -49,6 +62,9 @@ SmallVector<RankTerm, 2> Mesh::simplify(ArrayRef<RankTerm> begin) const {
   return result;
 }
 
+/// From the minor axis to the major one: a step along an axis passes over all
+/// blocks of the axes below it. The result is in the order of `given`, which
+/// two begins need in order to be equal.
 SmallVector<RankTerm, 2> Mesh::split(ArrayRef<StringAttr> given,
                                      int64_t chunk) const {
   SmallVector<RankTerm, 2> begin;
@@ -68,6 +84,8 @@ bool Form::isPartialOver(StringRef axis) const {
   return llvm::any_of(partial, [&](StringAttr own) { return own == axis; });
 }
 
+/// There is at most one: Rules::checkAxes() refuses a form in which an axis
+/// occurs twice.
 int64_t Form::findDim(StringRef axis) const {
   for (auto [index, dim] : llvm::enumerate(dims))
     for (const RankTerm &term : dim.begin)
@@ -76,11 +94,15 @@ int64_t Form::findDim(StringRef axis) const {
   return -1;
 }
 
+/// The term has no uniform dimensions, so those before `dim` are not counted.
+/// Of a uniform `dim` the answer would be that of the next one.
 int64_t Form::getTermDim(int64_t dim) const {
   return llvm::count_if(ArrayRef(dims).take_front(dim),
                         [](const Dimension &own) { return !own.uniform; });
 }
 
+/// Uniform dimensions are letters that the argument does not name: it is
+/// repeated along them, which costs no term.
 Argument Form::asArgument() const {
   Argument argument{term, {}};
   for (auto [index, dim] : llvm::enumerate(dims))
@@ -89,6 +111,9 @@ Argument Form::asArgument() const {
   return argument;
 }
 
+/// Blocks are equally large, so the last ones reach beyond the end where their
+/// number does not divide the extent. Along a uniform dimension there is no end
+/// to reach beyond: padding has the same number.
 bool plait::proof::isPadded(const Form &form, int64_t dim, int64_t extent,
                             const Mesh &mesh) {
   const Dimension &own = form.dims[dim];
@@ -96,6 +121,7 @@ bool plait::proof::isPadded(const Form &form, int64_t dim, int64_t extent,
          extent * mesh.countBlocks(own.begin) > form.getExtent(dim);
 }
 
+/// "64 · dp + 16 · tp".
 static std::string printBegin(ArrayRef<RankTerm> begin) {
   std::string text;
   for (const RankTerm &term : begin)
@@ -104,6 +130,7 @@ static std::string printBegin(ArrayRef<RankTerm> begin) {
   return text;
 }
 
+/// The grammar fits "it is …" and "takes …, …" in the messages of the rules.
 std::string plait::proof::printLayout(const Form &form) {
   std::string text;
   auto add = [&](const std::string &part) {
@@ -124,6 +151,7 @@ std::string plait::proof::printLayout(const Form &form) {
   return text.empty() ? "whole" : text;
 }
 
+/// Members of a pack are only named: their terms would fill pages.
 std::string plait::proof::print(const Content &content) {
   if (!content.pack)
     return print(content.form.term) + ", " + printLayout(content.form);

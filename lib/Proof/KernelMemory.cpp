@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Address space is plenty and memory is not: a tensor of gigabytes is made of
+// mappings of one small file of drawn numbers. What costs time is the number of
+// mappings and the page faults in each, so tensors of one kind and number share
+// a region, whatever their sizes, and the comparison reads drawn numbers from
+// the vector they were drawn into instead of through the mapping. Tensors end
+// at the end of a page, and the next page is PROT_NONE: a kernel that writes or
+// reads behind its tensor by more than the line of the cache it may use crashes
+// instead of passing unnoticed.
+//
+//===----------------------------------------------------------------------===//
 
 #include "KernelMemory.h"
 
@@ -21,6 +32,9 @@ using namespace plait;
 using namespace plait::proof;
 
 /// Few enough to be drawn at once.
+///
+/// A prime, so that rows whose length is a power of two do not all begin with
+/// the same numbers.
 static constexpr size_t kPages = 251;
 
 /// How often a file has the pages at most. More take longer to write, fewer
@@ -32,6 +46,8 @@ static constexpr size_t kRounds = 8;
 static constexpr unsigned kPowers = 6;
 
 /// Numbers that are not drawn, and that no op makes.
+///
+/// They are NaNs with a payload; arithmetic gives NaNs of another one.
 static constexpr uint32_t kMark = 0x7fc0beef;
 static constexpr uint16_t kHalfMark = 0x7fbe;
 
@@ -44,6 +60,8 @@ DrawnPages::~DrawnPages() {
       close(file.descriptor);
 }
 
+/// The files stay: they are small, and the next batch maps them again. Each
+/// Drawn that was given out is invalid after.
 void DrawnPages::clear() {
   for (auto &[key, region] : regions)
     if (region.end)
@@ -52,6 +70,9 @@ void DrawnPages::clear() {
   maps = 0;
 }
 
+/// `bytes` of f32 or, with `isHalf`, of bf16. Always the same numbers, so that
+/// a trial can be repeated. 0 is left out: it would hide a factor that is
+/// missing, and be divided by.
 static std::vector<char> drawNumbers(size_t bytes, bool isHalf,
                                      bool isPositive) {
   std::array<uint32_t, 64> words; // of ±1/16 to ±2, without 0
@@ -59,6 +80,8 @@ static std::vector<char> drawNumbers(size_t bytes, bool isHalf,
     int sixteenths = isPositive || i < 32 ? i % 32 + 1 : 31 - i;
     float number = sixteenths / 16.0f;
     std::memcpy(&words[i], &number, 4);
+    // The upper half of an f32 is the bf16; sixteenths up to 2 have no digits
+    // in the lower half.
     words[i] >>= isHalf ? 16 : 0;
   }
   std::vector<char> data(bytes);
@@ -71,6 +94,8 @@ static std::vector<char> drawNumbers(size_t bytes, bool isHalf,
   return data;
 }
 
+/// At least `rounds` times the pages. A file only grows, at its end, so what is
+/// mapped of it stays as it is. After an error its descriptor is -1.
 DrawnPages::File &DrawnPages::getFile(bool isHalf, bool isPositive,
                                       size_t rounds) {
   File &file = files[{isHalf, isPositive}];
@@ -87,6 +112,8 @@ DrawnPages::File &DrawnPages::getFile(bool isHalf, bool isPositive,
   return file;
 }
 
+/// Takes addresses and no memory: nothing is accessible before grow() maps it.
+/// The page behind the region stays inaccessible.
 bool DrawnPages::reserve(Region &region, size_t bytes) {
   void *found = mmap(nullptr, bytes + getPage(), PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -98,6 +125,11 @@ bool DrawnPages::reserve(Region &region, size_t bytes) {
 
 /// Maps until `bytes` before the end are there. The last `first` of them are
 /// the beginning of a round, and whole ones lie before.
+///
+/// What is mapped stays where it is and keeps its numbers, since it is counted
+/// from the end. Every mapping ends where a round does, hence it does not
+/// matter how many rounds the file had at the time. False: the system refuses a
+/// mapping.
 bool DrawnPages::grow(Region &region, const File &file, size_t first,
                       size_t bytes) {
   while (region.mapped < bytes) {
@@ -115,13 +147,20 @@ bool DrawnPages::grow(Region &region, const File &file, size_t first,
   return true;
 }
 
+/// 1. The file, long enough that a large tensor needs few mappings.
+/// 2. The region: one for each kind, number and class of sizes, so that tensors
+///    of similar sizes share what is mapped.
+/// 3. Where byte 0 of the tensor is in the round: `bytes` before the end, where
+///    the round begins `first` bytes before the end.
 DrawnPages::Drawn DrawnPages::get(bool isHalf, bool isPositive, unsigned number,
                                   size_t bytes) {
+  // 1. The file, of at most kRounds rounds.
   File &file =
       getFile(isHalf, isPositive,
               std::min(kRounds, llvm::divideCeil(bytes, kPages * getPage())));
   if (file.descriptor < 0)
     return {};
+  // 2. The region, of at least a page.
   unsigned power =
       llvm::alignTo(llvm::Log2_64_Ceil(std::max(bytes, getPage())), kPowers);
   Region &region = regions[{isHalf, isPositive, number, power}];
@@ -129,10 +168,14 @@ DrawnPages::Drawn DrawnPages::get(bool isHalf, bool isPositive, unsigned number,
   if ((!region.end && !reserve(region, size_t(1) << power)) ||
       !grow(region, file, first, bytes))
     return {};
+  // 3. The position in the round. The sum is kept from becoming negative by one
+  //    more round.
   size_t size = file.round.size();
   return {region.end - bytes, file.round, (first + size - bytes % size) % size};
 }
 
+/// Only the layout; draw() or share() gives it memory. A scalar is a row of one
+/// element.
 TensorMemory::TensorMemory(Value value)
     : kind(getElementTypeOrSelf(value).isInteger() ? Kind::Integer
            : getElementTypeOrSelf(value).isBF16()  ? Kind::Half
@@ -142,6 +185,8 @@ TensorMemory::TensorMemory(Value value)
   row = shape.empty() ? 1 : shape.back();
 }
 
+/// The mapping has one owner. Drawn numbers belong to the pages, so both may
+/// have them.
 TensorMemory::TensorMemory(TensorMemory &&other)
     : kind(other.kind), row(other.row), pitch(other.pitch), bytes(other.bytes),
       mapped(other.mapped), map(std::exchange(other.map, nullptr)),
@@ -163,6 +208,8 @@ bool TensorMemory::draw(DrawnPages &pages, bool isPositive, unsigned number) {
   return numbers.start;
 }
 
+/// MAP_SHARED, so that after fork() the parent sees what the child has written.
+/// Fresh pages are zeros and take no memory until they are touched.
 bool TensorMemory::share() {
   size_t needed = alignToLine(bytes), usable = llvm::alignTo(needed, getPage());
   mapped = usable + getPage();
@@ -175,10 +222,13 @@ bool TensorMemory::share() {
   return mprotect(map + usable, getPage(), PROT_NONE) == 0;
 }
 
+/// In bytes. Between rows there may be elements of no tensor: the pitch.
 size_t TensorMemory::getOffset(int64_t element) const {
   return (element / row * pitch + element % row) * (kind == Kind::Half ? 2 : 4);
 }
 
+/// Of drawn numbers the copy in `round`, which is in the cache, and not the
+/// mapping, each page of which would cost a fault here.
 const char *TensorMemory::findDrawn(int64_t element) const {
   size_t size = numbers.round.size();
   return size == 0
@@ -186,6 +236,7 @@ const char *TensorMemory::findDrawn(int64_t element) const {
              : &numbers.round[(numbers.first + getOffset(element)) % size];
 }
 
+/// All three kinds are exact in a double.
 double TensorMemory::load(int64_t element) const {
   const char *at = findDrawn(element);
   if (kind == Kind::Half) {
@@ -222,6 +273,8 @@ void TensorMemory::store(int64_t element, double value) {
               kind == Kind::Half ? 2 : 4);
 }
 
+/// The mark says that nothing was written there; without it an element that a
+/// kernel skips would be a plausible zero.
 void TensorMemory::mark(int64_t element) {
   if (kind == Kind::Half)
     std::memcpy(find(element), &kHalfMark, 2);
@@ -229,6 +282,7 @@ void TensorMemory::mark(int64_t element) {
     std::memcpy(find(element), &kMark, 4);
 }
 
+/// By the bits: as numbers NaNs are never equal.
 bool TensorMemory::isMarked(int64_t element) const {
   if (kind == Kind::Half)
     return std::memcmp(find(element), &kHalfMark, 2) == 0;

@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// One trial is one kernel on one draw of its operands. It goes through three
+// calls: prepare() draws and chooses what to look at, execute() runs the kernel
+// in a process that may die of it, and compare() holds the elements that were
+// chosen against Elements. Kernels.cpp batches trials and owns the process.
+// A trial's cost must not depend on the size of the tensors. So a large kernel
+// is run for some of its parallel indices only, and of its results a few dozen
+// elements are looked at. All choices follow from the kernel and the draw, so
+// two compilations of one model find the same.
+//
+//===----------------------------------------------------------------------===//
 
 #include "KernelTrial.h"
 
@@ -38,15 +49,20 @@ static ArrayRef<int64_t> getShape(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
+/// Of the rank's tensor, without what lies between rows.
 static int64_t countElements(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
+/// The value in the body, whose op is the one to blame and whose shape is the
+/// result's.
 Value KernelTrial::getYielded(unsigned result) const {
   auto cluster = kernel.cluster;
   return cluster.getBody().front().getTerminator()->getOperand(result);
 }
 
+/// What becomes of what lies in the result's memory: a cluster without modes
+/// overwrites.
 plan::Accumulate KernelTrial::getMode(unsigned result) const {
   auto cluster = kernel.cluster;
   auto modes = cluster.getAccumulate();
@@ -67,6 +83,8 @@ bool KernelTrial::dependsOnMicrobatch() const {
   return isAsked || isTaken;
 }
 
+/// Judged by the largest tensor, in the body too: of a large one each element
+/// is a draw of its own.
 bool KernelTrial::isSmall() const { return countElements() <= kFew; }
 
 /// The last rank along each axis: its blocks do not begin at 0, and padding is
@@ -84,6 +102,8 @@ int64_t KernelTrial::getIndex(StringAttr axis) const {
 /// and those next to them.
 static std::pair<int64_t, int64_t>
 findRange(Operation *op, function_ref<int64_t(StringAttr)> getIndex) {
+  // Each op that takes integers as indices; of all others `extent` stays 0, and
+  // any integer that is not negative will do.
   std::optional<nn::BeginAttr> begin;
   int64_t extent = 0;
   if (auto lookup = dyn_cast<nn::EmbeddingOp>(op)) {
@@ -110,6 +130,8 @@ findRange(Operation *op, function_ref<int64_t(StringAttr)> getIndex) {
 }
 
 /// Who takes the integers, also where they are repeated first.
+///
+/// Grows while it is read: a broadcast of a broadcast is found too.
 static SmallVector<Operation *> findUsers(Value value) {
   SmallVector<Operation *> users(value.getUsers());
   for (size_t i = 0; i < users.size(); ++i)
@@ -120,6 +142,10 @@ static SmallVector<Operation *> findUsers(Value value) {
 
 /// Words, classes, keys or starts, by who takes them, and now and then what is
 /// ignored.
+///
+/// The narrowest range of all users, since an id that is legal for one may be
+/// none for another. Integers have memory of their own: what is drawn as pages
+/// of floats means nothing as ids. False: too many of them, or no memory.
 bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
   auto cluster = kernel.cluster;
   Value value = cluster.getBody().front().getArgument(argument);
@@ -139,6 +165,7 @@ bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
   std::mt19937 generator(argument);
   for (int64_t element = 0; element < count; ++element) {
     uint32_t drawn = generator();
+    // One in eight, so that most rows of a loss count and some do not.
     bool isIgnored = ignored && drawn % 8 == 0;
     own.store(element,
               isIgnored
@@ -148,6 +175,9 @@ bool KernelTrial::drawIntegers(unsigned argument, TensorMemory &own) {
   return true;
 }
 
+/// Operands first, then results, as the kernel's calling convention has it. The
+/// number of an operand includes its position, so that two operands of one
+/// kernel differ and an exchange of them shows.
 bool KernelTrial::drawOperands(DrawnPages &pages) {
   auto cluster = kernel.cluster;
   for (BlockArgument argument : cluster.getBody().front().getArguments()) {
@@ -183,6 +213,10 @@ int64_t KernelTrial::countElements() const {
 }
 
 /// Whether one element of each result can be evaluated.
+///
+/// A reduction over more than a quarter of the steps for one element would
+/// leave nothing for what its terms are made of. Such kernels are reported as
+/// too long, not as right.
 bool KernelTrial::isShort() const {
   auto cluster = kernel.cluster;
   bool isShort = true;
@@ -196,11 +230,17 @@ bool KernelTrial::isShort() const {
 }
 
 /// Elements of `value` that ids name: few, and unlike all others.
+///
+/// Almost all elements of a pick's result or of a table's gradient are zero, so
+/// elements at random would say nothing of the others. Only ids that are
+/// arguments are followed.
 SmallVector<int64_t> KernelTrial::findNamed(Value value) const {
   SmallVector<int64_t> named;
   auto cluster = kernel.cluster;
   ArrayRef<int64_t> shape = getShape(value);
   for (Operation &op : cluster.getBody().front()) {
+    // A pick need not be what is yielded: what follows it elementwise has its
+    // elements at the same indices.
     bool isPick = isa<nn::PickOp>(op) && getShape(op.getResult(0)) == shape;
     if (!isPick &&
         !(isa<nn::EmbeddingGradOp>(op) && value.getDefiningOp() == &op))
@@ -214,6 +254,7 @@ SmallVector<int64_t> KernelTrial::findNamed(Value value) const {
     if (begin)
       for (const RankTerm &term : begin->getTerms())
         first += term.scale * getIndex(term.axis);
+    // From all over the ids, since different indices compute them.
     for (int64_t position : {positions - 1, int64_t(0), positions / 2,
                              positions / 3, positions / 5}) {
       int64_t id = memory[ids.getArgNumber()].load(position) - first;
@@ -227,6 +268,15 @@ SmallVector<int64_t> KernelTrial::findNamed(Value value) const {
   return named;
 }
 
+/// The order is by how much an element tells, since compare() stops when the
+/// steps are used up, and chooseIndices() when enough indices are run:
+/// 1. The corners: where loops over rows begin and end.
+/// 2. Elements that ids name.
+/// 3. A few at random.
+/// 4. Both sides of the edges of vectors: of 8 to 64 elements, in a row and in
+///    the tensor, where the remainder loop begins.
+/// 5. More at random.
+/// The generator is seeded by the result's number only.
 void KernelTrial::chooseElements(unsigned result) {
   Value value = getYielded(result);
   int64_t count = ::countElements(value);
@@ -238,18 +288,23 @@ void KernelTrial::chooseElements(unsigned result) {
       chosen.insert(element);
   };
   std::mt19937 generator(result);
+  // 1. Corners.
   // The last element and the first, the ends of rows, then of vectors.
   for (int64_t element :
        {count - 1, int64_t(0), row - 1, count - row, row, row - 2, int64_t(1)})
     choose(element);
+  // 2. Named by ids.
   for (int64_t element : findNamed(value))
     choose(element);
+  // 3. At random.
   for (int random = 0; random < 4; ++random)
     choose(generator() % count);
+  // 4. Edges of vectors.
   for (int64_t edge : {8, 16, 32, 64})
     for (int64_t end : {edge, row, count})
       for (int64_t element : {end / edge * edge - 1, end / edge * edge})
         choose(element);
+  // 5. More at random.
   for (int random = 0; random < 12; ++random)
     choose(generator() % count);
   Samples &own = samples.emplace_back();
@@ -257,6 +312,13 @@ void KernelTrial::chooseElements(unsigned result) {
 }
 
 /// Each result is divided among the parallel indices in order, or nearly so.
+///
+/// A tensor of up to kAll elements is computed whole, the upper half of the
+/// indices first, since a kernel may be called for them in any order. Of a
+/// larger one the last index, the first, and those that compute the elements
+/// which were chosen, as long as they have no more than kRun elements together.
+/// The share of an index is an estimate: compare() passes by what was not
+/// written. False: not even the two ends can be run.
 bool KernelTrial::chooseIndices() {
   int64_t extent = kernel.info.extent, size = countElements();
   isComplete = size <= kAll || extent == 1;
@@ -277,6 +339,8 @@ bool KernelTrial::chooseIndices() {
   return 2 * (size / extent) <= kRunOfEnds;
 }
 
+/// Afterwards all that execute() needs lies in `args`, `scalars` and `ranges`:
+/// the child only calls the kernel.
 bool KernelTrial::prepare(DrawnPages &pages, Draw how) {
   draw = how;
   if (!function || !isShort() || !drawOperands(pages))
@@ -285,6 +349,8 @@ bool KernelTrial::prepare(DrawnPages &pages, Draw how) {
     chooseElements(result);
   if (!chooseIndices())
     return false;
+  // The scalars of the last rank along each axis, as the runtime would compute
+  // them from the plan.
   for (const codegen::RankScalar &scalar : kernel.info.scalars)
     scalars.push_back(
         scalar.firstMicrobatch
@@ -294,6 +360,9 @@ bool KernelTrial::prepare(DrawnPages &pages, Draw how) {
   for (auto [result, own] : llvm::enumerate(samples)) {
     TensorMemory &tensor = getResult(result);
     for (int64_t element : own.elements) {
+      // Where the kernel adds, there has to be a number to add to: small
+      // integers, exact in bf16, and not 0, so that a kernel which overwrites
+      // is noticed.
       if (getMode(result) == plan::Accumulate::Overwrite)
         tensor.mark(element);
       else
@@ -304,6 +373,8 @@ bool KernelTrial::prepare(DrawnPages &pages, Draw how) {
   return true;
 }
 
+/// Allocates nothing and takes no lock: after fork() another thread's lock may
+/// be held for ever.
 void KernelTrial::execute() const {
   for (auto [begin, end] : ranges)
     if (begin < end)
@@ -314,6 +385,8 @@ void KernelTrial::execute() const {
 // The comparison
 //===----------------------------------------------------------------------===//
 
+/// What the ops define, plus what lay there before where the kernel adds to it.
+/// Adding rounds once more, to bf16 as well if the result is.
 Number KernelTrial::expect(Elements &elements, unsigned result, size_t sample) {
   Number number =
       elements.get(getYielded(result), samples[result].elements[sample]);
@@ -328,6 +401,8 @@ Number KernelTrial::expect(Elements &elements, unsigned result, size_t sample) {
   return number;
 }
 
+/// Always fails. The error is at the op whose elements they are; the cluster if
+/// an argument is yielded as it is.
 LogicalResult KernelTrial::tell(unsigned result, size_t sample,
                                 Number expected) {
   int64_t element = samples[result].elements[sample];
@@ -347,6 +422,10 @@ LogicalResult KernelTrial::tell(unsigned result, size_t sample,
 }
 
 /// Whether `got` may be a rounding of what is expected.
+///
+/// The bound is itself computed with roundings, in double, and one percent more
+/// is far above those. Infinities and NaNs have no bound and have to be the
+/// same.
 static bool fits(double got, Number expected) {
   if (std::isnan(expected.value))
     return std::isnan(got);
@@ -355,6 +434,17 @@ static bool fits(double got, Number expected) {
   return std::abs(got - expected.value) <= 1.01 * expected.error;
 }
 
+/// For each result, in the order of chooseElements():
+/// 1. Stop when the steps are used up and at least one element was told of.
+///    The first may take more, and a second one is looked at unless the first
+///    took as many as both may.
+/// 2. Pass by elements of indices that were not run. One that was run and still
+///    has its mark fits nothing.
+/// 3. Evaluate the element, and pass by one without a bound.
+/// 4. Compare. Only finite numbers count as told of: infinities agree too
+///    easily.
+/// A result of which nothing could be told makes the answer false, and the
+/// caller tries another draw.
 FailureOr<bool> KernelTrial::compare() {
   Elements elements(kernel.cluster,
                     {[&](unsigned argument, int64_t element) {
@@ -367,6 +457,7 @@ FailureOr<bool> KernelTrial::compare() {
     size_t told = 0;
     int64_t last = ::countElements(getYielded(result)) - 1;
     for (size_t sample = 0; sample < own.elements.size(); ++sample) {
+      // 1. Stop in time.
       if (steps > (told == 1 ? kStepsOfTwo / 2 : kSteps) && told > 0)
         break;
       TensorMemory &tensor = getResult(result);
@@ -375,14 +466,17 @@ FailureOr<bool> KernelTrial::compare() {
       bool isWritten = getMode(result) == plan::Accumulate::Overwrite
                            ? !tensor.isMarked(element)
                            : got != own.before[sample];
+      // 2. Was it run?
       // Some other index writes it; the first and the last were run.
       if (!isWritten && !isComplete && element != 0 && element != last)
         continue;
+      // 3. Evaluate.
       elements.allow(kStepsOfOne);
       Number expected = expect(elements, result, sample);
       steps += kStepsOfOne - elements.getLeft();
       if (!expected.isKnown())
         continue;
+      // 4. Compare.
       if (!fits(got, expected))
         return tell(result, sample, expected);
       told += std::isfinite(got);

@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Loads the code of a plan's kernels and runs their trials (KernelTrial.h) in
+// batches, each batch in a process of its own, so that code which crashes or
+// does not end takes down only that process. Parent and child share the
+// results' memory; the parent compares.
+// A kernel ends in one of four ways: right, wrong (an error), too long to
+// evaluate, or without a known bound. The last two are counted in the
+// certificate and fail nothing.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Proof/Kernels.h"
 
@@ -23,12 +33,19 @@ using namespace plait;
 using namespace plait::proof;
 
 /// Of the trials that lie in memory together: a process may have 65530.
+///
+/// Far below, since the compiler itself has mappings as well and a tensor of a
+/// trial has up to two.
 static constexpr size_t kMaps = 16384;
 
 /// For processor time, of all kernels of a batch: far more than they need.
 static constexpr rlim_t kSeconds = 120;
 
 /// Roots want numbers above 0, and the first microbatch is another one.
+///
+/// The first is what each kernel is run on, the second also where another
+/// microbatch behaves differently or the first told nothing; small kernels are
+/// run on all.
 static constexpr KernelTrial::Draw kDraws[] = {
     {.isPositive = false, .isFirst = false, .number = 0},
     {.isPositive = true, .isFirst = true, .number = 1},
@@ -40,6 +57,9 @@ static constexpr KernelTrial::Draw kDraws[] = {
 namespace {
 
 /// A loaded shared object.
+///
+/// From a file in memory: nothing is left behind however the process ends. An
+/// object that cannot be loaded finds no symbols.
 class Code {
 public:
   explicit Code(ArrayRef<uint8_t> bytes) : file(memfd_create("kernels", 0)) {
@@ -68,6 +88,7 @@ private:
   void *handle = nullptr;
 };
 
+/// All kernels of one plan. Kernels are named by their number in `kernels`.
 class KernelCheck {
 public:
   KernelCheck(ArrayRef<codegen::EmittedKernel> kernels, const Code &code)
@@ -76,6 +97,7 @@ public:
   std::string getText() const;
 
 private:
+  /// A trial that is to be made.
   struct Asked {
     size_t kernel;
     unsigned draw;
@@ -95,6 +117,8 @@ private:
 
 } // namespace
 
+/// Always fails. SIGXCPU is the soft limit of processor time and SIGKILL the
+/// hard one.
 LogicalResult KernelCheck::tellDeath(KernelTrial &trial, int status) const {
   int signal = WTERMSIG(status);
   InFlightDiagnostic diag = trial.getCluster().emitError("the code of ")
@@ -105,17 +129,30 @@ LogicalResult KernelCheck::tellDeath(KernelTrial &trial, int status) const {
 }
 
 /// Runs all in another process, which they may take down.
+///
+/// 1. `running` is shared memory, so that the parent knows which kernel the
+///    child died in.
+/// 2. The child limits its time, leaves no core file, and resets the signal
+///    handlers: those of LLVM would print a stack trace of plaitc.
+/// 3. It runs the batch and leaves by _exit(), without destructors: the parent
+///    owns all objects.
+/// 4. The parent waits, and blames the kernel that ran last for a signal.
+/// No process is no error of a kernel: `reason` says so, and the certificate
+/// has it.
 LogicalResult KernelCheck::execute(MutableArrayRef<KernelTrial> batch) {
+  // 1. Who runs.
   auto *running = static_cast<volatile size_t *>(
       mmap(nullptr, sizeof(size_t), PROT_READ | PROT_WRITE,
            MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   pid_t child = running == MAP_FAILED ? -1 : fork();
   if (child == 0) {
+    // 2. Limits.
     rlimit limit{kSeconds, kSeconds}, noCore{0, 0};
     setrlimit(RLIMIT_CPU, &limit);
     setrlimit(RLIMIT_CORE, &noCore);
     for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGXCPU})
       ::signal(signal, SIG_DFL);
+    // 3. The kernels.
     for (size_t index = 0; index < batch.size(); ++index) {
       *running = index;
       batch[index].execute();
@@ -128,6 +165,8 @@ LogicalResult KernelCheck::execute(MutableArrayRef<KernelTrial> batch) {
       munmap(const_cast<size_t *>(running), sizeof(size_t));
     return success();
   }
+  // 4. The end. waitpid() may be interrupted by a signal that is for the
+  //    compiler.
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR)
     ;
@@ -136,6 +175,8 @@ LogicalResult KernelCheck::execute(MutableArrayRef<KernelTrial> batch) {
   return WIFSIGNALED(status) ? tellDeath(batch[last], status) : success();
 }
 
+/// A kernel is right once one of its draws told something of each result and
+/// none was wrong.
 LogicalResult KernelCheck::runBatch(MutableArrayRef<KernelTrial> batch) {
   if (batch.empty())
     return success();
@@ -154,6 +195,9 @@ LogicalResult KernelCheck::runBatch(MutableArrayRef<KernelTrial> batch) {
   return success();
 }
 
+/// Trials are prepared until their mappings are as many as kMaps, then run and
+/// given back. A kernel that is too long on the first draw is so on all, since
+/// that does not depend on the numbers.
 LogicalResult KernelCheck::runAll(ArrayRef<Asked> asked) {
   std::vector<KernelTrial> batch;
   size_t tensors = 0;
@@ -180,6 +224,10 @@ LogicalResult KernelCheck::runAll(ArrayRef<Asked> asked) {
 
 /// Another process takes as long to start as many kernels to run, so that what
 /// is known to want several draws gets them at once.
+///
+/// The second pass is for kernels of which nothing could be told, mostly
+/// because a root or a logarithm was taken of negative numbers: they get
+/// positive ones.
 LogicalResult KernelCheck::run() {
   std::vector<Asked> first, second;
   for (auto [number, kernel] : llvm::enumerate(kernels)) {
@@ -198,6 +246,8 @@ LogicalResult KernelCheck::run() {
   return runAll(second);
 }
 
+/// The plan's certificate has this text, and plait-run prints it; the tests
+/// match its words.
 std::string KernelCheck::getText() const {
   if (!reason.empty())
     return "not run: " + reason;
@@ -216,6 +266,10 @@ std::string KernelCheck::getText() const {
 }
 
 /// Whether this machine can run it.
+///
+/// Only for the two levels that the code generator aims at. A list of single
+/// features is not decoded: the answer is no, and the certificate says that
+/// nothing was run.
 static bool canRun(const codegen::TargetCPU &target) {
 #ifdef __x86_64__
   if (target.features.empty() && target.name == "x86-64-v3")

@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Running error analysis: of each operand the value in double and a bound of
+// how far a kernel's f32 number is from it; of each op what it does to that
+// bound, by its Lipschitz constant on the interval, plus its own rounding.
+// Where the interval contains a pole or a jump there is no bound, and the
+// element is not looked at.
+// The value itself is computed in double without an account of its roundings,
+// which are 2^29 times smaller than those of f32.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Numbers.h"
 
@@ -17,6 +27,9 @@ using namespace plait;
 using namespace plait::proof;
 
 /// Below this f32 has fewer digits.
+///
+/// Every rounded result may be off by this much besides, which covers such
+/// numbers, whether they are kept or taken for zero.
 static constexpr double kTiny = 0x1p-126;
 
 /// How far the functions of kernels may be from the exact ones, relative to the
@@ -37,6 +50,7 @@ Number proof::roundOnce(double value, double error) {
   return {value, error + kUnit * std::abs(value) + kTiny};
 }
 
+/// |a'b' - ab| ≤ |a|·eb + |b|·ea + ea·eb.
 static Number multiply(Number a, Number b) {
   double error = a.error * b.error;
   // An exact infinity has no error to pass on, and 0 · ∞ no number.
@@ -48,6 +62,8 @@ static Number multiply(Number a, Number b) {
 }
 
 /// A kernel may multiply by a rounded reciprocal: two roundings.
+///
+/// |a'/b' - a/b| ≤ (ea + |a/b|·eb) / (|b| - eb), as long as b cannot be zero.
 static Number divide(Number a, Number b) {
   double value = a.value / b.value;
   if (a.isExact() && b.isExact())
@@ -60,6 +76,8 @@ static Number divide(Number a, Number b) {
                            : roundOnce(value, error + kUnit * std::abs(value));
 }
 
+/// e^(a+e) - e^a = e^a·expm1(e). An exact minus infinity, as of a masked score,
+/// gives exactly zero.
 static Number exponentiate(Number a) {
   double value = std::exp(a.value);
   if (value == 0 && a.isExact())
@@ -67,6 +85,8 @@ static Number exponentiate(Number a) {
   return roundOnce(value, value * (std::expm1(a.error) + kExpError) + kTiny);
 }
 
+/// The slope is greatest at the lower end of the interval. Near 1 the result is
+/// near 0, hence the function's own error is absolute there.
 static Number takeLogarithm(Number a) {
   double value = std::log(a.value);
   if (a.isExact() && !(a.value > 0))
@@ -84,6 +104,9 @@ static Number bend(double value, Number a, double slope) {
                        kCurveError * std::max(kCurveFloor, std::abs(value)));
 }
 
+/// The root is correctly rounded, so only the operand's error counts, by the
+/// slope at the lower end. An interval that lies below 0 gives NaN for certain,
+/// one that contains 0 nothing that is known.
 static Number takeRoot(Number a) {
   double value = std::sqrt(a.value);
   if (a.isExact())
@@ -101,10 +124,13 @@ static Number compareWithZero(Number a) {
   return isOpen ? kUnknown : Number{a.value == 0 ? 1.0 : 0.0, 0};
 }
 
+/// Cancellation needs no case of its own: errors are absolute.
 static Number subtract(Number a, Number b) {
   return roundOnce(a.value - b.value, a.error + b.error);
 }
 
+/// A minimum moves no further than the operand that moves most, and rounds
+/// nothing. NaN wins over numbers.
 static Number takeSmaller(Number a, Number b) {
   bool isNan = std::isnan(a.value) || std::isnan(b.value);
   return {isNan ? std::nan("") : std::min(a.value, b.value),
@@ -134,6 +160,8 @@ std::optional<Number> proof::evaluateElement(Operation *op,
         return compareWithZero(
             {x[0].value - x[1].value, x[0].error + x[1].error});
       })
+      // Kernels compute in f32: a cast within one rounds nothing. What is
+      // stored as bf16 is rounded in Elements::evaluate().
       .Case<nn::StopGradientOp, nn::CastOp>([&](auto) { return x[0]; })
       .Case([&](nn::AddOp) {
         return roundOnce(x[0].value + x[1].value, x[0].error + x[1].error);
@@ -161,6 +189,8 @@ std::optional<Number> proof::evaluateElement(Operation *op,
 }
 
 /// The exponent of the last binary digit that is not 0.
+///
+/// Of a number that is finite and not 0.
 static int findLastDigit(double value) {
   int exponent;
   double mantissa = std::frexp(value, &exponent);
@@ -168,6 +198,13 @@ static int findLastDigit(double value) {
   return exponent - 53 + llvm::countr_zero(digits);
 }
 
+/// 1. If all terms are exact multiples of one power of two, and their
+///    magnitudes add up to at most 2^24 of it, each partial sum in any order is
+///    held exactly: no error at all, so one term too many shows. What is drawn
+///    is mostly so.
+/// 2. Else the terms' errors add up, and the roundings are bounded by their
+///    likely sum and not by the certain one, which would hide mistakes in long
+///    sums.
 Number proof::addUp(ArrayRef<Number> terms) {
   double value = 0, error = 0, size = 0;
   int last = 1 << 20;
@@ -182,11 +219,13 @@ Number proof::addUp(ArrayRef<Number> terms) {
   }
   if (!std::isfinite(value))
     return {value, error};
+  // 1. Exact.
   // No partial sum needs more than 24 digits.
   if (error == 0 && (size == 0 || size <= std::ldexp(0x1p24, last)))
     return {value, 0};
   if (size + error > 1e38)
     return kUnknown;
+  // 2. Rounded.
   // Roundings of either sign: √n of them in place of n, with a chance below
   // 2·exp(-4²/2) per sum of passing 4 (Higham and Mary 2019, theorem 2.4), and
   // the partial sums are mostly smaller than the whole.

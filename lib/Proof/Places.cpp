@@ -11,6 +11,15 @@
 // is the verifier's matter (plan.program, C3), and that calls bind them rightly
 // Program.cpp's.
 //
+// Each function is checked by itself, in one walk over its ops:
+// 1. Arguments and results are bound to their places.
+// 2. Before an op, each operand has to be intact; after it, its results are
+//    written, where nothing that it reads may lie, unless the op can work in
+//    place.
+// 3. Reads and writes of slots have to be at the slot's home, and at the end
+//    nothing else may be left there.
+// Functions before phase `lower` have no places and pass.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Places.h"
@@ -30,6 +39,9 @@ using nn::Slot;
 namespace {
 
 /// A range of bytes in a buffer.
+///
+/// In the buffer's own bytes. Two places are equal only if they have the same
+/// bytes.
 struct Place {
   StringAttr buffer;
   int64_t begin, end;
@@ -46,6 +58,10 @@ struct Place {
 };
 
 /// Who wrote the bytes of a buffer last, and when.
+///
+/// A map of disjoint intervals for each buffer. A write splits the intervals at
+/// its two ends and replaces those between, so it costs O(log n) and what it
+/// removes was inserted once.
 class Memory {
 public:
   struct Write {
@@ -56,6 +72,7 @@ public:
     bool isMeant = false;
   };
 
+  /// `write.end` has to be the place's end.
   void write(const Place &place, Write write) {
     Writes &writes = buffers[place.buffer];
     split(writes, place.begin);
@@ -67,6 +84,7 @@ public:
   /// The first write to a byte of `place` with a property; null: none.
   const Write *find(const Place &place,
                     llvm::function_ref<bool(const Write &)> has) {
+    // The interval before may reach into the place.
     Writes &writes = buffers[place.buffer];
     auto it = writes.upper_bound(place.begin);
     if (it != writes.begin())
@@ -79,6 +97,7 @@ public:
 
 private:
   using Writes = std::map<int64_t, Write>; // by their begin, disjoint
+  /// Makes `at` a border of intervals if it lies within one.
   static void split(Writes &writes, int64_t at) {
     auto it = writes.lower_bound(at);
     if (it == writes.begin() || (it != writes.end() && it->first == at))
@@ -98,6 +117,9 @@ private:
 using Tables = llvm::DenseMap<StringAttr, Operation *>;
 
 /// The places of one function's values in the course of its ops.
+///
+/// Times are numbers of ops in the function, from 1 on: arguments have 0, so
+/// everything is written after them.
 class Frame {
 public:
   Frame(func::FuncOp function, const Symbols &symbols, Tables &tables,
@@ -111,10 +133,13 @@ private:
     unsigned time; // of its op
   };
   LogicalResult bind(Value value, plan::PlaceAttr place, Operation *op);
+  /// That nobody has written to the value's place since.
   LogicalResult checkIntact(Operation *op, Value value);
+  /// That the op may write its results where they are bound; then writes them.
   LogicalResult checkResults(Operation *op);
   LogicalResult checkHome(Operation *op, StringRef symbol, Slot slot,
                           Value value);
+  /// That the buffer of a table holds the table that `op` stands for.
   LogicalResult checkTable(Operation *op);
   LogicalResult checkAccess(Operation *op);
   LogicalResult checkLeft(Operation *op, Value value);
@@ -133,12 +158,16 @@ private:
 
 } // namespace
 
+/// Without pitch: slots of parameters are dense.
 static int64_t getBytes(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
 }
 
 /// Puts what `op` computes, or what is given to the function, at its place.
+///
+/// Buffers called "slot N" are the caller's, and their sizes are declared on
+/// the function; the sizes of named buffers are the verifier's matter.
 LogicalResult Frame::bind(Value value, plan::PlaceAttr attr, Operation *op) {
   Place place{attr.getBuffer(), attr.getOffset(),
               attr.getOffset() + plan::getStoredBytes(value)};
@@ -157,6 +186,7 @@ LogicalResult Frame::checkIntact(Operation *op, Value value) {
   auto own = known.find(value);
   if (own == known.end())
     return success();
+  // The op's own write of the value has the same time as the value.
   const Memory::Write *later =
       memory.find(own->second.place, [&](const Memory::Write &write) {
         return write.time > own->second.time;
@@ -185,6 +215,8 @@ static bool isElementwise(Operation *op) {
   return role == FusionRole::Elementwise || role == FusionRole::Broadcast;
 }
 
+/// A reduction reads all elements of a row before the row's result is known,
+/// and a kernel keeps only the sum.
 static bool addsUp(Operation *op) {
   FusionRole role = cast<FusableOpInterface>(op).getFusionRole();
   return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
@@ -199,6 +231,7 @@ static llvm::DenseMap<Value, unsigned> countSums(Block &body) {
     unsigned most = 0;
     for (Value operand : op.getOperands())
       most = std::max(most, sums.lookup(operand));
+    // A reduction over dimensions of extent 1 moves no pass.
     bool ends = addsUp(&op) && countElements(op.getOperand(0)) >
                                    countElements(op.getResult(0));
     sums[op.getResult(0)] = most + ends;
@@ -209,6 +242,14 @@ static llvm::DenseMap<Value, unsigned> countSums(Block &body) {
 /// Whether a kernel may write `result` where `operand` lies: all that it
 /// computes of the operand's elements, it computes of each alone or adds up, at
 /// the latest in the pass that writes the result.
+///
+/// Two conditions on each op of the body:
+/// 1. What reads the operand reads it at the index at which it writes, or adds
+///    it up. A gather could read an element that was overwritten before.
+/// 2. Nothing as large as the operand is computed after another sum than the
+///    result: it might have to be computed again from the operand once that is
+///    gone.
+/// The types have to be the same, so that elements have the same bytes.
 static bool mayOverwrite(plan::ClusterOp cluster, unsigned result,
                          unsigned operand) {
   Block &body = cluster.getBody().front();
@@ -232,6 +273,9 @@ static bool mayOverwrite(plan::ClusterOp cluster, unsigned result,
 
 /// Whether `op` may put its result exactly where `operand` is: it has read of
 /// that what it needs by then.
+///
+/// A library's matmul may read only the addend in place (its C), since the
+/// factors are read many times. An all-reduce is elementwise over ranks.
 static bool mayOverwrite(Operation *op, OpResult result, OpOperand &operand) {
   if (auto cluster = dyn_cast<plan::ClusterOp>(op))
     return mayOverwrite(cluster, result.getResultNumber(),
@@ -245,11 +289,20 @@ static bool mayOverwrite(Operation *op, OpResult result, OpOperand &operand) {
 
 /// What an op reads must not be overwritten before it is read: nothing is
 /// written near an operand but for what may be exactly where it is.
+///
+/// For each result:
+/// 1. It is not where an argument of the function lies, which the caller may
+///    use again.
+/// 2. It is not where an operand lies, but for an op in place.
+/// 3. It is not where another result of the op lies.
+/// Only when all are checked are they written, since the order in which an op
+/// writes its results is not defined.
 LogicalResult Frame::checkResults(Operation *op) {
   for (OpResult result : op->getResults()) {
     auto own = known.find(result);
     if (own == known.end())
       continue;
+    // 1. Arguments.
     const Place &place = own->second.place;
     auto given = arguments.find(place.buffer);
     if (given != arguments.end() &&
@@ -258,6 +311,7 @@ LogicalResult Frame::checkResults(Operation *op) {
         }))
       return report.wrong(op) << "writes to " << place.print()
                               << ", which belongs to the caller";
+    // 2. Operands.
     for (OpOperand &operand : op->getOpOperands()) {
       auto other = known.find(operand.get());
       if (other == known.end() || !place.overlaps(other->second.place) ||
@@ -267,6 +321,7 @@ LogicalResult Frame::checkResults(Operation *op) {
              << "writes to " << place.print() << " while it reads "
              << other->second.place.print();
     }
+    // 3. Other results.
     for (OpResult before :
          op->getResults().take_front(result.getResultNumber()))
       if (auto other = known.find(before);
@@ -285,6 +340,9 @@ LogicalResult Frame::checkResults(Operation *op) {
 
 /// In the buffer of the pack of this rank that has the parameter, if there is
 /// one, else in its own.
+///
+/// Independent of the pass that places buffers: from the declarations of packs
+/// alone.
 Place Frame::findHome(StringRef symbol, Slot slot, Type type) const {
   StringRef holder = symbol;
   int64_t begin = 0;
@@ -302,6 +360,11 @@ Place Frame::findHome(StringRef symbol, Slot slot, Type type) const {
 
 /// The slot is `value` from here on, which `op` reads from or leaves in its
 /// place.
+///
+/// A read: the value lies at the slot's home, and nothing was written there but
+/// what belongs there. A write: what lies there is what the slot is to be, so
+/// it is noted as meant, with the time at which it was computed: the value
+/// itself stays intact by that.
 LogicalResult Frame::checkHome(Operation *op, StringRef symbol, Slot slot,
                                Value value) {
   auto own = known.find(value);
@@ -345,6 +408,9 @@ static bool isTable(Operation *op) {
          op->getNumResults() == 1 && !comesFromOutside(op);
 }
 
+/// A table in a slot of the caller is computed like any result. One in a buffer
+/// of its own is shared by all functions, so each op that is placed there has
+/// to be the same op: same name, types and properties.
 LogicalResult Frame::checkTable(Operation *op) {
   auto own = known.find(op->getResult(0));
   if (own == known.end() ||
@@ -376,6 +442,10 @@ LogicalResult Frame::checkAccess(Operation *op) {
 }
 
 /// What is in the buffer of a parameter when the function ends is meant to be.
+///
+/// Temporary results may lie in a parameter's buffer only until something meant
+/// is written over them. Slots of the caller and metrics have no content that a
+/// later op reads as a parameter.
 LogicalResult Frame::checkLeft(Operation *op, Value value) {
   auto own = known.find(value);
   if (own == known.end() || comesFromOutside(op) ||
@@ -393,11 +463,13 @@ LogicalResult Frame::checkLeft(Operation *op, Value value) {
                           << own->second.place.print();
 }
 
+/// Numbered as in the file's description.
 LogicalResult Frame::run() {
   if (auto bytes = function->getAttrOfType<DenseI64ArrayAttr>(kSlotBytesAttr))
     slotBytes = bytes.asArrayRef();
   else
     return success(); // before phase lower
+  // 1. Bind. Results are bound when their op is reached.
   for (BlockArgument argument : function.getArguments())
     if (auto place = function.getArgAttrOfType<plan::PlaceAttr>(
             argument.getArgNumber(), kPlaceAttr)) {
@@ -406,6 +478,7 @@ LogicalResult Frame::run() {
       arguments[place.getBuffer()].push_back(known[argument].place);
     }
   for (Operation &op : function.getBody().front()) {
+    // 2. Operands, then results.
     ++time;
     for (Value operand : op.getOperands())
       if (failed(checkIntact(&op, operand)))
@@ -418,6 +491,7 @@ LogicalResult Frame::run() {
     if (failed(checkAccess(&op)))
       return failure();
   }
+  // 3. What is left at the end.
   for (Operation &op : function.getBody().front())
     for (OpResult result : op.getResults())
       if (failed(checkLeft(&op, result)))
@@ -427,6 +501,7 @@ LogicalResult Frame::run() {
 
 LogicalResult plait::proof::checkPlaces(ModuleOp module, const Symbols &symbols,
                                         Report &report) {
+  // Tables are shared by functions; all else is known for each function alone.
   Tables tables;
   for (auto function : module.getOps<func::FuncOp>())
     if (function->hasAttr(pipe::kFunctionAttr) &&

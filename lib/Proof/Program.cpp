@@ -4,6 +4,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The programs of all ranks are executed symbolically, over things instead of
+// tensors: a buffer holds "output 0 of stage 1, microbatch 2", and a call has
+// to find in its slots exactly what its function's ports name.
+// 1. What calls take, give and add up is read from the functions, once
+//    (readFunctions).
+// 2. Ranks advance in turn, each until it waits for a message (advance).
+// 3. When no rank moves, all have to be at the end of their program
+//    (tellWaiting).
+// It takes time linear in the actions and what they bind. Deadlocks and memory
+// are left to the plan checker.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Program.h"
 
@@ -31,6 +44,7 @@ namespace {
 /// called after the function that makes it.
 struct Thing {
   PortKind kind;
+  /// `index` is the port's number among those of its kind.
   int32_t index, stage, microbatch;
 
   bool operator==(const Thing &) const = default;
@@ -78,6 +92,8 @@ struct Buffer {
   int64_t first, last;
   SmallVector<std::pair<int64_t, Thing>, 1> holds;
 
+  /// Only what begins exactly there: a thing at another offset is another
+  /// tensor.
   const Thing *find(int64_t offset) const {
     for (auto &[at, thing] : holds)
       if (at == offset)
@@ -98,6 +114,8 @@ struct Buffer {
 struct Rank {
   plan::ProgramOp program;
   std::vector<plan::ActionOp> actions;
+  /// The number of the action that is next, in which lifetimes of buffers are
+  /// given.
   size_t next = 0;
   std::vector<Buffer> buffers;
   llvm::DenseMap<StringAttr, unsigned> numbers; // of buffers
@@ -106,6 +124,7 @@ struct Rank {
   llvm::SmallSet<ActionKind, 2> ended;
 };
 
+/// All ranks of a step, and the messages between them.
 class Programs {
 public:
   Programs(ModuleOp module, int64_t microbatches, Report &report)
@@ -127,6 +146,7 @@ private:
   void readFunctions();
   void readPrograms();
   SmallVector<Adding> findAddings(func::FuncOp function);
+  /// Sets `moved` if the rank does at least one action.
   LogicalResult advance(Rank &rank, bool &moved);
   LogicalResult transfer(Rank &rank, plan::ActionOp action, bool &waits);
   LogicalResult call(Rank &rank, plan::ActionOp action);
@@ -164,6 +184,9 @@ private:
 //===----------------------------------------------------------------------===//
 
 /// What passes have placed in "slot N" of a function.
+///
+/// Arguments in named buffers, as parameters have, are no matter of a call:
+/// their slot is -1.
 static Bound getBound(pipe::PortAttr port, plan::PlaceAttr place) {
   Bound bound{port};
   StringRef text = place ? place.getBuffer().getValue() : StringRef();
@@ -172,6 +195,7 @@ static Bound getBound(pipe::PortAttr port, plan::PlaceAttr place) {
   return bound;
 }
 
+/// Null before phase `lower`.
 static plan::PlaceAttr getPlace(func::FuncOp function, Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return function.getArgAttrOfType<plan::PlaceAttr>(argument.getArgNumber(),
@@ -183,6 +207,8 @@ static plan::PlaceAttr getPlace(func::FuncOp function, Value value) {
              : plan::PlaceAttr();
 }
 
+/// Of a result that is added to a sum: clusters have a mode for each result,
+/// other ops an attribute, and overwriting is the default.
 static plan::Accumulate getMode(OpResult result) {
   int32_t mode = 0;
   if (auto cluster = dyn_cast<plan::ClusterOp>(result.getOwner())) {
@@ -195,6 +221,9 @@ static plan::Accumulate getMode(OpResult result) {
   return static_cast<plan::Accumulate>(mode);
 }
 
+/// In the order of the ops that write and not of the `nn.accumulate`: two of
+/// one function may add to one sum, and then the first of them begins it. A sum
+/// that is no result of an op has no mode.
 SmallVector<Adding> Programs::findAddings(func::FuncOp function) {
   SmallVector<std::pair<Operation *, Adding>> found;
   for (auto op : function.getOps<nn::AccumulateOp>())
@@ -209,6 +238,7 @@ SmallVector<Adding> Programs::findAddings(func::FuncOp function) {
   return llvm::map_to_vector(found, [](const auto &own) { return own.second; });
 }
 
+/// Step 1. Results are bound to where the values lie that the function returns.
 void Programs::readFunctions() {
   for (auto function : module.getOps<func::FuncOp>()) {
     auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
@@ -236,6 +266,7 @@ void Programs::readFunctions() {
   }
 }
 
+/// After readFunctions(), which counts callees and sums.
 void Programs::readPrograms() {
   for (auto program : module.getOps<plan::ProgramOp>()) {
     Rank &rank = ranks.emplace_back();
@@ -281,6 +312,8 @@ static Thing getThing(pipe::PortAttr port, int64_t stage, int64_t microbatch) {
 }
 
 /// Where that is while `action` runs.
+///
+/// Fails for a port that lies in no slot: a call could not hand it over.
 FailureOr<Address> Programs::locate(Rank &rank, plan::ActionOp action,
                                     const Bound &bound) {
   if (bound.slot < 0 || bound.slot >= int(action.getBuffers().size())) {
@@ -322,6 +355,9 @@ LogicalResult Programs::checkSlots(Rank &rank, plan::ActionOp action,
   return success();
 }
 
+/// That the argument's place holds the thing that it stands for. Inputs of the
+/// model are not followed: their buffers hold all microbatches, and the call
+/// selects its rows.
 LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
                              const Callee &callee, const Bound &bound) {
   FailureOr<Address> at = locate(rank, action, bound);
@@ -350,6 +386,8 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
   return diag;
 }
 
+/// All arguments are checked before any result is put: a result may lie where
+/// an argument was.
 LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
                              const Callee &callee) {
   if (failed(checkSlots(rank, action, callee)))
@@ -373,6 +411,10 @@ LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
 //===----------------------------------------------------------------------===//
 
 /// The first contribution of a step replaces what the last step left.
+///
+/// `first`: it is the first call of this function, which is what the flag of a
+/// kernel says at run time. A sum has to be begun by replacing, and only then:
+/// two functions that add to one sum cannot both begin it.
 LogicalResult Programs::add(Rank &rank, plan::ActionOp action,
                             const Callee &callee, bool first) {
   for (Adding adding : callee.addings) {
@@ -392,6 +434,7 @@ LogicalResult Programs::add(Rank &rank, plan::ActionOp action,
   return success();
 }
 
+/// Each of the two actions once, in order, and after all microbatches.
 LogicalResult Programs::endStep(Rank &rank, plan::ActionOp action) {
   if (!rank.ended.insert(action.getKind()).second)
     return report.wrong(action)
@@ -403,6 +446,8 @@ LogicalResult Programs::endStep(Rank &rank, plan::ActionOp action) {
   return checkAllCalled(rank);
 }
 
+/// Reduce and optimizer functions belong to a rank, all others to a stage,
+/// hence `index`.
 LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
   auto known = callees.find(action.getCalleeAttr().getAttr());
   int64_t index = action.getStage() ? int64_t(*action.getStage())
@@ -435,6 +480,9 @@ LogicalResult Programs::call(Rank &rank, plan::ActionOp action) {
   return add(rank, action, callee, first);
 }
 
+/// Messages of one name arrive in the order in which they were sent. What is
+/// received is what was sent, whatever the receiver calls it, so a mistake
+/// shows where it is taken.
 LogicalResult Programs::transfer(Rank &rank, plan::ActionOp action,
                                  bool &waits) {
   FailureOr<unsigned> number = use(rank, action, action.getBuffers()[0]);
@@ -520,6 +568,7 @@ LogicalResult Programs::run() {
              << " microbatches, but the batch is " << microbatches;
   readFunctions();
   readPrograms();
+  // 2. and 3. Each round advances some rank or is the last.
   bool moved = true;
   while (moved) {
     moved = false;

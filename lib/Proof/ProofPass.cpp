@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The pass `plait-prove-meaning`: reads the imported model, makes the claim of
+// it (Claim.cpp) and holds the module against that (Prove.cpp). plaitc calls
+// the two functions itself; the pass is for `plait-opt`, with IR that was
+// dumped or edited.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Proof/Passes.h"
 #include "plait/Proof/Prove.h"
@@ -36,6 +43,7 @@ struct ProveMeaningPass : proof::impl::ProveMeaningPassBase<ProveMeaningPass> {
   }
 
   void runOnOperation() override {
+    // In the same context: terms of both modules compare attributes by address.
     auto model = parseSourceFile<ModuleOp>(claim, &getContext());
     if (!model) {
       getOperation().emitError("needs a claim, the imported model; there is "
@@ -47,6 +55,8 @@ struct ProveMeaningPass : proof::impl::ProveMeaningPassBase<ProveMeaningPass> {
     if (!step)
       return signalPassFailure();
     proof::Verdict verdict = proof::proveMeaning(*step, getOperation());
+    // In plaitc an unproven step is a warning; here nothing is asked for but
+    // the proof, so it is a failure.
     if (verdict == proof::Verdict::Unproven)
       getOperation().emitError("the step is not proven");
     if (verdict != proof::Verdict::Proven)

@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The order of a proof: the claim and then the plan are interpreted (Step.h),
+// their results are compared (Compare.h), and then it is shown that memory
+// (Places.h) and programs (Program.h) carry the values as the interpretation
+// assumes. The first defect ends it.
+//
+//===----------------------------------------------------------------------===//
 
 #include "plait/Proof/Prove.h"
 
@@ -18,6 +25,8 @@ using namespace plait;
 using namespace plait::proof;
 
 /// The type of the tokens of one microbatch of the claim, which is whole.
+///
+/// Null: no function takes tokens or targets.
 static RankedTensorType findInputs(ModuleOp claim) {
   for (auto function : claim.getOps<func::FuncOp>())
     for (BlockArgument argument : function.getArguments()) {
@@ -35,6 +44,13 @@ static dist::MeshOp findMesh(ModuleOp module) {
   return meshes.empty() ? dist::MeshOp() : *meshes.begin();
 }
 
+/// 1. What both steps share: the inputs, and the terms, so that equal values of
+///    claim and plan are one term.
+/// 2. The claim comes first, so each term that it has is known to be of the
+///    claim before the plan asks for it.
+/// 3. The plan, by the same rules on its own mesh.
+/// The batch is the claim's: a plan may not change how many microbatches a step
+/// has and be measured by its own number.
 Verdict plait::proof::proveMeaning(ModuleOp claimModule, ModuleOp planModule) {
   Report report;
   RankedTensorType inputs = findInputs(claimModule);
@@ -42,14 +58,17 @@ Verdict plait::proof::proveMeaning(ModuleOp claimModule, ModuleOp planModule) {
     report.unproven(claimModule) << "the claim takes no tokens";
     return report.getVerdict();
   }
+  // 1. The terms.
   Terms terms;
   Mesh one(findMesh(claimModule)), mesh(findMesh(planModule));
   Rules claimRules(terms, one, report), rules(terms, mesh, report);
+  // 2. The claim.
   terms.setClaim(true);
   Step claim(claimModule, claimRules, inputs);
   if (failed(claim.interpret()))
     // Nothing is known of the plan then.
     return Verdict::Unproven;
+  // 3. The plan.
   terms.setClaim(false);
   Step plan(planModule, rules, inputs);
   if (failed(plan.interpret()) ||

@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Errors of the proof, with what helps to find their cause: a wrong value
+// mostly comes from somewhere else, so the notes name the arguments that the op
+// takes and the place where another function returns them.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Report.h"
 
@@ -17,6 +23,9 @@ using namespace plait;
 using namespace plait::proof;
 
 /// The arguments of its function that `op` takes, in a kernel or not.
+///
+/// Directly, or as the inputs of clusters around the op. In the order of the
+/// operands.
 static llvm::SetVector<unsigned> findArguments(Operation *op,
                                                func::FuncOp function) {
   llvm::SetVector<unsigned> found;
@@ -35,6 +44,8 @@ static llvm::SetVector<unsigned> findArguments(Operation *op,
 }
 
 /// What returns the result that is `port` of `stage`; null: the model's input.
+///
+/// Looks through all functions: it only runs for messages.
 static Operation *findReturn(ModuleOp module, pipe::PortAttr port,
                              int64_t stage) {
   auto [kind, source] = findMaker(port.getKind(), stage);
@@ -53,7 +64,10 @@ static Operation *findReturn(ModuleOp module, pipe::PortAttr port,
   return nullptr;
 }
 
+/// Nothing for an op outside of the functions of stages, and nothing for
+/// arguments without a port.
 static void noteArguments(InFlightDiagnostic &diag, Operation *op) {
+  // Null for an op of a program or of the module itself.
   auto function = op->getParentOfType<func::FuncOp>();
   auto own =
       function
@@ -61,6 +75,7 @@ static void noteArguments(InFlightDiagnostic &diag, Operation *op) {
           : pipe::FunctionAttr();
   if (!own)
     return;
+  // Several arguments may be returned by one op; it is named once.
   llvm::SetVector<Operation *> returns;
   std::string names;
   for (unsigned index : findArguments(op, function)) {
@@ -80,6 +95,8 @@ static void noteArguments(InFlightDiagnostic &diag, Operation *op) {
     diag.attachNote(made->getLoc()) << "which is returned here";
 }
 
+/// The caller appends the reason; the notes are attached to the same
+/// diagnostic, whose order does not matter.
 InFlightDiagnostic Report::wrong(Operation *op) {
   verdict = Verdict::Wrong;
   InFlightDiagnostic diag =

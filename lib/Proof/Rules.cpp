@@ -4,6 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The dispatch of ops to rules, and what the rules of all files ask: whether a
+// form is possible, whether a value is whole, and how an error is reported
+// where it began. The algebra of sums is in RulesElementwise.cpp.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Rules.h"
 
@@ -15,6 +21,8 @@ using namespace plait;
 using namespace plait::proof;
 
 /// Null: it has none.
+///
+/// The table is built once in a process, from what the files of rules list.
 static const OpRule *findRule(Operation *op) {
   static const auto rules = [] {
     llvm::StringMap<OpRule> table;
@@ -29,11 +37,23 @@ static const OpRule *findRule(Operation *op) {
   return found == rules.end() ? nullptr : &found->second;
 }
 
+/// In this order:
+/// 1. A fused matmul is what its parts are.
+/// 2. An op with a rule is judged by it, also where it decomposes: a rule of
+///    its own sees more.
+/// 3. An op without one decomposes, or is not proven.
+/// 4. Packs go to rules that take them; an elementwise op works on each member
+///    by itself.
+/// 5. The form of the result has to be possible on a mesh.
 FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
+  // Errors look for the cause among the operands. Decomposition evaluates other
+  // ops on the way, so the outer ones are restored.
   llvm::SaveAndRestore restore(current, operands);
+  // 1. Parts.
   if (auto fused = dyn_cast<nn::FusedMatmulOp>(op))
     return evaluateFused(fused, operands);
   const OpRule *rule = findRule(op);
+  // 2. and 3. A rule, or the parts again.
   if (!rule && isa<DecomposableOpInterface>(op))
     return decompose(op, operands);
   if (!rule || op->getNumResults() != 1) {
@@ -42,6 +62,7 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
     return failure();
   }
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  // 4. Packs.
   bool isPacked = llvm::any_of(
       operands, [](const Content &operand) { return operand.pack != nullptr; });
   bool splitsPacks = op->hasTrait<OpTrait::Elementwise>();
@@ -55,6 +76,7 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
                               : rule->rule(*this, op, operands, type);
   if (failed(result))
     return failure();
+  // 5. Members of packs were checked one by one.
   if (!result->pack && failed(checkAxes(op, result->form)))
     return failure();
   return Contents{std::move(*result)};
@@ -64,6 +86,9 @@ FailureOr<Contents> Rules::evaluate(Operation *op, Operands operands) {
 // What all rules ask
 //===----------------------------------------------------------------------===//
 
+/// Partial axes count too: a rank that has both its slice along an axis and its
+/// share of a sum over the same axis has one block of a matrix of blocks, and
+/// no collective makes a whole of those on the diagonal.
 LogicalResult Rules::checkAxes(Operation *op, const Form &form) {
   llvm::SmallDenseSet<StringAttr, 4> seen;
   auto check = [&](StringAttr axis) -> LogicalResult {
@@ -83,6 +108,7 @@ LogicalResult Rules::checkAxes(Operation *op, const Form &form) {
   return success();
 }
 
+/// For errors whose cause is probably not at `op` but where a slot was written.
 InFlightDiagnostic Rules::wrong(Operation *op, Operands operands) {
   InFlightDiagnostic diag = wrong(op);
   for (const Content &operand : operands)
@@ -92,6 +118,8 @@ InFlightDiagnostic Rules::wrong(Operation *op, Operands operands) {
   return diag;
 }
 
+/// The lowest id is what was computed first. Only terms that the claim does not
+/// have are searched: a mixture in it would be the model's.
 const Rules::Mixture *Rules::findMixture(const Term *term) const {
   const Mixture *first = nullptr;
   unsigned least = 0;
@@ -105,6 +133,8 @@ const Rules::Mixture *Rules::findMixture(const Term *term) const {
   return first;
 }
 
+/// The mixture is an error of its own, before that of the op, which may be no
+/// more than its consequence.
 InFlightDiagnostic Rules::wrong(Operation *op) {
   for (const Content &operand : current)
     if (const Mixture *mixture =
@@ -123,6 +153,7 @@ InFlightDiagnostic Rules::wrong(const Mixture &mixture) {
   return diag;
 }
 
+/// For ops that are not linear: f(a) + f(b) is not f(a + b).
 LogicalResult Rules::requireWhole(Operation *op, const Content &operand) {
   if (!operand.form.isPartial())
     return success();
@@ -130,6 +161,9 @@ LogicalResult Rules::requireWhole(Operation *op, const Content &operand) {
          << "takes " << print(operand) << ", which has to be combined before";
 }
 
+/// The ranks along those axes have reduced different slices each, so their
+/// results are parts of the whole. Nothing happens where the dimension is not
+/// split.
 LogicalResult Rules::addPartial(Operation *op, Form &form, const Dimension &dim,
                                 dist::Reduction kind) {
   if (dim.begin.empty())
@@ -144,6 +178,9 @@ LogicalResult Rules::addPartial(Operation *op, Form &form, const Dimension &dim,
   return success();
 }
 
+/// All blocks are equally large; where the extent does not divide, the last
+/// ones end in padding. It is taken for zeros, which parameters start with and
+/// which the update leaves alone (docs/Proof.md, "What is not").
 Content Rules::makeLeaf(StringRef name, RankedTensorType global,
                         ArrayRef<SmallVector<StringAttr>> axes) {
   Content content;

@@ -9,6 +9,12 @@
 // an axis with one rank does nothing; those over the axis of the pipeline are
 // no matter of one program (see StepEnd.cpp).
 //
+// An all-reduce takes an axis out of those a form is partial over, an
+// all-gather takes one out of a dimension, a slice puts one there, and the
+// others are compositions: reduce-scatter is a sum and a slice, all-to-all a
+// gather of one dimension and a slice of another. None of them makes a new
+// term, unless something is added up too often.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Rules.h"
@@ -18,10 +24,18 @@ using namespace plait;
 using namespace plait::proof;
 
 /// Takes `axis` from those that `form` is partial over.
+///
+/// 1. The form is partial over the axis: that is what the collective is for.
+/// 2. A dimension is split over it: ranks have different elements of the global
+///    tensor, which nothing adds to each other.
+/// 3. Ranks have the same: a maximum of equal numbers changes nothing, a sum is
+///    a multiple.
+/// Padding is added up as well, hence its range is that of a sum.
 static LogicalResult combine(Rules &rules, Operation *op, Form &form,
                              StringAttr axis, dist::Reduction kind) {
   if (form.term->isZero())
     return success();
+  // 1. Parts.
   if (form.isPartialOver(axis)) {
     if (form.reduction != kind)
       return rules.wrong(op) << "combines by " << dist::stringifyReduction(kind)
@@ -34,10 +48,12 @@ static LogicalResult combine(Rules &rules, Operation *op, Form &form,
         dim.padding = dim.padding.sum();
     return success();
   }
+  // 2. Slices.
   if (form.findDim(axis) >= 0)
     return rules.wrong(op) << "combines different slices: the ranks along \""
                            << axis.getValue() << "\" have "
                            << print(Content{{}, form, nullptr});
+  // 3. Copies.
   if (kind != dist::Reduction::Sum)
     return success();
   // As often as there are ranks. What each has added up of its slice of equal
@@ -61,6 +77,7 @@ static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
                                          RankedTensorType type) {
   auto pack = std::make_shared<Pack>(*input.pack);
   StringAttr axis;
+  // Rows only, and once: nothing divides packs otherwise (`nn.pack`, ZeRO).
   auto divide = [&](int64_t dim) -> LogicalResult {
     if (dim == 0 && pack->rows.empty() && !pack->reducedColumns) {
       pack->rows.push_back({axis, type.getDimSize(0)});
@@ -73,6 +90,7 @@ static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
     for (Pack::Member &member : pack->members)
       if (failed(combine(rules, op, member.form, axis, kind)))
         return failure();
+    // What lies between members is added up as well; zeros stay zeros.
     if (!pack->gap.is(0))
       pack->gap = NumberRange::any();
     return success();
@@ -112,6 +130,8 @@ static FailureOr<Content> evaluateOnPack(Rules &rules, Operation *op,
 // Ops
 //===----------------------------------------------------------------------===//
 
+/// All ranks along the axis have to take part: `members` names some of them
+/// only along the pipeline, where StepEnd.cpp handles it.
 static FailureOr<Content> evaluateAllReduce(Rules &rules, Operation *op,
                                             Operands operands,
                                             RankedTensorType type) {
@@ -138,6 +158,12 @@ static FailureOr<Content> evaluateAllReduce(Rules &rules, Operation *op,
 
 /// Takes `axis`, along which blocks of `extent` elements lie, from those that
 /// split `dim`.
+///
+/// Only the minor axis of a dimension can be gathered alone: the blocks along
+/// it are neighbours. The block's size has to be that of the op's operand, or
+/// the blocks would be put together in another order than they lie in. A
+/// uniform dimension may be gathered as it is, if it has nothing to do with the
+/// axis: repeated numbers stay repeated.
 static LogicalResult gather(Rules &rules, Operation *op, Form &form,
                             int64_t dim, StringAttr axis, int64_t extent) {
   Dimension &own = form.dims[dim];
@@ -171,11 +197,15 @@ static FailureOr<Content> evaluateAllGather(Rules &rules, Operation *op,
 }
 
 /// Each rank along `axis` keeps `extent` elements along `dim`.
+///
+/// The axis becomes the minor one. Blocks along a uniform dimension are all
+/// equal, so nothing changes.
 static void divide(Form &form, int64_t dim, StringAttr axis, int64_t extent) {
   if (Dimension &own = form.dims[dim]; !own.uniform)
     own.begin.push_back({axis, extent});
 }
 
+/// As an all-reduce and a slice of its result.
 static FailureOr<Content> evaluateReduceScatter(Rules &rules, Operation *op,
                                                 Operands operands,
                                                 RankedTensorType type) {
@@ -194,6 +224,8 @@ static FailureOr<Content> evaluateReduceScatter(Rules &rules, Operation *op,
   return result;
 }
 
+/// As an all-gather of `concat` and a slice of `split`, which in between no
+/// rank has in memory. Packs have no rule.
 static FailureOr<Content> evaluateAllToAll(Rules &rules, Operation *op,
                                            Operands operands,
                                            RankedTensorType type) {
@@ -210,6 +242,9 @@ static FailureOr<Content> evaluateAllToAll(Rules &rules, Operation *op,
   return result;
 }
 
+/// A slice communicates nothing. Its blocks may be uneven, so that the last
+/// ones reach beyond what the operand has; the op fills those with zeros. What
+/// else is padding comes from the operand's own, which isPadded() tells of.
 static FailureOr<Content> evaluateSlice(Rules &rules, Operation *op,
                                         Operands operands,
                                         RankedTensorType type) {
@@ -218,6 +253,7 @@ static FailureOr<Content> evaluateSlice(Rules &rules, Operation *op,
   if (result.pack)
     return evaluateOnPack(rules, op, result, type);
   int64_t dim = slice.getDim(), extent = type.getDimSize(dim);
+  // Over several axes at once, major to minor, as mesh.split() wants them.
   SmallVector<StringAttr> axes(slice.getAxes().getAsRange<StringAttr>());
   auto begin = rules.mesh.split(axes, extent);
   Dimension &own = result.form.dims[dim];

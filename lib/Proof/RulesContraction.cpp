@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Matmuls, as einsum contractions, and the two ways in which an op is judged by
+// other ops: a fused matmul by the ops that define it, and an op without a rule
+// by what it decomposes into.
+// A contraction asks of each letter that all operands which have it have the
+// same slice. A letter of the result keeps its slice; a reduced one makes the
+// result partial over the axes of its slice. Padding of a reduced letter must
+// multiply to zero. Factors of equal numbers along a reduced letter count as
+// often as there are elements.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Rules.h"
 
@@ -19,9 +30,12 @@ namespace {
 /// What the operands of a contraction have along each of its letters.
 struct Contraction {
   struct Letter {
+    /// In the term: the result's letters come first, in its order, then those
+    /// that are reduced, as they are met.
     int number = 0;
     bool isReduced = false;
     bool isPadded = false;
+    /// Both extents are 0 while no operand has the letter.
     int64_t extent = 0; // of a rank
     int64_t global = 0;
     Dimension dim; // uniform: neither operand has it
@@ -33,6 +47,7 @@ struct Contraction {
     for (auto [index, letter] : llvm::enumerate(result))
       table[letter].number = index;
   }
+  /// References stay valid only until the next call.
   Letter &add(char letter) {
     auto [it, isNew] = table.insert({letter, Letter()});
     if (isNew) {
@@ -43,6 +58,8 @@ struct Contraction {
   }
   /// What one operand has beyond the end of a padded dimension; of one that
   /// does not have the dimension, what any element may be.
+  ///
+  /// `side` is 0 for the left operand, 1 for the right one.
   NumberRange getPadding(const Content &operand, int side, char letter) const {
     size_t index = letters[side].find(letter);
     if (index == StringRef::npos || operand.form.dims[index].uniform)
@@ -55,6 +72,8 @@ struct Contraction {
 };
 } // namespace
 
+/// Fills the table from both operands, and refuses letters in which they
+/// differ. A uniform dimension fits any slice.
 static LogicalResult collect(Rules &rules, Operation *op, Operands operands,
                              Contraction &contraction) {
   for (int side = 0; side < 2; ++side)
@@ -81,22 +100,33 @@ static LogicalResult collect(Rules &rules, Operation *op, Operands operands,
 
 /// Sums over the letters that the result does not have. Returns how often equal
 /// products are added up.
+///
+/// For each letter:
+/// 1. Equal products of a reduced letter are counted instead of summed: no term
+///    has that dimension.
+/// 2. What lies in the padding is the sum of products of both paddings.
+/// 3. A letter of the result keeps its dimension.
+/// 4. Of a reduced letter padding has to be zero, and its axes become partial.
 static FailureOr<double> contract(Rules &rules, Operation *op,
                                   Operands operands, Contraction &contraction,
                                   Form &form) {
   double repeated = 1;
   form.dims.resize(contraction.result.size());
   for (auto &[letter, own] : contraction.table) {
+    // 1. Repeated.
     if (own.isReduced && own.dim.uniform)
       repeated *= own.extent;
+    // 2. Padding.
     if (own.isPadded)
       own.dim.padding = (contraction.getPadding(operands[0], 0, letter) *
                          contraction.getPadding(operands[1], 1, letter))
                             .sum();
+    // 3. Kept.
     if (!own.isReduced) {
       form.dims[own.number] = own.dim;
       continue;
     }
+    // 4. Reduced.
     if (own.isPadded && !own.dim.padding.is(0)) {
       rules.taken(op, own.dim.padding, 0)
           << "sums over the padding of '" << letter << "' in "
@@ -109,12 +139,22 @@ static FailureOr<double> contract(Rules &rules, Operation *op,
   return repeated;
 }
 
+/// 1. Collect the letters.
+/// 2. A partial operand stays partial, which needs the other one whole: (a +
+///    b)·c = a·c + b·c, but (a + b)·(c + d) is not a·c + b·d. A maximum is not
+///    linear at all.
+/// 3. Contract.
+/// 4. Make the term, with the letters by their number, and the element type: a
+///    matmul into bf16 rounds, and is another one than into f32.
+/// A zero matmul is the term zero, and whole.
 static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
                                          Operands operands,
                                          RankedTensorType type) {
   Contraction contraction(cast<ContractionOpInterface>(op));
+  // 1. Letters.
   if (failed(collect(rules, op, operands, contraction)))
     return failure();
+  // 2. What is partial.
   // Linear in one operand while the other one is the same on all ranks.
   bool second = operands[1].form.isPartial();
   Form form;
@@ -124,9 +164,11 @@ static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
       (form.reduction != dist::Reduction::Sum &&
        failed(rules.requireWhole(op, operands[second]))))
     return failure();
+  // 3. Contract.
   FailureOr<double> repeated = contract(rules, op, operands, contraction, form);
   if (failed(repeated))
     return failure();
+  // 4. The term.
   SmallVector<Argument> arguments;
   for (int side = 0; side < 2; ++side) {
     Argument &argument =
@@ -156,11 +198,13 @@ static FailureOr<Content> evaluateMatmul(Rules &rules, Operation *op,
 
 /// Ops that are built to be interpreted, and then forgotten.
 namespace {
+/// A block outside of any function, with what is known of its values.
 class Scratch {
 public:
   explicit Scratch(Operation *op) : builder(op->getContext()) {
     builder.setInsertionPointToEnd(&block);
   }
+  /// A block argument that stands for `content`.
   Value add(const Content &content, Location loc) {
     Value value = block.addArgument(content.type, loc);
     contents[value] = content;
@@ -174,6 +218,8 @@ public:
 } // namespace
 
 /// Interprets all ops of `scratch` but `skipped`.
+///
+/// In the order of the block, with the contents that are known so far.
 static LogicalResult interpret(Scratch &scratch, Operation *skipped,
                                Rules &rules) {
   for (Operation &op : scratch.block) {
@@ -191,6 +237,9 @@ static LogicalResult interpret(Scratch &scratch, Operation *skipped,
   return success();
 }
 
+/// Decomposes a copy, so the module stays as it is. That the decomposition is
+/// the op's meaning is not checked here: the claim's ops decompose by the same
+/// code. Null values are results that nothing replaces.
 FailureOr<Contents> Rules::decompose(Operation *op, Operands operands) {
   Scratch scratch(op);
   IRMapping mapping;
@@ -207,6 +256,10 @@ FailureOr<Contents> Rules::decompose(Operation *op, Operands operands) {
   });
 }
 
+/// The matmul as any other, then an op for each part of the epilogue, in the
+/// order of the op's description: bias, GELU or its gradient, addend. So the
+/// result is the same term as that of the ops which were fused, and a partial
+/// sum under a GELU is refused.
 FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
                                          Operands operands) {
   auto type = cast<RankedTensorType>(op.getResult().getType());
@@ -219,9 +272,12 @@ FailureOr<Contents> Rules::evaluateFused(nn::FusedMatmulOp op,
   Location loc = op.getLoc();
   OpBuilder &builder = scratch.builder;
   Value value = scratch.add(*product, loc);
+  // A GELU's input and an addend are never given both (C6), so each is the
+  // operand that comes next.
   size_t next = 2;
   if (op.getBias()) {
     const Content &bias = operands[next++];
+    // The bias has the last dimensions of the result (C7).
     SmallVector<int64_t> dims;
     for (int64_t i = type.getRank() - bias.type.getRank(); i < type.getRank();
          ++i)

@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Elementwise ops, and with them sums, which all other rules use. An op that is
+// linear keeps partial sums: addition, negation, scaling, casts (up to
+// rounding), multiplication by a whole, division by a whole. Every other op has
+// to take whole operands. All operands have to have the same slices.
+// The result's term has only the dimensions that an operand's term has; along
+// all others it is uniform. What lies in its padding follows from the
+// arithmetic that kernels emit, evaluated over ranges of numbers
+// (plait/Interfaces/Padding.h).
+//
+//===----------------------------------------------------------------------===//
 
 #include "Rules.h"
 
@@ -16,11 +27,16 @@ using namespace plait;
 using namespace plait::proof;
 
 /// Dimensions of which all operands that have them have the same slice.
+///
+/// Each dimension is that of the first operand that has it; the others have to
+/// begin at the same elements of a dimension of the same extent. The form has
+/// no term and is not partial yet. All operands have as many dimensions.
 FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
   Form form;
   if (operands.empty())
     return form;
   form.dims.resize(operands[0].form.dims.size());
+  // Who has the dimension, for the message.
   SmallVector<const Content *> owners(form.dims.size());
   for (const Content &operand : operands)
     for (auto [index, dim] : llvm::enumerate(operand.form.dims)) {
@@ -45,6 +61,13 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
 
 /// What lies in the padding of the result follows from the arithmetic. What is
 /// not emitted for kernels adds.
+///
+/// Only where there is padding, since ranges are evaluated from emitted
+/// arithmetic, which takes a while. An operand that does not run along the
+/// dimension has an ordinary number there. What is not fusable has no
+/// arithmetic to evaluate: all zeros give zero (it is linear, or a cast),
+/// anything else may be anything. Callers that know better overwrite the range,
+/// and pass no operands.
 void Rules::derivePadding(Operation *op, Operands operands, Form &form,
                           RankedTensorType type) {
   auto fusable = dyn_cast<FusableOpInterface>(op);
@@ -67,6 +90,8 @@ void Rules::derivePadding(Operation *op, Operands operands, Form &form,
   }
 }
 
+/// Gives `form` the term, and makes uniform what the term does not have: normal
+/// form may have lost a dimension, as x - x or 0·x do.
 FailureOr<Content> Rules::finish(Operation *op, Operands operands, Form form,
                                  Expression expression, RankedTensorType type) {
   form.term = expression.term;
@@ -88,6 +113,9 @@ FailureOr<Content> Rules::finish(Operation *op, Operands operands, Form form,
 /// same on all ranks of an axis is a part of as many of it. (What each rank has
 /// added up of its slice of equal elements is the same on all of them, and one
 /// that is counted too often shows where it is used.)
+///
+/// Factors of `summands` change: what is the same on n ranks counts n times
+/// once ranks are added up.
 static SmallVector<StringAttr, 2>
 joinPartial(ArrayRef<Content> numbers, MutableArrayRef<Argument> summands,
             const Mesh &mesh) {
@@ -103,11 +131,22 @@ joinPartial(ArrayRef<Content> numbers, MutableArrayRef<Argument> summands,
   return joined;
 }
 
+/// The sum of factor · operand:
+/// 1. Operands have the same slices.
+/// 2. Zeros fit everything. All others should be partial over the same axes; if
+///    not, the sum is that of all axes, and what follows is known
+///    (joinPartial).
+/// 3. Maxima cannot be added.
+/// 4. A mixture is remembered with its term, for a message in case the plan
+///    turns out to be wrong. Among numbers it is common and right, as in the
+///    norm, which adds up what some ranks share and others do not.
 FailureOr<Content> Rules::sum(Operation *op, Operands operands,
                               ArrayRef<double> factors, RankedTensorType type) {
+  // 1. Slices.
   FailureOr<Form> form = unify(op, operands);
   if (failed(form))
     return failure();
+  // 2. Parts.
   const Content *first = nullptr;
   bool isMixed = false;
   SmallVector<Argument> arguments;
@@ -130,17 +169,21 @@ FailureOr<Content> Rules::sum(Operation *op, Operands operands,
     isMixed |= !isSame;
   }
   for (const Content &operand : operands)
+    // 3. Maxima.
     if (operand.form.reduction != dist::Reduction::Sum &&
         failed(requireWhole(op, operand)))
       return failure();
   if (first)
     form->partial = joinPartial(operands, arguments, mesh);
   Expression total = terms.sum(arguments);
+  // 4. Mixtures.
   if (isMixed && type.getRank() != 0)
     noteMixture(op, operands, total.term);
   return finish(op, operands, *form, total, type);
 }
 
+/// The text is written at once, since operands are not kept. A term that the
+/// claim has is right, however it came about.
 void Rules::noteMixture(Operation *op, Operands operands, const Term *sum) {
   if (sum->inClaim)
     return;
@@ -179,6 +222,8 @@ static FailureOr<Content> evaluateScale(Rules &rules, Operation *op,
   return rules.sum(op, operands, {amount}, type);
 }
 
+/// For sums that no op of the program makes: contributions to one slot, and
+/// sums along the pipeline.
 FailureOr<Content> Rules::add(Operation *op, const Content &a,
                               const Content &b) {
   if (a.pack && b.pack)
@@ -186,6 +231,8 @@ FailureOr<Content> Rules::add(Operation *op, const Content &a,
   return sum(op, {a, b}, {1, 1}, a.type);
 }
 
+/// One sum of all instead of a chain, which would make a term for each prefix.
+/// Called without evaluate(), so it does itself what that does around a rule.
 FailureOr<Content> Rules::addUp(Operation *op, Operands summands,
                                 RankedTensorType type) {
   llvm::SaveAndRestore restore(current, summands);
@@ -196,6 +243,7 @@ FailureOr<Content> Rules::addUp(Operation *op, Operands summands,
   return total;
 }
 
+/// A number times one, repeated along all dimensions.
 static FailureOr<Content> evaluateFill(Rules &rules, Operation *op, Operands,
                                        RankedTensorType type) {
   double amount = cast<nn::FillOp>(op).getAmount().convertToDouble();
@@ -242,6 +290,8 @@ static FailureOr<Content> evaluateCast(Rules &rules, Operation *op,
 // Products and nonlinear ops
 //===----------------------------------------------------------------------===//
 
+/// Two partial factors are refused: what each rank multiplies is one block of
+/// the diagonal of all products.
 static FailureOr<Content> evaluateMul(Rules &rules, Operation *op,
                                       Operands operands,
                                       RankedTensorType type) {
@@ -263,6 +313,7 @@ static FailureOr<Content> evaluateMul(Rules &rules, Operation *op,
   return rules.finish(op, operands, *form, product, type);
 }
 
+/// Linear in the dividend only.
 static FailureOr<Content> evaluateDiv(Rules &rules, Operation *op,
                                       Operands operands,
                                       RankedTensorType type) {
@@ -275,6 +326,7 @@ static FailureOr<Content> evaluateDiv(Rules &rules, Operation *op,
       failed(rules.requireWhole(op, operands[0])))
     return failure();
   // a / b is a · (1 / b).
+  // So quotients need no rules of their own in the normal form.
   Argument divisor = operands[1].form.asArgument();
   Expression inverse =
       rules.terms.apply("inverse", {}, divisor, divisor.letters);
@@ -284,6 +336,9 @@ static FailureOr<Content> evaluateDiv(Rules &rules, Operation *op,
 }
 
 /// What `op` gives for numbers, where that is exact: tanh(0) is 0.
+///
+/// None: an operand is no number, or the result is not one for certain. So a
+/// function of zeros may be zero, which sums leave out.
 static std::optional<double> computeNumber(Operation *op,
                                            ArrayRef<Content> operands) {
   auto fusable = dyn_cast<FusableOpInterface>(op);
@@ -301,6 +356,9 @@ static std::optional<double> computeNumber(Operation *op,
                                                     : std::nullopt;
 }
 
+/// Any function of whole operands: 1. of numbers it is a number, where that is
+/// exact; 2. else it is applied by its name, with the attributes that belong to
+/// its meaning.
 static FailureOr<Content> evaluateElementwise(Rules &rules, Operation *op,
                                               Operands operands,
                                               RankedTensorType type) {
@@ -310,10 +368,12 @@ static FailureOr<Content> evaluateElementwise(Rules &rules, Operation *op,
   FailureOr<Form> form = rules.unify(op, operands);
   if (failed(form))
     return failure();
+  // 1. A number.
   if (std::optional<double> number = computeNumber(op, operands))
     return rules.finish(
         op, operands, *form,
         rules.terms.sum(Argument{rules.terms.one(), {}, *number}), type);
+  // 2. A term.
   SmallVector<Argument> arguments;
   Letters present;
   for (const Content &operand : operands)
@@ -330,6 +390,7 @@ static FailureOr<Content> evaluateElementwise(Rules &rules, Operation *op,
                       type);
 }
 
+/// What the trainer sets, like the learning rate: a leaf that all ranks share.
 static FailureOr<Content> evaluateScalar(Rules &rules, Operation *op, Operands,
                                          RankedTensorType type) {
   Form form;
@@ -342,6 +403,9 @@ static FailureOr<Content> evaluateScalar(Rules &rules, Operation *op, Operands,
 //===----------------------------------------------------------------------===//
 
 /// Whether members of both lie at the same elements of a rank's memory.
+///
+/// Then an op on the tensors is an op on each pair of members, and no element
+/// meets one of another parameter.
 static bool isAligned(const Pack &a, const Pack &b) {
   return a.rows == b.rows && a.reducedColumns == b.reducedColumns &&
          a.elements == b.elements &&
@@ -352,8 +416,15 @@ static bool isAligned(const Pack &a, const Pack &b) {
                      });
 }
 
+/// 1. All packs have the same layout, and whatever is no pack is one number
+///    repeated.
+/// 2. `rule` is asked for each member by itself, with the type that the member
+///    has in the operand's element type.
+/// 3. What lies between members follows from the arithmetic, as padding does.
+/// The result has the layout of its operands.
 FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
                                          Rule rule, RankedTensorType type) {
+  // 1. Layouts.
   const Content *owner = nullptr;
   for (const Content &operand : operands) {
     if (owner && operand.pack && !isAligned(*owner->pack, *operand.pack)) {
@@ -370,6 +441,7 @@ FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
     if (operand.pack)
       owner = &operand;
   }
+  // 2. Members.
   auto pack = std::make_shared<Pack>(*owner->pack);
   for (auto [index, member] : llvm::enumerate(pack->members)) {
     Contents own;
@@ -388,6 +460,7 @@ FailureOr<Content> Rules::evaluatePacked(Operation *op, Operands operands,
     member.form = std::move(result->form);
     member.type = result->type;
   }
+  // 3. Gaps.
   SmallVector<NumberRange> gaps;
   for (const Content &operand : operands)
     gaps.push_back(operand.pack ? operand.pack->gap

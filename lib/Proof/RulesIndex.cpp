@@ -9,6 +9,16 @@
 // On a rank that has a slice, such an op has to begin counting where the slice
 // begins.
 //
+// Ops whose result depends on where an element is in the whole tensor: lookups
+// in tables and their gradients, one-hot selection, masks, dropout, positions.
+// Each becomes a term that does not mention ranks. What a rank counts from is
+// in the op (`#nn.begin`), and has to be where its slice begins; along a
+// uniform dimension the op alone says which slice it is of (setCounted).
+// Picking and dropping multiply by a tensor of zeros and ones or scales, hence
+// they are linear in their input, and repetition and slices work as for a
+// multiplication. The causal mask writes minus infinity, is not linear, and is
+// applied as a function.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Rules.h"
@@ -23,10 +33,14 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
+/// None: the op counts from 0, as on a rank that has the whole.
 static ArrayRef<RankTerm> getTerms(std::optional<nn::BeginAttr> begin) {
   return begin ? begin->getTerms() : ArrayRef<RankTerm>();
 }
 
+/// That `op` counts along `dim` from where the slice of `form` begins, and,
+/// where it says of how many elements, of as many. Axes with one rank do not
+/// matter. The message says both as layouts.
 static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
                                 int64_t dim,
                                 std::optional<nn::BeginAttr> begin) {
@@ -39,6 +53,7 @@ static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
                            << extent << " elements, which has "
                            << form.getExtent(dim);
   }
+  // A form that has only what the op counts, to print it.
   Form counted;
   counted.dims.resize(dim + 1);
   counted.dims[dim].begin = own;
@@ -49,6 +64,10 @@ static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
 
 /// A dimension that a rank counts `extent` elements of from `begin` on: where
 /// the rank's slice begins, and how many elements there are in all.
+///
+/// Returns the extent of the global dimension: what the op says or, if it says
+/// nothing, all blocks together, which is right where the dimension is split
+/// evenly.
 static int64_t setCounted(const Mesh &mesh, Dimension &dim,
                           std::optional<nn::BeginAttr> begin, int64_t extent) {
   dim.uniform = false;
@@ -62,11 +81,19 @@ static int64_t setCounted(const Mesh &mesh, Dimension &dim,
 // Rows of tables
 //===----------------------------------------------------------------------===//
 
+/// 1. Table and ids are whole values; the op begins at the table's slice, and
+///    its limit is the table's number of rows.
+/// 2. The result has the dimensions of the ids and the table's columns. A rank
+///    that has a block of the rows gives zeros for all other ids, so the result
+///    is partial over the axes that split them.
+/// 3. In the term the rows are a letter that is reduced, and the columns the
+///    result's last one.
 static FailureOr<Content> evaluateEmbedding(Rules &rules, Operation *op,
                                             Operands operands,
                                             RankedTensorType type) {
   auto embedding = cast<nn::EmbeddingOp>(op);
   const Content &table = operands[0], &ids = operands[1];
+  // 1. Operands.
   if (failed(rules.requireWhole(op, table)) ||
       failed(rules.requireWhole(op, ids)) ||
       failed(checkBegin(rules, op, table.form, 0, embedding.getBegin())))
@@ -81,12 +108,14 @@ static FailureOr<Content> evaluateEmbedding(Rules &rules, Operation *op,
                     << " rows for a table of " << table.form.getExtent(0);
     return failure();
   }
+  // 2. The form.
   Form form = ids.form;
   form.dims.push_back(table.form.dims[1]);
   // Of an id in another rank's block it gives zeros.
   if (failed(
           rules.addPartial(op, form, table.form.dims[0], dist::Reduction::Sum)))
     return failure();
+  // 3. The term.
   int column = type.getRank() - 1;
   Argument rows = table.form.asArgument();
   for (int &letter : rows.letters)
@@ -106,11 +135,22 @@ static FailureOr<Content> evaluateEmbedding(Rules &rules, Operation *op,
   return Content{type, std::move(form), nullptr};
 }
 
+/// The transpose of a lookup: each position adds its row of the gradient to the
+/// row of the table that its id names.
+/// 1. The ids are whole; gradient and ids have the same slices of positions.
+///    The gradient may be a partial sum, since the op is linear in it.
+/// 2. The rows are what the op counts: no operand has them.
+/// 3. All positions are summed over, so their padding has to be zero, equal
+///    ones count as often as there are, and the axes that split them become
+///    partial.
+/// 4. In the term rows and columns are the letters 0 and 1, positions the ones
+///    after.
 static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
                                                 Operands operands,
                                                 RankedTensorType type) {
   auto scatter = cast<nn::EmbeddingGradOp>(op);
   const Content &gradient = operands[0], &ids = operands[1];
+  // 1. Operands.
   if (failed(rules.requireWhole(op, ids)))
     return failure();
   Content extended = ids;
@@ -124,6 +164,7 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
   if (form.reduction != dist::Reduction::Sum &&
       failed(rules.requireWhole(op, gradient)))
     return failure();
+  // 2. Rows and columns.
   form.dims.resize(2);
   int64_t rows = setCounted(rules.mesh, form.dims[0], scatter.getBegin(),
                             type.getDimSize(0));
@@ -131,6 +172,7 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
     rows = scatter.getLimit();
   form.dims[1] = positions->dims.back();
   form.dims[1].padding = form.dims[1].padding.sum();
+  // 3. Positions.
   double repeated = 1;
   for (auto [index, dim] :
        llvm::enumerate(ArrayRef(positions->dims).drop_back())) {
@@ -147,6 +189,7 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
     if (failed(rules.addPartial(op, form, dim, dist::Reduction::Sum)))
       return failure();
   }
+  // 4. The term.
   Letters present{0};
   SmallVector<int64_t> extents{rows};
   if (!form.dims[1].uniform) {
@@ -177,6 +220,9 @@ static FailureOr<Content> evaluateEmbeddingGrad(Rules &rules, Operation *op,
 // Elements that are told apart by their index
 //===----------------------------------------------------------------------===//
 
+/// `input` times `factor`, which is whole: linear in the input. finish()
+/// gets no operands, so the padding may be anything until the caller, which
+/// knows the factor, says more.
 static FailureOr<Content> choose(Rules &rules, Operation *op,
                                  const Content &input, const Content &factor,
                                  RankedTensorType type) {
@@ -194,6 +240,13 @@ static FailureOr<Content> choose(Rules &rules, Operation *op,
 }
 
 /// Picking is multiplying by the one-hot code of the ids.
+///
+/// 1. The code has the dimensions of the ids, and classes as the op counts
+///    them, which has to be how the input's are split.
+/// 2. Its term says only which ids and how many classes; the first class of a
+///    rank is in the form.
+/// 3. An id names no class beyond the last, so padding along the classes
+///    becomes zero. Along other dimensions a zero input stays zero.
 static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
                                        Operands operands,
                                        RankedTensorType type) {
@@ -202,6 +255,7 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
   int64_t last = type.getRank() - 1;
   if (failed(rules.requireWhole(op, ids)))
     return failure();
+  // 1. The code.
   Content code{type, ids.form, nullptr};
   Dimension &dim = code.form.dims.emplace_back();
   int64_t extent =
@@ -211,6 +265,7 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
       return failure();
     extent = input.form.getExtent(last);
   }
+  // 2. The term.
   Argument argument = ids.form.asArgument();
   Letters present = argument.letters;
   SmallVector<int64_t, 4> extents = ids.form.term->shape;
@@ -221,6 +276,7 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
   FailureOr<Content> result = choose(rules, op, input, code, type);
   if (failed(result))
     return failure();
+  // 3. Padding.
   for (auto [index, own] : llvm::enumerate(result->form.dims)) {
     bool isZero =
         int64_t(index) == last || (!input.form.dims[index].uniform &&
@@ -230,6 +286,10 @@ static FailureOr<Content> evaluatePick(Rules &rules, Operation *op,
   return result;
 }
 
+/// Queries may be split, and the op counts from the slice's first one; a rank
+/// needs all keys of its queries, counted from 0. With `starts` the mask is a
+/// function of those too, whose queries have to be the same. The window is part
+/// of the term. Padding keeps its numbers or becomes minus infinity.
 static FailureOr<Content> evaluateCausalMask(Rules &rules, Operation *op,
                                              Operands operands,
                                              RankedTensorType type) {
@@ -282,6 +342,11 @@ static std::optional<nn::BeginAttr> getBegin(nn::DropoutOp op, int64_t dim) {
 
 /// The numbers that dropout multiplies with: a tensor that follows from the
 /// keys and from the place of each element in the whole tensor.
+///
+/// One dimension for each of the input's: sequences are those of the keys, all
+/// others are counted by the op. Where the input has such a dimension, it has
+/// to be the same slice. Probability and site are the term's attributes, so
+/// masks of different sites differ.
 static FailureOr<Form> makeMask(Rules &rules, nn::DropoutOp op,
                                 const Content &input, const Content &keys) {
   Form mask;
@@ -310,6 +375,9 @@ static FailureOr<Form> makeMask(Rules &rules, nn::DropoutOp op,
 
 /// Dropping is multiplying by the mask, so it is linear, and what is dropped
 /// again in the backward pass is the same only if the mask is.
+///
+/// The mask also holds the scale 1 / (1 - p), hence each element of the padding
+/// becomes zero or a multiple.
 static FailureOr<Content> evaluateDropout(Rules &rules, Operation *op,
                                           Operands operands,
                                           RankedTensorType type) {
@@ -350,6 +418,8 @@ static FailureOr<Content> evaluateMaskPadding(Rules &rules, Operation *op,
         << "masking the padding of equal numbers has no rule";
     return failure();
   }
+  // Each part would have the amount, and their sum a multiple of it; zeros add
+  // up to zero.
   if (form.isPartial() && !amount.is(0)) {
     rules.wrong(op) << "overwrites padding of a partial sum by "
                     << mask.getAmountAttr();
@@ -372,6 +442,8 @@ static FailureOr<Content> evaluateMaskPadding(Rules &rules, Operation *op,
 // Tables of numbers
 //===----------------------------------------------------------------------===//
 
+/// A tensor of numbers that follow from an index along `dim` alone, and are
+/// repeated along all other dimensions.
 static FailureOr<Content> generate(Rules &rules, Operation *op, Attribute attrs,
                                    int64_t dim,
                                    std::optional<nn::BeginAttr> begin,
@@ -389,12 +461,15 @@ static FailureOr<Content> generate(Rules &rules, Operation *op, Attribute attrs,
   return Content{type, std::move(form), nullptr};
 }
 
+/// Padding goes on counting, so it may be any number.
 static FailureOr<Content> evaluateIota(Rules &rules, Operation *op, Operands,
                                        RankedTensorType type) {
   auto iota = cast<nn::IotaOp>(op);
   return generate(rules, op, {}, iota.getAlong(), iota.getBegin(), type);
 }
 
+/// A position for each row. Base, sine or cosine, and scaling say which table
+/// it is, and are part of the term.
 static FailureOr<Content> evaluateRopeTable(Rules &rules, Operation *op,
                                             Operands, RankedTensorType type) {
   auto table = cast<nn::RopeTableOp>(op);

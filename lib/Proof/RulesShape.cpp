@@ -4,6 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Ops that add, remove or permute elements along a dimension. Repetition costs
+// no term: a broadcast only marks new dimensions as uniform, and a reduction
+// over them multiplies by their extent. The other dimensions of a reduction
+// become partial over the axes of their slices, if padding does not count.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Rules.h"
 
@@ -13,6 +20,8 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
+/// New dimensions are uniform, the others go where the op puts them. Linear, so
+/// a partial sum stays one.
 static FailureOr<Content> evaluateBroadcast(Rules &, Operation *op,
                                             Operands operands,
                                             RankedTensorType type) {
@@ -29,6 +38,9 @@ static FailureOr<Content> evaluateBroadcast(Rules &, Operation *op,
 //===----------------------------------------------------------------------===//
 
 /// Whether padding changes nothing where it is reduced.
+///
+/// Zero for a sum. For a maximum nothing above minus infinity, and no NaN,
+/// which would win.
 static bool isNeutral(const NumberRange &padding, nn::ReduceKind kind) {
   return kind == nn::ReduceKind::Sum
              ? padding.is(0)
@@ -37,6 +49,15 @@ static bool isNeutral(const NumberRange &padding, nn::ReduceKind kind) {
 
 /// The sum over a pack is that of its members. It goes over columns first;
 /// in between there is nothing to tell apart.
+///
+/// 1. Only sums, columns first: that is how the norm of all gradients is
+///    computed.
+/// 2. A sum over columns alone is noted on the pack, and done with its rows.
+/// 3. What lies between members has to be zero, and so has the members' own
+///    padding.
+/// 4. Each member's sum is partial over the axes of its slices and, of a
+///    divided pack, over the axis of the rows: a rank has added up only its
+///    own.
 static FailureOr<Content> reducePack(Rules &rules, Operation *op,
                                      const Content &input,
                                      RankedTensorType type) {
@@ -44,6 +65,7 @@ static FailureOr<Content> reducePack(Rules &rules, Operation *op,
   const Pack &pack = *input.pack;
   bool columns = llvm::is_contained(reduce.getDims(), 1);
   bool rows = llvm::is_contained(reduce.getDims(), 0);
+  // 1. Sums.
   if (reduce.getKind() != nn::ReduceKind::Sum ||
       (!columns && !pack.reducedColumns)) {
     rules.report.unproven(op)
@@ -51,11 +73,13 @@ static FailureOr<Content> reducePack(Rules &rules, Operation *op,
            "its rows, have a rule";
     return failure();
   }
+  // 2. Columns.
   if (columns && !rows) {
     auto reduced = std::make_shared<Pack>(pack);
     reduced->reducedColumns = true;
     return Content{type, {}, std::move(reduced)};
   }
+  // 3. Gaps and padding.
   if (!pack.gap.is(0)) {
     rules.wrong(op) << "adds up what lies between the members of "
                     << print(input);
@@ -70,6 +94,7 @@ static FailureOr<Content> reducePack(Rules &rules, Operation *op,
             << "adds up the padding of " << member.name;
         return failure();
       }
+    // 4. One number of each member.
     Content &part = parts.emplace_back(Content{type, member.form, nullptr});
     part.form.dims.clear();
     double repeated = 1;
@@ -84,6 +109,7 @@ static FailureOr<Content> reducePack(Rules &rules, Operation *op,
       part.form.partial.push_back(term.axis);
     if (failed(rules.checkAxes(op, part.form)))
       return failure();
+    // A term without dimensions is repeated only, and has nothing to reduce.
     Expression sum = member.form.term->shape.empty()
                          ? Expression{member.form.term, {}}
                          : rules.terms.reduceSum(member.form.asArgument(), {});
@@ -92,6 +118,14 @@ static FailureOr<Content> reducePack(Rules &rules, Operation *op,
   return rules.addUp(op, parts, type);
 }
 
+/// 1. A partial sum may be summed further, a partial maximum maximised; nothing
+///    else may see a part.
+/// 2. Dimensions that stay keep their slice; of a sum, their padding adds up.
+/// 3. A uniform dimension counts as often as it has elements, in a sum; a
+///    maximum of equal numbers is that number.
+/// 4. Any other needs neutral padding, and makes the result partial over its
+///    axes.
+/// 5. The term is reduced only if it has one of the dimensions.
 static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
                                          Operands operands,
                                          RankedTensorType type) {
@@ -101,6 +135,7 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
     return reducePack(rules, op, input, type);
   bool isSum = reduce.getKind() == nn::ReduceKind::Sum;
   auto kind = isSum ? dist::Reduction::Sum : dist::Reduction::Max;
+  // 1. Parts.
   if (input.form.isPartial() && input.form.reduction != kind &&
       failed(rules.requireWhole(op, input)))
     return failure();
@@ -110,6 +145,7 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
   bool reducesTerm = false;
   Letters present;
   for (auto [index, dim] : llvm::enumerate(input.form.dims)) {
+    // 2. Kept.
     if (!llvm::is_contained(reduce.getDims(), int64_t(index))) {
       form.dims.push_back(dim);
       if (isSum)
@@ -118,10 +154,12 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
         present.push_back(index);
       continue;
     }
+    // 3. Repeated.
     if (dim.uniform) {
       repeated *= input.type.getDimSize(index);
       continue;
     }
+    // 4. Reduced.
     reducesTerm = true;
     if (isPadded(input.form, index, input.type.getDimSize(index), rules.mesh) &&
         !isNeutral(dim.padding, reduce.getKind())) {
@@ -134,6 +172,7 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
     if (failed(rules.addPartial(op, form, dim, kind)))
       return failure();
   }
+  // 5. The term.
   Argument argument = input.form.asArgument();
   if (reducesTerm) {
     Expression reduced = isSum ? rules.terms.reduceSum(argument, present)
@@ -149,6 +188,9 @@ static FailureOr<Content> evaluateReduce(Rules &rules, Operation *op,
   return Content{type, std::move(form), nullptr};
 }
 
+/// The result's first half is minus the operand's second, and its second half
+/// the operand's first, so a rank needs the last dimension whole. Linear: a
+/// partial sum stays one. Padding of other dimensions is moved and negated.
 static FailureOr<Content> evaluateRotateHalf(Rules &rules, Operation *op,
                                              Operands operands,
                                              RankedTensorType type) {

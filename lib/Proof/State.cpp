@@ -4,6 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Slots are found by parameter and slot, whether an op names the parameter or a
+// pack of it: an access of a pack is one of each of its members. A slot that
+// outlives the step begins as a leaf that is called after it; one of gradients
+// begins empty.
+// Layouts are read from the declarations (shardings, packs), never from the ops
+// that access a slot, so an op that takes another slice than is declared is an
+// error.
+//
+//===----------------------------------------------------------------------===//
 
 #include "State.h"
 
@@ -29,6 +39,8 @@ Symbols::Symbols(ModuleOp module)
          llvm::enumerate(pack.getMembers().getAsRange<FlatSymbolRefAttr>()))
       members[{member.getValue(), pack.getRank()}] = {pack, index};
   }
+  // A parameter is computed with its copy if any op reads or writes that, by
+  // itself or in a pack.
   auto note = [&](StringRef symbol, Slot slot) {
     if (slot != Slot::Compute)
       return;
@@ -44,6 +56,7 @@ Symbols::Symbols(ModuleOp module)
   });
 }
 
+/// A list for each dimension, empty where it is not split.
 SmallVector<SmallVector<StringAttr>> Symbols::getAxes(nn::ParameterOp parameter,
                                                       Slot slot) const {
   // The value is state where something else is computed with.
@@ -63,10 +76,12 @@ SmallVector<SmallVector<StringAttr>> Symbols::getAxes(nn::ParameterOp parameter,
 // One slot
 //===----------------------------------------------------------------------===//
 
+/// Also the name in messages: "@embed moment1".
 static std::string getLeafName(StringRef name, Slot slot) {
   return ("@" + name + " " + nn::stringifySlot(slot)).str();
 }
 
+/// The copy to compute with is the only slot in bf16.
 Content RankState::getInitial(nn::ParameterOp parameter, Slot slot) {
   auto type = cast<RankedTensorType>(parameter.getType());
   if (slot == Slot::Compute)
@@ -75,6 +90,8 @@ Content RankState::getInitial(nn::ParameterOp parameter, Slot slot) {
                         symbols.getAxes(parameter, slot));
 }
 
+/// By value: what an op reads does not change with a later write. Notes that
+/// the rank has the parameter (getTouched).
 FailureOr<RankState::Stored> RankState::find(Operation *op, StringRef name,
                                              Slot slot) {
   nn::ParameterOp parameter = symbols.findParameter(name);
@@ -89,6 +106,8 @@ FailureOr<RankState::Stored> RankState::find(Operation *op, StringRef name,
   return failure();
 }
 
+/// The map is sorted, so that messages come in one order; the table beside it
+/// makes the access fast. Nodes of a map do not move.
 RankState::Stored &RankState::getStored(StringRef name, Slot slot) {
   Stored *&own = known[{name, slot}];
   if (!own)
@@ -96,6 +115,8 @@ RankState::Stored &RankState::getStored(StringRef name, Slot slot) {
   return *own;
 }
 
+/// A parameter of a divided pack cannot be read by itself while only the rank's
+/// rows of it are there.
 FailureOr<Content> RankState::read(nn::SlotOpInterface op) {
   if (nn::PackOp pack = symbols.findPack(op.getSymbol()))
     return readPack(op, pack);
@@ -113,6 +134,8 @@ FailureOr<Content> RankState::read(nn::SlotOpInterface op) {
   return slot->content;
 }
 
+/// What outlives the step is written once: a second write would hide the first
+/// from the comparison.
 LogicalResult RankState::store(nn::SlotOpInterface op,
                                nn::ParameterOp parameter, Stored value) {
   touched.insert(parameter.getSymName());
@@ -128,6 +151,8 @@ LogicalResult RankState::store(nn::SlotOpInterface op,
   return success();
 }
 
+/// The content is taken as it is; whether it lies as declared is shown at the
+/// end (Compare.cpp), where it can be said what was expected.
 LogicalResult RankState::write(nn::SlotOpInterface op, const Content &content) {
   if (nn::PackOp pack = symbols.findPack(op.getSymbol()))
     return writePack(op, pack, content);
@@ -138,6 +163,10 @@ LogicalResult RankState::write(nn::SlotOpInterface op, const Content &content) {
   return store(op, parameter, {content, {}, op});
 }
 
+/// Called once for each op that contributes, whose tensor of one microbatch
+/// becomes the sum over all of them. Several ops may add to one slot, where
+/// layers or stages of the rank share a parameter. Accumulators without a
+/// parameter, as the number of tokens, go by their own name.
 LogicalResult RankState::accumulate(const Contribution &contribution) {
   nn::SlotOpInterface op = contribution.op;
   rules.terms.setOrigin(op);
@@ -162,6 +191,7 @@ LogicalResult RankState::accumulate(const Contribution &contribution) {
 // Packs
 //===----------------------------------------------------------------------===//
 
+/// None: each rank has all rows of the slot.
 SmallVector<RankTerm, 2> RankState::getRows(nn::PackOp pack, Slot slot) {
   if (!pack.isDivided(slot))
     return {};
@@ -179,18 +209,26 @@ LogicalResult RankState::checkRank(nn::SlotOpInterface op, nn::PackOp pack) {
          << " of the pipeline, but rank " << pack.getRank() << " has it";
 }
 
+/// 1. The pack is this rank's.
+/// 2. What lies between its members depends on the slot.
+/// 3. Each member is what its own slot holds. If it was written, then with the
+///    same rows: else the memory holds another part of it.
+/// 4. The type of the op is the declared one of the slot.
 FailureOr<Content> RankState::readPack(nn::SlotOpInterface op,
                                        nn::PackOp pack) {
+  // 1. The rank.
   if (failed(checkRank(op, pack)))
     return failure();
   auto whole = std::make_shared<Pack>();
   Operation *writer = nullptr;
   whole->elements = cast<ShapedType>(pack.getType()).getNumElements();
   whole->rows = getRows(pack, op.getSlot());
+  // 2. Gaps.
   // Memory starts with zeros; what is between members matters nowhere else.
   bool isGradient =
       op.getSlot() == Slot::Gradient || op.getSlot() == Slot::Reduced;
   whole->gap = isGradient ? NumberRange::exactly(0) : NumberRange::any();
+  // 3. Members.
   for (auto [member, offset] :
        llvm::zip_equal(pack.getMembers().getAsRange<FlatSymbolRefAttr>(),
                        pack.getOffsets())) {
@@ -206,6 +244,7 @@ FailureOr<Content> RankState::readPack(nn::SlotOpInterface op,
     whole->members.push_back(
         {offset, member.getValue(), slot->content.type, slot->content.form});
   }
+  // 4. The type.
   if (op.getTensor().getType().getShape() !=
       pack.getSlotType(op.getSlot()).getShape()) {
     rules.report.wrong(op) << "reads " << op.getTensor().getType()
@@ -216,6 +255,10 @@ FailureOr<Content> RankState::readPack(nn::SlotOpInterface op,
   return Content{op.getTensor().getType(), {}, std::move(whole), writer};
 }
 
+/// The pack has to have the declared layout; its members become the contents of
+/// their slots. One that was reduced along its columns has none. Gaps of
+/// gradients have to be zero, because the norm adds up whole
+/// packs.
 LogicalResult RankState::writePack(nn::SlotOpInterface op, nn::PackOp pack,
                                    const Content &content) {
   if (failed(checkRank(op, pack)))
@@ -233,6 +276,8 @@ LogicalResult RankState::writePack(nn::SlotOpInterface op, nn::PackOp pack,
            << op.getSymbol();
   for (auto [index, member] :
        llvm::enumerate(pack.getMembers().getAsRange<FlatSymbolRefAttr>())) {
+    // Offsets are those of the pack that was read; another pack's would put
+    // members elsewhere.
     if (index >= given.members.size() ||
         given.members[index].offset != pack.getOffsets()[index])
       return rules.report.wrong(op)

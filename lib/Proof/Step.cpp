@@ -4,6 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Step::interpret() goes through a step in the order of its data, not of a
+// schedule:
+// 1. It finds the functions, by what they do and for which stage.
+// 2. It interprets the forward functions from the first stage to the last, and
+//    the backward ones from the last to the first. Each is interpreted once,
+//    with what the ports of its neighbours have given.
+// 3. It interprets the end of the step on all ranks at once (StepEnd.cpp).
+// It takes one rule for each op of the module.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Step.h"
 
@@ -21,6 +32,9 @@ using pipe::PortKind;
 //===----------------------------------------------------------------------===//
 
 /// The body of a cluster is isolated: its values have no other meaning.
+///
+/// Aliases cost no copies of contents, which have shared terms but dimensions
+/// of their own.
 LogicalResult Interpreter::runCluster(Operation *op) {
   auto cluster = cast<plan::ClusterOp>(op);
   Block &body = cluster.getBody().front();
@@ -36,6 +50,8 @@ LogicalResult Interpreter::runCluster(Operation *op) {
   return success();
 }
 
+/// Contributions are only collected: they count once the whole function has
+/// been interpreted, for all microbatches together.
 LogicalResult Interpreter::runAccess(nn::SlotOpInterface access) {
   switch (access.getAccess()) {
   case nn::SlotAccess::Read: {
@@ -56,6 +72,9 @@ LogicalResult Interpreter::runAccess(nn::SlotOpInterface access) {
 
 /// The only op that takes `value`, in a kernel or not; null: there are others,
 /// or none.
+///
+/// A value that a cluster takes or yields is followed into it or out of it, so
+/// a chain of sums that is divided among kernels is seen as one.
 static Operation *findOnlyUser(Value value) {
   while (value.hasOneUse()) {
     OpOperand &use = *value.use_begin();
@@ -74,13 +93,22 @@ static Operation *findOnlyUser(Value value) {
 /// The norm is a sum over all parameters, one after the other. The terms of all
 /// the sums on the way would take the square of their number, so they are added
 /// up at once, by the last of them.
+///
+/// 1. The list of one operand is continued, and not copied, so a chain of n
+///    additions takes O(n).
+/// 2. Other operands are appended, a list of their own by its elements.
+/// 3. If only another sum takes the result, the list is handed on and the value
+///    has no form.
+/// 4. Else it is the last one, and all are added up.
 LogicalResult Interpreter::runSum(nn::AddOp add) {
+  // 1. Continue.
   std::shared_ptr<std::vector<Content>> summands;
   for (Value operand : add->getOperands())
     if (const Content &own = get(operand); !summands && own.summands)
       summands = own.summands; // nobody else takes them
   if (!summands)
     summands = std::make_shared<std::vector<Content>>();
+  // 2. Append.
   for (Value operand : add->getOperands()) {
     const Content &own = get(operand);
     if (!own.summands)
@@ -89,10 +117,12 @@ LogicalResult Interpreter::runSum(nn::AddOp add) {
       llvm::append_range(*summands, *own.summands);
   }
   auto type = cast<RankedTensorType>(add.getType());
+  // 3. Hand on.
   if (isa_and_nonnull<nn::AddOp>(findOnlyUser(add.getResult()))) {
     bind(add.getResult(), Content{type, {}, nullptr, nullptr, summands});
     return success();
   }
+  // 4. Add up.
   FailureOr<Content> total = rules.addUp(add, *summands, type);
   if (failed(total))
     return failure();
@@ -100,6 +130,8 @@ LogicalResult Interpreter::runSum(nn::AddOp add) {
   return success();
 }
 
+/// Control and state are handled here; whatever computes goes to the rules.
+/// Terms that appear on the way are noted as first computed by `op`.
 LogicalResult Interpreter::run(Operation *op) {
   rules.terms.setOrigin(op);
   if (isa<plan::ClusterOp>(op))
@@ -137,6 +169,9 @@ Step::Step(ModuleOp module, Rules &rules, RankedTensorType inputs)
       placement(
           module->getAttrOfType<pipe::PlacementAttr>(pipe::kPlacementAttr)) {}
 
+/// Two functions that do the same for one stage would be interpreted as one of
+/// them, so that is an error. Without a placement the stages are in line, one
+/// for each rank.
 LogicalResult Step::findFunctions() {
   for (auto function : module.getOps<func::FuncOp>()) {
     auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
@@ -165,6 +200,7 @@ static pipe::PortAttr getPort(DictionaryAttr attrs) {
                : pipe::PortAttr();
 }
 
+/// Residuals go from a stage's forward function to its own backward one.
 std::pair<PortKind, int64_t> proof::findMaker(PortKind kind, int64_t stage) {
   if (kind == PortKind::Input)
     return {PortKind::Output, stage - 1};
@@ -174,6 +210,9 @@ std::pair<PortKind, int64_t> proof::findMaker(PortKind kind, int64_t stage) {
 }
 
 /// Keys are one for each sequence.
+///
+/// A leaf that is called after its kind, split over the axes that split tokens.
+/// In the claim these axes have one rank, so the leaf is the whole.
 Content Step::makeInput(PortKind kind) {
   SmallVector<SmallVector<StringAttr>> axes;
   for (StringRef axis : kTokenAxes)
@@ -184,6 +223,8 @@ Content Step::makeInput(PortKind kind) {
                         inputs.clone(inputs.getShape().take_front(rank)), axes);
 }
 
+/// Fails if no function that was interpreted before gives it: either none does,
+/// or a stage depends on a later one.
 FailureOr<Content> Step::findArgument(func::FuncOp function, unsigned index,
                                       int64_t stage) {
   pipe::PortAttr port = getPort(function.getArgAttrDict(index));
@@ -199,11 +240,17 @@ FailureOr<Content> Step::findArgument(func::FuncOp function, unsigned index,
   return failure();
 }
 
+/// 1. Arguments are what ports have given, in the types that the function
+///    declares.
+/// 2. Ops are interpreted. None may end the step, and none may meet other
+///    stages, which are not at this point.
+/// 3. Results are given to ports, and contributions to the rank's state.
 LogicalResult Step::call(func::FuncOp function) {
   auto own = function->getAttrOfType<pipe::FunctionAttr>(pipe::kFunctionAttr);
   int64_t stage = own.getIndex();
   RankState &state = ranks[placement ? placement.getRank(stage) : stage];
   Interpreter interpreter(rules, state);
+  // 1. Arguments.
   for (BlockArgument argument : function.getArguments()) {
     FailureOr<Content> content =
         findArgument(function, argument.getArgNumber(), stage);
@@ -216,6 +263,7 @@ LogicalResult Step::call(func::FuncOp function) {
              << " of it: " << print(*content);
     interpreter.bind(argument, std::move(*content));
   }
+  // 2. Ops.
   for (Operation &op : function.getBody().front()) {
     if (nn::getSlotAccess(&op) == nn::SlotAccess::Replace ||
         isa<nn::MetricOp>(op)) {
@@ -228,6 +276,7 @@ LogicalResult Step::call(func::FuncOp function) {
     if (failed(interpreter.run(&op)))
       return failure();
   }
+  // 3. Results.
   for (auto [index, content] : llvm::enumerate(interpreter.returned)) {
     pipe::PortAttr port = getPort(function.getResultAttrDict(index));
     content.type = cast<RankedTensorType>(function.getResultTypes()[index]);
@@ -239,6 +288,8 @@ LogicalResult Step::call(func::FuncOp function) {
   return success();
 }
 
+/// A schedule may split the backward pass into that of inputs and that of
+/// weights, which comes after; a stage has the one function or the two.
 LogicalResult Step::interpretStages() {
   auto callIfThere = [&](ActionKind action, int64_t stage) -> LogicalResult {
     auto function = functions.lookup(
@@ -256,6 +307,7 @@ LogicalResult Step::interpretStages() {
   return success();
 }
 
+/// As in the file's description. Nothing is known of the state after a failure.
 LogicalResult Step::interpret() {
   if (failed(findFunctions()) || failed(interpretStages()))
     return failure();

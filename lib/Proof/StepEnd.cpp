@@ -9,6 +9,10 @@
 // meet in collectives along it. Each rank is interpreted up to its next one;
 // where all members of one stand before it, it is done.
 //
+// A sum along the pipeline is then the sum of what its members hold, in terms:
+// ranks of the pipeline have different values under one name, as the gradients
+// of tied parameters or their parts of the norm, and no form describes that.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Step.h"
@@ -20,6 +24,8 @@ using namespace plait;
 using namespace plait::proof;
 using pipe::ActionKind;
 
+/// One along a pipeline of a single rank crosses nothing, and is the identity
+/// for the rules.
 bool plait::proof::crossesPipeline(Operation *op) {
   auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
   if (!collective || collective.getAxis() != kPipelineAxis)
@@ -31,6 +37,8 @@ bool plait::proof::crossesPipeline(Operation *op) {
 
 namespace {
 /// What is left of a rank's end of the step.
+///
+/// May be moved: its interpreter's contents stay where they were allocated.
 struct Remaining {
   Interpreter interpreter;
   SmallVector<Operation *> ops; // the next one last
@@ -50,6 +58,7 @@ struct Remaining {
   }
 };
 
+/// Lets ranks meet until all are at their end.
 class StepEnd {
 public:
   StepEnd(std::vector<Remaining> &ranks, Rules &rules)
@@ -65,6 +74,7 @@ private:
 };
 } // namespace
 
+/// All ranks, where the op names none.
 SmallVector<int64_t> StepEnd::findMembers(dist::AllReduceOp op) const {
   if (auto members = op.getMembers())
     return SmallVector<int64_t>(*members);
@@ -72,6 +82,13 @@ SmallVector<int64_t> StepEnd::findMembers(dist::AllReduceOp op) const {
 }
 
 /// Does the collective before which `rank` stands, if all others stand there.
+///
+/// 1. The collective is a sum of two or more members, of which `rank` is one.
+/// 2. Each member stands before one with the same members; else the others have
+///    something to do first, and `met` stays as it is.
+/// 3. They agree on what they combine, and their values are added up as if by
+///    one op.
+/// 4. All members go on with the sum.
 LogicalResult StepEnd::meet(int64_t rank, bool &met) {
   auto own = dyn_cast<dist::AllReduceOp>(ranks[rank].ops.back());
   if (!own) {
@@ -79,6 +96,7 @@ LogicalResult StepEnd::meet(int64_t rank, bool &met) {
         << "only sums along the pipeline have a rule";
     return failure();
   }
+  // 1. Who.
   SmallVector<int64_t> members = findMembers(own);
   if (!llvm::is_contained(members, rank))
     return rules.report.wrong(own)
@@ -90,9 +108,11 @@ LogicalResult StepEnd::meet(int64_t rank, bool &met) {
     if (member >= int64_t(ranks.size()) || ranks[member].ops.empty())
       return rules.report.wrong(own)
              << "rank " << member << " of the pipeline takes no part";
+    // 2. Is it there?
     auto other = dyn_cast<dist::AllReduceOp>(ranks[member].ops.back());
     if (!other || findMembers(other) != members)
       return success(); // it stands before another one
+    // 3. Do they agree?
     if (other.getReduction() != own.getReduction() ||
         other.getType() != own.getType()) {
       InFlightDiagnostic diag = rules.report.wrong(own);
@@ -111,6 +131,7 @@ LogicalResult StepEnd::meet(int64_t rank, bool &met) {
       return failure();
     total = std::move(*sum);
   }
+  // 4. Go on.
   met = true;
   for (int64_t member : members) {
     Operation *op = ranks[member].ops.pop_back_val();
@@ -119,6 +140,9 @@ LogicalResult StepEnd::meet(int64_t rank, bool &met) {
   return success();
 }
 
+/// Each round completes a collective, of which there are finitely many. If
+/// ranks are left and none can meet, they have their collectives in different
+/// orders: a run would wait for ever.
 LogicalResult StepEnd::run() {
   while (true) {
     Operation *waiting = nullptr;
@@ -140,6 +164,8 @@ LogicalResult StepEnd::run() {
   }
 }
 
+/// A rank's reduce function comes before its optimizer; either may be
+/// missing. Nothing takes what they return.
 LogicalResult Step::interpretEnd() {
   std::vector<Remaining> remaining;
   for (auto [index, state] : llvm::enumerate(ranks)) {

@@ -24,6 +24,15 @@
 // In all of them an argument may be repeated along some dimensions: repetition
 // commutes with everything that is elementwise in those dimensions.
 //
+// How the normal form comes about: sums hold no sums and products no products,
+// numeric factors are held by sums only (a multiple of a term is a sum of one
+// argument), and arguments are sorted by the ids of their terms. So each
+// constructor has to look at the outermost node of its arguments only, and
+// costs time linear in them. Terms are never rewritten once they are made.
+// The normal form does not decide equality: (a + b) · c is not multiplied out,
+// since that would make terms of exponential size. A plan whose proof would
+// need that is refused.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Term.h"
@@ -43,6 +52,7 @@ Letters plait::proof::countLetters(size_t rank) {
   return llvm::to_vector_of<int, 4>(llvm::seq<size_t>(0, rank));
 }
 
+/// Whether the dimensions are the result's, in order and without repetition.
 static bool isIdentity(const Letters &letters) {
   return llvm::equal(letters, llvm::seq<int>(0, letters.size()));
 }
@@ -51,11 +61,15 @@ static bool isEqual(const Argument &a, const Argument &b) {
   return a.term == b.term && a.factor == b.factor && a.letters == b.letters;
 }
 
+/// By id and not by address, so that two runs order alike. Factors do not
+/// count: equal terms have to come next to each other to be added up.
 static bool isBefore(const Argument &a, const Argument &b) {
   return a.term != b.term ? a.term->id < b.term->id : a.letters < b.letters;
 }
 
 /// `inner` with the letters that `outer` gives to its dimensions.
+///
+/// Composes two namings, as a nested einsum is flattened.
 static Letters rename(const Letters &inner, const Letters &outer) {
   return llvm::to_vector_of<int, 4>(
       llvm::map_range(inner, [&](int letter) { return outer[letter]; }));
@@ -65,6 +79,8 @@ static Letters rename(const Letters &inner, const Letters &outer) {
 // Interning
 //===----------------------------------------------------------------------===//
 
+/// Of a term whose name is interned and whose arguments are final. The hash
+/// depends on addresses, which nothing that is printed does.
 static llvm::hash_code computeHash(const Term &term) {
   llvm::hash_code hash = llvm::hash_combine(
       int(term.kind), term.name.data(), term.attrs,
@@ -77,7 +93,13 @@ static llvm::hash_code computeHash(const Term &term) {
   return hash;
 }
 
+/// 1. The name becomes the one that is kept, so that it can be compared by its
+///    address and outlives the caller's.
+/// 2. A term that is known is returned as it was made: `origin` and `inClaim`
+///    are those of the first.
+/// 3. Another one is added to a deque, in which terms do not move.
 const Term *Terms::intern(Term term) {
+  // 1. The name.
   // Names are compared by address.
   if (!term.name.empty()) {
     auto [it, isNew] = names.try_emplace(term.name, 0);
@@ -88,12 +110,14 @@ const Term *Terms::intern(Term term) {
     }
     term.name = it->first;
   }
+  // 2. Known?
   auto &known = byHash[computeHash(term)];
   for (const Term *other : known)
     if (other->kind == term.kind && other->name.data() == term.name.data() &&
         other->attrs == term.attrs && other->shape == term.shape &&
         llvm::equal(other->arguments, term.arguments, isEqual))
       return other;
+  // 3. New.
   term.id = terms.size();
   term.inClaim = isClaim;
   term.origin = origin;
@@ -101,6 +125,7 @@ const Term *Terms::intern(Term term) {
   return known.back();
 }
 
+/// Looks at all terms, so it is for messages only.
 llvm::DenseMap<mlir::Operation *, SmallVector<const Term *, 1>>
 Terms::findStrangers() const {
   llvm::DenseMap<mlir::Operation *, SmallVector<const Term *, 1>> strangers;
@@ -110,6 +135,8 @@ Terms::findStrangers() const {
   return strangers;
 }
 
+/// Each term once, although many share parts. What is in the claim consists of
+/// terms in the claim only, so the search stops there.
 void plait::proof::findStrangers(const Term *term,
                                  llvm::function_ref<void(const Term *)> visit) {
   llvm::DenseSet<const Term *> seen;
@@ -130,6 +157,7 @@ const Term *Terms::leaf(StringRef name, ArrayRef<int64_t> shape) {
   return intern(std::move(term));
 }
 
+/// A leaf of that name: parameters and inputs begin with "@" or are words.
 static constexpr StringRef kOne = "1";
 
 const Term *Terms::one() { return leaf(kOne, {}); }
@@ -138,6 +166,7 @@ static bool isOne(const Term *term) {
   return term->kind == Term::Leaf && term->name == kOne;
 }
 
+/// Numbers are multiples of one, hence sums of at most one argument.
 std::optional<double> Term::getNumber() const {
   if (isZero())
     return 0;
@@ -153,6 +182,10 @@ std::optional<double> Term::getNumber() const {
 //===----------------------------------------------------------------------===//
 
 /// The term of all letters that its arguments have, in ascending order.
+///
+/// Callers number letters as they like; in the term they become 0, 1, … without
+/// gaps, so that the same expression in other letters is the same term.
+/// Arguments must have no two equal entries for a sum.
 Expression Terms::finish(Term::Kind kind, SmallVector<Argument, 2> arguments) {
   SmallVector<int64_t> extents; // by letter, -1: there is none
   for (const Argument &argument : arguments)
@@ -186,6 +219,12 @@ Expression Terms::finish(Term::Kind kind, SmallVector<Argument, 2> arguments) {
   return result;
 }
 
+/// 1. Sums among the arguments are replaced by their arguments (S1), whose
+///    factors are multiplied.
+/// 2. The order makes equal terms neighbours (S2); these are added up (S3).
+/// 3. What has become zero goes (S3).
+/// The sort is stable, so that factors are added in the order in which they
+/// were given.
 Expression Terms::sum(ArrayRef<Argument> given) {
   SmallVector<Argument> all;
   all.reserve(given.size());
@@ -194,10 +233,12 @@ Expression Terms::sum(ArrayRef<Argument> given) {
       all.push_back(argument);
       continue;
     }
+    // 1. Flatten.
     for (const Argument &inner : argument.term->arguments) // S1
       all.push_back({inner.term, rename(inner.letters, argument.letters),
                      argument.factor * inner.factor});
   }
+  // 2. Collect. Mostly they are sorted already.
   if (!llvm::is_sorted(all, isBefore))
     llvm::stable_sort(all, isBefore);
   SmallVector<Argument, 2> arguments;
@@ -207,12 +248,15 @@ Expression Terms::sum(ArrayRef<Argument> given) {
       arguments.back().factor += argument.factor; // S2, S3
     else
       arguments.push_back(std::move(argument));
+  // 3. Cancel.
   llvm::erase_if(arguments,
                  [](const Argument &own) { return own.factor == 0; });
   return finish(Term::Sum, std::move(arguments));
 }
 
 /// Moves the factor of a term that is a multiple of another one into `factor`.
+///
+/// Only a sum of one argument is a multiple; any other sum stays what it is.
 static Argument takeFactor(const Argument &argument, double &factor) {
   const Term *term = argument.term;
   factor *= argument.factor;
@@ -223,6 +267,8 @@ static Argument takeFactor(const Argument &argument, double &factor) {
   return {inner.term, rename(inner.letters, argument.letters)};
 }
 
+/// Factors are taken out of all arguments and put before the result (P2), ones
+/// are dropped and products flattened (P1, P3). Sums are not multiplied out.
 Expression Terms::product(ArrayRef<Argument> given, double factor) {
   SmallVector<Argument, 2> arguments;
   for (const Argument &argument : given) {
@@ -249,6 +295,10 @@ Expression Terms::product(ArrayRef<Argument> given, double factor) {
 // Everything else
 //===----------------------------------------------------------------------===//
 
+/// Letters are numbered anew: those of the result first, in its order, then
+/// those that are reduced, in the order of the arguments. So equal applications
+/// are one term whatever letters the caller had. The name has to say all of the
+/// meaning that `attrs` does not.
 Expression Terms::apply(StringRef name, mlir::Attribute attrs,
                         ArrayRef<Argument> arguments, ArrayRef<int> result,
                         ArrayRef<int64_t> given) {
@@ -256,6 +306,7 @@ Expression Terms::apply(StringRef name, mlir::Attribute attrs,
   llvm::DenseMap<int, int> number;
   llvm::DenseMap<int, int64_t> extents;
   for (int letter : result)
+    // The right side is evaluated first (C++17).
     number[letter] = number.size();
   for (const Argument &argument : arguments)
     for (auto [letter, extent] :
@@ -273,6 +324,8 @@ Expression Terms::apply(StringRef name, mlir::Attribute attrs,
   return {intern(std::move(term)), Letters(result)};
 }
 
+/// Zero in any argument makes the result zero. Sums of several terms are not
+/// distributed over, for the same reason as in products.
 Expression Terms::applyLinear(StringRef name, mlir::Attribute attrs,
                               ArrayRef<Argument> given, ArrayRef<int> result,
                               ArrayRef<int64_t> extents) {
@@ -288,6 +341,8 @@ Expression Terms::applyLinear(StringRef name, mlir::Attribute attrs,
 }
 
 /// `argument`, or what it is a reduction of by the same `name`. R1
+///
+/// Reduced letters of the inner reduction get numbers that no other letter has.
 static Argument unwrap(const Argument &argument, StringRef name) {
   const Term *term = argument.term;
   if (term->kind != Term::Apply || term->name != name)
@@ -303,8 +358,14 @@ static Argument unwrap(const Argument &argument, StringRef name) {
   return result;
 }
 
+/// 1. A sum is reduced summand by summand (R2), so that it does not matter
+///    whether a program adds before it reduces.
+/// 2. Of each, a letter that is reduced and that it has is summed over; one
+///    that it does not have multiplies it by the extent.
+/// 3. Two sums in a row become one over all letters (R1).
 Expression Terms::reduceSum(const Argument &argument, ArrayRef<int> result) {
   SmallVector<Argument> given;
+  // 1. Summands.
   if (argument.term->kind == Term::Sum)
     for (const Argument &inner : argument.term->arguments) // L1, R2
       given.push_back({inner.term, rename(inner.letters, argument.letters),
@@ -313,6 +374,7 @@ Expression Terms::reduceSum(const Argument &argument, ArrayRef<int> result) {
     given.push_back(argument);
   SmallVector<Argument> reduced;
   for (Argument &part : given) {
+    // 2. Letters.
     bool isReduced = false;
     for (auto [letter, extent] :
          llvm::zip_equal(argument.letters, argument.term->shape)) {
@@ -326,6 +388,7 @@ Expression Terms::reduceSum(const Argument &argument, ArrayRef<int> result) {
       reduced.push_back(std::move(part));
       continue;
     }
+    // 3. Sums of sums.
     Letters left;
     llvm::copy_if(result, std::back_inserter(left), [&](int letter) {
       return llvm::is_contained(part.letters, letter);
@@ -337,11 +400,16 @@ Expression Terms::reduceSum(const Argument &argument, ArrayRef<int> result) {
   return sum(reduced);
 }
 
+/// Not linear: neither factors nor summands come out. The result's letters have
+/// to be some of the argument's.
 Expression Terms::reduceMaximum(const Argument &argument,
                                 ArrayRef<int> result) {
   return apply("maximum", {}, unwrap(argument, "maximum"), result);
 }
 
+/// Linear up to rounding (L1), like all that the proof shows. A number that was
+/// widened to f32 and comes back has lost nothing (C1); the reverse, f32 by way
+/// of bf16, rounds and stays.
 Expression Terms::cast(const Argument &argument, mlir::TypeAttr type) {
   double factor = 1;
   Argument plain = takeFactor(argument, factor); // L1
@@ -359,6 +427,8 @@ Expression Terms::cast(const Argument &argument, mlir::TypeAttr type) {
   return sum(Argument{result.term, result.letters, factor});
 }
 
+/// The sum of what each microbatch gives, of which the term has that of any
+/// one. By summands, as reduceSum(); a factor is the same in all microbatches.
 const Term *Terms::overMicrobatches(const Term *term) {
   SmallVector<Argument> parts;
   SmallVector<Argument, 2> given(term->arguments);
@@ -377,6 +447,8 @@ const Term *Terms::overMicrobatches(const Term *term) {
 // Printing
 //===----------------------------------------------------------------------===//
 
+/// Letters are left out: a message says what is computed, and op and types say
+/// of which dimensions.
 std::string plait::proof::print(const Term *term, int depth) {
   static constexpr size_t kMost = 4; // arguments
   if (term->kind == Term::Leaf)

@@ -122,8 +122,8 @@ void Search::tryHandcrafted(uint32_t factor) {
     uint32_t lead =
         std::min(capacity, factor * (problem.stages - rank) - (factor - 1));
     double delay = factor * rank;
-    // What is whole comes first; what memory is left bounds how many W may be
-    // late.
+    // The microbatches that are held whole come first; the memory that is left
+    // bounds how many W may be delayed.
     if (memory.limit != 0 && memory.weightShare > 0)
       delay = std::min(delay, (memory.limit - lead) / memory.weightShare);
     schedule.ranks.push_back(delayWeights(problem.microbatches, lead, delay));

@@ -19,9 +19,8 @@
 using namespace plait;
 using namespace plait::schedule;
 
-/// A limit at all keeps infinities, and with them differences that are no
-/// number, out of every sum over actions. The comparison is written so that a
-/// NaN fails.
+/// The limit keeps every sum over actions finite, so that no difference of two
+/// sums is NaN. The comparison is written so that a NaN fails.
 static Status checkCost(const char *name, double cost) {
   constexpr double limit = 1e12;
   if (cost >= 0 && cost <= limit)
@@ -29,8 +28,8 @@ static Status checkCost(const char *name, double cost) {
   return fail("cost of ", name, " is ", cost, ", expected 0 to ", limit);
 }
 
-/// The single figure is checked also where a vector hides it: who asks
-/// forwardOf and its kind cannot tell which of the two it was told.
+/// The single figure is checked even where a vector takes its place, so that a
+/// value is in range whichever of the two a caller reads.
 Status Costs::check(const Problem &problem) const {
   struct Entry {
     const char *name;

@@ -131,9 +131,9 @@ static std::string printWork(ActionKind kind, uint32_t stage,
          std::to_string(microbatch);
 }
 
-/// What is no work is left out, so that a complete schedule is written as the
-/// compute-only one that it was made from. No cell is empty: how long a rank
-/// idles is a question of costs.
+/// Messages, REDUCE and OPTIMIZER are left out, so that a complete schedule is
+/// written as the compute-only one that it was made from. No cell is empty: how
+/// long a rank idles is a question of costs.
 std::string schedule::printCsv(const Schedule &schedule) {
   std::string text;
   for (uint32_t rank = 0; rank < schedule.ranks.size(); ++rank) {
@@ -195,8 +195,8 @@ Status CsvReader::parseCell(std::string_view word, uint32_t column) {
     std::string_view name = rest.substr(0, end);
     rest.remove_prefix(end);
     for (const Spelling &spelling : spellings) {
-      // A number that should not be there makes another word as well as one
-      // that is missing.
+      // A spelling with a number does not match a word without one, nor the
+      // other way round.
       if (spelling.name != name || rest.empty() == spelling.numbered)
         continue;
       if (spelling.numbered &&
@@ -318,7 +318,7 @@ Status CsvReader::checkMessages() const {
 Status CsvReader::addActions(uint32_t rank) {
   std::vector<Action> &actions = schedule.ranks.emplace_back();
   for (const Cell &cell : ranks[rank]) {
-    // What is no work has been checked and has no effect.
+    // Messages and sharding commands have been checked and have no effect.
     if (!cell.work)
       continue;
     uint32_t &seen = columnOf(*cell.work, cell.stage, cell.microbatch);
@@ -334,10 +334,9 @@ Status CsvReader::addActions(uint32_t rank) {
 }
 
 /// A backward is whole or split, not both, and comes after what it reads: a W
-/// after its I, the others after their F. It is asked as the actions are
-/// entered, in the order of the line: what has no column yet comes later or not
-/// at all. Which of these it is does not matter for an action in front of what
-/// it needs.
+/// after its I, the others after their F. Runs as the actions are entered, in
+/// the order of the line, so an action without a column comes later or is
+/// missing. Either is an error for what depends on it.
 Status CsvReader::checkBackward(uint32_t rank, const Cell &cell) const {
   if (*cell.work == ActionKind::Forward)
     return Status::success();

@@ -180,8 +180,8 @@ void Engine::advance(uint32_t rank) {
     double ready = clocks[rank];
     if (auto input = inputOf(rank, action)) {
       double time = times[indexOf(*input)];
-      // Left here, with the cursor on the action: it is looked at once more
-      // when the event has happened.
+      // The cursor stays on the action, which is looked at again when the event
+      // has happened.
       if (time == never) {
         waitingFor[rank] = input;
         return;
@@ -250,8 +250,8 @@ void Engine::summarise() {
 
 /// Runs whatever can run until nothing can: either all lists have ended, or
 /// every rank that has not waits for one that does. Time and memory are linear
-/// in the actions. Ranks are put up in reverse, so that the first stage, which
-/// all others wait for, is taken first.
+/// in the actions. Ranks are pushed in reverse, so that the first stage, which
+/// all others wait for, is popped first.
 void Engine::runAll() {
   timeline.ranks.resize(problem.stages);
   for (uint32_t rank = problem.stages; rank-- > 0;) {

@@ -48,7 +48,7 @@ static double boundInterleaved(const Problem &problem, uint32_t rank, double) {
   return atMostAll(problem, (2 * (p - rank - 1) + (v - 1) * p + 1) / v);
 }
 
-// The number of layers limits chunks soon enough.
+// No bound of the schedule's own: the number of layers bounds the chunks.
 static constexpr uint32_t anyChunks = std::numeric_limits<uint32_t>::max();
 
 // The order is that of help texts. The numbers in front of the functions are

@@ -32,9 +32,8 @@ namespace {
 constexpr double never = std::numeric_limits<double>::infinity();
 
 /// The next time at which each rank decides, and the earliest of them: a
-/// tournament in a binary tree.
-/// Setting a time takes the logarithm of the ranks, and so does finding the
-/// earliest.
+/// tournament in a binary tree. Setting a time and finding the earliest take
+/// time logarithmic in the ranks.
 class Agenda {
 public:
   explicit Agenda(uint32_t ranks)
@@ -205,8 +204,8 @@ void Greedy::start(uint32_t index, uint32_t chunk, Work work, double now) {
   rank.weights += (work == I) - (work == W);
   agenda.set(index, rank.end);
   result.ranks[index].push_back({kinds[work], chunk, microbatch});
-  // The last stage turns: its F is the input of its own I. The first stage's I
-  // is nobody's input.
+  // On the last stage the F is the input of its own I. Nothing waits for the
+  // first stage's I.
   if (work == F && position + 1 < stages.size())
     post(position + 1, F, microbatch, index, rank.end);
   else if (work == F)
@@ -237,9 +236,9 @@ bool Greedy::isNext(uint32_t rank, uint32_t chunk, Work work) const {
          order[next].kind == kinds[work];
 }
 
-/// Forwards up to the lead, and input gradients only when the lead has been
-/// run: the first makes room for the plan of the warm-up, the second keeps a
-/// rank from turning round before it.
+/// No more forwards than the lead are unanswered by an I, which bounds memory
+/// as the warm-up was planned; and the first I comes only after as many
+/// forwards as the lead, so that a rank does not end its warm-up early.
 bool Greedy::allowsByLead(uint32_t rank, const Stage &stage, Work work) const {
   if (policy.leads.empty())
     return true;
@@ -299,10 +298,10 @@ void Greedy::decideIdle(uint32_t index, double now, double next, bool blocked) {
   agenda.set(index, next);
 }
 
-/// 1. Where a pattern has a window, what it starts first is found, there or
-///    not.
-/// 2. Of what may start, is there and is in the window, the first by priority
-///    is started.
+/// 1. Where a pattern has a window, the earliest start that the pattern has
+///    among the candidates is found, whether its input has arrived or not.
+/// 2. Of the candidates that may start, have their input and are within the
+///    window of that, the first by priority is started.
 /// 3. Otherwise the rank fills the time or waits until the next input that is
 ///    known.
 void Greedy::decide(uint32_t index, double now) {

@@ -39,8 +39,9 @@ std::vector<Step> listSteps(const Problem &problem, ActionKind kind) {
        first += problem.stages) {
     uint64_t group = first / problem.stages * groupSize;
     // The last group may be short. Its steps keep the places that they would
-    // have in a full one: the lead of a rank is counted in places, so that the
-    // order is that of the next multiple of p with holes.
+    // have in a full one: a rank's lead is counted in places, so the order is
+    // that of the next multiple of p microbatches without those that do not
+    // exist.
     uint32_t end = std::min(problem.microbatches - first, problem.stages);
     for (uint32_t i = 0; i < problem.chunks; ++i) {
       uint32_t chunk = kind == ActionKind::Forward ? i : problem.chunks - 1 - i;
@@ -70,7 +71,8 @@ Schedule schedule::interleavedOneFOneB(const Problem &problem) {
     auto forward = forwards.begin();
     for (const Step &backward : backwards) {
       // All forwards that may be in front of this backward. By places and not
-      // by positions, so that the holes of the last group count.
+      // by positions, so that the microbatches that the last group lacks count
+      // as well.
       for (;
            forward != forwards.end() && forward->place <= backward.place + lead;
            ++forward)

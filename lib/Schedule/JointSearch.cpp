@@ -146,7 +146,8 @@ private:
   void keepBest(size_t count);
 
   const JointProblem &problem;
-  // No candidate is faster: who meets it need not be improved.
+  // A lower bound on the makespan: a candidate that meets it needs no
+  // improvement.
   double bound;
   std::vector<Shape> shapes;
 };
@@ -311,9 +312,9 @@ Candidate JointSearch::order(const Shape &shape, const Policy &policy,
             : 0);
   Pattern pattern;
   if (policy.rhythm) {
-    // Patterns and orders run microbatches through all chunks in their own
-    // rhythm. Reserved places would hold them up; a run that gets stuck without
-    // them is infinite and loses.
+    // A pattern or an order says itself when each chunk runs. Memory reserved
+    // for later chunks would delay it. Without the reservation a run may get
+    // stuck; it is then infinite and never the best.
     pattern = makePattern(shape.problem, *policy.rhythm);
     greedy.pattern = &pattern;
     greedy.window = policy.rhythm->window;
@@ -340,8 +341,8 @@ void JointSearch::tryPolicies(Shape &shape) {
     }
 }
 
-/// A shape that no problem may have is left out without a word: too many
-/// virtual stages for the largest chunks say nothing against smaller ones.
+/// A shape that Problem::check() refuses is left out and is no error: the
+/// largest chunks may give too many virtual stages where smaller ones do not.
 void JointSearch::addShape(uint32_t chunks, Placement placement) {
   Shape shape{{problem.stages, chunks, problem.microbatches, placement}, {}};
   if (!shape.problem.check().ok())
@@ -449,8 +450,7 @@ Result<JointResult> JointSearch::run() {
   if (shapes.empty() || shapes.front().best.makespan == never)
     return fail("no order was found that holds at most ", problem.memory.limit,
                 " of activations on every rank");
-  // At last, memory that can be had for nothing: W move forward where the
-  // makespan allows.
+  // Last, W move forward where the makespan does not grow, which saves memory.
   return toResult(problem, advanceWeights(problem, shapes.front().best),
                   "auto");
 }

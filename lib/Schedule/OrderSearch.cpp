@@ -111,13 +111,11 @@ private:
   };
   std::vector<Fact> facts;
 
-  // Times are in the unit of the layers'. One waiter for each action is
-  // enough: what one stage makes, one other stage waits for.
-  // Of the last simulation.
-  // By Op the end, negative until it has run; by rank the end of its last
-  // action.
+  // Of the last simulation, in the unit of the layers' times. By Op the end,
+  // negative until it has run; by rank the end of its last action.
   std::vector<double> ends, clocks;
-  // By Op: the rank that is stopped in front of it; -1: none.
+  // By Op: the rank that is stopped in front of it; -1: none. One is enough:
+  // what one stage makes, one other stage waits for.
   std::vector<int32_t> waiters;
   std::vector<uint32_t> cursors, runnable;
   double makespan = 0;
@@ -455,8 +453,8 @@ Candidate Annealer::toCandidate() const {
 
 /// 1. The start is measured. One that does not end or does not keep the limit
 ///    is returned as infinite.
-/// 2. The heat begins at a share of the makespan and falls with the visits,
-///    which are the budget.
+/// 2. The temperature (`heat`) begins at a share of the makespan and falls with
+///    the visits, which are the budget.
 /// 3. Moves are drawn, applied and simulated; Metropolis' rule says which stay.
 ///    The critical path is looked for again whenever one did.
 /// 4. It ends when the budget is used up, at the bound, or when no move has

@@ -61,7 +61,7 @@ Status MemoryModel::check() const {
   return Status::success();
 }
 
-/// Linear, and asked anew where it matters: a flag beside the lists could
+/// Linear, and computed at each call: a flag stored beside the lists could
 /// contradict them.
 bool Schedule::isComputeOnly() const {
   return std::all_of(ranks.begin(), ranks.end(), [](const auto &actions) {

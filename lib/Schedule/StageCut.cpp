@@ -203,8 +203,8 @@ std::vector<int> RankCutter::deal() const {
   for (uint32_t stage : {0u, stages - 1})
     ranks[problem.rankOf(stage)] += stage == 0 ? before : after;
   for (size_t left = costs.size() - stages; left > 0; --left) {
-    // From the back: of ranks that have as little the last gets the layer,
-    // because the first ones hold the most microbatches.
+    // From the back: of several ranks with the least load the last gets the
+    // layer, because the first ones hold the most microbatches.
     auto last = std::min_element(ranks.rbegin(), ranks.rend());
     uint32_t rank = uint32_t(ranks.rend() - last) - 1;
     *last += cost;
@@ -304,9 +304,8 @@ std::vector<int> schedule::improveCut(
     if (near != stages - near)
       distances.push_back(stages - near);
   }
-  // A refusal counts for the move from one stage by one distance. As many in a
-  // row as there are moves: none is better, and the cut is where it was asked
-  // for each.
+  // Counts refusals in a row. A move is a stage and a distance: once there are
+  // as many refusals as moves, each move has been refused for the present cut.
   size_t refused = 0, asked = 0;
   for (size_t i = 0; refused < distances.size() * stages; ++i) {
     // All stages at one distance, then the next distance: near moves come first

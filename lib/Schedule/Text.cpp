@@ -50,8 +50,9 @@ constexpr Spelling spellings[] = {
     {"OPTIMIZER", ActionKind::Optimizer, Direction::Forward, false},
 };
 
-/// Linear in a table of twelve rows; a table by kind and direction would have
-/// holes that a new kind could fall into silently.
+/// Linear in a table of twelve rows. A table indexed by kind and direction
+/// would have entries without a spelling, and a new kind could be forgotten
+/// there unnoticed.
 const Spelling &getSpelling(const Action &action) {
   for (const Spelling &spelling : spellings)
     if (spelling.kind == action.kind &&

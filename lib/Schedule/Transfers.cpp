@@ -104,7 +104,7 @@ static Schedule insertAtDepth(const Schedule &schedule, uint32_t depth) {
   return complete;
 }
 
-/// What is complete already stays as it is. In the others:
+/// A complete schedule is returned as it is. Otherwise:
 ///
 /// 1. The span of the compute-only schedule, in which messages need no buffers,
 ///    is what has to be met.

@@ -55,7 +55,8 @@ struct Order {
   Slot earlier, later;
 };
 // A B and an I both stand for the moment at which the gradient of the input is
-// there. W is missing but for its I, because no message carries what it makes.
+// there. W only has to follow its I, because no message carries what it
+// computes.
 constexpr Order orders[] = {
     {F, B},     {F, I},         {I, W},         {RecvF, F},
     {F, SendF}, {RecvB, B},     {RecvB, I},     {B, SendB},
@@ -164,7 +165,7 @@ Status ListVerifier::checkBackward(uint32_t chunk, uint32_t microbatch) const {
   int64_t whole = find(B, chunk, microbatch);
   int64_t input = find(I, chunk, microbatch);
   int64_t weight = find(W, chunk, microbatch);
-  // Any half will do for the message that the backward is there both ways.
+  // Either half serves to report a backward that is both whole and split.
   int64_t half = input != none ? input : weight;
   if (whole != none && half != none)
     return fail(describe(whole),

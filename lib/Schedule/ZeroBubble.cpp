@@ -25,8 +25,8 @@ using namespace plait::schedule;
 // One chunk
 //===----------------------------------------------------------------------===//
 
-/// Linear, and for any numbers: a lead or a delay beyond the microbatches is
-/// all of them.
+/// Linear in the microbatches. A lead or a delay above their number is taken
+/// for that number.
 std::vector<Action> schedule::delayWeights(uint32_t microbatches, uint32_t lead,
                                            uint32_t delay) {
   std::vector<Action> actions;

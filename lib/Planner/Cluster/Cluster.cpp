@@ -52,7 +52,7 @@ Result<Size> parseSize(const std::string &cluster, std::string_view text) {
                 "'");
   };
   if (cross == text.npos) {
-    // As many as there may be nodes: each of them has one at least.
+    // The limit is that of nodes, each of which has at least one device.
     auto devices = parseCount(text, maximumNodes);
     if (!devices)
       return bad("the number of devices", text, maximumNodes);
@@ -266,7 +266,7 @@ Result<Cluster> parseFile(const std::string &text, const std::string &path,
   return build(text, std::move(*hardware), *size);
 }
 
-/// The name is looked up before the size is missed, so that a mistyped device
+/// An unknown name is reported before a missing size, so that a mistyped device
 /// gets the list of devices.
 Result<Cluster> parsePreset(const std::string &text, const std::string &name,
                             std::optional<Size> size) {

@@ -220,8 +220,8 @@ Result<Json> load(const std::string &name, const std::string &folder,
                  "hardware file '" + name + "'", "", depth);
 }
 
-/// Depth is what ends a chain that comes back to itself: 8 files are more than
-/// any real one has.
+/// The limit on the depth ends a chain of files that extend each other; no real
+/// chain has 8.
 Result<Json> resolve(Json object, const std::string &what,
                      const std::string &folder, int depth) {
   auto it = object.find("extends");
@@ -365,7 +365,8 @@ Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
   }
   device.launchSeconds =
       std::max(device.launchSeconds, other.device.launchSeconds);
-  // Half a figure would be taken for the whole cluster's.
+  // Unknown unless both are known: the figure of one type would be taken for
+  // that of the whole cluster.
   bool isKnown = device.powerWatts > 0 && other.device.powerWatts > 0;
   device.powerWatts =
       isKnown ? std::max(device.powerWatts, other.device.powerWatts) : 0;

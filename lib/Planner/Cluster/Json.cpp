@@ -53,8 +53,8 @@ void Fields::fail(Status problem) {
     status = std::move(problem);
 }
 
-/// Every question makes the name known, also where the field is missing: that
-/// is what finish() tells unknown fields by.
+/// Every name that is asked for becomes known, also where the field is missing:
+/// finish() reports all others as unknown.
 const Json *Fields::find(const char *name) {
   known.insert(name);
   if (!status.ok())
@@ -63,8 +63,8 @@ const Json *Fields::find(const char *name) {
   return it == object.end() ? nullptr : &unwrap(*it);
 }
 
-/// Returns the object, so that the read can follow: of a field that is missing
-/// it finds nothing, and the failure stands already.
+/// Returns the object, so that a read can be chained. The read of a missing
+/// field does nothing, since the failure is already noted.
 Fields &Fields::require(const char *name) {
   if (!find(name))
     fail(plait::fail(where, name, " is missing"));

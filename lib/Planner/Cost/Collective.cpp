@@ -34,8 +34,7 @@ struct Place {
   double intraBandwidth, interBandwidth; // of one member
 };
 
-/// The row for the fewest members that are as many; larger groups reach all
-/// links.
+/// The first row with at least as many members; larger groups reach all links.
 double getIntraBandwidth(const Fabric &fabric, int members) {
   for (auto [most, bandwidth] : fabric.byMembers)
     if (members <= most)
@@ -61,8 +60,8 @@ struct Traffic {
 };
 
 /// What an algorithm moves over the busiest link and how many steps that takes.
-/// Of a ring as many steps cross nodes as there are borders between them; a
-/// switch needs none that grow with the members.
+/// Of a ring's steps, `nodes - 1` a pass go between nodes; a reduction in the
+/// switch has no steps that grow with the members.
 Traffic getTraffic(Algorithm algorithm, const Place &place, int passes,
                    double bytes) {
   double n = place.members;
@@ -164,8 +163,8 @@ Group planner::getGroup(int members, int stride, const Cluster &cluster) {
 }
 
 /// A line through the shortest and a large all-reduce. Sizes in between, where
-/// the library changes its protocol, are off it: who takes the line accepts
-/// that.
+/// the library changes its protocol, do not lie on it; callers accept that
+/// error.
 Line planner::fitCollectives(Group group, const Cluster &cluster) {
   // A hidden activation has some ten million bytes.
   constexpr double large = 64 << 20;

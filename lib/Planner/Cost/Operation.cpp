@@ -72,8 +72,8 @@ double planner::getMemoryRate(const Device &device) {
 
 /// A roofline with two ramps: `memoryHalfBytes` more bytes are what a small
 /// kernel takes longer for (at that size it reaches half of the rate), and
-/// every kernel takes a launch. What does not hide of the shorter of arithmetic
-/// and traffic is left out, unlike for matmuls.
+/// every kernel takes a launch. The shorter of arithmetic and traffic counts as
+/// hidden behind the longer one, unlike for matmuls.
 Cost planner::kernelCost(double bytes, double flops, const Device &device) {
   if (bytes <= 0 && flops <= 0)
     return {};

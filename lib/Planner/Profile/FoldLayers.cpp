@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Leaves of each run of layers that are alike the first two, and has the second
-// stand for all but one. A profile's time then does not grow with a model's
+// Of each run of identical layers the first two are kept, and the second stands
+// for all but the first. A profile's time then does not grow with a model's
 // depth. The first of a run is kept apart because what it reads comes from
 // elsewhere, and may be sharded otherwise than what layers hand to each other.
 //
@@ -32,9 +32,9 @@ static void mergeLayer(ArrayRef<Operation *> layer,
     op->erase();
 }
 
-/// How many layers each layer that is left stands for.
-/// Goes from the back, since merging a layer into the one before makes that one
-/// hand on what both did: the run's length is passed along until a layer stays.
+/// How many layers each layer that is left stands for. A layer that is merged
+/// adds its count to the layer in front of it (`run`), until one of the run is
+/// kept.
 static std::map<int64_t, int64_t> mergeRuns(func::FuncOp function) {
   AlikeLayers alike(function);
   std::map<int64_t, int64_t> counts;
@@ -62,8 +62,8 @@ static std::map<int64_t, int64_t> mergeRuns(func::FuncOp function) {
   return counts;
 }
 
-/// Those of layers that were merged: they would be counted and sharded for
-/// nothing.
+/// Erases the parameters of merged layers, which would otherwise be counted and
+/// sharded.
 static void eraseUnreadParameters(func::FuncOp function) {
   llvm::DenseSet<Attribute> read;
   for (auto op : nn::findAccesses(function, nn::SlotAccess::Read))

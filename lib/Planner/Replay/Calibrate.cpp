@@ -359,7 +359,8 @@ static std::string writeJson(const Calibration &calibration,
     // made.
     nlohmann::ordered_json *place = &file;
     std::string path = value.path;
-    // A hop stands in a row with other figures of its channel.
+    // A file states a hop in one row with other figures of its channel, not as
+    // a field of its own.
     bool isHop = path.ends_with(".hop");
     if (isHop)
       path.resize(path.size() - 4);
@@ -401,7 +402,7 @@ Result<Calibration> planner::calibrate(std::span<const MeasuredRun> runs,
     return Status::failure("the profiles hold no step that took any time");
   fit.run();
   Calibration calibration = fit.summarise(*whole);
-  // As many as the run with the most threads had: so many computed at once.
+  // The most threads that any run had, since as many cores computed at once.
   uint32_t cores = 1;
   for (const MeasuredRun &run : runs)
     cores = std::max(cores, run.profile.threads);

@@ -56,7 +56,8 @@ static Status checkMesh(const plan::Profile &profile, const std::string &path,
   if (pick.context > 1 || measuresContext)
     expected.emplace_back("cp", pick.context);
   expected.emplace_back("tp", pick.tensor);
-  // What the profile has of these axes; its others are not of a prediction.
+  // The sizes of these axes in the profile, 1 for one that it lacks.
+  // Predictions have no other axes.
   std::vector<std::pair<std::string, int>> found = expected;
   for (auto &[axis, size] : found) {
     size = 1;

@@ -103,8 +103,8 @@ static Group getGroup(const fb::CollectiveStep &step, const plan::Mesh &mesh,
   auto nodeOf = [&](uint32_t member) {
     return mesh.withIndex(0, axis, member) / uint32_t(cluster.devicesPerNode);
   };
-  // As many on each node as on the first one's: groups that lie unevenly are
-  // taken for even ones.
+  // Every node is taken to have as many members as that of the first member,
+  // also where a group is spread unevenly.
   Group group;
   group.ranks = int(members.size());
   group.perNode =
@@ -175,7 +175,7 @@ static uint64_t getBytes(const fb::Plan &plan, const plan::Message &message) {
 
 /// Of the calls of `function`, the part that is in a first microbatch.
 static double getFirstShare(const fb::Program &program, int32_t function) {
-  // By actions and not by calls that were measured: it is what the plan says.
+  // Counted over the plan's actions, so that it needs no measurement.
   double calls = 0, first = 0;
   for (uint32_t i = 0; i < length(program.actions()); ++i) {
     const fb::Action &action = *program.actions()->Get(i);

@@ -32,8 +32,8 @@ planner::replayStep(const fb::Plan &plan,
 /// Ranks that share a processor leave their cores to others while they wait.
 /// Ranks are predicted with their share of the processor, which is too slow
 /// where others rest. The whole step then shrinks evenly, with all of its
-/// parts: which rank gains at which moment is not modelled. Measured costs are
-/// not shared out: they have it in them.
+/// parts: which rank gains at which moment is not modelled. Measured costs
+/// contain this effect already and are not scaled.
 static void share(plan::Replayed &replayed, const Device &device) {
   double busy = 0;
   for (const plan::RankTime &rank : replayed.ranks)

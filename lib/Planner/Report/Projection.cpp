@@ -57,7 +57,8 @@ Projection planner::project(const Goal &goal, const SearchResult &result,
       goal.tokens / (double(training.globalBatch) * training.sequence));
   projection.seconds = projection.steps * estimate.iterationSeconds;
   projection.deviceHours = devices * projection.seconds / 3600;
-  // At the power limit the whole time: an upper end, and of the devices alone.
+  // An upper bound for the devices alone: they draw their power limit the whole
+  // time.
   if (cluster.device.powerWatts > 0)
     projection.joules =
         devices * projection.seconds * cluster.device.powerWatts;

@@ -242,8 +242,8 @@ static std::vector<size_t> pickRanks(size_t ranks) {
   return picked;
 }
 
-/// As high as the highest sample or the limit, whichever is more, so that what
-/// exceeds the limit is seen to. A line for each of some ranks.
+/// As high as the highest sample or the limit, whichever is more, so that a
+/// peak above the limit is visible. A line for each of some ranks.
 std::string planner::drawMemory(const Drawn &drawn, double limit) {
   const Timeline &timeline = drawn.timeline;
   static const char *const colors[] = {"#4c78a8", "#f58518", "#54a24b",

@@ -29,7 +29,7 @@ static std::string printTime(double seconds) {
   return printNumber(1e6 * seconds, 3);
 }
 
-/// What happens once a step has no microbatch to be told by.
+/// Actions that happen once a step have no microbatch in their name.
 static std::string getLabel(const TimelineAction &action) {
   std::string name = getActivityName(action.activity);
   bool isPerMicrobatch = action.activity <= Activity::BackwardWeight;

@@ -91,10 +91,10 @@ const Probe *Bounds::getProbe(const Work &work,
   return &*probe;
 }
 
-/// One estimate of the whole model on one stage and one microbatch, kept by
-/// everything that it depends on, null as well. It runs in the same code as
-/// every other estimate, so that a bound cannot know less or more of a block
-/// than what it bounds.
+/// One estimate of the whole model on one stage and one microbatch, cached by
+/// all that it depends on; a refusal is cached as null. It is made by the same
+/// code as every other estimate, so that a bound and what it bounds agree on
+/// the cost of each block.
 const Probe *Bounds::getProbeOf(const Work &work,
                                 const Configuration &configuration,
                                 Recompute kind, bool splits) {
@@ -333,7 +333,7 @@ static std::vector<double> countHeld(const Configuration &configuration,
   return held;
 }
 
-/// Kept by schedule and counts: many cells share them, and a schedule of
+/// Cached by schedule and counts: many cells share them, and a schedule of
 /// hundreds of stages takes long to generate.
 Bounds::Held Bounds::getHeld(const Configuration &configuration) {
   HeldKey key(configuration.schedule, configuration.pipeline,
@@ -373,9 +373,9 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
     std::shared_ptr<const StageProbe> probe = getStageProbe(work, one, splits);
     if (!probe)
       return false;
-    // A mixture with this cut takes no less time than what computes the least
-    // again. Both kinds are asked, as what is cheap may be faster to compute
-    // than to keep.
+    // A mixture of kinds with this cut takes no less time than the fastest kind
+    // alone. None and selective are both tried, since computing cheap
+    // operations again may be faster than keeping their results.
     one.layers = probe->layers;
     for (Recompute fast : {Recompute::None, Recompute::Selective}) {
       one.recompute = fast;

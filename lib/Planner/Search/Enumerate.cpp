@@ -156,8 +156,9 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   if (!ranks.ok())
     return ranks.status();
   choices.ranks = *ranks;
-  // Who gives a number of ranks, by whatever means, gets it. The ranks of a
-  // processor share it, so that fewer of them are another cluster.
+  // No devices may idle where a number of ranks was asked for, directly or by a
+  // whole mesh. Nor on a processor: its ranks share it, so fewer ranks are
+  // another cluster.
   choices.mayIdle = *ranks == cluster.devices() && !pins.devices &&
                     !(pins.pipeline && pins.data && pins.tensor) &&
                     !cluster.device.isProcessor;

@@ -216,8 +216,8 @@ static bool isLater(const Cell &a, const Cell &b) {
   return std::tie(a.seconds, a.index) > std::tie(b.seconds, b.index);
 }
 
-/// What a bound rules out is dropped; what is too large may be told of
-/// (Failure.h).
+/// A node that the bound on time rules out is dropped. One that needs too much
+/// memory is kept for the message of a search that finds nothing (Failure.h).
 void Explorer::addNode(Node node) {
   Configuration configuration = toConfiguration(node);
   node.seconds =
@@ -325,7 +325,8 @@ void Explorer::evaluateRound(const std::vector<Node> &round,
   helper.join();
 }
 
-/// In the order of the round, whoever has estimated a node.
+/// Called in the order of the round's nodes and not in that in which threads
+/// finish, so that ties are decided the same way each time.
 void Explorer::merge(const Node &node, const Outcome &outcome) {
   counts.estimated += outcome.estimated;
   if (outcome.bytes > input.cluster.device.usableBytes())
@@ -530,7 +531,8 @@ void Explorer::addIdle() {
   explore();
 }
 
-/// Each stage only adds what the ones before have not ruled out.
+/// Likely degrees of tp first; then further ones and configurations with idle
+/// devices, as far as the best time found so far does not rule them out.
 void Explorer::run() {
   for (int tensor : choices.tensorsFirst)
     for (bool sequenceParallel : choices.sequenceParallel)

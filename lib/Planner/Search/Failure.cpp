@@ -123,7 +123,7 @@ void Remedies::tryOptions() {
       return changes;
     });
   };
-  // A cut that is given is of one number of stages, and goes with it.
+  // A given cut fits one number of stages only, so its pin is lifted as well.
   auto mesh = [](SearchSpace &, Pins &pins) {
     bool isPinned = pins.pipeline || pins.data || pins.tensor || pins.context;
     pins.pipeline = pins.data = pins.tensor = pins.context = std::nullopt;

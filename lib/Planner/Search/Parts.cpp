@@ -95,8 +95,7 @@ std::string planner::printCount(double value) {
   return digits;
 }
 
-/// Gigabytes of 1e9 bytes from there on, megabytes below; nothing is 0 of the
-/// larger unit.
+/// Gigabytes from 1e9 bytes on, megabytes below that; 0 bytes are 0 GB.
 std::string planner::printBytes(double bytes) {
   if (bytes == 0)
     return "0 GB";
@@ -149,7 +148,7 @@ static std::string explainGrowth(const Estimate &pick, const Estimate &other) {
   constexpr double matters = 0.3; // of the first
   std::string text;
   for (size_t i = 0; i < 2; ++i) {
-    // Sorted, so that the first that does not matter ends it.
+    // Sorted by growth: after the first that is too small, all are.
     double grown = growth(order[i]);
     if (grown <= 0 || grown < matters * growth(order[0]))
       break;

@@ -20,8 +20,9 @@
 using namespace plait;
 using namespace plait::planner;
 
-/// What an operation's cost depends on beside its sizes, from four places: the
-/// training, the configuration, the framework, and what of them goes together.
+/// What an operation's cost depends on beside its sizes: options of the
+/// training, of the configuration and of the framework, and combinations of
+/// these.
 CostOptions Context::costOptions() const {
   CostOptions options;
   options.precision = training.precision;
@@ -213,7 +214,8 @@ void BlockTimer::add(const Operation &op) {
     double seconds = collectiveSecondsOf(op);
     input.collective += op.pass == Pass::Forward ? 0 : seconds;
     forward.collective += op.pass == Pass::Forward ? seconds : 0;
-    // A collective that follows another one ends its chance to be hidden.
+    // Only the last of several collectives in a row can be hidden behind the
+    // matmul that follows.
     pending = overlaps(op) ? seconds : 0;
     return;
   }
@@ -245,8 +247,8 @@ void BlockTimer::recompute(StageTime &time) const {
   }
   if (kind != Recompute::Full)
     return;
-  // Communication is told apart from what is computed again, with that of its
-  // kind.
+  // Communication of the forward pass that runs again counts as communication
+  // of the backward pass, not as recomputation.
   time.recompute = time.forward - time.tensorForward - time.contextForward;
   time.tensorBackward += time.tensorForward;
   time.contextBackward += time.contextForward;

@@ -38,7 +38,8 @@ const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
   std::vector<StageTime> &times = blockTimes[size_t(kind)];
   if (!times.empty())
     return times;
-  // By block: whether it stands between what is bound to the two ends.
+  // By block: whether it is one of the layers, between the embedding and the
+  // head.
   std::vector<bool> isLayer(work.blocks.size());
   for (size_t i = size_t(work.before); i + work.after < work.order.size(); ++i)
     isLayer[work.order[i]] = true;

@@ -180,9 +180,9 @@ static double gatheredBytes(const Block &block, const Context &context) {
                      context.gradientBytes());
 }
 
-/// At the worst of the moments that the schedule has.
-/// Of each moment that no other covers, since which one is the fullest depends
-/// on the bytes of each chunk.
+/// At the worst of the moments that the schedule has. Tries each moment that no
+/// other one covers in every chunk (Pipeline.cpp), since which of them is the
+/// fullest depends on the bytes of each chunk.
 static double getActivations(uint32_t rank,
                              std::span<const StageBlocks *const> stages,
                              const PipelineModel &pipeline,

@@ -202,7 +202,7 @@ Result<Cluster> parseClusterFile(const Json &object, const std::string &path,
                                  std::optional<Size> override) {
   std::string what = "cluster file '" + path + "'";
   Fields fields(object, what + ":");
-  // A file without a name is told by its path.
+  // A file that states no name is called by its path.
   std::string name = path;
   fields.read("name", name);
   // With groups the fields device, nodes and devicesPerNode are not asked for,

@@ -64,15 +64,14 @@ double planner::elementBytes(Precision precision) {
   return precision == Precision::FP32 ? 4 : 2;
 }
 
-/// What large kernels reach: the part of the specified bandwidth that can be
-/// had.
+/// The bandwidth that large kernels reach, a fraction of the specified one.
 double planner::getMemoryRate(const Device &device) {
   return device.memoryBandwidth * device.memoryFraction;
 }
 
-/// A roofline with two ramps: `memoryHalfBytes` more bytes are what a small
-/// kernel takes longer for (at that size it reaches half of the rate), and
-/// every kernel takes a launch. The shorter of arithmetic and traffic counts as
+/// A roofline with two additions: traffic counts as `memoryHalfBytes` bytes
+/// more, so that a kernel of that size reaches half of the rate, and every
+/// kernel takes a launch. The shorter of arithmetic and traffic counts as
 /// hidden behind the longer one, unlike for matmuls.
 Cost planner::kernelCost(double bytes, double flops, const Device &device) {
   if (bytes <= 0 && flops <= 0)
@@ -86,8 +85,8 @@ Cost planner::kernelCost(double bytes, double flops, const Device &device) {
 
 /// Two limits: no rank computes faster than a whole core, which is `burst`
 /// times its share, and all ranks together have no more than the processor,
-/// which is busy for `busy` at least. In between resting ranks make up for
-/// working ones.
+/// which is busy for `busy` at least. In between, ranks that wait leave their
+/// share to those that work.
 double planner::sharedSeconds(double seconds, double busy,
                               const Device &device) {
   return std::max(std::min(seconds, busy), seconds / device.burst);
@@ -115,7 +114,7 @@ Cost planner::operationCost(const Operation &operation, const Device &device,
                               sizeof(float),
                       operation.flopsPerSequence * sequences, device);
   }
-  // Timed by who knows the mesh (BlockTime.cpp).
+  // Timed in BlockTime.cpp, which knows the mesh.
   case OperationKind::Collective:
     break;
   }

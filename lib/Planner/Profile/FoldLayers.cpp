@@ -76,8 +76,9 @@ static void eraseUnreadParameters(func::FuncOp function) {
 }
 
 /// 1. Runs of layers are merged; each layer left gets a block with its count.
-/// 2. What works in front of the first layer is a block in front, an embedding.
-///    Reads of parameters do not count as work: they may stand anywhere.
+/// 2. Ops in front of the first layer become a block of their own, the
+///    embedding. Reads of parameters do not count for that: they may stand
+///    anywhere.
 /// 3. All ops are labelled with their block, in order. What stands behind the
 ///    last layer is a block of its own, the head.
 FoldedBlocks plait::foldLayers(func::FuncOp function) {

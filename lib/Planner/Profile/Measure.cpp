@@ -67,8 +67,8 @@ static bool isStatistic(Value value) {
          isa<DecomposableOpInterface>(result.getOwner());
 }
 
-/// What is no activation counts four bytes an element: statistics, indices,
-/// losses, and gradients in fp32.
+/// Elements that are not of an activation count four bytes each: statistics,
+/// indices, losses, and gradients in fp32.
 void Measurer::addTo(Saved &saved, Value value) const {
   bool four = !isActivation(value.getType()) || isStatistic(value);
   (four ? saved.fourByte : saved.elements) += countElements(value.getType());
@@ -132,8 +132,8 @@ static Value getAddend(Operation *op) {
   return fused ? fused.getAddend() : Value();
 }
 
-/// Shapes are those of the op's interface, for the microbatch at hand; what of
-/// them grows, the comparison of two profiles finds.
+/// Shapes are those of the op's interface, for the microbatch at hand. Which
+/// sizes grow with it follows from comparing two profiles.
 static planner::Operation makeShaped(CostedOpInterface op,
                                      const WorkShape &shape) {
   planner::Operation result;
@@ -178,8 +178,8 @@ std::optional<planner::Operation> Measurer::makeOperation(Operation *op) const {
       .Case([&](dist::CollectiveOpInterface op) { return makeCollective(op); })
       .Case([](CostedOpInterface costed) -> std::optional<planner::Operation> {
         WorkShape shape = costed.getWorkShape();
-        // Bound by memory and not fused into a kernel: an access that the
-        // kernels around it count.
+        // Not fused into a kernel and bound by memory: an access to memory,
+        // whose traffic the kernels that use it count.
         if (shape.kind == WorkShape::Memory)
           return std::nullopt;
         return makeShaped(costed, shape);
@@ -219,8 +219,8 @@ static llvm::SmallDenseSet<Value> findOverwritten(Operation *op) {
     return operands;
   for (const Overwrite &pair : findOverwrites(cluster)) {
     Value operand = cluster.getOperand(pair.operand);
-    // An argument may be read again by someone else; and one result takes the
-    // memory of one operand only.
+    // An argument may be read again outside of the function; and one result
+    // takes the memory of one operand only.
     if (operand.getDefiningOp() && operand.hasOneUse() &&
         !operands.contains(operand) && results.insert(pair.result).second)
       operands.insert(operand);
@@ -249,10 +249,10 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
     live.elements -= dead.elements;
     live.fourByte -= dead.fourByte;
   };
-  // In the order of the function, as the buffers will be: what an op overwrites
-  // is given up first, then its results are there beside what it reads, then
-  // what nobody reads any more goes. Results that the function returns are the
-  // caller's.
+  // In the order of the ops, as buffers will be placed: an op first frees the
+  // memory that it overwrites, then its results exist beside what it reads,
+  // then its operands without a later reader are freed. Results that the
+  // function returns lie in the caller's memory.
   for (Operation &op : body) {
     llvm::SmallDenseSet<Value> overwritten = findOverwritten(&op);
     llvm::SmallDenseSet<Value> read(op.operand_begin(), op.operand_end());
@@ -272,8 +272,8 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
 }
 
 /// Forward operations, then those of the backward pass, of which the ones that
-/// only weights' gradients need are told apart (findWeightGradients): a
-/// schedule may run these later. What is kept is what the backward function
+/// only weights' gradients need are a list of their own (findWeightGradients):
+/// a schedule may run these later. What is kept is what the backward function
 /// takes beside the gradient of its output.
 planner::Block Measurer::measure(func::FuncOp forward,
                                  func::FuncOp backward) const {

@@ -17,8 +17,8 @@
 //    not.
 //
 // What a profile says is then what will be compiled: there is no second
-// description of a transformer. Time is that of a compilation of as many layers
-// as there are kinds, whatever the depth and the cluster.
+// description of a transformer. It takes as long as compiling the folded model,
+// whatever the depth and the cluster.
 //
 //===----------------------------------------------------------------------===//
 
@@ -249,8 +249,8 @@ public:
 private:
   bool separate(planner::Block &first, const planner::Block &second) const;
   /// A straight line through two points: its slope is what a sequence takes,
-  /// and what is left at the smaller size is fixed. What would be below 0 is
-  /// rounding.
+  /// and what is left at the smaller size is fixed. A fixed part below 0 comes
+  /// from rounding and counts as 0.
   void split(double &value, double atLarge, double *fixed = nullptr,
              double share = 1) const {
     double perSequence = (atLarge - value) / (large - small);
@@ -263,8 +263,8 @@ private:
     split(value.fourByte, atLarge.fourByte);
   }
   void split(planner::Operation &op, const planner::Operation &atLarge) const;
-  /// Whether the size stays. What differs is taken to be proportional to the
-  /// microbatch, which sizes of tensors are.
+  /// Whether the size grows. A size that differs is taken to be proportional to
+  /// the microbatch, as sizes of tensors are, and becomes that of one sequence.
   bool scale(int64_t &size, int64_t atLarge) const {
     if (size == atLarge)
       return false;
@@ -379,8 +379,8 @@ Work ModelProfile::assemble(Measured measured) {
 
 /// Tries pairs of microbatches until one is sharded alike. Diagnostics are
 /// caught: that a degree of tp does not divide the model is an answer, not an
-/// error, and the first one is the reason that a user is told. A failure is one
-/// at any size, so that no other pair is tried.
+/// error, and the first one is the reason that a user gets to see. Passes that
+/// fail for one size fail for all, so that no other pair is tried.
 ModelProfile::Entry ModelProfile::profile(int tensorParallel,
                                           bool sequenceParallel) {
   Entry entry;
@@ -415,8 +415,8 @@ ModelProfile::Entry ModelProfile::profile(int tensorParallel,
   return entry;
 }
 
-/// Each degree once, refusals as well: a search and those behind it (--why-not,
-/// what would fit) ask the same again.
+/// Cached by degree, refusals as well: later searches (--why-not, what would
+/// fit) ask for the same.
 const Work *ModelProfile::get(int tensorParallel, bool sequenceParallel,
                               std::string &reason) {
   auto [it, isNew] =

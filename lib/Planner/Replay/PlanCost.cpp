@@ -66,8 +66,7 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
 /// ranks a sequence is divided. All gradients are one step.
 static double attentionStepSeconds(const fb::AttentionStep &step,
                                    const Device &device) {
-  // The step put in the words of a profile's operation, so that one model
-  // serves both.
+  // The step as an operation of a profile, so that one model serves both.
   Operation operation;
   operation.kind = OperationKind::Attention;
   operation.pass = step.kind() == fb::AttentionKind::Forward

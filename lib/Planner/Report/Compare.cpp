@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Clusters side by side on a screen: what a step takes on each, and what a
-// whole training does. Each cluster has been searched for by itself; nothing is
-// compared here but printed in columns.
+// whole training does. The search ran for each cluster by itself; here the
+// results are only printed in columns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -80,12 +80,12 @@ static void writeSteps(Screen &screen, const std::vector<Compared> &compared) {
   }
 }
 
-/// Left out where no tokens were given. Clusters that found nothing have been
-/// told of already.
+/// Left out where no tokens were given. Clusters without a pick are in the
+/// table before this one.
 static void writeProjections(Screen &screen,
                              const std::vector<Compared> &compared) {
-  // All reports have the same goal but for its price; the first one that there
-  // is says what it is.
+  // All reports have the same goal except for its price, so the first report
+  // describes it.
   auto first = std::find_if(compared.begin(), compared.end(),
                             [](const Compared &one) { return one.report; });
   if (first == compared.end() || !first->report->goal)

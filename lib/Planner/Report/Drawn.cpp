@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The step that drawings show. A page of all actions of a large step would be
-// too large to read or to load, so that fewer microbatches are simulated; what
-// the middle of the step leaves out is told.
+// too large to read or to load, so that fewer microbatches are simulated; a
+// note below the drawing says how much of the middle is left out.
 //
 //===----------------------------------------------------------------------===//
 

@@ -259,7 +259,7 @@ void Page::writeMeasured() {
   table({"", "predicted", "measured", "error"}, rows, 1);
 }
 
-/// Runners-up are told by their configuration, variants by what was changed.
+/// Runners-up are named by their configuration, variants by what was changed.
 void Page::writeAlternatives(const char *title,
                              const std::vector<Alternative> &alternatives) {
   if (alternatives.empty())
@@ -275,8 +275,8 @@ void Page::writeAlternatives(const char *title,
   table({"configuration", "what it loses", "step", "peak memory"}, rows, 2);
 }
 
-/// What the search can vouch for and what it cannot: the bound is under the
-/// model, the band is about the model.
+/// How sure the pick is: the bound holds as far as the model is right, the band
+/// says how far the model may be off.
 void Page::writeBound() {
   const SearchResult &result = input.result;
   heading("How sure");

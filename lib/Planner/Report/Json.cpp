@@ -54,7 +54,7 @@ static json getPick(const ReportInput &input) {
 
 static json getMemory(const Estimate &estimate) {
   // By rank of the pipeline. `peak` is a sum of the others but for `reserved`,
-  // which is beside it; it is written out for who only wants that.
+  // which is beside it; it is written out for programs that want only that.
   json stages = json::array();
   for (const StageMemory &memory : estimate.memory)
     stages.push_back({{"peak", memory.peak()},

@@ -65,9 +65,9 @@ Projection planner::project(const Goal &goal, const SearchResult &result,
   if (goal.price)
     projection.money = *goal.price * projection.deviceHours;
   projection.modelFlops = projection.steps * estimate.modelFlops;
-  // A forward again adds 2 FLOPs a token and parameter. The rate counts them as
-  // well, so that the rule differs from the prediction by what it leaves out,
-  // not by what it calls a FLOP.
+  // Recomputing the forward pass adds 2 FLOPs a token and parameter. The rate
+  // counts them as well, so that the rule differs from the prediction by what
+  // it leaves out, not by what it calls a FLOP.
   projection.ruleFlops = 6 + 2 * getFullShare(configuration);
   projection.ruleRate = projection.ruleFlops / 6 * estimate.modelFlops /
                         (devices * estimate.iterationSeconds);
@@ -95,7 +95,7 @@ std::string planner::printTokens(double tokens) {
   return printNumber(tokens, 0);
 }
 
-/// In days, hours or minutes, the largest of which there is one.
+/// In the largest of days, hours and minutes of which there is at least one.
 std::string planner::printDuration(double seconds) {
   if (seconds >= 86400)
     return printNumber(seconds / 86400, 1) + " days";

@@ -24,7 +24,7 @@ using namespace plait::planner;
 static std::string printLayers(const std::vector<int> &layers) {
   std::string text;
   for (size_t i = 0; i < layers.size();) {
-    // Runs of equal stages are told once.
+    // Runs of equal stages are printed once.
     size_t end = i;
     while (end < layers.size() && layers[end] == layers[i])
       ++end;
@@ -100,7 +100,7 @@ static void writeTime(Screen &screen, const Estimate &estimate) {
         screen.bar(part.name, printSeconds(part.value),
                    part.value / estimate.iterationSeconds);
   };
-  // The other ranks have more bubble instead.
+  // On the other ranks some of the computing time is bubble instead.
   screen.heading("where a step goes, on the rank that computes longest");
   writeParts(getTimeParts(estimate));
   screen.heading("what bounds it");
@@ -112,7 +112,7 @@ static void writeMemory(Screen &screen, const ReportInput &input) {
   double usable = input.cluster.device.usableBytes();
   screen.heading("memory of each stage, of " + printBytes(usable));
   const std::vector<StageMemory> &stages = input.result.estimate.memory;
-  // What the columns in front of the bar leave.
+  // The width that the columns in front of the bar leave.
   double room = double(screen.columns()) - 34;
   for (size_t i = 0; i < stages.size();) {
     size_t end = i + 1;
@@ -162,7 +162,7 @@ static void writeAlternatives(Screen &screen, const std::string &title,
     return;
   screen.heading(title);
   for (const Alternative &alternative : alternatives) {
-    // A runner-up has no single change and is told by its configuration.
+    // A runner-up has no single change and is named by its configuration.
     const std::string &change = alternative.change;
     screen.entry("  " +
                      (alternative.fits

@@ -269,7 +269,7 @@ Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
 }
 
 /// Ascending, since space and pins were sorted. Those that do not divide are
-/// left out without a word; where none is left, explainFailure says so.
+/// left out silently; where none is left, explainFailure says so.
 std::vector<int64_t> Choices::getMicroBatches(const Mesh &mesh,
                                               const Training &training) const {
   constexpr int64_t most = 128;

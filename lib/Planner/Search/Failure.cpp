@@ -136,7 +136,8 @@ void Remedies::tryOptions() {
       return makePossible(space.zero, pins.zero, stage);
     });
   };
-  // The first that helps ends the chain: one change is told, not a list.
+  // Stops at the first change that helps: the message names one change and not
+  // a list.
   tryChange("--sequence-parallel", sequence) ||
       tryChange("a smaller --micro-batch", microBatch) ||
       tryChange("--schedule 1f1b", schedule) ||

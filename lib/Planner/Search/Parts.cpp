@@ -50,8 +50,9 @@ std::vector<Part> planner::getTimeParts(const Estimate &estimate) {
   return list;
 }
 
-/// The work is told by what bounds it, the waiting as before: forward,
-/// backward, recomputation and optimizer are in the first three.
+/// Work is split by what bounds it: the first three parts contain forward,
+/// backward, recomputation and optimizer. Waiting is split as in the time
+/// parts.
 std::vector<Part> planner::getRooflineParts(const Estimate &estimate) {
   const Breakdown &parts = estimate.breakdown;
   std::vector<Part> list = {{"arithmetic", parts.arithmetic()},
@@ -159,9 +160,9 @@ static std::string explainGrowth(const Estimate &pick, const Estimate &other) {
   return text;
 }
 
-/// Too large is told before too slow: what does not fit has no time worth
-/// telling. Times that print the same count as equal. A faster one that fits
-/// was either not as simple or, as a variant, outside of the space.
+/// Too large is reported before too slow: what does not fit has no meaningful
+/// time. Times that print the same count as equal. A faster one that fits was
+/// either not as simple or, as a variant, outside of the space.
 std::string planner::explainLoss(const Estimate &pick, const Alternative &other,
                                  const Cluster &cluster) {
   if (!other.fits)

@@ -75,7 +75,7 @@ private:
   const SearchInput &input;
   const Explorer &explorer;
   int ranks;
-  // Filled in from top to bottom: what comes later is told against the pick.
+  // Filled in from top to bottom: what comes later is compared with the pick.
   SearchResult result;
 };
 
@@ -133,8 +133,8 @@ static void preferSimple(std::vector<Leaf> &families) {
   auto last = families.begin() + std::min(families.size(), Explorer::kept);
   auto pick = families.begin();
   for (auto leaf = pick; leaf != last; ++leaf)
-    // Only among those with as many ranks: what leaves devices idle is another
-    // offer, not a simpler one.
+    // Only among those with as many ranks: a configuration that leaves devices
+    // idle is an alternative, not a simpler form of the same.
     if (leaf->seconds <= fastest.seconds * (1 + robustBand) &&
         leaf->configuration.ranks() == fastest.configuration.ranks() &&
         getComplexity(leaf->configuration) < getComplexity(pick->configuration))
@@ -264,7 +264,7 @@ void Summary::addMeshVariants() {
 }
 
 /// One thing changed at a time, whether it is in the space, pinned or fits: it
-/// is the answer to what the decision was worth. Each takes one estimate.
+/// shows what the decision was worth. Each takes one estimate.
 void Summary::addVariants() {
   const Configuration &pick = result.configuration;
   auto with = [&](const std::string &change, auto set) {
@@ -313,7 +313,7 @@ void Summary::addVariants() {
 /// 1. The families, with the simplest of those within the band in front.
 /// 2. The pick's estimate in full, and layers moved where that is faster: from
 ///    here on the pick is final.
-/// 3. Everything that is told against it: what was faster, the runners-up, all
+/// 3. Everything that is compared with it: what was faster, the runners-up, all
 ///    devices, the variants.
 /// 4. Counts and bounds. Moving layers can make the pick faster than anything
 ///    that was explored, so that the bound is the less of the two.

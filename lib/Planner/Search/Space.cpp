@@ -166,8 +166,8 @@ static Status addPin(std::string_view entry, Pins &pins) {
               joinChoices(names));
 }
 
-/// An empty text is one empty entry, which is refused: who pins nothing does
-/// not ask.
+/// An empty text is one empty entry, which is refused: callers without pins do
+/// not call this.
 Result<Pins> planner::parsePins(const std::string &text) {
   Pins pins;
   std::string_view rest = text;

@@ -53,8 +53,8 @@ const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
 
 /// A given cut is taken as it is. Otherwise stages are cut by the seconds of
 /// their layers, with what comes before and after them as loads of the first
-/// and the last stage. Where the model has none of these the difference
-/// matters: a load of 0 could be a stage of its own, none cannot.
+/// and the last stage. Where the model has no such blocks, no load is given
+/// rather than one of 0: a load of 0 could become a stage of its own.
 void Estimator::cut(Recompute kind) {
   if (!configuration.layers.empty()) {
     result.layers = configuration.layers;
@@ -166,8 +166,8 @@ void Estimator::timeStages() {
   }
 }
 
-/// What a schedule needs to know of a stage: the parts behind these times do
-/// not change when an action runs.
+/// The figures of a stage that a schedule depends on. How a time is made up of
+/// parts does not change when an action runs.
 std::vector<StageCost> Estimator::getStageCosts() const {
   std::vector<StageCost> costs;
   costs.reserve(result.stages.size());

@@ -444,8 +444,8 @@ static double getBusiest(const Problem &problem,
 }
 
 /// The line through two points, at a slope of no less than the busiest rank's
-/// work. Without messages it takes no longer than with them, also where
-/// rounding of the continuation would have it so.
+/// work. The time without messages is limited to that with them, since rounding
+/// in the continuation could make it larger.
 PipelineTime PipelineModel::run(std::span<const StageCost> costs,
                                 TransferCost transfer) const {
   PipelineTime time = large->run(costs, transfer);

@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A step drawn out: every action of every rank with its time, the chain of
-// actions that the step's length hangs on, and memory from action to action. It
-// runs the estimator with all microbatches in place of a few, and takes the
-// events from the same compiled order, so that what is shown adds up to what is
-// predicted.
+// A step drawn out: every action of every rank with its time, the critical path
+// of actions, and memory from action to action. It runs the estimator with all
+// microbatches in place of a few, and takes the events from the same compiled
+// order, so that what is shown adds up to what is predicted.
 //
 //===----------------------------------------------------------------------===//
 

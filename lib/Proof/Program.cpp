@@ -12,9 +12,9 @@
 //    (readFunctions).
 // 2. Ranks advance in turn, each until it waits for a message (advance).
 // 3. When no rank moves, all have to be at the end of their program
-//    (tellWaiting).
-// It takes time linear in the actions and what they bind. Deadlocks and memory
-// are left to the plan checker.
+//    (tellWaiting). A round of step 2 looks at every rank once, besides the
+//    actions that it advances. Deadlocks and memory are left to the plan
+//    checker.
 //
 //===----------------------------------------------------------------------===//
 

@@ -65,9 +65,9 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
 /// Only where there is padding, since ranges are evaluated from emitted
 /// arithmetic, which takes a while. An operand that does not run along the
 /// dimension has an ordinary number there. What is not fusable has no
-/// arithmetic to evaluate: all zeros give zero (it is linear, or a cast),
-/// anything else may be anything. Callers that know better overwrite the range,
-/// and pass no operands.
+/// arithmetic to evaluate: as it adds, zeros give zero, and anything else may
+/// be anything. Callers that know better overwrite the range, and pass no
+/// operands.
 void Rules::derivePadding(Operation *op, Operands operands, Form &form,
                           RankedTensorType type) {
   auto fusable = dyn_cast<FusableOpInterface>(op);

@@ -28,10 +28,10 @@
 // numeric factors are held by sums only (a multiple of a term is a sum of one
 // argument), and arguments are sorted by the ids of their terms. So each
 // constructor has to look at the outermost node of its arguments only, and
-// costs time linear in them. Terms are never rewritten once they are made.
-// The normal form does not decide equality: (a + b) · c is not multiplied out,
-// since that would make terms of exponential size. A plan whose proof would
-// need that is refused.
+// costs no more than sorting what these consist of. Terms are never rewritten
+// once they are made. The normal form does not decide equality: (a + b) · c is
+// not multiplied out, since that would make terms of exponential size. A plan
+// whose proof would need that is refused.
 //
 //===----------------------------------------------------------------------===//
 

@@ -63,12 +63,17 @@ namespace {
 class Code {
 public:
   explicit Code(ArrayRef<uint8_t> bytes) : file(memfd_create("kernels", 0)) {
-    if (file >= 0 &&
-        write(file, bytes.data(), bytes.size()) == ssize_t(bytes.size()))
-      // The loader takes a path that it has seen for what it loaded then, so
-      // the descriptor stays open.
-      handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
-                      RTLD_NOW | RTLD_LOCAL);
+    if (file < 0 ||
+        write(file, bytes.data(), bytes.size()) != ssize_t(bytes.size())) {
+      error = strerror(errno);
+      return;
+    }
+    // The loader takes a path that it has seen for what it loaded then, so
+    // the descriptor stays open.
+    handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
+                    RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+      error = dlerror();
   }
   Code(const Code &) = delete;
   ~Code() {
@@ -83,9 +88,13 @@ public:
                   : nullptr;
   }
 
+  /// Why it could not be loaded; empty: it was.
+  const std::string &getError() const { return error; }
+
 private:
   int file;
   void *handle = nullptr;
+  std::string error;
 };
 
 /// All kernels of one plan. Kernels are named by their number in `kernels`.
@@ -230,6 +239,7 @@ LogicalResult KernelCheck::runAll(ArrayRef<Asked> asked) {
 /// positive ones.
 LogicalResult KernelCheck::run() {
   std::vector<Asked> first, second;
+  std::vector<size_t> once; // had the first draw alone
   for (auto [number, kernel] : llvm::enumerate(kernels)) {
     KernelTrial trial(kernel, number, nullptr);
     unsigned draws = trial.isSmall()               ? std::size(kDraws)
@@ -237,10 +247,12 @@ LogicalResult KernelCheck::run() {
                                                    : 1;
     for (unsigned draw = 0; draw < draws; ++draw)
       first.push_back({number, draw});
+    if (draws == 1)
+      once.push_back(number);
   }
   if (failed(runAll(first)))
     return failure();
-  for (size_t number : llvm::seq(kernels.size()))
+  for (size_t number : once)
     if (!right.contains(number) && !tooLong.contains(number))
       second.push_back({number, 1});
   return runAll(second);
@@ -288,6 +300,8 @@ proof::checkKernels(ArrayRef<codegen::EmittedKernel> kernels,
   if (!canRun(target))
     return "not run: they are for " + target.name;
   Code loaded(code);
+  if (!loaded.getError().empty())
+    return "not run: " + loaded.getError();
   if (!loaded.find(kernels.front().info.symbol))
     return "not run: " + std::string(dlerror());
   KernelCheck check(kernels, loaded);

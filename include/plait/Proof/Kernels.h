@@ -14,7 +14,7 @@
 //
 // Kernels run in a process of their own, in memory that ends where it must: one
 // that crashes, or reads or writes far beyond its tensors, is found too. Of
-// tensors above some millions of elements only some parallel indices are run,
+// tensors above 65,536 elements only some parallel indices are run,
 // and no memory is filled: what is drawn repeats.
 //
 //===----------------------------------------------------------------------===//

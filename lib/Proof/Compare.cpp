@@ -22,6 +22,8 @@
 
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 
+#include "mlir/Support/DebugStringHelper.h"
+
 using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
@@ -38,10 +40,12 @@ struct Difference {
 class Comparison {
 public:
   Comparison(Step &claim, Step &plan, Rules &rules, ModuleOp module)
-      : claim(claim.getRanks()[0]), plan(plan), rules(rules), module(module) {}
+      : claim(claim.getRanks()[0]), claimSymbols(claim.getSymbols()),
+        plan(plan), rules(rules), module(module) {}
   LogicalResult run();
 
 private:
+  LogicalResult compareOrigins();
   LogicalResult compareRank(int64_t rank, RankState &state);
   LogicalResult compareSlot(int64_t rank, RankState &state,
                             nn::ParameterOp parameter, Slot slot,
@@ -58,6 +62,7 @@ private:
   }
 
   RankState &claim;
+  const Symbols &claimSymbols;
   Step &plan;
   Rules &rules;
   ModuleOp module;
@@ -289,6 +294,33 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
          << printLayout(declared.form);
 }
 
+/// Where it lies in files of weights.
+static std::string printPlace(nn::ParameterOp parameter) {
+  return parameter.getFileAttr() ? debugString(parameter.getFileAttr())
+                                 : "what has its name";
+}
+
+/// That each parameter is initialised and read from files as the claim's is: a
+/// right step of other weights trains another model.
+LogicalResult Comparison::compareOrigins() {
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    nn::ParameterOp expected =
+        claimSymbols.findParameter(parameter.getSymName());
+    if (!expected)
+      continue;
+    if (parameter.getInit() != expected.getInit())
+      return rules.report.wrong(parameter)
+             << "@" << parameter.getSymName() << " starts as "
+             << parameter.getInit() << ", and should as " << expected.getInit();
+    if (parameter.getFileAttr() != expected.getFileAttr())
+      return rules.report.wrong(parameter)
+             << "@" << parameter.getSymName() << " is read from "
+             << printPlace(parameter) << ", and should be from "
+             << printPlace(expected);
+  }
+  return success();
+}
+
 /// In both directions: all that the claim writes of the rank's parameters is
 /// written (1), and nothing else is (2). Every rank reports each metric of the
 /// claim, and each as a whole (3).
@@ -330,6 +362,8 @@ LogicalResult Comparison::compareRank(int64_t rank, RankState &state) {
 /// passes it by. So first each parameter has to have a holder, or one that no
 /// stage computes with would not be missed.
 LogicalResult Comparison::run() {
+  if (failed(compareOrigins()))
+    return failure();
   for (auto &[key, expected] : claim.getWritten()) {
     if (!outlivesStep(key.second) ||
         !plan.getSymbols().findParameter(key.first))

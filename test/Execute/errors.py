@@ -308,6 +308,17 @@ def retype(header):
     header[LAYER_NORM]["dtype"] = "I32"
 
 
+def overlap(header):
+    """The bytes of another tensor of the same shape."""
+    other = header[LAYER_NORM.replace("h.1", "h.0")]
+    header[LAYER_NORM]["data_offsets"] = other["data_offsets"]
+
+
+def break_up(header):
+    """Whole bytes are what there is."""
+    header[LAYER_NORM]["data_offsets"][0] += 0.5
+
+
 def overrun(header):
     header[LAYER_NORM]["data_offsets"][1] += 1 << 40
 
@@ -333,6 +344,9 @@ def weight_cases(runner: Runner) -> None:
     )
     runner.refuse("weights-dtype", ["ln_1", "I32"], edit_header(retype))
     runner.refuse("weights-offsets", [file], edit_header(overrun))
+    both = [r"h\.0\.ln_1\.weight.*h\.1\.ln_1\.weight", "same bytes"]
+    runner.refuse("weights-overlap", both, edit_header(overlap))
+    runner.refuse("weights-fraction", ["ln_1"], edit_header(break_up))
     runner.refuse(
         "weights-missing",
         ["absent"],

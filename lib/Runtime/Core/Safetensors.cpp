@@ -87,6 +87,8 @@ Result<Parts> splitFile(std::span<const uint8_t> file) {
   return Parts{std::move(*header), file.subspan(lengthBytes + length)};
 }
 
+using NamedTensor = std::pair<const std::string, FileTensor>;
+
 /// Reads one entry of the header. Tensors of other types than floats exist in
 /// real files (attention masks); they are left out: nothing asks for them.
 Result<std::optional<FileTensor>>
@@ -97,8 +99,14 @@ parseTensor(const std::string &name, const Json &entry,
     return std::optional<FileTensor>();
   FileTensor tensor = {
       *type, entry.at("shape").get<std::vector<int64_t>>(), {}};
-  auto offsets = entry.at("data_offsets").get<std::array<uint64_t, 2>>();
-  if (offsets[0] > offsets[1] || offsets[1] > data.size())
+  const Json &range = entry.at("data_offsets");
+  auto offsets = range.get<std::array<uint64_t, 2>>();
+  // What is negative or a fraction would be converted.
+  if (range.size() != 2 || !range[0].is_number_unsigned() ||
+      !range[1].is_number_unsigned() || offsets[0] > offsets[1])
+    return fail("is malformed: tensor '", name, "' has data_offsets ",
+                range.dump(), ", expected two whole numbers in order");
+  if (offsets[1] > data.size())
     return fail("is truncated: tensor '", name, "' ends at byte ", offsets[1],
                 " of ", data.size());
   // Offsets count from the end of the header. Nothing is copied: the bytes are
@@ -117,6 +125,24 @@ parseTensor(const std::string &name, const Json &entry,
 } catch (const Json::exception &) {
   return fail("is malformed: the header's entry for '", name,
               "' lacks dtype, shape or data_offsets");
+}
+
+/// That no two tensors of a file share bytes. The format forbids it, and one of
+/// them would be read for the other.
+Status checkDisjoint(std::vector<const NamedTensor *> tensors) {
+  std::erase_if(tensors,
+                [](auto *tensor) { return tensor->second.bytes.empty(); });
+  std::sort(tensors.begin(), tensors.end(), [](auto *left, auto *right) {
+    return left->second.bytes.data() < right->second.bytes.data();
+  });
+  auto meets = [](auto *left, auto *right) {
+    return right->second.bytes.data() < &left->second.bytes.back() + 1;
+  };
+  auto found = std::adjacent_find(tensors.begin(), tensors.end(), meets);
+  if (found == tensors.end())
+    return Status::success();
+  return fail("is malformed: tensors '", found[0]->first, "' and '",
+              found[1]->first, "' have the same bytes");
 }
 
 /// The files of a directory: one, or those an index lists.
@@ -212,17 +238,24 @@ Status WeightFiles::add(const std::string &file) {
   Result<Parts> parts = splitFile(mapped->bytes());
   if (!parts.ok())
     return fail("weights '", file, "' ", parts.status().message());
+  std::vector<const NamedTensor *> added;
   for (const auto &[name, entry] : parts->header.items()) {
     if (name == "__metadata__")
       continue;
     auto tensor = parseTensor(name, entry, parts->data);
     if (!tensor.ok())
       return fail("weights '", file, "' ", tensor.status().message());
-    if (!*tensor)
+    if (!*tensor) {
       otherTypes.emplace(name, entry.at("dtype").get<std::string>());
-    if (*tensor && !tensors.emplace(name, std::move(**tensor)).second)
+      continue;
+    }
+    auto [place, isNew] = tensors.emplace(name, std::move(**tensor));
+    if (!isNew)
       return fail("weights '", file, "': tensor '", name, "' exists twice");
+    added.push_back(&*place);
   }
+  if (Status status = checkDisjoint(std::move(added)); !status.ok())
+    return fail("weights '", file, "' ", status.message());
   files.push_back(std::move(*mapped));
   return Status::success();
 }

@@ -187,16 +187,39 @@ Status TemporaryFile::renameTo(const std::string &target) {
 // Outputs
 //===----------------------------------------------------------------------===//
 
-/// Two outputs on one stream would run into each other.
-Status plait::checkOneStandardOutput(
-    const std::vector<std::pair<std::string, std::string>> &outputs) {
-  const std::string *first = nullptr;
-  for (const auto &[option, path] : outputs) {
-    if (!isStandardOutput(path))
-      continue;
-    if (first)
-      return fail(*first, " and ", option, " are both standard output");
-    first = &option;
+/// Whether writing one replaces the other: devices and pipes are not replaced.
+static bool isSameFile(const std::string &one, const std::string &other) {
+  std::error_code error;
+  if (std::filesystem::exists(one, error))
+    return std::filesystem::is_regular_file(one, error) &&
+           std::filesystem::equivalent(one, other, error);
+  auto resolve = [&](const std::string &path) {
+    return std::filesystem::weakly_canonical(
+        std::filesystem::absolute(path, error), error);
+  };
+  return resolve(one) == resolve(other);
+}
+
+static Status checkPair(const std::pair<std::string, std::string> &output,
+                        const std::pair<std::string, std::string> &other) {
+  const auto &[option, path] = output;
+  if (path.empty() || other.second.empty())
+    return Status::success();
+  if (isStandardOutput(path) && isStandardOutput(other.second))
+    return fail(option, " and ", other.first, " are both standard output");
+  if (!isStandardOutput(path) && isSameFile(path, other.second))
+    return fail(option, " and ", other.first, " are the same file, '", path,
+                "'");
+  return Status::success();
+}
+
+Status plait::checkOutputs(const NamedPaths &outputs,
+                           const NamedPaths &inputs) {
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    for (auto other = output + 1; other != outputs.end(); ++other)
+      PLAIT_RETURN_IF_ERROR(checkPair(*output, *other));
+    for (const auto &input : inputs)
+      PLAIT_RETURN_IF_ERROR(checkPair(*output, input));
   }
   return Status::success();
 }

@@ -69,6 +69,12 @@ void print(const planner::Calibration &calibration) {
 /// 2. The plan of each profile.
 /// 3. The fit, named after the file that is written.
 Status run(const Options &options) {
+  NamedPaths inputs;
+  for (const std::string &path : options.profiles)
+    inputs.emplace_back("profiles", path);
+  for (const std::string &path : options.plans)
+    inputs.emplace_back("--plans", path);
+  PLAIT_RETURN_IF_ERROR(checkOutputs({{"--output", options.output}}, inputs));
   // 1. Files.
   std::vector<plan::PlanFile> plans;
   for (const std::string &path : options.plans) {

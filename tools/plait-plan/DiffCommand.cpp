@@ -207,6 +207,8 @@ struct Options {
 
 /// Plans that differ are no failure: `options.differ` tells the exit code.
 Status run(Options &options) {
+  PLAIT_RETURN_IF_ERROR(checkOutputs(
+      {{"--json", options.json}}, {{"a", options.left}, {"b", options.right}}));
   // Both are checked, as all plans are that are opened.
   Result<plan::PlanFile> left = plan::PlanFile::open(options.left);
   if (!left.ok())

@@ -138,8 +138,9 @@ Result<tool::Order> makeOrder(const Options &options) {
 /// text gives way to what goes to standard output. The schedule is verified
 /// with its transfers, as a plan would have them.
 Status run(const Options &options) {
-  PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
-      {{"--json", options.json}, {"--csv", options.csv}}));
+  PLAIT_RETURN_IF_ERROR(
+      checkOutputs({{"--json", options.json}, {"--csv", options.csv}},
+                   {{"--file", options.file}, {"--costs", options.costsFile}}));
   // From here on it does not matter where it is from.
   Result<tool::Order> order = makeOrder(options);
   if (!order.ok())

@@ -208,8 +208,11 @@ Status readInput(Input &input, const plan::PlanFile &file,
 
 /// What is written to standard output takes the place of the text.
 Status run(const Options &options) {
-  PLAIT_RETURN_IF_ERROR(checkOneStandardOutput(
-      {{"--json", options.json}, {"--trace", options.trace}}));
+  PLAIT_RETURN_IF_ERROR(
+      checkOutputs({{"--json", options.json}, {"--trace", options.trace}},
+                   {{"plan", options.plan},
+                    {"--profile", options.profile},
+                    {"--cluster", options.cluster}}));
   Result<plan::PlanFile> file = plan::PlanFile::open(options.plan);
   if (!file.ok())
     return file.status();

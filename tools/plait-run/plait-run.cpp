@@ -21,6 +21,7 @@
 #include "plait/Plan/Signals.h"
 #include "plait/Plan/Streams.h"
 #include "plait/Runtime/Communicator.h"
+#include "plait/Runtime/Data.h"
 #include "plait/Runtime/Profiler.h"
 #include "plait/Runtime/Rendezvous.h"
 #include "plait/Runtime/Version.h"
@@ -100,6 +101,24 @@ Status compareProcesses(runtime::Rendezvous &processes,
   return processes.agreeOn("version", runtime::describeVersion());
 }
 
+/// That no output takes the place of what the run reads, or of another one.
+Status checkFiles(const Options &options) {
+  const runtime::TrainOptions &train = options.train;
+  NamedPaths inputs = {{"plan", options.plan}, {"--weights", train.weights}};
+  for (auto [option, list] : {std::pair("--tokens", &train.tokens),
+                              {"--text", &train.text},
+                              {"--eval-tokens", &train.evalTokens},
+                              {"--eval-text", &train.evalText}})
+    for (const std::string &path : runtime::listPaths(*list))
+      inputs.emplace_back(option, path);
+  return checkOutputs({{"--log", train.log},
+                       {"--log-samples", train.sampleLog},
+                       {"--profile", options.profile},
+                       {"--trace", options.trace},
+                       {"--dashboard", train.dashboard}},
+                      inputs);
+}
+
 /// What the options say together. What depends on more than one option, or on
 /// where an output goes. Each message names the options as the user wrote them.
 Status checkOptions(const CLI::App &app, const Options &options) {
@@ -109,15 +128,13 @@ Status checkOptions(const CLI::App &app, const Options &options) {
     return fail("--check excludes ", excluded);
   // Held-out data of either form.
   bool evaluates = !train.evalTokens.empty() || !train.evalText.empty();
-  PLAIT_RETURN_IF_ERROR(checkOneStandardOutput({{"--log", train.log},
-                                                {"--profile", options.profile},
-                                                {"--trace", options.trace}}));
   if (isStandardOutput(train.sampleLog))
     return Status::failure("--log-samples is added to a file, which standard "
                            "output is not");
   if (isStandardOutput(train.dashboard))
     return Status::failure("--dashboard is written again and again, which "
                            "standard output cannot be");
+  PLAIT_RETURN_IF_ERROR(checkFiles(options));
   if (!options.profile.empty() && train.steps < 2)
     return fail("--profile needs at least 2 steps, the first one is left out; "
                 "--steps is ",

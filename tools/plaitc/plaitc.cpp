@@ -17,6 +17,7 @@
 #include "../CommandLine.h"
 #include "Family.h"
 #include "plait/Driver/Planning.h"
+#include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Signals.h"
 #include "plait/Planner/Cluster.h"
@@ -341,12 +342,13 @@ static bool planForThisMachine(CompileOptions &options,
 /// Leaves standard output to what is written there: text goes elsewhere then.
 /// IR goes to standard output where nothing else is said. Two outputs there are
 /// an error; one moves everything for people to standard error.
+/// No output may take the place of another file of the compilation.
 static plait::Status divideOutputs(CompileOptions &options,
                                    PlanningOptions &planning) {
   if (planning.predict && planning.json.empty())
     planning.json = "-";
   bool printsIR = !options.compileTo.empty() && options.output.empty();
-  std::vector<std::pair<std::string, std::string>> outputs = {
+  plait::NamedPaths outputs = {
       {printsIR ? "--compile-to" : "--output", printsIR ? "-" : options.output},
       {"--json", planning.json},
       {"--report", planning.report},
@@ -354,7 +356,12 @@ static plait::Status divideOutputs(CompileOptions &options,
   for (const auto &[option, path] : outputs)
     if (plait::isStandardOutput(path))
       options.text = &llvm::errs();
-  return plait::checkOneStandardOutput(outputs);
+  return plait::checkOutputs(outputs,
+                             {{"model", plait::getConfigPath(options.model)},
+                              {"--claim", options.claim},
+                              {"--schedule-file", options.scheduleFile},
+                              {"--cluster", options.cluster},
+                              {"--profile", planning.profile}});
 }
 
 /// Returns false after a message; planning.compiles tells whether there is more

@@ -91,10 +91,12 @@ void removeTemporaryFiles() noexcept;
 /// Whether `path` means standard output.
 inline bool isStandardOutput(const std::string &path) { return path == "-"; }
 
-/// Fails where two of `outputs`, which are pairs of an option and its path, are
-/// standard output.
-Status checkOneStandardOutput(
-    const std::vector<std::pair<std::string, std::string>> &outputs);
+/// Options, or other names for people, with their paths; an empty one is none.
+using NamedPaths = std::vector<std::pair<std::string, std::string>>;
+
+/// Fails where two of `outputs` are standard output or the same file, or where
+/// one of them is a file of `inputs`, which is needed once more.
+Status checkOutputs(const NamedPaths &outputs, const NamedPaths &inputs = {});
 
 /// An output that is complete or not there: it appears under its path, or goes
 /// to where the path leads, with commit(). Destruction without commit() leaves

@@ -63,6 +63,10 @@ private:
   std::atomic<bool> differs = false;
 };
 
+/// The paths in a list of sources as Batches takes them; none where the list is
+/// wrong.
+std::vector<std::string> listPaths(const std::string &list);
+
 /// The batches of a data set. Reading is safe from all threads.
 class Batches {
 public:

@@ -120,6 +120,14 @@ Result<std::vector<double>> getWeights(const std::vector<SourceName> &names) {
 
 } // namespace
 
+std::vector<std::string> runtime::listPaths(const std::string &list) {
+  std::vector<std::string> paths;
+  if (auto names = parseSources(list); names.ok())
+    for (SourceName &name : *names)
+      paths.push_back(std::move(name.path));
+  return paths;
+}
+
 /// Every source is inspected here: a token outside of the vocabulary in the
 /// part that is looked at fails before the run.
 Result<Batches> Batches::open(const std::string &list, bool isText,

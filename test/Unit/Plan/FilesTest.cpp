@@ -161,10 +161,26 @@ TEST_F(FilesTest, RefusesBinaryOnTerminals) {
 TEST_F(FilesTest, RefusesDirectoriesAndSharedStandardOutput) {
   EXPECT_EQ(error(writeTextFile(directory, "x")),
             "cannot write '" + directory + "': Is a directory");
-  EXPECT_EQ(error(checkOneStandardOutput({{"-o", "-"}, {"--log", "a"}})), "");
-  EXPECT_EQ(
-      error(checkOneStandardOutput({{"-o", "-"}, {"-p", ""}, {"--log", "-"}})),
-      "-o and --log are both standard output");
+  EXPECT_EQ(error(checkOutputs({{"-o", "-"}, {"--log", "a"}})), "");
+  EXPECT_EQ(error(checkOutputs({{"-o", "-"}, {"-p", ""}, {"--log", "-"}})),
+            "-o and --log are both standard output");
+}
+
+TEST_F(FilesTest, RefusesOneFileForTwo) {
+  ASSERT_TRUE(writeTextFile(in("a"), "x").ok());
+  std::filesystem::create_symlink("a", in("link"));
+  EXPECT_EQ(error(checkOutputs({{"-o", in("link")}}, {{"plan", in("a")}})),
+            "-o and plan are the same file, '" + in("link") + "'");
+  EXPECT_EQ(error(checkOutputs({{"-o", in("new")}, {"-p", in("./new")}})),
+            "-o and -p are the same file, '" + in("new") + "'");
+  EXPECT_EQ(error(checkOutputs({{"-o", "none"}, {"-p", "./none"}})),
+            "-o and -p are the same file, 'none'");
+  EXPECT_EQ(error(checkOutputs({{"-o", in("new")}, {"-p", in("a")}},
+                               {{"plan", in("b")}, {"data", in("")}})),
+            "");
+  // Nothing is replaced there.
+  EXPECT_EQ(error(checkOutputs({{"-o", "/dev/null"}, {"-p", "/dev/null"}})),
+            "");
 }
 
 TEST_F(FilesTest, RemovesTemporaryFilesWhenAsked) {

@@ -12,7 +12,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdio>
+#include <cstring>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -82,6 +85,50 @@ findUnknown(const CLI::App &app, const std::vector<std::string> &arguments) {
   return "unknown command '" + *found + "', expected one of " + names;
 }
 
+/// Whether CLI11 reads `text` as what it says: it takes leading zeros for octal
+/// and what has more than 64 bits for the largest number.
+inline bool isDecimal(const std::string &text) {
+  size_t sign = text.starts_with('-') ? 1 : 0;
+  uint64_t magnitude = 0;
+  const char *end = text.data() + text.size();
+  auto [next, error] = std::from_chars(text.data() + sign, end, magnitude);
+  bool hasZeros = text.size() > sign + 1 && text[sign] == '0';
+  return error == std::errc() && next == end && !hasZeros;
+}
+
+/// Refuses values that no option means: an empty one, of a variable of the
+/// shell that is not set, say, would be no option at all.
+inline void checkValues(const CLI::App &app) {
+  for (const CLI::Option *option : app.get_options()) {
+    std::string name = option->get_name();
+    std::string type = option->get_type_name();
+    bool isInteger = type.starts_with("INT") || type.starts_with("UINT");
+    for (const std::string &value : option->results()) {
+      if (value.empty())
+        throw CLI::ParseError(name + " is empty", CLI::ExitCodes::InvalidError);
+      if (isInteger && !isDecimal(value))
+        throw CLI::ParseError(name + " is '" + value +
+                                  "', expected a decimal number of 64 bits",
+                              CLI::ExitCodes::InvalidError);
+    }
+  }
+  for (const CLI::App *command : app.get_subcommands())
+    checkValues(*command);
+}
+
+inline const std::string lostText = "cannot write standard output: ";
+
+/// What a program exits with that would with `code`: `failure` after a message
+/// where what it has printed is lost, on a full disk say.
+inline int finish(const CLI::App &app, int code, int failure = 1) {
+  bool isWhole = bool(std::cout.flush());
+  isWhole &= std::fflush(stdout) == 0 && !std::ferror(stdout);
+  if (isWhole)
+    return code;
+  printError(app, lostText + std::strerror(errno));
+  return failure;
+}
+
 /// Parses the arguments, --version among them. What the program has to exit
 /// with at once, if it has: 0 after --help, 1 after an error, which has been
 /// printed unless `isQuiet`.
@@ -92,9 +139,10 @@ inline std::optional<int> parse(CLI::App &app, int argc, char **argv,
                          "Print the version and exit");
   try {
     app.parse(argc, argv);
+    checkValues(app);
     return std::nullopt;
   } catch (const CLI::Success &request) {
-    return isQuiet ? 0 : app.exit(request);
+    return isQuiet ? 0 : finish(app, app.exit(request));
   } catch (const CLI::ParseError &error) {
     if (isQuiet)
       return 1;

@@ -165,8 +165,30 @@ findParameters(ModuleOp module, StringRef pattern, StringRef what) {
   return found;
 }
 
-/// The text is put into the attribute's own syntax and parsed by it. Behind
-/// phase import shardings have been assigned, and pins would come too late.
+/// The parser speaks of a text that nobody wrote: its reason goes into the
+/// message about the option.
+static FailureOr<Attribute> parseSharding(ModuleOp module, StringRef pattern,
+                                          StringRef axes) {
+  std::string reason;
+  Attribute sharding;
+  {
+    ScopedDiagnosticHandler handler(module.getContext(),
+                                    [&](Diagnostic &diagnostic) {
+                                      reason = diagnostic.str();
+                                      return success();
+                                    });
+    sharding = parseAttribute(("#dist.sharding<@mesh, " + axes + ">").str(),
+                              module.getContext());
+  }
+  if (sharding)
+    return sharding;
+  return module.emitError("--shard ")
+         << pattern << "=" << axes << ": " << reason
+         << "; expected axes like [{}, {\"tp\"}]";
+}
+
+/// Behind phase import shardings have been assigned, and pins would come too
+/// late.
 LogicalResult plait::pinShardings(ModuleOp module,
                                   const CompileOptions &options) {
   if (!options.shardings.empty() && getPhase(module) != Phase::Import)
@@ -174,18 +196,14 @@ LogicalResult plait::pinShardings(ModuleOp module,
            << stringifyPhase(getPhase(module))
            << ", in which shardings are not pinned any more";
   for (const auto &[pattern, axes] : options.shardings) {
-    Attribute sharding = parseAttribute("#dist.sharding<@mesh, " + axes + ">",
-                                        module.getContext());
-    // The parser has said what is wrong; this says where the text is from.
-    if (!sharding)
-      return module.emitError("sharding \"")
-             << axes << "\" does not parse, expected something like "
-             << "[{}, {\"tp\"}]";
+    FailureOr<Attribute> sharding = parseSharding(module, pattern, axes);
+    if (failed(sharding))
+      return failure();
     auto parameters = findParameters(module, pattern, "sharding of");
     if (failed(parameters))
       return failure();
     for (nn::ParameterOp parameter : *parameters)
-      parameter.setShardingAttr(sharding);
+      parameter.setShardingAttr(*sharding);
   }
   return success();
 }

@@ -462,7 +462,7 @@ def list_cases(suite: Suite) -> None:
         ("tiny", f"{good}:1,{good}:1e-6", "weight 1e-06, less than 1/100000"),
         ("empty", f"{good},,{good}", "names a file without a name"),
         ("end", f"{good},", "names a file without a name"),
-        ("none", "", "give --tokens or --text"),
+        ("none", "", "--tokens is empty"),
         ("missing", f"{good},none.bin", "'none.bin': No such file"),
         ("folder", suite.folder, "not a regular file"),
         ("short", f"{good},{short}", "has 32 tokens, one sample needs 33"),

@@ -172,6 +172,12 @@ def option_cases(compiler: Compiler) -> None:
     refuse("precision-alone", ["int8", "bf16"], precision="int8")
     refuse("attention", ["sparse", "flash"], attention="sparse")
     refuse("attention-of-gpu", ["f32", "bf16"], backend="cuda", attention="flash")
+    refuse("shard-form", [r"error: --shard: \"wte\" is not NAME=AXES"], shard="wte")
+    refuse("shard-text", [r"--shard \*=\[\{\"tp\"\}: "], shard='*=[{"tp"}')
+    refuse("empty-value", ["error: --mesh is empty"], mesh="")
+    refuse("leading-zero", ["--global-batch is '010'"], global_batch="010")
+    same = "--output and model are the same file, 'config.json'"
+    refuse("output-over-model", [same], o="config.json")
 
 
 def planner_cases(compiler: Compiler) -> None:
@@ -192,6 +198,9 @@ def planner_cases(compiler: Compiler) -> None:
     refuse("why-not", ["tp"], **cpu, why_not="tp=0")
     refuse("report", ["absent"], **cpu, report="absent/plan.html")
     refuse("planner-alone", ["--pin", "--cluster"], pin="zero=1")
+    refuse("cluster-without-name", ["--cluster is empty"], cluster="")
+    same = "--output and --json are the same file, 'out.plan'"
+    refuse("two-outputs", [same], **cpu, json="./out.plan")
 
 
 class Runner:
@@ -443,11 +452,29 @@ def output_cases(runner: Runner) -> None:
         ("--eps", "x"),
         ("--seed", "-3"),
         ("--token-type", "int8"),
+        # Neither the largest seed that there is, nor 8, nor random weights.
+        ("--seed", str(1 << 64)),
+        ("--warmup-steps", "010"),
+        ("--threads", "0x2"),
+        ("--checkpoint", ""),
+        ("--log", ""),
     ):
-        name = f"option{option[1:]}"
+        name = f"option{option[1:]}" + (f"={value}" if value[:1] != "-" else "")
         runner.refuse(name, [option[2:]], untouched, option, value)
-
-
+    for name, file in (("plan", "out.plan"), ("tokens", "./tokens.bin")):
+        for option in ("--log", "--dashboard"):
+            runner.refuse(
+                f"{option[2:]}-over-{name}",
+                [f"{option} and (--)?{name} are the same file, '{file}'"],
+                untouched,
+                *(option, file),
+            )
+    runner.refuse(
+        "two-outputs",
+        ["--log and --log-samples are the same file, 'x'"],
+        untouched,
+        *("--log", "x", "--log-samples", "./x"),
+    )
     for option in ("--save", "--log", "--profile"):
         runner.refuse(
             f"check-with{option[1:]}",
@@ -482,6 +509,8 @@ def usage_cases(tools: Tools, report: Reporter) -> None:
         ("plait-plan", "a subcommand is required"),
         ("plaitc x --frob", "unknown option '--frob'"),
         ("plaitc", "model is required"),
+        ("plait-data", "the following arguments are required: .*"),
+        ("plait-data x --tokenizer y -o z --workers 0", "--workers 0 is not .*"),
     )
     for command, expected in cases:
         tool, *given = command.split()

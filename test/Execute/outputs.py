@@ -169,6 +169,31 @@ def output_cases(suite: Suite) -> None:
         steps = [json.loads(x)["step"] for x in lines]
         require(steps == [1, 2, 1, 2], steps)
 
+    def lost_text(folder):
+        """What is printed counts: a full disk is no success."""
+        commands = (
+            ("plait-plan", "show", folder / "a.plan"),
+            ("plait-plan", "diff", folder / "a.plan", folder / "a.plan"),
+            ("plait-run", folder / "a.plan", *DATA, "--steps", "1"),
+            ("plaitc", GPT2, *COMPILE, "-o", folder / "b.plan"),
+            ("plaitc", "--help"),
+        )
+        for name, *given in commands:
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(
+                    [tools.folder / name, *given],
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            *begin, line = done.stderr.splitlines()
+            reason = "cannot write standard output: No space left on device"
+            require(line == f"{name}: error: {reason}", done.stderr)
+            require(all(x.startswith(AT_START) for x in begin), begin)
+            code = 2 if "diff" in given else 1
+            require(done.returncode == code, f"{name}: {done.returncode}")
+
+    suite.case("lost-text", lost_text)
     suite.case("plan-to-standard-output", plan_to_standard_output)
     suite.case("plan-to-terminal", plan_to_terminal)
     suite.case("plan-over-link", plan_over_link)

@@ -192,10 +192,9 @@ def error_cases(suite: Suite) -> None:
     good = suite.write("good.txt", "some text")
     tokenizer = ("--tokenizer", suite.tokenizer_file)
 
-    def refuses(name, expected, *arguments, workers=1):
+    def refuses(name, expected, *arguments, workers=1, prefix=suite.folder / "never"):
         def body():
             before = sorted(suite.folder.iterdir())
-            prefix = suite.folder / "never"
             outcome = suite.tools.call(
                 "plait-data", *arguments, "-o", prefix, "--workers", workers
             )
@@ -246,6 +245,9 @@ def error_cases(suite: Suite) -> None:
     refuses("eos", "has no token '</s>'", good, *tokenizer, "--eos", "</s>")
     refuses("tokenizer", "there is no tokenizer", good, "--tokenizer", "none.json")
     refuses("no-tokenizer", "is no tokenizer", good, "--tokenizer", good)
+    refuses("usage", "--workers: invalid int value: 'x'", good, *tokenizer, workers="x")
+    for kind, name in (("dot", "."), ("nothing", ""), ("folder", f"{suite.folder}/")):
+        refuses(f"output-{kind}", f"--output '{name}' has no name", good, *tokenizer, prefix=name)
     # The first of two files is good: nothing of it is left.
     refuses("second", "none.jsonl", good, "none.jsonl", *tokenizer)
 

@@ -365,8 +365,20 @@ def prepare(options) -> None:
     )
 
 
+def fail(message: str) -> int:
+    print(f"plait-data: error: {message}", file=sys.stderr)
+    return 1
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors of usage are like all others: one line, and the exit code is 1."""
+
+    def error(self, message):
+        sys.exit(fail(message))
+
+
 def parse():
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="plait-data", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
@@ -384,6 +396,8 @@ def parse():
     options = parser.parse_args()
     if not 1 <= options.workers <= 4096:
         parser.error(f"--workers {options.workers} is not in range 1 to 4096")
+    if os.path.basename(options.output) in ("", ".", ".."):
+        parser.error(f"--output '{options.output}' has no name for files to begin with")
     return options
 
 
@@ -417,11 +431,6 @@ def end(signum, frame):
 def end_if_stopped() -> None:
     if stopped:
         raise KeyboardInterrupt(stopped[0])
-
-
-def fail(message: str) -> int:
-    print(f"plait-data: error: {message}", file=sys.stderr)
-    return 1
 
 
 def main() -> int:

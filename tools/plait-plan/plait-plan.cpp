@@ -40,8 +40,8 @@ int main(int argc, char **argv) {
       return command.failureCode;
     }
     // Only `diff` says something by it.
-    if (command.exitCode)
-      return command.exitCode();
+    return tool::finish(app, command.exitCode ? command.exitCode() : 0,
+                        command.failureCode);
   }
   return 0;
 }

@@ -307,5 +307,5 @@ int main(int argc, char **argv) {
     tell(app, processes->get(), status);
   if (int signal = receivedInterrupt())
     return 128 + signal;
-  return status.ok() ? 0 : 1;
+  return status.ok() ? tool::finish(app, 0) : 1;
 }

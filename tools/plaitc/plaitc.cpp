@@ -34,9 +34,10 @@ using plait::PlanningOptions;
 static void addSharding(CompileOptions &options, const std::string &text) {
   size_t equals = text.find('=');
   if (equals == std::string::npos)
-    throw CLI::ValidationError("--shard", "\"" + text +
-                                              "\" is not NAME=AXES, such as "
-                                              "*.c_fc.weight=[{},{\"tp\"}]");
+    // CLI11 puts the option in front.
+    throw CLI::ValidationError("\"" + text +
+                               "\" is not NAME=AXES, such as "
+                               "*.c_fc.weight=[{},{\"tp\"}]");
   options.shardings.push_back(
       {text.substr(0, equals), text.substr(equals + 1)});
 }
@@ -407,6 +408,17 @@ static bool plan(const CLI::App &app, CompileOptions &options,
   return plait::choose(options, planning);
 }
 
+/// Returns false after a message where the text is lost, on a full disk say.
+static bool finishText(const CLI::App &app) {
+  llvm::outs().flush();
+  std::error_code error = llvm::outs().error();
+  if (!error)
+    return true;
+  llvm::outs().clear_error(); // LLVM would end with a report of its own
+  plait::tool::printError(app, plait::tool::lostText + error.message());
+  return false;
+}
+
 /// 1. Parse, and check what options say together.
 /// 2. The other plans of a family, then the first: if any of them cannot be
 ///    compiled, those that were written are removed.
@@ -458,5 +470,5 @@ int main(int argc, char **argv) {
     llvm::errs() << "plaitc: warning: this is the default strategy, since the "
                     "planner has none for this machine: "
                  << notFound << "\n";
-  return 0;
+  return finishText(app) ? 0 : 1;
 }

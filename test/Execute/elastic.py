@@ -388,6 +388,16 @@ def refusal_cases(suite: Suite) -> None:
         )
         require(done.code == 1, done.stderr)
         require("gives up after 1 restarts without" in done.stderr, done.stderr)
+        # Also where the parent wants to know of no child's end, as children do then.
+        words = (
+            suite.tools.folder / "plait-run", suite.family(), "--text", "/none",
+            "--supervise", *new, "--max-restarts", 0,
+        )
+        done = subprocess.run(
+            ["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh", *map(str, words)],
+            capture_output=True, text=True, env=ENVIRONMENT,
+        )
+        require(done.returncode == 1, f"{done.returncode}: {done.stderr}")
         return line
 
     def other_plans():

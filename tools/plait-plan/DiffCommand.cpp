@@ -99,10 +99,14 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("microbatches", plan.microbatches());
   facts.emplace_back("stages", plan.programs()->size());
   // For which processor, not the code itself: kernels differ in ways that say
-  // nothing.
-  for (uint32_t i = 0; i < plan::length(plan.code()); ++i)
-    facts.emplace_back("code for " + GetString(plan.code()->Get(i)->target()),
-                       GetString(plan.code()->Get(i)->cpu()));
+  // nothing. There may be several for a target, as for GPUs of two generations.
+  std::map<std::string, std::string> code;
+  for (uint32_t i = 0; i < plan::length(plan.code()); ++i) {
+    std::string &cpus = code[plan.code()->Get(i)->target()->str()];
+    cpus += (cpus.empty() ? "" : ", ") + GetString(plan.code()->Get(i)->cpu());
+  }
+  for (auto &[target, cpus] : code)
+    facts.emplace_back("code for " + target, cpus);
 }
 
 /// Facts of one pipeline stage, each under its index: plans with different

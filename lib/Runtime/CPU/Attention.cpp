@@ -409,6 +409,7 @@ Status AttentionLibrary::run(uint32_t prepared,
   int64_t parts = std::min<int64_t>(threads, items);
   auto work =
       step.dtype == fb::DType::BF16 ? compute<BFloat16> : compute<float>;
+  std::fill(results.begin(), results.end(), Status::success());
   parallelFor(threads, parts, 1,
               [&, &step = step, begin = first](int64_t from, int64_t to) {
                 for (int64_t part = from; part < to; ++part) {

@@ -95,12 +95,15 @@ Status MemoryPlace::send(uint64_t step, const StoredFiles &all) const {
   for (const StoredFile &file : filesOf(groups.process(), all)) {
     std::string path = store.partialPathOf(step) + "/" + file.name;
     int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+      result = fail("cannot open '", path, "': ", std::strerror(errno));
     auto sendBlock = [&](uint64_t done, std::span<std::byte> block) {
       ssize_t count = pread(descriptor, block.data(), block.size(), done);
       if (count != ssize_t(block.size())) {
-        result =
-            fail("cannot read '", path,
-                 "': ", count < 0 ? std::strerror(errno) : "it is too short");
+        if (descriptor >= 0)
+          result =
+              fail("cannot read '", path,
+                   "': ", count < 0 ? std::strerror(errno) : "it is too short");
         std::fill(block.begin(), block.end(), std::byte(0));
       }
       return processes->engine()->run(

@@ -92,6 +92,8 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
   auto ranks = number(get, names.ranks, maxRanks);
   if (!ranks.ok())
     return ranks.status();
+  if (*ranks == 0)
+    return fail("environment variable ", names.ranks, " is 0");
   auto rank = number(get, names.rank, *ranks - 1);
   if (!rank.ok())
     return rank.status();
@@ -121,8 +123,6 @@ Result<std::optional<Launch>> read(const Variables &names, GetEnvironment get) {
 Result<std::optional<Launch>> runtime::readLaunch(GetEnvironment get) {
   for (const Variables &names : known)
     if (get(names.rank) && get(names.ranks)) {
-      if (std::string_view(get(names.ranks)) == "0")
-        return fail("environment variable ", names.ranks, " is 0");
       // The shell of a SLURM job looks like a step of one task.
       if (&names == &srun && std::string_view(get(names.ranks)) == "1")
         return std::optional<Launch>();

@@ -89,8 +89,10 @@ bool ChildProcess::isRunning() {
   pid_t ended = waitpid(process, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR))
     return true;
-  // 128 + the signal, as shells have it.
-  code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  // 128 + the signal, as shells have it. Nothing is known of the end of one
+  // that somebody else has waited for.
+  if (ended > 0)
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   process = -1;
   return false;
 }
@@ -110,7 +112,10 @@ ChildProcess::~ChildProcess() {
 }
 
 /// Linux: a subreaper becomes the parent of whom descendants leave behind.
-void runtime::adoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+void runtime::adoptOrphans() {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  signal(SIGCHLD, SIG_DFL); // ignored, which exec() keeps, children vanish
+}
 
 // As the parent is a subreaper, the children of a killed child become its own:
 // rounds go on until waitpid() has no child left.

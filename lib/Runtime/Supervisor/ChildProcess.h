@@ -38,7 +38,8 @@ public:
 
   bool isRunning();
   void send(int signal);
-  /// Once it has ended: its code, or 128 and the number of its signal.
+  /// Once it has ended: its code, or 128 and the number of its signal; -1 where
+  /// that is not known.
   int exitCode() const { return code; }
 
 private:
@@ -46,7 +47,8 @@ private:
   int code = -1;
 };
 
-/// From now on whom children leave behind is a child of this process.
+/// From now on whom children leave behind is a child of this process, and how
+/// children end can be asked, also where the parent had that ignored.
 void adoptOrphans();
 /// Kills all children, and theirs, and waits for their end.
 void killChildren();

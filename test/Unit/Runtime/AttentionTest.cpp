@@ -203,6 +203,31 @@ TEST(AttentionStarts, MayBeAnything) {
             compute({0, 1, 0, 3, 1, 0}));
 }
 
+/// A step that fails does not let those after it fail.
+TEST(AttentionLibrary, ForgetsFailures) {
+  Shape shape = {1, 1, 1, 4, 4, 8};
+  Tensors t = makeTensors(shape);
+  Memory q(t.q, fb::DType::F32), k(t.k, fb::DType::F32), v(t.v, fb::DType::F32),
+      o(t.q, fb::DType::F32), stats(Numbers(4), fb::DType::F32);
+  AttentionOperands operands = {q.data(), k.data(), v.data(), o.data(),
+                                stats.data()};
+  AttentionLibrary library(1);
+  fb::AttentionStepT good =
+      makeStep(shape, fb::DType::F32, fb::AttentionKind::Forward);
+  fb::AttentionStepT bad = good;
+  bad.q_strides[1] = 1; // rows that overlap, which no check lets through
+  auto prepare = [&](const fb::AttentionStepT &step) {
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(fb::AttentionStep::Pack(builder, &step));
+    return library.prepare(
+        *flatbuffers::GetRoot<fb::AttentionStep>(builder.GetBufferPointer()),
+        {});
+  };
+  uint32_t first = prepare(bad), second = prepare(good);
+  EXPECT_EQ(library.run(first, operands).message().find("oneDNN failed"), 0u);
+  EXPECT_TRUE(library.run(second, operands).ok());
+}
+
 TEST(AttentionThreads, DoNotChangeTheBits) {
   Shape shape = {1, 4, 2, 100, 100, 32};
   Tensors t = makeTensors(shape);

@@ -146,6 +146,8 @@ TEST(LaunchTest, NamesTheVariableThatIsWrong) {
             "environment variable RANK is 'x', allowed are 0 to 7");
   EXPECT_EQ(errorWith({{"RANK", "0"}, {"WORLD_SIZE", "0"}}),
             "environment variable WORLD_SIZE is 0");
+  EXPECT_EQ(errorWith({{"RANK", "5"}, {"WORLD_SIZE", "00"}}),
+            "environment variable WORLD_SIZE is 0");
   EXPECT_EQ(
       errorWith({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "70000"}}),
       "environment variable MASTER_PORT is '70000', allowed are 0 to "

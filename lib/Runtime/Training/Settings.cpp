@@ -54,6 +54,18 @@ const Line lines[] = {
     {"outputs", {}},
 };
 
+/// Whether `option` means something to a plan for `backend`.
+bool applies(const std::string &option, const std::string &backend) {
+  static const std::map<std::string, std::string> backendOf = {
+      {"threads", "cpu"},
+      {"overlap", "cpu"},
+      {"devices", "cuda"},
+      {"cuda-graph", "cuda"},
+      {"tf32", "cuda"}};
+  auto found = backendOf.find(option);
+  return found == backendOf.end() || found->second == backend;
+}
+
 /// "lr 0.001"; a flag is its name, and nothing where it is not set.
 std::string describe(const std::string &name, const Json &value) {
   if (value.is_boolean())
@@ -91,10 +103,11 @@ std::string runtime::describeRun(const RunInfo &run) {
                       ? Json::object()
                       : Json::parse(run.options.settings);
   settings["steps"] = run.options.steps; // where there are epochs, of them
+  std::string backend(plan::backendOf(run.plan));
   std::map<const Line *, std::string> texts;
   for (const auto &[name, value] : settings.items())
     if (std::string text = describe(name, value);
-        !text.empty() && name != "plan") {
+        !text.empty() && name != "plan" && applies(name, backend)) {
       std::string &line = texts[&lineOf(name)];
       line += (line.empty() ? "" : ", ") + text;
     }

@@ -13,7 +13,8 @@
 namespace plait::runtime {
 
 /// A line for each kind of setting, each with a newline: what the plan says,
-/// then every option that has a value, given or by default.
+/// then every option that has a value, given or by default, and a meaning on
+/// the plan's target.
 std::string describeRun(const RunInfo &run);
 
 } // namespace plait::runtime

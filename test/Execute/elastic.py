@@ -295,6 +295,24 @@ def fault_cases(suite: Suite, faults: int) -> None:
         require(restarts >= len([x for x in happened if x]) // 2, job.said())
         return f"{', '.join(happened)}; {restarts} restarts"
 
+    def at_once():
+        """What has got somewhere waits for nothing when a rank is killed: not for
+        ranks that miss it to end their step, as mpirun would, and not to be
+        started again."""
+        job = Job(suite, 10**6)
+        first = job.checkpoints / "step-00000003"
+        wait_for(lambda: first.exists() or job.has_ended(), "a checkpoint")
+        os.kill(job.ranks()[1], signal.SIGKILL)
+        start = time.monotonic()
+        again = f"starts {suite.ranks} processes for"
+        wait_for(lambda: job.said().count(again) == 2, "a restart")
+        taken = time.monotonic() - start
+        job.process.send_signal(signal.SIGTERM)
+        require(job.end() == 128 + signal.SIGTERM, job.said())
+        require("without a new one" not in job.said(), job.said())
+        require(taken < 1.5, f"{taken:.2f} s")
+        return f"{taken:.2f} s from the kill to the next start"
+
     def meshes():
         """Fewer ranks after a kill, more of them when a host is back, and another
         plan after an order to end."""
@@ -329,6 +347,7 @@ def fault_cases(suite: Suite, faults: int) -> None:
         return f"{steps} steps: loss {job.loss()}, undisturbed {expected}: off by {off:.2g}"
 
     suite.report.case("faults", disturbed)
+    suite.report.case("at-once", at_once)
     suite.report.case("meshes", meshes)
 
 

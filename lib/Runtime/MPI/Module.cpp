@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mpi.h>
 #include <sched.h>
@@ -34,6 +35,13 @@ Status check(int code, const char *call) {
   int length = 0;
   MPI_Error_string(code, text, &length);
   return fail(call, ": ", std::string(text, length));
+}
+
+/// Whether mpirun has started all processes on this host.
+bool isOnOneHost() {
+  const char *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const char *all = std::getenv("OMPI_COMM_WORLD_SIZE");
+  return here && all && std::strcmp(here, all) == 0;
 }
 
 /// A datatype, freed at the end of its scope: transfers keep what they need.
@@ -131,6 +139,10 @@ Result<MpiLibrary::World> Library::start() {
   if (isOurs) {
     // What Open MPI itself waits for, it waits for actively.
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
+    // Within a host nothing goes through a network, whose libraries would take
+    // as long to load as all the rest of MPI.
+    if (isOnOneHost())
+      setenv("OMPI_MCA_pml", "ob1", /*overwrite=*/0);
     int provided = 0;
     PLAIT_RETURN_IF_ERROR(
         check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided),

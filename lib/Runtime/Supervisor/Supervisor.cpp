@@ -45,12 +45,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// How often the processes and the hosts are looked at. Waiting for the child
-/// by polling: it and signals, hosts and time are looked at in one loop, on one
-/// thread.
-constexpr milliseconds glance(20), hostsGlance(1000);
-/// What a host has to answer in, and how long a restart is put off at most.
-constexpr milliseconds probeLimit(20000), longestPause(60000);
+/// How often the processes and the hosts are looked at, and the processes told
+/// to end. Waiting for the child by polling: it and signals, hosts and time are
+/// looked at in one loop, on one thread.
+constexpr milliseconds glance(20), hostsGlance(1000), tellingPause(1000);
+/// What a host has to answer in, and how long a restart is put off.
+constexpr milliseconds probeLimit(20000), firstPause(500), longestPause(60000);
 /// What ends the processes after their step: mpirun and srun pass it on, while
 /// they take SIGTERM as an order to kill.
 constexpr int stopSignal = SIGUSR1;
@@ -244,20 +244,20 @@ Result<Supervisor::End> Supervisor::runOnce() {
   return watch(*job, *member);
 }
 
-/// A signal is passed on once; then, as after a change of hosts, the run has
-/// all the time that it needs for its step and checkpoint. After a signal its
+/// After a signal, as after a change of hosts, the run has all the time that it
+/// needs for its step and checkpoint. After a signal its
 /// exit code plays no role. The code of a run that has stopped for new hosts is
 /// that of the signal it was stopped by.
 Result<Supervisor::End> Supervisor::watch(ChildProcess &job,
                                           const PlanFamily::Member &member) {
-  Clock::time_point start = Clock::now(), looked = start;
+  Clock::time_point start = Clock::now(), looked = start, told;
   bool isResized = false;
   int signal = 0;
   while (job.isRunning()) {
     // The first signal goes on to the run; the second ends this process
     // (Signals.h).
-    if (signal == 0 && (signal = options.interrupted()))
-      job.send(stopSignal);
+    if (signal == 0)
+      signal = options.interrupted();
     if (!options.hosts.empty() && !isResized && signal == 0 &&
         Clock::now() - looked > hostsGlance) {
       looked = Clock::now();
@@ -266,8 +266,12 @@ Result<Supervisor::End> Supervisor::watch(ChildProcess &job,
         say("'", options.hosts, "' has changed: stops after this step, to go ",
             "on with '", other->path, "'");
         isResized = true;
-        job.send(stopSignal);
       }
+    }
+    // Processes that are being started may not get it: it is said again.
+    if ((signal || isResized) && Clock::now() - told > tellingPause) {
+      told = Clock::now();
+      job.send(stopSignal);
     }
     std::this_thread::sleep_for(glance);
   }
@@ -287,15 +291,19 @@ Result<Supervisor::End> Supervisor::watch(ChildProcess &job,
   return End::Failed;
 }
 
-/// False: it was interrupted. Half a second, doubled with each failure in a
-/// row, at most a minute.
+/// Before a restart, the `failures`-th in a row: half a second, doubled with
+/// each, at most a minute. False: it was interrupted.
 bool Supervisor::pause(uint64_t failures) {
-  milliseconds time =
-      std::min(milliseconds(500) * (1 << std::min<uint64_t>(failures - 1, 10)),
-               longestPause);
-  say(reason, "; the newest checkpoint is ", describeNewest(), "; restart ",
-      failures, " of ", options.maxRestarts, " without a new one, in ",
-      time.count() / 1000.0, " s");
+  std::string done = reason + "; the newest checkpoint is " + describeNewest();
+  // What got somewhere may go on at once.
+  if (failures == 0) {
+    say(done, "; restart");
+    return !options.interrupted();
+  }
+  milliseconds time = std::min(
+      firstPause * (1 << std::min<uint64_t>(failures - 1, 10)), longestPause);
+  say(done, "; restart ", failures, " of ", options.maxRestarts,
+      " without a new one, in ", time.count() / 1000.0, " s");
   for (auto end = Clock::now() + time; Clock::now() < end;) {
     if (options.interrupted())
       return false;
@@ -320,9 +328,11 @@ Result<int> Supervisor::run() {
       return 128 + options.interrupted();
     if (newestStep() != before)
       failures = 0;
+    else if (*end == End::Failed)
+      ++failures;
     if (*end == End::Resized)
       continue;
-    if (++failures > options.maxRestarts)
+    if (failures > options.maxRestarts)
       return fail(reason, "; gives up after ", options.maxRestarts,
                   " restarts without a new checkpoint in '",
                   options.checkpoints, "'");
@@ -355,5 +365,8 @@ Result<int> runtime::supervise(const SupervisorOptions &options) {
   PLAIT_RETURN_IF_ERROR(family->checkFits(options.checkpoints));
   // 3. Then the runs.
   adoptOrphans();
+  // A run that fails is ended by mpirun. Its processes cannot finish their step
+  // without the one that is gone: it need not wait a second or two for that.
+  setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", /*overwrite=*/0);
   return Supervisor(options, std::move(*family)).run();
 }

@@ -231,6 +231,11 @@ int supervise(const CLI::App &app, Options &options) {
   return 1;
 }
 
+/// `text` with `more` at the end of its first line.
+std::string addToLine(std::string text, const std::string &more) {
+  return text.insert(std::min(text.find('\n'), text.size()), more);
+}
+
 /// One process says what has failed; the others, where their ranks waited.
 /// 1. A rank that was merely released says where it waited, as a note.
 /// 2. One process says the reason: that of its engine, if it knows better.
@@ -247,7 +252,9 @@ void tell(const CLI::App &app, runtime::Rendezvous *processes,
   // 2. The reason.
   if (!processes || processes->speaksOfFailure()) {
     std::string reason = follows ? processes->reasonOfRelease() : "";
-    tool::printError(app, reason.empty() ? failure.message() : reason);
+    std::string silent = processes && waited ? processes->describeSilent() : "";
+    tool::printError(app, addToLine(reason.empty() ? failure.message() : reason,
+                                    silent.empty() ? "" : "; " + silent));
   } else if (!follows && waited && !processes->isSpokenOf())
     tool::printNote(app, failure.message());
 }

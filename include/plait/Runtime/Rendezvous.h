@@ -120,6 +120,9 @@ public:
   /// The others have failed for the same reason, or because of this one. Tells
   /// them, as disconnect() does.
   virtual bool speaksOfFailure();
+  /// Of the process for which that is true: who has not reacted to it, as
+  /// "process 2 on b with ranks 4 to 5 does not answer"; empty where all have.
+  std::string describeSilent();
   /// What this process knows of why it fails, where a rank was merely released;
   /// else empty.
   std::string reasonOfRelease();

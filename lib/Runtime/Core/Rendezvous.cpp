@@ -178,6 +178,30 @@ Status Rendezvous::agreeOn(const std::string &what, const std::string &mine) {
                });
 }
 
+std::string Rendezvous::describeSilent() {
+  constexpr size_t most = 8;
+  if (!engine())
+    return "";
+  const MpiLibrary::World &world = engine()->world();
+  const std::vector<uint32_t> &silent = engine()->silentOthers();
+  std::string list;
+  for (size_t i = 0; i < std::min(most, silent.size()); ++i) {
+    uint32_t process = silent[i];
+    uint32_t first = spreadRanks.firstOf(process);
+    uint32_t last = spreadRanks.firstOf(process + 1) - 1;
+    list += (i ? ", process " : "process ") + std::to_string(process) + " on " +
+            world.hostNames[world.hosts[process]] +
+            (last > first ? " with ranks " + std::to_string(first) + " to " +
+                                std::to_string(last)
+                          : " with rank " + std::to_string(first));
+  }
+  if (silent.size() > most)
+    list += " and " + std::to_string(silent.size() - most) + " more";
+  return list.empty() ? ""
+                      : list + (silent.size() > 1 ? " do not answer"
+                                                  : " does not answer");
+}
+
 /// Engines know why connections have ended.
 std::string Rendezvous::reasonOfRelease() {
   return engine() ? engine()->reason() : "";

@@ -43,8 +43,8 @@ constexpr int pausesPerWait = 16;
 constexpr microseconds shortestPause(5), longestPause(1000);
 /// With nothing under way only warnings may come.
 constexpr microseconds idlePause(10000);
-/// How long warnings of others are waited for.
-constexpr milliseconds grace(400);
+/// How long warnings of others, and their answers, are waited for.
+constexpr milliseconds grace(1000);
 
 } // namespace
 
@@ -166,7 +166,7 @@ void MpiEngine::awaitHalt() {
 /// warnings; the lowest index speaks.
 bool MpiEngine::isFirstToFail() const {
   return hasFailedItself &&
-         std::none_of(failedOthers.begin(), failedOthers.end(),
+         std::none_of(notices.failed.begin(), notices.failed.end(),
                       [&](uint32_t other) { return other < joined.index; });
 }
 
@@ -210,7 +210,7 @@ void MpiEngine::serve() {
   }
   // 3. After this the library is not called.
   if (aborted)
-    exchangeWarnings();
+    exchangeNotices();
   else if (started.ok())
     library->finish();
   phase = 2;
@@ -235,8 +235,8 @@ Status MpiEngine::serveOnce(bool &any) {
     busy = 0;
     wakeAll(busy);
   }
-  PLAIT_RETURN_IF_ERROR(library->readWarnings(failedOthers));
-  if (!failedOthers.empty())
+  PLAIT_RETURN_IF_ERROR(library->readNotices(notices));
+  if (!notices.failed.empty())
     giveUp(/*byItself=*/false);
   return Status::success();
 }
@@ -261,20 +261,47 @@ Status MpiEngine::beginSubmitted(bool &any) {
 /// 1. Warnings that had come before this process gave up: somebody else was
 ///    first.
 /// 2. Tell the others.
-/// 3. For a moment, hear who else has failed at the same time.
-void MpiEngine::exchangeWarnings() {
+/// 3. For a moment, hear who else has failed at the same time, and who is there
+///    at all.
+void MpiEngine::exchangeNotices() {
   // 1. Who was stopped for long finds what others have said in the meantime.
   constexpr int polls = 100;
-  for (int i = 0; i < polls && failedOthers.empty(); ++i)
-    if (!library->readWarnings(failedOthers).ok())
+  for (int i = 0; i < polls && notices.failed.empty(); ++i)
+    if (!library->readNotices(notices).ok())
       break;
-  if (!failedOthers.empty())
+  if (!notices.failed.empty())
     hasFailedItself = false;
   // 2. Only the cause is told, not what follows from it.
   if (hasFailedItself)
     library->warn();
   // 3. isFirstToFail() compares.
   Clock::time_point end = Clock::now() + grace;
-  while (Clock::now() < end && library->readWarnings(failedOthers).ok())
+  size_t answered = 0;
+  do {
+    answerNew(answered);
+    findSilent();
+    // Others may still have to hear that this one is there.
+    if (hasFailedItself && silent.empty())
+      break;
     std::this_thread::sleep_for(milliseconds(1));
+  } while (Clock::now() < end && library->readNotices(notices).ok());
+}
+
+/// Those that have failed, of which `answered` were answered before.
+void MpiEngine::answerNew(size_t &answered) {
+  for (; answered < notices.failed.size(); ++answered)
+    library->answer(notices.failed[answered]);
+}
+
+void MpiEngine::findSilent() {
+  std::vector<bool> isHeard(joined.count);
+  isHeard[joined.index] = true;
+  for (const std::vector<uint32_t> *heard :
+       {&notices.failed, &notices.answered})
+    for (uint32_t other : *heard)
+      isHeard[other] = true;
+  silent.clear();
+  for (uint32_t other = 0; other < joined.count; ++other)
+    if (!isHeard[other])
+      silent.push_back(other);
 }

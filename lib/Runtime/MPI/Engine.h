@@ -11,9 +11,10 @@
 // its own; this thread asks it from time to time, ever less often the longer
 // nothing happens.
 //
-// When a process fails it warns all others, whose waiting ends. After that, for
-// a moment, the warnings of others are still heard, so that of several that
-// fail at once one can speak for all; then MPI is not called any more.
+// When a process fails it warns all others, whose waiting ends, and who answer.
+// For a moment the warnings of others are still heard, so that of several that
+// fail at once one can speak for all, and can name those who say nothing; then
+// MPI is not called any more.
 //
 //===----------------------------------------------------------------------===//
 
@@ -85,12 +86,17 @@ public:
   /// After awaitHalt(): whether this process failed by itself, and none before
   /// it in the order of processes did.
   bool isFirstToFail() const;
+  /// After awaitHalt() of a process that has failed by itself: the others that
+  /// have said nothing to that, so that it is they who are waited for.
+  const std::vector<uint32_t> &silentOthers() const { return silent; }
 
 private:
   MpiEngine(std::chrono::milliseconds timeLimit) : timeLimit(timeLimit) {}
 
   void serve();
-  void exchangeWarnings();
+  void exchangeNotices();
+  void answerNew(size_t &answered);
+  void findSilent();
   /// Begins what has been submitted; whether that was anything.
   Status beginSubmitted(bool &any);
   Status serveOnce(bool &any);
@@ -112,7 +118,8 @@ private:
   std::atomic<bool> aborted = false, stopping = false;
   size_t active = 0; // jobs begun
   std::vector<void *> finished;
-  std::vector<uint32_t> failedOthers; // processes that have warned
+  MpiLibrary::Notices notices;
+  std::vector<uint32_t> silent;
   std::thread thread;
 };
 

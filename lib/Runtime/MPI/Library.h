@@ -67,7 +67,8 @@ public:
     uint32_t largestTag = 0;
     uint32_t processors = 0; // that those of this host may use together
     std::string host;
-    std::vector<uint32_t> hosts; // by process, numbers from 0
+    std::vector<uint32_t> hosts;        // by process, numbers from 0
+    std::vector<std::string> hostNames; // by these numbers
   };
 
   /// Joins the other processes.
@@ -77,10 +78,18 @@ public:
   /// Gives MPI time, and adds the cookies of what is complete to `finished`.
   virtual Status poll(std::vector<void *> &finished) = 0;
 
+  /// What a process says of itself beside all transfers: to all that it fails,
+  /// to one that fails that it is there.
+  struct Notices {
+    std::vector<uint32_t> failed, answered; // processes
+  };
+
   /// Tells all others that this process fails; returns at once.
   virtual void warn() = 0;
-  /// Adds to `failed` the processes that have warned since the last call.
-  virtual Status readWarnings(std::vector<uint32_t> &failed) = 0;
+  /// Tells one that has warned that this process has heard it; likewise.
+  virtual void answer(uint32_t peer) = 0;
+  /// Adds what has come since the last call to `notices`.
+  virtual Status readNotices(Notices &notices) = 0;
 
   /// Takes leave of the others, and waits for them.
   virtual void finish() = 0;

@@ -106,7 +106,8 @@ public:
   Status begin(const MpiTransfer &transfer, void *cookie) override;
   Status poll(std::vector<void *> &finished) override;
   void warn() override;
-  Status readWarnings(std::vector<uint32_t> &failed) override;
+  void answer(uint32_t peer) override;
+  Status readNotices(Notices &notices) override;
   void finish() override;
 
 private:
@@ -115,22 +116,25 @@ private:
   Status countProcessors(World &world);
   Status listen();
   Status transfer(const MpiTransfer &transfer, MPI_Request &request);
+  void notify(uint32_t peer, int tag);
+
+  static constexpr int warningTag = 0, answerTag = 1; // on `all`
 
   bool isOurs = true; // MPI was initialised here
   uint32_t index = 0, count = 1;
-  MPI_Comm all = MPI_COMM_NULL; // in the order of indices; for warnings
+  MPI_Comm all = MPI_COMM_NULL; // in the order of indices; for notices
   MPI_Comm comms[mpiChannels];
-  std::vector<MPI_Request> requests; // of what has begun
-  std::vector<void *> cookies;       // likewise
-  std::vector<int> indices;          // scratch
-  MPI_Request warning = MPI_REQUEST_NULL;
-  std::vector<MPI_Request> warnings; // sent
+  std::vector<MPI_Request> requests;     // of what has begun
+  std::vector<void *> cookies;           // likewise
+  std::vector<int> indices;              // scratch
+  MPI_Request notice = MPI_REQUEST_NULL; // the next one
+  std::vector<MPI_Request> notices;      // sent
 };
 
 /// 1. Initialise MPI, unless whoever embeds this has; then it is left running
 ///    at the end, too.
 /// 2. Order the processes by host, and connect them in this order.
-/// 3. Wait for the first warning from now on.
+/// 3. Wait for the first notice from now on.
 Result<MpiLibrary::World> Library::start() {
   // 1. Whose MPI is it?
   int isInitialized = 0;
@@ -185,12 +189,13 @@ Status Library::findHosts(World &world) {
             "MPI_Allgather"));
   // 2. Numbers.
   std::map<std::string, uint32_t> known;
-  for (int i = 0; i < ranks; ++i)
-    world.hosts.push_back(
-        known
-            .try_emplace(names.data() + size_t(i) * sizeof(name),
-                         uint32_t(known.size()))
-            .first->second);
+  for (int i = 0; i < ranks; ++i) {
+    const char *host = names.data() + size_t(i) * sizeof(name);
+    auto [found, isNew] = known.try_emplace(host, uint32_t(known.size()));
+    world.hosts.push_back(found->second);
+    if (isNew)
+      world.hostNames.push_back(host);
+  }
   // 3. From here on an index is one in `all`.
   PLAIT_RETURN_IF_ERROR(
       check(MPI_Comm_split(MPI_COMM_WORLD, 0, int(world.hosts[rank]), &all),
@@ -237,11 +242,11 @@ Status Library::countProcessors(World &world) {
   return status;
 }
 
-/// A warning is an empty message from anybody; one receive is always posted.
+/// A notice is an empty message from anybody; one receive is always posted.
 Status Library::listen() {
-  return check(
-      MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, 0, all, &warning),
-      "MPI_Irecv");
+  return check(MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, all,
+                         &notice),
+               "MPI_Irecv");
 }
 
 /// Requests and cookies have the same index.
@@ -308,30 +313,37 @@ Status Library::poll(std::vector<void *> &finished) {
 
 /// Nobody waits for these sends: the peer may be gone. The requests are kept
 /// since MPI may still write to them.
+void Library::notify(uint32_t peer, int tag) {
+  MPI_Isend(nullptr, 0, MPI_BYTE, int(peer), tag, all, &notices.emplace_back());
+}
+
 void Library::warn() {
   for (uint32_t peer = 0; peer < count; ++peer)
     if (peer != index)
-      MPI_Isend(nullptr, 0, MPI_BYTE, int(peer), 0, all,
-                &warnings.emplace_back());
+      notify(peer, warningTag);
 }
 
-Status Library::readWarnings(std::vector<uint32_t> &failed) {
-  // Empty messages: who sent it is all that it says.
+void Library::answer(uint32_t peer) { notify(peer, answerTag); }
+
+Status Library::readNotices(Notices &found) {
+  // Empty messages: who sent it, and the tag, is all that it says.
   int isThere = 0;
   MPI_Status status;
   PLAIT_RETURN_IF_ERROR(
-      check(MPI_Test(&warning, &isThere, &status), "MPI_Test"));
+      check(MPI_Test(&notice, &isThere, &status), "MPI_Test"));
   if (!isThere)
     return Status::success();
-  failed.push_back(uint32_t(status.MPI_SOURCE));
+  bool isWarning = status.MPI_TAG == warningTag;
+  (isWarning ? found.failed : found.answered)
+      .push_back(uint32_t(status.MPI_SOURCE));
   return listen();
 }
 
-/// The receive for warnings would keep MPI_Finalize() from ending.
+/// The receive for notices would keep MPI_Finalize() from ending.
 void Library::finish() {
-  if (warning != MPI_REQUEST_NULL) {
-    MPI_Cancel(&warning);
-    MPI_Wait(&warning, MPI_STATUS_IGNORE);
+  if (notice != MPI_REQUEST_NULL) {
+    MPI_Cancel(&notice);
+    MPI_Wait(&notice, MPI_STATUS_IGNORE);
   }
   if (isOurs)
     MPI_Finalize();

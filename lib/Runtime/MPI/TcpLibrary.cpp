@@ -42,8 +42,10 @@ struct Header {
   uint32_t channel = 0, tag = 0;
   uint64_t bytes = 0;
 };
-/// Channels of headers that no bytes follow: the sender fails, or is done.
-constexpr uint32_t warningChannel = UINT32_MAX, goodbyeChannel = UINT32_MAX - 1;
+/// Channels of headers that no bytes follow: the sender fails, has heard that
+/// the receiver does, or is done.
+constexpr uint32_t warningChannel = UINT32_MAX, answerChannel = UINT32_MAX - 1,
+                   goodbyeChannel = UINT32_MAX - 2;
 
 /// The first that a connection carries. Sent by the process of the higher
 /// index, which connects.
@@ -130,7 +132,9 @@ public:
   /// Reads and writes as much as can be done at once.
   Status progress(std::vector<void *> &finished);
 
-  bool hasWarned() const { return warned; }
+  // Whether it has said so since the last call.
+  bool takeWarning() { return std::exchange(hasNewWarning, false); }
+  bool takeAnswer() { return std::exchange(hasNewAnswer, false); }
   bool hasLeft() const { return left; }
   bool hasSentAll() const { return outgoing.empty(); }
 
@@ -156,6 +160,7 @@ private:
   Socket connection;
   std::string name; // for messages
   bool warned = false, left = false, lost = false;
+  bool hasNewWarning = false, hasNewAnswer = false;
   std::vector<iovec> pieces; // scratch
   std::deque<Outgoing> outgoing;
 
@@ -294,7 +299,9 @@ Status Peer::read(std::vector<void *> &finished) {
 /// Its header is here. Decides where the bytes go. An early message is
 /// allocated as a whole: its size is the sender's word, who is trusted.
 Status Peer::beginMessage() {
-  warned |= incoming.channel == warningChannel;
+  hasNewWarning |= incoming.channel == warningChannel;
+  hasNewAnswer |= incoming.channel == answerChannel;
+  warned |= hasNewWarning;
   left |= incoming.channel == goodbyeChannel;
   if (incoming.channel >= goodbyeChannel)
     return Status::success();
@@ -368,13 +375,20 @@ public:
         peer->sendLast(warningChannel);
   }
 
+  void answer(uint32_t peer) override {
+    peers[peer]->send({answerChannel, 0, 0}, {}, nullptr);
+  }
+
   /// A warning explains a lost connection and so replaces its failure.
-  Status readWarnings(std::vector<uint32_t> &failed) override {
+  Status readNotices(Notices &notices) override {
     Status status = progress(ready);
-    for (uint32_t i = 0; i < peers.size(); ++i)
-      if (peers[i] && peers[i]->hasWarned())
-        failed.push_back(i);
-    return failed.empty() ? status : Status::success();
+    for (uint32_t i = 0; i < peers.size(); ++i) {
+      if (peers[i] && peers[i]->takeWarning())
+        notices.failed.push_back(i);
+      if (peers[i] && peers[i]->takeAnswer())
+        notices.answered.push_back(i);
+    }
+    return notices.failed.empty() ? status : Status::success();
   }
 
   /// Waits until all others have said goodbye too: closing a socket with unread
@@ -519,6 +533,9 @@ runtime::connectOverTcp(Rendezvous &processes, const std::string &address,
   world.largestTag = UINT32_MAX;
   world.host = here.host;
   world.hosts = here.hosts;
+  for (uint32_t i = 0; i < here.count; ++i)
+    if (world.hosts[i] == world.hostNames.size())
+      world.hostNames.push_back(places[i].host);
   // 4. What they become.
   std::vector<std::unique_ptr<Peer>> peers(here.count);
   for (uint32_t i = 0; i < here.count; ++i) {

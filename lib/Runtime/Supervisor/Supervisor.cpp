@@ -245,9 +245,9 @@ Result<Supervisor::End> Supervisor::runOnce() {
 }
 
 /// After a signal, as after a change of hosts, the run has all the time that it
-/// needs for its step and checkpoint. After a signal its
-/// exit code plays no role. The code of a run that has stopped for new hosts is
-/// that of the signal it was stopped by.
+/// needs for its step and checkpoint. After a signal its exit code plays no
+/// role. The code of a run that has stopped for new hosts is that of the signal
+/// it was stopped by.
 Result<Supervisor::End> Supervisor::watch(ChildProcess &job,
                                           const PlanFamily::Member &member) {
   Clock::time_point start = Clock::now(), looked = start, told;

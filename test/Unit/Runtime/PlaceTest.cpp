@@ -35,9 +35,8 @@ public:
     return Status::success();
   }
   void warn() override {}
-  Status readWarnings(std::vector<uint32_t> &) override {
-    return Status::success();
-  }
+  void answer(uint32_t) override {}
+  Status readNotices(Notices &) override { return Status::success(); }
   void finish() override {}
 
 private:

@@ -368,6 +368,16 @@ def signal_cases(suite: Suite) -> None:
 #===-----------------------------------------------------------------------===#
 
 
+def sockets_of(process: int) -> int:
+    found = 0
+    for entry in pathlib.Path(f"/proc/{process}/fd").iterdir():
+        try:
+            found += os.readlink(entry).startswith("socket:")
+        except OSError:
+            continue  # it was closed
+    return found
+
+
 def tcp_cases(suite: Suite) -> None:
     """What torchrun starts: it sets variables, and nothing else."""
 
@@ -433,6 +443,34 @@ def tcp_cases(suite: Suite) -> None:
             errors,
         )
 
+    def links():
+        """Sockets of a process are those of its groups and of the tree in which
+        processes meet, however many processes there are."""
+        dp = pp = 4
+        plan = suite.compile(
+            "links",
+            *("--mesh", f"pp={pp},dp={dp}", "--global-batch", 16, "--seq", 16),
+            *("--micro-batch", 1, "--no-reference"),
+        )
+        log = suite.folder / "links-log"
+        words = (plan, "--tokens", suite.tokens, "--steps", 10**6, "--log", log)
+        processes = start(range(16), 16, free_port(), *words, "--threads", 1)
+        wait_for(
+            lambda: log.exists() and len(log.read_text().splitlines()) > 1,
+            "steps",
+        )
+        counts = [sockets_of(x.pid) for x in processes]
+        processes[5].terminate()
+        done = end(processes)
+        codes = [x.code for x in done]
+        require(sorted(codes) == [0] * 15 + [128 + signal.SIGTERM], codes)
+        fan_out, ports = 8, 2
+        for rank, count in enumerate(counts):
+            below = max(0, min(16, fan_out * rank + 9) - (fan_out * rank + 1))
+            most = (dp - 1) + (pp - 1) + below + 1 + ports
+            require(count <= most, f"rank {rank}: {count} sockets, not {most}")
+        return f"{min(counts)} to {max(counts)} sockets in each of 16 processes"
+
     def stopped():
         log = suite.folder / "tcp-stopped-log"
         words = (suite.small(), "--tokens", suite.tokens, "--steps", 10**6)
@@ -482,6 +520,7 @@ def tcp_cases(suite: Suite) -> None:
 
     for count in (3, 8):
         suite.report.case(f"tcp-{count}", same_bits(count))
+    suite.report.case("tcp-links", links)
     suite.report.case("tcp-killed", killed)
     suite.report.case("tcp-stopped", stopped)
     suite.report.case("tcp-missing", missing)

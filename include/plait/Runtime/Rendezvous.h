@@ -134,8 +134,10 @@ public:
   /// What ranks of different processes talk through where that is memory of
   /// processors; null: nothing so far.
   virtual MpiEngine *engine() { return nullptr; }
-  /// All processes call this where engine() is null and they need it.
-  virtual Status openEngine() = 0;
+  /// All processes call this where engine() is null and they need it. `peers`
+  /// are the processes that this one will talk to, as it will to them; others
+  /// may be added later.
+  virtual Status openEngine(std::span<const uint32_t> peers) = 0;
 
 protected:
   explicit Rendezvous(ProcessPlace place) : here(std::move(place)) {}

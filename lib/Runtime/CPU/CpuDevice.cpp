@@ -17,6 +17,7 @@
 #include "Attention.h"
 #include "Core/Backend.h"
 #include "Core/HostMemory.h"
+#include "Core/Topology.h"
 #include "Gemm.h"
 #include "KernelLibrary.h"
 #include "MPI/MpiCommunicator.h"
@@ -225,7 +226,9 @@ Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
                                           const ExecutorOptions &options) {
   // 1. Nothing is allocated so far.
   if (options.processes && !options.processes->engine())
-    PLAIT_RETURN_IF_ERROR(options.processes->openEngine());
+    PLAIT_RETURN_IF_ERROR(options.processes->openEngine(
+        peersOf(topology, options.processes->spread(),
+                options.processes->place().index)));
   auto local = findLocalRanks(topology.ranks, options.processes);
   // What is wrong is wrong for all: one says it.
   if (options.processes)

@@ -30,7 +30,7 @@ Result<HostGroups> HostGroups::of(Rendezvous *processes) {
   if (!processes)
     return groups;
   if (!processes->engine()) // it is what asks for the hosts
-    PLAIT_RETURN_IF_ERROR(processes->openEngine());
+    PLAIT_RETURN_IF_ERROR(processes->openEngine({}));
   const ProcessPlace &place = processes->place();
   groups.index = place.index;
   groups.name = place.host;

@@ -48,7 +48,8 @@ Status runtime::allowDescriptors(uint64_t count, const std::string &who) {
   // Only a privileged process may raise the hard limit.
   if (limit.rlim_max < needed)
     return fail(who, " needs ", needed,
-                " descriptors, one for each process, allowed are ",
+                " descriptors, one for each process that it talks to, allowed "
+                "are ",
                 limit.rlim_max, " (ulimit -Hn)");
   limit.rlim_cur = needed;
   return setrlimit(RLIMIT_NOFILE, &limit) == 0

@@ -214,9 +214,9 @@ Status TcpRendezvous::receiveFrom(uint32_t rank, std::span<std::byte> bytes) {
 
 /// 1. All learn all hosts, by name, and number them in order of appearance. The
 ///    ranks of a host have to be consecutive: axes that talk most are last.
-/// 2. Every two processes connect; a failure of one fails all.
+/// 2. Those that talk to each other connect; a failure of one fails all.
 /// 3. The engine takes the connections over.
-Status TcpRendezvous::openEngine() {
+Status TcpRendezvous::openEngine(std::span<const uint32_t> peers) {
   // 1. Hosts.
   auto hosts = exchange(here.host);
   if (!hosts.ok())
@@ -233,7 +233,7 @@ Status TcpRendezvous::openEngine() {
   }
   // 2. Connections; it takes as long as the slowest.
   auto library =
-      connectOverTcp(*this, tree->address(), launch.address, timeLimit);
+      connectOverTcp(*this, peers, tree->address(), launch.address, timeLimit);
   PLAIT_RETURN_IF_ERROR(agree(library.status()));
   // 3. The thread that serves them.
   auto engine = MpiEngine::start(std::move(*library), timeLimit);

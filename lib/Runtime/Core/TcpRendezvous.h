@@ -31,8 +31,7 @@ public:
   Status receiveFrom(uint32_t rank, std::span<std::byte> bytes) override;
   void disconnect() override;
   bool speaksOfFailure() override;
-  /// Connects all processes with each other.
-  Status openEngine() override;
+  Status openEngine(std::span<const uint32_t> peers) override;
   MpiEngine *engine() override { return transfers.get(); }
 
 private:

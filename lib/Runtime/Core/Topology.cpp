@@ -21,8 +21,10 @@
 #include "plait/Plan/Uses.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 using namespace plait;
@@ -183,4 +185,24 @@ Topology runtime::topologyOf(const fb::Plan &plan,
                                    messages[i].target * peers + peer,
                                    channels[i]});
   return topology;
+}
+
+std::vector<uint32_t> runtime::peersOf(const Topology &topology,
+                                       const RankSpread &spread,
+                                       uint32_t process) {
+  std::set<uint32_t> peers;
+  auto add = [&](std::span<const uint32_t> ranks) {
+    auto isHere = [&](uint32_t rank) {
+      return spread.processOf(rank) == process;
+    };
+    if (std::any_of(ranks.begin(), ranks.end(), isHere))
+      for (uint32_t rank : ranks)
+        peers.insert(spread.processOf(rank));
+  };
+  for (const std::vector<uint32_t> &group : topology.groups)
+    add(group);
+  for (const Topology::Route &route : topology.messages)
+    add(std::array{route.source, route.target});
+  peers.erase(process);
+  return {peers.begin(), peers.end()};
 }

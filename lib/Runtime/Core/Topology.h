@@ -11,6 +11,7 @@
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Communicator.h"
+#include "plait/Runtime/Rendezvous.h"
 
 #include <vector>
 
@@ -29,6 +30,10 @@ uint32_t messageId(const plan::Mesh &mesh, uint32_t rank, uint32_t message);
 /// it receives messages in another order than that in which they are sent.
 Topology topologyOf(const fb::Plan &plan,
                     const std::vector<plan::Message> &messages);
+
+/// The other processes with whose ranks those of `process` talk, increasing.
+std::vector<uint32_t> peersOf(const Topology &topology,
+                              const RankSpread &spread, uint32_t process);
 
 } // namespace plait::runtime
 

@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // What the engine asks of MPI, over one TCP connection for each pair of
-// processes: sends and receives by channel and tag, in order, and warnings.
+// processes that talk: sends and receives by channel and tag, in order, and
+// notices, which go on to processes that are not connected with their origin.
 // There are no collectives: TcpRendezvous has its tree for those.
 //
 // Sockets do not block. A message that is awaited goes straight to where it
@@ -17,7 +18,7 @@
 
 #include "TcpLibrary.h"
 
-#include "Core/Sockets.h"
+#include "Core/Reception.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -25,8 +26,6 @@
 #include <deque>
 #include <fcntl.h>
 #include <map>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <thread>
@@ -42,17 +41,12 @@ struct Header {
   uint32_t channel = 0, tag = 0;
   uint64_t bytes = 0;
 };
-/// Channels of headers that no bytes follow: the sender fails, has heard that
-/// the receiver does, or is done.
+/// Channels of headers that no bytes follow. A warning goes on to all
+/// processes; its tag is the one that fails. An answer goes back the same way:
+/// its tag is that process, its `bytes` the one that has heard it. A goodbye is
+/// the last of its sender.
 constexpr uint32_t warningChannel = UINT32_MAX, answerChannel = UINT32_MAX - 1,
                    goodbyeChannel = UINT32_MAX - 2;
-
-/// The first that a connection carries. Sent by the process of the higher
-/// index, which connects.
-struct Greeting {
-  uint32_t magic = 0x506c6154; // "PlaT"
-  uint32_t index = 0;
-};
 
 /// Pieces of memory that one call of the system takes. Less than the system's
 /// limit (IOV_MAX, 1024).
@@ -112,14 +106,20 @@ struct Early {
   std::optional<Awaited> awaited; // since it has begun to come
 };
 
-/// The connection to one other process. Invariant: for each key (channel and
-/// tag), `awaited` and `aside` are not both non-empty, but for messages that
-/// began to come early and have been awaited since. Messages of a key are
-/// matched in order, as MPI does.
+/// The connection to one other process, which may not be there yet. Invariant:
+/// for each key (channel and tag), `awaited` and `aside` are not both
+/// non-empty, but for messages that began to come early and have been awaited
+/// since. Messages of a key are matched in order, as MPI does.
 class Peer {
 public:
-  Peer(Socket connection, std::string name)
-      : connection(std::move(connection)), name(std::move(name)) {}
+  explicit Peer(std::string name) : name(std::move(name)) {}
+
+  bool isConnected() const { return connection.get() >= 0; }
+  void connect(Socket made) {
+    connection = std::move(made);
+    int flags = fcntl(connection.get(), F_GETFL);
+    fcntl(connection.get(), F_SETFL, flags | O_NONBLOCK);
+  }
 
   void send(const Header &header, const Region &region, void *cookie) {
     outgoing.push_back({header, region, cookie});
@@ -127,14 +127,14 @@ public:
   /// Adds the cookie to `finished` where it is there already.
   Status receive(const Header &header, const Awaited &awaited,
                  std::vector<void *> &finished);
-  /// Drops what has not begun to leave, and sends `channel`.
-  void sendLast(uint32_t channel);
+  /// Sends a warning or an answer, before all messages that have not begun to
+  /// leave: these are dropped.
+  void sendNotice(const Header &notice);
   /// Reads and writes as much as can be done at once.
   Status progress(std::vector<void *> &finished);
 
-  // Whether it has said so since the last call.
-  bool takeWarning() { return std::exchange(hasNewWarning, false); }
-  bool takeAnswer() { return std::exchange(hasNewAnswer, false); }
+  /// Warnings and answers since the last call.
+  std::vector<Header> takeNotices() { return std::exchange(notices, {}); }
   bool hasLeft() const { return left; }
   bool hasSentAll() const { return outgoing.empty(); }
 
@@ -160,7 +160,7 @@ private:
   Socket connection;
   std::string name; // for messages
   bool warned = false, left = false, lost = false;
-  bool hasNewWarning = false, hasNewAnswer = false;
+  std::vector<Header> notices;
   std::vector<iovec> pieces; // scratch
   std::deque<Outgoing> outgoing;
 
@@ -202,15 +202,16 @@ Status Peer::receive(const Header &header, const Awaited &wanted,
 
 /// A message that has begun has to be finished, or the receiver would take the
 /// next header for its bytes.
-void Peer::sendLast(uint32_t channel) {
-  bool hasBegun = !outgoing.empty() && outgoing.front().sent > 0;
-  outgoing.resize(hasBegun ? 1 : 0);
-  send({channel, 0, 0}, {}, nullptr);
+void Peer::sendNotice(const Header &notice) {
+  std::erase_if(outgoing, [](const Outgoing &one) {
+    return one.sent == 0 && one.header.channel < goodbyeChannel;
+  });
+  send(notice, {}, nullptr);
 }
 
 /// Never waits. A connection that is lost fails once and is silent afterwards.
 Status Peer::progress(std::vector<void *> &finished) {
-  if (lost)
+  if (lost || !isConnected())
     return Status::success();
   PLAIT_RETURN_IF_ERROR(write(finished));
   return read(finished); // nothing where it has left
@@ -249,7 +250,7 @@ Status Peer::write(std::vector<void *> &finished) {
     if (count < 0)
       return failLost(std::strerror(errno));
     first.sent += uint64_t(count);
-    if (first.sent < sizeof(Header) + first.header.bytes)
+    if (first.sent < sizeof(Header) + sizeOf(first.region))
       continue;
     // 4. Out; warnings and goodbyes have no cookie.
     if (first.cookie)
@@ -299,12 +300,13 @@ Status Peer::read(std::vector<void *> &finished) {
 /// Its header is here. Decides where the bytes go. An early message is
 /// allocated as a whole: its size is the sender's word, who is trusted.
 Status Peer::beginMessage() {
-  hasNewWarning |= incoming.channel == warningChannel;
-  hasNewAnswer |= incoming.channel == answerChannel;
-  warned |= hasNewWarning;
+  warned |= incoming.channel == warningChannel;
   left |= incoming.channel == goodbyeChannel;
-  if (incoming.channel >= goodbyeChannel)
+  if (incoming.channel >= goodbyeChannel) {
+    notices.push_back(incoming);
+    incoming.bytes = 0;
     return Status::success();
+  }
   Key key = {incoming.channel, incoming.tag};
   auto found = awaited.find(key);
   if (found == awaited.end()) {
@@ -339,92 +341,6 @@ void Peer::endMessage(std::vector<void *> &finished) {
   early = nullptr;
 }
 
-/// `ready` holds what became complete outside of poll(), until poll() reports
-/// it.
-class TcpLibrary : public MpiLibrary {
-public:
-  TcpLibrary(World world, std::vector<std::unique_ptr<Peer>> peers)
-      : world(std::move(world)), peers(std::move(peers)) {}
-
-  Result<World> start() override { return world; }
-
-  /// Nothing is written here: the engine's thread polls next.
-  Status begin(const MpiTransfer &what, void *cookie) override {
-    if (what.kind != MpiTransfer::Kind::Send &&
-        what.kind != MpiTransfer::Kind::Receive)
-      return Status::failure("there are no collectives over TCP");
-    Header header = {uint32_t(what.channel), what.tag, sizeOf(what.region)};
-    Peer &peer = *peers[what.peer];
-    if (what.kind == MpiTransfer::Kind::Receive)
-      return peer.receive(header, {what.region, cookie}, ready);
-    peer.send(header, what.region, cookie);
-    return Status::success();
-  }
-
-  Status poll(std::vector<void *> &finished) override {
-    finished.insert(finished.end(), ready.begin(), ready.end());
-    ready.clear();
-    return progress(finished);
-  }
-
-  /// The engine polls for warnings afterwards, by which this one leaves as
-  /// well.
-  void warn() override {
-    for (auto &peer : peers)
-      if (peer)
-        peer->sendLast(warningChannel);
-  }
-
-  void answer(uint32_t peer) override {
-    peers[peer]->send({answerChannel, 0, 0}, {}, nullptr);
-  }
-
-  /// A warning explains a lost connection and so replaces its failure.
-  Status readNotices(Notices &notices) override {
-    Status status = progress(ready);
-    for (uint32_t i = 0; i < peers.size(); ++i) {
-      if (peers[i] && peers[i]->takeWarning())
-        notices.failed.push_back(i);
-      if (peers[i] && peers[i]->takeAnswer())
-        notices.answered.push_back(i);
-    }
-    return notices.failed.empty() ? status : Status::success();
-  }
-
-  /// Waits until all others have said goodbye too: closing a socket with unread
-  /// bytes in it would reset the connection and lose what is still on its way.
-  void finish() override {
-    for (auto &peer : peers)
-      if (peer)
-        peer->send({goodbyeChannel, 0, 0}, {}, nullptr);
-    auto isDone = [](const std::unique_ptr<Peer> &peer) {
-      return !peer || (peer->hasLeft() && peer->hasSentAll());
-    };
-    while (!std::all_of(peers.begin(), peers.end(), isDone)) {
-      // Who has said goodbye may be gone.
-      for (auto &peer : peers)
-        if (peer && !isDone(peer) && !peer->progress(ready).ok())
-          peer.reset();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
-private:
-  /// All peers are served even where one has failed.
-  Status progress(std::vector<void *> &finished) {
-    Status first = Status::success();
-    for (auto &peer : peers)
-      if (Status status = peer ? peer->progress(finished) : Status::success();
-          !status.ok() && first.ok())
-        first = status;
-    return first;
-  }
-
-  World world;
-  std::vector<std::unique_ptr<Peer>> peers; // by process, null for itself
-  std::vector<void *> ready;
-};
-
 /// Where a process is reached.
 struct Place {
   std::string address, host;
@@ -443,77 +359,203 @@ Place parsePlace(const std::string &text) {
           uint16_t(std::stoul(text))};
 }
 
-/// With a time limit for both, the connection and its first bytes.
-Result<Socket> acceptOne(const Socket &listener,
-                         std::chrono::milliseconds timeLimit,
-                         Greeting &greeting) {
-  timeval limit = {timeLimit.count() / 1000, timeLimit.count() % 1000 * 1000};
-  setsockopt(listener.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  Socket made(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (made.get() < 0)
-    return systemFailure("cannot accept a connection of another process");
-  setsockopt(made.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  if (recv(made.get(), &greeting, sizeof(greeting), MSG_WAITALL) !=
-      sizeof(greeting))
-    return systemFailure("another process does not say who it is");
-  return made;
+/// `ready` holds what became complete outside of poll(), until poll() reports
+/// it.
+class TcpLibrary : public MpiLibrary {
+public:
+  TcpLibrary(World world, std::vector<Place> places, Reception door,
+             std::chrono::milliseconds timeLimit)
+      : world(std::move(world)), places(std::move(places)),
+        door(std::move(door)), timeLimit(timeLimit), peers(this->world.count) {}
+
+  /// Of two processes the one with the higher index connects to the other.
+  Status link(uint32_t index);
+
+  Result<World> start() override { return world; }
+  Status begin(const MpiTransfer &what, void *cookie) override;
+  Status poll(std::vector<void *> &finished) override;
+  void warn() override;
+  void answer(uint32_t peer) override;
+  Status readNotices(Notices &notices) override;
+  void finish() override;
+
+private:
+  Status admit();
+  Status progress(std::vector<void *> &finished);
+  void hear(uint32_t from, const Header &notice);
+  void passOn(const Header &notice, uint32_t from);
+
+  World world;
+  std::vector<Place> places; // by process
+  Reception door;
+  std::chrono::milliseconds timeLimit;
+  std::vector<std::unique_ptr<Peer>> peers; // by process, null: no link
+  std::vector<uint32_t> linked;             // those that were not null
+  std::vector<void *> ready;
+  Notices heard;                     // not yet read
+  std::map<uint32_t, uint32_t> ways; // to processes that fail, by them
+};
+
+} // namespace
+
+Status TcpLibrary::link(uint32_t index) {
+  if (peers[index])
+    return Status::success();
+  const Place &place = places[index];
+  std::string name = "process " + std::to_string(index) + " on " + place.host;
+  peers[index] = std::make_unique<Peer>(name);
+  linked.push_back(index);
+  if (index > world.index)
+    return Status::success();
+  // It listens, or is gone.
+  auto made =
+      connectTo(place.address, place.port, std::chrono::milliseconds(0));
+  if (!made.ok())
+    return fail("cannot reach ", name, " at ", made.status().message());
+  PLAIT_RETURN_IF_ERROR(setTimeLimit(made->get(), timeLimit));
+  Greeting mine = {.purpose = Greeting::Purpose::Data,
+                   .rank = world.index,
+                   .ranks = world.count};
+  if (!sendAll(made->get(), &mine, sizeof(mine)))
+    return systemFailure("cannot reach " + name);
+  peers[index]->connect(std::move(*made));
+  return Status::success();
 }
 
-/// Connects with those before, then waits for those behind. Nobody waits in a
-/// circle: process 0 only accepts, and each listens before any connects, so
-/// that connecting succeeds before the other accepts.
-Status connectAll(const std::vector<Place> &places, uint32_t index,
-                  const Socket &listener, std::chrono::milliseconds timeLimit,
-                  std::vector<Socket> &made) {
-  Greeting mine;
-  mine.index = index;
-  // With those before: their listeners are there.
-  for (uint32_t i = 0; i < index; ++i) {
-    auto connected = connectTo(places[i].address, places[i].port, timeLimit);
-    if (!connected.ok())
-      return fail("cannot reach process ", i, " at ",
-                  connected.status().message());
-    if (!sendAll(connected->get(), &mine, sizeof(mine)))
-      return systemFailure("cannot reach process " + std::to_string(i));
-    made[i] = std::move(*connected);
-  }
-  // Those behind come in any order, and say who they are.
-  for (uint32_t left = places.size() - index - 1; left > 0;) {
-    Greeting greeting;
-    auto accepted = acceptOne(listener, timeLimit, greeting);
-    if (!accepted.ok())
-      return accepted.status();
-    bool isKnown = greeting.magic == mine.magic && greeting.index > index &&
-                   greeting.index < places.size() &&
-                   made[greeting.index].get() < 0;
+/// Those that have connected to this process.
+Status TcpLibrary::admit() {
+  auto arrivals = door.serve(timeLimit);
+  if (!arrivals.ok())
+    return arrivals.status();
+  for (Reception::Arrival &arrival : *arrivals) {
+    const Greeting &greeting = arrival.greeting;
+    uint32_t index = greeting.rank;
+    bool isKnown = greeting.purpose == Greeting::Purpose::Data &&
+                   greeting.ranks == world.count && index > world.index &&
+                   index < world.count;
     if (!isKnown) // a stranger
       continue;
-    made[greeting.index] = std::move(*accepted);
-    --left;
+    PLAIT_RETURN_IF_ERROR(link(index));
+    if (!peers[index]->isConnected())
+      peers[index]->connect(std::move(arrival.connection));
   }
   return Status::success();
 }
 
-} // namespace
+/// Nothing is written here: the engine's thread polls next.
+Status TcpLibrary::begin(const MpiTransfer &what, void *cookie) {
+  if (what.kind != MpiTransfer::Kind::Send &&
+      what.kind != MpiTransfer::Kind::Receive)
+    return Status::failure("there are no collectives over TCP");
+  PLAIT_RETURN_IF_ERROR(link(what.peer));
+  Header header = {uint32_t(what.channel), what.tag, sizeOf(what.region)};
+  Peer &peer = *peers[what.peer];
+  if (what.kind == MpiTransfer::Kind::Receive)
+    return peer.receive(header, {what.region, cookie}, ready);
+  peer.send(header, what.region, cookie);
+  return Status::success();
+}
 
-/// 1. Open a port. All agree that each could before anybody waits for somebody.
-/// 2. Exchange where each is.
-/// 3. Connect every two processes.
-/// 4. Sockets that do not block and send small messages at once.
+Status TcpLibrary::poll(std::vector<void *> &finished) {
+  finished.insert(finished.end(), ready.begin(), ready.end());
+  ready.clear();
+  return progress(finished);
+}
+
+/// All peers are served even where one has failed.
+Status TcpLibrary::progress(std::vector<void *> &finished) {
+  Status first = admit();
+  for (uint32_t index : linked) {
+    Status status = peers[index]->progress(finished);
+    if (!status.ok() && first.ok())
+      first = status;
+    for (const Header &notice : peers[index]->takeNotices())
+      hear(index, notice);
+  }
+  return first;
+}
+
+/// Of several that fail, each learns of the first one, which speaks for all;
+/// what others say goes to those that they are linked with.
+void TcpLibrary::hear(uint32_t from, const Header &notice) {
+  if (notice.channel == answerChannel && notice.tag == world.index) {
+    heard.answered.push_back(uint32_t(notice.bytes));
+  } else if (notice.channel == answerChannel) {
+    if (auto way = ways.find(notice.tag); way != ways.end())
+      peers[way->second]->sendNotice(notice);
+  } else if (notice.channel == warningChannel && !ways.count(notice.tag)) {
+    bool isFirst = ways.empty() || notice.tag < ways.begin()->first;
+    ways[notice.tag] = from;
+    if (notice.tag == world.index)
+      return;
+    heard.failed.push_back(notice.tag);
+    if (isFirst)
+      passOn(notice, from);
+  }
+}
+
+void TcpLibrary::passOn(const Header &notice, uint32_t from) {
+  for (uint32_t index : linked)
+    if (index != from)
+      peers[index]->sendNotice(notice);
+}
+
+/// The engine polls for notices afterwards, by which this one leaves as well.
+void TcpLibrary::warn() {
+  ways.try_emplace(world.index, world.index);
+  passOn({warningChannel, world.index, 0}, world.index);
+}
+
+void TcpLibrary::answer(uint32_t peer) {
+  if (auto way = ways.find(peer); way != ways.end())
+    peers[way->second]->sendNotice({answerChannel, peer, world.index});
+}
+
+/// A warning explains a lost connection and so replaces its failure.
+Status TcpLibrary::readNotices(Notices &notices) {
+  Status status = progress(ready);
+  auto take = [](std::vector<uint32_t> &from, std::vector<uint32_t> &to) {
+    to.insert(to.end(), from.begin(), from.end());
+    from.clear();
+  };
+  take(heard.failed, notices.failed);
+  take(heard.answered, notices.answered);
+  return notices.failed.empty() ? status : Status::success();
+}
+
+/// Waits until all others have said goodbye too: closing a socket with unread
+/// bytes in it would reset the connection and lose what is still on its way.
+void TcpLibrary::finish() {
+  for (uint32_t index : linked)
+    peers[index]->send({goodbyeChannel, 0, 0}, {}, nullptr);
+  std::vector<uint32_t> left = linked;
+  while (!left.empty()) {
+    (void)admit();
+    // Who has said goodbye may be gone.
+    std::erase_if(left, [&](uint32_t index) {
+      Peer &peer = *peers[index];
+      return (peer.hasLeft() && peer.hasSentAll()) ||
+             !peer.progress(ready).ok();
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 Result<std::unique_ptr<MpiLibrary>>
-runtime::connectOverTcp(Rendezvous &processes, const std::string &address,
+runtime::connectOverTcp(Rendezvous &processes, std::span<const uint32_t> peers,
+                        const std::string &address,
                         const std::string &firstAddress,
                         std::chrono::milliseconds timeLimit) {
   const ProcessPlace &here = processes.place();
   // 1. Descriptors for all connections, and the port.
-  Status prepared = allowDescriptors(here.count, "a process");
-  auto listener = listenOn(0, int(here.count));
-  auto port = listener.ok() ? portOf(*listener) : listener.status();
+  Status prepared =
+      allowDescriptors(peers.size() + Reception::mostDescriptors, "a process");
+  auto door = Reception::open(0);
   if (prepared.ok())
-    prepared = port.status();
+    prepared = door.status();
   PLAIT_RETURN_IF_ERROR(processes.agree(prepared));
   // 2. Places, by process.
-  auto texts = processes.exchange(print({address, here.host, *port}));
+  auto texts = processes.exchange(print({address, here.host, door->port()}));
   if (!texts.ok())
     return texts.status();
   std::vector<Place> places;
@@ -522,10 +564,6 @@ runtime::connectOverTcp(Rendezvous &processes, const std::string &address,
     if (places.back().address.empty())
       places.back().address = firstAddress;
   }
-  // 3. Connections, by process.
-  std::vector<Socket> made(here.count);
-  PLAIT_RETURN_IF_ERROR(
-      connectAll(places, here.index, *listener, timeLimit, made));
   MpiLibrary::World world;
   world.index = here.index;
   world.count = here.count;
@@ -536,18 +574,11 @@ runtime::connectOverTcp(Rendezvous &processes, const std::string &address,
   for (uint32_t i = 0; i < here.count; ++i)
     if (world.hosts[i] == world.hostNames.size())
       world.hostNames.push_back(places[i].host);
-  // 4. What they become.
-  std::vector<std::unique_ptr<Peer>> peers(here.count);
-  for (uint32_t i = 0; i < here.count; ++i) {
-    if (i == here.index)
-      continue;
-    int on = 1, socket = made[i].get();
-    setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
-    peers[i] = std::make_unique<Peer>(std::move(made[i]),
-                                      "process " + std::to_string(i) + " on " +
-                                          places[i].host);
-  }
-  return std::unique_ptr<MpiLibrary>(
-      new TcpLibrary(std::move(world), std::move(peers)));
+  // 3. Connections: to those before this process, which listen by now. Those
+  // behind it come when they like.
+  auto library = std::make_unique<TcpLibrary>(
+      std::move(world), std::move(places), std::move(*door), timeLimit);
+  for (uint32_t peer : peers)
+    PLAIT_RETURN_IF_ERROR(library->link(peer));
+  return std::unique_ptr<MpiLibrary>(std::move(library));
 }

@@ -5,9 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// For processes that no launcher of MPI has started: each is connected to each
-// other one. A message is a header and its bytes. One that nobody waits for yet
+// For processes that no launcher of MPI has started. Two of them are connected
+// where the plan says that they talk, and else from when one first means to: a
+// process has as many descriptors as it has partners, however many processes
+// there are. A message is a header and its bytes. One that nobody waits for yet
 // is put aside, since those behind it may be waited for.
+//
+// That a process fails concerns all. The warning goes from each one to those
+// that it is connected with, and answers back the same way.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,13 +27,13 @@
 
 namespace plait::runtime {
 
-/// Connects all processes with each other; all of them call this. `address` is
-/// that of this process towards others, empty where it is on the host of
-/// process 0, which they know as `firstAddress`. Sends and receives only. Needs
-/// a descriptor for each process; the network is trusted.
+/// All processes call this. `peers` are those that this one will talk to, which
+/// name it as well. `address` is that of this process towards others, empty
+/// where it is on the host of process 0, which they know as `firstAddress`.
+/// Sends and receives only. The network is trusted.
 Result<std::unique_ptr<MpiLibrary>>
-connectOverTcp(Rendezvous &processes, const std::string &address,
-               const std::string &firstAddress,
+connectOverTcp(Rendezvous &processes, std::span<const uint32_t> peers,
+               const std::string &address, const std::string &firstAddress,
                std::chrono::milliseconds timeLimit);
 
 } // namespace plait::runtime

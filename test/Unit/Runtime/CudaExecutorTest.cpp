@@ -363,7 +363,9 @@ public:
     return fail("nobody is there");
   }
   void disconnect() override {}
-  Status openEngine() override { return fail("nobody is there"); }
+  Status openEngine(std::span<const uint32_t>) override {
+    return fail("nobody is there");
+  }
 };
 } // namespace
 

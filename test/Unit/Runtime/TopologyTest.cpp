@@ -145,4 +145,22 @@ TEST(NcclSplitsTest, OppositeDirectionsAndChannelsAreApart) {
 }
 #endif
 
+TEST(Topology, PeersAreThoseWhoTalk) {
+  Topology topology;
+  topology.ranks = 8; // a row of four stages of two ranks
+  topology.groups = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
+  for (uint32_t rank = 0; rank + 2 < topology.ranks; ++rank)
+    topology.messages.push_back({rank, rank + 2, 0});
+  using Processes = std::vector<uint32_t>;
+  auto peers = [&](uint32_t processes, uint32_t process) {
+    return peersOf(topology, {topology.ranks, processes}, process);
+  };
+  EXPECT_EQ(peers(1, 0), Processes());
+  EXPECT_EQ(peers(4, 1), Processes({0, 2}));
+  EXPECT_EQ(peers(8, 0), Processes({1, 2}));
+  EXPECT_EQ(peers(8, 5), Processes({3, 4, 7}));
+  EXPECT_EQ(peers(3, 0), Processes({1})); // ranks 0, 1 of {2, 3, 4}, {5, 6, 7}
+  EXPECT_EQ(peers(3, 1), Processes({0, 2}));
+}
+
 } // namespace

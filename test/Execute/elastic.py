@@ -504,44 +504,11 @@ def family_cases(suite: Suite) -> None:
     suite.report.case("family/refuses", wrong)
 
 
-def goodput_case(suite: Suite, seconds: int, faults: int) -> None:
-    """What faults cost. The peer figure is DiLoCo's: 97.7 % of its throughput
-    under 62 faults in 30 minutes."""
-
-    def measure():
-        start = time.monotonic()
-        steps = 40
-        job = Job(suite, steps)
-        job.end()
-        log = [json.loads(x) for x in job.log.read_text().splitlines()]
-        rate = (steps - 1) / sum(x["step_seconds"] for x in log[1:])
-        steps = int(rate * seconds)
-        draw = random.Random(5)
-        job = Job(suite, steps)
-        job.wait_for_step(1)
-        start = time.monotonic()
-        instants = sorted(draw.uniform(0, 0.9 * seconds) for _ in range(faults))
-        for i, instant in enumerate(instants):
-            time.sleep(max(0, start + instant - time.monotonic()))
-            happen(job, (kill_rank, kill_all)[i % 2], draw, 0)
-        code = job.end()
-        taken = time.monotonic() - start
-        require(code == 0, f"ended with {code}: {job.said()[-2000:]}")
-        ideal = (steps - 1) / rate
-        return (
-            f"{steps} steps, {1 / rate:.3g} s each undisturbed, in {taken:.0f} s "
-            f"with {faults} faults: {100 * ideal / taken:.1f} % of the throughput,"
-            f" {(taken - ideal) / faults:.2g} s a fault"
-        )
-
-    suite.report.case("goodput", measure)
-
-
 def main() -> int:
     attend_to_signals()
     parser = arguments(__doc__)
     parser.add_argument(
-        "--long", action="store_true", help="more faults, a full disk, and what faults cost"
+        "--long", action="store_true", help="more faults, and a full disk"
     )
     options = parser.parse_args()
     report = Reporter("elastic", options.filter)
@@ -555,7 +522,6 @@ def main() -> int:
         refusal_cases(suite)
         if options.long:
             disk_case(suite)
-            goodput_case(suite, 180, 6)
     return report.finish()
 
 

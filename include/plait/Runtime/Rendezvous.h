@@ -149,6 +149,8 @@ protected:
   bool isTold = false;
 
 private:
+  std::string nameProcess(uint32_t process);
+
   RankSpread spreadRanks = {1, 1};
 };
 

@@ -178,23 +178,29 @@ Status Rendezvous::agreeOn(const std::string &what, const std::string &mine) {
                });
 }
 
+/// "process 2 on b with ranks 4 to 5"; before ranks are spread without them.
+std::string Rendezvous::nameProcess(uint32_t process) {
+  const MpiLibrary::World &world = engine()->world();
+  std::string name = "process " + std::to_string(process) + " on " +
+                     world.hostNames[world.hosts[process]];
+  uint32_t first = spreadRanks.firstOf(process);
+  uint32_t end = spreadRanks.firstOf(process + 1);
+  if (spreadRanks.processes != here.count || end == first)
+    return name;
+  name += (end - first > 1 ? " with ranks " : " with rank ") +
+          std::to_string(first);
+  return end - first > 1 ? name + " to " + std::to_string(end - 1) : name;
+}
+
+/// The first few.
 std::string Rendezvous::describeSilent() {
   constexpr size_t most = 8;
   if (!engine())
     return "";
-  const MpiLibrary::World &world = engine()->world();
   const std::vector<uint32_t> &silent = engine()->silentOthers();
   std::string list;
-  for (size_t i = 0; i < std::min(most, silent.size()); ++i) {
-    uint32_t process = silent[i];
-    uint32_t first = spreadRanks.firstOf(process);
-    uint32_t last = spreadRanks.firstOf(process + 1) - 1;
-    list += (i ? ", process " : "process ") + std::to_string(process) + " on " +
-            world.hostNames[world.hosts[process]] +
-            (last > first ? " with ranks " + std::to_string(first) + " to " +
-                                std::to_string(last)
-                          : " with rank " + std::to_string(first));
-  }
+  for (size_t i = 0; i < std::min(most, silent.size()); ++i)
+    list += (i ? ", " : "") + nameProcess(silent[i]);
   if (silent.size() > most)
     list += " and " + std::to_string(silent.size() - most) + " more";
   return list.empty() ? ""

@@ -478,6 +478,8 @@ Status TcpLibrary::progress(std::vector<void *> &finished) {
 /// Of several that fail, each learns of the first one, which speaks for all;
 /// what others say goes to those that they are linked with.
 void TcpLibrary::hear(uint32_t from, const Header &notice) {
+  if (notice.tag >= world.count || notice.bytes >= world.count)
+    return;
   if (notice.channel == answerChannel && notice.tag == world.index) {
     heard.answered.push_back(uint32_t(notice.bytes));
   } else if (notice.channel == answerChannel) {

@@ -283,7 +283,8 @@ def signal_cases(suite: Suite) -> None:
                 errors[0],
             )
             # One has said the above, and one is stopped, which mpirun wakes
-            # before it ends it: there may be time for a word.
+            # before it ends it: there may be time for a word. On a busy machine
+            # there is none for one of the others.
             notes = notes_of(done)
             where = r"rank (\d): step \d+, .*: (?:another rank|waited longer)"
             told = [match[1] for x in notes if (match := re.search(where, x))]
@@ -291,7 +292,7 @@ def signal_cases(suite: Suite) -> None:
             # the ranks of one waits.
             released = "another rank has failed", "waited longer than 2 seconds for another rank"
             others = [x for x in notes if x.endswith(tuple(f"note: {y}" for y in released))]
-            require(2 <= len(notes) == len(told) + len(others) <= 3, done.stderr)
+            require(1 <= len(notes) == len(told) + len(others) <= 3, done.stderr)
             require(len(told) == len(set(told)), done.stderr)
 
         return body

@@ -62,7 +62,7 @@ std::span<const std::string_view> plait::getWords(EpilogueKind) {
 }
 
 std::span<const std::string_view> plait::getWords(ContextParallel) {
-  static constexpr std::string_view words[] = {"gather", "heads"};
+  static constexpr std::string_view words[] = {"gather", "heads", "zigzag"};
   return words;
 }
 

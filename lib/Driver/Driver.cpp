@@ -394,11 +394,11 @@ CertificatePtr Compilation::takeCertificate() {
 void Compilation::tellOfUnfused() const {
   TargetAttr where = getTarget(*module);
   nn::AttentionUse use = nn::findAttentionUse(getModule());
-  if ((use.drops || use.masks) && options.cluster.empty() && where &&
-      where.getArchitecture() > 0 &&
+  if ((use.drops || use.masks || reordersQueries(*module)) &&
+      options.cluster.empty() && where && where.getArchitecture() > 0 &&
       getConfiguration().attention == AttentionKind::Auto &&
       getConfiguration().precision == Precision::BF16)
-    noteUnfusedAttention(use.drops);
+    noteUnfusedAttention(use.drops, use.masks);
 }
 
 LogicalResult Compilation::runTo(Phase last, bool verifies) {

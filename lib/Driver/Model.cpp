@@ -19,6 +19,7 @@
 #include "plait/Import/HuggingFace.h"
 #include "plait/InitAll.h"
 #include "plait/Plan/Files.h"
+#include "plait/Transforms/Names.h"
 
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -56,11 +57,20 @@ void plait::printError(const llvm::Twine &message) {
   startMessage("error") << message << "\n";
 }
 
+bool plait::reordersQueries(ModuleOp module) {
+  dist::MeshOp mesh = dist::MeshOp::find(module);
+  return mesh && mesh.getAxisSize(kContextAxis) > 1 &&
+         plait::getConfiguration(module).contextParallel ==
+             ContextParallel::Zigzag;
+}
+
 /// A note, for the plan is right and only slower.
-void plait::noteUnfusedAttention(bool drops) {
+void plait::noteUnfusedAttention(bool drops, bool masks) {
   startMessage("note") << "attention is unfused, because it has "
-                       << (drops ? "dropout; --dropout off allows flash"
-                                 : "a document mask")
+                       << (drops   ? "dropout; --dropout off allows flash"
+                           : masks ? "a document mask"
+                                   : "queries in zig-zag order; "
+                                     "--context-parallel gather allows flash")
                        << "\n";
 }
 

@@ -33,9 +33,12 @@ private:
 /// Whether the model is a .mlir file.
 bool isText(const CompileOptions &options);
 
+/// Whether ranks have the queries of attention in zig-zag order.
+bool reordersQueries(mlir::ModuleOp module);
+
 /// Tells why GPUs take the slower attention, for which nobody has asked.
-/// `drops`: it has dropout; else a document mask.
-void noteUnfusedAttention(bool drops);
+/// It has dropout or a document mask, or else queries in zig-zag order.
+void noteUnfusedAttention(bool drops, bool masks);
 
 /// Takes dropout out of a model, gives it a document mask, and takes weight
 /// decay off parameters, as the options say. Failures, such as IR that is no

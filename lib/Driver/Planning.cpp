@@ -396,7 +396,7 @@ Status Planning::setAttention() {
                 ", which plait computes on GPUs with --attention unfused",
                 training.dropout ? "; --dropout off leaves it out" : "");
   training.flashAttention = false;
-  noteUnfusedAttention(training.dropout);
+  noteUnfusedAttention(use.drops, use.masks);
   return Status::success();
 }
 

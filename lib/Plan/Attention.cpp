@@ -67,6 +67,10 @@ Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
   if (step.window() < 0 || step.window() > step.keys())
     return fail("has window ", step.window(), ", allowed are 0 to ",
                 step.keys());
+  if (step.chunks() < 0 || step.chunks() % 2 ||
+      (step.chunks() && step.keys() % step.chunks()))
+    return fail("has ", step.chunks(), " chunks of ", step.keys(),
+                " keys, expected an even number that divides them");
   if (const fb::AttentionDropout *dropout = step.dropout())
     PLAIT_RETURN_IF_ERROR(checkDropout(mesh, step, *dropout));
   if (length(step.first_query()))

@@ -275,13 +275,15 @@ private:
     // Enumerations of a file may have any value: FlatBuffers does not look.
     if (input.kind() > fb::InputKind::MAX)
       return fail("input has unknown kind ", int(input.kind()));
-    // Ranks along cp share the positions of a sequence, not its key.
+    // Ranks along cp share the positions of a sequence, unless they want all of
+    // them, but not its key.
     bool isKeys = input.kind() == fb::InputKind::Keys;
     int64_t sharing = isKeys ? 1 : Mesh::sizeOf(plan, "cp");
     int64_t columns = isKeys ? 1 : plan.sequence();
     if (input.microbatches() != plan.microbatches() ||
         input.rows() != plan.micro_batch() ||
-        int64_t(input.columns()) * sharing != columns)
+        (int64_t(input.columns()) * sharing != columns &&
+         int64_t(input.columns()) != columns))
       return fail("input is ", input.microbatches(), " x ", input.rows(), " x ",
                   input.columns(), " on each of ", sharing,
                   " ranks, the plan feeds ", plan.microbatches(), " x ",

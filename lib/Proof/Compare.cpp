@@ -285,7 +285,7 @@ LogicalResult Comparison::compareSlot(int64_t rank, RankState &state,
   bool isSame = !own.content.form.isPartial() &&
                 own.content.type.getShape() == declared.type.getShape();
   for (auto [dim, want] : llvm::zip(own.content.form.dims, declared.form.dims))
-    isSame &= dim.uniform || dim.begin == want.begin;
+    isSame &= dim.uniform || dim.liesAs(want);
   if (isSame)
     return success();
   return rules.report.wrong(locate(own))

@@ -257,6 +257,33 @@ Number Elements::sumRows(Operation *op, int64_t element) {
   return addUp(terms);
 }
 
+/// What is stored at `index` of a dimension of so many chunks in the order
+/// first, last, second, last but one, …: where it belongs. By the op's
+/// description.
+static int64_t findPosition(int64_t index, int64_t extent, int64_t chunks) {
+  int64_t chunk = extent / chunks, place = index / chunk;
+  int64_t number = place % 2 == 0 ? place / 2 : chunks - 1 - place / 2;
+  return number * chunk + index % chunk;
+}
+
+/// The other way round.
+static int64_t findStored(int64_t position, int64_t extent, int64_t chunks) {
+  int64_t chunk = extent / chunks, number = position / chunk;
+  int64_t place =
+      number < chunks / 2 ? 2 * number : 2 * (chunks - 1 - number) + 1;
+  return place * chunk + position % chunk;
+}
+
+/// Where in the whole tensor the rank's element at `index` belongs.
+int64_t Elements::getPosition(nn::BeginAttr begin, int64_t index) {
+  if (!begin)
+    return index;
+  index += getBegin(begin.getTerms());
+  return begin.getChunks()
+             ? findPosition(index, begin.getExtent(), begin.getChunks())
+             : index;
+}
+
 /// From the op's description, not by the header that the op uses.
 ///
 /// The hash of the sequence's key, the op's site and the indices in the global
@@ -270,9 +297,7 @@ bool Elements::isKept(Operation *op, int64_t element) {
   auto hash = static_cast<uint32_t>(getInteger(dropout.getKeys(), index[0]));
   index[0] = dropout.getSite();
   for (size_t dim = 1; dim < index.size(); ++dim)
-    if (auto begins = dropout.getBegins())
-      if (auto begin = dyn_cast<nn::BeginAttr>((*begins)[dim]))
-        index[dim] += getBegin(begin.getTerms());
+    index[dim] = getPosition(dropout.getBegin(dim), index[dim]);
   for (int64_t number : index) {
     hash += 0x9e3779b9u * static_cast<uint32_t>(number);
     hash = (hash ^ hash >> 16) * 0x7feb352du;
@@ -288,14 +313,12 @@ bool Elements::isKept(Operation *op, int64_t element) {
 // Ops
 //===----------------------------------------------------------------------===//
 
-/// None: the op counts from 0. `nn.mask_padding` always has one, so its
-/// accessor has another type.
-static std::optional<nn::BeginAttr> getOwnBegin(Operation *op) {
-  return llvm::TypeSwitch<Operation *, std::optional<nn::BeginAttr>>(op)
-      .Case<nn::IotaOp, nn::PickOp, nn::CausalMaskOp>(
-          [](auto own) { return own.getBegin(); })
-      .Case([](nn::MaskPaddingOp own) { return own.getBegin(); })
-      .Default([](Operation *) { return std::nullopt; });
+/// Null: the op counts from 0.
+static nn::BeginAttr getOwnBegin(Operation *op) {
+  return llvm::TypeSwitch<Operation *, nn::BeginAttr>(op)
+      .Case<nn::IotaOp, nn::PickOp, nn::CausalMaskOp, nn::MaskPaddingOp>(
+          [](auto own) { return own.getBeginAttr(); })
+      .Default([](Operation *) { return nn::BeginAttr(); });
 }
 
 /// Ops whose elements depend on where they lie.
@@ -306,18 +329,19 @@ static std::optional<nn::BeginAttr> getOwnBegin(Operation *op) {
 Number Elements::evaluatePlaced(Operation *op, int64_t element) {
   ArrayRef<int64_t> shape = getShape(op->getResult(0));
   Index index = unravel(shape, element);
-  auto own = getOwnBegin(op);
-  int64_t begin = own ? getBegin(own->getTerms()) : 0;
+  auto positionOf = [&](int64_t own) {
+    return getPosition(getOwnBegin(op), own);
+  };
   if (auto iota = dyn_cast<nn::IotaOp>(op))
-    return {double(index[iota.getAlong()] + begin), 0};
+    return {double(positionOf(index[iota.getAlong()])), 0};
   Value input = op->getOperand(0);
   if (auto pick = dyn_cast<nn::PickOp>(op)) {
     bool isHere = getInteger(pick.getIds(), element / shape.back()) ==
-                  index.back() + begin;
+                  positionOf(index.back());
     return isHere ? get(input, element) : Number{0, 0};
   }
   if (auto mask = dyn_cast<nn::CausalMaskOp>(op)) {
-    int64_t key = index.back(), query = index[index.size() - 2] + begin;
+    int64_t key = index.back(), query = positionOf(index[index.size() - 2]);
     bool isSeen = key <= query &&
                   query - key < int64_t(mask.getWindow().value_or(query + 1));
     // A query always sees its own key, even where a document starts behind it:
@@ -328,7 +352,7 @@ Number Elements::evaluatePlaced(Operation *op, int64_t element) {
                   : Number{-std::numeric_limits<double>::infinity(), 0};
   }
   if (auto mask = dyn_cast<nn::MaskPaddingOp>(op))
-    return index[mask.getDim()] + begin < int64_t(mask.getLimit())
+    return positionOf(index[mask.getDim()]) < int64_t(mask.getLimit())
                ? get(input, element)
                : Number{mask.getAmount().convertToDouble(), 0};
   if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
@@ -340,6 +364,12 @@ Number Elements::evaluatePlaced(Operation *op, int64_t element) {
     // roundings with that of the multiplication.
     return roundOnce(kept.value * scale,
                      kept.error * scale + kUnit * std::abs(kept.value) * scale);
+  }
+  if (auto reorder = dyn_cast<nn::ReorderOp>(op)) {
+    int64_t &at = index[reorder.getDim()];
+    auto find = reorder.getInverse() ? findStored : findPosition;
+    at = find(at, shape[reorder.getDim()], reorder.getChunks());
+    return get(input, ravel(shape, index));
   }
   if (isa<nn::RotateHalfOp>(op)) {
     int64_t half = shape.back() / 2;
@@ -393,7 +423,7 @@ Number Elements::evaluateOp(Operation *op, int64_t element) {
                : Number{0, 0};
   }
   if (isa<nn::IotaOp, nn::PickOp, nn::CausalMaskOp, nn::MaskPaddingOp,
-          nn::DropoutOp, nn::RotateHalfOp>(op))
+          nn::DropoutOp, nn::RotateHalfOp, nn::ReorderOp>(op))
     return evaluatePlaced(op, element);
   SmallVector<Number, 2> operands;
   for (Value operand : op->getOperands())

@@ -78,6 +78,7 @@ private:
   int64_t getInteger(mlir::Value value, int64_t element);
   int64_t getIndex(mlir::StringAttr axis);
   int64_t getBegin(llvm::ArrayRef<RankTerm> terms);
+  int64_t getPosition(nn::BeginAttr begin, int64_t index);
 
   /// What is remembered of a value: all elements that were asked for, or of
   /// those with one number, modulo kRecent, the last.

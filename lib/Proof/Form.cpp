@@ -136,10 +136,14 @@ std::string plait::proof::printLayout(const Form &form) {
   auto add = [&](const std::string &part) {
     text += (text.empty() ? "" : ", ") + part;
   };
-  for (auto [index, dim] : llvm::enumerate(form.dims))
+  for (auto [index, dim] : llvm::enumerate(form.dims)) {
     if (!dim.begin.empty())
       add("the slice of dimension " + std::to_string(index) + " at " +
           printBegin(dim.begin));
+    if (dim.chunks)
+      add("dimension " + std::to_string(index) + " as " +
+          std::to_string(dim.chunks) + " chunks in zig-zag order");
+  }
   if (form.isPartial()) {
     std::string axes;
     for (StringAttr axis : form.partial)

@@ -9,7 +9,9 @@
 // have to do with one global tensor. Ranks that differ only along axes of the
 // mesh have one form:
 //   - a dimension is a slice: it begins at the sum of index · stride over some
-//     axes, and what lies beyond the global tensor is padding;
+//     axes, and what lies beyond the global tensor is padding. The global
+//     tensor may be stored in zig-zag order along it, of which the slice is
+//     one;
 //   - over some axes the values of the ranks still have to be added up (or
 //     maximised) to give the global one;
 //   - along all other axes the ranks hold the same.
@@ -62,6 +64,13 @@ struct Dimension {
   /// What lies beyond the end of the global tensor, where the blocks are
   /// larger.
   NumberRange padding = NumberRange::exactly(0);
+  /// Of a global tensor stored as so many chunks in zig-zag order; 0: in its
+  /// own.
+  int64_t chunks = 0;
+
+  bool liesAs(const Dimension &other) const {
+    return begin == other.begin && chunks == other.chunks;
+  }
 };
 
 struct Form {

@@ -129,13 +129,13 @@ findRange(Operation *op, function_ref<int64_t(StringAttr)> getIndex) {
                : std::pair(first, first + extent);
 }
 
-/// Who takes the integers, also where they are repeated first.
+/// Who takes the integers, also where they are repeated or moved first.
 ///
 /// Grows while it is read: a broadcast of a broadcast is found too.
 static SmallVector<Operation *> findUsers(Value value) {
   SmallVector<Operation *> users(value.getUsers());
   for (size_t i = 0; i < users.size(); ++i)
-    if (isa<nn::BroadcastOp>(users[i]))
+    if (isa<nn::BroadcastOp, nn::ReorderOp, dist::SliceOp>(users[i]))
       users.append(users[i]->user_begin(), users[i]->user_end());
   return users;
 }

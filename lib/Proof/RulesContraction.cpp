@@ -89,7 +89,7 @@ static LogicalResult collect(Rules &rules, Operation *op, Operands operands,
         own.dim = dim;
         own.global = global;
         own.isPadded = isPadded(operand.form, index, own.extent, rules.mesh);
-      } else if (own.dim.begin != dim.begin || own.global != global) {
+      } else if (!own.dim.liesAs(dim) || own.global != global) {
         return rules.wrong(op)
                << "multiplies " << print(operands[0]) << " with "
                << print(operands[1]) << ", which differ in '" << letter << "'";

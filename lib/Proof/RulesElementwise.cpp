@@ -48,7 +48,7 @@ FailureOr<Form> Rules::unify(Operation *op, Operands operands) {
         form.dims[index] = dim;
         continue;
       }
-      if (form.dims[index].begin == dim.begin &&
+      if (form.dims[index].liesAs(dim) &&
           owner->form.getExtent(index) == operand.form.getExtent(index))
         continue;
       wrong(op, operands) << "takes " << print(*owner) << " together with "

@@ -38,14 +38,23 @@ static ArrayRef<RankTerm> getTerms(std::optional<nn::BeginAttr> begin) {
   return begin ? begin->getTerms() : ArrayRef<RankTerm>();
 }
 
+/// What an op takes a dimension for that it counts from `begin` on.
+static void setBegin(const Mesh &mesh, Dimension &dim,
+                     std::optional<nn::BeginAttr> begin) {
+  dim.begin = mesh.simplify(getTerms(begin));
+  dim.chunks = begin ? begin->getChunks() : 0;
+}
+
 /// That `op` counts along `dim` from where the slice of `form` begins, and,
 /// where it says of how many elements, of as many. Axes with one rank do not
 /// matter. The message says both as layouts.
 static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
                                 int64_t dim,
                                 std::optional<nn::BeginAttr> begin) {
-  auto own = rules.mesh.simplify(getTerms(begin));
-  if (own == form.dims[dim].begin) {
+  Form counted;
+  counted.dims.resize(dim + 1);
+  setBegin(rules.mesh, counted.dims[dim], begin);
+  if (counted.dims[dim].liesAs(form.dims[dim])) {
     int64_t extent = begin ? begin->getExtent() : 0;
     if (extent == 0 || form.dims[dim].uniform || extent == form.getExtent(dim))
       return success();
@@ -53,10 +62,6 @@ static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
                            << extent << " elements, which has "
                            << form.getExtent(dim);
   }
-  // A form that has only what the op counts, to print it.
-  Form counted;
-  counted.dims.resize(dim + 1);
-  counted.dims[dim].begin = own;
   return rules.wrong(op) << "takes for dimension " << dim << " "
                          << printLayout(counted) << ", but has "
                          << printLayout(form);
@@ -71,7 +76,7 @@ static LogicalResult checkBegin(Rules &rules, Operation *op, const Form &form,
 static int64_t setCounted(const Mesh &mesh, Dimension &dim,
                           std::optional<nn::BeginAttr> begin, int64_t extent) {
   dim.uniform = false;
-  dim.begin = mesh.simplify(getTerms(begin));
+  setBegin(mesh, dim, begin);
   if (begin && begin->getExtent() != 0)
     return begin->getExtent();
   return extent * mesh.countBlocks(dim.begin);
@@ -332,14 +337,6 @@ static FailureOr<Content> evaluateCausalMask(Rules &rules, Operation *op,
   return result;
 }
 
-/// Where `op` counts from along `dim`.
-static std::optional<nn::BeginAttr> getBegin(nn::DropoutOp op, int64_t dim) {
-  nn::BeginAttr begin;
-  if (ArrayAttr begins = op.getBeginsAttr())
-    begin = dyn_cast<nn::BeginAttr>(begins[dim]);
-  return begin ? std::optional(begin) : std::nullopt;
-}
-
 /// The numbers that dropout multiplies with: a tensor that follows from the
 /// keys and from the place of each element in the whole tensor.
 ///
@@ -355,7 +352,9 @@ static FailureOr<Form> makeMask(Rules &rules, nn::DropoutOp op,
   Letters present = argument.letters;
   SmallVector<int64_t, 4> extents = keys.form.term->shape;
   for (int64_t dim = 1; dim < input.type.getRank(); ++dim) {
-    std::optional<nn::BeginAttr> begin = getBegin(op, dim);
+    std::optional<nn::BeginAttr> begin;
+    if (nn::BeginAttr own = op.getBegin(dim))
+      begin = own;
     Dimension &own = mask.dims.emplace_back();
     int64_t extent =
         setCounted(rules.mesh, own, begin, input.type.getDimSize(dim));
@@ -425,7 +424,10 @@ static FailureOr<Content> evaluateMaskPadding(Rules &rules, Operation *op,
                     << mask.getAmountAttr();
     return failure();
   }
-  if (failed(checkBegin(rules, op, form, dim, mask.getBegin())))
+  // Padding is counted where elements are stored, whatever their order.
+  Form stored = form;
+  stored.dims[dim].chunks = 0;
+  if (failed(checkBegin(rules, op, stored, dim, mask.getBegin())))
     return failure();
   if (int64_t(mask.getLimit()) != form.getExtent(dim)) {
     rules.wrong(op) << "overwrites what lies from " << mask.getLimit()

@@ -215,6 +215,33 @@ static FailureOr<Content> evaluateRotateHalf(Rules &rules, Operation *op,
   return result;
 }
 
+/// The global tensor stays the same.
+static FailureOr<Content> evaluateReorder(Rules &rules, Operation *op,
+                                          Operands operands,
+                                          RankedTensorType type) {
+  auto reorder = cast<nn::ReorderOp>(op);
+  Content result = operands[0];
+  int64_t dim = reorder.getDim(), chunks = reorder.getChunks();
+  Dimension &own = result.form.dims[dim];
+  if (own.uniform)
+    return result;
+  if (!own.begin.empty() ||
+      type.getDimSize(dim) != result.form.getExtent(dim)) {
+    rules.wrong(op) << "reorders " << print(result)
+                    << ", of which it needs dimension " << dim << " whole";
+    return failure();
+  }
+  if (own.chunks != (reorder.getInverse() ? chunks : 0)) {
+    rules.wrong(op) << "brings dimension " << dim
+                    << (reorder.getInverse() ? " out of" : " into")
+                    << " zig-zag order of " << chunks << " chunks, but has "
+                    << print(result);
+    return failure();
+  }
+  own.chunks = reorder.getInverse() ? 0 : chunks;
+  return result;
+}
+
 //===----------------------------------------------------------------------===//
 // The table
 //===----------------------------------------------------------------------===//
@@ -224,6 +251,7 @@ ArrayRef<OpRule> proof::getShapeRules() {
       {"nn.broadcast", evaluateBroadcast},
       {"nn.reduce", evaluateReduce, /*takesPacks=*/true},
       {"nn.rotate_half", evaluateRotateHalf},
+      {"nn.reorder", evaluateReorder},
   };
   return rules;
 }

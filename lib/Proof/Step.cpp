@@ -209,16 +209,20 @@ std::pair<PortKind, int64_t> proof::findMaker(PortKind kind, int64_t stage) {
   return {kind, stage};
 }
 
-/// Keys are one for each sequence.
+/// Keys are one for each sequence. A rank that takes all positions is given
+/// them.
 ///
 /// A leaf that is called after its kind, split over the axes that split tokens.
 /// In the claim these axes have one rank, so the leaf is the whole.
-Content Step::makeInput(PortKind kind) {
+Content Step::makeInput(PortKind kind, RankedTensorType taken) {
   SmallVector<SmallVector<StringAttr>> axes;
   for (StringRef axis : kTokenAxes)
     axes.push_back({StringAttr::get(module.getContext(), axis)});
   size_t rank = kind == PortKind::Keys ? 1 : axes.size();
   axes.truncate(rank);
+  if (rank > 1 && taken.getRank() > 1 &&
+      taken.getDimSize(1) == inputs.getDimSize(1))
+    axes[1].clear();
   return rules.makeLeaf(stringifyPortKind(kind),
                         inputs.clone(inputs.getShape().take_front(rank)), axes);
 }
@@ -230,7 +234,8 @@ FailureOr<Content> Step::findArgument(func::FuncOp function, unsigned index,
   pipe::PortAttr port = getPort(function.getArgAttrDict(index));
   PortKind kind = port.getKind();
   if (port.isModelInput())
-    return makeInput(kind);
+    return makeInput(
+        kind, cast<RankedTensorType>(function.getArgument(index).getType()));
   auto [made, source] = findMaker(kind, stage);
   auto known = ports[made].find({source, port.getIndex()});
   if (known != ports[made].end())

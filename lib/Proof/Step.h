@@ -71,7 +71,7 @@ private:
   llvm::LogicalResult findFunctions();
   llvm::LogicalResult interpretStages();
   llvm::LogicalResult call(mlir::func::FuncOp function);
-  Content makeInput(pipe::PortKind kind);
+  Content makeInput(pipe::PortKind kind, mlir::RankedTensorType taken);
   llvm::FailureOr<Content> findArgument(mlir::func::FuncOp function,
                                         unsigned index, int64_t stage);
   // StepEnd.cpp

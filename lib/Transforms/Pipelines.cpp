@@ -82,6 +82,7 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     // Before shardings are chosen: dead and repeated ops would be weighed like
     // others.
     addCleanup(manager);
+    manager.addPass(createReorderSequencePass());
     manager.addPass(createAssignShardingsPass());
     return;
   case Phase::Stage:

@@ -52,6 +52,7 @@ PLANS = {
     "dropout-flash": [DROPOUT, *SMALL, "--mesh=dp=2,cp=2,tp=2", "--zero=3",
                       "--attention=flash", "--recompute=full", "--optimizer=sgd"],
     "llama": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--micro-batch=2"],
+    "zigzag": [DROPOUT, *SMALL, "--mesh=cp=2,tp=2", "--context-parallel=zigzag"],
     "deep": [DEEP, *SMALL, "--mesh=pp=2,dp=2,tp=2", "--layers=5,7", "--recompute=full:1"],
     "llama-heads": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--context-parallel=heads",
                     "--attention=flash"],

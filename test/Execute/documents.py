@@ -35,6 +35,7 @@ from masks.runs import (
     STEPS,
     TOLERANCE,
     VOCABULARY,
+    ZIGZAG,
     Run,
     RunSuite,
 )
@@ -71,6 +72,10 @@ RUNS = (
     Run("gpt2", "cp=4", HEADS),
     Run("llama", "dp=2,cp=2", HEADS + FLASH + FULL),
     Run("llama", "cp=2,tp=2", HEADS),
+    Run("gpt2", "cp=4", ZIGZAG),
+    Run("gpt2", "pp=2,cp=2", ZIGZAG + FLASH),
+    Run("llama", "dp=2,cp=2", ZIGZAG + FLASH + FULL),
+    Run("llama", "cp=2,tp=2", ZIGZAG + SP),
 )
 
 

@@ -42,6 +42,7 @@ from masks.runs import (
     STEPS,
     TOLERANCE,
     VOCABULARY,
+    ZIGZAG,
     Run,
     RunSuite,
 )
@@ -84,6 +85,10 @@ RUNS = (
     Run("gpt2", "dp=2,cp=2,tp=2", HEADS + FLASH),
     Run("gpt2", "cp=4", HEADS + FULL),
     Run("llama", "cp=2", HEADS),
+    Run("gpt2", "dp=2,cp=2,tp=2", ZIGZAG + FLASH),
+    Run("gpt2", "cp=4", ZIGZAG + FULL),
+    Run("gpt2", "cp=2,tp=2", ZIGZAG + SP),
+    Run("llama", "cp=2", ZIGZAG + FLASH + BF16),
     Run("llama", "dp=2,cp=2", HEADS + FLASH + BF16),
 )
 

@@ -54,6 +54,6 @@ def in_kernel(name: str, what: str) -> None:
 for name in ("swap-sub", "swap-div", "add-to-sub", "mul-to-add", "div-to-mul", "exp-to-tanh",
              "sqrt-to-rsqrt", "drop-neg", "wrong-scale", "wrong-shift", "wrong-fill",
              "reduce-max", "square", "residual", "drop-mask",
-             "drop-rotation", "drop-begin", "mask-probability",
+             "drop-rotation", "drop-begin", "begin-order", "mask-order", "reorder-again", "mask-probability",
              "overwrite-kernel", "stale-kernel"):
     in_kernel(name, KINDS[name][0])

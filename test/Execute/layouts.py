@@ -182,6 +182,28 @@ def by_heads():
         )
 
 
+def zigzag():
+    """The same with the sequence in zig-zag order over cp."""
+    none, full = "none", "full"
+    for axes, recompute, attention, more in (
+        ({"cp": 2}, none, "", {}),
+        ({"cp": 2}, full, "flash", {}),
+        ({"cp": 4}, none, "flash", {}),
+        ({"cp": 4}, "selective", "", {"precision": "bf16"}),
+        ({"dp": 2, "cp": 2}, none, "flash", {"zero": 3}),
+        ({"pp": 2, "cp": 2}, full, "", {"zero": 1}),
+        ({"pp": 2, "cp": 2}, none, "flash", {}),
+        ({"cp": 2, "tp": 2}, none, "flash", {"sequence_parallel": True}),
+        ({"cp": 2, "tp": 2}, full, "", {"sequence_parallel": True}),
+        ({"cp": 2, "tp": 2}, none, "", {}),
+        (WHOLE_CONTEXT, none, "flash", {"zero": 2, "precision": "bf16"}),
+    ):
+        yield Layout(
+            tuple(axes.items()), "1f1b", recompute, attention=attention,
+            context_parallel="zigzag", **more
+        )
+
+
 # Beside four ranks of tp there are too few key/value heads of Llama's four: keys
 # and values are gathered, and ranks have one of the two query heads of each.
 FEW_HEADS = Layout(
@@ -197,7 +219,8 @@ def families():
     yield from (ONE_RANK, WHOLE, CONTEXT)
     yield dataclasses.replace(ONE_RANK, attention="flash")
     yield dataclasses.replace(CONTEXT, attention="flash", recompute="full")
-    yield dataclasses.replace(CONTEXT, attention="flash", context_parallel="heads")
+    for kind in ("heads", "zigzag"):
+        yield dataclasses.replace(CONTEXT, attention="flash", context_parallel=kind)
     yield dataclasses.replace(WHOLE, attention="flash", zero=3)
     yield dataclasses.replace(WHOLE, sequence_parallel=True, recompute="selective")
     yield dataclasses.replace(ONE_RANK, precision="bf16")

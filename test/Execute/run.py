@@ -54,6 +54,7 @@ from layouts import (
     mixed,
     selective,
     sequence_parallel,
+    zigzag,
 )
 
 sys.path.insert(0, str(GOLDEN))
@@ -523,10 +524,14 @@ def main() -> int:
         matrix.add_layouts(case, selective())
         matrix.add_layouts(case, context())
         matrix.add_layouts(case, by_heads())
+        matrix.add_layouts(case, zigzag())
         matrix.add_repeatable(case, CONTEXT)
         matrix.add_check(case, CONTEXT)
         matrix.add_check(case, dataclasses.replace(CONTEXT, attention="flash"))
         matrix.add_resumed(case, CONTEXT, ONE_RANK)
+        reordered = dataclasses.replace(CONTEXT, context_parallel="zigzag")
+        matrix.add_check(case, reordered)
+        matrix.add_resumed(case, reordered, CONTEXT)
         matrix.add_divided_alike(case)
         matrix.add_repeatable(case, WHOLE)
         for precision in ("fp32", "bf16"):
@@ -552,6 +557,7 @@ def main() -> int:
     matrix.add_layouts(Case("gpt2-small-test-plain"), (ONE_RANK, WHOLE))
     matrix.add_long_sequence("gather", 4, 2)
     matrix.add_long_sequence("heads", 8, 8)
+    matrix.add_long_sequence("zigzag", 4, 2)
     matrix.add_weights_without_prefix(gpt2)
     matrix.add_several_files(llama)
     matrix.add_resumed(gpt2, WHOLE, ONE_RANK)

@@ -88,8 +88,11 @@ enum class EpilogueKind : uint8_t { None, Bias, All };
 /// then has whole; under a causal mask the last one has the most work. Heads:
 /// sequences for heads, by all-to-alls before attention and after it, so that
 /// each rank has some heads of all queries (Jacobs et al. 2023, "DeepSpeed
-/// Ulysses"); they have to divide the heads.
-enum class ContextParallel : uint8_t { Gather, Heads };
+/// Ulysses"); they have to divide the heads. Zigzag: keys and values, but a
+/// rank has two pieces of a sequence, one as far from its beginning as the
+/// other from its end, so that all have the same work
+/// (plait/Support/ChunkOrder.h).
+enum class ContextParallel : uint8_t { Gather, Heads, Zigzag };
 
 /// What the planner chooses beside the mesh: X(type, member, name, default,
 /// help). The name is that of an option and of a pin; in IR it has underscores.
@@ -114,7 +117,8 @@ enum class ContextParallel : uint8_t { Gather, Heads };
   X(ContextParallel, contextParallel, "context-parallel",                      \
     ContextParallel::Gather,                                                   \
     "for attention, ranks of cp gather keys and values, or exchange\n"         \
-    "positions for heads (all-to-all)")
+    "positions for heads (all-to-all); zigzag: gather, each having two\n"      \
+    "pieces of a sequence, so that all have the same work")
 
 /// What is given, or follows from what the training runs on.
 #define PLAIT_TRAINING_FIELDS(X)                                               \

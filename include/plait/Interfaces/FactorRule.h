@@ -56,6 +56,9 @@ struct Factor {
   /// Equal parts are equal work. Along what is uneven, such as the queries of
   /// causal attention, no cost that counts equal parts may choose a split.
   bool isBalanced = true;
+  /// The op needs the elements along it in their own order: it computes with
+  /// their indices, or with all of them at once.
+  bool inOrder = false;
 };
 
 /// The factors of one op, and for each dimension of each operand and result
@@ -72,6 +75,7 @@ struct FactorRule {
   int add(std::string name, FactorKind kind, int64_t size,
           bool mustDivide = false) {
     factors.push_back({std::move(name), kind, size, mustDivide});
+    factors.back().inOrder = kind == FactorKind::Whole;
     return factors.size() - 1;
   }
 

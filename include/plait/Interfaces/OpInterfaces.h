@@ -15,6 +15,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpDefinition.h"
 #include "plait/Interfaces/FactorRule.h"
+#include "plait/Support/ChunkOrder.h"
 #include "plait/Support/Status.h"
 #include <optional>
 #include <vector>

@@ -43,6 +43,13 @@ def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
                                  "int64_t":$limit),
       "", "return;">,
     InterfaceMethod<[{
+      Called on an op with global types for a factor along which its operands and
+      results are stored in another order. Ops that compute with element indices
+      along it record that, or say in the rule that they cannot: `inOrder`.
+    }],
+      "void", "orderFactor", (ins "int":$factor, "::plait::ChunkOrder":$order),
+      "", "return;">,
+    InterfaceMethod<[{
       Whether combining partial operands after the op gives what combining them
       before it does: then they may be partial, all over the same axes.
     }],

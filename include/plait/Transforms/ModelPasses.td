@@ -108,6 +108,42 @@ def LowerPrecisionPass : Pass<"nn-lower-precision", "::mlir::ModuleOp"> {
   let dependentDialects = ["::plait::nn::NNDialect"];
 }
 
+def ReorderSequencePass : Pass<"nn-reorder-sequence", "::mlir::ModuleOp"> {
+  let summary = "Store the sequence in zig-zag order";
+  let description = [{
+    All dimensions that move with the second one of the loss function's arguments,
+    the sequence, are stored as 2 · `cp` chunks in zig-zag order (`nn.reorder`), so
+    that equal blocks are equal work under a causal mask. Ops that count along the
+    sequence are told so in their `begin`; before an op that cannot be told, and
+    needs its elements in order, `nn.reorder` brings its operands back, and after
+    it its results into the order of the others: arguments, keys and values of
+    attention, parameters and numbers along the sequence.
+
+    It is an error if 2 · `cp` does not divide the sequence.
+
+    Phase `shard`; reads `context_parallel`, and does nothing but for `zigzag`, and
+    where the mesh has several ranks of `cp`.
+
+    Example:
+    ```mlir
+    // plait-opt --plait-configure=context-parallel=zigzag --nn-reorder-sequence
+    dist.mesh @mesh ["cp"] = [2]
+    func.func @loss(%tokens: tensor<2x8xi32>, %targets: tensor<2x8xi32>) -> tensor<2x8xf32> {
+      %x = nn.valid %tokens ignore -100 : tensor<2x8xi32> -> tensor<2x8xf32>
+      return %x : tensor<2x8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    %0 = nn.reorder %arg0 dim 1 zigzag 4 : tensor<2x8xi32>
+    %1 = nn.valid %0 ignore -100 : tensor<2x8xi32> -> tensor<2x8xf32>
+    %2 = nn.reorder %1 dim 1 zigzag 4 inverse : tensor<2x8xf32>
+    return %2 : tensor<2x8xf32>
+    ```
+  }];
+  let dependentDialects = ["::plait::nn::NNDialect"];
+}
+
 def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
   let summary = "Give every value of the loss function a sharding";
   let description = [{
@@ -115,7 +151,8 @@ def AssignShardingsPass : Pass<"dist-assign-shardings", "::mlir::ModuleOp"> {
     function's arguments, the batch, is split over `dp`, the second one, the
     sequence, over `cp`, and so is everything that moves with them. An op whose
     work is uneven along the sequence, as attention's is, has of what it cannot
-    split the whole: keys and values are gathered. With `context_parallel = heads`
+    split the whole: keys and values are gathered. An argument that `nn.reorder` reads is split
+    after that. With `context_parallel = heads`
     in the configuration `cp` splits the heads of such an op in its place, the
     first of its factors that have to be split evenly and that `cp` divides
     inside of `tp`; it is an error if there is none. On the axis `tp` an exact solver picks for each op the

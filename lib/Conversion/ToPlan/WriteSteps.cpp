@@ -245,6 +245,7 @@ FailureOr<fb::AttentionStepT> Writer::write(AttentionOp op) {
   }
   if (failed(writeBegin(op, op.getBeginAttr(), step.first_query)))
     return failure();
+  step.chunks = op.getBegin() ? op.getBegin()->getChunks() : 0;
   if (MemoryAttr starts = op.getStartsAttr())
     step.starts = point(starts);
   if (!op.getDropoutKeysAttr())

@@ -79,9 +79,9 @@ static double attentionStepSeconds(const fb::AttentionStep &step,
   operation.causal = step.causal();
   CostOptions options;
   // Ranks that share the queries run one program: the slowest counts, which has
-  // the last of them.
+  // the last of them where they are in order.
   options.context = int(step.keys() / std::max<int64_t>(1, step.queries()));
-  options.balancedContext = false;
+  options.balancedContext = step.chunks() != 0;
   options.precision =
       step.dtype() == fb::DType::BF16 ? Precision::BF16 : Precision::FP32;
   options.microBatch = step.batch();

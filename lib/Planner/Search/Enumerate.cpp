@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Search/Enumerate.h"
+#include "Simulator/Checks.h"
 #include "plait/Schedule/Generators.h"
 
 #include <algorithm>
@@ -186,6 +187,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   if (training.flashAttention && !training.framework.recomputesCheap &&
       choices.recompute.size() > 1)
     std::erase(choices.recompute, Recomputation(Recompute::Selective));
+  if (!pins.contextParallel && !canReorder(training, cluster.device))
+    std::erase(choices.contextParallel, ContextParallel::Zigzag);
   Result<std::vector<ScheduleChoice>> schedules =
       getScheduleChoices(names, chunks);
   if (!schedules.ok())

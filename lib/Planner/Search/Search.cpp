@@ -284,11 +284,12 @@ void Summary::addVariants() {
   with(pick.sequenceParallel ? "sp off" : "sp on",
        [&](Configuration &c) { c.sequenceParallel = !c.sequenceParallel; });
   if (pick.context > 1) {
-    bool gathers = pick.contextParallel == ContextParallel::Gather;
-    ContextParallel other =
-        gathers ? ContextParallel::Heads : ContextParallel::Gather;
-    with("context-parallel " + print(other),
-         [&](Configuration &c) { c.contextParallel = other; });
+    for (ContextParallel other :
+         {ContextParallel::Gather, ContextParallel::Heads,
+          ContextParallel::Zigzag})
+      if (other != pick.contextParallel)
+        with("context-parallel " + print(other),
+             [&](Configuration &c) { c.contextParallel = other; });
   }
   for (int zero = 0; zero <= 3; ++zero)
     if (zero != pick.zero && pick.data * pick.context > 1)

@@ -45,7 +45,8 @@ SearchSpace SearchSpace::all() {
   space.recompute = {Recompute::None, Recompute::Selective, Recompute::Full};
   space.zero = {0, 1, 2, 3};
   space.sequenceParallel = {false, true};
-  space.contextParallel = {ContextParallel::Gather, ContextParallel::Heads};
+  space.contextParallel = {ContextParallel::Gather, ContextParallel::Heads,
+                           ContextParallel::Zigzag};
   space.chunks = {1, 2, 3, 4, 5, 6, 7, 8};
   space.context = {1, 2, 4, 8, 16, 32, 64};
   return space;

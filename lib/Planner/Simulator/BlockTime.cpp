@@ -30,7 +30,7 @@ CostOptions Context::costOptions() const {
   options.dropout = training.dropout;
   options.microBatch = configuration.microBatch;
   options.context = configuration.context;
-  options.balancedContext = !framework().gathersContext;
+  options.balancedContext = !framework().gathersContext || isReordered();
   options.contextHeads = exchangesHeads();
   // Otherwise a kernel of its own adds (getAccumulationCost).
   options.weightGradientBytes = framework().fusedAccumulation
@@ -83,6 +83,7 @@ private:
   double collectiveSecondsOf(const Operation &op) const;
   double contextSeconds(const Operation &op) const;
   double gatherSeconds(const Operation &op) const;
+  double reorderSeconds(const Operation &op) const;
   double exchangeSeconds(const Operation &op) const;
   double ringSeconds(const Operation &op) const;
   void add(const Operation &op);
@@ -126,8 +127,20 @@ double BlockTimer::contextSeconds(const Operation &op) const {
     return 0;
   if (options.contextHeads)
     return exchangeSeconds(op);
-  return context.framework().gathersContext ? gatherSeconds(op)
-                                            : ringSeconds(op);
+  if (!context.framework().gathersContext)
+    return ringSeconds(op);
+  return gatherSeconds(op) + (context.isReordered() ? reorderSeconds(op) : 0);
+}
+
+/// Keys and values are brought into order once they are gathered, and their
+/// gradients out of it: each is read and written. In the backward pass both
+/// are.
+double BlockTimer::reorderSeconds(const Operation &op) const {
+  double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
+                 options.microBatch * elementBytes(options.precision);
+  bool isBoth = op.pass != Pass::Forward && kind != Recompute::Full;
+  double tensors = isBoth ? 4 : 2;
+  return memoryCost(2 * tensors * bytes, context.cluster.device).seconds;
 }
 
 /// Keys and values are gathered for each pass, for the backward pass by what is

@@ -34,6 +34,11 @@ struct Context {
     return configuration.context > 1 &&
            configuration.contextParallel == ContextParallel::Heads;
   }
+  /// Whether they have pieces of a sequence in zig-zag order.
+  bool isReordered() const {
+    return configuration.context > 1 &&
+           configuration.contextParallel == ContextParallel::Zigzag;
+  }
   double gradientBytes() const {
     return training.fp32Gradients ? 4 : elementBytes(training.precision);
   }

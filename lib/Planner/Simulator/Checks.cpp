@@ -138,6 +138,25 @@ static Status checkHeads(const Context &context) {
   return Status::success();
 }
 
+bool planner::canReorder(const Training &training, const Device &device) {
+  return !training.flashAttention || device.isProcessor;
+}
+
+/// As the compiler cuts the sequence.
+static Status checkZigzag(const Context &context) {
+  if (!context.isReordered())
+    return Status::success();
+  int64_t chunks = 2 * int64_t(context.configuration.context);
+  if (context.training.sequence % chunks != 0)
+    return fail("context-parallel is zigzag, but sequence ",
+                context.training.sequence,
+                " is not a multiple of 2 · cp = ", chunks);
+  if (!canReorder(context.training, context.cluster.device))
+    return fail("context-parallel is zigzag, which GPUs compute with "
+                "--attention unfused alone");
+  return Status::success();
+}
+
 /// Where no cut is given, one has to be possible: what comes before or after
 /// the layers can be a stage alone, so that there may be more stages than
 /// layers. A cut that is given has one count a virtual stage, of which some may
@@ -173,5 +192,6 @@ Status planner::checkConfiguration(const Context &context) {
   PLAIT_RETURN_IF_ERROR(checkWork(context));
   PLAIT_RETURN_IF_ERROR(checkDivisions(context));
   PLAIT_RETURN_IF_ERROR(checkHeads(context));
+  PLAIT_RETURN_IF_ERROR(checkZigzag(context));
   return checkLayers(context);
 }

@@ -143,8 +143,10 @@ static double contextBytes(const Block &block, const Context &context) {
     // Too few key/value heads to divide: then keys and values are gathered
     // whole.
     bool gathers = !exchanges || op.keyValueHeads % int64_t(members) != 0;
-    double keyValues = double(op.keyValueHeads) *
-                       (gathers ? (isForward ? 2 : 4) : 2 / members);
+    // One is there in both orders while it is brought from one into the other.
+    double whole = (isForward ? 2 : 4) + (context.isReordered() ? 1 : 0);
+    double keyValues =
+        double(op.keyValueHeads) * (gathers ? whole : 2 / members);
     double queries = exchanges ? op.heads * (isForward ? 1 : 2) / members : 0;
     most =
         std::max(most, double(op.keys) * (queries + keyValues) * op.headSize);

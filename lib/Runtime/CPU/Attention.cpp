@@ -21,6 +21,7 @@
 
 #include "RowMath.h"
 #include "Team.h"
+#include "plait/Support/ChunkOrder.h"
 #include "plait/Support/DropoutMask.h"
 
 #include <algorithm>
@@ -45,8 +46,9 @@ struct Rows {
   float *operator[](int64_t row) const { return data + row * stride; }
 };
 
-/// Some consecutive queries, and the keys that one of them sees. `keyBegin` and
-/// `keyEnd` bound what all its queries see: within it rows may see less.
+/// Some queries of consecutive positions, and the keys that one of them sees.
+/// `keyBegin` and `keyEnd` bound what all its queries see: within it rows may
+/// see less.
 struct Block {
   int64_t begin, end;       // queries
   int64_t keyBegin, keyEnd; // keys
@@ -61,7 +63,8 @@ template <typename T> class Worker {
 public:
   Worker(const fb::AttentionStepT &step, AttentionBegin first,
          const AttentionOperands &operands, float *room)
-      : step(step), first(first), operands(operands), room(room) {}
+      : step(step), first(first), order{step.keys, step.chunks},
+        operands(operands), room(room) {}
 
   /// `head` is a query head; `group` below is a key head, with all its query
   /// heads.
@@ -120,6 +123,10 @@ private:
         narrow(rows[row], target[row], step.head_size);
   }
 
+  /// What `query` of the rank is among the keys.
+  int64_t positionOf(int64_t query) const {
+    return order.getPosition(first.query + query);
+  }
   Block blockAt(int64_t sequence, int64_t begin) const;
   std::pair<int64_t, int64_t> seenBy(int64_t sequence, int64_t query) const;
   Rows weigh(const Block &block, Rows q, Rows k, int64_t sequence, int64_t head,
@@ -132,6 +139,7 @@ private:
 
   const fb::AttentionStepT &step;
   AttentionBegin first;
+  ChunkOrder order; // of the queries of all ranks
   const AttentionOperands &operands;
   float *room;
 };
@@ -144,7 +152,7 @@ private:
 template <typename T>
 std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t sequence,
                                               int64_t query) const {
-  int64_t own = first.query + query;
+  int64_t own = positionOf(query);
   int64_t end = step.causal ? std::min(step.keys, own + 1) : step.keys;
   int64_t begin = step.window ? own + 1 - step.window : 0;
   if (operands.starts) {
@@ -157,9 +165,13 @@ std::pair<int64_t, int64_t> Worker<T>::seenBy(int64_t sequence,
 
 /// The hull of what its queries see: keys outside of it are never multiplied,
 /// those inside which a query does not see are set to 0.
+///
+/// A block ends where positions jump: the keys before the jump are not seen
+/// from behind it, or the other way round.
 template <typename T>
 Block Worker<T>::blockAt(int64_t sequence, int64_t begin) const {
   int64_t end = std::min(begin + blockRows, step.queries);
+  end = begin + order.getRun(first.query + begin, first.query + end);
   auto [keyBegin, keyEnd] = seenBy(sequence, begin);
   for (int64_t query = begin + 1; query < end; ++query) {
     auto seen = seenBy(sequence, query);
@@ -243,7 +255,7 @@ void Worker<T>::drop(const Block &block, int64_t sequence, int64_t head,
     hash = extend(hash, number);
   for (int64_t row = 0; row < block.rows(); ++row)
     runtime::drop(rows[row], block.keys(),
-                  extend(hash, first.query + block.begin + row),
+                  extend(hash, positionOf(block.begin + row)),
                   static_cast<uint32_t>(block.keyBegin), threshold, scale);
 }
 
@@ -258,11 +270,12 @@ template <typename T> void Worker<T>::forward(int64_t sequence, int64_t head) {
   Rows k = load(at(operands.k, step.k_strides, all));
   Rows v = load(at(operands.v, step.v_strides, all));
   float *start = room;
-  for (int64_t begin = 0; begin < step.queries; begin += blockRows) {
+  for (int64_t begin = 0; begin < step.queries;) {
     room = start;
     Block block = blockAt(sequence, begin);
     int64_t rows = block.rows();
     Span span = {sequence, head, begin, rows};
+    begin = block.end;
     Rows q = load(at(operands.q, step.q_strides, span));
     Stored target = at(operands.o, step.out_strides, span);
     Rows o = place(target);
@@ -342,9 +355,11 @@ void Worker<T>::backward(int64_t sequence, int64_t group) {
   // order of the heads, however many threads there are.
   int64_t shared = step.heads / step.kv_heads;
   for (int64_t head = group * shared; head < (group + 1) * shared; ++head)
-    for (int64_t begin = 0; begin < step.queries; begin += blockRows) {
+    for (int64_t begin = 0; begin < step.queries;) {
       room = start;
-      backwardBlock(blockAt(sequence, begin), sequence, head, k, v, dk, dv);
+      Block block = blockAt(sequence, begin);
+      backwardBlock(block, sequence, head, k, v, dk, dv);
+      begin = block.end;
     }
   store(dk, targetK);
   store(dv, targetV);

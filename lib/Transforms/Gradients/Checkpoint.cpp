@@ -18,6 +18,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Remarks.h"
+#include "../Sharding/FactorClasses.h"
 #include "plait/Analysis/MinimumCut.h"
 #include "plait/Transforms/Buffers.h"
 #include "plait/Transforms/Names.h"
@@ -97,8 +98,17 @@ static bool isGathered(Operation *op) {
   });
 }
 
+/// What has been gathered in another order: to keep that is to hold as much.
+static bool isGatheredInOrder(Operation *op) {
+  Operation *source =
+      movesElements(op) ? op->getOperand(0).getDefiningOp() : nullptr;
+  return source && isGathered(source);
+}
+
 /// Whether the backward pass makes it anew, whatever else it computes again.
-static bool isMadeAnew(Operation *op) { return isFree(op) || isGathered(op); }
+static bool isMadeAnew(Operation *op) {
+  return isFree(op) || isGathered(op) || isGatheredInOrder(op);
+}
 
 static int64_t countResultBytes(Operation *op) {
   int64_t bytes = 0;
@@ -266,7 +276,7 @@ static bool belongsToUser(Operation *copy) {
   bool isComputed = fusable &&
                     fusable.getFusionRole() == FusionRole::Elementwise &&
                     copy->getNumOperands() != 0;
-  return isComputed || isGathered(copy);
+  return isComputed || isGathered(copy) || isGatheredInOrder(copy);
 }
 
 /// Moves the copies that `moves` accepts to where they are first needed.

@@ -94,7 +94,7 @@ private:
                              ArrayRef<Value> cotangents);
   void contribute(Value primal, Value gradient);
   Value sum(Value primal);
-  Value gradientOf(Value primal);
+  Value gradientOf(Value primal, bool staysPartial = false);
   Value seedOne(Value loss);
   SmallVector<PortAttr> returnInputGradients();
   /// Marks the ops created since the last call; they are part of `source`'s
@@ -194,12 +194,13 @@ Value Differentiator::sum(Value primal) {
   return total;
 }
 
-/// The gradient of `primal`, where it lies; null if there is none.
-Value Differentiator::gradientOf(Value primal) {
+/// The gradient of `primal`, where it lies, partial if it may be; null: none.
+Value Differentiator::gradientOf(Value primal, bool staysPartial) {
   Value total = sum(primal);
-  return total ? reshard(builder, total,
-                         ShardingAttr::of(primal).withoutPartial())
-               : Value();
+  ShardingAttr wanted = ShardingAttr::of(primal).withoutPartial();
+  if (total && staysPartial)
+    wanted = wanted.withPartial(ShardingAttr::of(total).getPartial());
+  return total ? reshard(builder, total, wanted) : Value();
 }
 
 /// The gradient goes from where it is straight to where the operand lies, not
@@ -270,7 +271,7 @@ LogicalResult Differentiator::visitDifferentiable(Operation *op) {
     return op->emitError("'") << op->getName() << "' has no derivative";
   SmallVector<Value> cotangents;
   for (Value result : op->getResults())
-    cotangents.push_back(gradientOf(result));
+    cotangents.push_back(gradientOf(result, movesElements(op)));
   // Only the first result of an op is meant for differentiation; the others
   // are there for the backward pass.
   for (auto [index, cotangent] : llvm::enumerate(cotangents))

@@ -116,20 +116,36 @@ LogicalResult Assigner::checkReads() {
   return success();
 }
 
+static int64_t rankOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getRank();
+}
+
+/// What is split along dimension `dim` of an argument: it, or what it is once
+/// it is in another order, which it has to be whole for.
+static SmallVector<Value> findTokens(BlockArgument argument, int64_t dim) {
+  SmallVector<Value> reordered;
+  for (Operation *user : argument.getUsers())
+    if (auto reorder = dyn_cast<nn::ReorderOp>(user))
+      if (int64_t(reorder.getDim()) == dim)
+        reordered.push_back(reorder);
+  return reordered.empty() ? SmallVector<Value>{argument} : reordered;
+}
+
 /// Tokens and targets share batch and sequence even where no op says so.
 void Assigner::joinInputs() {
-  Value first;
-  auto rankOf = [](Value value) {
-    return cast<RankedTensorType>(value.getType()).getRank();
-  };
   // Each is joined with the one before it, which joins all. Scalars have no
   // tokens and are passed over.
-  for (BlockArgument argument : function.getArguments()) {
-    for (int64_t dim = 0, e = std::size(kTokenAxes); first && dim < e; ++dim)
-      if (dim < rankOf(first) && dim < rankOf(argument))
-        classes.join(first, argument, dim);
-    if (rankOf(argument))
-      first = argument;
+  for (int64_t dim = 0, e = std::size(kTokenAxes); dim < e; ++dim) {
+    Value first;
+    for (BlockArgument argument : function.getArguments()) {
+      if (dim >= rankOf(argument))
+        continue;
+      for (Value tokens : findTokens(argument, dim)) {
+        if (first)
+          classes.join(first, tokens, dim);
+        first = tokens;
+      }
+    }
   }
 }
 
@@ -138,7 +154,7 @@ LogicalResult Assigner::checkTokens(StringAttr axis, int64_t dim) {
   int64_t blocks = mesh.getAxisSize(axis);
   for (BlockArgument argument : function.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
-    if (dim >= type.getRank() || type.getDimSize(dim) % blocks == 0)
+    if (dim >= rankOf(argument) || type.getDimSize(dim) % blocks == 0)
       continue;
     int64_t extent = type.getDimSize(dim), below = extent / blocks * blocks;
     InFlightDiagnostic diag = function.emitError()
@@ -167,11 +183,11 @@ LogicalResult Assigner::seedTokens() {
     // left, unless an op ties batch and sequence together: then two axes would
     // claim one class. An axis of one rank claims nothing.
     for (BlockArgument argument : function.getArguments()) {
-      if (static_cast<int64_t>(dim) >=
-          cast<RankedTensorType>(argument.getType()).getRank())
+      if (static_cast<int64_t>(dim) >= rankOf(argument))
         continue;
-      auto [it, isNew] =
-          axisOfClass.insert({classes.find(argument, dim), axis});
+      // One of them stands for all: they are joined.
+      Value tokens = findTokens(argument, dim).front();
+      auto [it, isNew] = axisOfClass.insert({classes.find(tokens, dim), axis});
       if (it->second != axis && mesh.getAxisSize(axis) > 1)
         return function.emitError()
                << axis << " cannot split dimension " << dim
@@ -406,11 +422,10 @@ LogicalResult Assigner::run() {
   int64_t blocks = mesh.getAxisSize(tensor);
   llvm::DenseSet<int> dataClasses;
   for (BlockArgument argument : function.getArguments())
-    for (int64_t dim = 0,
-                 e = cast<RankedTensorType>(argument.getType()).getRank();
-         dim < e; ++dim)
+    for (int64_t dim = 0, e = rankOf(argument); dim < e; ++dim)
       if (dim == 0 || !splitSequence)
-        dataClasses.insert(classes.find(argument, dim));
+        dataClasses.insert(
+            classes.find(findTokens(argument, dim).front(), dim));
   if (blocks > 1) {
     // The problem sees one rank's share of the tokens, or it would weigh
     // activations dp times too heavily against parameters.

@@ -62,13 +62,14 @@ int FactorClasses::findFactor(ShardableOpInterface op, const FactorRule &rule,
 /// Joins each dimension with the first that runs along the same factor. Without
 /// ranks in the union the trees could become deep; path halving keeps the cost
 /// of a find near constant all the same.
-void FactorClasses::add(ShardableOpInterface op) {
+void FactorClasses::add(ShardableOpInterface op, bool reordered) {
   FactorRule rule = op.getFactorRule();
   SmallVector<int> first(rule.factors.size(), -1);
   auto join = [&](ValueRange values, ArrayRef<FactorRule::DimFactors> tensors) {
     for (auto [value, dims] : llvm::zip_equal(values, tensors))
       for (auto [dim, factor] : llvm::enumerate(dims)) {
-        if (factor == FactorRule::kNone)
+        if (factor == FactorRule::kNone ||
+            (reordered && rule.factors[factor].inOrder))
           continue;
         int node = find(value, dim);
         if (first[factor] < 0)
@@ -109,6 +110,13 @@ ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
   }
   return ShardingAttr::get(mesh.getContext(), mesh, split,
                            partial.getArrayRef(), reduction);
+}
+
+bool plait::movesElements(Operation *op) {
+  auto fusable = dyn_cast<FusableOpInterface>(op);
+  auto shardable = dyn_cast<ShardableOpInterface>(op);
+  return fusable && fusable.getFusionRole() == FusionRole::Reindex &&
+         shardable && shardable.isLinear();
 }
 
 /// The location is the source's, because the exchange is told of as a part of

@@ -23,8 +23,9 @@ namespace plait {
 /// Union-find over the dimensions of values.
 class FactorClasses {
 public:
-  /// Joins the dimensions that `op`, a ShardableOpInterface, moves together.
-  void add(ShardableOpInterface op);
+  /// Joins the dimensions that `op`, a ShardableOpInterface, moves together;
+  /// with `reordered` only those whose elements may all be in another order.
+  void add(ShardableOpInterface op, bool reordered = false);
 
   /// Has dimension `dim` of two values move together.
   void join(mlir::Value a, mlir::Value b, int64_t dim) {
@@ -58,6 +59,10 @@ dist::ShardingAttr getSharding(mlir::FlatSymbolRefAttr mesh,
 /// implies, and reshards operands that lie otherwise.
 void applyFactorAxes(ShardableOpInterface op, mlir::FlatSymbolRefAttr mesh,
                      const FactorAxes &axes);
+
+/// Whether `op` only moves elements, so that partial sums may be combined after
+/// it as well as before.
+bool movesElements(mlir::Operation *op);
 
 /// `value` under `sharding`: itself, or a reshard created by `builder`.
 mlir::Value reshard(mlir::OpBuilder &builder, mlir::Value value,

@@ -66,3 +66,20 @@ func.func @dropouts(%x: tensor<2x4xf32>, %keys: tensor<2xi32>)
   %2 = nn.dropout %x, %keys probability 1.0e-09 site 0 : tensor<2x4xf32>, tensor<2xi32>
   return %0, %1, %2 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>
 }
+
+// Two chunks lie in order, and what is brought back was never away.
+// CHECK-LABEL: func @reorders(
+// CHECK-SAME: %[[X:.*]]: tensor<2x8xf32>)
+func.func @reorders(%x: tensor<2x8xf32>)
+    -> (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>) {
+  // CHECK-NEXT: %[[FOUR:.*]] = nn.reorder %[[X]] dim 1 zigzag 4 : tensor<2x8xf32>
+  // CHECK-NEXT: %[[OTHER:.*]] = nn.reorder %[[FOUR]] dim 1 zigzag 8 inverse : tensor<2x8xf32>
+  // CHECK-NEXT: %[[TWICE:.*]] = nn.reorder %[[FOUR]] dim 1 zigzag 4 : tensor<2x8xf32>
+  // CHECK-NEXT: return %[[X]], %[[X]], %[[OTHER]], %[[TWICE]]
+  %0 = nn.reorder %x dim 1 zigzag 2 : tensor<2x8xf32>
+  %four = nn.reorder %x dim 1 zigzag 4 : tensor<2x8xf32>
+  %1 = nn.reorder %four dim 1 zigzag 4 inverse : tensor<2x8xf32>
+  %2 = nn.reorder %four dim 1 zigzag 8 inverse : tensor<2x8xf32>
+  %3 = nn.reorder %four dim 1 zigzag 4 : tensor<2x8xf32>
+  return %0, %1, %2, %3 : tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>
+}

@@ -124,6 +124,76 @@ func.func @c2_begin_extent() attributes {x = #nn.begin<"tp" * 4 of -7>} {
 
 // -----
 
+// expected-error @+1 {{has 3 chunks of 12 elements, expected an even number that divides them}}
+func.func @c3_begin_odd() attributes {x = #nn.begin<"cp" * 4 of 12 zigzag 3>} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{has 4 chunks of 0 elements, expected an even number that divides them}}
+func.func @c3_begin_extent() attributes {x = #nn.begin<zigzag 4>} {
+  return
+}
+
+// -----
+
+func.func @c1_reorder(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{reorders dimension 2 of a tensor of rank 2}}
+  %0 = nn.reorder %x dim 2 zigzag 4 : tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @c2_reorder(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{has 6 chunks of 8 elements, expected an even number that divides them}}
+  %0 = nn.reorder %x dim 1 zigzag 6 : tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @c2_embedding_zigzag(%t: tensor<8x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{has #nn.begin<of 8 zigzag 4>, expected elements in their own order}}
+  %0 = nn.embedding %t, %ids {begin = #nn.begin<of 8 zigzag 4>} : (tensor<8x4xf32>, tensor<2xi32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c3_pick(%x: tensor<2x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{has #nn.begin<of 4 zigzag 4>, expected elements in their own order}}
+  %0 = nn.pick %x, %ids {begin = #nn.begin<of 4 zigzag 4>} : tensor<2x4xf32>, tensor<2xi32> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c2_mask_padding(%x: tensor<2x4xf32>) {
+  // expected-error @+1 {{has #nn.begin<"tp" * 4 of 8 zigzag 4>, expected elements in their own order}}
+  %0 = nn.mask_padding %x dim 1 begin <"tp" * 4 of 8 zigzag 4> limit 7 by 0.0 : tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @c4_attention_zigzag(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x16x2x4xf32>) {
+  // expected-error @+1 {{has 16 keys and queries in an order of 8}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 {begin = #nn.begin<of 8 zigzag 4>} : (tensor<2x8x2x3x4xf32>, tensor<2x16x2x4xf32>, tensor<2x16x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @c4_attention_groups(%q: tensor<2x8x2x3x4xf32>, %k: tensor<2x8x2x4xf32>) {
+  // expected-error @+1 {{has #nn.begin<of 2 zigzag 2>, expected elements in their own order}}
+  %o, %l = nn.attention %q, %k, %k scale 0.5 {group_begin = #nn.begin<of 2 zigzag 2>} : (tensor<2x8x2x3x4xf32>, tensor<2x8x2x4xf32>, tensor<2x8x2x4xf32>) -> (tensor<2x8x2x3x4xf32>, tensor<2x2x3x8xf32>)
+  return
+}
+
+// -----
+
 func.func @c1_pick(%x: tensor<2x4xf32>, %ids: tensor<3xi32>) {
   // expected-error @+1 {{has input 'tensor<2x4xf32>', expected the shape [3x4]}}
   %0 = nn.pick %x, %ids : tensor<2x4xf32>, tensor<3xi32> -> tensor<2x4xf32>

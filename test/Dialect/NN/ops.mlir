@@ -238,6 +238,14 @@ func.func @places(%b: tensor<4xf32>, %x: tensor<2x8x8xf32>, %y: tensor<2x4xf32>,
   %15 = nn.dropout %x, %ids probability 0.1 site 3 : tensor<2x8x8xf32>, tensor<2xi32>
   // CHECK: nn.dropout {{.*}} {begins = [unit, #nn.begin<"cp" * 8>, unit]} : tensor<2x8x8xf32>, tensor<2xi32>
   %16 = nn.dropout %x, %ids probability 0.1 site 3 {begins = [unit, #nn.begin<"cp" * 8>, unit]} : tensor<2x8x8xf32>, tensor<2xi32>
+  // CHECK: nn.causal_mask %{{.*}} {begin = #nn.begin<of 8 zigzag 4>} : tensor<2x8x8xf32>
+  %17 = nn.causal_mask %x {begin = #nn.begin<of 8 zigzag 4>} : tensor<2x8x8xf32>
+  // CHECK: nn.iota along 0 {begin = #nn.begin<"cp" * 8, "tp" * 4 of 16 zigzag 4>} : tensor<4xi32>
+  %18 = nn.iota along 0 {begin = #nn.begin<"cp" * 8, "tp" * 4 of 16 zigzag 4>} : tensor<4xi32>
+  // CHECK: nn.reorder %{{.*}} dim 1 zigzag 4 : tensor<2x8x8xf32>
+  %19 = nn.reorder %x dim 1 zigzag 4 : tensor<2x8x8xf32>
+  // CHECK: nn.reorder %{{.*}} dim 0 zigzag 2 inverse : tensor<2xi32>
+  %20 = nn.reorder %ids dim 0 zigzag 2 inverse : tensor<2xi32>
   // CHECK: nn.mask_padding %{{.*}} dim 1 begin<"tp" * 4> limit 7 by 0.000000e+00 : tensor<2x4xf32>
   %12 = nn.mask_padding %y dim 1 begin <"tp" * 4> limit 7 by 0.0 : tensor<2x4xf32>
   return

@@ -43,7 +43,7 @@ module attributes {plait.configuration = #plait.configuration<sequence_parallel 
 
 // -----
 
-// expected-error @+1 {{context-parallel is "ring", expected gather or heads}}
+// expected-error @+1 {{context-parallel is "ring", expected gather, heads or zigzag}}
 module attributes {plait.configuration = #plait.configuration<context_parallel = ring>} {
 }
 

@@ -293,6 +293,22 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 
 dist.mesh @mesh ["pp", "tp"] = [2, 4]
 plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has queries at #nn.begin<of 8 zigzag 4>, expected the order of 4 positions, those of its keys}}
+  plan.attention batch 1 heads 4 kv_heads 2 queries 4 keys 4 head_size 4 of bf16 q <slot 1, 0, 128> k <slot 1, 128, 64> v <slot 1, 192, 64> out <slot 1, 256, 128> stats <slot 1, 384, 64> scale 5.000000e-01 begin <of 8 zigzag 4>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has key heads at #nn.begin<of 2 zigzag 2>, expected them in their own order}}
+  plan.attention batch 1 heads 4 kv_heads 2 queries 4 keys 4 head_size 4 of bf16 q <slot 1, 0, 128> k <slot 1, 128, 64> v <slot 1, 192, 64> out <slot 1, 256, 128> stats <slot 1, 384, 64> scale 5.000000e-01 group_begin <of 2 zigzag 2>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
   // expected-error @+1 {{has 1 gradients, expected none or 4}}
   plan.attention batch 1 heads 4 kv_heads 2 queries 4 keys 4 head_size 4 of bf16 q <slot 1, 0, 128> k <slot 1, 128, 64> v <slot 1, 192, 64> out <slot 1, 256, 128> stats <slot 1, 384, 64> scale 5.000000e-01 gradients [#plan.memory<slot 1, 0, 128>]
 }

@@ -230,7 +230,8 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     options += ["--micro-batch", str(micro)]
     options += ["--global-batch", str(micro * microbatches * axes["dp"])]
     # Ranks of cp hold equal parts of a sequence.
-    options += ["--seq", str(rng.choice((8, 13, 16) if axes["cp"] == 1 else (8, 24)))]
+    sequence = rng.choice((8, 13, 16) if axes["cp"] == 1 else (8, 24))
+    options += ["--seq", str(sequence)]
     # Of each virtual stage its own.
     kinds = ("none", "selective", "full", "full:1", "full:1+selective")
     by_stage = "/".join(rng.choice(kinds) for _ in range(stages))
@@ -250,8 +251,13 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
     parts = axes["cp"] * axes["tp"]
     # Dropout's masks go by the heads of keys and values.
     divided = get_heads(config)[: 1 if config.get("attention_dropout") else 2]
-    if axes["cp"] > 1 and any(n % parts == 0 for n in divided):
-        options += ["--context-parallel", rng.choice(("gather", "heads", "heads"))]
+    ways = ["gather"]
+    if sequence % (2 * axes["cp"]) == 0:
+        ways.append("zigzag")
+    if any(n % parts == 0 for n in divided):
+        ways += ["heads", "heads"]
+    if axes["cp"] > 1:
+        options += ["--context-parallel", rng.choice(ways)]
     return ConfigTrial(config, options)
 
 

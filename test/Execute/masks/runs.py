@@ -26,6 +26,7 @@ BF16_TOLERANCE = {"loss": 2**-9, "grad_norm": 2**-5}
 
 FULL = ("--recompute", "full")
 HEADS = ("--context-parallel", "heads")
+ZIGZAG = ("--context-parallel", "zigzag")
 SELECTIVE = ("--recompute", "selective")
 FLASH = ("--attention", "flash")
 BF16 = ("--precision", "bf16")

@@ -168,7 +168,11 @@ const Case structureCases[] = {
      "input is 2 x 2 x 2 on each of 1 ranks, the plan feeds 2 x 2 x 1"},
     {"Input", [](P &p) { p.programs[0]->inputs[0]->rows = 1; },
      "input is 2 x 1 x 2"},
-    {"InputOfContext", [](P &p) { p.mesh[1]->name = "cp"; },
+    {"InputOfContext",
+     [](P &p) {
+       p.mesh[1]->name = "cp";
+       p.programs[0]->inputs[0]->columns = 3;
+     },
      "on each of 2 ranks"},
     {"RegionLife", [](P &p) { p.programs[0]->regions[0]->last_action = 99; },
      "lives over actions 0 to 99"},

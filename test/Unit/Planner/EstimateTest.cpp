@@ -413,6 +413,41 @@ TEST(Estimate, ContextParallelismDividesASequence) {
               0.02);
 }
 
+/// In zig-zag order the work is even, for what it takes to bring gathered keys
+/// and values into order; GPUs do that with unfused attention alone.
+TEST(Estimate, ContextParallelismInZigzagOrder) {
+  Setting setting = getLongSequence();
+  setting.training.flashAttention = false;
+  Estimate one = setting.run();
+  setting.configuration.context = 4;
+  Estimate gathered = setting.run();
+  setting.configuration.contextParallel = ContextParallel::Zigzag;
+  Estimate zigzag = setting.run();
+  auto workOf = [](const Estimate &e) {
+    return e.stages[0].forward - e.stages[0].contextForward;
+  };
+  EXPECT_NEAR(workOf(zigzag) / workOf(one), 0.25, 0.02);
+  EXPECT_LT(workOf(zigzag), 0.99 * workOf(gathered));
+  // Two tensors a layer of all positions, each read and written in bf16.
+  double layers = double(setting.shape.layers);
+  double bytes = 2.0 * 2 * 65536 * double(setting.shape.hidden) * 2;
+  double reordered =
+      zigzag.stages[0].contextForward - gathered.stages[0].contextForward;
+  EXPECT_NEAR(reordered /
+                  (layers * memoryCost(bytes, setting.cluster.device).seconds),
+              1, 1e-9);
+  setting.training.flashAttention = true;
+  EXPECT_EQ(setting.message(),
+            "context-parallel is zigzag, which GPUs compute with --attention "
+            "unfused alone");
+  setting.training.flashAttention = false;
+  setting.configuration.context = 32;
+  setting.shape.sequence = setting.training.sequence = 65536 - 32;
+  EXPECT_EQ(setting.message(),
+            "context-parallel is zigzag, but sequence 65504 is not a multiple "
+            "of 2 · cp = 64");
+}
+
 /// By heads the work is even as in a ring. What is exchanged forward are
 /// queries, keys, values and the result, all of one size here.
 TEST(Estimate, ContextParallelismByHeads) {

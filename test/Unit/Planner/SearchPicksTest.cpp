@@ -51,7 +51,7 @@ TEST(Search, ReadsPins) {
   EXPECT_EQ(message("sp=maybe"),
             "sequence-parallel is \"maybe\", expected true, false, on or off");
   EXPECT_EQ(message("context-parallel=ring"),
-            "context-parallel is \"ring\", expected gather or heads");
+            "context-parallel is \"ring\", expected gather, heads or zigzag");
   EXPECT_EQ(message("recompute=some"),
             "recompute is \"some\", expected none, selective, full or auto");
   EXPECT_EQ(message("depth=4").rfind("unknown pin 'depth', expected one of", 0),

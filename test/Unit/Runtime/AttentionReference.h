@@ -32,6 +32,21 @@ struct Shape {
   double dropout = 0;     // the probability
   int64_t firstGroup = 0; // the index of key head 0 among all ranks'
   int64_t document = 0;   // positions of a document; 0: all are one
+  int64_t chunks = 0;     // of queries in zig-zag order; 0: in their own
+
+  /// The position of query i among the keys, from a list of the chunks.
+  int64_t positionOf(int64_t i) const {
+    i += firstQuery;
+    if (!chunks)
+      return i;
+    std::vector<int64_t> order;
+    for (int64_t first = 0, last = chunks - 1; first < last; ++first, --last) {
+      order.push_back(first);
+      order.push_back(last);
+    }
+    int64_t size = keys / chunks;
+    return order[i / size] * size + i % size;
+  }
 
   /// Where the document of a position begins; of sequence b the first one ends
   /// b positions early.
@@ -71,7 +86,7 @@ public:
     return ((b * rows + row) * heads + head) * shape.size;
   }
   bool sees(int64_t b, int64_t query, int64_t key) const {
-    query += shape.firstQuery;
+    query = shape.positionOf(query);
     return (!shape.causal || key <= query) && key >= shape.startOf(b, query) &&
            (!shape.window || key > query - shape.window);
   }
@@ -138,7 +153,7 @@ public:
     int64_t shared = shape.heads / shape.kvHeads;
     uint32_t hash = keyOf(b);
     for (int64_t number : {int64_t(kSite), shape.firstGroup + h / shared,
-                           h % shared, shape.firstQuery + i, j}) {
+                           h % shared, shape.positionOf(i), j}) {
       hash += 0x9e3779b9u * uint32_t(number);
       hash = (hash ^ hash >> 16) * 0x7feb352du;
       hash = (hash ^ hash >> 15) * 0x846ca68bu;
@@ -191,6 +206,7 @@ inline fb::AttentionStepT makeStep(const Shape &shape, fb::DType dtype,
   step.scale = float(Reference(shape).scale());
   step.causal = shape.causal;
   step.window = shape.window;
+  step.chunks = shape.chunks;
   if (shape.document)
     step.starts = std::make_unique<fb::Ref>(0, -1);
   if (shape.dropout) {

@@ -78,7 +78,7 @@ Tensors run(const Shape &shape, const Tensors &t, fb::DType dtype,
   for (int64_t sequence = 0; sequence < shape.batch; ++sequence)
     for (int64_t query = 0; query < shape.queries; ++query)
       starts.push_back(
-          int32_t(shape.startOf(sequence, shape.firstQuery + query)));
+          int32_t(shape.startOf(sequence, shape.positionOf(query))));
   if (shape.document)
     operands.starts = reinterpret_cast<const std::byte *>(starts.data());
   for (auto kind : {fb::AttentionKind::Forward, fb::AttentionKind::Backward}) {
@@ -113,7 +113,13 @@ const Shape shapes[] = {{1, 1, 1, 1, 1, 8},
                         {2, 2, 1, 200, 200, 24, 0, true, 0, 0, 0, 90},
                         {1, 2, 1, 65, 65, 16, 0, true, 0, 0, 0, 1},
                         {2, 2, 1, 150, 150, 24, 20, true, 0, 0, 0, 30},
-                        {2, 4, 2, 70, 210, 16, 0, true, 70, 0.3, 2, 60}};
+                        {2, 4, 2, 70, 210, 16, 0, true, 70, 0.3, 2, 60},
+                        // In zig-zag order: two chunks, four, one and a part of
+                        // another, all.
+                        {2, 4, 2, 70, 210, 16, 0, true, 70, 0, 0, 0, 6},
+                        {1, 2, 1, 80, 200, 16, 30, true, 80, 0.3, 2, 60, 10},
+                        {1, 2, 2, 60, 180, 16, 0, true, 60, 0, 0, 0, 4},
+                        {1, 2, 2, 96, 96, 8, 0, true, 0, 0.5, 0, 0, 8}};
 
 class AttentionTest
     : public ::testing::TestWithParam<std::tuple<Shape, unsigned>> {

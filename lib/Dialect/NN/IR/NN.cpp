@@ -77,20 +77,14 @@ static LogicalResult verifySum(Operation *op, Value term, Value sum) {
          << term.getType();
 }
 
-/// Of an op on rows, of which the rank has those from `begin` on.
-static LogicalResult verifyRowLimit(Operation *op, BeginAttr begin,
-                                    int64_t limit) {
-  // A limit counts from the beginning of the whole, which only a block has to
-  // be told.
-  if (limit < 0 || (limit > 0 && !begin))
-    return op->emitOpError("has limit ")
-           << limit << ", expected 0, or a positive one with begin";
-  return success();
-}
-
 //===----------------------------------------------------------------------===//
 // BeginAttr
 //===----------------------------------------------------------------------===//
+
+/// Whether a dimension of `extent` can be cut into so many chunks.
+static bool isChunkCount(int64_t chunks, int64_t extent) {
+  return chunks >= 2 && chunks % 2 == 0 && extent % chunks == 0;
+}
 
 /// `<"tp" * 4, "dp" * 2 of 16>`, or `<>`, which the verifier then refuses with
 /// a message of its own.
@@ -102,16 +96,27 @@ Attribute BeginAttr::parse(AsmParser &parser, Type) {
                    parser.parseInteger(term.scale));
   };
   SMLoc loc = parser.getCurrentLocation();
-  int64_t extent = 0;
+  int64_t extent = 0, chunks = 0;
+  auto parseNumber = [&](StringRef keyword, int64_t &number) -> ParseResult {
+    return failure(succeeded(parser.parseOptionalKeyword(keyword)) &&
+                   parser.parseInteger(number));
+  };
   if (parser.parseLess())
     return {};
-  if (failed(parser.parseOptionalGreater()) &&
-      (parser.parseCommaSeparatedList(parseTerm) ||
-       (succeeded(parser.parseOptionalKeyword("of")) &&
-        parser.parseInteger(extent)) ||
-       parser.parseGreater()))
+  std::string axis;
+  if (succeeded(parser.parseOptionalString(&axis))) {
+    terms.push_back({parser.getBuilder().getStringAttr(axis), 0});
+    if (parser.parseStar() || parser.parseInteger(terms.back().scale))
+      return {};
+    while (succeeded(parser.parseOptionalComma()))
+      if (parseTerm())
+        return {};
+  }
+  if (parseNumber("of", extent) || parseNumber("zigzag", chunks) ||
+      parser.parseGreater())
     return {};
-  return parser.getChecked<BeginAttr>(loc, parser.getContext(), terms, extent);
+  return parser.getChecked<BeginAttr>(loc, parser.getContext(), terms, extent,
+                                      chunks);
 }
 
 void BeginAttr::print(AsmPrinter &printer) const {
@@ -120,16 +125,19 @@ void BeginAttr::print(AsmPrinter &printer) const {
     printer << term.axis << " * " << term.scale;
   });
   if (getExtent() != 0)
-    printer << " of " << getExtent();
+    printer << (getTerms().empty() ? "of " : " of ") << getExtent();
+  if (isReordered())
+    printer << " zigzag " << getChunks();
   printer << '>';
 }
 
 /// A sum of terms, axis index times scale. An axis that came twice would be one
 /// with the sum of its strides.
 LogicalResult BeginAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                ArrayRef<RankTerm> terms, int64_t extent) {
+                                ArrayRef<RankTerm> terms, int64_t extent,
+                                int64_t chunks) {
   // (C1)
-  if (terms.empty())
+  if (terms.empty() && chunks == 0)
     return emitError() << "names no axis";
   for (auto [index, term] : llvm::enumerate(terms)) {
     if (term.scale < 1)
@@ -142,7 +150,42 @@ LogicalResult BeginAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   // (C2)
   if (extent < 0)
     return emitError() << "is in a dimension of " << extent << " elements";
+  // (C3)
+  if (chunks != 0 && (extent == 0 || !isChunkCount(chunks, extent)))
+    return emitError() << "has " << chunks << " chunks of " << extent
+                       << " elements, expected an even number that divides "
+                       << "them";
   return success();
+}
+
+BeginAttr BeginAttr::get(MLIRContext *context, ChunkOrder order) {
+  return get(context, {}, order.extent, order.chunks);
+}
+
+BeginAttr nn::localize(BeginAttr whole, MLIRContext *context,
+                       ArrayRef<RankTerm> begin, int64_t limit) {
+  if (whole && whole.isReordered())
+    return BeginAttr::get(context, begin, whole.getExtent(), whole.getChunks());
+  return BeginAttr::get(context, begin, limit);
+}
+
+/// Of an op that takes a dimension in its own order only.
+static LogicalResult verifyInOrder(Operation *op, BeginAttr begin) {
+  if (!begin || !begin.isReordered())
+    return success();
+  return op->emitOpError("has ")
+         << begin << ", expected elements in their own order";
+}
+
+/// Of an op on rows, of which the rank has those from `begin` on.
+static LogicalResult verifyRowLimit(Operation *op, BeginAttr begin,
+                                    int64_t limit) {
+  // A limit counts from the beginning of the whole, which only a block has to
+  // be told.
+  if (limit < 0 || (limit > 0 && !begin))
+    return op->emitOpError("has limit ")
+           << limit << ", expected 0, or a positive one with begin";
+  return verifyInOrder(op, begin);
 }
 
 //===----------------------------------------------------------------------===//
@@ -167,6 +210,9 @@ static LogicalResult verifyWindow(Operation *op,
 /// (C4)
 static LogicalResult verifyQueries(Operation *op, int64_t queries, int64_t keys,
                                    BeginAttr begin) {
+  if (begin && begin.isReordered() && begin.getExtent() != keys)
+    return op->emitOpError("has ")
+           << keys << " keys and queries in an order of " << begin.getExtent();
   // A rank with a block of the queries has the keys of all of them.
   if (begin ? queries <= keys : queries == keys)
     return success();
@@ -200,6 +246,8 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
   if (failed(verifyShape(op, "starts", op.getStarts(), q.take_front(2))) ||
       failed(verifyDropout(op, op.getDropoutKeys(), q[0],
                            op.getProbabilityAttr(), op.getSiteAttr())))
+    return failure();
+  if (failed(verifyInOrder(op, op.getGroupBeginAttr())))
     return failure();
   return verifyQueries(op, q[1], keys, op.getBeginAttr());
 }
@@ -262,7 +310,10 @@ LogicalResult PickOp::verify() {
   expected.push_back(shapeOf(getInput()).back());
   if (failed(verifyShape(*this, "input", getInput(), expected)))
     return failure();
-  return verifyShape(*this, "result", getResult(), expected);
+  if (failed(verifyShape(*this, "result", getResult(), expected)))
+    return failure();
+  // (C3)
+  return verifyInOrder(*this, getBeginAttr());
 }
 
 LogicalResult ValidOp::verify() {
@@ -358,6 +409,21 @@ LogicalResult RopeTableOp::verify() {
   return verifyPositive(*this, "theta", getTheta());
 }
 
+LogicalResult ReorderOp::verify() {
+  // (C1)
+  if (getDim() >= shapeOf(getInput()).size())
+    return emitOpError("reorders dimension ")
+           << static_cast<int64_t>(getDim()) << " of a tensor of rank "
+           << shapeOf(getInput()).size();
+  // (C2)
+  int64_t extent = shapeOf(getInput())[getDim()];
+  if (!isChunkCount(getChunks(), extent))
+    return emitOpError("has ")
+           << static_cast<int64_t>(getChunks()) << " chunks of " << extent
+           << " elements, expected an even number that divides them";
+  return success();
+}
+
 LogicalResult RotateHalfOp::verify() {
   // (C1)
   ArrayRef<int64_t> shape = shapeOf(getInput());
@@ -435,7 +501,8 @@ LogicalResult MaskPaddingOp::verify() {
   if (dim < 0 || dim >= rank)
     return emitOpError("masks dimension ")
            << dim << " of a tensor of rank " << rank;
-  return success();
+  // (C2)
+  return verifyInOrder(*this, getBeginAttr());
 }
 
 //===----------------------------------------------------------------------===//
@@ -460,6 +527,18 @@ OpFoldResult CastOp::fold(FoldAdaptor) {
   if (inner && inner.isExact() && inner.getInput().getType() == getType())
     return inner.getInput();
   return {};
+}
+
+/// Two chunks lie in order, and there and back again changes nothing.
+OpFoldResult ReorderOp::fold(FoldAdaptor) {
+  if (getChunks() == 2)
+    return getInput();
+  auto before = getInput().getDefiningOp<ReorderOp>();
+  bool isUndone = before && before.getDim() == getDim() &&
+                  before.getChunks() == getChunks() &&
+                  before.getInverse() != getInverse() &&
+                  before.getInput().getType() == getType();
+  return isUndone ? before.getInput() : Value();
 }
 
 /// Left alone, a sum with zeros would be a kernel that moves a tensor and

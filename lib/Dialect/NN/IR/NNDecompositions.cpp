@@ -91,6 +91,10 @@ static Status checkAttentionStep(OpTy op, int architecture) {
   if (op.getStarts())
     return fail("its document mask is computed by GPUs with --attention "
                 "unfused");
+  if (BeginAttr begin = op.getBeginAttr(); begin && begin.isReordered())
+    return fail("its queries in zig-zag order are computed by GPUs with "
+                "--attention unfused; --context-parallel gather leaves them in "
+                "order");
   RankedTensorType query = op.getQuery().getType();
   auto dtype = query.getElementType().isBF16() ? plan::fb::DType::BF16
                                                : plan::fb::DType::F32;
@@ -240,15 +244,16 @@ SmallVector<RankTerm> RopeTableOp::getRankBegin() {
 }
 
 /// Angles in double: an angle of 10⁵ radians in f32 is off by up to 0.004.
-std::vector<float> RopeTableOp::getData(int64_t positions) {
+std::vector<float> RopeTableOp::getData(int64_t rows) {
   int64_t size = getResult().getType().getDimSize(1);
   std::vector<double> frequencies = computeRopeFrequencies(
       getTheta().convertToDouble(), getScalingAttr(), size);
   std::vector<float> data;
-  data.reserve(positions * size);
-  for (int64_t position = 0; position < positions; ++position)
+  data.reserve(rows * size);
+  ChunkOrder order = getBegin() ? getBegin()->getOrder() : ChunkOrder();
+  for (int64_t row = 0; row < rows; ++row)
     for (int64_t j = 0; j < size; ++j) {
-      double angle = position * frequencies[j % (size / 2)];
+      double angle = order.getPosition(row) * frequencies[j % (size / 2)];
       data.push_back(getSine() ? std::sin(angle) : std::cos(angle));
     }
   return data;

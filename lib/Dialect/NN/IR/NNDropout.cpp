@@ -111,18 +111,31 @@ FactorRule DropoutOp::getFactorRule() {
   return rule;
 }
 
-void DropoutOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
-                               int64_t limit) {
-  // Each sequence has its key, wherever it is.
-  if (factor == 0)
+BeginAttr DropoutOp::getBegin(int64_t dim) {
+  ArrayAttr begins = getBeginsAttr();
+  return begins ? dyn_cast<BeginAttr>(begins[dim]) : BeginAttr();
+}
+
+/// Dimension 0 has none: each sequence has its key, wherever it is.
+void DropoutOp::setBegin(int64_t dim, BeginAttr begin) {
+  if (dim == 0)
     return;
   SmallVector<Attribute> begins(getInput().getType().getRank(),
                                 UnitAttr::get(getContext()));
   // Called once a split factor: what was noted for others stays.
   if (ArrayAttr known = getBeginsAttr())
     begins.assign(known.begin(), known.end());
-  begins[factor] = BeginAttr::get(getContext(), begin, limit);
+  begins[dim] = begin;
   setBeginsAttr(ArrayAttr::get(getContext(), begins));
+}
+
+void DropoutOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
+                               int64_t limit) {
+  setBegin(factor, localize(getBegin(factor), getContext(), begin, limit));
+}
+
+void DropoutOp::orderFactor(int factor, ChunkOrder order) {
+  setBegin(factor, BeginAttr::get(getContext(), order));
 }
 
 /// Linear: the gradient goes through the same mask.
@@ -181,11 +194,8 @@ Value DropoutOp::emitElement(ElementContext &context, ValueRange operands) {
   // and leave the loop.
   Value hash = extendMaskHash(words, operands[1], context.getCallValue());
   for (int64_t dim = 1; dim < getInput().getType().getRank(); ++dim) {
-    Value index = context.getIndex(dim);
-    if (auto begins = getBeginsAttr())
-      if (auto begin = dyn_cast<BeginAttr>(begins[dim]))
-        index = words.add(index, context.getRankValue(begin.getTerms()));
-    hash = extendMaskHash(words, hash, index);
+    hash =
+        extendMaskHash(words, hash, emitPosition(context, dim, getBegin(dim)));
   }
   Value threshold = words.constant(getMaskThreshold(probability));
   Value kept = arith::CmpIOp::create(

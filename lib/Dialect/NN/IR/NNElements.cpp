@@ -148,27 +148,46 @@ static Value select(ElementContext &context, Value condition, Value yes,
                                  no);
 }
 
-/// The index along `dim` in the whole tensor, of which the rank holds the
-/// block that starts at `begin`; null: all of it.
-static Value globalIndex(ElementContext &context, int64_t dim,
-                         BeginAttr begin) {
+/// ChunkOrder::getPosition, emitted.
+static Value emitPosition(ElementContext &context, Value index,
+                          ChunkOrder order) {
+  auto number = [&](int64_t value) {
+    return context.getConstant(context.builder.getI32IntegerAttr(value));
+  };
+  Value two = number(2 * order.getChunk());
+  Value pair = emit<arith::DivUIOp>(context, {index, two});
+  Value within = emit<arith::RemUIOp>(context, {index, two});
+  Value chunk = number(order.getChunk());
+  Value isFirst = compare(context, arith::CmpIPredicate::ult, within, chunk);
+  Value before = emit<arith::MulIOp>(context, {pair, chunk});
+  Value last = number(order.extent - 2 * order.getChunk());
+  Value after = emit<arith::SubIOp>(context, {last, before});
+  Value first = select(context, isFirst, before, after);
+  return emit<arith::AddIOp>(context, {first, within});
+}
+
+Value nn::emitPosition(ElementContext &context, int64_t dim, BeginAttr begin) {
   Value index = context.getIndex(dim);
   if (!begin)
     return index;
-  Value first = context.getRankValue(begin.getTerms());
-  return emit<arith::AddIOp>(context, {index, first});
+  if (!begin.getTerms().empty()) {
+    Value first = context.getRankValue(begin.getTerms());
+    index = emit<arith::AddIOp>(context, {index, first});
+  }
+  return begin.isReordered() ? ::emitPosition(context, index, begin.getOrder())
+                             : index;
 }
 
 /// Counts in the whole tensor, past its end in padding.
 Value IotaOp::emitElement(ElementContext &context, ValueRange) {
-  return globalIndex(context, getAlong(), getBeginAttr());
+  return emitPosition(context, getAlong(), getBeginAttr());
 }
 
 /// Compared with the index in the whole row: where the id is another rank's,
 /// all elements here are zero.
 Value PickOp::emitElement(ElementContext &context, ValueRange operands) {
   int64_t last = getInput().getType().getRank() - 1;
-  Value index = globalIndex(context, last, getBeginAttr());
+  Value index = emitPosition(context, last, getBeginAttr());
   Value here = compare(context, arith::CmpIPredicate::eq, index, operands[1]);
   return select(context, here, operands[0], constant(context, 0.0));
 }
@@ -188,7 +207,7 @@ Value ValidOp::emitElement(ElementContext &context, ValueRange operands) {
 /// without any key would be 0 / 0 in the softmax.
 Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
   int64_t rank = getInput().getType().getRank();
-  Value query = globalIndex(context, rank - 2, getBeginAttr());
+  Value query = emitPosition(context, rank - 2, getBeginAttr());
   Value key = context.getIndex(rank - 1);
   Value seen = compare(context, arith::CmpIPredicate::sle, key, query);
   if (auto window = getWindow()) {
@@ -209,7 +228,7 @@ Value CausalMaskOp::emitElement(ElementContext &context, ValueRange operands) {
 
 /// Selected and not multiplied by 0: padding may hold what is not a number.
 Value MaskPaddingOp::emitElement(ElementContext &context, ValueRange operands) {
-  Value index = globalIndex(context, getDim(), getBeginAttr());
+  Value index = emitPosition(context, getDim(), getBeginAttr());
   Value limit =
       context.getConstant(context.builder.getI32IntegerAttr(getLimit()));
   Value inside = compare(context, arith::CmpIPredicate::slt, index, limit);
@@ -224,6 +243,7 @@ Value MaskPaddingOp::emitElement(ElementContext &context, ValueRange operands) {
 FusionRole EmbeddingOp::getFusionRole() { return FusionRole::Gather; }
 FusionRole EmbeddingGradOp::getFusionRole() { return FusionRole::ScatterAdd; }
 FusionRole RotateHalfOp::getFusionRole() { return FusionRole::Reindex; }
+FusionRole ReorderOp::getFusionRole() { return FusionRole::Reindex; }
 FusionRole BroadcastOp::getFusionRole() { return FusionRole::Broadcast; }
 FusionRole ReduceOp::getFusionRole() {
   return getKind() == ReduceKind::Sum ? FusionRole::ReduceSum
@@ -237,11 +257,29 @@ IndexMap RotateHalfOp::getIndexMap() {
   return {last, {{half, half, /*negated=*/true}, {extent, -half}}};
 }
 
+/// A run for each chunk, but that neighbours that stay together are one.
+IndexMap ReorderOp::getIndexMap() {
+  ChunkOrder order = getOrder();
+  IndexMap map;
+  map.dim = getDim();
+  for (int64_t first = 0; first < order.extent; first += order.getChunk()) {
+    int64_t read =
+        getInverse() ? order.getIndex(first) : order.getPosition(first);
+    if (!map.pieces.empty() && map.pieces.back().shift == read - first)
+      map.pieces.pop_back();
+    map.pieces.push_back({first + order.getChunk(), read - first});
+  }
+  return map;
+}
+
 // The element is what the kernel emitter has found at the index.
 Value EmbeddingOp::emitElement(ElementContext &, ValueRange operands) {
   return operands.front();
 }
 Value EmbeddingGradOp::emitElement(ElementContext &, ValueRange operands) {
+  return operands.front();
+}
+Value ReorderOp::emitElement(ElementContext &, ValueRange operands) {
   return operands.front();
 }
 Value RotateHalfOp::emitElement(ElementContext &, ValueRange operands) {

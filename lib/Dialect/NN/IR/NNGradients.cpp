@@ -132,6 +132,14 @@ Values RopeOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
       getInverse() ? UnitAttr() : builder.getUnitAttr(), getBeginAttr())};
 }
 
+/// A permutation: its gradient is the inverse one.
+Values ReorderOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
+  return {ReorderOp::create(builder, getLoc(),
+                            dist::plainType(cotangents[0].getType()),
+                            cotangents[0], getDimAttr(), getChunksAttr(),
+                            getInverse() ? UnitAttr() : builder.getUnitAttr())};
+}
+
 /// By name: a library multiplies by the slope while it computes the matmul
 /// whose result this gradient is of (nn-fuse-epilogues).
 Values GeluOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {

@@ -82,6 +82,7 @@ static FactorRule lookupRule(Value table, Value ids, FactorKind rowKind,
                              FactorKind idKind) {
   FactorRule rule;
   int v = rule.add("row", rowKind, shapeOf(table)[0]);
+  rule.factors[v].inOrder = true; // ids count rows
   int h = rule.add("column", FactorKind::Parallel, shapeOf(table)[1]);
   FactorRule::DimFactors idDims = addDims(rule, shapeOf(ids));
   for (int dim : idDims)
@@ -155,6 +156,7 @@ static FactorRule attentionRule(OpTy op, bool backward) {
                    : backward ? FactorKind::Sum
                               : FactorKind::Parallel,
                    query[3], /*mustDivide=*/true);
+  rule.factors[g].inOrder = isWhole; // as masks count them
   int d = rule.add("head size", FactorKind::Whole, query[4]);
   // Keys and values lack the query heads: split over those, they are whole on
   // each rank, and their gradients are partial sums.
@@ -182,30 +184,52 @@ FactorRule AttentionGradOp::getFactorRule() {
   return attentionRule(*this, /*backward=*/true);
 }
 
-/// Tells `op` which positions the rank has if they, dimension 1 of its first
-/// operand, run along `factor`.
-template <typename OpTy>
-static void localizePositions(OpTy op, int factor, BeginAttr begin) {
-  if (op.getFactorRule().operands[0][1] == factor)
-    op.setBeginAttr(begin);
+/// Whether positions, dimension 1 of the first operand of `op`, run along
+/// `factor`.
+template <typename OpTy> static bool isPosition(OpTy op, int factor) {
+  return op.getFactorRule().operands[0][1] == factor;
 }
 
-/// The same, and which groups the rank has.
+/// Tells `op` which positions the rank has.
 template <typename OpTy>
-static void localizeAttention(OpTy op, int factor, BeginAttr begin) {
-  localizePositions(op, factor, begin);
+static void localizePositions(OpTy op, int factor, ArrayRef<RankTerm> begin,
+                              int64_t limit) {
+  if (isPosition(op, factor))
+    op.setBeginAttr(localize(op.getBeginAttr(), op.getContext(), begin, limit));
+}
+
+/// Tells it in which order they are stored.
+template <typename OpTy>
+static void orderPositions(OpTy op, int factor, ChunkOrder order) {
+  if (isPosition(op, factor))
+    op.setBeginAttr(BeginAttr::get(op.getContext(), order));
+}
+
+/// Which positions, and which groups.
+template <typename OpTy>
+static void localizeAttention(OpTy op, int factor, ArrayRef<RankTerm> begin,
+                              int64_t limit) {
+  localizePositions(op, factor, begin, limit);
   if (op.getDropoutKeys() && op.getFactorRule().operands[0][2] == factor)
-    op.setGroupBeginAttr(begin);
+    op.setGroupBeginAttr(BeginAttr::get(op.getContext(), begin, limit));
 }
 
 void AttentionOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                                  int64_t limit) {
-  localizeAttention(*this, factor, BeginAttr::get(getContext(), begin, limit));
+  localizeAttention(*this, factor, begin, limit);
 }
 
 void AttentionGradOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                                      int64_t limit) {
-  localizeAttention(*this, factor, BeginAttr::get(getContext(), begin, limit));
+  localizeAttention(*this, factor, begin, limit);
+}
+
+void AttentionOp::orderFactor(int factor, ChunkOrder order) {
+  orderPositions(*this, factor, order);
+}
+
+void AttentionGradOp::orderFactor(int factor, ChunkOrder order) {
+  orderPositions(*this, factor, order);
 }
 
 /// One of the two matmuls of causal attention: half of the keys are masked,
@@ -282,8 +306,26 @@ FactorRule RopeOp::getFactorRule() {
 
 void RopeOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                             int64_t limit) {
-  localizePositions(*this, factor, BeginAttr::get(getContext(), begin, limit));
+  localizePositions(*this, factor, begin, limit);
 }
+
+void RopeOp::orderFactor(int factor, ChunkOrder order) {
+  orderPositions(*this, factor, order);
+}
+
+/// The operand and the result do not move together: they lie differently, and
+/// both are whole.
+FactorRule ReorderOp::getFactorRule() {
+  FactorRule rule;
+  FactorRule::DimFactors dims = addDims(rule, shapeOf(getResult()), getDim());
+  rule.results = {dims};
+  dims[getDim()] = rule.add("input", FactorKind::Whole, getOrder().extent);
+  rule.operands = {dims};
+  return rule;
+}
+
+bool ReorderOp::isLinear() { return true; }
+int64_t ReorderOp::getFlops() { return 0; }
 
 FactorRule GeluOp::getFactorRule() { return elementwiseRule(*this); }
 FactorRule SiluOp::getFactorRule() { return elementwiseRule(*this); }
@@ -303,7 +345,12 @@ FactorRule ValidOp::getFactorRule() { return elementwiseRule(*this); }
 void IotaOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
                             int64_t limit) {
   if (factor == static_cast<int>(getAlong()))
-    setBeginAttr(BeginAttr::get(getContext(), begin, limit));
+    setBeginAttr(localize(getBeginAttr(), getContext(), begin, limit));
+}
+
+void IotaOp::orderFactor(int factor, ChunkOrder order) {
+  if (factor == static_cast<int>(getAlong()))
+    setBeginAttr(BeginAttr::get(getContext(), order));
 }
 
 /// The dimensions that the input lacks are factors of the result alone.
@@ -341,6 +388,7 @@ int64_t ReduceOp::getFlops() { return getInput().getType().getNumElements(); }
 FactorRule PickOp::getFactorRule() {
   FactorRule rule;
   FactorRule::DimFactors dims = addDims(rule, shapeOf(getInput()));
+  rule.factors[dims.back()].inOrder = true;
   rule.operands = {dims, FactorRule::DimFactors(ArrayRef(dims).drop_back())};
   rule.results = {dims};
   return rule;

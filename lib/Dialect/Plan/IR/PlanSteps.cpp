@@ -420,6 +420,18 @@ LogicalResult AttentionOp::verify() {
   if (drops != bool(getProbabilityAttr()) || drops != bool(getSiteAttr()))
     return emitOpError("has a part of what dropout needs: keys, probability "
                        "and site");
+  // (C6)
+  auto isReordered = [](nn::BeginAttr begin) {
+    return begin && begin.isReordered();
+  };
+  if (isReordered(getGroupBeginAttr()))
+    return emitOpError("has key heads at ")
+           << *getGroupBegin() << ", expected them in their own order";
+  if (isReordered(getBeginAttr()) &&
+      getBegin()->getExtent() != int64_t(getKeys()))
+    return emitOpError("has queries at ")
+           << *getBegin() << ", expected the order of " << getKeys()
+           << " positions, those of its keys";
   return verifyTensors(*this);
 }
 

@@ -249,6 +249,60 @@ TEST(RowsTest, SliceOfRows) {
                   b + 3 < 5 ? x.ints()[(a * 5 + b + 3) * 7 + c] : 0);
 }
 
+/// Six chunks of two, as they lie in zig-zag order.
+static constexpr int kZigzag[] = {0, 1, 10, 11, 2, 3, 8, 9, 4, 5, 6, 7};
+
+TEST(RowsTest, Reorder) {
+  // Along rows, and along the innermost dimension, whose vectors meet chunks.
+  for (bool inverse : {false, true})
+    for (int inner : {1, 7, 64}) {
+      std::string type = sized("tensor<2x12xCxi32>", 0, inner);
+      if (inner == 1)
+        type = "tensor<2x12xi32>";
+      Kernel kernel({{type},
+                     {type},
+                     "%s = nn.reorder %0 dim 1 zigzag 6" +
+                         std::string(inverse ? " inverse" : "") + " : " + type +
+                         "\nplan.yield %s : " + type});
+      Buffer x(24 * inner), y(24 * inner);
+      for (int index = 0; index < 24 * inner; ++index)
+        x.ints()[index] = index + 1;
+      kernel({&x, &y});
+      for (int a = 0; a < 2; ++a)
+        for (int b = 0; b < 12; ++b)
+          for (int c = 0; c < inner; ++c) {
+            int in = a * 12 + (inverse ? b : kZigzag[b]);
+            int out = a * 12 + (inverse ? kZigzag[b] : b);
+            EXPECT_EQ(y.ints()[out * inner + c], x.ints()[in * inner + c]);
+          }
+    }
+}
+
+TEST(RowsTest, PositionsInZigzagOrder) {
+  // The third rank of three has the last four of the list.
+  Kernel mask({{"tensor<4x12xf32>"},
+               {"tensor<4x12xf32>"},
+               R"(
+    %m = nn.causal_mask %0 {begin = #nn.begin<"tp" * 4 of 12 zigzag 6>} : tensor<4x12xf32>
+    plan.yield %m : tensor<4x12xf32>)"});
+  Kernel count({{},
+                {"tensor<4xi32>"},
+                R"(
+    %i = nn.iota along 0 {begin = #nn.begin<"tp" * 4 of 12 zigzag 6>} : tensor<4xi32>
+    plan.yield %i : tensor<4xi32>)"});
+  Buffer x(48), y(48), positions(4);
+  x.randomize(1);
+  mask({&x, &y}, {8});
+  count({&positions}, {8});
+  for (int query = 0; query < 4; ++query) {
+    int position = kZigzag[8 + query];
+    EXPECT_EQ(positions.ints()[query], position);
+    for (int key = 0; key < 12; ++key)
+      EXPECT_EQ(y[query * 12 + key],
+                key <= position ? x[query * 12 + key] : -INFINITY);
+  }
+}
+
 TEST(RowsTest, RotaryEmbedding) {
   for (int64_t size : {2, 6, 64, 80, 128, 256}) {
     Kernel kernel(

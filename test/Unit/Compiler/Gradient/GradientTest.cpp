@@ -135,6 +135,15 @@ static std::vector<Case> getShapeCases() {
                          x, keys, b.getF64FloatAttr(0.4),
                          b.getI64IntegerAttr(kSite), ArrayAttr());
                    }});
+  for (bool inverse : {false, true})
+    cases.push_back({inverse ? "nn.reorder inverse" : "nn.reorder",
+                     [inverse](GradientHarness &test) {
+                       Value x = test.input(random({2, 12, 3}, 1));
+                       Builder &b = test.builder;
+                       return test.nn.unary<nn::ReorderOp>(
+                           x, b.getI64IntegerAttr(1), b.getI64IntegerAttr(6),
+                           inverse ? b.getUnitAttr() : UnitAttr());
+                     }});
   cases.push_back({"nn.pick", [](GradientHarness &test) {
                      Value x = test.input(random({3, 4}, 1));
                      Value ids = test.ids({3}, {2, -100, 0});

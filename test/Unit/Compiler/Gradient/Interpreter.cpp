@@ -232,10 +232,39 @@ static void evaluateRule(nn::PickOp op, ArrayRef<Array *> operands,
   });
 }
 
+/// Which element of a dimension lies at each index of it: chunks from both
+/// ends.
+static std::vector<int64_t> listZigzag(int64_t extent, int64_t chunks) {
+  std::vector<int64_t> list;
+  for (int64_t first = 0, last = chunks - 1; first < last; ++first, --last)
+    for (int64_t chunk : {first, last})
+      for (int64_t i = 0; i < extent / chunks; ++i)
+        list.push_back(chunk * (extent / chunks) + i);
+  return list;
+}
+
+static void evaluateRule(nn::ReorderOp op, ArrayRef<Array *> operands,
+                         Array &result) {
+  int64_t dim = op.getDim();
+  std::vector<int64_t> list = listZigzag(result.shape[dim], op.getChunks());
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+    Index other(index);
+    other[dim] = list[index[dim]];
+    if (op.getInverse())
+      result.at(other) = operands[0]->at(index);
+    else
+      result.at(index) = operands[0]->at(other);
+  });
+}
+
 static void evaluateRule(nn::CausalMaskOp op, ArrayRef<Array *> operands,
                          Array &result) {
+  std::vector<int64_t> list;
+  if (op.getBegin())
+    list = listZigzag(op.getBegin()->getExtent(), op.getBegin()->getChunks());
   forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
     int64_t key = index.back(), query = index.drop_back().back();
+    query = list.empty() ? query : list[query];
     int64_t window = op.getWindow().value_or(query + 1);
     bool seen = key <= query && query - key < window;
     result.at(index) = seen ? operands[0]->at(index)
@@ -326,7 +355,8 @@ void Interpreter::evaluate(Operation *op) {
       (evaluateRules<nn::MatmulOp, nn::BroadcastOp, nn::ReduceOp,
                      nn::EmbeddingOp, nn::EmbeddingGradOp, nn::PickOp,
                      nn::CausalMaskOp, nn::DropoutOp, nn::RotateHalfOp,
-                     nn::IotaOp, nn::RopeTableOp>(op, operands, result) ||
+                     nn::ReorderOp, nn::IotaOp, nn::RopeTableOp>(op, operands,
+                                                                 result) ||
        evaluateElements(
            op, SmallVector<const Array *>(operands.begin(), operands.end()),
            result));

@@ -99,6 +99,15 @@ mlir::LogicalResult verifyLoss(mlir::FunctionOpInterface loss, int64_t vocab);
 mlir::BlockArgument findKeys(mlir::FunctionOpInterface loss);
 mlir::BlockArgument findStarts(mlir::FunctionOpInterface loss);
 
+/// The position along `dim` in the whole tensor, as i32, of which the rank
+/// holds the part that `begin` says; null: all of it, in order.
+mlir::Value emitPosition(ElementContext &context, int64_t dim, BeginAttr begin);
+
+/// Where a rank's part of a dimension begins that as a whole lies in the order
+/// of `whole`, which may be null.
+BeginAttr localize(BeginAttr whole, mlir::MLIRContext *context,
+                   llvm::ArrayRef<RankTerm> begin, int64_t limit);
+
 /// What a library that computes attention in one step may not be able to do.
 struct AttentionUse {
   bool drops = false; // some attention has dropout

@@ -117,28 +117,43 @@ def NN_RopeScalingAttr : AttrDef<NNDialect, "RopeScaling"> {
 
 def NN_BeginAttr : AttrDef<NNDialect, "Begin"> {
   let mnemonic = "begin";
-  let summary = "Where a rank's block of a dimension begins";
+  let summary = "Where a rank's block of a dimension begins, and in which order";
   let description = [{
     The sum, over mesh axes, of the rank's index along the axis times a stride.
     A dimension of blocks of 4 elements that is split over `dp` and then over
-    `tp` of 2 ranks begins at 8 · dp + 4 · tp.
+    `tp` of 2 ranks begins at 8 · dp + 4 · tp. No axis: it is whole.
 
     `of` says how many elements the whole dimension has, where the last blocks
     end in padding. An op that counts does so past its end, too; the proof needs
     it to know what is counted.
 
-    Constraints:
-    - (C1) there is at least one axis, none is named twice, and strides are
-      positive.
-    - (C2) the extent of the dimension is not negative. 0: the blocks fill it.
+    `zigzag` says that the dimension is stored as so many chunks in zig-zag order:
+    the first, the last, the second, the last but one, … Equal blocks of it then
+    see equally many keys under a causal mask (plait/Support/ChunkOrder.h). An op
+    counts positions in the dimension, not in memory.
 
-    Examples: `#nn.begin<"dp" * 8, "tp" * 4>`, `#nn.begin<"tp" * 4 of 7>`.
+    Constraints:
+    - (C1) there is at least one axis or `zigzag`, no axis is named twice, and
+      strides are positive.
+    - (C2) the extent of the dimension is not negative. 0: the blocks fill it.
+    - (C3) the number of chunks is even, and divides the extent, which is given.
+
+    Examples: `#nn.begin<"dp" * 8, "tp" * 4>`, `#nn.begin<"tp" * 4 of 7>`,
+    `#nn.begin<"cp" * 8 of 32 zigzag 8>`.
   }];
   let parameters = (ins ArrayRefParameter<"::plait::RankTerm">:$terms,
-                        "int64_t":$extent);
+                        "int64_t":$extent, "int64_t":$chunks);
   let builders = [AttrBuilder<(ins "::llvm::ArrayRef<::plait::RankTerm>":$terms,
-                                   CArg<"int64_t", "0">:$extent),
-                              [{ return $_get($_ctxt, terms, extent); }]>];
+                                   CArg<"int64_t", "0">:$extent,
+                                   CArg<"int64_t", "0">:$chunks),
+                              [{ return $_get($_ctxt, terms, extent, chunks); }]>];
+  let extraClassDeclaration = [{
+    /// The order of the dimension.
+    ::plait::ChunkOrder getOrder() const { return {getExtent(), getChunks()}; }
+    bool isReordered() const { return getChunks() != 0; }
+    /// All of a dimension in this order.
+    static BeginAttr get(::mlir::MLIRContext *context, ::plait::ChunkOrder order);
+  }];
   let skipDefaultBuilders = 1;
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

@@ -112,7 +112,8 @@ def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
     Constraints:
     - (C1) the table has two dimensions, and the result those of the ids and the
       table's second.
-    - (C2) `limit` is not negative, and given only with `begin`.
+    - (C2) `limit` is not negative, and given only with `begin`, which has no
+      `zigzag`.
     - (C3) table and result have one element type.
 
     Example:
@@ -141,7 +142,8 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
     Constraints:
     - (C1) the result has two dimensions, and the gradient those of the ids and
       the result's second.
-    - (C2) `limit` is not negative, and given only with `begin`.
+    - (C2) `limit` is not negative, and given only with `begin`, which has no
+      `zigzag`.
     - (C3) the result has the gradient's element type or is f32.
 
     Example:
@@ -162,7 +164,8 @@ def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
 
 def NN_AttentionOp : NN_Op<"attention", [
     Pure, AttrSizedOperandSegments, AllElementTypesMatch<["query", "key", "value", "out"]>,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface,
+                              ["localizeFactor", "orderFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<NN_DropoutOpInterface>,
@@ -185,14 +188,16 @@ def NN_AttentionOp : NN_Op<"attention", [
 
     On a rank that holds one block of the queries and all keys, `begin` is the
     position of its first query; the gradients of key and value are then partial
-    sums. `group_begin` is the first of its groups, for dropout.
+    sums. Queries, and what comes with each, may be stored in the order that it
+    says; keys and values are in their own. `group_begin` is the first of its groups, for dropout.
 
     Constraints:
     - (C1) query and `out` are [b, s, g, r, d], key and value [b, t, g, d], `lse`
       [b, g, r, s].
     - (C2) `window`, if given, is at least 1.
     - (C3) all but `lse`, `starts` and dropout's keys have one element type.
-    - (C4) t is s, or with `begin` at least s.
+    - (C4) t is s, or with `begin` at least s, and with `zigzag` as large as the
+      order's extent; `group_begin` has no `zigzag`.
     - (C5) dropout's keys, [b], `probability` and `site` come together, with the
       bounds of `nn.dropout`.
     - (C6) `starts` are [b, s].
@@ -223,7 +228,8 @@ def NN_AttentionOp : NN_Op<"attention", [
 def NN_AttentionGradOp : NN_Op<"attention_grad", [
     Pure, AttrSizedOperandSegments, AllElementTypesMatch<["query", "key", "value", "out", "gradient",
       "query_gradient", "key_gradient", "value_gradient"]>,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface,
+                              ["localizeFactor", "orderFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
                               ["checkLibraryStep"]>]> {
@@ -332,7 +338,8 @@ def NN_RMSNormOp : NN_Op<"rms_norm", NN_Compute # [
 
 def NN_RopeOp : NN_Op<"rope", [
     Pure, SameOperandsAndResultType,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface,
+                              ["localizeFactor", "orderFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {

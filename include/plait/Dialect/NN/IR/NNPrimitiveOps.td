@@ -148,7 +148,10 @@ def NN_FillOp : NN_Op<"fill", [
   let assemblyFormat = "$amount attr-dict `:` type($result)";
 }
 
-def NN_IotaOp : NN_Op<"iota", NN_IndexCompute # [
+def NN_IotaOp : NN_Op<"iota", [Pure,
+    DeclareOpInterfaceMethods<ShardableOpInterface,
+                              ["localizeFactor", "orderFactor"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface>]> {
   let summary = "0, 1, 2, … along one dimension";
   let description = [{
@@ -203,6 +206,44 @@ def NN_RotateHalfOp : NN_Op<"rotate_half", [Pure, SameOperandsAndResultType,
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
   let hasVerifier = 1;
+}
+
+def NN_ReorderOp : NN_Op<"reorder", [Pure, SameOperandsAndResultType,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["isLinear"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FusableOpInterface,
+                              ["getFusionRole", "getIndexMap"]>]> {
+  let summary = "Stores a dimension in zig-zag order, or in its own again";
+  let description = [{
+    The dimension `dim` is cut in `zigzag` chunks of one size, which lie in the
+    order 0, c - 1, 1, c - 2, … in the result: result[i] is input[position of i]
+    (`#nn.begin`). `inverse` brings such a dimension back, and is the gradient.
+    All of the dimension is needed on a rank.
+
+    Constraints:
+    - (C1) `dim` is a dimension of the input.
+    - (C2) the number of chunks is even, at least 2, and divides its extent.
+
+    Example:
+    ```mlir
+    %y = nn.reorder %x dim 1 zigzag 4 : tensor<2x8x4xf32>
+    ```
+  }];
+  let arguments = (ins NN_Tensor:$input, I64Attr:$dim, I64Attr:$chunks,
+                       UnitAttr:$inverse);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = [{
+    $input `dim` $dim `zigzag` $chunks (`inverse` $inverse^)? attr-dict
+    `:` type($result)
+  }];
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let extraClassDeclaration = [{
+    ::plait::ChunkOrder getOrder() {
+      return {getType().getDimSize(getDim()), int64_t(getChunks())};
+    }
+  }];
 }
 
 def NN_BroadcastOp : NN_Op<"broadcast", [
@@ -276,6 +317,7 @@ def NN_PickOp : NN_Op<"pick", [
     Constraints:
     - (C1) the input has the dimensions of the ids and one more.
     - (C2) input and result have one element type.
+    - (C3) `begin` has no `zigzag`.
 
     Example:
     ```mlir
@@ -339,7 +381,8 @@ def NN_CausalMaskOp : NN_Op<"causal_mask", [
 
 def NN_DropoutOp : NN_Op<"dropout", [
     Pure, AllTypesMatch<["input", "result"]>,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface,
+                              ["localizeFactor", "orderFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface,
@@ -386,6 +429,11 @@ def NN_DropoutOp : NN_Op<"dropout", [
   }];
   let hasVerifier = 1;
   let hasFolder = 1;
+  let extraClassDeclaration = [{
+    /// Where the rank's part of dimension `dim` begins; null: it is whole.
+    ::plait::nn::BeginAttr getBegin(int64_t dim);
+    void setBegin(int64_t dim, ::plait::nn::BeginAttr begin);
+  }];
 }
 
 def NN_MaskPaddingOp : NN_Op<"mask_padding", [Pure, SameOperandsAndResultType,
@@ -397,6 +445,7 @@ def NN_MaskPaddingOp : NN_Op<"mask_padding", [Pure, SameOperandsAndResultType,
 
     Constraints:
     - (C1) `dim` is a dimension of the input.
+    - (C2) `begin` has no `zigzag`: padding is where a rank stores nothing.
 
     Example:
     ```mlir

@@ -192,7 +192,8 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
     Tensors are row-major [batch, position, head, element]; `stats` is f32 [batch,
     head, query]. With `window`, a query sees as many keys; with `starts`, int32
     [batch, query], none before the position there. `begin` is the position
-    of the rank's first query, `group_begin` its first key head, for dropout.
+    of the rank's first query, or where it lies if queries are in `zigzag` order;
+    `group_begin` its first key head, for dropout.
 
     Constraints:
     - (C1) sizes are 1 or more, and `heads` is a multiple of `kv_heads`; the window
@@ -202,6 +203,8 @@ def Plan_AttentionOp : Plan_StepOp<"attention"> {
     - (C3) each tensor has the bytes of its shape.
     - (C4) the elements are f32 or bf16.
     - (C5) dropout's keys, `probability` and `site` come together.
+    - (C6) with `zigzag`, `begin` is in a dimension of as many elements as there are
+      keys; `group_begin` has none.
 
     Example:
     ```mlir

@@ -121,8 +121,8 @@ def ReorderSequencePass : Pass<"nn-reorder-sequence", "::mlir::ModuleOp"> {
 
     It is an error if 2 · `cp` does not divide the sequence.
 
-    Phase `shard`; reads `context_parallel`, and does nothing but for `zigzag`, and
-    where the mesh has several ranks of `cp`.
+    Phase `shard`; reads `context_parallel`. For others than zigzag, and where `cp`
+    has one rank, it does nothing.
 
     Example:
     ```mlir

@@ -37,6 +37,7 @@ OPTIONS = {
              " --optimizer lion",
     "zero3": "--mesh dp=2,cp=2 --micro-batch 2 --zero 3 --schedule 1f1b",
     "flash": "--mesh tp=2 --micro-batch 4 --sequence-parallel --attention flash",
+    "zigzag": "--mesh pp=2,cp=2 --micro-batch 4 --context-parallel zigzag",
     "split": "--mesh pp=2 --micro-batch 4 --schedule zb-v --zero 2",
     "cuda": "--mesh dp=2 --micro-batch 2 --backend cuda --precision bf16"
             " --target sm_90 --deterministic",

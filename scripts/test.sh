@@ -106,6 +106,7 @@ run schedules "${counts[@]}" build/venv/bin/python test/Execute/schedules.py
 run peaks "${counts[@]}" build/venv/bin/python test/Execute/peaks.py
 run activations "${counts[@]}" \
   build/venv/bin/python test/Execute/activations.py
+run offload "${counts[@]}" build/venv/bin/python test/Execute/offload.py
 run overlap "${counts[@]}" build/venv/bin/python test/Execute/overlap.py
 run optimizers "${counts[@]}" build/venv/bin/python test/Execute/optimizers.py
 run data "${counts[@]}" build/venv/bin/python test/Execute/data.py

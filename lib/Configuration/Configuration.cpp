@@ -66,6 +66,12 @@ std::span<const std::string_view> plait::getWords(ContextParallel) {
   return words;
 }
 
+std::span<const std::string_view> plait::getWords(Offload) {
+  static constexpr std::string_view words[] = {
+      "none", "optimizer", "activations", "optimizer+activations"};
+  return words;
+}
+
 /// A word of an enumeration, by its number.
 template <typename Kind> static std::string printWord(Kind value) {
   return std::string(getWords(value)[size_t(value)]);
@@ -76,6 +82,7 @@ std::string plait::print(Precision value) { return printWord(value); }
 std::string plait::print(AttentionKind value) { return printWord(value); }
 std::string plait::print(EpilogueKind value) { return printWord(value); }
 std::string plait::print(ContextParallel value) { return printWord(value); }
+std::string plait::print(Offload value) { return printWord(value); }
 std::string plait::print(bool value) { return value ? "true" : "false"; }
 std::string plait::print(int64_t value) { return std::to_string(value); }
 
@@ -131,6 +138,14 @@ Status plait::parse(std::string_view name, std::string_view text,
 Status plait::parse(std::string_view name, std::string_view text,
                     ContextParallel &value) {
   return parseWord(name, text, value);
+}
+
+/// As an option has a list; where commas part fields, as in pins, it is a plus.
+Status plait::parse(std::string_view name, std::string_view text,
+                    Offload &value) {
+  std::string words(text);
+  std::replace(words.begin(), words.end(), ',', '+');
+  return parseWord(name, words, value);
 }
 
 Status plait::parse(std::string_view name, std::string_view text, bool &value) {

@@ -431,9 +431,9 @@ Status Compilation::checkMemory() {
     return Status::success();
   int64_t usable = cluster.getMemory() - cluster.getReserved();
   for (auto program : module->getOps<plan::ProgramOp>())
-    if (getArenaBytes(program) > usable)
+    if (getDeviceBytes(program) > usable)
       return fail("stage ", program.getRank(), " needs ",
-                  getArenaBytes(program), " bytes, a device of ",
+                  getDeviceBytes(program), " bytes, a device of ",
                   cluster.getName().str(), " has ", usable, ": ",
                   cluster.getMemory(), " less ", cluster.getReserved(),
                   " for context and libraries");

@@ -13,6 +13,7 @@
 
 #include "Memory.h"
 
+#include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Transforms/Steps.h"
 
 #include <algorithm>
@@ -21,13 +22,15 @@
 using namespace mlir;
 using namespace plait;
 
-/// The most bytes of `category` that are live during one action. A sweep over
-/// the actions at which buffers begin and end; n log n in the buffers.
-static int64_t findPeak(plan::ProgramOp program, plan::Category category) {
+/// The most bytes of a device in `category` that are live during one action. A
+/// sweep over the actions at which buffers begin and end; n log n in the
+/// buffers.
+static int64_t findPeak(plan::ProgramOp program, plan::Category category,
+                        bool isGPU) {
   std::map<int64_t, int64_t> change; // by action
   // Last actions are inclusive.
   for (auto buffer : program.getOps<plan::BufferOp>()) {
-    if (buffer.getCategory() != category)
+    if (buffer.getCategory() != category || (buffer.getHost() && isGPU))
       continue;
     change[buffer.getFirst()] += buffer.getBytes();
     change[buffer.getLast() + 1] -= buffer.getBytes();
@@ -42,13 +45,18 @@ static int64_t findPeak(plan::ProgramOp program, plan::Category category) {
 /// rest of the arena is activations, as far as there are any, and workspace.
 planner::StageMemory plait::findMemory(plan::ProgramOp program) {
   planner::StageMemory memory;
-  memory.parameters = findPeak(program, plan::Category::Parameters);
-  memory.gradients = findPeak(program, plan::Category::Gradients);
-  memory.optimizer = findPeak(program, plan::Category::Optimizer);
+  TargetAttr target = getTarget(program->getParentOfType<ModuleOp>());
+  bool isGPU = target && target.isGPU();
+  auto find = [&](plan::Category category) {
+    return double(findPeak(program, category, isGPU));
+  };
+  memory.parameters = find(plan::Category::Parameters);
+  memory.gradients = find(plan::Category::Gradients);
+  memory.optimizer = find(plan::Category::Optimizer);
   // Gradients may begin to live after activations have begun to die.
-  double left = double(getArenaBytes(program)) - memory.resident();
-  double activations = findPeak(program, plan::Category::Activations);
-  memory.activations = std::min(activations, left);
+  double left = double(getDeviceBytes(program)) - memory.resident();
+  memory.activations = std::min(find(plan::Category::Activations), left);
   memory.workspace = left - memory.activations;
+  memory.host = isGPU ? double(program.getHostBytes()) : 0;
   return memory;
 }

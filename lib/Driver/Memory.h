@@ -27,8 +27,8 @@ struct LoweredModel {
   /// As imported, where what it becomes is to be proven; else null.
   mlir::OwningOpRef<mlir::ModuleOp> model;
   /// What each stage's ranks hold: peak() is the arena that the plan will have,
-  /// to the byte. What is neither a parameter, gradient, moment nor activation
-  /// counts as workspace.
+  /// to the byte, and host what a GPU has on its host. What of the arena is
+  /// neither a parameter, gradient, moment nor activation counts as workspace.
   std::vector<planner::StageMemory> memory;
 };
 

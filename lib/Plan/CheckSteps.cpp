@@ -28,8 +28,9 @@ namespace {
 class FunctionChecker {
 public:
   FunctionChecker(const fb::Plan &plan, const fb::Program &program,
-                  const fb::Function &function)
-      : plan(plan), program(program), function(function), mesh(plan) {}
+                  const fb::Function &function, std::vector<Side> &slots)
+      : plan(plan), program(program), function(function), slots(slots),
+        mesh(plan) {}
 
   /// checkKind() comes first: usesOf() relies on a known kind, and on lists of
   /// a GEMM of equal length.
@@ -41,7 +42,7 @@ public:
     // From here on the step is looked at as bytes.
     std::vector<Use> uses = usesOf(mesh, step);
     for (const Use &use : uses)
-      PLAIT_RETURN_IF_ERROR(checkUse(use));
+      PLAIT_RETURN_IF_ERROR(checkUse(use, sideOf(step, use)));
     return step.step_as_GemmStep() ? checkApart(uses) : Status::success();
   }
 
@@ -58,6 +59,9 @@ private:
     case fb::StepKind::AttentionStep:
       return checkAttention(mesh, *step.step_as_AttentionStep());
     case fb::StepKind::CopyStep:
+      if (auto kind = step.step_as_CopyStep()->kind(); kind > fb::CopyKind::MAX)
+        return fail("unknown kind of copy ", int(kind));
+      return Status::success();
     case fb::StepKind::FillStep:
       return Status::success();
     default:
@@ -82,9 +86,9 @@ private:
     return Status::success();
   }
 
-  /// What is used is inside the arena or the slot. Offsets in a slot count from
-  /// its beginning, those without one from the arena's.
-  Status checkUse(const Use &use) {
+  /// What is used is inside the memory that it has to be in, or the slot, which
+  /// has to be bound there.
+  Status checkUse(const Use &use, Side side) {
     const auto &[what, ref, count, unit, writes, toEnd] = use;
     if (!ref)
       return fail(what, " is missing");
@@ -94,20 +98,29 @@ private:
                   length(function.slot_bytes()));
     if (!count)
       return fail(what, " has an impossible size");
-    // -1 stands for the arena itself: parameters, constants, the library's
-    // workspace.
-    bool inArena = ref->slot() == -1;
-    uint64_t limit = inArena ? program.arena_bytes()
-                             : function.slot_bytes()->Get(ref->slot());
     // Elements begin at multiples of their size, as the kernels' loads do.
     if (ref->offset() % unit)
       return fail(what, " at byte ", ref->offset(), " is not aligned to ",
                   unit);
-    // Divided rather than multiplied: nothing overflows.
-    if (ref->offset() > limit || *count > (limit - ref->offset()) / unit)
-      return fail(what, " of ", *count * unit, " bytes at ", ref->offset(),
+    // Counts are bounded, so that their product with the unit is
+    // (CheckSteps.h).
+    uint64_t bytes = *count * unit;
+    // -1 stands for no slot: parameters, constants, the library's workspace.
+    if (ref->slot() == -1)
+      return isInside(program, side, ref->offset(), bytes)
+                 ? Status::success()
+                 : fail(what, " of ", bytes, " bytes at ", ref->offset(),
+                        " ends beyond ", describe(program, side));
+    uint64_t limit = function.slot_bytes()->Get(ref->slot());
+    if (ref->offset() > limit || bytes > limit - ref->offset())
+      return fail(what, " of ", bytes, " bytes at ", ref->offset(),
                   " ends beyond the ", limit, " bytes of ",
-                  inArena ? "the arena" : slotName(function, ref->slot()));
+                  slotName(function, ref->slot()));
+    Side &known = slots[ref->slot()];
+    if (known != Side::Any && known != side)
+      return fail(what, " is in ", slotName(function, ref->slot()),
+                  ", of which copies to or from the host use one end alone");
+    known = side;
     return Status::success();
   }
 
@@ -269,6 +282,7 @@ private:
   const fb::Plan &plan;
   const fb::Program &program;
   const fb::Function &function;
+  std::vector<Side> &slots;
   Mesh mesh;
 };
 
@@ -298,8 +312,10 @@ std::string plan::slotName(const fb::Function &function, uint32_t slot) {
 
 /// Once for each function, whatever the number of its calls.
 Status plan::checkFunction(const fb::Plan &plan, const fb::Program &program,
-                           const fb::Function &function) {
-  FunctionChecker checker(plan, program, function);
+                           const fb::Function &function,
+                           std::vector<Side> &slots) {
+  slots.assign(length(function.slot_bytes()), Side::Any);
+  FunctionChecker checker(plan, program, function, slots);
   for (uint32_t i = 0; i < length(function.steps()); ++i) {
     const fb::Step &step = *function.steps()->Get(i);
     if (Status status = checker.check(step); !status.ok())

@@ -14,12 +14,14 @@
 #define PLAIT_LIB_PLAN_CHECKSTEPS_H
 
 #include "plait/Plan/Ranks.h"
+#include "plait/Plan/Uses.h"
 #include "plait/Support/Status.h"
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace plait::plan {
 
@@ -34,9 +36,10 @@ std::optional<uint64_t> elementCount(std::initializer_list<int64_t> sizes);
 /// The name of slot `slot` for messages.
 std::string slotName(const fb::Function &function, uint32_t slot);
 
-/// Checks all steps of `function`, which belongs to `program`.
+/// Checks all steps of `function`, which belongs to `program`, and says of each
+/// slot to which memory it has to be bound.
 Status checkFunction(const fb::Plan &plan, const fb::Program &program,
-                     const fb::Function &function);
+                     const fb::Function &function, std::vector<Side> &slots);
 
 } // namespace plait::plan
 

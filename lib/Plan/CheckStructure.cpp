@@ -205,8 +205,8 @@ public:
     for (uint32_t i = 0; i < length(program.regions()); ++i)
       PLAIT_RETURN_IF_ERROR(checkRegion(*program.regions()->Get(i)));
     for (uint32_t i = 0; i < length(program.functions()); ++i)
-      PLAIT_RETURN_IF_ERROR(
-          checkFunction(plan, program, *program.functions()->Get(i)));
+      PLAIT_RETURN_IF_ERROR(checkFunction(
+          plan, program, *program.functions()->Get(i), slots.emplace_back()));
     for (uint32_t i = 0; i < length(program.actions()); ++i)
       if (Status status = checkAction(*program.actions()->Get(i)); !status.ok())
         return fail("action ", i, ": ", status.message());
@@ -214,24 +214,25 @@ public:
   }
 
 private:
-  /// A range of the arena that begins at a multiple of `unit`. The second
-  /// comparison subtracts, for offset + bytes could overflow.
+  /// A range of a memory that begins at a multiple of `unit`.
   Status place(const char *what, uint64_t offset, uint64_t bytes,
-               uint64_t unit = alignment) {
+               Side side = Side::Arena, uint64_t unit = alignment) {
     if (offset % unit)
       return fail(what, " at byte ", offset, " is not aligned to ", unit);
-    if (offset > program.arena_bytes() ||
-        bytes > program.arena_bytes() - offset)
-      return fail(what, " of ", bytes, " bytes at ", offset,
-                  " ends beyond the arena of ", program.arena_bytes());
+    if (!isInside(program, side, offset, bytes))
+      return fail(what, " of ", bytes, " bytes at ", offset, " ends beyond ",
+                  describe(program, side));
     return Status::success();
   }
 
   /// What a program has one of.
   Status checkPlacements() {
     // Offsets and sizes add up without overflow below this.
-    if (program.arena_bytes() > uint64_t(1) << 48)
+    if (program.arena_bytes() > hostBegin)
       return fail("an arena of ", program.arena_bytes(), " bytes is too large");
+    if (program.host_bytes() > hostBegin)
+      return fail("memory of ", program.host_bytes(),
+                  " bytes on the host is too large");
     constexpr auto count = [](auto scalar) { return uint64_t(scalar) * 4; };
     PLAIT_RETURN_IF_ERROR(
         place("scalars", program.scalars(), count(fb::Scalar::Count)));
@@ -239,9 +240,9 @@ private:
         place("metrics", program.metrics(), count(fb::Metric::Count)));
     // The libraries of GPUs want their memory aligned like this.
     constexpr uint64_t libraryAlignment = 256;
-    PLAIT_RETURN_IF_ERROR(
-        place("library workspace", program.library_workspace(),
-              program.library_workspace_bytes(), libraryAlignment));
+    PLAIT_RETURN_IF_ERROR(place(
+        "library workspace", program.library_workspace(),
+        program.library_workspace_bytes(), Side::Arena, libraryAlignment));
     for (uint32_t i = 0; i < length(program.constants()); ++i)
       PLAIT_RETURN_IF_ERROR(checkConstant(*program.constants()->Get(i)));
     for (uint32_t i = 0; i < length(program.inputs()); ++i)
@@ -318,7 +319,7 @@ private:
                                       dimsOf(shard, /*isDivided=*/true));
     uint64_t state = shard.division() ? shard.division()->elements() : gradient;
     PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),
-                                (isMaster ? state : *elements) * 4));
+                                (isMaster ? state : *elements) * 4, Side::Any));
     // Frozen parameters have copies as well, but nothing of what follows.
     PLAIT_RETURN_IF_ERROR(checkComputeCopy(shard, *elements, name));
     if (parameter.frozen())
@@ -330,7 +331,7 @@ private:
       for (const fb::StateSlot *slot : *slots)
         PLAIT_RETURN_IF_ERROR(
             place((slot->name()->str() + " of " + name).c_str(), slot->offset(),
-                  state * 4));
+                  state * 4, Side::Any));
     return Status::success();
   }
 
@@ -445,7 +446,7 @@ private:
         region.last_action() >= length(program.actions()))
       return fail(name, " lives over actions ", region.first_action(), " to ",
                   region.last_action(), " of ", length(program.actions()));
-    return place(name.c_str(), region.offset(), region.bytes());
+    return place(name.c_str(), region.offset(), region.bytes(), Side::Any);
   }
 
   /// Its kind decides which other fields mean anything.
@@ -492,12 +493,14 @@ private:
     for (uint32_t i = 0; i < length(action.bindings()); ++i)
       PLAIT_RETURN_IF_ERROR(
           place(slotName(function, i).c_str(), action.bindings()->Get(i),
-                function.slot_bytes()->Get(i), elementBytes(fb::DType::I32)));
+                function.slot_bytes()->Get(i), slots[action.function()][i],
+                elementBytes(fb::DType::I32)));
     return Status::success();
   }
 
   const fb::Plan &plan;
   const fb::Program &program;
+  std::vector<std::vector<Side>> slots; // by function, what they are bound to
 };
 
 } // namespace

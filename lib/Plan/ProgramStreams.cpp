@@ -186,8 +186,8 @@ bool plan::overlaps(const fb::Plan &plan, bool wanted) {
   return hasStreams(plan) && (wanted || isCuda(plan));
 }
 
-/// Calls `choose` for each step of the functions of `program`. Steps that are
-/// no collectives are in stream 0.
+/// Calls `choose` for each step of the functions of `program` that is no work
+/// of stream 0 on every device: collectives, and copies to and from the host.
 template <typename Choose>
 static void addSteps(StreamChoice &choice, const fb::Program &program,
                      Choose choose) {
@@ -195,8 +195,9 @@ static void addSteps(StreamChoice &choice, const fb::Program &program,
     auto &function = choice.steps.emplace_back();
     const auto *steps = program.functions()->Get(i)->steps();
     for (uint32_t j = 0; j < length(steps); ++j) {
-      const auto *collective = steps->Get(j)->step_as_CollectiveStep();
-      function.push_back(collective ? choose(*collective) : 0);
+      const fb::Step &step = *steps->Get(j);
+      bool isOther = step.step_as_CollectiveStep() || copiesToOrFromHost(step);
+      function.push_back(isOther ? choose(step) : 0);
     }
   }
 }
@@ -207,8 +208,9 @@ static StreamChoice chooseOnProcessor(const fb::Plan &plan,
                                       const fb::Program &program) {
   StreamChoice choice;
   choice.transfers.resize(length(program.actions()), 0);
-  addSteps(choice, program, [&](const fb::CollectiveStep &step) {
-    return uint32_t(isBeside(plan, step));
+  addSteps(choice, program, [&](const fb::Step &step) {
+    const auto *collective = step.step_as_CollectiveStep();
+    return uint32_t(collective && isBeside(plan, *collective));
   });
   return choice;
 }
@@ -216,7 +218,8 @@ static StreamChoice chooseOnProcessor(const fb::Plan &plan,
 /// NCCL runs what it is given on one communicator in order, so each group of
 /// ranks and each route has a stream to itself, after stream 0, which
 /// computes: a message waits for those before it on its route, but for no
-/// other. Numbers follow the order in which a program first uses them.
+/// other. Copies to the host have one, and those from there. Numbers follow the
+/// order in which a program first uses them.
 static StreamChoice chooseOnGpu(const fb::Program &program) {
   StreamChoice choice;
   choice.sendsInStream = true;
@@ -240,8 +243,11 @@ static StreamChoice chooseOnGpu(const fb::Program &program) {
                        std::tuple(action.peer(), action.direction(), receives))
             : 0);
   }
-  addSteps(choice, program, [&](const fb::CollectiveStep &step) {
-    return streamOf(groups, groupOf(step));
+  std::map<fb::CopyKind, uint32_t> copies;
+  addSteps(choice, program, [&](const fb::Step &step) {
+    const auto *collective = step.step_as_CollectiveStep();
+    return collective ? streamOf(groups, groupOf(*collective))
+                      : streamOf(copies, step.step_as_CopyStep()->kind());
   });
   return choice;
 }

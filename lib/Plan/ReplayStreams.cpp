@@ -138,7 +138,9 @@ void StreamWalker::addCall(uint32_t index, uint32_t action) {
                         ? meet(program, *collective)
                         : addNode(0);
     nodes[node].seconds = seconds;
-    program.operations.push_back({action, node, !collective});
+    bool computes =
+        !collective && !copiesToOrFromHost(*function.steps()->Get(i));
+    program.operations.push_back({action, node, computes});
   }
 }
 

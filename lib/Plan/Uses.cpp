@@ -184,6 +184,34 @@ std::vector<Use> plan::usesOf(const Mesh &mesh, const fb::Step &step) {
   }
 }
 
+Side plan::sideOf(const fb::Step &step, const Use &use) {
+  if (!copiesToOrFromHost(step))
+    return Side::Arena;
+  bool writesHost = step.step_as_CopyStep()->kind() == fb::CopyKind::ToHost;
+  return use.writes == writesHost ? Side::Host : Side::Arena;
+}
+
+bool plan::isInside(const fb::Program &program, Side side, uint64_t offset,
+                    uint64_t bytes) {
+  bool onHost = isOnHost(offset);
+  if (side != Side::Any && onHost != (side == Side::Host))
+    return false;
+  uint64_t limit = onHost ? program.host_bytes() : program.arena_bytes();
+  uint64_t begin = onHost ? offset - hostBegin : offset;
+  return begin <= limit && bytes <= limit - begin;
+}
+
+std::string plan::describe(const fb::Program &program, Side side) {
+  std::string arena =
+      "the " + std::to_string(program.arena_bytes()) + " bytes of the arena";
+  std::string host = "the " + std::to_string(program.host_bytes()) +
+                     " bytes of the host's memory";
+  if (side == Side::Host)
+    return host;
+  bool either = side == Side::Any && program.host_bytes();
+  return either ? arena + " or " + host : arena;
+}
+
 /// Slots become addresses by the action's bindings.
 ByteRange plan::rangeOf(const fb::Program &program, const fb::Action &action,
                         const Use &use) {

@@ -136,6 +136,11 @@ LogicalResult Interpreter::run(Operation *op) {
   rules.terms.setOrigin(op);
   if (isa<plan::ClusterOp>(op))
     return runCluster(op);
+  // Where it lies is for Places.cpp.
+  if (auto move = dyn_cast<plan::MoveOp>(op)) {
+    alias(move.getResult(), move.getInput());
+    return success();
+  }
   if (auto add = dyn_cast<nn::AddOp>(op);
       add && cast<RankedTensorType>(add.getType()).getRank() == 0)
     return runSum(add);

@@ -123,8 +123,11 @@ static void addPasses(OpPassManager &manager, Phase phase, bool kernelsOnly) {
     // On cleaned IR: whether a sum has one user must not depend on dead ops.
     manager.addPass(createFuseSumsPass());
     manager.addPass(createFormClustersPass());
-    if (!kernelsOnly)
+    if (!kernelsOnly) {
+      // Once it is known what kernels take.
+      manager.addPass(createInsertMovesPass());
       manager.addPass(createPlaceBuffersPass());
+    }
     return;
   case Phase::Steps:
     manager.addPass(createLowerToStepsPass());

@@ -383,6 +383,35 @@ def overlap(lines: Lines) -> Iterator[Change]:
         before.append((result[1], result[2]))
 
 
+@kind("other-move", "something else comes from the host, or goes there")
+def other_move(lines: Lines) -> Iterator[Change]:
+    before: dict[str, list[str]] = {}  # what was moved, by way and type
+    for at, line in enumerate(lines):
+        if "func.func" in line:
+            before = {}
+        match = re.search(r"plan\.move +(\w+) (%[\w#]+) .*: (tensor<\S+>)$", line)
+        if not match:
+            continue
+        moved = before.setdefault(match[1] + match[3], [])
+        if moved:
+            yield replaced(lines, at, line.replace(f"{match[2]} ", f"{moved[-1]} ", 1))
+        moved.append(match[2])
+
+
+@kind("other-fetch", "what comes from the host is written where the last one is in use")
+def other_fetch(lines: Lines) -> Iterator[Change]:
+    place = r'plan\.move +from_host .*plan\.places = \[(#plan\.place<"slot \d+", \d+>)\]'
+    last = ""
+    for at, line in enumerate(lines):
+        if "func.func" in line:
+            last = ""
+        if match := re.search(place, line):
+            if last and last != match[1]:
+                yield replaced(lines, at, line.replace(match[1], last))
+            last = match[1]
+
+
+textual("host-buffer", "a buffer on the host is in the arena", r"(plan\.buffer .*) host at", r"\1 at")
 textual("over-argument", "a result lies over what the function is given", r'(plan\.places = \[#plan\.place<)"slot (?!0)\d+", \d+', r'\1"slot 0", 0')
 textual("small-buffer", "a buffer is too small for what lies in it", r'(plan\.buffer .* (?:activations|transfers|workspace) at \d+ bytes) (?!0\b)\d+', r"\1 32")
 textual("short-life", "a buffer dies before it is read", r"(plan\.buffer .* activations .* live \[(\d+)), \d+", r"\1, \2")

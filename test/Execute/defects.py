@@ -37,6 +37,9 @@ GPT2 = [MODELS / "gpt2-nano", *SMALL]
 # which only the late ones have defects.
 DROPOUT, DEEP = "gpt2-dropout", "llama-deep"
 LATE = re.compile(r"\.layers\.(?:9|11)\.|nn\.layer = (?:9|11)\b")
+# Of the plan with copies, what is about those.
+MOVED = re.compile(r"plan\.move| host at ")
+ONLY = {"deep": LATE, "offload": MOVED}
 LLAMA = [GOLDEN / "llama-small-test", "--seq=32", "--global-batch=8"]
 PLANS = {
     "mlp": [*MLP, "--mesh=pp=2,dp=2,tp=2"],
@@ -56,6 +59,8 @@ PLANS = {
     "deep": [DEEP, *SMALL, "--mesh=pp=2,dp=2,tp=2", "--layers=5,7", "--recompute=full:1"],
     "llama-heads": [*LLAMA, "--mesh=dp=2,cp=2,tp=2", "--context-parallel=heads",
                     "--attention=flash"],
+    "offload": [*GPT2, "--mesh=pp=2,dp=2", "--micro-batch=1", "--precision=bf16",
+                "--offload=optimizer,activations"],
 }
 # After another phase than `lower`.
 PLANS |= {f"{name}-partitioned": PLANS[name] for name in ("mlp-zero", "gpt2")}
@@ -140,10 +145,10 @@ class Plan:
     def find_places(self, generate: defect_kinds.Kind) -> list[defect_kinds.Change]:
         """Where `generate` may seed a defect."""
         changes = generate(self.lines)
-        if self.name != "deep":
+        if self.name not in ONLY:
             return list(changes)
-        late = {at for at, line in enumerate(self.lines) if LATE.search(line)}
-        return [(at, new) for at, new in changes if late & find_changed(self.lines, new)]
+        meant = {at for at, line in enumerate(self.lines) if ONLY[self.name].search(line)}
+        return [(at, new) for at, new in changes if meant & find_changed(self.lines, new)]
 
     def refuse(self, lines: list[str], words: Callable[[pathlib.Path], list],
                number: str) -> tuple[str, Outcome, pathlib.Path]:

@@ -93,6 +93,8 @@ void addHeader(Facts &facts, const fb::Plan &plan) {
   facts.emplace_back("zero", int(plan.zero()));
   if (plan.context_parallel())
     facts.emplace_back("context-parallel", plan.context_parallel()->str());
+  if (plan.offload())
+    facts.emplace_back("offload", plan.offload()->str());
   facts.emplace_back("sequence", plan.sequence());
   facts.emplace_back("global batch", plan.global_batch());
   facts.emplace_back("micro-batch", plan.micro_batch());
@@ -120,6 +122,8 @@ void addProgram(Facts &facts, const fb::Plan &plan, uint32_t index) {
   facts.emplace_back(prefix + "microbatches in flight",
                      program.peak_in_flight());
   facts.emplace_back(prefix + "arena bytes", program.arena_bytes());
+  if (program.host_bytes())
+    facts.emplace_back(prefix + "bytes on the host", program.host_bytes());
   // Categories without bytes are no facts: where one plan alone has them, the
   // other shows a dash.
   for (auto [category, bytes] : summary.peakBytes)

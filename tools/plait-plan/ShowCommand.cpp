@@ -92,6 +92,8 @@ static void showHeader(const fb::Plan &plan) {
     std::cout << ", zero " << int(plan.zero());
   if (plan.context_parallel())
     std::cout << ", context-parallel " << plan.context_parallel()->str();
+  if (plan.offload())
+    std::cout << ", offload " << plan.offload()->str();
   std::cout << "\n";
   std::cout << "precision " << plan::precisionOf(plan) << "\n";
   showOptimizer(plan);
@@ -131,14 +133,18 @@ static void showFunctions(const fb::Program &program) {
 
 /// The categories may peak at different steps: they need not add up to the
 /// arena.
-static void showMemory(const tool::ProgramSummary &summary, uint64_t arenaBytes,
-                       uint64_t reserve) {
+static void showMemory(const tool::ProgramSummary &summary,
+                       const fb::Program &program, uint64_t reserve) {
+  uint64_t arenaBytes = program.arena_bytes();
   std::cout << "  memory of a rank, each category at its own peak\n";
   for (auto [category, bytes] : summary.peakBytes)
     std::cout << format("    %-36s",
                         toWord(fb::EnumNameCategory(category)).c_str())
               << formatBytes(bytes) << "\n";
   std::cout << format("    %-36s", "arena") << formatBytes(arenaBytes) << "\n";
+  if (program.host_bytes())
+    std::cout << format("    %-36s", "offloaded to the host's memory")
+              << formatBytes(program.host_bytes()) << "\n";
   if (!reserve)
     return;
   std::cout << format("    %-36s", "reserved for context and libraries")
@@ -171,7 +177,7 @@ static void showProgram(const fb::Plan &plan, uint32_t index) {
             << " microbatches in flight\n";
   std::cout << "  functions\n";
   showFunctions(program);
-  showMemory(summary, program.arena_bytes(), plan.device_reserve());
+  showMemory(summary, program, plan.device_reserve());
   // Times its calls, that is: a step of a forward function counts once a
   // microbatch.
   std::cout << "  steps executed in a training step:";

@@ -174,6 +174,9 @@ static std::string writeMemory(const fb::Plan &plan,
     text += format("  %-38s", "live") + formatBytes(getSum(fullest)) + "\n";
     text += format("  %-38s", "arena: what the rank allocates") +
             formatBytes(program.arena_bytes()) + "\n";
+    if (program.host_bytes())
+      text += format("  %-38s", "offloaded to the host's memory") +
+              formatBytes(program.host_bytes()) + "\n";
   }
   return text;
 }
@@ -264,6 +267,7 @@ static Json toJson(const fb::Plan &plan, const Simulation &simulation,
           {"bubble_seconds", simulation.bubbleSeconds[index]},
           {"hidden_communication_seconds", rank.hidden},
           {"peak_bytes", program.arena_bytes()},
+          {"host_bytes", program.host_bytes()},
           {"peak_live_bytes", getSum(getFullest(program))},
           {"memory", std::move(memory)}};
 }

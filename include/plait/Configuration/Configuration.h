@@ -94,6 +94,19 @@ enum class EpilogueKind : uint8_t { None, Bias, All };
 /// (plait/Support/ChunkOrder.h).
 enum class ContextParallel : uint8_t { Gather, Heads, Zigzag };
 
+/// What lies in the memory of hosts and comes to the device where it is used:
+/// what the optimizer alone reads and writes (its state, and masters of bf16
+/// copies; Ren et al. 2021, "ZeRO-Offload"), and what forward passes keep for
+/// backward ones (Rhu et al. 2016, "vDNN").
+enum class Offload : uint8_t { None, Optimizer, Activations, Both };
+
+constexpr bool offloadsOptimizer(Offload offload) {
+  return offload == Offload::Optimizer || offload == Offload::Both;
+}
+constexpr bool offloadsActivations(Offload offload) {
+  return offload == Offload::Activations || offload == Offload::Both;
+}
+
 /// What the planner chooses beside the mesh: X(type, member, name, default,
 /// help). The name is that of an option and of a pin; in IR it has underscores.
 #define PLAIT_STRATEGY_FIELDS(X)                                               \
@@ -118,7 +131,10 @@ enum class ContextParallel : uint8_t { Gather, Heads, Zigzag };
     ContextParallel::Gather,                                                   \
     "for attention, ranks of cp gather keys and values, or exchange\n"         \
     "positions for heads (all-to-all); zigzag: gather, each having two\n"      \
-    "pieces of a sequence, so that all have the same work")
+    "pieces of a sequence, so that all have the same work")                    \
+  X(Offload, offload, "offload", Offload::None,                                \
+    "what lies in the memory of hosts: what only the optimizer uses,\n"        \
+    "what backward passes need")
 
 /// What is given, or follows from what the training runs on.
 #define PLAIT_TRAINING_FIELDS(X)                                               \
@@ -217,6 +233,9 @@ std::string print(Precision value);
 std::string print(AttentionKind value);
 std::string print(EpilogueKind value);
 std::string print(ContextParallel value);
+/// "none", "optimizer", "activations" or "optimizer+activations", which is read
+/// with a comma as well.
+std::string print(Offload value);
 std::string print(bool value); // true or false
 std::string print(int64_t value);
 inline std::string print(int value) { return print(int64_t(value)); }
@@ -236,6 +255,7 @@ Status parse(std::string_view name, std::string_view text,
 Status parse(std::string_view name, std::string_view text, EpilogueKind &value);
 Status parse(std::string_view name, std::string_view text,
              ContextParallel &value);
+Status parse(std::string_view name, std::string_view text, Offload &value);
 Status parse(std::string_view name, std::string_view text, bool &value);
 Status parse(std::string_view name, std::string_view text, int64_t &value);
 Status parse(std::string_view name, std::string_view text, int &value);
@@ -254,6 +274,7 @@ std::span<const std::string_view> getWords(Precision);
 std::span<const std::string_view> getWords(AttentionKind);
 std::span<const std::string_view> getWords(EpilogueKind);
 std::span<const std::string_view> getWords(ContextParallel);
+std::span<const std::string_view> getWords(Offload);
 
 /// Reads one field of any of the views; fails as parse() does, and where no
 /// field is called `name`, with a list of those there are.

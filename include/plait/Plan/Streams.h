@@ -144,8 +144,9 @@ StreamSchedule scheduleStreams(const fb::Program &program, const Mesh &mesh,
 
 /// Where the operations of a program happen on its plan's device. On a GPU, as
 /// the CUDA backend has it, there are a stream for computing, 0, one for each
-/// group of ranks with collectives, and one for each route, a neighbour and a
-/// direction. On a processor stream 1 has what isBeside(), and 0 the rest.
+/// group of ranks with collectives, one for each route, a neighbour and a
+/// direction, and one each for copies to the host and from there. On a
+/// processor stream 1 has what isBeside(), and 0 the rest.
 StreamChoice chooseStreams(const fb::Plan &plan, const fb::Program &program);
 
 /// Whether a processor performs `step` in a stream of its own: what replicas

@@ -17,9 +17,11 @@
 #include "plait/Plan/Plan_generated.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Support/Collectives.h"
+#include "plait/Support/HostMemory.h"
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace plait::plan {
@@ -48,6 +50,19 @@ struct Use {
   }
 };
 
+/// Which memory something has to be in.
+enum class Side : uint8_t { Any, Arena, Host };
+
+/// Whether one end of it is in the host's memory.
+inline bool copiesToOrFromHost(const fb::Step &step) {
+  const fb::CopyStep *copy = step.step_as_CopyStep();
+  return copy && copy->kind() != fb::CopyKind::Within;
+}
+
+/// Where a use of `step` is: one end of a copy to or from the host is there,
+/// and nothing else is.
+Side sideOf(const fb::Step &step, const Use &use);
+
 /// The uses of `step`. Its kind is known; the axis of a collective is one of
 /// `mesh`, and the lists of a GEMM have the same length.
 std::vector<Use> usesOf(const Mesh &mesh, const fb::Step &step);
@@ -57,6 +72,12 @@ struct ByteRange {
   uint64_t begin, end;
   bool writes;
 };
+
+/// Whether [offset, offset + bytes) is inside of that memory of a rank.
+bool isInside(const fb::Program &program, Side side, uint64_t offset,
+              uint64_t bytes);
+/// "the 64 bytes of the arena", for messages.
+std::string describe(const fb::Program &program, Side side);
 
 /// What a use is where `action` calls the step's function. Only for plans that
 /// the checker accepts.

@@ -145,6 +145,9 @@ struct Device {
   double memoryFraction = 1;  // of it that large kernels reach
   /// Bytes at which a memory-bound kernel reaches half of that.
   double memoryHalfBytes = 0;
+  /// Bytes/s that copies to the host's page-locked memory reach, and as many at
+  /// once from there.
+  double hostBandwidth = 0;
   /// What it draws at most, by its specification; 0: not known.
   double powerWatts = 0;
   int multiprocessors = 1;

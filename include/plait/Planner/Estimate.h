@@ -27,6 +27,8 @@ struct StageMemory {
          workspace = 0;
   /// The device's own, beside peak(): Device::usableBytes() is without it.
   double reserved = 0;
+  /// What is offloaded, of the host's memory: no part of peak().
+  double host = 0;
   /// What lives from step to step.
   double resident() const { return parameters + gradients + optimizer; }
   double peak() const { return resident() + activations + workspace; }

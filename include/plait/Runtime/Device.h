@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // One rank's memory and the five things that happen to it. All memory a plan
-// uses is one arena, allocated when the device is made; the compiler has
-// placed everything in it. Calls trust the plan checker: indices and ranges
-// are not checked again.
+// uses is one arena, and for some plans a part of the host's memory, allocated
+// when the device is made; the compiler has placed everything in them. Calls
+// trust the plan checker: indices and ranges are not checked again.
 //
 // Calls happen in the order in which they are made. On a GPU most of them only
 // enqueue work and return; Communicator::finish() waits for it. A call that
@@ -16,8 +16,9 @@
 //
 // A GPU does several things at once, each in a stream of its own: what is
 // enqueued in one stream happens in order, and streams wait for each other by
-// events. The calls of a Device are stream 0; Group::streamNumber() and
-// Communicator::streamOf() name the others. A CPU's device has stream 0 only:
+// events. The calls of a Device are stream 0, but for copies to and from the
+// host; streamOf(), Group::streamNumber() and Communicator::streamOf() name the
+// others. A CPU's device has stream 0 only:
 // who has more gives each a thread (see Rank.h).
 //
 //===----------------------------------------------------------------------===//
@@ -75,11 +76,14 @@ public:
   /// The first byte of the arena, in device memory, aligned to a page. The
   /// arena starts out as zeros.
   virtual std::byte *arena() = 0;
+  /// The first byte of what the rank has of its host's memory, where the plan
+  /// has such (Program.host_bytes); likewise zeros.
+  virtual std::byte *hostMemory() = 0;
 
-  /// Copies host memory to arena offset `offset`. The host memory may be
-  /// reused on return.
+  /// Copies `bytes` to `offset`, which may be on the host. The caller's memory
+  /// may be reused on return.
   virtual Status write(uint64_t offset, std::span<const std::byte> bytes) = 0;
-  /// Copies from arena offset `offset` to host memory; done on return.
+  /// Copies from `offset`, which may be on the host; done on return.
   virtual Status read(uint64_t offset, std::span<std::byte> bytes) = 0;
 
   /// Does at load time all that a GEMM of this shape needs; the number is
@@ -100,12 +104,15 @@ public:
                       bool add) = 0;
   virtual Status attention(uint32_t prepared,
                            const AttentionOperands &operands) = 0;
+  /// In stream streamOf(kind).
   virtual Status copy(std::byte *target, const std::byte *source,
-                      uint64_t bytes) = 0;
+                      uint64_t bytes, fb::CopyKind kind) = 0;
   virtual Status fillZero(std::byte *target, uint64_t bytes) = 0;
 
   // Streams. Events are numbered from 0.
 
+  /// Which has the copies of a kind.
+  virtual uint32_t streamOf(fb::CopyKind kind) const { return 0; }
   /// At load time: there will be events below `count`.
   virtual Status makeEvents(uint32_t count) { return Status::success(); }
   /// Event `event` is all that `stream` has been given so far; it may be

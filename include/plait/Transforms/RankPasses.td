@@ -278,6 +278,51 @@ def FormClustersPass : Pass<"plan-form-clusters", "::mlir::ModuleOp"> {
   let dependentDialects = ["::plait::plan::PlanDialect"];
 }
 
+def InsertMovesPass : Pass<"plan-insert-moves", "::mlir::ModuleOp"> {
+  let summary = "Fetch what lies on the host, and put it there";
+  let description = [{
+    With `offload` of `activations`, every residual lies in the host's memory: the
+    function that makes one moves it there at once, and one that takes it moves it
+    from there. With `optimizer`, so does what only the optimizer's function reads
+    and writes of what outlives a step: moments, and values where something else is
+    computed with.
+
+    Moves from the host stand one user ahead: where the user of what was fetched
+    before begins, so that the two go on side by side.
+
+    Phase `lower`; reads `offload`.
+
+    Example:
+    ```mlir
+    // plait-opt --plait-configure=offload=optimizer --plan-insert-moves
+    nn.parameter @w : tensor<4x8xf32> init <mean = 0.0, std = 0.02>
+    func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
+      %m = nn.read @w moment1 : tensor<4x8xf32>
+      %0 = plan.cluster(%m) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+      ^bb0(%x: tensor<4x8xf32>):
+        %1 = nn.add %x, %x : tensor<4x8xf32>
+        plan.yield %1 : tensor<4x8xf32>
+      }
+      nn.write %0 to @w moment1 : tensor<4x8xf32>
+      return
+    }
+    ```
+    becomes
+    ```mlir
+    %0 = nn.read @w moment1 : tensor<4x8xf32>
+    %1 = plan.move from_host %0 : tensor<4x8xf32>
+    %2 = plan.cluster(%1) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+    ^bb0(%arg0: tensor<4x8xf32>):
+      %4 = nn.add %arg0, %arg0 : tensor<4x8xf32>
+      plan.yield %4 : tensor<4x8xf32>
+    }
+    %3 = plan.move to_host %2 : tensor<4x8xf32>
+    nn.write %3 to @w moment1 : tensor<4x8xf32>
+    ```
+  }];
+  let dependentDialects = ["::plait::plan::PlanDialect"];
+}
+
 def PlaceBuffersPass : Pass<"plan-place-buffers", "::mlir::ModuleOp"> {
   let summary = "Give every value an address and write the programs";
   let description = [{

@@ -66,9 +66,9 @@ mlir::LogicalResult verifySteps(mlir::ModuleOp module);
 /// it.
 int64_t getBucketElements(mlir::ModuleOp module, int64_t ranks);
 
-/// Bytes of the arena that the plan will have for `program`: its own and, on
-/// GPUs, what libraries may use.
-int64_t getArenaBytes(plan::ProgramOp program);
+/// Bytes that a device needs for `program`: the arena and, on GPUs, what
+/// libraries may use. To a processor the host's memory is its own.
+int64_t getDeviceBytes(plan::ProgramOp program);
 
 } // namespace plait
 

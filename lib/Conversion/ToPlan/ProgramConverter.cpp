@@ -242,11 +242,11 @@ PLAIT_FOR_EACH_ACTION_KIND(PLAIT_SAME_ACTION)
 /// First of all: everything else refers to buffers by these offsets.
 void Converter::addRegions() {
   for (auto buffer : program.getBody().getOps<BufferOp>()) {
-    offsets[buffer.getSymName()] = buffer.getOffset();
+    offsets[buffer.getSymName()] = buffer.getAddress();
     auto region = std::make_unique<fb::RegionT>();
     region->name = buffer.getSymName().str();
     region->category = static_cast<fb::Category>(buffer.getCategory());
-    region->offset = buffer.getOffset();
+    region->offset = buffer.getAddress();
     region->bytes = buffer.getBytes();
     region->first_action = buffer.getFirst();
     region->last_action = buffer.getLast();
@@ -378,6 +378,7 @@ void Converter::addAction(ActionOp op) {
 /// 3. Actions, which refer to functions.
 FailureOr<std::unique_ptr<fb::ProgramT>> Converter::run() {
   result->arena_bytes = program.getBytes();
+  result->host_bytes = program.getHostBytes();
   result->peak_in_flight = program.getInFlight();
   // 1.
   addRegions();

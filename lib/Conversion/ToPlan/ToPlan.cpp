@@ -76,6 +76,8 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   if (configuration.contextParallel != ContextParallel::Gather &&
       mesh.getAxisSize(kContextAxis) > 1)
     plan.context_parallel = print(configuration.contextParallel);
+  if (configuration.offload != Offload::None)
+    plan.offload = print(configuration.offload);
   for (auto [name, size] : llvm::zip_equal(
            mesh.getAxes().getAsRange<StringAttr>(), mesh.getSizes())) {
     auto axis = std::make_unique<fb::MeshAxisT>();

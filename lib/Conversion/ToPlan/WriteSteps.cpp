@@ -39,6 +39,8 @@ static_assert(
     haveOneValue<Accumulate::Overwrite, fb::Accumulate::Overwrite> &&
     haveOneValue<Accumulate::Add, fb::Accumulate::Add> &&
     haveOneValue<Accumulate::AddUnlessFirst, fb::Accumulate::AddUnlessFirst>);
+static_assert(haveOneValue<CopyKind::ToHost, fb::CopyKind::ToHost> &&
+              haveOneValue<CopyKind::FromHost, fb::CopyKind::FromHost>);
 static_assert(haveOneValue<Epilogue::None, fb::Epilogue::None> &&
               haveOneValue<Epilogue::Bias, fb::Epilogue::Bias> &&
               haveOneValue<Epilogue::Gelu, fb::Epilogue::Gelu> &&
@@ -120,6 +122,7 @@ private:
   FailureOr<fb::GemmStepT> write(GemmOp op);
   FailureOr<fb::AttentionStepT> write(AttentionOp op);
   FailureOr<fb::CollectiveStepT> write(CollectiveOp op);
+  FailureOr<fb::CopyStepT> write(CopyOp op);
   LogicalResult add(Operation *op);
 
   FunctionOp function;
@@ -136,7 +139,7 @@ private:
 fb::Ref Writer::getRef(MemoryAttr used) const {
   if (!used.getBuffer())
     return fb::Ref(used.getOffset(), used.getSlot());
-  return fb::Ref(memory.find(used.getBuffer()).getOffset() + used.getOffset(),
+  return fb::Ref(memory.find(used.getBuffer()).getAddress() + used.getOffset(),
                  -1);
 }
 
@@ -279,6 +282,15 @@ FailureOr<fb::CollectiveStepT> Writer::write(CollectiveOp op) {
   return step;
 }
 
+FailureOr<fb::CopyStepT> Writer::write(CopyOp op) {
+  fb::CopyStepT step;
+  step.kind = static_cast<fb::CopyKind>(op.getKind());
+  step.source = point(op.getSource());
+  step.target = point(op.getTarget());
+  step.bytes = op.getSource().getBytes();
+  return step;
+}
+
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
@@ -295,7 +307,7 @@ LogicalResult Writer::add(Operation *op) {
   };
   LogicalResult written =
       llvm::TypeSwitch<Operation *, LogicalResult>(op)
-          .Case<KernelOp, GemmOp, AttentionOp, CollectiveOp>(set)
+          .Case<KernelOp, GemmOp, AttentionOp, CollectiveOp, CopyOp>(set)
           .Default([](Operation *op) -> LogicalResult {
             return op->emitOpError("is a step that the plan file has no table "
                                    "for");

@@ -80,6 +80,7 @@ void divideAmongRanks(Hardware &hardware, int ranks) {
   device.memoryBytes /= ranks;
   device.reservedBytes /= ranks;
   device.memoryBandwidth /= ranks;
+  device.hostBandwidth /= ranks;
   device.powerWatts /= ranks;
   device.burst = std::max(1.0, double(ranks) / hardware.cores);
   hardware.intra.bandwidth /= ranks;

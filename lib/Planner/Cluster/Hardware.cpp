@@ -123,6 +123,9 @@ Status parseDevice(const Json &object, const std::string &where,
       .read("memoryBandwidth", device.memoryBandwidth, bandwidth);
   fields.read("memoryFraction", device.memoryFraction, {0.001, 1});
   fields.read("memoryHalfBytes", device.memoryHalfBytes, bytes);
+  // Of a processor, which copies in its memory: it reads and writes.
+  device.hostBandwidth = device.memoryBandwidth * device.memoryFraction / 2;
+  fields.read("hostBandwidth", device.hostBandwidth, bandwidth);
   fields.read("powerWatts", device.powerWatts, {0, 1e6});
   fields.read("multiprocessors", device.multiprocessors, count);
   fields.read("launchSeconds", device.launchSeconds, seconds);
@@ -363,6 +366,7 @@ Hardware planner::getWorst(const Hardware &a, const Hardware &b) {
     device.memoryBandwidth = other.device.memoryBandwidth;
     device.memoryFraction = other.device.memoryFraction;
   }
+  lower(device.hostBandwidth, other.device.hostBandwidth);
   device.launchSeconds =
       std::max(device.launchSeconds, other.device.launchSeconds);
   // Unknown unless both are known: the figure of one type would be taken for

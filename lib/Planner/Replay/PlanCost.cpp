@@ -143,6 +143,9 @@ double planner::stepSeconds(const fb::Step &step, const plan::Mesh &mesh,
     return attentionStepSeconds(*attention, device);
   if (const auto *collective = step.step_as_CollectiveStep())
     return collectiveStepSeconds(*collective, mesh, cluster);
+  if (plan::copiesToOrFromHost(step))
+    return device.launchSeconds +
+           double(step.step_as_CopyStep()->bytes()) / device.hostBandwidth;
   if (const auto *copy = step.step_as_CopyStep())
     return memoryCost(2 * double(copy->bytes()), device).seconds;
   if (const auto *fill = step.step_as_FillStep())

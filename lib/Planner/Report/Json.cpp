@@ -33,6 +33,7 @@ static json getConfiguration(const Configuration &configuration) {
           {"zero", configuration.zero},
           {"sequence_parallel", configuration.sequenceParallel},
           {"context_parallel", print(configuration.contextParallel)},
+          {"offload", print(configuration.offload)},
           {"layers", configuration.layers}};
 }
 
@@ -63,7 +64,8 @@ static json getMemory(const Estimate &estimate) {
                       {"optimizer", memory.optimizer},
                       {"activations", memory.activations},
                       {"workspace", memory.workspace},
-                      {"reserved", memory.reserved}});
+                      {"reserved", memory.reserved},
+                      {"host", memory.host}});
   return stages;
 }
 

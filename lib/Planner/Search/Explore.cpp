@@ -49,6 +49,7 @@ Configuration Explorer::toConfiguration(const Node &node) const {
   configuration.recompute = *node.recompute;
   configuration.contextParallel = node.contextParallel;
   configuration.sequenceParallel = node.work->sequenceParallel;
+  configuration.offload = input.pins.offload.value_or(Offload::None);
   configuration.layers = input.pins.layers.value_or(std::vector<int>());
   int stages = node.mesh.pipeline * node.schedule->chunks;
   if (node.even)
@@ -461,6 +462,7 @@ double Explorer::getLeastSeconds(const Work &work, int context) {
   one.tensor = work.tensorParallel;
   one.context = context;
   one.sequenceParallel = work.sequenceParallel;
+  one.offload = input.pins.offload.value_or(Offload::None);
   // Sizes that divide a replica's sequences divide all of them.
   for (int64_t size : choices.getMicroBatches(Mesh(), input.training))
     for (const Recomputation &recompute : choices.recompute)

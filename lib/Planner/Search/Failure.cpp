@@ -136,6 +136,16 @@ void Remedies::tryOptions() {
       return makePossible(space.zero, pins.zero, stage);
     });
   };
+  auto tryOffload = [&](Offload offload) {
+    std::string option = "--offload " + print(offload);
+    return !input.cluster.device.isProcessor &&
+           tryChange(option.c_str(), [offload](SearchSpace &, Pins &pins) {
+             bool changes =
+                 pins.offload.value_or(Offload::None) == Offload::None;
+             pins.offload = offload;
+             return changes;
+           });
+  };
   // Stops at the first change that helps: the message names one change and not
   // a list.
   tryChange("--sequence-parallel", sequence) ||
@@ -143,7 +153,8 @@ void Remedies::tryOptions() {
       tryChange("--schedule 1f1b", schedule) ||
       tryRecompute(Recompute::Selective) || tryRecompute(Recompute::Full) ||
       tryChange("another --mesh", mesh) || tryZero(1) || tryZero(2) ||
-      tryZero(3);
+      tryZero(3) || tryOffload(Offload::Optimizer) ||
+      tryOffload(Offload::Activations) || tryOffload(Offload::Both);
 }
 
 /// Whether something fits on `nodes` nodes.

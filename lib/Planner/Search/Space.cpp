@@ -102,6 +102,8 @@ std::string planner::print(const Configuration &configuration) {
   if (configuration.context > 1 &&
       configuration.contextParallel != ContextParallel::Gather)
     out << ", context-parallel " << print(configuration.contextParallel);
+  if (configuration.offload != Offload::None)
+    out << ", offload " << print(configuration.offload);
   return out.str();
 }
 

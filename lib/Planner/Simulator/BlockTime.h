@@ -39,6 +39,8 @@ struct Context {
     return configuration.context > 1 &&
            configuration.contextParallel == ContextParallel::Zigzag;
   }
+  /// Whether there is other memory than the device's own.
+  bool hasHost() const { return !cluster.device.isProcessor; }
   double gradientBytes() const {
     return training.fp32Gradients ? 4 : elementBytes(training.precision);
   }

@@ -144,7 +144,27 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
     sum.memory += entry.count * time.memory;
     sum.launch += entry.count * time.launch;
   }
+  addCopies(stage, sum);
   return sum;
+}
+
+/// What is kept goes to the host beside the forward pass and comes back beside
+/// the backward ones, of which each takes what it needs.
+void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
+  if (!offloadsActivations(configuration.offload))
+    return;
+  double bandwidth = context.cluster.device.hostBandwidth;
+  double all = savedBytes(stage, context) / bandwidth;
+  time.forward = std::max(time.forward, all);
+  if (!generator->splitsBackward) {
+    // The two parts of one pass.
+    double missing = all - time.backwardInput - time.backwardWeight;
+    time.backwardInput += std::max(0.0, missing);
+    return;
+  }
+  time.backwardInput = std::max(time.backwardInput, all);
+  time.backwardWeight =
+      std::max(time.backwardWeight, weightBytes(stage, context) / bandwidth);
 }
 
 /// With several microbatches each one's gradients are added to a sum, which

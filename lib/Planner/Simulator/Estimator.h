@@ -63,6 +63,7 @@ private:
   void cut(Recompute kind);
   StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;
   StageTime timeStage(const StageBlocks &stage);
+  void addCopies(const StageBlocks &stage, StageTime &time) const;
   Status check();
   /// Stages and their times, of result.layers.
   void setStages(const Recomputation &recompute);

@@ -16,6 +16,7 @@
 #include "Memory.h"
 
 #include <algorithm>
+#include <utility>
 
 using namespace plait;
 using namespace plait::planner;
@@ -182,23 +183,26 @@ static double gatheredBytes(const Block &block, const Context &context) {
                      context.gradientBytes());
 }
 
-/// At the worst of the moments that the schedule has. Tries each moment that no
-/// other one covers in every chunk (Pipeline.cpp), since which of them is the
-/// fullest depends on the bytes of each chunk.
-static double getActivations(uint32_t rank,
-                             std::span<const StageBlocks *const> stages,
-                             const PipelineModel &pipeline,
-                             const Context &context) {
-  bool splits = pipeline.splitsBackward();
-  std::vector<InFlight> bytes; // of one microbatch, by chunk
-  bytes.reserve(stages.size());
-  for (const StageBlocks *stage : stages)
-    bytes.push_back({savedBytes(*stage, context),
-                     splits ? weightBytes(*stage, context) : 0});
+InFlight planner::heldBytes(const StageBlocks &stage, const Context &context) {
+  if (!offloadsActivations(context.configuration.offload) || !context.hasHost())
+    return {savedBytes(stage, context), weightBytes(stage, context)};
+  if (context.configuration.pipeline == 1)
+    return {};
+  // Messages are received in the arena.
+  const StageBlocks::Entry &first = stage.entries.front();
+  const Block &block = context.block(first.block, first.recompute);
+  return {toBytes(block.input, context), 0};
+}
+
+/// At the worst of the moments that the schedule has; `bytes` are those of one
+/// microbatch, by chunk. Tries each moment that no other one covers in every
+/// chunk (Pipeline.cpp), since which of them is the fullest depends on these.
+static double getMost(uint32_t rank, const std::vector<InFlight> &bytes,
+                      const PipelineModel &pipeline) {
   double most = 0;
   for (size_t moment = 0; moment < pipeline.countMoments(rank); ++moment) {
     double sum = 0;
-    for (uint32_t chunk = 0; chunk < stages.size(); ++chunk) {
+    for (uint32_t chunk = 0; chunk < bytes.size(); ++chunk) {
       InFlight count = pipeline.inFlight(rank, moment, chunk);
       sum += count.whole * bytes[chunk].whole +
              count.weights * bytes[chunk].weights;
@@ -206,6 +210,24 @@ static double getActivations(uint32_t rank,
     most = std::max(most, sum);
   }
   return most;
+}
+
+/// Sets what is kept between passes, in the arena and on the host.
+static void setActivations(StageMemory &memory, uint32_t rank,
+                           std::span<const StageBlocks *const> stages,
+                           const PipelineModel &pipeline,
+                           const Context &context) {
+  bool splits = pipeline.splitsBackward();
+  std::vector<InFlight> saved, held; // of one microbatch, by chunk
+  for (const StageBlocks *stage : stages) {
+    saved.push_back({savedBytes(*stage, context),
+                     splits ? weightBytes(*stage, context) : 0});
+    held.push_back(heldBytes(*stage, context));
+    held.back().weights *= splits;
+  }
+  memory.activations = getMost(rank, held, pipeline);
+  memory.host +=
+      std::max(0.0, getMost(rank, saved, pipeline) - memory.activations);
 }
 
 /// The largest temporaries and the largest gathered block, each over all blocks
@@ -249,6 +271,8 @@ StageMemory planner::getMemory(const Holdings &holdings,
   memory.optimizer = parameters *
                      (context.training.stateBytes + (isSixteenBit ? 4 : 0)) /
                      shardsOf(1);
+  if (offloadsOptimizer(configuration.offload) && context.hasHost())
+    std::swap(memory.optimizer, memory.host);
   memory.workspace =
       holdings.temporary + (configuration.zero >= 3 ? holdings.gathered : 0);
   memory.reserved = context.cluster.device.reservedBytes;
@@ -260,6 +284,6 @@ StageMemory planner::getMemory(uint32_t rank,
                                const PipelineModel &pipeline,
                                const Context &context) {
   StageMemory memory = getMemory(getHoldings(stages, context), context);
-  memory.activations = getActivations(rank, stages, pipeline, context);
+  setActivations(memory, rank, stages, pipeline, context);
   return memory;
 }

@@ -42,6 +42,9 @@ double savedBytes(const StageBlocks &stage, const Context &context);
 /// their matmuls' operands.
 double weightBytes(const StageBlocks &stage, const Context &context);
 
+/// Both, without what is offloaded.
+InFlight heldBytes(const StageBlocks &stage, const Context &context);
+
 /// What a rank holds whatever the schedule and the ZeRO stage are.
 struct Holdings {
   double parameters = 0; // elements

@@ -158,8 +158,15 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   double norm = collectiveSeconds(
       CollectiveKind::AllReduce, 4,
       context.group(int(context.configuration.ranks()), 1), context.cluster);
-  Cost cost =
-      memoryCost(load.parameters / shards * bytes, context.cluster.device);
+  const Device &device = context.cluster.device;
+  Cost cost = memoryCost(load.parameters / shards * bytes, device);
+  if (offloadsOptimizer(context.configuration.offload)) {
+    // State and masters come and go at once, beside the update.
+    double moved =
+        training.stateBytes + (training.precision == Precision::FP32 ? 0 : 4);
+    cost.seconds = std::max(cost.seconds, load.parameters / shards * moved /
+                                              device.hostBandwidth);
+  }
   cost.seconds += norm;
   cost.launch += norm; // of four bytes: nothing but latency
   return cost;

@@ -45,12 +45,6 @@ const char *planner::getActivityName(Activity activity) {
 
 namespace {
 
-/// What one chunk of a rank holds of a microbatch.
-struct Held {
-  double whole = 0;   // from its forward to its backward pass
-  double weights = 0; // from then until a late gradient of weights
-};
-
 /// One timeline of an estimator that has run with all microbatches. Work goes
 /// in first, so that an action's position is the same in the schedule's list
 /// and in `timeline.ranks`; then what follows the pipeline.
@@ -68,7 +62,7 @@ private:
                     const std::vector<uint32_t> &positions);
   void addStep();
   void addMemory(uint32_t rank);
-  std::vector<Held> getHeld(uint32_t rank) const;
+  std::vector<InFlight> getHeld(uint32_t rank) const;
 
   const Context &context;
   Estimator &estimator;
@@ -154,10 +148,10 @@ void TimelineBuilder::addStep() {
 }
 
 /// The figures that estimates count memory by, of one microbatch, by chunk.
-std::vector<Held> TimelineBuilder::getHeld(uint32_t rank) const {
-  std::vector<Held> held;
+std::vector<InFlight> TimelineBuilder::getHeld(uint32_t rank) const {
+  std::vector<InFlight> held;
   for (const StageBlocks *stage : estimator.stagesOf(rank))
-    held.push_back({savedBytes(*stage, context), weightBytes(*stage, context)});
+    held.push_back(heldBytes(*stage, context));
   return held;
 }
 
@@ -167,7 +161,7 @@ std::vector<Held> TimelineBuilder::getHeld(uint32_t rank) const {
 /// sample, which is of all microbatches. What is outside of the pipeline
 /// changes nothing.
 void TimelineBuilder::addMemory(uint32_t rank) {
-  const std::vector<Held> held = getHeld(rank);
+  const std::vector<InFlight> held = getHeld(rank);
   RankTimeline &line = timeline.ranks[rank];
   StageMemory &largest = timeline.estimate.memory[rank];
   // What is there all the time.
@@ -189,7 +183,7 @@ void TimelineBuilder::addMemory(uint32_t rank) {
     // more.
     if (action.activity > Activity::BackwardWeight)
       break;
-    const Held &chunk = held[action.chunk];
+    const InFlight &chunk = held[action.chunk];
     // Taken before the action runs, because its results need room from the
     // beginning.
     if (action.activity == Activity::Forward)

@@ -17,6 +17,7 @@
 #include "Attention.h"
 #include "Core/Backend.h"
 #include "Core/HostMemory.h"
+#include "Core/Operands.h"
 #include "Core/Topology.h"
 #include "Gemm.h"
 #include "KernelLibrary.h"
@@ -38,13 +39,14 @@ using namespace plait::runtime;
 
 namespace {
 
-/// A rank's arena and libraries. All steps run synchronously on the calling
-/// thread and its team, so that nothing has to be waited for. Owns the arena.
+/// A rank's memory and libraries. All steps run synchronously on the calling
+/// thread and its team, so that nothing has to be waited for. Owns the memory,
+/// of which the arena is the first part and the host's memory the rest.
 class CpuDevice : public Device {
 public:
   CpuDevice(std::shared_ptr<const KernelLibrary> kernels, std::byte *memory,
-            size_t bytes, unsigned threads)
-      : kernels(std::move(kernels)), memory(memory), bytes(bytes),
+            size_t bytes, std::byte *host, unsigned threads)
+      : kernels(std::move(kernels)), memory(memory), bytes(bytes), host(host),
         threads(threads), gemms(threads), attentions(threads) {}
   /// Nothing is under way: steps return when they are done.
   ~CpuDevice() override { munmap(memory, bytes); }
@@ -56,15 +58,16 @@ public:
   }
 
   std::byte *arena() override { return memory; }
+  std::byte *hostMemory() override { return host; }
 
   /// Reads and writes are plain copies: steps are synchronous, and so there is
   /// none that could still use the bytes.
   Status write(uint64_t offset, std::span<const std::byte> data) override {
-    std::memcpy(memory + offset, data.data(), data.size());
+    std::memcpy(RankMemory(*this).at(offset), data.data(), data.size());
     return Status::success();
   }
   Status read(uint64_t offset, std::span<std::byte> data) override {
-    std::memcpy(data.data(), memory + offset, data.size());
+    std::memcpy(data.data(), RankMemory(*this).at(offset), data.size());
     return Status::success();
   }
 
@@ -101,8 +104,8 @@ public:
 
   /// By all threads where it is long: one core does not fill the memory's
   /// bandwidth.
-  Status copy(std::byte *target, const std::byte *source,
-              uint64_t size) override {
+  Status copy(std::byte *target, const std::byte *source, uint64_t size,
+              fb::CopyKind) override {
     parallelFor(threads, size, memoryGrain, [=](int64_t begin, int64_t end) {
       std::memcpy(target + begin, source + begin, end - begin);
     });
@@ -124,6 +127,7 @@ private:
   std::shared_ptr<const KernelLibrary> kernels;
   std::byte *memory;
   size_t bytes;
+  std::byte *host;
   unsigned threads;
   GemmLibrary gemms;
   AttentionLibrary attentions;
@@ -137,14 +141,22 @@ std::string runtime::describeCpuLibraries() {
          std::to_string(version.minor) + "." + std::to_string(version.patch);
 }
 
+namespace {
 /// What a rank takes. Whole pages, and at least one, for mmap() of nothing
 /// fails.
-static uint64_t arenaBytesOf(const fb::Plan &plan, uint32_t rank) {
-  constexpr uint64_t page = 4096;
-  uint64_t size =
-      plan.programs()->Get(plan::Mesh(plan).index(rank, 0))->arena_bytes();
-  return std::max(size + page - 1, page) / page * page;
-}
+struct RankBytes {
+  uint64_t arena, host;
+
+  RankBytes(const fb::Plan &plan, uint32_t rank) {
+    const fb::Program &program =
+        *plan.programs()->Get(plan::Mesh(plan).index(rank, 0));
+    constexpr uint64_t page = 4096;
+    arena = std::max(program.arena_bytes() + page - 1, page) / page * page;
+    host = (program.host_bytes() + page - 1) / page * page;
+  }
+  uint64_t all() const { return arena + host; }
+};
+} // namespace
 
 /// Code is loaded once for all ranks of the process. mmap() gives zeros, as
 /// padding and moments have to begin.
@@ -157,17 +169,23 @@ runtime::createCpuDevices(const fb::Plan &plan, std::span<const uint32_t> ranks,
   auto kernels = std::make_shared<const KernelLibrary>(std::move(*loaded));
   std::vector<std::unique_ptr<Device>> devices;
   for (uint32_t rank : ranks) {
-    uint64_t size = arenaBytesOf(plan, rank);
+    RankBytes bytes(plan, rank);
+    uint64_t size = bytes.all();
     void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-      return fail("rank ", rank, ": cannot allocate an arena of ", size,
-                  " bytes: ", std::strerror(errno));
+      return fail("rank ", rank, ": cannot allocate an arena of ", bytes.arena,
+                  " bytes",
+                  bytes.host ? " and " + std::to_string(bytes.host) +
+                                   " of what is offloaded"
+                             : "",
+                  ": ", std::strerror(errno));
     // Large pages speed memory-bound kernels up by several percent; where the
     // system has none to give nothing is lost.
     madvise(memory, size, MADV_HUGEPAGE);
     devices.push_back(std::make_unique<CpuDevice>(
-        kernels, static_cast<std::byte *>(memory), size, threads));
+        kernels, static_cast<std::byte *>(memory), size,
+        static_cast<std::byte *>(memory) + bytes.arena, threads));
   }
   return devices;
 }
@@ -239,7 +257,7 @@ Result<Backend> runtime::createCpuBackend(const fb::Plan &plan,
   backend.ranks = local->here;
   uint64_t bytes = 0;
   for (uint32_t rank : backend.ranks)
-    bytes += arenaBytesOf(plan, rank);
+    bytes += RankBytes(plan, rank).all();
   Result<uint64_t> copies =
       options.copyBytes ? options.copyBytes() : Result<uint64_t>(0);
   if (!copies.ok())

@@ -17,6 +17,7 @@
 #include "CudaBackend.h"
 
 #include "Capabilities.h"
+#include "Core/HostMemory.h"
 #include "CudaDevice.h"
 #include "CudaThreadCommunicator.h"
 #include "NcclCommunicator.h"
@@ -139,6 +140,21 @@ struct Gpu {
   }
 };
 
+/// Whether what all ranks of this host offload fits its memory, before the
+/// first of it is page-locked. All processes ask, or none.
+Status checkOffloaded(const fb::Plan &plan, std::span<const uint32_t> ranks,
+                      const ExecutorOptions &options) {
+  plan::Mesh mesh(plan);
+  uint64_t bytes = 0;
+  for (uint32_t rank : ranks)
+    bytes += plan.programs()->Get(mesh.index(rank, 0))->host_bytes();
+  bool offloads =
+      std::any_of(plan.programs()->begin(), plan.programs()->end(),
+                  [](const auto *program) { return program->host_bytes(); });
+  return offloads ? checkHostMemory(bytes, ranks.size(), options.processes)
+                  : Status::success();
+}
+
 /// Devices for `ranks`, rank i on GPU ordinals[i]. Without `nccl` they share
 /// memory, and are recorded together.
 /// All GPUs are loaded and checked before the first arena is allocated: a
@@ -152,6 +168,7 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
   std::map<int, Gpu> gpus;
   for (size_t i = 0; i < ranks.size(); ++i)
     gpus[ordinals[i]].ranks.push_back(ranks[i]);
+  PLAIT_RETURN_IF_ERROR(checkOffloaded(plan, ranks, options));
   Backend backend;
   for (auto &[ordinal, gpu] : gpus) {
     PLAIT_RETURN_IF_ERROR(gpu.load(plan, driver, ordinal));

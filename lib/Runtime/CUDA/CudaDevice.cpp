@@ -20,6 +20,7 @@
 #include "CudaDevice.h"
 
 #include "plait/Plan/Defaults.h"
+#include "plait/Support/HostMemory.h"
 
 #include <algorithm>
 #include <cstring>
@@ -58,9 +59,34 @@ CudaDevice::create(const fb::Plan &plan, const fb::Program &program,
   PLAIT_RETURN_IF_ERROR(driver.check(
       driver.cuMemHostAlloc(&staging, stagingBytes, 0), "cuMemHostAlloc"));
   result->staging = static_cast<std::byte *>(staging);
+  PLAIT_RETURN_IF_ERROR(result->allocateHostMemory(driver));
   PLAIT_RETURN_IF_ERROR(result->queue->fillZero(result->memory, bytes));
   PLAIT_RETURN_IF_ERROR(result->queue->synchronize());
   return result;
+}
+
+/// A stream each for copies to the host and from there, as GPUs have an engine
+/// for either.
+Status CudaDevice::allocateHostMemory(const Driver &driver) {
+  uint64_t bytes = program.host_bytes();
+  if (!bytes)
+    return Status::success();
+  void *made = nullptr;
+  if (Status status = driver.check(driver.cuMemHostAlloc(&made, bytes, 0),
+                                   "cuMemHostAlloc");
+      !status.ok())
+    return fail(queue->context->describe(), ": cannot allocate ", bytes,
+                " bytes of the host's memory for what is offloaded: ",
+                status.message());
+  offloaded = static_cast<std::byte *>(made);
+  std::memset(offloaded, 0, bytes);
+  for (fb::CopyKind kind : {fb::CopyKind::ToHost, fb::CopyKind::FromHost}) {
+    Result<uint32_t> stream = addStream();
+    if (!stream.ok())
+      return stream.status();
+    copyStreams[size_t(kind)] = *stream;
+  }
+  return Status::success();
 }
 
 /// Other members free themselves, in the order that the header declares.
@@ -69,12 +95,20 @@ CudaDevice::~CudaDevice() {
     return;
   if (staging) // waits for the work that uses it
     queue->driver.cuMemFreeHost(staging);
+  if (offloaded)
+    queue->driver.cuMemFreeHost(offloaded);
 }
 
 /// Copies through the staging memory, so that the caller's may change at once
 /// and the host does not wait unless it is full. Small inputs of a step lie one
 /// behind the other in it. On stream 0, so ordered with the work there.
 Status CudaDevice::write(uint64_t offset, std::span<const std::byte> bytes) {
+  if (isOnHost(offset)) {
+    // Between steps streams have joined: what they copy is done with this one.
+    PLAIT_RETURN_IF_ERROR(queue->synchronize());
+    std::memcpy(offloaded + (offset - hostBegin), bytes.data(), bytes.size());
+    return Status::success();
+  }
   while (!bytes.empty()) {
     // What has been staged is read when the stream gets there: its room is
     // used again only after that.
@@ -102,6 +136,10 @@ Status CudaDevice::read(uint64_t offset, std::span<std::byte> bytes) {
   // Nothing staged is needed any more once the stream has caught up.
   PLAIT_RETURN_IF_ERROR(queue->synchronize());
   staged = 0;
+  if (isOnHost(offset)) {
+    std::memcpy(bytes.data(), offloaded + (offset - hostBegin), bytes.size());
+    return Status::success();
+  }
   while (!bytes.empty()) {
     uint64_t size = std::min<uint64_t>(bytes.size(), stagingBytes);
     PLAIT_RETURN_IF_ERROR(queue->driver.check(
@@ -180,8 +218,8 @@ Status CudaDevice::gemm(uint32_t prepared, const GemmOperands &operands,
 }
 
 Status CudaDevice::copy(std::byte *target, const std::byte *source,
-                        uint64_t bytes) {
-  return queue->copy(target, source, bytes);
+                        uint64_t bytes, fb::CopyKind kind) {
+  return stream(streamOf(kind)).copy(target, source, bytes);
 }
 
 Status CudaDevice::fillZero(std::byte *target, uint64_t bytes) {

@@ -15,14 +15,17 @@
 #include "DeviceMemory.h"
 #include "plait/Runtime/Device.h"
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 namespace plait::runtime {
 
-/// One rank's part of a GPU: an arena and its streams. What ranks
-/// tell each other happens in streams of its own, everything else in stream 0.
+/// One rank's part of a GPU: an arena and its streams, and of the host's memory
+/// what the plan keeps there. What ranks tell each other happens in streams of
+/// its own, so do copies to the host and from there, everything else in stream
+/// 0.
 class CudaDevice : public Device {
 public:
   struct Options {
@@ -53,6 +56,7 @@ public:
 
   Status attachThread() override { return queue->context->use(); }
   std::byte *arena() override { return memory; }
+  std::byte *hostMemory() override { return offloaded; }
   const std::shared_ptr<DeviceMemory> &arenaMemory() const { return owned; }
   Status write(uint64_t offset, std::span<const std::byte> bytes) override;
   Status read(uint64_t offset, std::span<std::byte> bytes) override;
@@ -65,9 +69,12 @@ public:
               bool add) override;
   Status attention(uint32_t prepared,
                    const AttentionOperands &operands) override;
-  Status copy(std::byte *target, const std::byte *source,
-              uint64_t bytes) override;
+  Status copy(std::byte *target, const std::byte *source, uint64_t bytes,
+              fb::CopyKind kind) override;
   Status fillZero(std::byte *target, uint64_t bytes) override;
+  uint32_t streamOf(fb::CopyKind kind) const override {
+    return copyStreams[size_t(kind)];
+  }
   Status makeEvents(uint32_t count) override;
   Status record(uint32_t event, uint32_t stream) override;
   Status wait(uint32_t event, uint32_t stream) override;
@@ -80,6 +87,8 @@ public:
   readStamp(uint32_t index) override;
 
 private:
+  Status allocateHostMemory(const Driver &driver);
+
   struct Stream {
     std::unique_ptr<CudaStream> stream;
     CudaEvent joined; // all that it was given
@@ -110,6 +119,9 @@ private:
   std::unique_ptr<CudaAttention> attentions;
   std::shared_ptr<DeviceMemory> owned;
   std::byte *memory = nullptr; // of `owned`
+  // Page-locked, so that copies go on beside the host, or null.
+  std::byte *offloaded = nullptr;
+  std::array<uint32_t, 3> copyStreams = {}; // by kind
   // Page-locked host memory, which the GPU reads and writes by itself. What is
   // written lies in [0, staged) until the stream has caught up.
   std::byte *staging = nullptr;

@@ -55,7 +55,7 @@ private:
     // The addresses are those of the plan, so that alignment is what it will
     // be.
     auto place = [&](const fb::Ref &ref) {
-      return addressOf(device.arena(), action, ref);
+      return RankMemory(device).at(action, ref);
     };
     if (const auto *gemm = step.step_as_GemmStep()) {
       auto number = device.prepareGemm(*gemm);

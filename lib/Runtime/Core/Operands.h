@@ -9,15 +9,27 @@
 #define PLAIT_LIB_RUNTIME_CORE_OPERANDS_H
 
 #include "plait/Runtime/Device.h"
+#include "plait/Support/HostMemory.h"
 
 namespace plait::runtime {
 
-/// Where `ref` is in an arena that begins at `base`, for a step of `action`.
-inline std::byte *addressOf(std::byte *base, const plan::fb::Action &action,
-                            const plan::fb::Ref &ref) {
-  uint64_t start = ref.slot() < 0 ? 0 : action.bindings()->Get(ref.slot());
-  return base + start + ref.offset();
-}
+/// Where a rank's offsets are.
+struct RankMemory {
+  std::byte *arena, *host;
+
+  explicit RankMemory(Device &device)
+      : arena(device.arena()), host(device.hostMemory()) {}
+
+  std::byte *at(uint64_t offset) const {
+    return isOnHost(offset) ? host + (offset - hostBegin) : arena + offset;
+  }
+  /// For a step of `action`.
+  std::byte *at(const plan::fb::Action &action,
+                const plan::fb::Ref &ref) const {
+    uint64_t start = ref.slot() < 0 ? 0 : action.bindings()->Get(ref.slot());
+    return at(start + ref.offset());
+  }
+};
 
 /// `resolve` gives the address of a Ref.
 template <typename Resolve>

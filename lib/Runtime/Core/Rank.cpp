@@ -17,7 +17,6 @@
 #include "Rank.h"
 
 #include "Futex.h"
-#include "Operands.h"
 #include "RankThreads.h"
 #include "Topology.h"
 #include "plait/Plan/Defaults.h"
@@ -57,7 +56,7 @@ void Rank::assignMessages(const std::vector<plan::Message> &messages) {
 /// order.
 Status Rank::prepare() {
   PLAIT_RETURN_IF_ERROR(device.attachThread());
-  base = device.arena();
+  memory.emplace(device);
   for (uint32_t i = 0; i < length(program.functions()); ++i)
     PLAIT_RETURN_IF_ERROR(prepareFunction(*program.functions()->Get(i)));
   for (uint32_t i = 0; i < length(program.constants()); ++i) {
@@ -91,10 +90,13 @@ Status Rank::prepareStreams() {
   for (uint32_t i = 0; i < prepared.size(); ++i) {
     auto &function = choice.steps.emplace_back();
     const auto *steps = program.functions()->Get(i)->steps();
-    for (uint32_t j = 0; j < length(steps); ++j)
+    for (uint32_t j = 0; j < length(steps); ++j) {
+      const auto *copy = steps->Get(j)->step_as_CopyStep();
       function.push_back(steps->Get(j)->step_as_CollectiveStep()
                              ? groups[prepared[i][j]].second->streamNumber()
-                             : 0);
+                         : copy ? device.streamOf(copy->kind())
+                                : 0);
+    }
   }
   if (choice.streams() > 1) {
     streams = plan::scheduleStreams(program, mesh, choice);
@@ -408,7 +410,7 @@ Status Rank::runAction(Walk &walk, uint32_t index) {
   walk.passes = scope == StepScope::Evaluate && !plan::isForward(action) &&
                 action.kind() != fb::ActionKind::Optimizer;
   uint32_t peer = mesh.withIndex(rank, 0, action.peer());
-  std::span<std::byte> buffer(base + action.buffer(), action.bytes());
+  std::span<std::byte> buffer(memory->at(action.buffer()), action.bytes());
   switch (action.kind()) {
   case fb::ActionKind::Send:
     return operate(walk, [&] {
@@ -530,7 +532,8 @@ Status Rank::runStepOf(Walk &walk, const fb::Action &action,
   case fb::StepKind::CopyStep: {
     const fb::CopyStep &copy = *step.step_as_CopyStep();
     return device.copy(resolve(action, *copy.target()),
-                       resolve(action, *copy.source()), copy.bytes());
+                       resolve(action, *copy.source()), copy.bytes(),
+                       copy.kind());
   }
   default: {
     const fb::FillStep &fill = *step.step_as_FillStep();
@@ -579,7 +582,7 @@ Status Rank::runCollective(const fb::Action &action,
 }
 
 std::byte *Rank::resolve(const fb::Action &action, const fb::Ref &ref) const {
-  return addressOf(base, action, ref);
+  return memory->at(action, ref);
 }
 
 /// Where the step that runs comes from, as ", at …".

@@ -10,6 +10,7 @@
 
 #include "Backend.h"
 #include "Guard.h"
+#include "Operands.h"
 #include "StreamThread.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Ranks.h"
@@ -21,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,7 +136,7 @@ private:
   Communicator &communicator;
   StepGraph *graph; // or null
   StepClock *clock = nullptr;
-  std::byte *base = nullptr; // of the arena
+  std::optional<RankMemory> memory; // from prepare() on
 
   std::vector<uint32_t> messageOf; // of each action that transfers
   // Of each function and step: the number of the prepared GEMM or attention

@@ -20,6 +20,7 @@
 #include "Timeline.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
+#include "plait/Support/HostMemory.h"
 #include "plait/Support/PageStyle.h"
 
 #include <nlohmann/json.hpp>
@@ -51,8 +52,9 @@ static Json describeArenas(const fb::Plan &plan) {
     Json parts = Json::object();
     for (uint32_t j = 0; j < plan::length(program.regions()); ++j) {
       const fb::Region &region = *program.regions()->Get(j);
-      // Others share their bytes over the step.
-      if (region.category() > fb::Category::Optimizer)
+      // Others share their bytes over the step, or are not in the arena.
+      if (region.category() > fb::Category::Optimizer ||
+          isOnHost(region.offset()))
         continue;
       // Several regions may be of one category.
       auto &bytes = parts[fb::EnumNameCategory(region.category())];

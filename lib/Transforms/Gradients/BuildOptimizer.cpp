@@ -436,7 +436,8 @@ LogicalResult StepEnd::buildOptimizer() {
   // Gradients are sums over all targets of the global batch: the mean is taken
   // with the clipping, in one product, and the norm is the mean's.
   Value scale = nn.mul(clip, inverse);
-  std::string optimizer = getConfiguration(module).optimizer;
+  TrainingConfiguration configuration = getConfiguration(module);
+  const std::string &optimizer = configuration.optimizer;
   std::unique_ptr<UpdateRule> rule = createUpdateRule(
       optimizer, nn, [&](StringRef name) { return step(name); });
   // 3.
@@ -445,7 +446,12 @@ LogicalResult StepEnd::buildOptimizer() {
   nn::MetricOp::create(builder, nn.loc, count, "TokenCount");
   // 4.
   for (Unit &unit : units) {
-    if (!unit.pack || unit.get().isUpdatedInPack(mesh, optimizer)) {
+    // What comes from the host comes a piece at a time: an undivided pack is
+    // all that is alike on the rank, and no piece.
+    bool isPiece =
+        unit.isDivided() || !offloadsOptimizer(configuration.offload);
+    bool isWhole = isPiece && unit.get().isUpdatedInPack(mesh, optimizer);
+    if (!unit.pack || isWhole) {
       update(unit, scale, *rule);
       continue;
     }

@@ -77,6 +77,7 @@ private:
     FlatSymbolRefAttr name;
     Category category;
     Lifetime life;
+    bool host = false;
   };
   enum Content : int { kActivation, kGradient, kResiduals };
   /// What a buffer holds: of what, the number of the tensor or set, the stage,
@@ -85,17 +86,19 @@ private:
 
   Attribute use(unsigned index);
   Attribute add(const Twine &name, Category category, int64_t bytes,
-                int64_t first, int64_t last);
+                int64_t first, int64_t last, bool host = false);
   Attribute use(PortAttr port, int64_t stage, int64_t microbatch,
                 int64_t bytes);
   Attribute use(const Slot &slot, int64_t stage, int64_t microbatch);
   void findFunctions();
   void addCall(const Action &action);
   void addTransfer(const Action &action);
-  void stand(StringRef name, Category category, int64_t bytes);
+  void stand(StringRef name, Category category, int64_t bytes,
+             std::optional<bool> host = false);
   RankedTensorType getMasterType(nn::SlotOpInterface access);
   void addAccessed(Operation *op);
   void addStanding();
+  SmallVector<int64_t> pack(bool host, int64_t &total);
   void emit();
 
   ModuleOp module;
@@ -107,7 +110,7 @@ private:
   SymbolTableCollection tables;
   std::vector<Buffer> buffers;
   llvm::DenseMap<Key, unsigned> ofMicrobatch; // in `buffers`
-  llvm::StringSet<> standing;
+  llvm::StringMap<std::pair<unsigned, std::optional<bool>>> standing;
   llvm::SetVector<func::FuncOp> functions;
   /// Bytes of what crosses borders, by virtual stage and port. In order.
   std::map<int64_t, llvm::MapVector<PortAttr, int64_t>> bytesOf;
@@ -133,9 +136,10 @@ Attribute ProgramBuilder::use(unsigned index) {
 
 /// A new buffer, live from action `first` to action `last`, both included.
 Attribute ProgramBuilder::add(const Twine &name, Category category,
-                              int64_t bytes, int64_t first, int64_t last) {
+                              int64_t bytes, int64_t first, int64_t last,
+                              bool host) {
   auto symbol = FlatSymbolRefAttr::get(builder.getStringAttr(name));
-  buffers.push_back({symbol, category, {bytes, first, last}});
+  buffers.push_back({symbol, category, {bytes, first, last}, host});
   return symbol;
 }
 
@@ -175,7 +179,8 @@ Attribute ProgramBuilder::use(const Slot &slot, int64_t stage,
     return use(it->second);
   return add("residuals " + Twine(*slot.residuals) + " of stage " +
                  Twine(stage) + ", microbatch " + Twine(microbatch),
-             Category::Activations, slot.bytes, actions.size(), actions.size());
+             Category::Activations, slot.bytes, actions.size(), actions.size(),
+             slot.host);
 }
 
 /// The functions that the rank calls, in the order of their first calls, and
@@ -287,17 +292,25 @@ RankedTensorType ProgramBuilder::getMasterType(nn::SlotOpInterface access) {
       parameter.getType(), nn::getSharding(parameter, nn::Slot::Gradient)));
 }
 
-/// A buffer of that name that stands in the arena for the whole step.
-void ProgramBuilder::stand(StringRef name, Category category, int64_t bytes) {
-  if (standing.insert(name).second)
+/// A buffer of that name that stands for the whole step: on the host where all
+/// who use it move what is there. Who only needs it to be there has no say.
+void ProgramBuilder::stand(StringRef name, Category category, int64_t bytes,
+                           std::optional<bool> host) {
+  auto [it, isNew] = standing.try_emplace(name, buffers.size(), std::nullopt);
+  auto &[index, known] = it->second;
+  if (isNew)
     add(name, category, bytes, 0, actions.size() - 1);
+  if (host)
+    known = *host && known.value_or(true);
+  buffers[index].host = known.value_or(false);
 }
 
 /// What `op` reads or writes of what stands in the arena.
 void ProgramBuilder::addAccessed(Operation *op) {
   // By the buffer and not by the parameter: of a pack, all members lie in one,
   // which stands once with the pack's own size.
-  auto access = [&](StringRef symbol, nn::Slot slot, Type accessed) {
+  auto access = [&](StringRef symbol, nn::Slot slot, Type accessed,
+                    std::optional<bool> host) {
     auto type = cast<RankedTensorType>(accessed);
     bool parameter = slot == nn::Slot::Value || slot == nn::Slot::Compute;
     bool gradient = slot == nn::Slot::Gradient || slot == nn::Slot::Reduced;
@@ -306,13 +319,15 @@ void ProgramBuilder::addAccessed(Operation *op) {
                                    : Category::Optimizer;
     if (nn::PackOp pack = packs.find(symbol))
       type = pack.getSlotType(slot);
-    stand(packs.locate(symbol, slot).buffer, category, byteSize(type));
+    stand(packs.locate(symbol, slot).buffer, category, byteSize(type), host);
   };
   if (auto own = dyn_cast<nn::SlotOpInterface>(op)) {
-    access(own.getSymbol(), own.getSlot(), own.getTensor().getType());
+    access(own.getSymbol(), own.getSlot(), own.getTensor().getType(),
+           plan::isOnHost(own.getTensor()));
     // What is saved is the value, also where nothing updates it.
     if (own.getSlot() == nn::Slot::Compute)
-      access(own.getSymbol(), nn::Slot::Value, getMasterType(own));
+      access(own.getSymbol(), nn::Slot::Value, getMasterType(own),
+             std::nullopt);
   } else if (isa<ConstantDataOpInterface>(op))
     stand(constantName(op), Category::Constants,
           byteSize(op->getResult(0).getType()));
@@ -341,22 +356,33 @@ void ProgramBuilder::addStanding() {
               schedule.problem.microbatches * bytes);
 }
 
-/// Packs all buffers into one arena by their lifetimes and creates the program.
+/// Packs the buffers of a memory by their lifetimes; the others are not there.
+SmallVector<int64_t> ProgramBuilder::pack(bool host, int64_t &total) {
+  auto lives = llvm::map_to_vector(buffers, [&](const Buffer &buffer) {
+    Lifetime life = buffer.life;
+    life.bytes = buffer.host == host ? life.bytes : 0;
+    return life;
+  });
+  return packMemory(lives, total);
+}
+
+/// Packs all buffers into one arena, and what is on the host there, and creates
+/// the program.
 void ProgramBuilder::emit() {
-  SmallVector<Lifetime> lives;
-  for (const Buffer &buffer : buffers)
-    lives.push_back(buffer.life);
-  int64_t total = 0;
-  SmallVector<int64_t> offsets = packMemory(lives, total);
+  int64_t total = 0, hostTotal = 0;
+  SmallVector<int64_t> offsets = pack(/*host=*/false, total);
+  SmallVector<int64_t> onHost = pack(/*host=*/true, hostTotal);
   builder.setInsertionPointToEnd(module.getBody());
   auto program = plan::ProgramOp::create(
       builder, module.getLoc(), ("rank" + Twine(rank)).str(), rank, total,
-      schedule::peakInFlight(schedule, rank));
+      schedule::peakInFlight(schedule, rank), hostTotal);
   builder.createBlock(&program.getBody());
-  for (auto [buffer, offset] : llvm::zip_equal(buffers, offsets))
+  for (auto [buffer, offset, hostOffset] :
+       llvm::zip_equal(buffers, offsets, onHost))
     plan::BufferOp::create(builder, module.getLoc(), buffer.name.getAttr(),
-                           buffer.category, offset, buffer.life.bytes,
-                           buffer.life.first, buffer.life.last);
+                           buffer.category, buffer.host ? hostOffset : offset,
+                           buffer.life.bytes, buffer.life.first,
+                           buffer.life.last, buffer.host);
   auto optional = [&](std::optional<int64_t> value) {
     return value ? builder.getI64IntegerAttr(*value) : IntegerAttr();
   };

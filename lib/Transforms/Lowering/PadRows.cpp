@@ -97,15 +97,16 @@ static bool isPitchedMatmul(Operation *op) {
 static bool takesPitch(OpOperand &use) {
   if (auto cluster = dyn_cast<plan::ClusterOp>(use.getOwner()))
     return readsByLoops(cluster, use.getOperandNumber());
-  return isPitchedMatmul(use.getOwner()) || isa<func::ReturnOp>(use.getOwner());
+  return isPitchedMatmul(use.getOwner()) ||
+         isa<func::ReturnOp, plan::MoveOp>(use.getOwner());
 }
 
 /// A value fits if its source writes and all uses read rows at any pitch. Where
 /// a block argument comes from is judged by its ports.
 void Padder::add(Value value, SmallVector<Port> ports) {
   Operation *source = value.getDefiningOp();
-  bool fits =
-      !source || isPitchedMatmul(source) || isa<plan::ClusterOp>(source);
+  bool fits = !source || isPitchedMatmul(source) ||
+              isa<plan::ClusterOp, plan::MoveOp>(source);
   candidates.push_back({value, std::move(ports),
                         fits && llvm::all_of(value.getUses(), takesPitch)});
 }
@@ -143,20 +144,37 @@ void Padder::collect(func::FuncOp function) {
     llvm::for_each(op.getResults(), visit);
 }
 
-/// A residual has its pitch in all functions or in none.
+/// The other ends of the moves of `value`.
+static SmallVector<Value> getMoved(Value value) {
+  SmallVector<Value> ends;
+  if (auto move = value.getDefiningOp<plan::MoveOp>())
+    ends.push_back(move.getInput());
+  for (Operation *user : value.getUsers())
+    if (auto move = dyn_cast<plan::MoveOp>(user))
+      ends.push_back(move.getResult());
+  return ends;
+}
+
+/// A residual has its pitch in all functions or in none, and what is moved at
+/// both ends.
 void Padder::agree() {
   // One value may be several residuals, so that refusing one port can refuse
   // another: repeat up to the fixed point. Values only ever stop fitting.
   for (bool changed = true; changed;) {
     changed = false;
     std::map<Port, bool> allowed;
+    llvm::DenseMap<Value, bool> moved;
+    for (const Candidate &candidate : candidates)
+      moved[candidate.value] = candidate.fits;
     for (const Candidate &candidate : candidates)
       for (Port port : candidate.ports)
         allowed.try_emplace(port, true).first->second &= candidate.fits;
     for (Candidate &candidate : candidates)
-      if (candidate.fits && !llvm::all_of(candidate.ports, [&](Port port) {
-            return allowed[port];
-          })) {
+      if (candidate.fits &&
+          !(llvm::all_of(candidate.ports,
+                         [&](Port port) { return allowed[port]; }) &&
+            llvm::all_of(getMoved(candidate.value),
+                         [&](Value end) { return moved.lookup(end); }))) {
         candidate.fits = false;
         changed = true;
       }

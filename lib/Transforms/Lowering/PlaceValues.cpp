@@ -77,7 +77,7 @@ public:
   Workspace findWorkspace();
 
 private:
-  void keepSummed(Workspace &workspace);
+  void keepRead(Workspace &workspace, bool (*goesOn)(Operation *));
   plan::PlaceAttr place(StringRef buffer, int64_t offset = 0) {
     return plan::PlaceAttr::get(builder.getContext(),
                                 builder.getStringAttr(buffer), offset);
@@ -257,6 +257,12 @@ void Placer::workInPlace() {
   }
 }
 
+/// What is copied to the host.
+static bool isMoveToHost(Operation *op) {
+  auto move = dyn_cast<plan::MoveOp>(op);
+  return move && move.getKind() == plan::CopyKind::ToHost;
+}
+
 /// The lifetimes of what has no fixed address, in positions of ops, both ends
 /// included. What is computed in place shares the lifetime of the root whose
 /// memory it takes over.
@@ -277,18 +283,20 @@ Workspace Placer::findWorkspace() {
       if (!isNew)
         it->second.last = std::max(it->second.last, last);
     }
-  keepSummed(workspace);
+  keepRead(workspace, isReplicaSum);
+  keepRead(workspace, isMoveToHost);
   return workspace;
 }
 
-/// What replicas sum up is read beside what follows, up to the next such sum.
-void Placer::keepSummed(Workspace &workspace) {
+/// What replicas sum up, or a copy takes to the host, is read beside what
+/// follows: up to the next such op, which `goesOn` tells.
+void Placer::keepRead(Workspace &workspace, bool (*goesOn)(Operation *)) {
   // Backwards, with the position of the next sum at hand. A sum over replicas
   // runs on a stream of its own: bytes that it reads must not be given to an op
   // behind it, which would have to wait for the sum.
   int64_t next = position[&body.back()];
   for (Operation &op : llvm::reverse(body)) {
-    if (!isReplicaSum(&op))
+    if (!goesOn(&op))
       continue;
     auto kept = workspace.lifetimes.find(workspace.findRoot(op.getOperand(0)));
     if (kept != workspace.lifetimes.end())

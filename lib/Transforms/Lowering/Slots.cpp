@@ -24,6 +24,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <map>
+#include <tuple>
 
 using namespace mlir;
 using namespace plait;
@@ -41,6 +42,8 @@ namespace {
 struct Held {
   pipe::ActionKind first, last;
   int64_t bytes;
+  /// All that make or read it move it to the host's memory, or from there.
+  bool host = true;
 };
 } // namespace
 
@@ -66,6 +69,7 @@ findResiduals(ArrayRef<func::FuncOp> functions) {
       // Of one microbatch, actions run in the order of the enumeration.
       held.first = std::min(held.first, action);
       held.last = std::max(held.last, action);
+      held.host &= value.use_empty() || plan::isOnHost(value);
     };
     for (auto [port, value] :
          llvm::zip_equal(getResultPorts(function), getReturned(function)))
@@ -87,10 +91,11 @@ StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
   // by size").
   limit = limit / 400 * inFlight;
   // The set that is being filled, by who holds it.
-  std::map<std::pair<pipe::ActionKind, pipe::ActionKind>, unsigned> filling;
+  std::map<std::tuple<pipe::ActionKind, pipe::ActionKind, bool>, unsigned>
+      filling;
   for (auto &[port, held] : residuals) {
-    auto [it, isNew] =
-        filling.insert({{held.first, held.last}, unsigned(bytes.size())});
+    auto [it, isNew] = filling.insert(
+        {{held.first, held.last, held.host}, unsigned(bytes.size())});
     unsigned &set = it->second;
     // A residual above the limit is a set of its own: sets are never cut.
     if (!isNew && bytes[set] + held.bytes > limit) {
@@ -99,7 +104,7 @@ StageResiduals::StageResiduals(ArrayRef<func::FuncOp> functions,
     }
     if (isNew)
       bytes.push_back(0);
-    places[port] = {set, bytes[set]};
+    places[port] = {set, bytes[set], held.host};
     bytes[set] += held.bytes;
   }
 }
@@ -118,7 +123,8 @@ FunctionSlots::FunctionSlots(func::FuncOp function,
     StageResiduals::Place place = residuals.locate(port);
     auto [it, isNew] = sets.insert({place.set, next});
     if (isNew)
-      slots.push_back({{}, place.set, residuals.getBytes(place.set)});
+      slots.push_back(
+          {{}, place.set, residuals.getBytes(place.set), place.host});
     return {it->second, place.offset};
   };
   for (auto [port, value] :

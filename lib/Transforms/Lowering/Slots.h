@@ -30,6 +30,7 @@ struct Slot {
   pipe::PortAttr port; // what it is for; null where `residuals` says it
   std::optional<unsigned> residuals; // a set of the stage's
   int64_t bytes = 0;
+  bool host = false; // what is bound lies in the host's memory
 
   /// For messages: "output 0", "residuals 1".
   std::string getText() const;
@@ -54,6 +55,7 @@ public:
   struct Place {
     unsigned set;
     int64_t offset; // bytes in the set, a multiple of plan::kAlignment
+    bool host;      // so are all of the set, or none
   };
   Place locate(pipe::PortAttr residual) const { return places.at(residual); }
   int64_t getBytes(unsigned set) const { return bytes[set]; }

@@ -89,10 +89,12 @@ static uint64_t alignLibraryWorkspace(uint64_t bytes) {
 
 /// From phase `steps` on the buffer is a part of the program, and must not be
 /// counted twice.
-int64_t plait::getArenaBytes(ProgramOp program) {
+int64_t plait::getDeviceBytes(ProgramOp program) {
   auto module = program->getParentOfType<ModuleOp>();
   TargetAttr target = getTarget(module);
-  if (!target || !target.isGPU() || getPhase(module) >= Phase::Steps)
+  if (!target || !target.isGPU())
+    return program.getBytes() + program.getHostBytes();
+  if (getPhase(module) >= Phase::Steps)
     return program.getBytes();
   return alignLibraryWorkspace(program.getBytes()) +
          getLibraryWorkspace(program, target);

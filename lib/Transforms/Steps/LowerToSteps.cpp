@@ -62,6 +62,7 @@ private:
   template <typename OpTy>
   AttentionOp createAttention(OpTy op, ArrayAttr gradients);
   void convertCollective(dist::CollectiveOpInterface op);
+  LogicalResult convertMove(MoveOp op);
 
   func::FuncOp function;
   bool deterministic;
@@ -248,6 +249,17 @@ void Converter::convertCollective(dist::CollectiveOpInterface op) {
                        getMemory(op->getResult(0)));
 }
 
+/// Rows lie equally far apart at both ends (Lowering/PadRows.cpp).
+LogicalResult Converter::convertMove(MoveOp op) {
+  if (getRowPitch(op.getInput()) != getRowPitch(op.getResult()))
+    return op.emitOpError("has rows that lie ")
+           << getRowPitch(op.getInput()) << " elements apart, and "
+           << getRowPitch(op.getResult()) << " in its result";
+  CopyOp::create(builder, locate(op), op.getKind(), getMemory(op.getInput()),
+                 getMemory(op.getResult()));
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
@@ -271,6 +283,7 @@ LogicalResult Converter::convert(Operation *op) {
       .Case([&](dist::CollectiveOpInterface op) {
         return convertCollective(op), success();
       })
+      .Case([&](MoveOp op) { return convertMove(op); })
       .Case([&](ConstantDataOpInterface op) {
         return convertConstant(op), success();
       })

@@ -45,7 +45,7 @@ ProgramMemory::ProgramMemory(ProgramOp program) {
 ProgramMemory::Range ProgramMemory::getRange(ActionOp action,
                                              Attribute name) const {
   BufferOp buffer = find(cast<FlatSymbolRefAttr>(name));
-  int64_t begin = buffer.getOffset(), bytes = buffer.getBytes();
+  int64_t begin = buffer.getAddress(), bytes = buffer.getBytes();
   // Of an input an action has the rows of its microbatch.
   if (isInput(buffer.getSymName())) {
     bytes = getInputStride(buffer);
@@ -67,9 +67,8 @@ ProgramMemory::Range ProgramMemory::getMoved(ActionOp action) const {
 /// are bound to one microbatch.
 ProgramMemory::Range ProgramMemory::resolve(ActionOp action,
                                             MemoryAttr memory) const {
-  int64_t base = memory.getBuffer()
-                     ? int64_t(find(memory.getBuffer()).getOffset())
-                     : getBound(action, memory.getSlot()).begin;
+  int64_t base = memory.getBuffer() ? find(memory.getBuffer()).getAddress()
+                                    : getBound(action, memory.getSlot()).begin;
   return {base + memory.getOffset(), base + memory.getEnd()};
 }
 
@@ -110,6 +109,39 @@ static LogicalResult verifyBuffer(Operation *op, StringRef what,
   return success();
 }
 
+/// Whether a use of `step` has to be of the host's memory: one end of each copy
+/// is, and nothing else.
+static bool isMeantForHost(StepOpInterface step, const StepUse &use) {
+  auto copy = dyn_cast<CopyOp>(*step);
+  return copy && use.writes == (copy.getKind() == CopyKind::ToHost);
+}
+
+/// `step` uses `buffer`, which it names or is bound to, and has to be on the
+/// host, or not.
+static LogicalResult verifySide(Operation *step, StringRef what,
+                                BufferOp buffer, bool isMeant) {
+  if (buffer.getHost() == isMeant)
+    return success();
+  return step->emitOpError("has ")
+         << what << " in " << FlatSymbolRefAttr::get(buffer.getSymNameAttr())
+         << ", which is in the " << (isMeant ? "arena" : "host's memory")
+         << "; of all steps copies alone use the host's memory, at one end";
+}
+
+/// The uses of slots by the steps of `function`, one for each slot and memory.
+static SmallVector<std::pair<Operation *, StepUse>>
+findSlotUses(FunctionOp function) {
+  llvm::SetVector<std::pair<int64_t, int64_t>>
+      seen; // slot, whether on the host
+  SmallVector<std::pair<Operation *, StepUse>> uses;
+  for (StepOpInterface step : getSteps(function))
+    for (const StepUse &use : step.getUses())
+      if (use.memory.getSlot() >= 0 &&
+          seen.insert({use.memory.getSlot(), isMeantForHost(step, use)}))
+        uses.push_back({step, use});
+  return uses;
+}
+
 /// What tables and steps of `function` use lies in buffers of the program, and
 /// inside of them.
 static LogicalResult verifyFunction(FunctionOp function, ProgramOp program,
@@ -119,16 +151,23 @@ static LogicalResult verifyFunction(FunctionOp function, ProgramOp program,
                             buffers)))
       return failure();
   for (StepOpInterface step : getSteps(function))
-    for (const StepUse &use : step.getUses())
+    for (const StepUse &use : step.getUses()) {
       if (failed(verifyBuffer(step, use.what, use.memory, program, buffers)))
         return failure();
+      if (use.memory.getBuffer() &&
+          failed(verifySide(step, use.what,
+                            buffers.find(use.memory.getBuffer()),
+                            isMeantForHost(step, use))))
+        return failure();
+    }
   return success();
 }
 
 /// `action` binds as many bytes to each slot as the function works with; more
 /// is fine.
-static LogicalResult verifyCall(ActionOp action, FunctionOp function,
-                                const ProgramMemory &buffers) {
+static LogicalResult
+verifyCall(ActionOp action, FunctionOp function, const ProgramMemory &buffers,
+           ArrayRef<std::pair<Operation *, StepUse>> slotUses) {
   ArrayRef<int64_t> slots = function.getBytes();
   if (action.getBuffers().size() != slots.size())
     return action.emitOpError("binds ")
@@ -140,6 +179,13 @@ static LogicalResult verifyCall(ActionOp action, FunctionOp function,
       return action.emitOpError("binds ")
              << bound.end - bound.begin << " bytes to slot " << slot << " of @"
              << function.getSymName() << ", which has " << bytes;
+  }
+  for (const auto &[step, use] : slotUses) {
+    auto bound =
+        cast<FlatSymbolRefAttr>(action.getBuffers()[use.memory.getSlot()]);
+    if (failed(verifySide(step, use.what, buffers.find(bound),
+                          isMeantForHost(cast<StepOpInterface>(step), use))))
+      return failure();
   }
   return success();
 }
@@ -153,8 +199,11 @@ LogicalResult plait::verifySteps(ModuleOp module) {
   for (auto program : module.getOps<ProgramOp>()) {
     ProgramMemory buffers(program);
     llvm::DenseMap<StringAttr, FunctionOp> functions;
+    llvm::DenseMap<StringAttr, SmallVector<std::pair<Operation *, StepUse>>>
+        slotUses;
     for (FunctionOp function : getCalled(program)) {
       functions[function.getSymNameAttr()] = function;
+      slotUses[function.getSymNameAttr()] = findSlotUses(function);
       // Steps name buffers of a program, which have other offsets in another.
       auto [caller, isNew] = callers.try_emplace(function, program);
       if (!isNew)
@@ -172,7 +221,8 @@ LogicalResult plait::verifySteps(ModuleOp module) {
       if (!function)
         return action.emitOpError("calls ")
                << callee << ", which is no function of steps";
-      if (failed(verifyCall(action, function, buffers)))
+      if (failed(verifyCall(action, function, buffers,
+                            slotUses[callee.getAttr()])))
         return failure();
     }
   }

@@ -223,3 +223,37 @@ plan.program @p rank 0 bytes 128 in_flight 1 {
   // expected-error @+1 {{has a number below 0: -2}}
   plan.action backward stage -2 microbatch 0 call @f []
 }
+
+// -----
+
+func.func @moves(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // expected-error @+1 {{has to_host what another op uses on the host}}
+  %0 = plan.move to_host %a : tensor<4x8xf32>
+  // expected-note @+1 {{this one: nn.add}}
+  %1 = nn.add %0, %a : tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
+
+// -----
+
+plan.program @p rank 0 bytes 128 host_bytes 64 in_flight 1 {
+  // expected-error @+1 {{of 128 bytes at 0 is not inside the host's memory of 64 bytes}}
+  plan.buffer @m optimizer host at 0 bytes 128 live [0, 0]
+  plan.action optimizer call @optimizer_0 [@m]
+}
+
+// -----
+
+plan.program @p rank 0 bytes 0 host_bytes 128 in_flight 1 {
+  // expected-error @+1 {{overlaps @m, which is live at the same time}}
+  plan.buffer @n optimizer host at 0 bytes 128 live [0, 0]
+  // expected-note @+1 {{the other buffer}}
+  plan.buffer @m optimizer host at 64 bytes 64 live [0, 0]
+  plan.action optimizer call @optimizer_0 [@m]
+}
+
+// -----
+
+// expected-error @+1 {{has 281474976710656 bytes of one memory, expected 0 to below 281474976710656}}
+plan.program @p rank 0 bytes 281474976710656 in_flight 1 {
+}

@@ -41,3 +41,23 @@ plan.program @rank0 rank 0 bytes 128 in_flight 1 {
   // CHECK-NEXT: plan.action optimizer call @optimizer_0 []
   plan.action optimizer call @optimizer_0 []
 }
+
+// The two memories share no bytes, whatever the offsets are.
+// CHECK: plan.program @offloads rank 0 bytes 128 host_bytes 64 in_flight 1 {
+plan.program @offloads rank 0 bytes 128 host_bytes 64 in_flight 1 {
+  // CHECK-NEXT: plan.buffer @m optimizer host at 0 bytes 64 live [0, 0]
+  plan.buffer @m optimizer host at 0 bytes 64 live [0, 0]
+  // CHECK-NEXT: plan.buffer @w workspace at 0 bytes 128 live [0, 0]
+  plan.buffer @w workspace at 0 bytes 128 live [0, 0]
+  // CHECK-NEXT: plan.action optimizer call @optimizer_0 [@w]
+  plan.action optimizer call @optimizer_0 [@w]
+}
+
+// CHECK-LABEL: func @moves
+func.func @moves(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // CHECK-NEXT: %[[M:.*]] = plan.move from_host %{{.*}} : tensor<4x8xf32>
+  %0 = plan.move from_host %a : tensor<4x8xf32>
+  // CHECK-NEXT: plan.move to_host %[[M]] : tensor<4x8xf32>
+  %1 = plan.move to_host %0 : tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}

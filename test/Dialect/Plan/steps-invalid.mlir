@@ -433,3 +433,14 @@ plan.function @f slots ["x", "workspace"] bytes [64] {
 // expected-error @+1 {{has a slot of -1 bytes}}
 plan.function @f slots ["workspace"] bytes [-1] {
 }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// copy
+//===----------------------------------------------------------------------===//
+
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{copies 64 bytes to 32}}
+  plan.copy to_host <slot 1, 0, 64> -> <slot 0, 0, 32>
+}

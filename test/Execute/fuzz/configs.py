@@ -258,6 +258,9 @@ def draw_combination(rng: random.Random) -> ConfigTrial:
         ways += ["heads", "heads"]
     if axes["cp"] > 1:
         options += ["--context-parallel", rng.choice(ways)]
+    if rng.random() < 0.3:
+        kinds = ("optimizer", "activations", "optimizer,activations")
+        options += ["--offload", rng.choice(kinds)]
     return ConfigTrial(config, options)
 
 

@@ -117,3 +117,66 @@ plan.program @rank0 rank 0 bytes 128 in_flight 1 {
   plan.buffer @workspace workspace at 0 bytes 128 live [0, 0]
   plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
 }
+
+// -----
+
+// One end of a copy is on the host.
+func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  %m = nn.read @w moment1 {plan.places = [#plan.place<"w moment1", 0>]} : tensor<4x4xf32>
+  // expected-error @+1 {{has source in @"w moment1", which is in the arena; of all steps copies alone use the host's memory, at one end}}
+  %0 = plan.move from_host %m {plan.places = [#plan.place<"slot 0", 0>]} : tensor<4x4xf32>
+  return
+}
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+plan.program @rank0 rank 0 bytes 128 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
+  plan.buffer @"w moment1" optimizer at 64 bytes 64 live [0, 0]
+  plan.action optimizer call @optimizer_0 [@workspace]
+}
+
+// -----
+
+// Nothing else is.
+func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  %m = nn.read @w moment1 {plan.places = [#plan.place<"w moment1", 0>]} : tensor<4x4xf32>
+  // expected-error @+1 {{has A in @"w moment1", which is in the host's memory; of all steps copies alone use the host's memory, at one end}}
+  %0 = nn.matmul %m, %m "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+plan.program @rank0 rank 0 bytes 64 host_bytes 64 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 64 live [0, 0]
+  plan.buffer @"w moment1" optimizer host at 0 bytes 64 live [0, 0]
+  plan.action optimizer call @optimizer_0 [@workspace]
+}
+
+// -----
+
+// Nor by way of a slot.
+func.func @forward_0() attributes {plan.slot_bytes = array<i64: 64>, plan.slot_names = ["workspace"]} {
+  %w = nn.read @w value {plan.places = [#plan.place<"w value", 0>]} : tensor<4x4xf32>
+  // expected-error @+1 {{has C in @workspace, which is in the host's memory; of all steps copies alone use the host's memory, at one end}}
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<"slot 0", 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+plan.program @rank0 rank 0 bytes 64 host_bytes 64 in_flight 1 {
+  plan.buffer @workspace workspace host at 0 bytes 64 live [0, 0]
+  plan.buffer @"w value" parameters at 0 bytes 64 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace]
+}
+
+// -----
+
+func.func @optimizer_0() attributes {plan.slot_bytes = array<i64: 128>, plan.slot_names = ["workspace"]} {
+  %m = nn.read @w moment1 {plan.places = [#plan.place<"w moment1", 0>]} : tensor<4x4xf32>
+  // expected-error @+1 {{has rows that lie 4 elements apart, and 8 in its result}}
+  %0 = plan.move from_host %m {plan.places = [#plan.place<"slot 0", 0>], plan.pitch = array<i64: 8>} : tensor<4x4xf32>
+  return
+}
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+plan.program @rank0 rank 0 bytes 128 host_bytes 64 in_flight 1 {
+  plan.buffer @workspace workspace at 0 bytes 128 live [0, 0]
+  plan.buffer @"w moment1" optimizer host at 0 bytes 64 live [0, 0]
+  plan.action optimizer call @optimizer_0 [@workspace]
+}

@@ -13,6 +13,7 @@
 
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
+#include "plait/Support/HostMemory.h"
 
 #include <gtest/gtest.h>
 
@@ -140,7 +141,7 @@ const Case structureCases[] = {
      "54 elements, its box"},
     {"ShardRange",
      [](P &p) { p.programs[0]->shards[0]->state[1]->offset = 4096 - 64; },
-     "ends beyond the arena of 4096"},
+     "ends beyond the 4096 bytes of the arena"},
     {"ShardAlignment", [](P &p) { p.programs[0]->shards[0]->weight += 4; },
      "not aligned to 64"},
     {"ShardAxis", [](P &p) { p.programs[0]->shards[0]->dims[0]->axes = {2}; },
@@ -381,6 +382,47 @@ const Case structureCases[] = {
     {"Copy",
      [](P &p) { stepOf<fb::CopyStepT>(*p.programs[0], 1, 0).bytes = 5000; },
      "ends beyond the 4096 bytes of the arena"},
+    {"CopyKind",
+     [](P &p) {
+       stepOf<fb::CopyStepT>(*p.programs[0], 1, 0).kind = fb::CopyKind(3);
+     },
+     "unknown kind of copy 3"},
+    {"CopyToHost",
+     [](P &p) {
+       p.programs[0]->host_bytes = 64;
+       stepOf<fb::CopyStepT>(*p.programs[0], 1, 0).kind = fb::CopyKind::ToHost;
+     },
+     "ends beyond the 64 bytes of the host's memory"},
+    {"CopyFromBeyondTheHost",
+     [](P &p) {
+       auto &copy = stepOf<fb::CopyStepT>(*p.programs[0], 1, 0);
+       copy.kind = fb::CopyKind::FromHost;
+       copy.source = std::make_unique<fb::Ref>(hostBegin, -1);
+     },
+     "source of 12 bytes at 281474976710656 ends beyond the 0 bytes of the "
+     "host's memory"},
+    {"KernelOnHost",
+     [](P &p) {
+       p.programs[0]->host_bytes = 4096;
+       stepOf<fb::KernelStepT>(*p.programs[1], 0, 1).args[0] =
+           fb::Ref(hostBegin, -1);
+     },
+     "ends beyond the 4096 bytes of the arena"},
+    {"SlotOnHost",
+     [](P &p) {
+       p.programs[0]->host_bytes = 4096;
+       p.programs[0]->actions[0]->bindings[0] = hostBegin;
+     },
+     "slot 'out' of 72 bytes at 281474976710656 ends beyond the 4096 bytes of "
+     "the arena"},
+    {"MessageOnHost",
+     [](P &p) {
+       p.programs[0]->host_bytes = 4096;
+       p.programs[0]->actions[1]->buffer = hostBegin;
+     },
+     "ends beyond the 4096 bytes of the arena"},
+    {"HostBytes", [](P &p) { p.programs[0]->host_bytes = hostBegin + 1; },
+     "bytes on the host is too large"},
     {"Fill",
      [](P &p) {
        stepOf<fb::FillStepT>(*p.programs[1], 0, 0).target =

@@ -505,6 +505,47 @@ TEST(Estimate, FusedAccumulationSavesAKernel) {
   EXPECT_EQ(apart.stages[0].forward, fused.stages[0].forward);
 }
 
+/// State and masters: 12 bytes a parameter in bf16. They go and come at the
+/// rate of the link to the host, at once, and nothing of the update takes as
+/// long.
+TEST(Estimate, WhatTheOptimizerKeepsCanBeOnTheHost) {
+  Setting setting;
+  setting.training.precision = Precision::BF16;
+  Estimate before = setting.run();
+  setting.configuration.offload = Offload::Optimizer;
+  Estimate after = setting.run();
+  const StageMemory &memory = after.memory[0];
+  EXPECT_EQ(memory.optimizer, 0);
+  EXPECT_DOUBLE_EQ(memory.host, before.memory[0].optimizer);
+  EXPECT_DOUBLE_EQ(memory.peak() + memory.host, before.memory[0].peak());
+  EXPECT_EQ(after.pipelineSeconds, before.pipelineSeconds);
+  EXPECT_NEAR(after.optimizerSeconds,
+              memory.host / setting.cluster.device.hostBandwidth,
+              0.01 * after.optimizerSeconds);
+}
+
+/// But for what comes from other stages. Passes that compute longer than it
+/// takes to copy are no longer; a slow link makes them so.
+TEST(Estimate, WhatIsKeptForTheBackwardPassCanBeOnTheHost) {
+  Setting setting;
+  setting.configuration.pipeline = 4;
+  Estimate before = setting.run();
+  setting.configuration.offload = Offload::Activations;
+  setting.cluster.device.hostBandwidth = 1e15;
+  Estimate after = setting.run();
+  EXPECT_LT(after.memory[1].activations, 0.1 * before.memory[1].activations);
+  EXPECT_GT(after.memory[1].activations, 0);
+  EXPECT_DOUBLE_EQ(after.memory[1].activations + after.memory[1].host,
+                   before.memory[1].activations);
+  EXPECT_EQ(after.pipelineSeconds, before.pipelineSeconds);
+  setting.cluster.device.hostBandwidth = 1e9;
+  Estimate slow = setting.run();
+  EXPECT_GT(slow.stages[1].forward, 10 * before.stages[1].forward);
+  EXPECT_NEAR(slow.stages[1].forward,
+              slow.stages[1].backwardInput + slow.stages[1].backwardWeight,
+              1e-9 * slow.stages[1].forward);
+}
+
 TEST(Estimate, FrameworksAreFoundByName) {
   EXPECT_STREQ(findFramework("megatron-2022")->name, "megatron-2022");
   auto unknown = findFramework("jax");

@@ -115,6 +115,22 @@ TEST_F(PlanCostTest, CountsWhatEpiloguesMove) {
   EXPECT_NEAR((biased - plain) / (read - plain), 1.0 / 8192, 1e-6);
 }
 
+/// At the rate of the device's link to its host, whatever its own memory is.
+TEST_F(PlanCostTest, CopiesToTheHostTakeItsLink) {
+  Cluster cluster = getCluster("h100:1x1");
+  fb::CopyStepT copy;
+  copy.kind = fb::CopyKind::FromHost;
+  copy.bytes = 1 << 30;
+  fb::StepT step;
+  step.step.Set(std::move(copy));
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::Step::Pack(builder, &step));
+  const auto *packed =
+      flatbuffers::GetRoot<fb::Step>(builder.GetBufferPointer());
+  EXPECT_NEAR(stepSeconds(*packed, plan::Mesh(plan), cluster),
+              double(1 << 30) / 5e10, 1e-5);
+}
+
 TEST_F(PlanCostTest, KnowsWhichRanksShareANode) {
   // Stages on nodes of their own: tp inside, pp across.
   Cluster cluster = getCluster("h100:2x2");

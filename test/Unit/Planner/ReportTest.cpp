@@ -105,6 +105,7 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
                                    "zero",
                                    "sequence_parallel",
                                    "context_parallel",
+                                   "offload",
                                    "layers",
                                    "global_batch",
                                    "sequence",
@@ -122,7 +123,7 @@ TEST_F(Report, JsonHasTheFieldsThatAreDocumented) {
   EXPECT_EQ(
       keysOf(content["memory_bytes"][0]),
       (std::set<std::string>{"peak", "parameters", "gradients", "optimizer",
-                             "activations", "workspace", "reserved"}));
+                             "activations", "workspace", "reserved", "host"}));
   EXPECT_EQ(content["iteration_seconds"].get<double>(),
             result.estimate.iterationSeconds);
   EXPECT_EQ(content["configuration"]["layers"].size(), 4u);

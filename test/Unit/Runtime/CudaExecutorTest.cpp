@@ -226,7 +226,7 @@ protected:
           EXPECT_EQ(run->metrics, walked->metrics);
           EXPECT_EQ(run->weights, walked->weights);
         }
-    if (plan::Mesh(plan).ranks() > 1)
+    if (plan::Mesh(plan).ranks() > 1 || plan.programs()->Get(0)->host_bytes())
       expectEventsMatter(plan, *walked);
   }
 
@@ -438,7 +438,14 @@ INSTANTIATE_TEST_SUITE_P(
                       "--mesh pp=2,dp=2,tp=2 --zero 1 --global-batch 8 --seq 8 "
                       "--micro-batch 1 --precision bf16",
                       "--mesh pp=2 --global-batch 4 --seq 8 --micro-batch 1 "
-                      "--recompute full --precision bf16 --epilogues all"));
+                      "--recompute full --precision bf16 --epilogues all",
+                      "--mesh pp=1 --global-batch 4 --seq 8 --micro-batch 2 "
+                      "--offload optimizer",
+                      "--mesh pp=1 --global-batch 4 --seq 8 --micro-batch 2 "
+                      "--offload activations",
+                      "--mesh pp=2,dp=2 --zero 1 --global-batch 8 --seq 8 "
+                      "--micro-batch 1 --precision bf16 "
+                      "--offload optimizer,activations"));
 #endif
 
 } // namespace

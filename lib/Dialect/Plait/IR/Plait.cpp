@@ -136,13 +136,16 @@ struct FieldPrinter {
     printer << "\"" << value << "\"";
   }
   /// A word, if it is one.
-  void printValue(const Recomputation &value) {
-    std::string text = plait::print(value);
-    if (value.getUniform())
+  void printWords(const std::string &text) {
+    if (llvm::all_of(text, llvm::isAlpha))
       printer << text;
     else
       printValue(text);
   }
+  void printValue(const Recomputation &value) {
+    printWords(plait::print(value));
+  }
+  void printValue(Offload value) { printWords(plait::print(value)); }
   void printValue(const std::vector<int> &value) {
     printer << "[";
     llvm::interleaveComma(value, printer);

@@ -80,6 +80,40 @@ LogicalResult ClusterOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
+// MoveOp
+//===----------------------------------------------------------------------===//
+
+Value MoveOp::getOnHost() {
+  return getKind() == CopyKind::ToHost ? getResult() : getInput();
+}
+
+/// (C1)
+LogicalResult MoveOp::verify() {
+  for (Operation *user : getOnHost().getUsers()) {
+    auto other = dyn_cast<MoveOp>(user);
+    bool isStored = user->hasTrait<OpTrait::IsTerminator>() ||
+                    nn::getSlotAccess(user) == nn::SlotAccess::Replace;
+    if (isStored || (other && other.getKind() == CopyKind::FromHost))
+      continue;
+    InFlightDiagnostic diag = emitOpError("has ")
+                              << stringifyCopyKind(getKind())
+                              << " what another op uses on the host";
+    diag.attachNote(user->getLoc()) << "this one: " << user->getName();
+    return diag;
+  }
+  return success();
+}
+
+bool plan::isOnHost(Value value) {
+  auto isThere = [&](Operation *op) {
+    auto move = dyn_cast_or_null<MoveOp>(op);
+    return move && move.getOnHost() == value;
+  };
+  return isThere(value.getDefiningOp()) ||
+         llvm::any_of(value.getUsers(), isThere);
+}
+
+//===----------------------------------------------------------------------===//
 // ProgramOp
 //===----------------------------------------------------------------------===//
 
@@ -150,7 +184,7 @@ static LogicalResult verifyDisjoint(ArrayRef<BufferOp> buffers) {
   SmallVector<Box> boxes;
   for (BufferOp buffer : buffers)
     if (int64_t bytes = buffer.getBytes()) {
-      int64_t begin = buffer.getOffset();
+      int64_t begin = buffer.getAddress();
       boxes.push_back({int64_t(buffer.getFirst()), int64_t(buffer.getLast()),
                        begin, begin + bytes, buffer});
     }
@@ -180,6 +214,13 @@ static LogicalResult verifyDisjoint(ArrayRef<BufferOp> buffers) {
 /// the arena and the number of actions, the names that actions bind, and at
 /// last all buffers against each other.
 LogicalResult ProgramOp::verifyRegions() {
+  // Offsets of the arena end where those of the host begin.
+  for (uint64_t bytes : {getBytes(), getHostBytes()})
+    if (bytes >= hostBegin)
+      return emitOpError("has ") << bytes
+                                 << " bytes of one memory, expected 0 "
+                                    "to below "
+                                 << hostBegin;
   SmallVector<BufferOp> buffers;
   llvm::StringMap<BufferOp> names;
   SmallVector<ActionOp> actions;
@@ -201,11 +242,14 @@ LogicalResult ProgramOp::verifyRegions() {
   for (BufferOp buffer : buffers) {
     // (C2)
     // Subtracted, not added: numbers of a hand-written program may overflow.
-    if (buffer.getOffset() > getBytes() ||
-        buffer.getBytes() > getBytes() - buffer.getOffset())
+    uint64_t limit = buffer.getHost() ? getHostBytes() : getBytes();
+    if (buffer.getOffset() > limit ||
+        buffer.getBytes() > limit - buffer.getOffset())
       return buffer.emitOpError("of ")
              << buffer.getBytes() << " bytes at " << buffer.getOffset()
-             << " is not inside an arena of " << getBytes() << " bytes";
+             << " is not inside "
+             << (buffer.getHost() ? "the host's memory" : "an arena") << " of "
+             << limit << " bytes";
     // (C4)
     if (buffer.getLast() >= actions.size())
       return buffer.emitOpError("lives until action ")

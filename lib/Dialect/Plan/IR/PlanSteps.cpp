@@ -522,3 +522,22 @@ LogicalResult CollectiveOp::verify() {
     return emitOpError("is an ") << name << " in place";
   return verifyBlocks(*this);
 }
+
+//===----------------------------------------------------------------------===//
+// CopyOp
+//===----------------------------------------------------------------------===//
+
+SmallVector<StepUse> CopyOp::getUses() {
+  return {{"source", getSource()}, {"target", getTarget(), /*writes=*/true}};
+}
+
+/// One stream for each way: a device copies in both at once.
+Attribute CopyOp::getStream() { return getKindAttr(); }
+
+LogicalResult CopyOp::verify() {
+  // (C1)
+  if (getSource().getBytes() == getTarget().getBytes())
+    return success();
+  return emitOpError("copies ")
+         << getSource().getBytes() << " bytes to " << getTarget().getBytes();
+}

@@ -26,6 +26,22 @@ std::map<uintptr_t, size_t> &allocations() {
   return map;
 }
 
+/// Of the host, page-locked.
+std::map<uintptr_t, size_t> &locked() {
+  static std::map<uintptr_t, size_t> map;
+  return map;
+}
+
+bool isIn(const std::map<uintptr_t, size_t> &known, const void *address,
+          size_t bytes) {
+  auto begin = reinterpret_cast<uintptr_t>(address);
+  auto next = known.upper_bound(begin);
+  if (next == known.begin())
+    return false;
+  --next;
+  return begin + bytes <= next->first + next->second;
+}
+
 std::vector<CUstream> &streams() {
   static std::vector<CUstream> all;
   return all;
@@ -155,12 +171,7 @@ int &plait::fake::inFlight(int gpu) {
 
 bool plait::fake::allocated(const void *address, size_t bytes) {
   std::lock_guard guard(lock());
-  auto begin = reinterpret_cast<uintptr_t>(address);
-  auto next = allocations().upper_bound(begin);
-  if (next == allocations().begin())
-    return false;
-  --next;
-  return begin + bytes <= next->first + next->second;
+  return isIn(allocations(), address, bytes);
 }
 
 extern "C" {
@@ -223,10 +234,14 @@ CUresult cuMemFree(CUdeviceptr address) {
 CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
   if (currentGpu() < 0)
     return CUDA_ERROR_INVALID_CONTEXT;
+  std::lock_guard guard(lock());
   *memory = std::malloc(bytes);
+  locked()[reinterpret_cast<uintptr_t>(*memory)] = bytes;
   return CUDA_SUCCESS;
 }
 CUresult cuMemFreeHost(void *memory) {
+  std::lock_guard guard(lock());
+  locked().erase(reinterpret_cast<uintptr_t>(memory));
   release(memory);
   return CUDA_SUCCESS;
 }
@@ -245,7 +260,13 @@ CUresult cuMemcpyDtoHAsync(void *target, CUdeviceptr source, size_t bytes,
 }
 CUresult cuMemcpyAsync(CUdeviceptr target, CUdeviceptr source, size_t bytes,
                        CUstream stream) {
-  if (!allocated(pointer(target), bytes) || !allocated(pointer(source), bytes))
+  // Of other memory of the host the call would not return before the copy ends.
+  auto isKnown = [&](CUdeviceptr address) {
+    std::lock_guard guard(lock());
+    return allocated(pointer(address), bytes) ||
+           isIn(locked(), pointer(address), bytes);
+  };
+  if (!isKnown(target) || !isKnown(source))
     return CUDA_ERROR_INVALID_VALUE;
   return enqueue(stream, copyWork(target, source, bytes));
 }

@@ -101,6 +101,11 @@ def Plan_AccumulateAttr
   let assemblyFormat = "$value";
 }
 
+def Plan_CopyKindAttr
+    : EnumAttr<PlanDialect, Plan_CopyKindEnum, "copy_kind"> {
+  let assemblyFormat = "$value";
+}
+
 def Plan_EpilogueAttr : EnumAttr<PlanDialect, Plan_EpilogueEnum, "epilogue"> {
   let assemblyFormat = "$value";
 }

@@ -33,6 +33,13 @@ def Plan_EpilogueEnum : I32EnumAttr<"Epilogue", "what a GEMM becomes in the same
   let genSpecializedAttr = 0;
 }
 
+def Plan_CopyKindEnum : I32EnumAttr<"CopyKind", "where bytes are copied", [
+    I32EnumAttrCase<"ToHost", 1, "to_host">,
+    I32EnumAttrCase<"FromHost", 2, "from_host">]> {
+  let cppNamespace = "::plait::plan";
+  let genSpecializedAttr = 0;
+}
+
 def Plan_CategoryEnum : I32EnumAttr<"Category", "what memory is used for", [
     I32EnumAttrCase<"Parameters", 0, "parameters">,
     I32EnumAttrCase<"Gradients", 1, "gradients">,

@@ -64,6 +64,34 @@ def Plan_YieldOp : Plan_Op<"yield", [Pure, Terminator, ReturnLike]> {
 }
 
 //===----------------------------------------------------------------------===//
+// Host memory
+//===----------------------------------------------------------------------===//
+
+def Plan_MoveOp : Plan_Op<"move", [Pure, SameOperandsAndResultType]> {
+  let summary = "The same tensor in another memory";
+  let description = [{
+    Value form of `plan.copy`: the operand is in the arena and the result in the
+    host's memory, or the other way round. What a move takes from the host, or
+    brings there, no other op uses but the one that says whose memory it is:
+    `nn.read`, `nn.write`, or a port of the function.
+
+    Constraints:
+    - (C1) what lies on the host is used by moves from there, and where it is
+      stored or returned.
+
+    Example: `%1 = plan.move from_host %0 : tensor<4x8xf32>`.
+  }];
+  let arguments = (ins Plan_CopyKindAttr:$kind, AnyStaticShapeTensor:$input);
+  let results = (outs AnyStaticShapeTensor:$result);
+  let assemblyFormat = "$kind $input attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The end of it that lies on the host.
+    ::mlir::Value getOnHost();
+  }];
+}
+
+//===----------------------------------------------------------------------===//
 // Programs
 //===----------------------------------------------------------------------===//
 
@@ -73,14 +101,17 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator,
   let description = [{
     Its buffers, which share one arena of `bytes`, and its actions in order.
     `in_flight` is the largest number of microbatches whose activations are held
-    at once.
+    at once. Buffers that are `host` lie in `host_bytes` of the host's memory
+    instead.
 
     Constraints:
     - (C1) the body holds buffers and actions only.
-    - (C2) every buffer lies inside the arena.
+    - (C2) every buffer lies inside the arena, or inside the host's memory.
     - (C3) buffers that are live at the same time do not overlap.
     - (C4) lifetimes and bindings refer to actions and buffers that exist.
     - (C5) no two buffers have one name.
+    - (C6) `plan.copy` alone uses what is bound to the host's memory, and one end
+      of each is there (verified with the steps, in phase `steps`).
 
     Example:
     ```mlir
@@ -93,19 +124,21 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator,
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$rank, I64Attr:$bytes,
-                       I64Attr:$in_flight);
+                       I64Attr:$in_flight,
+                       DefaultValuedAttr<I64Attr, "0">:$host_bytes);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `rank` $rank `bytes` $bytes `in_flight` $in_flight
-    attr-dict-with-keyword $body
+    $sym_name `rank` $rank `bytes` $bytes (`host_bytes` $host_bytes^)?
+    `in_flight` $in_flight attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
 }
 
 def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
-  let summary = "A part of the arena over a part of the step";
+  let summary = "A part of a rank's memory over a part of the step";
   let description = [{
-    Live from action `first` to action `last`, both included.
+    Of the arena or, with `host`, of the host's memory. Live from action `first` to
+    action `last`, both included.
 
     Constraints:
     - (C1) offset and size are not negative, and the offset is a multiple of 64.
@@ -115,12 +148,19 @@ def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Plan_CategoryAttr:$category,
                        I64Attr:$offset, I64Attr:$bytes, I64Attr:$first,
-                       I64Attr:$last);
+                       I64Attr:$last, UnitAttr:$host);
   let assemblyFormat = [{
-    $sym_name $category `at` $offset `bytes` $bytes `live` ` ` `[` $first `,` $last
+    $sym_name $category (`host` $host^)? `at` $offset `bytes` $bytes `live` ` ` `[` $first `,` $last
     `]` attr-dict
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Its first byte in the space that arena and host share
+    /// (plait/Support/HostMemory.h).
+    int64_t getAddress() {
+      return int64_t(getOffset()) + (getHost() ? int64_t(hostBegin) : 0);
+    }
+  }];
 }
 
 def Plan_ActionOp : Plan_Op<"action", [HasParent<"ProgramOp">]> {

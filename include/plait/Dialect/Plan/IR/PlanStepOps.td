@@ -280,4 +280,28 @@ def Plan_CollectiveOp : Plan_StepOp<"collective", ["getStream", "getSent"]> {
   }];
 }
 
+def Plan_CopyOp : Plan_StepOp<"copy", ["getStream"]> {
+  let summary = "Bytes on their way to the host's memory, or back";
+  let description = [{
+    The only kind of step that uses the host's memory: `to_host` writes there,
+    `from_host` reads there, and the other end is in the arena (verified where
+    buffers are known: `plan.program`, C6). Either way copies run beside what
+    computes, on a stream of their own.
+
+    Constraints:
+    - (C1) source and target have as many bytes.
+
+    Example:
+    ```mlir
+    plan.function @optimizer_0 slots ["workspace"] bytes [4096] {
+      plan.copy from_host <@"w moment1", 0, 4096> -> <slot 0, 0, 4096>
+    }
+    ```
+  }];
+  let arguments = (ins Plan_CopyKindAttr:$kind, Plan_MemoryAttr:$source,
+                       Plan_MemoryAttr:$target);
+  let assemblyFormat = "$kind $source `->` $target attr-dict";
+  let hasVerifier = 1;
+}
+
 #endif // PLAIT_DIALECT_PLAN_IR_PLANSTEPOPS_TD

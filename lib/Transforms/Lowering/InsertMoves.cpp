@@ -1,0 +1,166 @@
+//===- InsertMoves.cpp - To the host's memory, and back -------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Decides what lies on the host, and when it is on its way. That it does not
+// lie in the arena follows from the moves: see plan::isOnHost.
+//
+// Copies have streams of their own. One that is to be hidden needs something
+// beside it, so what comes from the host is fetched while the op computes that
+// uses what was fetched before. That holds two pieces at a time, as one buffer
+// for each of both would.
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Transforms/Buffers.h"
+#include "plait/Transforms/Names.h"
+#include "plait/Transforms/Passes.h"
+#include "plait/Transforms/StageFunctions.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <map>
+
+namespace plait {
+#define GEN_PASS_DEF_INSERTMOVESPASS
+#include "plait/Transforms/Passes.h.inc"
+} // namespace plait
+
+using namespace mlir;
+using namespace plait;
+using pipe::ActionKind;
+using pipe::PortAttr;
+using pipe::PortKind;
+using plan::CopyKind;
+
+namespace {
+
+/// What one function has on the host.
+struct OnHost {
+  SmallVector<Value> taken;
+  SmallVector<OpOperand *> given;
+};
+
+} // namespace
+
+static plan::MoveOp createMove(OpBuilder &builder, CopyKind kind, Value value) {
+  return plan::MoveOp::create(builder, value.getLoc(), value.getType(), kind,
+                              value);
+}
+
+/// As soon as it is there.
+static void moveToHost(OpOperand &given) {
+  Value value = given.get();
+  OpBuilder builder(value.getContext());
+  builder.setInsertionPointAfterValue(value);
+  given.set(createMove(builder, CopyKind::ToHost, value));
+}
+
+static Operation *findFirstUser(Value value) {
+  Operation *first = nullptr;
+  for (Operation *user : value.getUsers())
+    if (!first || user->isBeforeInBlock(first))
+      first = user;
+  return first;
+}
+
+static void moveFromHost(ArrayRef<Value> taken) {
+  llvm::MapVector<Operation *, SmallVector<Value>> users;
+  for (Value value : taken)
+    if (Operation *first = findFirstUser(value))
+      users[first].push_back(value);
+  auto groups = users.takeVector();
+  llvm::stable_sort(groups, [](const auto &left, const auto &right) {
+    return left.first->isBeforeInBlock(right.first);
+  });
+  for (auto [index, group] : llvm::enumerate(groups)) {
+    Operation *begin = groups[index ? index - 1 : 0].first;
+    OpBuilder builder(begin);
+    for (Value value : group.second) {
+      if (Operation *read = value.getDefiningOp();
+          read && begin->isBeforeInBlock(read))
+        read->moveBefore(begin);
+      plan::MoveOp move = createMove(builder, CopyKind::FromHost, value);
+      value.replaceAllUsesExcept(move, move);
+    }
+  }
+}
+
+static void insertMoves(const OnHost &found) {
+  // In this order: users that are moves are no users of what is taken.
+  for (OpOperand *given : found.given)
+    moveToHost(*given);
+  moveFromHost(found.taken);
+}
+
+//===----------------------------------------------------------------------===//
+// What lies there
+//===----------------------------------------------------------------------===//
+
+static OnHost findResiduals(func::FuncOp function) {
+  OnHost found;
+  auto isResidual = [](PortAttr port) {
+    return port && port.getKind() == PortKind::Residual;
+  };
+  Block &body = function.getBody().front();
+  for (BlockArgument argument : body.getArguments())
+    if (isResidual(getPort(function, argument.getArgNumber())))
+      found.taken.push_back(argument);
+  for (OpOperand &result : body.getTerminator()->getOpOperands())
+    if (isResidual(getResultPort(function, result.getOperandNumber())))
+      found.given.push_back(&result);
+  return found;
+}
+
+/// Of what outlives the step, the buffers that no function in `others` uses.
+static OnHost findState(func::FuncOp optimizer, ArrayRef<func::FuncOp> others,
+                        const ParameterPacks &packs) {
+  llvm::StringSet<> used;
+  for (func::FuncOp other : others)
+    other.walk([&](nn::SlotOpInterface op) {
+      used.insert(packs.locate(op.getSymbol(), op.getSlot()).buffer);
+    });
+  OnHost found;
+  optimizer.walk([&](nn::SlotOpInterface op) {
+    nn::Slot slot = op.getSlot();
+    bool isState = slot == nn::Slot::Value || slot == nn::Slot::Moment1 ||
+                   slot == nn::Slot::Moment2;
+    if (!isState || used.contains(packs.locate(op.getSymbol(), slot).buffer))
+      return;
+    if (op.getAccess() == nn::SlotAccess::Read)
+      found.taken.push_back(op.getTensor());
+    else
+      found.given.push_back(&op->getOpOperand(0));
+  });
+  return found;
+}
+
+namespace {
+struct InsertMovesPass : plait::impl::InsertMovesPassBase<InsertMovesPass> {
+  void runOnOperation() override {
+    Offload offload = getConfiguration(getOperation()).offload;
+    std::map<int64_t, SmallVector<func::FuncOp>> others; // by rank
+    SmallVector<func::FuncOp> optimizers;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (doesAction(function, ActionKind::Optimizer))
+        optimizers.push_back(function);
+      else if (std::optional<int64_t> rank = getRank(function))
+        others[*rank].push_back(function);
+    if (offloadsOptimizer(offload))
+      for (func::FuncOp optimizer : optimizers) {
+        int64_t rank = *getRank(optimizer);
+        ParameterPacks packs(getOperation(), rank);
+        insertMoves(findState(optimizer, others[rank], packs));
+      }
+    if (!offloadsActivations(offload))
+      return;
+    for (auto &[rank, functions] : others)
+      for (func::FuncOp function : functions)
+        insertMoves(findResiduals(function));
+  }
+};
+} // namespace

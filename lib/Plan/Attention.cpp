@@ -63,6 +63,10 @@ Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
     return fail("has batch ", step.batch(), ", ", step.heads(), " heads over ",
                 step.kv_heads(), ", ", step.queries(), " queries, ",
                 step.keys(), " keys and head size ", step.head_size());
+  // Each query sees at least its own position, so that no sum is empty.
+  if (step.queries() > step.keys())
+    return fail("has ", step.queries(), " queries, more than the ", step.keys(),
+                " keys");
   // 0: no window.
   if (step.window() < 0 || step.window() > step.keys())
     return fail("has window ", step.window(), ", allowed are 0 to ",
@@ -73,9 +77,8 @@ Status plan::checkAttention(const Mesh &mesh, const fb::AttentionStep &step) {
                 " keys, expected an even number that divides them");
   if (const fb::AttentionDropout *dropout = step.dropout())
     PLAIT_RETURN_IF_ERROR(checkDropout(mesh, step, *dropout));
-  if (length(step.first_query()))
-    PLAIT_RETURN_IF_ERROR(checkRange(
-        mesh, step.first_query(), step.keys() - step.queries(), "first_query"));
+  PLAIT_RETURN_IF_ERROR(checkRange(
+      mesh, step.first_query(), step.keys() - step.queries(), "first_query"));
   PLAIT_RETURN_IF_ERROR(checkLayout("q", step, step.heads(), step.q_strides()));
   PLAIT_RETURN_IF_ERROR(
       checkLayout("k", step, step.kv_heads(), step.k_strides()));

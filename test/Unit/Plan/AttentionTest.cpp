@@ -73,6 +73,8 @@ const Case cases[] = {
     {"Type", [](A &a) { a.dtype = fb::DType::I32; }, "has dtype 2"},
     {"Groups", [](A &a) { a.kv_heads = 3; }, "4 heads over 3"},
     {"NoHeads", [](A &a) { a.kv_heads = 0; }, "4 heads over 0"},
+    {"Queries", [](A &a) { a.queries = 4; },
+     "has 4 queries, more than the 3 keys"},
     {"Overflow", [](A &a) { a.queries = int64_t(1) << 45; }, "has batch 2"},
     {"Window", [](A &a) { a.window = 4; }, "has window 4, allowed are 0 to 3"},
     {"ChunksOdd", [](A &a) { a.chunks = 1; },

@@ -13,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Planner/Json.h"
 #include "plait/Plan/Defaults.h"
+#include "plait/Planner/Json.h"
 #include "plait/Planner/PlanCost.h"
 
 using namespace plait;
@@ -137,13 +137,11 @@ Status parseMesh(Fields &fields, plan::Profile &profile) {
     return fields.finish(); // a failure: the field is required
   if (!mesh->is_object())
     return fail(fields.path("mesh"), " must be an object");
-  for (const auto &[axis, size] : mesh->items()) {
-    if (!size.is_number_unsigned())
-      return fail(fields.path("mesh"), ".", axis, " must be a number, not ",
-                  size.dump());
-    profile.mesh.emplace_back(axis, size.get<uint32_t>());
-  }
-  return Status::success();
+  Fields sizes(*mesh, fields.path("mesh"));
+  for (const auto &axis : mesh->items())
+    readCount(sizes, axis.key().c_str(),
+              profile.mesh.emplace_back(axis.key(), 0).second, {1, 1e9});
+  return sizes.finish();
 }
 
 } // namespace

@@ -231,7 +231,7 @@ void RowEmitter::chooseSpills(const Sweep &sweep) {
 // Loops
 //===----------------------------------------------------------------------===//
 
-/// One vector of a row: reductions, then spills, then stores. Returns the new
+/// One vector of a row: reductions, then stores, then spills. Returns the new
 /// partial sums, one vector for each of the sweep's reductions.
 RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
                                          ValueRange partials) {
@@ -254,9 +254,11 @@ RowEmitter::Values RowEmitter::emitChunk(Sweep &sweep, Value index,
   // first chunk's reductions and holds for the tail as well.
   if (current + 1 < sweeps.size() && !spillsChosen && workers.keepsCostly)
     chooseSpills(sweep);
+  // Stores first: they load what they need, which may lie where a value is to
+  // wait. They write themselves where no operand lies, as later sweeps follow.
+  emitter.storeResults(sweep.stores, LoopScope);
   for (auto [value, result] : spills)
     emitter.spill(value, result);
-  emitter.storeResults(sweep.stores, LoopScope);
   return next;
 }
 

@@ -106,6 +106,25 @@ TEST_P(Rows, LayerNorm) {
   kernel.expectSplit({&x, &w, &b, &y, &mean, &rstd}, 3);
 }
 
+/// The exponentials wait where the softmax is to lie, in the place of the
+/// second operand. The sweep in which they are made still reads that.
+TEST_P(Rows, KeepsOperandsForStoresOfTheSameSweep) {
+  std::string full = sized("tensor<RxCxf32>");
+  Kernel kernel({{full, full}, {full, full}, sized(R"(
+    %e = nn.exp %0 : tensor<RxCxf32>
+    %sum = nn.reduce sum %e dims [1] : tensor<RxCxf32> -> tensor<Rxf32>
+    %u = nn.broadcast %sum dims [0] : tensor<Rxf32> -> tensor<RxCxf32>
+    %y = nn.div %e, %u : tensor<RxCxf32>
+    %z = nn.add %0, %1 : tensor<RxCxf32>
+    plan.yield %y, %z : tensor<RxCxf32>, tensor<RxCxf32>)")});
+  Buffer x(rows * columns), b(rows * columns), z(rows * columns);
+  x.randomize(1), b.randomize(2), z.fill(NAN);
+  std::vector<float> addend(b.floats(), b.floats() + b.size());
+  kernel({&x, &b, &b, &z});
+  for (int64_t index = 0; index < rows * columns; ++index)
+    EXPECT_EQ(z[index], x[index] + addend[index]) << "at " << index;
+}
+
 TEST_P(Rows, CausalSoftmax) {
   Kernel kernel({{sized("tensor<2xRxCxf32>")},
                  {sized("tensor<2xRxCxf32>"), sized("tensor<2xRxf32>")},

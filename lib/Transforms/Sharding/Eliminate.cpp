@@ -20,6 +20,7 @@
 #include "Eliminate.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <limits>
 #include <set>
@@ -98,11 +99,12 @@ struct CostNetwork::Elimination {
     return llvm::to_vector<4>(result);
   }
 
-  /// What a table over `scope` takes; over nothing it is one number.
+  /// What a table over `scope` takes; over nothing it is one number. Saturates:
+  /// a hub with many neighbours has more than can be counted.
   size_t countEntries(llvm::ArrayRef<int> scope) const {
     size_t entries = 1;
     for (int variable : scope)
-      entries *= domains[variable];
+      entries = llvm::SaturatingMultiply(entries, size_t(domains[variable]));
     return entries;
   }
 
@@ -131,7 +133,7 @@ bool CostNetwork::Elimination::eliminate(int variable) {
   Choice choice{variable, neighbours(variable), {}};
   // Counted before anything is allocated.
   size_t entries = countEntries(choice.scope);
-  if (entries * domains[variable] > kLargestTable)
+  if (entries > kLargestTable / domains[variable])
     return false;
   Table merged{choice.scope, {}};
   llvm::SmallVector<int> assignment(domains.size(), 0);

@@ -80,7 +80,7 @@ static void eraseUnreadParameters(func::FuncOp function) {
 ///    embedding. Reads of parameters do not count for that: they may stand
 ///    anywhere.
 /// 3. All ops are labelled with their block, in order. What stands behind the
-///    last layer is a block of its own, the head.
+///    last op of a layer is a block of its own, the head.
 FoldedBlocks plait::foldLayers(func::FuncOp function) {
   // 1. Merge.
   std::map<int64_t, int64_t> counts = mergeRuns(function);
@@ -110,23 +110,23 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
   if (counts.empty())
     folded.blocks.push_back({"model", 1, true});
   // 3. Labels.
-  int64_t last = folded.blocks.size() - 1;
-  bool after = false;
+  Operation *last = nullptr; // that a layer has
+  for (Operation &op : ops)
+    if (layerOf(op))
+      last = &op;
   Builder builder(function.getContext());
   int64_t current = 0;
+  bool isBehind = false;
   for (Operation &op : ops) {
-    // Behind the last layer's ops begins the head, unless one of that layer
-    // comes again.
     if (auto layer = layerOf(op)) {
       current = blockOf[layer.getInt()];
-      after = false;
-    } else if (current == last && !counts.empty() && !isRead(op)) {
-      after = true;
+    } else if (isBehind && !isRead(op)) {
+      current = folded.blocks.size();
+      folded.blocks.push_back({"head", 1, false});
+      isBehind = false; // only once
     }
-    op.setAttr(nn::kLayerAttr,
-               builder.getI64IntegerAttr(current + (after ? 1 : 0)));
+    isBehind |= &op == last;
+    op.setAttr(nn::kLayerAttr, builder.getI64IntegerAttr(current));
   }
-  if (after)
-    folded.blocks.push_back({"head", 1, false});
   return folded;
 }

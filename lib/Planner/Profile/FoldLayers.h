@@ -23,10 +23,11 @@ struct FoldedBlocks {
   llvm::SmallVector<Block> blocks;
 };
 
-/// Keeps the first of each run of layers that are alike, one after the other:
-/// the next ones' results are replaced by its own. Every op that is left gets
-/// the index of its block as `nn.layer`; parameters that nothing reads any
-/// more are erased. A function without layers is one block.
+/// Keeps the first two of each run of layers that are alike, one after the
+/// other: the next ones' results are replaced by the second's, which stands for
+/// all but the first. Every op that is left gets the index of its block as
+/// `nn.layer`; parameters that nothing reads any more are erased. A function
+/// without layers is one block.
 FoldedBlocks foldLayers(mlir::func::FuncOp function);
 
 } // namespace plait

@@ -17,6 +17,7 @@
 #include "plait/InitAll.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 
 #include <map>
@@ -189,9 +190,9 @@ TEST_F(ProfileTest, FindsMegatronsCollectives) {
 }
 
 /// Each sum becomes a reduce-scatter, and an all-gather in front of the
-/// matmuls that need whole rows (Korthikanti et al. 2022), of which the gradients
-/// of weights gather two again; no layer but the first, which reads the embedding,
-/// keeps a sum.
+/// matmuls that need whole rows (Korthikanti et al. 2022), of which the
+/// gradients of weights gather two again; no layer but the first, which reads
+/// the embedding, keeps a sum.
 TEST_F(ProfileTest, SplitsTheSequence) {
   open("llama-3-8b", 4096);
   const Work &work = get(8, true);
@@ -237,6 +238,39 @@ TEST_F(ProfileTest, FoldsLayersThatAreAlike) {
   EXPECT_EQ(work.layers(), 80);
   EXPECT_EQ(work.before, 1);
   EXPECT_EQ(work.after, 1);
+}
+
+/// What has no label within the last layer belongs to it; there is no head.
+TEST_F(ProfileTest, AHeadIsBehindAllLayers) {
+  const std::string text = R"(
+  nn.parameter @embed : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  nn.parameter @w : tensor<16x8xf32> init<mean = 0.0, std = 0.5>
+  func.func @loss(%tokens: tensor<Nx6xi32>, %targets: tensor<Nx6xi32>)
+      -> (tensor<f32>, tensor<f32>) {
+    %e = nn.read @embed value {nn.layer = 0 : i64} : tensor<16x8xf32>
+    %x = nn.embedding %e, %tokens {nn.layer = 0 : i64} :
+        (tensor<16x8xf32>, tensor<Nx6xi32>) -> tensor<Nx6x8xf32>
+    %w = nn.read @w value {nn.layer = 1 : i64} : tensor<16x8xf32>
+    %y = nn.matmul %x, %w "bsh,vh->bsv" {nn.layer = 1 : i64} :
+        (tensor<Nx6x8xf32>, tensor<16x8xf32>) -> tensor<Nx6x16xf32>
+    %z = nn.tanh %y : tensor<Nx6x16xf32>
+    %sum, %count = nn.softmax_cross_entropy %z, %targets ignore -100
+        {nn.layer = 1 : i64} :
+        (tensor<Nx6x16xf32>, tensor<Nx6xi32>) -> (tensor<f32>, tensor<f32>)
+    return %sum, %count : tensor<f32>, tensor<f32>
+  })";
+  auto makeModel = [&](int64_t n) -> FailureOr<OwningOpRef<ModuleOp>> {
+    std::string sized = text;
+    for (size_t at; (at = sized.find('N')) != sized.npos;)
+      sized.replace(at, 1, std::to_string(n));
+    return parseSourceString<ModuleOp>(sized, &context);
+  };
+  profile = ModelProfile::create(context, makeModel, Precision::FP32);
+  ASSERT_TRUE(profile);
+  const Work &work = get(1, false);
+  ASSERT_EQ(work.blocks.size(), 2u);
+  EXPECT_EQ(work.blocks.back().name, "layer 1");
+  EXPECT_EQ(work.after, 0);
 }
 
 TEST_F(ProfileTest, SaysWhyADegreeIsImpossible) {

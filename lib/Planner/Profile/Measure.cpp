@@ -49,6 +49,10 @@ private:
     return getElementTypeOrSelf(type) == activation;
   }
   void addTo(Saved &saved, Value value) const;
+  double getBytes(const Saved &saved) const {
+    return saved.elements * (activation.getIntOrFloatBitWidth() / 8) +
+           saved.fourByte * 4;
+  }
   planner::Operation makeKernel(plan::ClusterOp cluster) const;
   /// The whole tensor's elements, which is what collectives are counted by.
   planner::Operation makeCollective(dist::CollectiveOpInterface op) const;
@@ -264,7 +268,7 @@ Saved Measurer::findWorkspace(func::FuncOp function) const {
         if (auto it = lastUse.find(result);
             it != lastUse.end() && it->second != terminator)
           addTo(live, result);
-    if (live.elements + live.fourByte > most.elements + most.fourByte)
+    if (getBytes(live) > getBytes(most))
       most = live;
     release(read, &op);
   }
@@ -303,8 +307,7 @@ planner::Block Measurer::measure(func::FuncOp forward,
       block.output.elements += countElements(type);
   // The two never run at the same time.
   Saved first = findWorkspace(forward), second = findWorkspace(backward);
-  bool larger = first.elements > second.elements;
-  block.workspace = larger ? first : second;
+  block.workspace = getBytes(first) > getBytes(second) ? first : second;
   return block;
 }
 

@@ -17,6 +17,7 @@
 #include "plait/Plan/Defaults.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace plait;
 using namespace plait::plan;
@@ -118,6 +119,16 @@ Status plan::checkRange(const Mesh &mesh, const RankScalars *scalars,
   if (largest > most)
     return fail(what, " is up to ", largest, ", allowed are 0 to ", most);
   return Status::success();
+}
+
+/// In one form, so that groups with and without a list of members are the same.
+std::vector<uint32_t> plan::membersOf(const Mesh &mesh,
+                                      const fb::CollectiveStep &step) {
+  if (length(step.members()))
+    return {step.members()->begin(), step.members()->end()};
+  std::vector<uint32_t> all(mesh.size(step.axis()));
+  std::iota(all.begin(), all.end(), 0u);
+  return all;
 }
 
 /// The product of the axes over which the dimension is split.

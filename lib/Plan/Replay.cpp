@@ -130,10 +130,10 @@ private:
   void spend(uint32_t program, double computing, double communicating);
   bool wait(Event &event, uint32_t program);
   void signal(Event &event, double time);
-  std::vector<uint32_t> membersOf(const fb::CollectiveStep &step) const;
   Status checkEnded() const;
 
   const fb::Plan &plan;
+  const Mesh mesh;
   const ReplayCosts &costs;
   std::vector<Program> programs;
   std::vector<uint32_t> ready;
@@ -146,7 +146,7 @@ private:
 /// searched for anything later.
 Walker::Walker(const fb::Plan &plan, const std::vector<Message> &messages,
                const ReplayCosts &costs)
-    : plan(plan), costs(costs), posted(messages.size()),
+    : plan(plan), mesh(plan), costs(costs), posted(messages.size()),
       received(messages.size()) {
   for (uint32_t p = 0; p < plan.programs()->size(); ++p) {
     const fb::Program *source = plan.programs()->Get(p);
@@ -267,7 +267,7 @@ Result<bool> Walker::enter(uint32_t index) {
 Result<bool> Walker::meet(uint32_t index, const Segment &segment) {
   uint32_t action = programs[index].action;
   const fb::CollectiveStep &step = *segment.meeting;
-  std::vector<uint32_t> members = membersOf(step);
+  std::vector<uint32_t> members = membersOf(mesh, step);
   if (!std::count(members.begin(), members.end(), index))
     return fail(describeAction(plan, index, action), ": ", describe(step),
                 " does not count the program as a member");
@@ -322,17 +322,6 @@ void Walker::signal(Event &event, double time) {
     ready.push_back(event.waiter);
 }
 
-/// In one form, so that groups with and without a list of members are the same
-/// key.
-std::vector<uint32_t> Walker::membersOf(const fb::CollectiveStep &step) const {
-  if (length(step.members()))
-    return {step.members()->begin(), step.members()->end()};
-  std::vector<uint32_t> all(programs.size());
-  for (uint32_t i = 0; i < all.size(); ++i)
-    all[i] = i;
-  return all;
-}
-
 /// Reached when nothing is ready: a program that is not at its end waits for
 /// ever. The first one is reported, with what it waits for.
 Status Walker::checkEnded() const {
@@ -348,7 +337,7 @@ Status Walker::checkEnded() const {
         *program.segments[action.function()][program.segment - 1].meeting;
     return fail(describeAction(plan, i, program.action),
                 ": deadlock: ", describe(step), " is not entered by all ",
-                membersOf(step).size(), " members");
+                membersOf(mesh, step).size(), " members");
   }
   return Status::success();
 }

@@ -146,9 +146,7 @@ void StreamWalker::addCall(uint32_t index, uint32_t action) {
 
 /// The n-th collective of a group is one for all its members.
 uint32_t StreamWalker::meet(Program &program, const fb::CollectiveStep &step) {
-  std::vector<uint32_t> group;
-  if (step.members())
-    group.assign(step.members()->begin(), step.members()->end());
+  std::vector<uint32_t> group = membersOf(mesh, step);
   std::vector<uint32_t> &known = meetings[group];
   size_t number = program.met[group]++;
   if (number == known.size())

@@ -79,6 +79,10 @@ struct Block {
   int64_t valid;
 };
 
+/// The coordinates along its axis of those who take part in `step`, ascending.
+std::vector<uint32_t> membersOf(const Mesh &mesh,
+                                const fb::CollectiveStep &step);
+
 /// How many blocks `sharding` cuts a dimension into.
 int64_t blockCount(const Mesh &mesh, const fb::DimSharding &sharding);
 

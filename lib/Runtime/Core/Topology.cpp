@@ -119,12 +119,8 @@ uint32_t Topology::streamOf(std::span<const uint32_t> members) const {
 std::vector<uint32_t> runtime::membersOf(const plan::Mesh &mesh, uint32_t rank,
                                          const fb::CollectiveStep &step) {
   std::vector<uint32_t> members;
-  if (step.members() && step.members()->size())
-    for (uint32_t index : *step.members())
-      members.push_back(mesh.withIndex(rank, step.axis(), index));
-  else
-    for (uint32_t index = 0; index < mesh.size(step.axis()); ++index)
-      members.push_back(mesh.withIndex(rank, step.axis(), index));
+  for (uint32_t index : plan::membersOf(mesh, step))
+    members.push_back(mesh.withIndex(rank, step.axis(), index));
   return members;
 }
 

@@ -137,6 +137,23 @@ TEST_F(ReplayTest, StreamsGoOnBesideEachOther) {
   EXPECT_EQ(replayed.ranks[0].hidden, 3);
 }
 
+// A group that lists all members is the group that lists none: what follows the
+// maximum, which both reach by 19, begins at 29.
+TEST_F(ReplayTest, GroupsMeetHoweverTheyAreWritten) {
+  source.backend = "cuda";
+  for (uint32_t program = 0; program < 2; ++program) {
+    auto &steps = source.programs[program]->functions[1]->steps;
+    append(steps).step.Set(fb::CopyStepT(*steps[0]->step.AsCopyStep()));
+    costs.steps[program][1].push_back(5);
+  }
+  source.programs[1]->functions[1]->steps[1]->step.AsCollectiveStep()->members =
+      {};
+  plan::Replayed replayed = replay(costs, plan::replayStreams);
+  Intervals interval = {replayed};
+  EXPECT_EQ(interval(0, 6), std::pair(12., 34.));
+  EXPECT_EQ(interval(1, 4), std::pair(18., 34.));
+}
+
 // A processor's messages are taken by its first stream, and its kernels wait
 // for the sums, so that nothing is hidden, in whichever stream the sums are.
 TEST_F(ReplayTest, ProcessorsTakeMessagesWhereTheyCompute) {

@@ -27,6 +27,11 @@ using TraceEvents = nlohmann::ordered_json; // an array
 void addName(TraceEvents &events, const char *what, uint32_t process,
              uint32_t thread, const std::string &name);
 
+/// Whole ones, to which Perfetto would round the begin of an event and its
+/// length apart. What begins where another event ends must not overlap it: a
+/// length is the difference of two of these.
+double toNanoseconds(double seconds);
+
 /// An event from `seconds` on, which lasts for `length` seconds.
 void addSpan(TraceEvents &events, uint32_t process, uint32_t thread,
              const std::string &name, const std::string &category,

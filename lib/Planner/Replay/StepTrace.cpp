@@ -32,16 +32,18 @@ void planner::addName(TraceEvents &events, const char *what, uint32_t process,
                     {"args", {{"name", name}}}});
 }
 
+double planner::toNanoseconds(double seconds) {
+  return std::round(1e9 * seconds);
+}
+
 /// A complete event. Times of the format are in microseconds, and may have
 /// parts.
 void planner::addSpan(TraceEvents &events, uint32_t process, uint32_t thread,
                       const std::string &name, const std::string &category,
                       double seconds, double length,
                       nlohmann::ordered_json args) {
-  // Whole nanoseconds, to which Perfetto would round begin and length apart:
-  // what begins where another event ends must not overlap it.
-  double begin = std::round(1e9 * seconds);
-  double end = std::round(1e9 * (seconds + length));
+  double begin = toNanoseconds(seconds);
+  double end = toNanoseconds(seconds + length);
   events.push_back({{"ph", "X"},
                     {"name", name},
                     {"cat", category},

@@ -13,6 +13,7 @@
 #include "Report/Drawn.h"
 #include "Search/Parts.h"
 #include "plait/Plan/Files.h"
+#include "plait/Planner/StepTrace.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,9 +25,9 @@ static std::string quote(const std::string &text) {
   return nlohmann::json(text).dump();
 }
 
-/// Microseconds, to the nanosecond.
-static std::string printTime(double seconds) {
-  return printNumber(1e6 * seconds, 3);
+/// As the format's microseconds.
+static std::string printNanoseconds(double nanoseconds) {
+  return printNumber(nanoseconds / 1e3, 3);
 }
 
 /// Actions that happen once a step have no microbatch in their name.
@@ -47,11 +48,12 @@ static void addRank(std::vector<std::string> &events, size_t rank,
                    ",\"args\":{\"name\":\"rank " + std::to_string(rank) +
                    "\"}}");
   for (const TimelineAction &action : timeline.actions) {
+    double begin = toNanoseconds(action.start);
+    double length = toNanoseconds(action.end) - begin;
     std::string event = "{\"ph\":\"X\",\"name\":" + quote(getLabel(action)) +
                         ",\"cat\":" + quote(getActivityName(action.activity)) +
-                        "," + place + ",\"ts\":" + printTime(action.start) +
-                        ",\"dur\":" + printTime(action.end - action.start) +
-                        ",\"args\":{";
+                        "," + place + ",\"ts\":" + printNanoseconds(begin) +
+                        ",\"dur\":" + printNanoseconds(length) + ",\"args\":{";
     if (action.activity <= Activity::BackwardWeight)
       event += "\"microbatch\":" + std::to_string(action.microbatch) +
                ",\"chunk\":" + std::to_string(action.chunk) + ",";
@@ -61,9 +63,10 @@ static void addRank(std::vector<std::string> &events, size_t rank,
   }
   // A sample holds until the next: the format's counters mean the same.
   for (const MemorySample &sample : timeline.memory) {
-    std::string event =
-        "{\"ph\":\"C\",\"name\":\"memory of rank " + std::to_string(rank) +
-        "\",\"pid\":0,\"ts\":" + printTime(sample.seconds) + ",\"args\":{";
+    std::string event = "{\"ph\":\"C\",\"name\":\"memory of rank " +
+                        std::to_string(rank) + "\",\"pid\":0,\"ts\":" +
+                        printNanoseconds(toNanoseconds(sample.seconds)) +
+                        ",\"args\":{";
     const char *separator = "";
     for (const Part &part : getMemoryParts(sample.bytes)) {
       event += separator + quote(part.name) + ":" + printNumber(part.value, 0);

@@ -12,8 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <unistd.h>
 
@@ -294,8 +296,13 @@ TEST_F(Report, TraceIsAStep) {
   std::set<int> rows;
   std::set<std::string> counters;
   double highest = 0;
+  std::map<int, int64_t> ends; // of each row, in nanoseconds
   for (const json &event : trace["traceEvents"]) {
     if (event["ph"] == "X") {
+      int64_t &last = ends[event["tid"].get<int>()];
+      int64_t begin = std::llround(1e3 * event["ts"].get<double>());
+      EXPECT_GE(begin, last) << event;
+      last = begin + std::llround(1e3 * event["dur"].get<double>());
       rows.insert(event["tid"].get<int>());
       end =
           std::max(end, event["ts"].get<double>() + event["dur"].get<double>());
